@@ -19,6 +19,7 @@ import { sections } from './frame/sections.ts';
 import { Shell } from './frame/shell.tsx';
 import { SignIn } from './frame/sign-in.tsx';
 import { type SignedIn, SignedInProvider } from './frame/signed-in.ts';
+import { SkeletonPage } from './frame/skeleton.tsx';
 import { confirmLeaving } from './frame/unsaved.ts';
 
 const OneApplication = lazyPage(
@@ -105,7 +106,7 @@ function Pages({ leave }: { leave: () => void }) {
   return (
     <Shell at={place[0] as string} leave={leave}>
       <ErrorBoundary key={place.join('/')}>
-        <Suspense fallback={<div className="page" aria-busy="true" />}>{pageOf(place)}</Suspense>
+        <Suspense fallback={<SkeletonPage />}>{pageOf(place)}</Suspense>
       </ErrorBoundary>
     </Shell>
   );

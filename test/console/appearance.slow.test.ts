@@ -33,7 +33,7 @@ describe.skipIf(noBrowser)('console pages:', () => {
     ['applications', '#/applications', 'help desk'],
     ['new', '#/applications/new', 'Where will the key be used?'],
     ['preview', '#/preview', 'Stored tokens'],
-    ['sessions', '#/sessions', 'Refresh'],
+    ['sessions', '#/sessions', 'Live'],
     ['tokens', '#/tokens', 'customers'],
     ['activity', '#/activity', 'token.create'],
   ];

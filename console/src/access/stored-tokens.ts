@@ -1,4 +1,6 @@
 /** Stored tokens for the preview: those in the containers and with the ids that the rules name, then the newest others. */
+import './no-eval.ts';
+
 import type { Sallyport, Token } from '../../../sdk/src/sallyport.ts';
 import { Container, canonicalContainer } from '../../../src/domain/rule.ts';
 import { type Loaded, useDebounced, useLoad } from '../frame/load.ts';

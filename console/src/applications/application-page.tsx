@@ -13,6 +13,7 @@ import { useShortcuts } from '../frame/keyboard.ts';
 import { useLoad, useNow } from '../frame/load.ts';
 import { href, navigate } from '../frame/route.ts';
 import { holds, useSignedIn } from '../frame/signed-in.ts';
+import { SkeletonPage } from '../frame/skeleton.tsx';
 import { DeleteDialog } from './delete-dialog.tsx';
 import { EditApplication } from './edit.tsx';
 import { Keys } from './keys.tsx';
@@ -28,7 +29,7 @@ export function ApplicationPage({ id, editing }: { id: string; editing: boolean 
   const { data, error, reload } = useLoad(`application ${id}`, (signal) =>
     api.applications.get(id, { signal }),
   );
-  if (error !== undefined) {
+  if (error !== undefined && !data) {
     return (
       <div className="page stack">
         <Back />
@@ -37,7 +38,7 @@ export function ApplicationPage({ id, editing }: { id: string; editing: boolean 
       </div>
     );
   }
-  if (!data) return <div className="page" aria-busy="true" />;
+  if (!data) return <SkeletonPage />;
   return editing ? (
     <EditApplication application={data} />
   ) : (

@@ -66,7 +66,7 @@ export function ApplicationPicker({ label, hideLabel, value, onChange, clearable
       onChange={(id) => onChange(listed.find((each) => each.id === id))}
       searchValue={text}
       onSearchChange={setText}
-      clearButtonProps={{ 'aria-label': `Clear ${label.toLowerCase()}` }}
+      clearButtonProps={{ 'aria-label': `Clear ${label.toLowerCase()}`, 'aria-hidden': false, tabIndex: 0 }}
     />
   );
 }

@@ -1,6 +1,7 @@
 /** All applications visible to the key. Loaded page by page, and updated by the user's own changes. */
 import { useSyncExternalStore } from 'react';
 import type { Application, Sallyport } from '../../../sdk/src/sallyport.ts';
+import type { ApplicationNames } from './application-names.ts';
 
 export interface Snapshot {
   readonly list: readonly Application[];
@@ -17,13 +18,15 @@ const maxAge = 10_000;
 
 export class ApplicationStore {
   readonly #api: Sallyport;
+  readonly #names: ApplicationNames;
   readonly #listeners = new Set<() => void>();
   #snapshot = emptySnapshot;
   #run: AbortController | undefined;
   #loadedAt = Number.POSITIVE_INFINITY;
 
-  constructor(api: Sallyport) {
+  constructor(api: Sallyport, names: ApplicationNames) {
     this.#api = api;
+    this.#names = names;
   }
 
   readonly subscribe = (listener: () => void): (() => void) => {
@@ -63,6 +66,7 @@ export class ApplicationStore {
   }
 
   put(application: Application): void {
+    this.#names.set(application);
     const { list, byId } = this.#snapshot;
     const known = byId.has(application.id);
     this.#publish({

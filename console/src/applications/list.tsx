@@ -8,6 +8,7 @@ import { useShortcuts } from '../frame/keyboard.ts';
 import { href, navigate, useRouteQuery } from '../frame/route.ts';
 import { SearchField } from '../frame/search-field.tsx';
 import { holds, useSignedIn } from '../frame/signed-in.ts';
+import { SkeletonRows } from '../frame/skeleton.tsx';
 import { useApplications } from './application-store.ts';
 import { type Column, type Order, Table } from './table.tsx';
 
@@ -93,7 +94,11 @@ export function Applications() {
         <div>
           <h1>Applications</h1>
           <p className="quiet" aria-live="polite">
-            {complete ? plural(list.length, 'application') : `${formatNumber(list.length)} loaded…`}
+            {complete
+              ? plural(list.length, 'application')
+              : list.length === 0
+                ? 'Loading…'
+                : `${formatNumber(list.length)} loaded…`}
             {visible.length !== list.length && `, ${formatNumber(visible.length)} shown`}
           </p>
         </div>
@@ -130,6 +135,7 @@ export function Applications() {
         </fieldset>
       </div>
       {error !== undefined && <ErrorNotice error={error} retry={() => void signedIn.applications.load()} />}
+      {!complete && list.length === 0 && <SkeletonRows rows={10} />}
       {visible.length > 0 ? (
         <Table
           rows={visible}

@@ -9,7 +9,7 @@ import { useNow } from '../frame/load.ts';
 import { href } from '../frame/route.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
 import { useVisibleRows } from '../frame/visible-rows.ts';
-import { useApplications } from './application-store.ts';
+import { useApplicationSummary } from './application-names.ts';
 import { summarizeGrants, summarizePermissions } from './grants-summary.ts';
 import { useKeyEndings } from './key-endings.ts';
 import { QuarantineTag } from './quarantine.tsx';
@@ -194,8 +194,8 @@ export function Expires({ at, now }: { at: string | undefined; now: number }) {
 
 /** The creator: an application or the operator. */
 export function CreatedBy({ id }: { id: string | undefined }) {
-  const { byId } = useApplications(useSignedIn().applications);
-  const name = id === undefined ? 'the operator' : (byId.get(id)?.name ?? 'a deleted application');
+  const found = useApplicationSummary(id);
+  const name = id === undefined ? 'the operator' : found === null ? 'a deleted application' : (found?.name ?? '…');
   return (
     <small className="created-by">
       by <bdi>{name}</bdi>

@@ -7,7 +7,7 @@ export interface Loaded<T> {
   readonly reload: () => void;
 }
 
-/** Loads again when `name` changes. */
+/** Loads again when `name` changes. If a reload fails, `data` remains the earlier result. */
 export function useLoad<T>(name: string, load: (signal: AbortSignal) => Promise<T>): Loaded<T> {
   const [state, setState] = useState<{ name: string; data?: T; error?: unknown }>({ name });
   const [attempt, setAttempt] = useState(0);
@@ -19,7 +19,8 @@ export function useLoad<T>(name: string, load: (signal: AbortSignal) => Promise<
     void attempt;
     latest.current(signal).then(
       (data) => signal.aborted || setState({ name, data }),
-      (error: unknown) => signal.aborted || setState({ name, error }),
+      (error: unknown) =>
+        signal.aborted || setState((old) => (old.name === name ? { ...old, error } : { name, error })),
     );
     return () => controller.abort();
   }, [name, attempt]);
@@ -46,4 +47,17 @@ export function useDebounced<T>(value: T, delay = 200): T {
     return () => clearTimeout(timer);
   }, [value, delay]);
   return settled;
+}
+
+/** Calls `reload` every `every` milliseconds while the page is visible. */
+export function useLiveUpdates(reload: () => void, every: number): void {
+  useEffect(() => {
+    const update = () => document.visibilityState === 'visible' && reload();
+    const timer = setInterval(update, every);
+    document.addEventListener('visibilitychange', update);
+    return () => {
+      clearInterval(timer);
+      document.removeEventListener('visibilitychange', update);
+    };
+  }, [reload, every]);
 }

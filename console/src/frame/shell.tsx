@@ -125,7 +125,13 @@ export function Shell({ at, leave, children }: { at: string; leave: () => void; 
         <a className="brand" href={href('applications')}>
           <Icon name="gate" size={18} /> Sallyport
         </a>
-        <button type="button" className="quick-open-button" onClick={() => setOpen('quick-open')}>
+        <button
+          type="button"
+          className="quick-open-button"
+          aria-label="Go to an application or page"
+          aria-keyshortcuts="Meta+K Control+K"
+          onClick={() => setOpen('quick-open')}
+        >
           <Icon name="search" size={14} />
           <span>Go to…</span>
           <kbd>⌘K</kbd>

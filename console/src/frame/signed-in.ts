@@ -2,6 +2,7 @@
 import { createContext, useContext } from 'react';
 import type { Application, Permission } from '../../../sdk/src/sallyport.ts';
 import { AuthenticationError, PermissionError, Sallyport } from '../../../sdk/src/sallyport.ts';
+import { ApplicationNames } from '../applications/application-names.ts';
 import { ApplicationStore } from '../applications/application-store.ts';
 import { type FoundKey, keepKeyForReload } from './kept-key.ts';
 
@@ -13,6 +14,7 @@ export interface SignedIn {
   readonly ownApplication: Application | undefined;
   readonly permissions: readonly Permission[];
   readonly applications: ApplicationStore;
+  readonly names: ApplicationNames;
   /** Reloads the console and stays signed in. */
   readonly reload: () => void;
   /** Requests a decision about the signed-in key. */
@@ -39,6 +41,7 @@ export async function signIn({ key, keep }: FoundKey, lost: () => void): Promise
     return response;
   };
   const api = new Sallyport({ url: location.origin, key, fetch: watched as typeof fetch });
+  const names = new ApplicationNames(api);
   const [ownApplication, permissions] = await Promise.all([fetchOwnApplication(api), api.permissions()]);
   signedIn = true;
   const decideForOwnKey = (permission: string, resource: Resource) =>
@@ -48,7 +51,8 @@ export async function signIn({ key, keep }: FoundKey, lost: () => void): Promise
     keyEnding: key.slice(-4),
     ownApplication,
     permissions,
-    applications: new ApplicationStore(api),
+    applications: new ApplicationStore(api, names),
+    names,
     reload: () => {
       keepKeyForReload(key, keep);
       location.reload();

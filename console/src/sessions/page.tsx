@@ -1,61 +1,79 @@
-/** Sessions that have not expired, with their access and remaining time. */
-import { Button, Modal } from '@mantine/core';
+/** Sessions that have not expired, with their access and remaining time. Updated every few seconds. */
+import { Button, Checkbox } from '@mantine/core';
 import { useState } from 'react';
 import type { Session } from '../../../sdk/src/sallyport.ts';
-import { ruleTitle } from '../access/grants.ts';
-import { OutcomeBadge } from '../access/outcome.tsx';
-import { useApplications } from '../applications/application-store.ts';
-import { announce } from '../frame/announce.ts';
-import { ErrorNotice, InlineError } from '../frame/error-notice.tsx';
-import { countdown, formatDate, plural, shortId, timeAgo } from '../frame/format.ts';
+import { ApplicationPicker, useApplication } from '../applications/application-picker.tsx';
+import { ErrorNotice } from '../frame/error-notice.tsx';
+import { plural } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
-import { useLoad, useNow } from '../frame/load.ts';
-import { href } from '../frame/route.ts';
+import { useLiveUpdates, useNow } from '../frame/load.ts';
+import { useRouteQuery } from '../frame/route.ts';
+import { SearchField } from '../frame/search-field.tsx';
 import { holds, useSignedIn } from '../frame/signed-in.ts';
+import { SkeletonRows } from '../frame/skeleton.tsx';
+import { EndDialog } from './end-dialog.tsx';
+import { type SessionQuery, type StateFilter, useSessions } from './query.ts';
+import { SessionCard } from './session-card.tsx';
 
 const pageSize = 100;
+const updateInterval = 5000;
+const defaults = { state: 'all', container: '', application: '', authorizer: '' };
+const states: readonly [StateFilter, string][] = [
+  ['all', 'All'],
+  ['pending', 'Pending'],
+  ['active', 'Active'],
+];
 
 export function Sessions() {
   const signedIn = useSignedIn();
   const now = useNow();
-  const [state, setState] = useState<StateFilter>('all');
-  const [ending, setEnding] = useState<Session>();
-  const { data, error, reload } = useLoad(`sessions ${state}`, (signal) =>
-    signedIn.api.sessions.list({ size: pageSize, ...(state !== 'all' && { state }) }, { signal }),
-  );
-  const current = data?.data.filter((session) => Date.parse(session.expires_at) > now) ?? [];
+  const [query, setQuery] = useRouteQuery(defaults);
+  const [limit, setLimit] = useState(pageSize);
+  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
+  const [ending, setEnding] = useState<readonly Session[]>([]);
+  const { data, error, reload } = useSessions(query as SessionQuery, limit);
+  useLiveUpdates(reload, updateInterval);
+  const current = data?.sessions.filter((session) => Date.parse(session.expires_at) > now) ?? [];
+  const selected = current.filter(({ id }) => chosen.has(id));
+  const mayEnd = holds(signedIn, 'session:delete') !== false;
+  const filtered = JSON.stringify(query) !== JSON.stringify(defaults);
+  const toggle = (id: string) => {
+    const next = new Set(chosen);
+    if (!next.delete(id)) next.add(id);
+    setChosen(next);
+  };
   return (
     <div className="page">
       <header className="page-head">
         <div>
           <h1>Sessions</h1>
           <p className="quiet">
-            {data
-              ? countLabel(data.pagination.total_items, current.length, state)
-              : 'Short-lived access for browsers'}
+            {data ? countLabel(data.total, current.length, data.more) : 'Short-lived access for browsers'}
           </p>
         </div>
-        <Button variant="default" leftSection={<Icon name="rotate" size={14} />} onClick={reload}>
-          Refresh
-        </Button>
+        <span className={error === undefined ? 'live' : 'live live-off'}>
+          <i aria-hidden="true" /> {error === undefined ? 'Live' : 'Not updating'}
+        </span>
       </header>
-      <fieldset className="filters tools">
-        <legend className="visually-hidden">State</legend>
-        {(['all', 'pending', 'active'] as const).map((value) => (
-          <button key={value} type="button" aria-pressed={state === value} onClick={() => setState(value)}>
-            {value === 'all' ? 'All' : value === 'pending' ? 'Pending' : 'Active'}
-          </button>
-        ))}
-      </fieldset>
+      <Filters query={query} setQuery={setQuery} />
       {error !== undefined && <ErrorNotice error={error} retry={reload} />}
-      {data && current.length === 0 && (
-        <div className="empty">
-          <Icon name="sessions" size={28} />
-          <h2>{`No ${sessionName(state)}s`}</h2>
-          <p>
-            A web page creates a session with the key of a public application. Your backend authorizes it with
-            the nonce.
-          </p>
+      {!data && error === undefined && <SkeletonRows />}
+      {data && current.length === 0 && <NoSessions filtered={filtered} />}
+      {mayEnd && current.length > 0 && (
+        <div className="selection">
+          <Checkbox
+            label={selected.length === 0 ? 'Select all' : `${selected.length} selected`}
+            checked={selected.length === current.length}
+            indeterminate={selected.length > 0 && selected.length < current.length}
+            onChange={({ currentTarget: { checked } }) =>
+              setChosen(new Set(checked ? current.map(({ id }) => id) : []))
+            }
+          />
+          {selected.length > 0 && (
+            <Button variant="default" size="compact-xs" onClick={() => setEnding(selected)}>
+              End {plural(selected.length, 'session')}…
+            </Button>
+          )}
         </div>
       )}
       <ul className="session-list">
@@ -64,17 +82,26 @@ export function Sessions() {
             key={session.id}
             session={session}
             now={now}
-            end={holds(signedIn, 'session:delete') === false ? undefined : () => setEnding(session)}
+            selected={chosen.has(session.id)}
+            toggle={mayEnd ? () => toggle(session.id) : undefined}
+            end={mayEnd ? () => setEnding([session]) : undefined}
           />
         ))}
       </ul>
-      {data?.pagination.next !== undefined && <p className="fine">Showing the newest {data.data.length}.</p>}
-      {ending && (
+      {data?.more && (
+        <div className="foot">
+          <Button variant="default" onClick={() => setLimit(limit + pageSize)}>
+            Show older
+          </Button>
+        </div>
+      )}
+      {ending.length > 0 && (
         <EndDialog
-          session={ending}
-          close={() => setEnding(undefined)}
+          sessions={ending}
+          close={() => setEnding([])}
           done={() => {
-            setEnding(undefined);
+            setEnding([]);
+            setChosen(new Set());
             reload();
           }}
         />
@@ -83,109 +110,71 @@ export function Sessions() {
   );
 }
 
-type StateFilter = 'all' | Session['state'];
-
-function sessionName(state: StateFilter): string {
-  return state === 'all' ? 'session' : `${state} session`;
+/** The API omits the total of a list that is too long to count or filtered by container. */
+function countLabel(total: number | undefined, loaded: number, more: boolean): string {
+  if (total !== undefined) return plural(total, 'session');
+  return more ? `Newest ${plural(loaded, 'session')}` : plural(loaded, 'session');
 }
 
-/** The API omits the total of a list that is too long to count. */
-function countLabel(total: number | undefined, loaded: number, state: StateFilter): string {
-  const name = sessionName(state);
-  return total === undefined ? `Newest ${plural(loaded, name)}` : plural(total, name);
+interface FiltersProps {
+  readonly query: typeof defaults;
+  readonly setQuery: (change: Partial<typeof defaults>, how?: 'push' | 'replace') => void;
 }
 
-function ApplicationLink({ id }: { id: string }) {
-  const { byId } = useApplications(useSignedIn().applications);
+function Filters({ query, setQuery }: FiltersProps) {
+  const application = useApplication(query.application);
+  const authorizer = useApplication(query.authorizer);
   return (
-    <a className="link" href={href('applications', id)}>
-      <bdi>{byId.get(id)?.name ?? shortId(id)}</bdi>
-    </a>
+    <div className="tools">
+      <SearchField
+        label="Container"
+        placeholder="Container, such as /customers/42/"
+        value={query.container}
+        onChange={(container) => setQuery({ container: container.trim() }, 'replace')}
+      />
+      <ApplicationPicker
+        label="Application"
+        hideLabel
+        placeholder="Any application"
+        clearable
+        value={application}
+        onChange={(next) => setQuery({ application: next?.id ?? '' })}
+      />
+      <ApplicationPicker
+        label="Authorizer"
+        hideLabel
+        placeholder="Any authorizer"
+        clearable
+        value={authorizer}
+        onChange={(next) => setQuery({ authorizer: next?.id ?? '' })}
+      />
+      <fieldset className="filters">
+        <legend className="visually-hidden">State</legend>
+        {states.map(([value, label]) => (
+          <button
+            key={value}
+            type="button"
+            aria-pressed={query.state === value}
+            onClick={() => setQuery({ state: value })}
+          >
+            {label}
+          </button>
+        ))}
+      </fieldset>
+    </div>
   );
 }
 
-interface CardProps {
-  readonly session: Session;
-  readonly now: number;
-  readonly end: (() => void) | undefined;
-}
-
-function SessionCard({ session, now, end }: CardProps) {
-  const { state, rules, permissions, authorized_by: authorizer } = session;
-  const lifetime = Date.parse(session.expires_at) - Date.parse(session.created_at);
-  const remaining = Math.max(0, Date.parse(session.expires_at) - now);
+function NoSessions({ filtered }: { filtered: boolean }) {
   return (
-    <li className="session">
-      <div className="session-state">
-        <span className={state === 'pending' ? 'tag tag-warn' : 'tag tag-good'}>{state}</span>
-        <code className="faint" title={session.id}>
-          {shortId(session.id)}
-        </code>
-      </div>
-      <div className="session-what">
-        <p>
-          <ApplicationLink id={session.application_id} />
-          {authorizer !== undefined && (
-            <span className="faint">
-              {' · '}authorized by <ApplicationLink id={authorizer} />
-              {session.ceiling && ' · limited to its access'}
-            </span>
-          )}
-        </p>
-        <p className="fine">
-          {state === 'pending' && 'No access until a backend authorizes it.'}
-          {rules.map((rule) => (
-            <span key={ruleTitle(rule) + rule.priority} className="session-rule">
-              <OutcomeBadge answer={rule.transform} /> <code>{ruleTitle(rule)}</code>{' '}
-              {rule.permissions.join(', ')}
-            </span>
-          ))}
-          {permissions.join(', ')}
-        </p>
-      </div>
-      <div className="session-time" title={formatDate(session.expires_at)}>
-        <strong>{countdown(session.expires_at, now)}</strong>
-        <meter min={0} max={lifetime} value={remaining} aria-label="Remaining time" />
-        <small className="faint">created {timeAgo(session.created_at, now)}</small>
-      </div>
-      {end && (
-        <Button variant="default" size="compact-xs" onClick={end}>
-          End
-        </Button>
-      )}
-    </li>
-  );
-}
-
-function EndDialog({ session, close, done }: { session: Session; close: () => void; done: () => void }) {
-  const { api } = useSignedIn();
-  const [busy, setBusy] = useState(false);
-  const [error, setError] = useState<unknown>();
-  const end = async () => {
-    setBusy(true);
-    try {
-      await api.sessions.end(session.id);
-      announce('Session ended.');
-      done();
-    } catch (failure) {
-      setBusy(false);
-      setError(failure);
-    }
-  };
-  return (
-    <Modal opened onClose={close} title="End this session?" closeButtonProps={{ 'aria-label': 'Close' }}>
-      <div className="stack">
-        <p className="quiet">Its key is revoked immediately. The page can create a new session.</p>
-        <InlineError error={error} />
-        <div className="foot">
-          <Button variant="default" onClick={close}>
-            Cancel
-          </Button>
-          <Button color="red" onClick={end} loading={busy} data-autofocus>
-            End session
-          </Button>
-        </div>
-      </div>
-    </Modal>
+    <div className="empty">
+      <Icon name="sessions" size={28} />
+      <h2>{filtered ? 'No matching sessions' : 'No sessions'}</h2>
+      <p>
+        {filtered
+          ? 'Change or remove a filter.'
+          : 'A web page creates a session with the key of a public application. Your backend authorizes it with the nonce.'}
+      </p>
+    </div>
   );
 }

@@ -1,70 +1,76 @@
 /** Tokens by container, as the signed-in key sees them. */
-import { Button, Modal } from '@mantine/core';
-import { useState } from 'react';
+import { Button, Select } from '@mantine/core';
+import { useRef, useState } from 'react';
 import type { Token } from '../../../sdk/src/sallyport.ts';
-import { escapeJson, escapeText } from '../../../src/domain/escape.ts';
-import { CopyButton } from '../frame/copy-button.tsx';
+import { escapeJson } from '../../../src/domain/escape.ts';
 import { ErrorNotice } from '../frame/error-notice.tsx';
-import { formatDate, formatNumber, plural, timeAgo } from '../frame/format.ts';
+import { formatDate, plural, timeAgo } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
-import { useLoad, useNow } from '../frame/load.ts';
-import { useSignedIn } from '../frame/signed-in.ts';
-import { type Branch, canonical, treeOf } from './tree.ts';
+import { useNow } from '../frame/load.ts';
+import { useRouteQuery } from '../frame/route.ts';
+import { SearchField } from '../frame/search-field.tsx';
+import { SkeletonRows } from '../frame/skeleton.tsx';
+import { ContainerTree } from './container-tree.tsx';
+import { useTokens } from './query.ts';
+import { TokenDialog } from './token-dialog.tsx';
+import { treeOf } from './tree.ts';
 
-/** The most tokens loaded at a time. Beyond that, tokens are loaded per container. */
-const maxTokens = 1000;
 const pageSize = 100;
-
-/** Tokens in a container and below. Loads nothing if `container` is undefined. */
-function useTokens(container: string | undefined) {
-  const { api } = useSignedIn();
-  return useLoad(`tokens ${container}`, async (signal) => {
-    const found: Token[] = [];
-    if (container === undefined) return found;
-    const query = container === '/' ? {} : { container };
-    for await (const token of api.tokens.all(query, { signal })) {
-      found.push(token);
-      if (found.length >= maxTokens) break;
-    }
-    return found;
-  });
-}
+const defaults = { container: '/', type: '', q: '' };
 
 export function Tokens() {
-  const all = useTokens('/');
-  const [path, setPath] = useState('/');
+  const [query, setQuery] = useRouteQuery(defaults);
+  const all = useTokens(defaults);
+  const { data, error, reload } = useTokens(query);
   const [open, setOpen] = useState<Token>();
-  const full = (all.data?.length ?? 0) >= maxTokens;
-  const narrowed = useTokens(full ? path : undefined);
-  const here = (full ? narrowed.data : all.data)?.filter((token) =>
-    canonical(token.container).startsWith(path),
-  );
+  const filtered = query.type !== '' || query.q !== '' || query.container !== '/';
   return (
     <div className="page">
       <header className="page-head">
         <div>
           <h1>Tokens</h1>
-          <p className="quiet">
-            {all.data
-              ? `${full ? 'Newest ' : ''}${plural(all.data.length, 'token')} visible to this key`
+          <p className="quiet" aria-live="polite">
+            {data
+              ? `${data.more ? 'Newest ' : ''}${plural(data.tokens.length, 'token')} visible to this key`
               : 'Tokens visible to this key'}
           </p>
         </div>
       </header>
-      {all.error !== undefined && <ErrorNotice error={all.error} retry={all.reload} />}
-      {all.data?.length === 0 && (
+      <div className="tools">
+        <SearchField
+          label="Search tokens"
+          placeholder="Token ID, or metadata such as order=1042"
+          value={query.q}
+          onChange={(q) => setQuery({ q }, 'replace')}
+        />
+        <TypeSelect
+          tokens={all.data?.tokens ?? []}
+          value={query.type}
+          choose={(type) => setQuery({ type })}
+        />
+      </div>
+      {error !== undefined && <ErrorNotice error={error} retry={reload} />}
+      {!all.data && error === undefined && <SkeletonRows />}
+      {all.data?.tokens.length === 0 && !filtered && (
         <div className="empty">
           <Icon name="tokens" size={28} />
           <h2>No tokens</h2>
           <p>No tokens are visible to this key. Create tokens with the API, the CLI or the SDK.</p>
         </div>
       )}
-      {all.data !== undefined && all.data.length > 0 && (
+      {all.data !== undefined && (all.data.tokens.length > 0 || filtered) && (
         <div className="columns columns-tree">
-          <nav className="card tree" aria-label="Containers">
-            <TreeNode branch={treeOf(all.data)} chosen={path} choose={setPath} />
-          </nav>
-          <TokenList tokens={here ?? []} open={setOpen} />
+          <ContainerTree
+            root={treeOf(all.data.tokens)}
+            chosen={query.container}
+            choose={(container) => setQuery({ container })}
+            complete={!all.data.more}
+          />
+          {data ? (
+            <TokenList key={JSON.stringify(query)} tokens={data.tokens} open={setOpen} />
+          ) : (
+            error === undefined && <SkeletonRows />
+          )}
         </div>
       )}
       {open && <TokenDialog token={open} close={() => setOpen(undefined)} />}
@@ -72,41 +78,48 @@ export function Tokens() {
   );
 }
 
-interface TreeProps {
-  readonly branch: Branch;
-  readonly chosen: string;
-  readonly choose: (path: string) => void;
+interface TypeSelectProps {
+  readonly tokens: readonly Token[];
+  readonly value: string;
+  readonly choose: (type: string) => void;
 }
 
-function TreeNode({ branch, chosen, choose }: TreeProps) {
+/** Offers the types of the loaded tokens. Another type can be typed. */
+function TypeSelect({ tokens, value, choose }: TypeSelectProps) {
+  const [text, setText] = useState(value);
+  const typed = text.trim().toLowerCase();
+  const known = useRef(new Set<string>()).current;
+  for (const { type } of tokens) known.add(type);
+  const offered = [...new Set([...known, value, ...(/^[a-z0-9_-]+$/.test(typed) ? [typed] : [])])];
   return (
-    <>
-      <button
-        type="button"
-        className="tree-node"
-        aria-current={chosen === branch.path ? 'true' : undefined}
-        onClick={() => choose(branch.path)}
-      >
-        <Icon name="folder" size={14} />
-        <span>{branch.name}</span>
-        <small>{formatNumber(branch.count)}</small>
-      </button>
-      {branch.branches.length > 0 && (
-        <ul>
-          {branch.branches.map((each) => (
-            <li key={each.path}>
-              <TreeNode branch={each} chosen={chosen} choose={choose} />
-            </li>
-          ))}
-        </ul>
-      )}
-    </>
+    <Select
+      aria-label="Type"
+      placeholder="Any type"
+      searchable
+      clearable
+      data={offered.filter(Boolean).sort()}
+      nothingFoundMessage="Nothing found"
+      value={value === '' ? null : value}
+      onChange={(type) => choose(type ?? '')}
+      searchValue={text}
+      onSearchChange={setText}
+      clearButtonProps={{ 'aria-label': 'Clear type', 'aria-hidden': false, tabIndex: 0 }}
+    />
   );
 }
 
 function TokenList({ tokens, open }: { tokens: readonly Token[]; open: (token: Token) => void }) {
   const now = useNow(60_000);
   const [count, setCount] = useState(pageSize);
+  if (tokens.length === 0) {
+    return (
+      <div className="empty">
+        <Icon name="tokens" size={28} />
+        <h2>No matching tokens</h2>
+        <p>Change the search, the type or the container. Token IDs must match completely.</p>
+      </div>
+    );
+  }
   return (
     <section className="card list-card" aria-label="Tokens in this container">
       <ul className="token-list">
@@ -125,7 +138,7 @@ function TokenList({ tokens, open }: { tokens: readonly Token[]; open: (token: T
                   <code>{escapeJson(JSON.stringify(token.data))}</code>
                 )}
               </span>
-              <small className="faint" title={formatDate(token.created_at)}>
+              <small className="token-time faint" title={formatDate(token.created_at)}>
                 {timeAgo(token.created_at, now)}
               </small>
             </button>
@@ -140,42 +153,5 @@ function TokenList({ tokens, open }: { tokens: readonly Token[]; open: (token: T
         </div>
       )}
     </section>
-  );
-}
-
-function TokenDialog({ token, close }: { token: Token; close: () => void }) {
-  const { data, mask, metadata, ...rest } = token;
-  return (
-    <Modal
-      opened
-      onClose={close}
-      size={600}
-      title={`Token ${token.id}`}
-      closeButtonProps={{ 'aria-label': 'Close' }}
-    >
-      <div className="stack">
-        <dl className="facts">
-          {Object.entries({ ...rest, ...metadata }).map(([name, value]) => (
-            <div key={name} className="fact">
-              <dt>{name}</dt>
-              <dd>
-                <bdi>{escapeText(String(value))}</bdi>
-              </dd>
-            </div>
-          ))}
-        </dl>
-        <div className="snippet">
-          <pre>
-            {data === undefined ? 'Redacted for this key.' : escapeJson(JSON.stringify(data, null, 2))}
-          </pre>
-          {data !== undefined && <CopyButton text={JSON.stringify(data, null, 2)} />}
-        </div>
-        {mask !== undefined && (
-          <p className="fine">
-            Mask: <code>{escapeJson(JSON.stringify(mask))}</code>
-          </p>
-        )}
-      </div>
-    </Modal>
   );
 }

@@ -6,23 +6,25 @@ export interface Branch {
   readonly path: string;
   readonly name: string;
   readonly branches: Branch[];
+  /** 0 for the root. */
+  readonly depth: number;
   /** Number of tokens here and below. */
   count: number;
 }
 
-export function canonical(container: string): string {
+function canonical(container: string): string {
   return `/${container.toLowerCase().replace(/^\/|\/$/g, '')}/`.replace('//', '/');
 }
 
 export function treeOf(tokens: readonly Token[]): Branch {
-  const root: Branch = { path: '/', name: '/', branches: [], count: 0 };
+  const root: Branch = { path: '/', name: '/', branches: [], depth: 0, count: 0 };
   for (const { container } of tokens) {
     let at = root;
     root.count += 1;
     for (const name of canonical(container).split('/').filter(Boolean)) {
       let next = at.branches.find((branch) => branch.name === name);
       if (!next) {
-        next = { path: `${at.path}${name}/`, name, branches: [], count: 0 };
+        next = { path: `${at.path}${name}/`, name, branches: [], depth: at.depth + 1, count: 0 };
         at.branches.push(next);
       }
       next.count += 1;

@@ -1,0 +1,76 @@
+/** Ends one or more sessions after a confirmation. */
+import { Button, Modal } from '@mantine/core';
+import { useState } from 'react';
+import { NotFoundError, type Session } from '../../../sdk/src/sallyport.ts';
+import { announce } from '../frame/announce.ts';
+import { InlineError } from '../frame/error-notice.tsx';
+import { plural } from '../frame/format.ts';
+import { useSignedIn } from '../frame/signed-in.ts';
+
+const concurrency = 4;
+
+interface Props {
+  readonly sessions: readonly Session[];
+  readonly close: () => void;
+  readonly done: () => void;
+}
+
+export function EndDialog({ sessions, close, done }: Props) {
+  const { api } = useSignedIn();
+  const [busy, setBusy] = useState(false);
+  const [ended, setEnded] = useState<ReadonlySet<string>>(new Set());
+  const [error, setError] = useState<unknown>();
+  const many = sessions.length > 1;
+  const endOne = async (id: string) => {
+    try {
+      await api.sessions.end(id);
+    } catch (failure) {
+      // It has expired or was ended by someone else.
+      if (!(failure instanceof NotFoundError)) throw failure;
+    }
+    setEnded((old) => new Set(old).add(id));
+  };
+  const end = async () => {
+    setBusy(true);
+    setError(undefined);
+    const waiting = sessions.map(({ id }) => id).filter((id) => !ended.has(id));
+    try {
+      while (waiting.length > 0) await Promise.all(waiting.splice(0, concurrency).map(endOne));
+      announce(many ? `${plural(sessions.length, 'session')} ended.` : 'Session ended.');
+      done();
+    } catch (failure) {
+      setBusy(false);
+      setError(failure);
+    }
+  };
+  return (
+    <Modal
+      opened
+      onClose={ended.size > 0 ? done : close}
+      title={many ? `End ${plural(sessions.length, 'session')}?` : 'End this session?'}
+      closeButtonProps={{ 'aria-label': 'Close' }}
+    >
+      <div className="stack">
+        <p className="quiet">
+          {many
+            ? 'Their keys are revoked immediately. The pages can create new sessions.'
+            : 'Its key is revoked immediately. The page can create a new session.'}
+        </p>
+        {many && ended.size > 0 && (
+          <p className="fine" role="status">
+            {ended.size} of {sessions.length} ended
+          </p>
+        )}
+        <InlineError error={error} />
+        <div className="foot">
+          <Button variant="default" onClick={ended.size > 0 ? done : close}>
+            {ended.size > 0 ? 'Close' : 'Cancel'}
+          </Button>
+          <Button color="red" onClick={end} loading={busy} data-autofocus>
+            {error === undefined ? (many ? 'End sessions' : 'End session') : 'Try again'}
+          </Button>
+        </div>
+      </div>
+    </Modal>
+  );
+}

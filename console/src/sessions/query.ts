@@ -1,0 +1,44 @@
+/** Loads the sessions that match the filters in the URL. */
+import type { Session } from '../../../sdk/src/sallyport.ts';
+import { useLoad } from '../frame/load.ts';
+import { useSignedIn } from '../frame/signed-in.ts';
+
+export type StateFilter = 'all' | Session['state'];
+
+export interface SessionQuery {
+  readonly state: StateFilter;
+  readonly container: string;
+  readonly application: string;
+  readonly authorizer: string;
+}
+
+const pageSize = 100;
+/** A page may be empty although the list continues. */
+const maxPages = 10;
+
+export function useSessions({ state, container, application, authorizer }: SessionQuery, limit: number) {
+  const { api } = useSignedIn();
+  const filter = {
+    ...(state !== 'all' && { state }),
+    ...(container !== '' && { container }),
+    ...(application !== '' && { application_id: application }),
+    ...(authorizer !== '' && { authorized_by: authorizer }),
+  };
+  return useLoad(`sessions ${JSON.stringify(filter)} ${limit}`, async (signal) => {
+    const sessions: Session[] = [];
+    let start: string | undefined;
+    let total: number | undefined;
+    for (let page = 0; page < maxPages && sessions.length < limit; page++) {
+      const position = start === undefined ? {} : { start };
+      const { data, pagination } = await api.sessions.list(
+        { ...filter, size: pageSize, ...position },
+        { signal },
+      );
+      if (page === 0) total = pagination.total_items;
+      sessions.push(...data);
+      start = pagination.next;
+      if (start === undefined) break;
+    }
+    return { sessions, total, more: start !== undefined };
+  });
+}

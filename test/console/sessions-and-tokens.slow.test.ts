@@ -1,0 +1,133 @@
+import { expect, test } from 'bun:test';
+import { describeConsole } from '../support/console-suite.ts';
+
+describeConsole('console sessions and tokens:', (suite) => {
+  const startSession = async (webKey: string) =>
+    (await suite.server.call('POST', '/sessions', { key: webKey })).body;
+  const authorize = (key: string, nonce: string, container: string) => {
+    const conditions = [{ attribute: 'container', operator: 'starts_with', value: container }];
+    const rules = [{ priority: 1, transform: 'mask', permissions: ['token:read'], conditions }];
+    return suite.server.call('POST', '/sessions/authorize', { key, body: { nonce, rules } });
+  };
+  const web = (key: string, name: string) =>
+    suite.server.application(key, { name, type: 'public', permissions: ['token:create'] });
+
+  test('sessions are filtered by container, application and authorizer', async () => {
+    const { key } = await suite.server.tenant();
+    const [shop, kiosk] = [await web(key, 'shop page'), await web(key, 'kiosk page')];
+    const backend = await suite.server.application(key, {
+      name: 'shop backend',
+      permissions: ['session:authorize'],
+    });
+    await authorize(backend.key, (await startSession(shop.key)).nonce, '/customers/42/');
+    await authorize(key, (await startSession(kiosk.key)).nonce, '/orders/');
+    await suite.tab.open();
+    await suite.tab.signIn(key);
+    await suite.tab.navigate('#/sessions');
+    const { page } = suite.tab;
+    const rows = page.getByRole('list').filter({ hasText: 'page' }).getByRole('listitem');
+    const gone = (name: string) => rows.filter({ hasText: name }).waitFor({ state: 'detached' });
+    await rows.filter({ hasText: 'shop page' }).waitFor();
+    const container = page.getByRole('searchbox', { name: 'Container' });
+    await container.fill('/orders/');
+    await gone('shop page');
+    await rows.filter({ hasText: 'kiosk page' }).waitFor();
+    expect(await rows.count()).toBe(1);
+    await container.fill('no//path');
+    await page.getByText('container: must be a path').first().waitFor();
+    await container.fill('');
+    await page.getByRole('combobox', { name: 'Application' }).fill('shop');
+    await page.getByRole('option', { name: 'shop page' }).click();
+    await gone('kiosk page');
+    await page.getByRole('button', { name: 'Clear application' }).click();
+    await rows.filter({ hasText: 'kiosk page' }).waitFor();
+    await page.getByRole('combobox', { name: 'Authorizer' }).fill('backend');
+    await page.getByRole('option', { name: 'shop backend' }).click();
+    await gone('kiosk page');
+    await rows.filter({ hasText: '/customers/42/' }).waitFor();
+    await page.goBack();
+    await rows.filter({ hasText: 'kiosk page' }).waitFor();
+  });
+
+  test('new sessions appear without a reload, and several can be ended at once', async () => {
+    const { key } = await suite.server.tenant();
+    const shop = await web(key, 'shop page');
+    const sessions = [await startSession(shop.key), await startSession(shop.key)];
+    await suite.tab.open();
+    await suite.tab.signIn(key);
+    await suite.tab.navigate('#/sessions');
+    const { page } = suite.tab;
+    await page.getByText('2 sessions').waitFor();
+    sessions.push(await startSession(shop.key));
+    await page.evaluate(() => document.dispatchEvent(new Event('visibilitychange')));
+    await page.getByText('3 sessions').waitFor();
+    const boxes = page.getByRole('checkbox', { name: /^Select session/ });
+    await boxes.nth(0).check();
+    await boxes.nth(1).check();
+    await page.getByRole('button', { name: 'End 2 sessions…' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'End sessions' }).click();
+    await page.getByText('1 session', { exact: true }).waitFor();
+    const left = (await suite.server.call('GET', '/sessions', { key })).body.data;
+    expect(left).toHaveLength(1);
+    const statuses = sessions.map(
+      async ({ session_key }) =>
+        (await suite.server.call('GET', '/tokens', { key: session_key })).status === 401,
+    );
+    expect(await Promise.all(statuses)).toEqual([false, true, true]);
+  });
+
+  test('tokens are found by ID, metadata, type and container, and shown readably', async () => {
+    const { key } = await suite.server.tenant();
+    const create = (body: object) => suite.server.call('POST', '/tokens', { key, body });
+    await create({
+      id: 'card-42',
+      type: 'card',
+      container: '/customers/42/',
+      data: { number: '4242', expiry: '01/29' },
+      mask: { number: '{{ data.number | reveal_last: 2 }}' },
+      metadata: { order: '1042' },
+    });
+    await create({ id: 'iban-1', type: 'iban', container: '/staff/', data: 'DE1' });
+    await suite.tab.open();
+    await suite.tab.signIn(key);
+    await suite.tab.navigate('#/tokens');
+    const { page } = suite.tab;
+    const card = page.getByRole('button', { name: /^card-42/ });
+    const iban = page.getByRole('button', { name: /^iban-1/ });
+    const search = page.getByRole('searchbox', { name: 'Search tokens' });
+    await iban.waitFor();
+    await search.fill('order=1042');
+    await iban.waitFor({ state: 'detached' });
+    await card.waitFor();
+    await search.fill('iban-1');
+    await card.waitFor({ state: 'detached' });
+    await search.fill('unknown');
+    await page.getByText('No matching tokens').waitFor();
+    await search.fill('');
+    await page.getByRole('combobox', { name: 'Type' }).click();
+    await page.getByRole('option', { name: 'card' }).click();
+    await iban.waitFor({ state: 'detached' });
+    await page.getByRole('button', { name: 'Clear type' }).click();
+    await iban.waitFor();
+
+    const tree = page.getByRole('navigation', { name: 'Containers' });
+    const customers = tree.getByRole('button', { name: '/customers/ subcontainers' });
+    await customers.click();
+    expect(await customers.getAttribute('aria-expanded')).toBe('false');
+    expect(await tree.getByRole('button', { name: /^42/ }).count()).toBe(0);
+    await customers.click();
+    await tree.getByRole('button', { name: /^42/ }).click();
+    await iban.waitFor({ state: 'detached' });
+    await page.waitForURL(/container=%2Fcustomers%2F42%2F/);
+    await card.click();
+    const text = await page.getByRole('dialog', { name: 'Token card-42' }).innerText();
+    expect(text.replace(/\s+/g, ' ')).toMatch(/number XX42.* Container \/customers\/42\/ .*order 1042/);
+    await page.keyboard.press('Escape');
+    await page.setViewportSize({ width: 390, height: 844 });
+    await page.getByRole('button', { name: '/customers/42/', exact: true }).click();
+    await tree.getByRole('button', { name: /^staff/ }).click();
+    await iban.click();
+    await page.getByRole('dialog', { name: 'Token iban-1' }).waitFor();
+    await page.setViewportSize({ width: 1280, height: 840 });
+  });
+});
