@@ -76,17 +76,20 @@ export function redactSecrets(text: string): string {
 }
 
 const kinds: readonly Kind[] = [...Object.values(applicationKinds), 'ses', 'non'];
-const prefixChecksums = kinds.map((kind) => Bun.hash.crc32(`slp_${kind}_`));
+/** Computed on first use: the console bundles this module for browsers, which lack `Bun`. */
+let prefixChecksums: readonly number[] | undefined;
 /** Limits the time that a long text costs. Longer runs of letters and digits are hardly a pasted key. */
 const maxPositions = 1000;
 
 /** Whether 49 of the digits are a key without its prefix: the checksum is that of one of the kinds. */
 function containsBareKey(run: string): boolean {
+  prefixChecksums ??= kinds.map((kind) => Bun.hash.crc32(`slp_${kind}_`));
+  const prefixes = prefixChecksums;
   const positions = Math.min(run.length - randomLength - checksumLength + 1, maxPositions);
   for (let at = 0; at < positions; at++) {
     const random = run.slice(at, at + randomLength);
     const checksum = checksumIn(run.slice(at + randomLength, at + randomLength + checksumLength));
-    if (prefixChecksums.some((prefix) => Bun.hash.crc32(random, prefix) === checksum)) return true;
+    if (prefixes.some((prefix) => Bun.hash.crc32(random, prefix) === checksum)) return true;
   }
   return false;
 }
