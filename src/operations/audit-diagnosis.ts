@@ -119,8 +119,20 @@ async function problemOf(
     return 'the signature of the last checkpoint is missing or invalid';
   const [row] = await rowsAfter(db, chain, { after: seq - 1, upTo: seq }, 1);
   const isIntact = row ? isUnchanged(keys, row) : seq === baseSeq;
-  if (head.seq === seq && Buffer.from(head.hash).equals(hash) && isIntact) return undefined;
-  return `entry ${Math.max(head.seq, seq)} was changed or removed after it was signed`;
+  if (head.seq !== seq || !Buffer.from(head.hash).equals(hash) || !isIntact)
+    return `entry ${Math.max(head.seq, seq)} was changed or removed after it was signed`;
+  return isSystemChainShorter(await chainOf(db, systemTenant), head.system)
+    ? `entry ${head.system?.seq} of the system chain was removed after it was signed`
+    : undefined;
+}
+
+function isSystemChainShorter(
+  system: Chain | undefined,
+  signed: Pick<Chain, 'seq' | 'hash'> | undefined,
+): boolean {
+  if (!signed || signed.seq === 0) return false;
+  if (!system || signed.seq > system.seq) return true;
+  return signed.seq === system.seq && !Buffer.from(signed.hash).equals(system.hash);
 }
 
 function isUnchanged(keys: ChainKeys, row: ChainedRow): boolean {

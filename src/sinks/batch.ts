@@ -15,6 +15,8 @@ export interface DeliveredCheckpoint {
   readonly signature: string;
   /** For `audit verify --anchor`. */
   readonly anchor: string;
+  /** The end of the system chain, which is signed, too, as SEQ:HASH. Absent in the system chain. */
+  readonly system?: string;
 }
 
 export interface Batch {
@@ -56,7 +58,7 @@ export function makeBatch(
 }
 
 function toDelivered(checkpoint: SignedCheckpoint): DeliveredCheckpoint {
-  const { format, seq, at, hash, signature } = checkpoint;
+  const { format, seq, at, hash, signature, system } = checkpoint;
   return {
     format,
     seq,
@@ -64,6 +66,7 @@ function toDelivered(checkpoint: SignedCheckpoint): DeliveredCheckpoint {
     hash: Buffer.from(hash).toString('hex'),
     signature: Buffer.from(signature).toString('hex'),
     anchor: anchorOf(checkpoint),
+    ...(system && { system: `${system.seq}:${Buffer.from(system.hash).toString('hex')}` }),
   };
 }
 

@@ -12,8 +12,10 @@ import {
   checkpointText,
   genesis,
   link,
+  linkedFormat,
   type SignedCheckpoint,
   signText,
+  systemTenant,
 } from './hash-chain.ts';
 import { addToIndex, type IndexedEntry } from './index-blocks.ts';
 import { pack } from './pack.ts';
@@ -152,6 +154,7 @@ async function append(
   pending: readonly PendingRow[],
 ): Promise<void> {
   let { hash, latest, maxDelay } = chain;
+  const linked = await linkToSystem(tx, chain.tenantId);
   let seq = await lastPosition(tx, chain);
   const checkpoints: SignedCheckpoint[] = [];
   const entries: IndexedEntry[] = [];
@@ -162,7 +165,7 @@ async function append(
     latest = Math.max(latest, at);
     maxDelay = Math.max(maxDelay, latest - at);
     if (seq % checkpointInterval === 0 || index === pending.length - 1) {
-      const checkpoint = { format: auditFormat, tenantId: chain.tenantId, seq, at: latest, hash };
+      const checkpoint = { ...linked, tenantId: chain.tenantId, seq, at: latest, hash };
       checkpoints.push({ ...checkpoint, signature: signText(keys, checkpointText(checkpoint)) });
     }
     const { terms, request } = indexTerms(text);
@@ -181,6 +184,16 @@ async function append(
   ]);
 }
 
+/** The end of the system chain, which the checkpoints of the other chains sign. */
+async function linkToSystem(
+  tx: Queries,
+  tenantId: string,
+): Promise<Pick<SignedCheckpoint, 'format' | 'system'>> {
+  if (tenantId === systemTenant) return { format: auditFormat };
+  const { seq, hash } = (await chainOf(tx, systemTenant)) ?? { seq: 0, hash: genesis };
+  return { format: linkedFormat, system: { seq, hash } };
+}
+
 /**
  * The last position of the chain. If another program has inserted rows above it, the chain continues above those, so
  * that their numbers do not stop it. Verification finds such rows.
@@ -197,7 +210,11 @@ async function lastPosition(tx: Queries, { number, seq }: Chain): Promise<number
 /** Checkpoints of every such position are kept. */
 const checkpointInterval = 256;
 
-type CheckpointInsert = Omit<SignedCheckpoint, 'tenantId'> & { readonly chain: number };
+type CheckpointInsert = Omit<SignedCheckpoint, 'tenantId' | 'system'> & {
+  readonly chain: number;
+  readonly system_seq: number | null;
+  readonly system_hash: Uint8Array | null;
+};
 
 const insertCheckpoints = inserter<CheckpointInsert>('audit_checkpoints', {
   seq: 'bigint',
@@ -206,6 +223,8 @@ const insertCheckpoints = inserter<CheckpointInsert>('audit_checkpoints', {
   format: 'smallint',
   hash: 'bytea',
   signature: 'bytea',
+  system_seq: 'bigint',
+  system_hash: 'bytea',
 });
 
 async function replaceCheckpoints(
@@ -216,8 +235,9 @@ async function replaceCheckpoints(
 ): Promise<void> {
   if (chain.seq % checkpointInterval !== 0)
     await tx.run('delete from audit_checkpoints where chain = $1 and seq = $2', [chain.number, chain.seq]);
-  const rows = checkpoints.map(({ seq, at, format, hash, signature }) => {
-    return { seq, at, chain: chain.number, format, hash, signature };
+  const rows = checkpoints.map(({ seq, at, format, hash, signature, system }) => {
+    const [system_seq, system_hash] = [system?.seq ?? null, system?.hash ?? null];
+    return { seq, at, chain: chain.number, format, hash, signature, system_seq, system_hash };
   });
   await insertCheckpoints[dialect](tx, rows);
 }

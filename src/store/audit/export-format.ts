@@ -3,7 +3,7 @@
  * position before the first row, the rows in order, each checkpoint after the row that it signs, and a signed footer.
  */
 import { z } from 'zod';
-import { isKnownFormat, systemTenant } from './hash-chain.ts';
+import { isKnownCheckpoint, isKnownFormat, systemTenant } from './hash-chain.ts';
 
 /** The format of the file as a whole. Rows and checkpoints have separate formats. */
 export const exportFormat = 'sallyport audit export 1';
@@ -69,6 +69,8 @@ const CheckpointLine = z.strictObject({
   at: number,
   hash: hex,
   signature: hex,
+  /** The end of the system chain. Absent in format 1. */
+  system: position.optional(),
 });
 export const Footer = z.strictObject({
   kind: z.literal('footer'),
@@ -118,8 +120,9 @@ export function parseLine(text: string): Line | UnknownLine | undefined {
 function newerFormat(json: { kind?: unknown; format?: unknown }): unknown {
   const { kind, format } = json;
   if (kind === 'header') return isOtherExport(format) ? format : undefined;
-  if (kind !== 'row' && kind !== 'checkpoint') return undefined;
-  return typeof format === 'number' && !isKnownFormat(format) ? format : undefined;
+  if (typeof format !== 'number') return undefined;
+  const isKnown = kind === 'row' ? isKnownFormat : kind === 'checkpoint' ? isKnownCheckpoint : () => true;
+  return isKnown(format) ? undefined : format;
 }
 
 function isOtherExport(format: unknown): boolean {

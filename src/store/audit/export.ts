@@ -4,6 +4,7 @@ import { timestamp } from '../../domain/common-fields.ts';
 import { fail } from '../../domain/error.ts';
 import { wrappedChainKeys } from '../crypto/keyring.ts';
 import type { Db, DbTime } from '../engine/db.ts';
+import { chainsWithEnds, type End, headOf, maxSeq, toExported, toHex } from './export-ends.ts';
 import {
   type ExportedCheckpoint,
   type ExportedRow,
@@ -14,21 +15,21 @@ import {
   type Header,
   type Position,
 } from './export-format.ts';
+import { type ChainKeys, genesis, type SignedCheckpoint, signText, systemTenant } from './hash-chain.ts';
 import {
-  type ChainKeys,
-  genesis,
-  type Head,
-  type SignedCheckpoint,
-  signText,
-  systemTenant,
-} from './hash-chain.ts';
-import { allChains, type Chain, type ChainedRow, chainOf, rowsAfter } from './rows.ts';
+  allChains,
+  type Chain,
+  type ChainedRow,
+  type CheckpointRow,
+  chainOf,
+  checkpointColumns,
+  rowsAfter,
+  toCheckpoint,
+} from './rows.ts';
 import type { Part } from './verify-chain.ts';
 
 /** Rows per statement. */
 const pageSize = 1000;
-/** Rows with a higher number are not exported. Only another program can insert them. */
-const maxSeq = Number.MAX_SAFE_INTEGER;
 
 /** The part cannot be completed, because some of its entries are no longer in the database. */
 export class EntriesDeleted extends Error {}
@@ -41,11 +42,12 @@ export async function exportedParts(
   tenantId?: string,
 ): Promise<Part[]> {
   const wrapped = await wrappedKeys(db);
-  const chains = tenantId === undefined ? await allChains(db) : [await chainOf(db, tenantId)];
-  const sorted = chains.filter((chain) => chain !== undefined).sort(bySystemFirst);
+  const chains = await chainsWithEnds(db, tenantId);
+  const sorted = chains.sort((a, b) => bySystemFirst(a.chain, b.chain));
   // An export of the whole log always has the system chain, so that an empty one is a valid file, too.
-  if (tenantId === undefined && sorted[0]?.tenantId !== systemTenant) sorted.unshift(emptyChain);
-  return sorted.map((chain, index) => {
+  if (tenantId === undefined && sorted[0]?.chain.tenantId !== systemTenant)
+    sorted.unshift({ chain: emptyChain, end: { head: headOf(emptyChain), last: 0, checkpoint: undefined } });
+  return sorted.map(({ chain, end }, index) => {
     const header: Header = {
       kind: 'header',
       format: exportFormat,
@@ -57,7 +59,7 @@ export async function exportedParts(
       after: formatPosition(baseOf(chain)),
       ...wrapped,
     };
-    const lines = () => partLines(db, chainKeys, header, chain);
+    const lines = () => partLines(db, chainKeys, header, chain, end);
     return { header, line: 1, head: formatPosition(headOf(chain)), lines, index: { db, chain } };
   });
 }
@@ -96,8 +98,9 @@ export async function archivePart(
     after: formatPosition(baseOf(chain)),
     ...(await wrappedKeys(db)),
   };
-  const lines = () => partLines(db, chainKeys, header, chain, end);
-  return { header, line: 1, head: formatPosition(headOf(end)), lines };
+  const upTo = { head: headOf(end), last: end.seq, checkpoint: toExported(end) };
+  const lines = () => partLines(db, chainKeys, header, chain, upTo);
+  return { header, line: 1, head: formatPosition(upTo.head), lines };
 }
 
 async function wrappedKeys(db: Db): Promise<Pick<Header, 'master_key' | 'chain_key'>> {
@@ -110,22 +113,15 @@ function baseOf({ baseSeq: seq, baseHash }: Chain): Position {
   return { seq, hash: toHex(baseHash) };
 }
 
-function headOf({ seq, hash }: Head): Position {
-  return { seq, hash: toHex(hash) };
-}
-
 /** Throws `EntriesDeleted` if entries of the part were deleted since the header was created. */
 async function* partLines(
   db: Db,
   chainKeys: () => Awaitable<ChainKeys>,
   header: Header,
   chain: Chain,
-  upTo?: SignedCheckpoint,
+  end: End,
 ): AsyncGenerator<string> {
   const keys = await chainKeys();
-  const end = upTo
-    ? { head: headOf(upTo), last: upTo.seq, checkpoint: toCheckpoint(upTo) }
-    : await endNow(db, chain);
   yield JSON.stringify(header);
   const totals = { rows: 0, checkpoints: 0, strays: await countStrays(db, chain) };
   for await (const next of rowsAndCheckpoints(db, chain, end)) {
@@ -136,35 +132,6 @@ async function* partLines(
   const signature = toHex(signText(keys, footerText(header, unsigned)));
   const footer: Footer = { kind: 'footer', ...unsigned, signature };
   yield JSON.stringify(footer);
-}
-
-interface End {
-  /** The end that the chain itself has. */
-  readonly head: Position;
-  /** The highest number of rows and checkpoints: another program may have deleted or inserted some of them. */
-  readonly last: number;
-  /** The last checkpoint. The next commit may replace it. */
-  readonly checkpoint: ExportedCheckpoint | undefined;
-}
-
-/** Read in one statement, so that it is one state of the chain. */
-async function endNow(db: Db, chain: Chain): Promise<End> {
-  type Row = { last_seq: DbTime; last_hash: Uint8Array; row_seq: DbTime | null } & (
-    | StoredCheckpoint
-    | { seq: null }
-  );
-  const row = await db.get<Row>(
-    `select c.seq as last_seq, c.hash as last_hash,
-       (select max(seq) from audit where chain = $1 and seq <= ${maxSeq}) as row_seq, p.format, p.seq, p.at, p.hash, p.signature
-     from audit_chains c
-     left join (select ${checkpointColumns} from audit_checkpoints where chain = $1 and seq <= $2
-       order by seq desc limit 1) as p on 1 = 1
-     where c.number = $1`,
-    [chain.number, maxSeq],
-  );
-  const checkpoint = row && row.seq !== null ? toCheckpoint(row) : undefined;
-  const head = row ? { seq: Number(row.last_seq), hash: toHex(row.last_hash) } : headOf(chain);
-  return { head, last: Math.max(head.seq, Number(row?.row_seq ?? 0), checkpoint?.seq ?? 0), checkpoint };
 }
 
 /** Rows and checkpoints outside of the chain's range; with the system chain, also rows of chains that do not exist. */
@@ -208,12 +175,12 @@ async function* rowsAndCheckpoints(
     if (rows[0]?.seq !== after + 1) await checkNotDeleted(db, chain, after);
     const end = rows.length < pageSize ? last : (rows.at(-1) as ChainedRow).seq;
     // The first page has the checkpoint before the first row, too.
-    const stored = await db.all<StoredCheckpoint>(
+    const stored = await db.all<CheckpointRow>(
       `select ${checkpointColumns} from audit_checkpoints
        where chain = $1 and seq >= $2 and seq <= $3 and seq < $4 order by seq`,
       [chain.number, first ? after : after + 1, end, checkpoint?.seq ?? 0],
     );
-    const checkpoints = stored.map(toCheckpoint);
+    const checkpoints = stored.map((row) => toExported(toCheckpoint(chain.tenantId, row)));
     const from = first ? after : after + 1;
     if (checkpoint && checkpoint.seq >= from && checkpoint.seq <= end) checkpoints.push(checkpoint);
     yield* merged(rows.map(toRow), checkpoints);
@@ -243,29 +210,4 @@ function* merged(
 /** The fields are in the order of `Row`. */
 function toRow({ format, seq, at, entryText: entry, mac }: ChainedRow): ExportedRow {
   return { kind: 'row', format, seq, at, entry, mac: mac && toHex(mac) };
-}
-
-interface StoredCheckpoint {
-  readonly format: number;
-  readonly seq: DbTime;
-  readonly at: DbTime;
-  readonly hash: Uint8Array;
-  readonly signature: Uint8Array;
-}
-
-const checkpointColumns = 'format, seq, at, hash, signature';
-
-function toCheckpoint({ format, seq, at, hash, signature }: StoredCheckpoint): ExportedCheckpoint {
-  return {
-    kind: 'checkpoint',
-    format,
-    seq: Number(seq),
-    at: Number(at),
-    hash: toHex(hash),
-    signature: toHex(signature),
-  };
-}
-
-function toHex(bytes: Uint8Array): string {
-  return Buffer.from(bytes).toString('hex');
 }

@@ -87,9 +87,22 @@ export interface Head {
 }
 
 export interface Checkpoint extends Head {
+  /** `auditFormat`, or `linkedFormat` with `system`. */
   readonly format: number;
   /** The highest time of an entry up to `seq`. */
   readonly at: number;
+  /** The end of the system chain when this was signed. */
+  readonly system?: Pick<Head, 'seq' | 'hash'> | undefined;
+}
+
+/**
+ * The format of checkpoints that also sign the end of the system chain. So someone who removes the system chain, or its
+ * end, must remove the checkpoints of all other chains, too.
+ */
+export const linkedFormat = 2;
+
+export function isKnownCheckpoint(format: number): boolean {
+  return format === auditFormat || format === linkedFormat;
 }
 
 export interface SignedCheckpoint extends Checkpoint {
@@ -102,8 +115,10 @@ export function anchorOf({ tenantId, seq, hash }: Head): string {
 }
 
 /** The text that a checkpoint signs. */
-export function checkpointText({ format, tenantId, seq, at, hash }: Checkpoint): string {
-  return `sallyport audit checkpoint ${format} ${tenantId} ${seq} ${at} ${Buffer.from(hash).toString('hex')}`;
+export function checkpointText({ format, tenantId, seq, at, hash, system }: Checkpoint): string {
+  const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex');
+  const text = `sallyport audit checkpoint ${format} ${tenantId} ${seq} ${at} ${hex(hash)}`;
+  return system ? `${text} ${system.seq}:${hex(system.hash)}` : text;
 }
 
 export function signText({ signing }: ChainKeys, text: string): Uint8Array {

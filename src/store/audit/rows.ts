@@ -16,7 +16,7 @@ export interface Chain extends Head {
   readonly baseHash: Uint8Array;
 }
 
-interface ChainRow {
+export interface ChainRow {
   readonly number: number;
   readonly tenant_id: string;
   readonly seq: DbTime;
@@ -27,7 +27,8 @@ interface ChainRow {
   readonly base_hash: Uint8Array;
 }
 
-const chainColumns = 'number, tenant_id, seq, hash, latest, max_delay, base_seq, base_hash';
+/** The columns of `ChainRow`. */
+export const chainColumns = 'number, tenant_id, seq, hash, latest, max_delay, base_seq, base_hash';
 
 /** Returns undefined if the tenant has no chained entries. `lock` is appended to the statement. */
 export function chainOf(db: Pick<Queries, 'get'>, tenantId: string, lock = ''): Awaitable<Chain | undefined> {
@@ -40,7 +41,7 @@ export function allChains(db: Pick<Queries, 'all'>): Awaitable<Chain[]> {
   return then(db.all<ChainRow>(sql), (rows) => rows.map(toChain));
 }
 
-function toChain(row: ChainRow): Chain {
+export function toChain(row: ChainRow): Chain {
   return {
     number: row.number,
     tenantId: row.tenant_id,
@@ -97,10 +98,15 @@ export function rowsAfter(
   return then(rows, (found) => found.map((row) => toChainedRow(tenantId, row)));
 }
 
-type CheckpointRow = Pick<SignedCheckpoint, 'format' | 'hash' | 'signature'> & {
+export type CheckpointRow = Pick<SignedCheckpoint, 'format' | 'hash' | 'signature'> & {
   readonly seq: DbTime;
   readonly at: DbTime;
+  readonly system_seq: DbTime | null;
+  readonly system_hash: Uint8Array | null;
 };
+
+/** The columns of `CheckpointRow`. */
+export const checkpointColumns = 'format, seq, at, hash, signature, system_seq, system_hash';
 
 /** At most `limit` checkpoints of one chain in ascending order, with a position above `after`. */
 export function checkpointsAfter(
@@ -110,7 +116,7 @@ export function checkpointsAfter(
   limit: number,
 ): Awaitable<SignedCheckpoint[]> {
   const rows = db.all<CheckpointRow>(
-    `select format, seq, at, hash, signature from audit_checkpoints
+    `select ${checkpointColumns} from audit_checkpoints
      where chain = $1 and seq > $2 order by seq limit $3`,
     [number, after, limit],
   );
@@ -123,7 +129,7 @@ export function lastCheckpoint(
   { number, tenantId }: Pick<Chain, 'number' | 'tenantId'>,
 ): Awaitable<SignedCheckpoint | undefined> {
   const row = db.get<CheckpointRow>(
-    'select format, seq, at, hash, signature from audit_checkpoints where chain = $1 order by seq desc limit 1',
+    `select ${checkpointColumns} from audit_checkpoints where chain = $1 order by seq desc limit 1`,
     [number],
   );
   return then(row, (found) => found && toCheckpoint(tenantId, found));
@@ -138,9 +144,11 @@ export async function latestBefore(
   return Number((await db.get<{ at: DbTime }>(sql, [number, baseSeq]))?.at ?? 0);
 }
 
-function toCheckpoint(tenantId: string, row: CheckpointRow): SignedCheckpoint {
-  const { format, hash, signature } = row;
-  return { format, tenantId, seq: Number(row.seq), at: Number(row.at), hash, signature };
+export function toCheckpoint(tenantId: string, row: CheckpointRow): SignedCheckpoint {
+  const { format, hash, signature, system_seq, system_hash } = row;
+  const system = system_seq !== null && system_hash && { seq: Number(system_seq), hash: system_hash };
+  const checkpoint = { format, tenantId, seq: Number(row.seq), at: Number(row.at), hash, signature };
+  return system ? { ...checkpoint, system } : checkpoint;
 }
 
 /** The end of the year 9999. */

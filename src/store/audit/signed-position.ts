@@ -1,8 +1,7 @@
 /** Signs positions between two checkpoints, so that a chain can be cut there. */
-import type { Db, DbTime } from '../engine/db.ts';
+import type { Db } from '../engine/db.ts';
 import { chainName } from './export-format.ts';
 import {
-  auditFormat,
   type ChainKeys,
   checkpointText,
   link,
@@ -10,7 +9,14 @@ import {
   signatureCheck,
   signText,
 } from './hash-chain.ts';
-import { type Chain, type ChainedRow, rowsAfter } from './rows.ts';
+import {
+  type Chain,
+  type ChainedRow,
+  type CheckpointRow,
+  checkpointColumns,
+  rowsAfter,
+  toCheckpoint,
+} from './rows.ts';
 
 /** Another program has changed the chain, so its entries are evidence and must not be deleted. */
 export class DamagedChain extends Error {
@@ -18,14 +24,6 @@ export class DamagedChain extends Error {
   constructor(tenantId: string) {
     super(`the audit chain ${chainName(tenantId)} does not verify, so its entries cannot be deleted`);
   }
-}
-
-interface CheckpointRow {
-  readonly format: number;
-  readonly seq: DbTime;
-  readonly at: DbTime;
-  readonly hash: Uint8Array;
-  readonly signature: Uint8Array;
 }
 
 /** The longest stretch without a checkpoint. Longer ones exist only if another program has deleted checkpoints. */
@@ -41,22 +39,24 @@ export async function signedPosition(
   chain: Chain,
   seq: number,
 ): Promise<SignedCheckpoint> {
-  const checkpoint = (where: string, order: string) =>
-    db.get<CheckpointRow>(
-      `select format, seq, at, hash, signature from audit_checkpoints
+  const { tenantId } = chain;
+  const checkpoint = async (where: string, order: string) => {
+    const row = await db.get<CheckpointRow>(
+      `select ${checkpointColumns} from audit_checkpoints
        where chain = $1 and ${where} order by seq ${order} limit 1`,
       [chain.number, seq],
     );
+    return row && toCheckpoint(tenantId, row);
+  };
   const next = await checkpoint('seq >= $2', 'asc');
-  if (!next || !isValid(keys, chain.tenantId, next)) throw new DamagedChain(chain.tenantId);
-  const { tenantId } = chain;
-  if (Number(next.seq) === seq) return { ...next, tenantId, seq, at: Number(next.at) };
+  if (!next || !signatureCheck(keys)(checkpointText(next), next.signature)) throw new DamagedChain(tenantId);
+  if (next.seq === seq) return next;
   const before = await checkpoint('seq < $2', 'desc');
   const start =
-    before && Number(before.seq) > chain.baseSeq
-      ? { seq: Number(before.seq), at: Number(before.at), hash: before.hash }
-      : { seq: chain.baseSeq, at: Number(before?.at ?? 0), hash: chain.baseHash };
-  const rows = await rowsAfter(db, chain, { after: start.seq, upTo: Number(next.seq) }, maxDistance);
+    before && before.seq > chain.baseSeq
+      ? { seq: before.seq, at: before.at, hash: before.hash }
+      : { seq: chain.baseSeq, at: before?.at ?? 0, hash: chain.baseHash };
+  const rows = await rowsAfter(db, chain, { after: start.seq, upTo: next.seq }, maxDistance);
   const head = follow(
     keys,
     start,
@@ -69,22 +69,17 @@ export async function signedPosition(
       head,
       rows.filter((row) => row.seq > seq),
     );
-  if (head?.seq !== seq || end?.seq !== Number(next.seq) || toHex(end.hash) !== toHex(next.hash))
+  if (head?.seq !== seq || end?.seq !== next.seq || toHex(end.hash) !== toHex(next.hash))
     throw new DamagedChain(chain.tenantId);
-  const unsigned = { format: auditFormat, tenantId, ...head };
+  const { format, system } = next;
+  const unsigned = { format, tenantId, ...head, ...(system && { system }) };
   const signature = signText(keys, checkpointText(unsigned));
   await db.run(
-    `insert into audit_checkpoints (chain, seq, at, format, hash, signature) values ($1, $2, $3, $4, $5, $6)
-     on conflict (chain, seq) do nothing`,
-    [chain.number, seq, head.at, auditFormat, head.hash, signature],
+    `insert into audit_checkpoints (chain, seq, at, format, hash, signature, system_seq, system_hash)
+     values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (chain, seq) do nothing`,
+    [chain.number, seq, head.at, format, head.hash, signature, system?.seq ?? null, system?.hash ?? null],
   );
   return { ...unsigned, signature };
-}
-
-function isValid(keys: ChainKeys, tenantId: string, row: CheckpointRow): boolean {
-  const { format, hash, signature } = row;
-  const text = checkpointText({ format, tenantId, seq: Number(row.seq), at: Number(row.at), hash });
-  return signatureCheck(keys)(text, signature);
 }
 
 interface Point {

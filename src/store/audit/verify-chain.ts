@@ -83,6 +83,10 @@ export interface Expected extends Position {
 export interface ChainOptions extends VerifyOptions {
   readonly report: (finding: Finding) => void;
   readonly note: (text: string) => void;
+  /** Called for every position that was verified. */
+  readonly onPosition: (seq: number, hash: string) => void;
+  /** Called for every checkpoint that mentions the end of the system chain. */
+  readonly onSystem: (seq: number, system: Position, part: Part) => void;
   /** Called for every entry that records the ends of other chains. */
   readonly onHeads: (heads: readonly (readonly [tenantId: string, Position])[], row: number) => void;
 }
@@ -162,7 +166,9 @@ export class ChainCheck {
         const { kind: _, ...fields } = row;
         onRow?.({ ...fields, tenantId: this.#tenantId });
       },
+      onSystem: (seq, system) => this.#options.onSystem(seq, system, part),
       onPosition: (seq, hashes, line) => {
+        if (hashes.length === 1) this.#options.onPosition(seq, hashes[0] as string);
         this.#compare(seq, hashes, (message) => report('anchor_differs', line, message, seq));
         for (const { source, ...border } of borders.get(seq) ?? [])
           if (hashes.length > 0 && !hashes.includes(border.hash))

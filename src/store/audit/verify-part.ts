@@ -43,6 +43,8 @@ export interface PartOptions {
   readonly onRow: (row: ExportedRow) => void;
   /** Called for every position, with the hashes that it may have; none if rows before it are missing. */
   readonly onPosition: (seq: number, hashes: readonly string[], line: number) => void;
+  /** Called for every checkpoint with a valid signature that mentions the end of the system chain. */
+  readonly onSystem: (seq: number, system: Position) => void;
 }
 
 /** Checks a part line by line, in constant memory. */
@@ -160,14 +162,23 @@ export class PartCheck {
     this.#options.onPosition(seq, this.#links.map(hexOf), this.#line);
   }
 
-  #checkCheckpoint({ format, seq, at, hash, signature }: ExportedCheckpoint): void {
+  #checkCheckpoint({ format, seq, at, hash, signature, system: link }: ExportedCheckpoint): void {
     this.checkpoints += 1;
     const bytes = bytesOf(hash);
-    const text = checkpointText({ format, tenantId: this.#header.tenant_id, seq, at, hash: bytes });
+    const system = link === undefined ? undefined : parsePosition(link);
+    const text = checkpointText({
+      format,
+      tenantId: this.#header.tenant_id,
+      seq,
+      at,
+      hash: bytes,
+      system: system && { seq: system.seq, hash: bytesOf(system.hash) },
+    });
     if (!this.#isSigned(text, bytesOf(signature))) {
       this.#report('forged_checkpoint', `the signature of the checkpoint of row ${seq} is invalid`, seq);
       return;
     }
+    if (system) this.#options.onSystem(seq, system);
     if (seq > this.#seq) this.#report('missing_rows', `row ${seq} has a checkpoint, but is missing`, seq);
     else if (seq < this.#seq)
       this.#report('damaged_line', `the checkpoint of row ${seq} comes after row ${this.#seq}`);

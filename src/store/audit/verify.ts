@@ -13,6 +13,7 @@ import {
   type Part,
   type VerifyOptions,
 } from './verify-chain.ts';
+import { SystemLinks } from './verify-system.ts';
 
 export interface Verdict {
   readonly ok: boolean;
@@ -43,6 +44,7 @@ export async function verifyParts(
   const tenants = [...byTenant.keys()].sort();
   for (const tenant of tenants) await verification.verifyChain(tenant, byTenant.get(tenant) as Part[]);
   verification.checkMissingChains(new Set(tenants));
+  verification.checkSystem(byTenant.get(systemTenant) ?? []);
   return verification.verdict(parts);
 }
 
@@ -54,6 +56,7 @@ class Verification {
   readonly #expected = new Map<string, Expected[]>();
   /** The last end of each chain that the system chain has recorded. */
   readonly #recorded = new Map<string, Expected>();
+  readonly #links = new SystemLinks();
   /** Whether the system chain records a restore. */
   #restored = false;
   #more = 0;
@@ -90,6 +93,13 @@ class Verification {
       ...this.#options,
       report: (finding) => this.report(finding),
       note: (text) => this.#notes.push(text),
+      onPosition: (seq, hash) => {
+        if (tenantId === systemTenant) this.#links.record(seq, hash);
+      },
+      onSystem: (row, system, { header }) => {
+        const finding = this.#links.compare(tenantId, row, system, header.scope === 'log');
+        if (finding) this.#reportSystem(finding);
+      },
       onHeads: (heads, row) => {
         for (const [tenant, position] of heads) this.#record(tenant, position, row, parts);
       },
@@ -100,10 +110,7 @@ class Verification {
 
   /** A part that ended before the heads were recorded cannot contain them. */
   #record(tenantId: string, position: Position, row: number, systemParts: readonly Part[]): void {
-    const complete = systemParts
-      .filter(({ header }) => header.scope === 'log')
-      .map((part) => endOf(part).seq);
-    const required = row <= Math.max(0, ...complete);
+    const required = row <= endOfLog(systemParts);
     const before = this.#recorded.get(tenantId);
     if (before && (before.seq >= position.seq || (before.required && !required))) return;
     this.#recorded.set(tenantId, { ...position, source: `row ${row} of the system chain`, required });
@@ -116,9 +123,23 @@ class Verification {
       if (seq > 0 && !present.has(tenantId)) this.#missingChain(tenantId, seq, 'the anchor');
   }
 
+  checkSystem(parts: readonly Part[]): void {
+    const finding = this.#links.findMissing(endOfLog(parts));
+    if (finding) this.#reportSystem(finding);
+    const { archives = 'required' } = this.#options;
+    if (parts.length === 0 && archives === 'required' && this.#links.note) this.#notes.push(this.#links.note);
+  }
+
+  #reportSystem(finding: Finding): void {
+    this.report({ ...finding, message: finding.message + this.#restoreNote() });
+  }
+
+  #restoreNote(): string {
+    return this.#restored ? '; the system chain records that the database was restored' : '';
+  }
+
   #missingChain(tenantId: string, seq: number, source: string): void {
-    const note = this.#restored ? '; the system chain records that the database was restored' : '';
-    const message = `the chain is missing, but had row ${seq} according to ${source}${note}`;
+    const message = `the chain is missing, but had row ${seq} according to ${source}${this.#restoreNote()}`;
     this.report({ code: 'missing_chain', chain: chainName(tenantId), message });
   }
 
@@ -145,4 +166,10 @@ class Verification {
       notes: this.#notes,
     };
   }
+}
+
+/** The last row of a chain in exports of all chains. */
+function endOfLog(parts: readonly Part[]): number {
+  const complete = parts.filter(({ header }) => header.scope === 'log');
+  return Math.max(0, ...complete.map((part) => endOf(part).seq));
 }

@@ -47,7 +47,8 @@ create table audit_index (
 );
 
 -- Signatures over a chain up to and including seq: that of its last entry, and of every 256th. at is the highest time of
--- an entry up to there.
+-- an entry up to there. system_seq and system_hash are the end of the system chain at that time, which is signed, too.
+-- They are null in the system chain.
 create table audit_checkpoints (
   seq bigint not null,
   at bigint not null,
@@ -55,6 +56,8 @@ create table audit_checkpoints (
   format smallint not null,
   hash bytea not null,
   signature bytea not null,
+  system_seq bigint,
+  system_hash bytea,
   primary key (chain, seq)
 );
 create index audit_checkpoints_by_time on audit_checkpoints (chain, at, seq);

@@ -57,7 +57,8 @@ create table audit_index (
 ) strict, without rowid;
 
 -- Signatures over a chain up to and including seq: that of its last entry, and of every 256th. at is the highest time of
--- an entry up to there.
+-- an entry up to there. system_seq and system_hash are the end of the system chain at that time, which is signed, too.
+-- They are null in the system chain.
 create table audit_checkpoints (
   seq integer not null,
   at integer not null,
@@ -65,6 +66,8 @@ create table audit_checkpoints (
   format integer not null,
   hash blob not null,
   signature blob not null,
+  system_seq integer,
+  system_hash blob,
   primary key (chain, seq)
 ) strict, without rowid;
 create index audit_checkpoints_by_time on audit_checkpoints (chain, at, seq);
