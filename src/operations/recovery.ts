@@ -70,7 +70,7 @@ export async function findRevived(
   const verified = await verifyFiles(paths, { masters, log: await chainKeys(), onRow });
   const ends = new Map((await allChains(db)).map(({ tenantId, seq }) => [chainName(tenantId), seq]));
   const isKnown = ({ code, chain = '', last = Number.POSITIVE_INFINITY }: Finding) =>
-    code === 'missing_archive' && last <= (ends.get(chain) ?? 0);
+    code === 'missing_archive' && last <= (ends.get(chain) ?? (chain === '' ? 0 : Number.POSITIVE_INFINITY));
   const findings = verified.findings.filter((finding) => !isKnown(finding));
   const verdict = { ...verified, findings, ok: findings.length + verified.more === 0 };
   return { verdict, revived: verdict.ok ? await lookUp(db, await missingIn(db, changes)) : none };

@@ -11,7 +11,7 @@ import {
 import type { ChainKeys } from './hash-chain.ts';
 import { type ChainIndex, IndexCheck } from './index-check.ts';
 import { type Removal, statementOf } from './log-entries.ts';
-import { checkGap, type Rows } from './verify-gaps.ts';
+import { checkGap, notInFiles, type Rows } from './verify-gaps.ts';
 import { type FindingCode, PartCheck, rowNames } from './verify-part.ts';
 
 export interface Finding {
@@ -76,8 +76,11 @@ export interface Expected extends Position {
   readonly source: string;
   /** Whether the caller gave it. */
   readonly given?: boolean;
-  /** The chain must be at least as long. */
-  readonly required: boolean;
+  /**
+   * The chain must be at least as long. `log`: in the log that was exported. `archive`: in these archives, because the
+   * archive of the system chain recorded it. Undefined if these files cannot be expected to have it.
+   */
+  readonly required: 'log' | 'archive' | undefined;
 }
 
 export interface ChainOptions extends VerifyOptions {
@@ -257,10 +260,15 @@ export class ChainCheck {
 
   #checkExpected(end: number): void {
     const open = this.#expected.filter((one) => !this.#compared.has(one));
-    const beyond = open.filter(({ seq, required }) => required && seq > end);
-    const furthest = beyond.toSorted((a, b) => b.seq - a.seq)[0];
-    if (furthest) {
-      const { seq, source } = furthest;
+    const furthest = (by: Expected['required']) =>
+      open.filter(({ seq, required }) => required === by && seq > end).toSorted((a, b) => b.seq - a.seq)[0];
+    const [inLog, inArchives] = [furthest('log'), furthest('archive')];
+    if (inArchives && !inLog && (this.#options.archives ?? 'required') === 'required') {
+      const { seq: last, source } = inArchives;
+      this.#report('missing_archive', notInFiles(end + 1, last, source), { row: end + 1, last });
+    }
+    if (inLog) {
+      const { seq, source } = inLog;
       const message = `the log ends with row ${end}, but had row ${seq} according to ${source}${this.#restoreNote(seq)}`;
       this.#report('cut_off', message, { row: end });
     }

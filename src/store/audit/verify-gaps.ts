@@ -47,3 +47,8 @@ export function checkGap(
     end = start - 1;
   }
 }
+
+/** Rows that exist according to the system chain. Whether they were archived is not known. */
+export function notInFiles(first: number, last: number, source: string): string {
+  return `${rowNames(first, last)}, which ${source} mentions, are not in these files: add their archives, or pass --database`;
+}

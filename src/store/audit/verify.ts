@@ -8,11 +8,12 @@ import {
   ChainCheck,
   type ChainVerdict,
   type Expected,
-  endOf,
+  endOf as endOfPart,
   type Finding,
   type Part,
   type VerifyOptions,
 } from './verify-chain.ts';
+import { notInFiles } from './verify-gaps.ts';
 import { SystemLinks } from './verify-system.ts';
 
 export interface Verdict {
@@ -64,7 +65,7 @@ class Verification {
   constructor(options: VerifyOptions) {
     this.#options = options;
     for (const { tenantId, seq, hash } of options.anchors ?? [])
-      this.#expect(tenantId, { seq, hash, source: 'the anchor', given: true, required: true });
+      this.#expect(tenantId, { seq, hash, source: 'the anchor', given: true, required: 'log' });
   }
 
   #expect(tenantId: string, expected: Expected): void {
@@ -110,21 +111,32 @@ class Verification {
 
   /** A part that ended before the heads were recorded cannot contain them. */
   #record(tenantId: string, position: Position, row: number, systemParts: readonly Part[]): void {
-    const required = row <= endOfLog(systemParts);
+    const required =
+      row <= endOf('log', systemParts) ? 'log' : row <= endOf('archive', systemParts) ? 'archive' : undefined;
     const before = this.#recorded.get(tenantId);
-    if (before && (before.seq >= position.seq || (before.required && !required))) return;
+    if (before && (before.seq >= position.seq || rank(before.required) > rank(required))) return;
     this.#recorded.set(tenantId, { ...position, source: `row ${row} of the system chain`, required });
   }
 
   checkMissingChains(present: ReadonlySet<string>): void {
+    const { archives = 'required' } = this.#options;
     for (const [tenantId, { seq, source, required }] of this.#recorded)
-      if (required && !present.has(tenantId)) this.#missingChain(tenantId, seq, source);
+      if (present.has(tenantId)) continue;
+      else if (required === 'log') this.#missingChain(tenantId, seq, source);
+      else if (required === 'archive' && archives === 'required')
+        this.report({
+          code: 'missing_archive',
+          chain: chainName(tenantId),
+          row: 1,
+          last: seq,
+          message: notInFiles(1, seq, source),
+        });
     for (const { tenantId, seq } of this.#options.anchors ?? [])
       if (seq > 0 && !present.has(tenantId)) this.#missingChain(tenantId, seq, 'the anchor');
   }
 
   checkSystem(parts: readonly Part[]): void {
-    const finding = this.#links.findMissing(endOfLog(parts));
+    const finding = this.#links.findMissing(endOf('log', parts));
     if (finding) this.#reportSystem(finding);
     const { archives = 'required' } = this.#options;
     if (parts.length === 0 && archives === 'required' && this.#links.note) this.#notes.push(this.#links.note);
@@ -168,8 +180,12 @@ class Verification {
   }
 }
 
-/** The last row of a chain in exports of all chains. */
-function endOfLog(parts: readonly Part[]): number {
-  const complete = parts.filter(({ header }) => header.scope === 'log');
-  return Math.max(0, ...complete.map((part) => endOf(part).seq));
+/** The last row of a chain in exports of all chains, or in archives. */
+function endOf(scope: 'log' | 'archive', parts: readonly Part[]): number {
+  const some = parts.filter(({ header }) => header.scope === scope);
+  return Math.max(0, ...some.map((part) => endOfPart(part).seq));
+}
+
+function rank(required: Expected['required']): number {
+  return required === 'log' ? 2 : required === 'archive' ? 1 : 0;
 }

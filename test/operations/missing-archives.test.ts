@@ -1,0 +1,99 @@
+/** Verification names the archives that are missing, as far as signed entries tell, and otherwise the entries. */
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { archiveLog } from '../../src/operations/audit-archive.ts';
+import { chainAll, exportPaths, verifyFiles } from '../../src/operations/audit-files.ts';
+import type { Verdict } from '../../src/store/audit/verify.ts';
+import { entry, masters } from '../support/audit-export.ts';
+import { databases, startTime } from '../support/test-server.ts';
+import { openTestStore, type TestStore } from '../support/test-store.ts';
+
+const day = 86_400_000;
+
+describe.each(databases)('missing archives of the audit log in %s', (_, database) => {
+  let on: TestStore;
+  let tenant: string;
+  let folder: string;
+  beforeEach(async () => {
+    on = await openTestStore(database);
+    tenant = await on.tenant();
+    folder = mkdtempSync(join(tmpdir(), 'sallyport-archive-'));
+    await write(1, 10, tenant);
+    // On the day after, so that the next archive has the entry about this one.
+    await archive(11);
+    await write(11, 20, tenant);
+    await archive(21);
+    await write(21, 30, tenant);
+    await archive(31);
+  });
+  afterEach(async () => {
+    await on.close();
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  /** One entry per day. */
+  async function write(from: number, to: number, tenantId: string): Promise<void> {
+    const days = Array.from({ length: to - from + 1 }, (_, at) => from + at);
+    await on.store.audit.write(
+      days.map((number) => ({ ...entry(number, tenantId), at: startTime + number * day })),
+    );
+    await chainAll(on.maintenance);
+    on.clock.advance(startTime + to * day - on.clock.now());
+    await on.maintenance.audit.recordHeads('all');
+    await chainAll(on.maintenance);
+  }
+
+  async function archive(before: number): Promise<void> {
+    const now = startTime + before * day;
+    await archiveLog(on.maintenance, { folder, now, before: now });
+  }
+
+  const name = (first: number, last: number) => `audit-${tenant}-${first}-${last}.jsonl`;
+  const without = (...names: string[]) =>
+    exportPaths(folder).filter((path) => !names.some((one) => path.endsWith(one)));
+  const found = ({ findings }: Verdict) =>
+    findings.map(({ code, chain, message }) => `${code} ${chain === tenant ? 'tenant' : chain} ${message}`);
+
+  const verifyFolder = (...missing: string[]) => verifyFiles(without(...missing), { masters });
+  async function verifyWithDatabase(...missing: string[]): Promise<Verdict> {
+    await chainAll(on.maintenance);
+    return verifyFiles(without(...missing), { masters }, await on.maintenance.audit.export(startTime));
+  }
+
+  test('are none if all files are given', async () => {
+    expect(exportPaths(folder).map((path) => path.slice(folder.length + 1))).toEqual(
+      expect.arrayContaining([name(1, 10), name(11, 21), name(22, 32)]),
+    );
+    expect(found(await verifyFolder())).toEqual([]);
+    expect(found(await verifyWithDatabase())).toEqual([]);
+  });
+
+  test('are named by the entries about them, and not merged into files that never existed', async () => {
+    const [first, second, third] = [name(1, 10), name(11, 21), name(22, 32)];
+    const missing = (rows: string, todo: string) => `missing_archive tenant rows ${rows} are archived${todo}`;
+    expect(found(await verifyWithDatabase(first))).toEqual([missing('1 to 10', `: add ${first}`)]);
+    expect(found(await verifyWithDatabase(second))).toEqual([missing('11 to 21', `: add ${second}`)]);
+    expect(found(await verifyWithDatabase(first, second))).toEqual([
+      missing('11 to 21', `: add ${second}`),
+      missing('1 to 10', ` in other files: add ${second}, which names them`),
+    ]);
+    expect(found(await verifyWithDatabase(first, second, third))).toEqual([
+      missing('22 to 32', `: add ${third}`),
+      missing('1 to 21', ` in other files: add ${third}, which names them`),
+    ]);
+  });
+
+  test('of a whole tenant, or its newest ones, are found by the archive of the system chain', async () => {
+    const whole = await verifyFolder(name(1, 10), name(11, 21), name(22, 32));
+    expect(whole.ok).toBe(false);
+    expect(whole.findings).toMatchObject([{ code: 'missing_archive', chain: tenant, row: 1, last: 32 }]);
+    expect(whole.findings[0]?.message).toMatch(
+      /^rows 1 to 32, which row \d+ of the system chain mentions, are not in these files: add their archives, or pass --database$/,
+    );
+    expect((await verifyFolder(name(22, 32))).findings).toMatchObject([
+      { code: 'missing_archive', chain: tenant, row: 22, last: 32 },
+    ]);
+  });
+});
