@@ -195,7 +195,8 @@ export function Expires({ at, now }: { at: string | undefined; now: number }) {
 /** The creator: an application or the operator. */
 export function CreatedBy({ id }: { id: string | undefined }) {
   const found = useApplicationSummary(id);
-  const name = id === undefined ? 'the operator' : found === null ? 'a deleted application' : (found?.name ?? '…');
+  const name =
+    id === undefined ? 'the operator' : found === null ? 'a deleted application' : (found?.name ?? '…');
   return (
     <small className="created-by">
       by <bdi>{name}</bdi>
