@@ -2,18 +2,12 @@
 
 import type { Application, ApplicationType } from '../domain/application.ts';
 import type { Entry, LogEntry, LogGap } from '../domain/audit.ts';
-import type { Awaitable } from '../domain/awaitable.ts';
 import type { Grants } from '../domain/grant.ts';
-import type { JsonText } from '../domain/json-text.ts';
 import type { Digest } from '../domain/key.ts';
-import type { Mask } from '../domain/mask.ts';
-import type { Resource } from '../domain/policy.ts';
 import type { EffectiveGrants } from '../domain/quarantine.ts';
 import type { Transform } from '../domain/rule.ts';
 import type { SessionState } from '../domain/session.ts';
-import type { Metadata, Token } from '../domain/token.ts';
 import type { LastUses } from '../domain/usage.ts';
-import type { Visible } from '../domain/visible-scopes.ts';
 
 /** Who makes a change, and when. */
 export interface Change {
@@ -146,99 +140,6 @@ export interface SessionFilter {
   readonly application?: string | undefined;
   readonly authorizer?: string | undefined;
   readonly state?: SessionState | undefined;
-}
-
-/** A token without its data. */
-export interface TokenRecord {
-  readonly token: Omit<Token, 'data'>;
-  readonly container: string;
-  readonly id: string;
-  /** Orders tokens by age. */
-  readonly seq: string;
-}
-
-/** Counts tokens in a container and below, newest first. */
-export interface TokenCountScan {
-  /** In canonical form. */
-  readonly container: string;
-  /** How many tokens are counted. */
-  readonly limit: number;
-  /** Continues where an earlier scan ended. */
-  readonly start?: string | undefined;
-}
-
-export interface TokenCounts {
-  /** The number of tokens by their own container, in canonical form. */
-  readonly counts: ReadonlyMap<string, number>;
-  /** Where the next scan starts; undefined if all tokens were counted. */
-  readonly next: string | undefined;
-}
-
-export interface TokenLocation {
-  readonly id: string;
-  readonly type: string;
-  readonly container: string;
-}
-
-/** A token whose data is decrypted on demand. */
-export interface StoredToken extends TokenRecord {
-  plaintext(): JsonText;
-  /** Decrypts only the masked value, not the data. Returns undefined if the token has no mask. */
-  masked(): JsonText | undefined;
-}
-
-/** A token that the open transaction has locked. Its data is read and decrypted on demand. */
-export interface LockedToken extends TokenRecord {
-  plaintext(): Awaitable<JsonText>;
-  masked(): Awaitable<JsonText | undefined>;
-}
-
-export interface TokenContent {
-  readonly type: string;
-  readonly container: string;
-  readonly data: JsonText;
-  readonly mask: Mask | undefined;
-  /** The data with the mask applied. */
-  readonly masked: JsonText | undefined;
-  readonly metadata: Metadata | undefined;
-  readonly expiresAt: number | undefined;
-}
-
-/**
- * The new content of a token. Without `data`, the stored data does not change, and the masked value changes only if the
- * mask is removed. A new mask needs `data`, to be stored with the masked value that it renders.
- */
-export interface TokenRevision extends Omit<TokenContent, 'data' | 'masked'> {
-  readonly data?: JsonText | undefined;
-  readonly masked?: JsonText | undefined;
-}
-
-export interface TokenFilter {
-  readonly ids?: readonly string[] | undefined;
-  readonly type?: string | undefined;
-  readonly metadata?: Readonly<Record<string, string>> | undefined;
-}
-
-export interface TokenQuery extends ListWindow {
-  /** Limits which rows are read. A superset of what `show` allows. */
-  readonly visible: Visible;
-  /** The transform for a token; undefined leaves it out of the list. */
-  readonly transformFor: (token: Resource) => Transform | undefined;
-  readonly filter: TokenFilter;
-}
-
-/** A token with its data as the transform shows it; undefined if redacted. */
-export interface ListedToken {
-  readonly seq: string;
-  readonly token: Omit<Token, 'data'>;
-  readonly data: JsonText | undefined;
-  readonly transform: Transform;
-}
-
-/** The tokens of one application. */
-export interface StorageUsed {
-  readonly tokens: number;
-  readonly bytes: number;
 }
 
 export interface Tenant {

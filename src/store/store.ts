@@ -21,10 +21,8 @@ import type {
   Authorized,
   Change,
   IdempotentRequest,
-  ListedToken,
   ListPage,
   ListWindow,
-  LockedToken,
   LogCounts,
   LogPage,
   LogWindow,
@@ -32,23 +30,16 @@ import type {
   NewEntry,
   NewSession,
   SessionFilter,
-  StorageUsed,
-  StoredToken,
   Subject,
   SubjectBatch,
   SubjectScan,
   Tenant,
-  TokenContent,
-  TokenCountScan,
-  TokenCounts,
-  TokenLocation,
-  TokenQuery,
-  TokenRecord,
-  TokenRevision,
 } from './records.ts';
+import type { Tokens } from './token-records.ts';
 
 export type * from './key-records.ts';
 export type * from './records.ts';
+export type * from './token-records.ts';
 
 export interface Applications {
   /** Creates the application together with its first key. */
@@ -192,40 +183,6 @@ export interface Subjects {
     permission: string,
     container: string,
   ): Awaitable<Map<string, string>>;
-}
-
-export interface Tokens {
-  /** The tokens that the application created and that are still stored. Expired ones count until they are swept. */
-  storageUsed(tenant: string, application: string): Awaitable<StorageUsed>;
-  /** Encrypts the data and the masked value for this tenant, token and version. Returns undefined if the id is taken. */
-  create(
-    tenant: string,
-    id: string,
-    content: TokenContent,
-    change: Change,
-  ): Awaitable<TokenRecord | undefined>;
-  /** Returns undefined if the token does not exist. */
-  get(tenant: string, id: string): Awaitable<StoredToken | undefined>;
-  /** Container and type of the tokens with these ids, in any order. Ids that do not exist are left out. */
-  locate(tenant: string, ids: readonly string[]): Awaitable<TokenLocation[]>;
-  /** Counts the tokens in a container and below. */
-  count(tenant: string, scan: TokenCountScan): Awaitable<TokenCounts>;
-  /** Reads at most one page of data, measured in bytes. */
-  list(tenant: string, query: TokenQuery): Promise<ListPage<ListedToken>>;
-  /**
-   * Replaces the content with what `revise` returns for the current one; concurrent updates run one after the other.
-   * Data that does not change is neither read nor written. Throws `storage_full` if the token grows and its creator
-   * would have more than `quota` bytes stored. Returns undefined if the token does not exist.
-   */
-  update(
-    tenant: string,
-    id: string,
-    change: Change,
-    revise: (current: LockedToken) => Awaitable<TokenRevision>,
-    quota?: number,
-  ): Promise<TokenRecord | undefined>;
-  /** Rejects without a change if `check` throws. Returns false if the token does not exist. */
-  delete(tenant: string, id: string, check: (current: TokenRecord) => void): Promise<boolean>;
 }
 
 export interface AuditLog {

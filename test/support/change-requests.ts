@@ -40,12 +40,9 @@ export const changeRequests: Record<string, (server: TestServer, key: string) =>
     const { nonce } = (await ask(server, 'POST', '/sessions', { key: web })).body;
     return { options: { key, body: { nonce, ...grants } } };
   },
-  endSession: async (server, key) => {
-    const { key: web } = await server.application(key, { type: 'public' });
-    await ask(server, 'POST', '/sessions', { key: web });
-    const { data } = (await ask(server, 'GET', '/sessions', { key })).body;
-    return { id: data[0].id, options: { key } };
-  },
+  endSession: oneSession,
+  quarantineSession: oneSession,
+  releaseSession: oneSession,
   createToken: async (_, key) => ({ options: { key, body: { data: 'x' } } }),
   updateToken: async (server, key) => ({
     id: await createToken(server, key),
@@ -53,6 +50,13 @@ export const changeRequests: Record<string, (server: TestServer, key: string) =>
   }),
   deleteToken: async (server, key) => ({ id: await createToken(server, key), options: { key } }),
 };
+
+async function oneSession(server: TestServer, key: string): Promise<ChangeRequest> {
+  const { key: web } = await server.application(key, { type: 'public' });
+  await ask(server, 'POST', '/sessions', { key: web });
+  const { data } = (await ask(server, 'GET', '/sessions', { key })).body;
+  return { id: data[0].id, options: { key } };
+}
 
 /** Returns the id of a new token. */
 export async function createToken(server: TestServer, key: string): Promise<string> {

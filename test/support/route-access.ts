@@ -41,6 +41,7 @@ export const statusByCaller: Record<string, number[]> = {
   searchResources: [401, 200, 200, 403, 403, 403],
   searchActions: [401, 200, 200, 403, 403, 403],
   getTenant: [401, 200, 200, 403, 403, 403],
+  countLogs: [401, 200, 200, 403, 403, 403],
   listLogs: [401, 200, 200, 403, 403, 403],
 };
 

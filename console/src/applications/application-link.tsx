@@ -1,6 +1,6 @@
 import { shortId } from '../frame/format.ts';
 import { href } from '../frame/route.ts';
-import { useApplicationSummary } from './application-names.ts';
+import { useApplicationSummary } from './application-summary.ts';
 import { QuarantineTag } from './quarantine.tsx';
 
 /** The name of an application, with its state. `name` is used until the application is loaded. */

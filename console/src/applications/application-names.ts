@@ -1,13 +1,11 @@
 /** Names and states of applications by id, loaded in batches when they are shown. */
-import { useCallback, useEffect, useSyncExternalStore } from 'react';
 import type { Application, Sallyport } from '../../../sdk/src/sallyport.ts';
-import { useSignedIn } from '../frame/signed-in.ts';
 
 const batchSize = 100;
 /** Milliseconds in which ids are collected for one request. */
 const delay = 10;
 
-type Summary = Pick<Application, 'name' | 'quarantined_at'>;
+export type Summary = Pick<Application, 'name' | 'quarantined_at'>;
 
 export class ApplicationNames {
   readonly #api: Sallyport;
@@ -57,14 +55,4 @@ export class ApplicationNames {
   #notify(): void {
     for (const listener of this.#listeners) listener();
   }
-}
-
-/** Undefined until it is loaded; null if the application does not exist or cannot be read. */
-export function useApplicationSummary(id: string | undefined): Summary | null | undefined {
-  const { names } = useSignedIn();
-  useEffect(() => {
-    if (id !== undefined) names.request(id);
-  }, [names, id]);
-  const get = useCallback(() => (id === undefined ? undefined : names.get(id)), [names, id]);
-  return useSyncExternalStore(names.subscribe, get);
 }

@@ -9,7 +9,7 @@ import { useNow } from '../frame/load.ts';
 import { href } from '../frame/route.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
 import { useVisibleRows } from '../frame/visible-rows.ts';
-import { useApplicationSummary } from './application-names.ts';
+import { useApplicationSummary } from './application-summary.ts';
 import { summarizeGrants, summarizePermissions } from './grants-summary.ts';
 import { useKeyEndings } from './key-endings.ts';
 import { QuarantineTag } from './quarantine.tsx';

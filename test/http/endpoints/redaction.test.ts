@@ -92,10 +92,14 @@ describe.each(databases)('secrets on %s', (_, database) => {
     for (const { method, path, kind } of routes)
       if (kind === 'open' && method === 'GET') await call('GET', path, { key });
     await call('GET', '/logs', { key });
+    await call('GET', '/logs/counts', { key });
     await call('GET', '/tenants/self', { key });
     await everyFailure(key, backend.key, session);
     await call('DELETE', `/tokens/${token.id}`, { key });
+    await call('POST', `/sessions/${live.data[0].id}/quarantine`, { key });
+    await call('DELETE', `/sessions/${live.data[0].id}/quarantine`, { key });
     await call('DELETE', `/sessions/${live.data[0].id}`, { key });
+    await call('POST', '/keys/revoke', { body: { key: backend.key } });
     await call('DELETE', one, { key });
   }
 

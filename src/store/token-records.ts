@@ -1,0 +1,136 @@
+/** Stored tokens: the repository, its inputs, results and filters. */
+import type { Awaitable } from '../domain/awaitable.ts';
+import type { JsonText } from '../domain/json-text.ts';
+import type { Mask } from '../domain/mask.ts';
+import type { Resource } from '../domain/policy.ts';
+import type { Transform } from '../domain/rule.ts';
+import type { Metadata, Token } from '../domain/token.ts';
+import type { Visible } from '../domain/visible-scopes.ts';
+import type { Change, ListPage, ListWindow } from './records.ts';
+
+export interface Tokens {
+  /** The tokens that the application created and that are still stored. Expired ones count until they are swept. */
+  storageUsed(tenant: string, application: string): Awaitable<StorageUsed>;
+  /** Encrypts the data and the masked value for this tenant, token and version. Returns undefined if the id is taken. */
+  create(
+    tenant: string,
+    id: string,
+    content: TokenContent,
+    change: Change,
+  ): Awaitable<TokenRecord | undefined>;
+  /** Returns undefined if the token does not exist. */
+  get(tenant: string, id: string): Awaitable<StoredToken | undefined>;
+  /** Container and type of the tokens with these ids, in any order. Ids that do not exist are left out. */
+  locate(tenant: string, ids: readonly string[]): Awaitable<TokenLocation[]>;
+  /** Counts the tokens in a container and below. */
+  count(tenant: string, scan: TokenCountScan): Awaitable<TokenCounts>;
+  /** Reads at most one page of data, measured in bytes. */
+  list(tenant: string, query: TokenQuery): Promise<ListPage<ListedToken>>;
+  /**
+   * Replaces the content with what `revise` returns for the current one; concurrent updates run one after the other.
+   * Data that does not change is neither read nor written. Throws `storage_full` if the token grows and its creator
+   * would have more than `quota` bytes stored. Returns undefined if the token does not exist.
+   */
+  update(
+    tenant: string,
+    id: string,
+    change: Change,
+    revise: (current: LockedToken) => Awaitable<TokenRevision>,
+    quota?: number,
+  ): Promise<TokenRecord | undefined>;
+  /** Rejects without a change if `check` throws. Returns false if the token does not exist. */
+  delete(tenant: string, id: string, check: (current: TokenRecord) => void): Promise<boolean>;
+}
+
+/** A token without its data. */
+export interface TokenRecord {
+  readonly token: Omit<Token, 'data'>;
+  readonly container: string;
+  readonly id: string;
+  /** Orders tokens by age. */
+  readonly seq: string;
+}
+
+/** Counts tokens in a container and below, newest first. */
+export interface TokenCountScan {
+  /** In canonical form. */
+  readonly container: string;
+  /** How many tokens are counted. */
+  readonly limit: number;
+  /** Continues where an earlier scan ended. */
+  readonly start?: string | undefined;
+}
+
+export interface TokenCounts {
+  /** The number of tokens by their own container, in canonical form. */
+  readonly counts: ReadonlyMap<string, number>;
+  /** Where the next scan starts; undefined if all tokens were counted. */
+  readonly next: string | undefined;
+}
+
+export interface TokenLocation {
+  readonly id: string;
+  readonly type: string;
+  readonly container: string;
+}
+
+/** A token whose data is decrypted on demand. */
+export interface StoredToken extends TokenRecord {
+  plaintext(): JsonText;
+  /** Decrypts only the masked value, not the data. Returns undefined if the token has no mask. */
+  masked(): JsonText | undefined;
+}
+
+/** A token that the open transaction has locked. Its data is read and decrypted on demand. */
+export interface LockedToken extends TokenRecord {
+  plaintext(): Awaitable<JsonText>;
+  masked(): Awaitable<JsonText | undefined>;
+}
+
+export interface TokenContent {
+  readonly type: string;
+  readonly container: string;
+  readonly data: JsonText;
+  readonly mask: Mask | undefined;
+  /** The data with the mask applied. */
+  readonly masked: JsonText | undefined;
+  readonly metadata: Metadata | undefined;
+  readonly expiresAt: number | undefined;
+}
+
+/**
+ * The new content of a token. Without `data`, the stored data does not change, and the masked value changes only if the
+ * mask is removed. A new mask needs `data`, to be stored with the masked value that it renders.
+ */
+export interface TokenRevision extends Omit<TokenContent, 'data' | 'masked'> {
+  readonly data?: JsonText | undefined;
+  readonly masked?: JsonText | undefined;
+}
+
+export interface TokenFilter {
+  readonly ids?: readonly string[] | undefined;
+  readonly type?: string | undefined;
+  readonly metadata?: Readonly<Record<string, string>> | undefined;
+}
+
+export interface TokenQuery extends ListWindow {
+  /** Limits which rows are read. A superset of what `show` allows. */
+  readonly visible: Visible;
+  /** The transform for a token; undefined leaves it out of the list. */
+  readonly transformFor: (token: Resource) => Transform | undefined;
+  readonly filter: TokenFilter;
+}
+
+/** A token with its data as the transform shows it; undefined if redacted. */
+export interface ListedToken {
+  readonly seq: string;
+  readonly token: Omit<Token, 'data'>;
+  readonly data: JsonText | undefined;
+  readonly transform: Transform;
+}
+
+/** The tokens of one application. */
+export interface StorageUsed {
+  readonly tokens: number;
+  readonly bytes: number;
+}
