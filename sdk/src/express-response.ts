@@ -34,11 +34,22 @@ export function sendDenial(response: ExpressResponse, { status, problem, headers
   response.end(JSON.stringify(problem));
 }
 
+/** Headers that describe a body that is not sent. */
+const contentHeaders = [
+  'Content-Type',
+  'Content-Encoding',
+  'Content-Disposition',
+  'Content-Range',
+  'Last-Modified',
+];
+const failed = Symbol('filter failed');
+
 /** Replaces the methods that send data. The first call chooses the filter action and restores the original methods. */
 export function interceptResponse(
   response: ExpressResponse,
-  decision: Decision,
+  { decision, requestId }: { readonly decision: Decision; readonly requestId: string },
   options: FilterOptions,
+  next: (error: unknown) => void,
 ): void {
   const original = {
     writeHead: response.writeHead.bind(response),
@@ -67,17 +78,33 @@ export function interceptResponse(
   /** Sends the denial and ignores further writes. */
   function deny(): void {
     restore();
-    strip(...bodyHeaders, 'Content-Encoding', 'Content-Disposition', 'Content-Range', 'Last-Modified');
-    sendDenial(response, cannotFilter);
+    strip(...bodyHeaders, ...contentHeaders);
+    sendDenial(response, cannotFilter(requestId));
     Object.assign(response, {
       write: (...args: unknown[]) => callBack(args, true),
       end: (...args: unknown[]) => callBack(args, response),
     });
   }
 
+  /**
+   * Passes an error of the `mask` function to the error handler of Express. Thrown here, it would end the process,
+   * because streams and async handlers call `end` and `send` outside of Express.
+   */
+  function filterOrFail(text: string): string | undefined | typeof failed {
+    try {
+      return filterJson(text, decision, options);
+    } catch (error) {
+      restore();
+      strip(...bodyHeaders, ...contentHeaders);
+      next(error);
+      return failed;
+    }
+  }
+
   /** Filters the body and sends it with `send`. */
   function sendFiltered(bytes: Uint8Array, send: (text: string) => unknown): unknown {
-    const filtered = filterJson(new TextDecoder().decode(bytes), decision, options);
+    const filtered = filterOrFail(new TextDecoder().decode(bytes));
+    if (filtered === failed) return response;
     if (filtered === undefined) {
       deny();
       return response;

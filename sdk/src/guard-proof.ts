@@ -6,7 +6,7 @@ interface ReceivedRequest {
   readonly method: string;
   readonly path: string;
   readonly url?: string | undefined;
-  readonly source?: object;
+  readonly original?: unknown;
   header(name: string): string | undefined;
 }
 
@@ -19,13 +19,15 @@ export function proofOf(
   const { method, path } = request;
   const url = publicUrl === undefined ? request.url : String(publicUrl).replace(/\/+$/, '') + path;
   if (jwt === undefined || url === undefined) return undefined;
-  return { jwt, method, url, request: proofIdOf(request.source ?? request) };
+  return { jwt, method, url, request: proofIdOf(request) };
 }
 
 const proofIds = new WeakMap<object, string>();
 
 /** All guards of a request send the same id, because a proof is otherwise accepted once. */
-function proofIdOf(source: object): string {
+function proofIdOf(request: ReceivedRequest): string {
+  const { original } = request;
+  const source = typeof original === 'object' && original !== null ? original : request;
   const id = proofIds.get(source) ?? randomId();
   proofIds.set(source, id);
   return id;

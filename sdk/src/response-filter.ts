@@ -78,7 +78,14 @@ export const bodyHeaders = [
 
 export interface Denial {
   readonly status: 401 | 403 | 503;
-  readonly problem: object;
+  readonly problem: {
+    readonly type: string;
+    readonly title: string;
+    readonly status: number;
+    readonly detail: string;
+    readonly code: string;
+    readonly request_id: string;
+  };
   readonly headers: Readonly<Record<string, string>>;
 }
 
@@ -89,10 +96,16 @@ const titles = {
 } as const;
 
 /** `dpop` asks the client for another proof of its bound session. */
-export function denial(status: keyof typeof titles, detail: string, dpop?: Decision['dpop']): Denial {
+export function denial(
+  status: Denial['status'],
+  code: string,
+  detail: string,
+  requestId: string,
+  dpop?: Decision['dpop'],
+): Denial {
   return {
     status,
-    problem: { type: 'about:blank', title: titles[status], status, detail },
+    problem: { type: 'about:blank', title: titles[status], status, detail, code, request_id: requestId },
     headers: {
       'Content-Type': 'application/problem+json',
       'Cache-Control': 'no-store',
@@ -104,7 +117,7 @@ export function denial(status: keyof typeof titles, detail: string, dpop?: Decis
   };
 }
 
-export const cannotFilter = denial(
-  403,
-  'This key may see only part of the data, and this response cannot be filtered.',
-);
+export function cannotFilter(requestId: string): Denial {
+  const detail = 'This key may see only part of the data, and this response cannot be filtered.';
+  return denial(403, 'response_not_filterable', detail, requestId);
+}

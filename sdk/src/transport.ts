@@ -11,8 +11,8 @@ import {
 import { sleep, withTimeout } from './timeout.ts';
 
 export interface ClientOptions {
-  /** The URL of the service, such as `http://127.0.0.1:8080`. */
-  readonly url: string | URL;
+  /** The URL of the service, such as `http://127.0.0.1:8080`. The client throws if it is undefined. */
+  readonly url: string | URL | undefined;
   /** An application or session key, or a function that is called before each request. */
   readonly key?: string | (() => string | Promise<string>) | undefined;
   /** Timeout of one attempt, and of the `key` function, in milliseconds. Default: 10 seconds. */
@@ -55,7 +55,7 @@ export interface Transport {
 }
 
 export function transport(options: ClientOptions): Transport {
-  // An unset environment variable, in code without types, would otherwise look like an unreachable service.
+  // An unset environment variable would otherwise look like an unreachable service.
   if (options.url === undefined) throw new SallyportError('`url` is required');
   const base = String(options.url).replace(/\/+$/, '');
   const send = options.fetch ?? globalThis.fetch.bind(globalThis);

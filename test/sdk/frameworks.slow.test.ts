@@ -105,6 +105,8 @@ describe('guards', () => {
         title: expect.any(String),
         status: expectedStatus,
         detail: expect.stringMatching(detail),
+        code: expect.stringMatching(/^[a-z_]+$/),
+        request_id: expect.any(String),
       });
       expect(text).not.toContain(iban);
     }
@@ -153,6 +155,38 @@ describe('guards', () => {
       expectProblem(await get('reveal', 'unreachable'), 503, /could not be checked \(unreachable\)/);
       const { status, text } = await get('reveal', 'throwing');
       expect([status, text.includes(iban)]).toEqual([500, false]);
+    });
+
+    test('problems have a code, and the request id of the caller or a new one', async () => {
+      const codeOf = async (as: keyof typeof customers, route: string, headers: Record<string, string>) => {
+        const { text } = await get(as, route, { headers: { ...headers, 'SVC-REQUEST-ID': 'call-7' } });
+        const { code, request_id } = JSON.parse(text);
+        return [code, request_id];
+      };
+      const valid = { 'SVC-API-KEY': key };
+      expect(await codeOf('mask', 'invoice', {})).toEqual(['unauthenticated', 'call-7']);
+      expect(await codeOf('nothing', 'invoice', valid)).toEqual(['permission_missing', 'call-7']);
+      expect(await codeOf('mask', 'page', valid)).toEqual(['response_not_filterable', 'call-7']);
+      expect(await codeOf('mask', 'unreachable', valid)).toEqual(['unavailable', 'call-7']);
+      const headers = { ...valid, 'SVC-REQUEST-ID': 'not valid' };
+      const { text } = await get('nothing', 'invoice', { headers });
+      expect(JSON.parse(text).request_id).toMatch(/^[0-9a-f]{32}$/);
+    });
+
+    test('an async resource can use the request of the framework', async () => {
+      for (const transform of transforms) {
+        const headers = { 'SVC-API-KEY': key, 'X-User': String(customers[transform]) };
+        const { status, text } = await get('nothing', 'user', { headers });
+        expect([status, JSON.parse(text)]).toEqual([200, expected[transform]]);
+      }
+    });
+
+    test('an error in the mask function reaches the error handler and sends no data', async () => {
+      for (const route of ['bad-mask', 'bad-mask-stream']) {
+        const { status, text } = await get('mask', route);
+        expect([status, text.includes(iban)]).toEqual([500, false]);
+      }
+      expect((await get('reveal', 'bad-mask')).status).toBe(200);
     });
 
     const bodies = ['invoice', 'text', 'stream'];

@@ -40,6 +40,22 @@ const throwing = {
   },
 };
 
+const badMask = {
+  ...options,
+  mask: () => {
+    throw new Error('this mask has a bug');
+  },
+};
+
+/**
+ * The signed-in user's customer, as if from a database.
+ * @param {string | undefined} user
+ */
+const customerOf = async (user) => ({ container: `/customers/${user}/` });
+/** @typedef {import('express').Request & { user?: string }} ExpressRequest */
+/** @typedef {import('fastify').FastifyRequest & { user?: string }} FastifyRequest */
+/** @typedef {import('hono').Context<{ Variables: { user: string } }>} HonoContext */
+
 const bytes = Buffer.from(text);
 const parts = () => Readable.from([bytes.subarray(0, 9), bytes.subarray(9)]);
 const cutOff = () =>
@@ -96,6 +112,12 @@ function plainFetch() {
     unreachable: guardFetch(unreachable, () => response('invoice')),
     throwing: guardFetch(throwing, () => response('invoice')),
     'open-page': guardFetch(withPages, () => response('page')),
+    'bad-mask': guardFetch(badMask, () => response('invoice')),
+    'bad-mask-stream': guardFetch(badMask, () => response('stream')),
+    user: guardFetch(
+      { ...options, resource: ({ original }) => customerOf(original.headers.get('x-user') ?? undefined) },
+      () => response('invoice'),
+    ),
   };
   const guarded = guardFetch(options, (request) => response(name(request)));
   return listen((request) =>
@@ -110,6 +132,18 @@ function hono() {
   app.get('/:customer/unreachable', guardHono(unreachable), (context) => context.json(invoice));
   app.get('/:customer/throwing', guardHono(throwing), (context) => context.json(invoice));
   app.get('/:customer/open-page', guardHono(withPages), () => response('page'));
+  app.get('/:customer/bad-mask', guardHono(badMask), (context) => context.json(invoice));
+  app.get('/:customer/bad-mask-stream', guardHono(badMask), () => response('stream'));
+  /** @type {Hono<{ Variables: { user: string } }>} */
+  const users = new Hono();
+  users.use(async (context, next) => {
+    context.set('user', context.req.header('x-user') ?? '');
+    await next();
+  });
+  /** @type {import('../../../sdk/src/guard.ts').GuardOptions<HonoContext>} */
+  const ofUser = { ...options, resource: ({ original }) => customerOf(original.get('user')) };
+  users.get('/user', guardHono(ofUser), (context) => context.json(invoice));
+  app.route('/:customer', users);
   app.get('/:customer/:name', guardHono(options), (context) => response(context.req.param('name')));
   return listen(app.fetch);
 }
@@ -128,6 +162,23 @@ function anyExpress(framework) {
   });
   app.get('/:customer/open-page', guardExpress(withPages), (_, response) => {
     response.send(responses.page?.body);
+  });
+  // Express 4 does not handle rejections of async handlers.
+  app.get('/:customer/bad-mask', guardExpress(badMask), async (_, response) => {
+    response.json(invoice);
+  });
+  app.get('/:customer/bad-mask-stream', guardExpress(badMask), (_, response) => {
+    parts().pipe(response.type('json'));
+  });
+  /** @type {import('express').RequestHandler} */
+  const signIn = (request, _, next) => {
+    /** @type {ExpressRequest} */ (request).user = request.get('x-user');
+    next();
+  };
+  /** @type {import('../../../sdk/src/guard.ts').GuardOptions<ExpressRequest>} */
+  const ofUser = { ...options, resource: ({ original }) => customerOf(original.user) };
+  app.get('/:customer/user', signIn, guardExpress(ofUser), (_, response) => {
+    response.json(invoice);
   });
   /** @type {import('express').RequestHandler} */
   const hasty = (_, response, next) => {
@@ -177,6 +228,16 @@ async function anyFastify() {
   app.get('/:customer/open-page', guardFastify(withPages), async (_, reply) =>
     reply.type('text/html').send(responses.page?.body),
   );
+  app.get('/:customer/bad-mask', guardFastify(badMask), async () => invoice);
+  app.get('/:customer/bad-mask-stream', guardFastify(badMask), async (_, reply) =>
+    reply.type(json).send(parts()),
+  );
+  app.addHook('onRequest', async (request) => {
+    /** @type {FastifyRequest} */ (request).user = String(request.headers['x-user']);
+  });
+  /** @type {import('../../../sdk/src/guard.ts').GuardOptions<FastifyRequest>} */
+  const ofUser = { ...options, resource: ({ original }) => customerOf(original.user) };
+  app.get('/:customer/user', guardFastify(ofUser), async () => invoice);
   app.get('/:customer/bytes', guardFastify(options), async (_, reply) => reply.type(json).send(bytes));
   app.get('/:customer/:name', guardFastify(options), async (request, reply) => {
     const { name } = /** @type {{ name: string }} */ (request.params);

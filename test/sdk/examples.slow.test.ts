@@ -1,0 +1,61 @@
+/** The examples of the SDK compile with the strictest settings that users have, also those without types. */
+import { afterAll, beforeAll, expect, test } from 'bun:test';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { root } from '../support/service.ts';
+
+const guides = readdirSync(join(root, 'docs/guides')).map((name) => `docs/guides/${name}`);
+const pages = ['sdk/README.md', 'docs/reference/sdk.md', ...guides];
+const fence = /^```(js|ts)\b[^\n]*\n(.*?)^```$/gms;
+
+/** Code blocks that use the SDK, by file name. */
+const examples = new Map(
+  pages.flatMap((page) =>
+    [...readFileSync(join(root, page), 'utf8').matchAll(fence)]
+      .filter(([, , code = '']) => code.includes('@sallyport/sdk'))
+      .map(([, language, code = ''], index): [string, string] => {
+        const extension = language === 'ts' ? 'mts' : 'mjs';
+        return [`${page.replaceAll('/', '.').replace('.md', '')}.${index}.${extension}`, code];
+      }),
+  ),
+);
+
+const compilerOptions = {
+  ...{ target: 'ES2022', module: 'nodenext', lib: ['ES2023', 'DOM', 'DOM.Iterable'] },
+  ...{ strict: true, allowJs: true, checkJs: true, noEmit: true, skipLibCheck: true },
+  ...{ allowImportingTsExtensions: true, exactOptionalPropertyTypes: true, noUncheckedIndexedAccess: true },
+  typeRoots: [join(root, 'node_modules/@types')],
+  types: ['node'],
+  paths: {
+    '@sallyport/sdk': [join(root, 'sdk/src/sallyport.ts')],
+    '@sallyport/sdk/guard': [join(root, 'sdk/src/guard.ts')],
+    '*': [join(root, 'node_modules/@types/*'), join(root, 'node_modules/*')],
+  },
+};
+
+let folder: string;
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'sallyport-examples-'));
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+async function errorsIn(files: Iterable<readonly [name: string, code: string]>): Promise<string> {
+  const names = [...files].map(([name, code]) => {
+    writeFileSync(join(folder, name), code);
+    return name;
+  });
+  writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, files: names }));
+  const tsc = Bun.spawn([join(root, 'node_modules/.bin/tsc'), '-p', folder], { cwd: folder, stdout: 'pipe' });
+  return new Response(tsc.stdout).text();
+}
+
+test('every example compiles under strict', async () => {
+  expect(examples.size).toBeGreaterThanOrEqual(7);
+  expect(await errorsIn(examples)).toBe('');
+});
+
+test('a wrong example does not compile', async () => {
+  const wrong = `import { Sallyport } from '@sallyport/sdk';\nnew Sallyport({ url: 7 });\n`;
+  expect(await errorsIn([['wrong.mjs', wrong]])).toContain('wrong.mjs(2');
+});

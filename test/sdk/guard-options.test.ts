@@ -1,0 +1,39 @@
+/** A guard with a wrong option is rejected when it is created, not by the first request. */
+import { describe, expect, test } from 'bun:test';
+import { type GuardOptions, guardExpress, guardFastify, guardFetch, guardHono } from '../../sdk/src/guard.ts';
+import { Sallyport, SallyportError } from '../../sdk/src/sallyport.ts';
+
+const client = new Sallyport({ url: 'http://127.0.0.1:9', key: 'x' });
+const valid = { client, permission: 'invoice:read', fields: ['iban'] };
+
+const guards: [name: string, create: (options: GuardOptions) => unknown][] = [
+  ['guardFetch', (options) => guardFetch(options, () => new Response())],
+  ['guardExpress', (options) => guardExpress(options)],
+  ['guardFastify', (options) => guardFastify(options)],
+  ['guardHono', (options) => guardHono(options)],
+];
+
+const wrong: [option: string, options: object][] = [
+  ['fields', { fields: undefined }],
+  ['fields', { fields: 'iban' }],
+  ['fields', { fields: [7] }],
+  ['client', { client: undefined }],
+  ['client', { client: {} }],
+  ['permission', { permission: undefined }],
+  ['permission', { permission: '' }],
+  ['mask', { mask: 'XXXX' }],
+  ['resource', { resource: { container: '/customers/42/' } }],
+  ['notJson', { notJson: true }],
+];
+
+describe.each(guards)('%s', (name, create) => {
+  test.each(wrong)('rejects a wrong `%s` (%p)', (option, options) => {
+    const attempt = () => create({ ...valid, ...options } as GuardOptions);
+    expect(attempt).toThrow(SallyportError);
+    expect(attempt).toThrow(`${name}: \`${option}\` must `);
+  });
+
+  test('accepts an empty list of fields', () => {
+    expect(() => create({ ...valid, fields: [] })).not.toThrow();
+  });
+});
