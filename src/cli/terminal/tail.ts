@@ -77,6 +77,7 @@ export function formatEntry(entry: PrintableEntry, nameOf = noNames): string {
     from.ip && `from ${from.ip}`,
     reason && [reason, entry.decision?.reason && `(${entry.decision.reason})`].filter(Boolean).join(' '),
     count && `×${count}`,
+    entry.overflow && '(different sessions, addresses or containers)',
     difference && `changed ${Object.keys(difference).join(', ')}`,
     entry.purpose && `purpose ${JSON.stringify(entry.purpose)}`,
     request_id && `request ${request_id}`,

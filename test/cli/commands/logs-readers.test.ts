@@ -1,6 +1,7 @@
 /** `logs who-read` and `logs seen-by`: who has received which plaintext. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mkdirSync } from 'node:fs';
+import { formatEntry } from '../../../src/cli/terminal/tail.ts';
 import { archiveLog } from '../../../src/operations/audit-archive.ts';
 import { type Cli, openCli } from '../../support/cli.ts';
 import { openTestServer, sqlite, startTime, type TestServer } from '../../support/test-server.ts';
@@ -85,6 +86,17 @@ describe('questions about disclosures', () => {
       / {2}token.read {2}card-1 in \/cards\/ {2}reveal by rule 1 of the application {2}by application /,
     );
   });
+});
+
+test('a line counts the ids that an aggregated entry omits, and marks an overflow entry', () => {
+  const line = formatEntry({
+    ...{ id: '', at: '', operation: 'token.read', result: 'denied', from: {} },
+    actor: { kind: 'application', id: 'page' },
+    resource: { ids: ['card-1', 'card-2', 'card-3', 'card-4'], container: '/cards/', omitted: 7 },
+    ...{ count: 30, overflow: true },
+  });
+  expect(line).toContain('card-1 card-2 card-3 and 8 more in /cards/');
+  expect(line).toEndWith('×30  (different sessions, addresses or containers)');
 });
 
 test('who-read and seen-by warn of reads that were not recorded and of archived entries', async () => {
