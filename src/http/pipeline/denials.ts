@@ -105,7 +105,7 @@ export interface AccessDenial {
 }
 
 /**
- * Counts a denial. `caller` sent the request. Denials about stored tokens have a quota of their own, so that a caller
+ * Counts a denial. `caller` sent the request. Denials about stored tokens have a separate quota, so that a caller
  * cannot use it up with ids and containers that it made up. Purpose, reason and missing grant are those of the first
  * event, because the caller can choose parts of them, too.
  */

@@ -254,7 +254,7 @@ export function operationOf({ operation, permission, name }: KeyedRoute): string
   return operation ?? permission?.replace(':', '.') ?? name;
 }
 
-/** The operation of a reply that was replayed: nothing was changed, but its data was sent again. */
+/** The operation of an idempotent replay, which discloses data again without a change. */
 export const replayOperation = 'token.replay';
 
 /** Every error code that the route can return. */
