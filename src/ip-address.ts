@@ -1,11 +1,13 @@
 /** IP addresses and networks. */
 import { BlockList, isIP } from 'node:net';
+import { compressIpv6 } from './domain/network.ts';
 
 /** The canonical form: IPv4-mapped IPv6 addresses become IPv4, other IPv6 addresses are compressed. */
 export function addressOf(text: string): string | undefined {
   const family = isIP(text);
   if (family !== 6) return family === 4 ? text : undefined;
-  const compressed = new URL(`http://[${text.replace(/%.*/, '')}]`).hostname.slice(1, -1);
+  const compressed = compressIpv6(text.replace(/%.*/, ''));
+  if (compressed === undefined) return undefined;
   const mapped = /^::ffff:([0-9a-f]{1,4}):([0-9a-f]{1,4})$/.exec(compressed);
   if (!mapped) return compressed;
   const [high, low] = mapped.slice(1).map((group) => Number.parseInt(group, 16)) as [number, number];

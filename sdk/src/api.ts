@@ -37,6 +37,8 @@ export interface ApplicationWithKey {
   allowed_origins?: Array<string>;
   /** Whether it can create only bound sessions. Absent if it can create others, too. */
   require_bound_sessions?: boolean;
+  /** Networks from which its keys may be used. Absent if they may be used from everywhere. */
+  allowed_networks?: Array<string>;
   /** The application that created it. */
   created_by?: string;
   /** When it was created. */
@@ -100,6 +102,7 @@ export interface Problem {
     | 'grant_not_held'
     | 'key_type_refused'
     | 'origin_refused'
+    | 'network_refused'
     | 'quarantined'
     | 'reveal_required'
     | 'not_found'
@@ -136,6 +139,8 @@ export interface ApplicationCreate {
   allowed_origins?: Array<string>;
   /** Public applications only: whether `POST /sessions` requires a DPoP proof, so that all of its sessions are bound. Default: `false`. */
   require_bound_sessions?: boolean | null;
+  /** Private and management applications only: networks in CIDR notation from which its keys may be used, at most 50, such as `10.0.0.0/8`. If absent or empty, they may be used from everywhere. */
+  allowed_networks?: Array<string>;
   /** When the application expires. Must be in the future. If absent, it never expires, unless the tenant has a maximum lifetime. */
   expires_at?: string;
 }
@@ -176,6 +181,8 @@ export interface Application {
   allowed_origins?: Array<string>;
   /** Whether it can create only bound sessions. Absent if it can create others, too. */
   require_bound_sessions?: boolean;
+  /** Networks from which its keys may be used. Absent if they may be used from everywhere. */
+  allowed_networks?: Array<string>;
   /** The application that created it. */
   created_by?: string;
   /** When it was created. */
@@ -294,6 +301,8 @@ export interface ApplicationUpdate {
   allowed_origins?: Array<string>;
   /** Public applications only: whether `POST /sessions` requires a DPoP proof. If absent, it is not changed. Existing sessions are not affected. */
   require_bound_sessions?: boolean | null;
+  /** Private and management applications only: networks in CIDR notation from which its keys may be used, at most 50. If absent, they are not changed; if empty, the keys may be used from everywhere. Must contain your own address if you update the application of your key. */
+  allowed_networks?: Array<string>;
   /** When the application expires. Must be in the future. `never` removes the expiry; if absent, it is not changed. */
   expires_at?: string;
   /** Read-only. May be sent unchanged; a different value is rejected. */

@@ -132,7 +132,7 @@ class Applications extends ResourceClient {
   current(options?: RequestOptions) {
     return this.transport.call('getApplicationByKey', {}, options);
   }
-  /** Replaces the name, permissions and rules, and `allowed_origins` and `expires_at` if given. */
+  /** Replaces the name, permissions and rules, and `allowed_origins`, `allowed_networks` and `expires_at` if given. */
   update(id: string, body: ApplicationUpdate, options?: RequestOptions) {
     return this.transport.call(
       'updateApplication',

@@ -12,6 +12,7 @@ import {
 import { type Errors, throwIfInvalid } from './error.ts';
 import { grantFields } from './grant.ts';
 import { latestExpiry, newExpiry } from './lifetime.ts';
+import { maxNetworks, Networks } from './network.ts';
 import { Permission } from './permission.ts';
 import { Rule } from './rule.ts';
 
@@ -72,6 +73,10 @@ export const Application = z
       .boolean()
       .optional()
       .describe('Whether it can create only bound sessions. Absent if it can create others, too.'),
+    allowed_networks: z
+      .array(z.string())
+      .optional()
+      .describe('Networks from which its keys may be used. Absent if they may be used from everywhere.'),
     ...changeFields,
     quarantined_at: Timestamp.optional().describe(
       'Since when it is in quarantine: it can change nothing, and it reads tokens without their data. Absent if it is not.',
@@ -149,6 +154,9 @@ export const ApplicationCreate = z
     require_bound_sessions: optional(z.boolean()).describe(
       'Public applications only: whether `POST /sessions` requires a DPoP proof, so that all of its sessions are bound. Default: `false`.',
     ),
+    allowed_networks: optional(Networks).describe(
+      `Private and management applications only: networks in CIDR notation from which its keys may be used, at most ${maxNetworks}, such as \`10.0.0.0/8\`. If absent or empty, they may be used from everywhere.`,
+    ),
     expires_at: optional(DateTime).describe(
       'When the application expires. Must be in the future. If absent, it never expires, unless the tenant has a maximum lifetime.',
     ),
@@ -199,6 +207,9 @@ export const ApplicationUpdate = z
     ),
     require_bound_sessions: optional(z.boolean()).describe(
       'Public applications only: whether `POST /sessions` requires a DPoP proof. If absent, it is not changed. Existing sessions are not affected.',
+    ),
+    allowed_networks: optional(Networks).describe(
+      `Private and management applications only: networks in CIDR notation from which its keys may be used, at most ${maxNetworks}. If absent, they are not changed; if empty, the keys may be used from everywhere. Must contain your own address if you update the application of your key.`,
     ),
     expires_at: optional(ExpiryChange).describe(
       'When the application expires. Must be in the future. `never` removes the expiry; if absent, it is not changed.',

@@ -26,6 +26,11 @@ const table = {
     'Origin not allowed',
     'The `Origin` of the request is not allowed to use this key. Add it to `allowed_origins` of the application.',
   ],
+  network_refused: [
+    403,
+    'Network not allowed',
+    'This key may not be used from your address. Use it from a network in `allowed_networks` of the application, or add yours.',
+  ],
   quarantined: [
     403,
     'In quarantine',

@@ -35,6 +35,8 @@ export type Principal =
       readonly application: Application;
       readonly ceiling?: undefined;
       readonly jkt?: undefined;
+      /** Whether the key may be used from the address. Undefined if it may be used from everywhere. */
+      readonly isAllowedFrom?: ((address: string | undefined) => boolean) | undefined;
     })
   | (Caller & {
       readonly kind: 'session';
@@ -45,6 +47,8 @@ export type Principal =
       readonly jkt?: string | undefined;
       /** The current policy of the authorizer, if it limits the session. */
       readonly ceiling: Policy | undefined;
+      /** The networks of the application apply to its keys, not to its sessions. */
+      readonly isAllowedFrom?: undefined;
     });
 
 export function ownerOf(principal: Principal): Owner {

@@ -14,7 +14,7 @@ export interface AuditRow {
 /** The access of an application. */
 export type Access = Pick<
   Application,
-  'permissions' | 'rules' | 'allowed_origins' | 'require_bound_sessions'
+  'permissions' | 'rules' | 'allowed_origins' | 'require_bound_sessions' | 'allowed_networks'
 >;
 
 /** The revocations of one application. */
@@ -87,7 +87,13 @@ export function revocations(rows: readonly AuditRow[]): Revocations {
   return { applications: [...applications.values()], tenants };
 }
 
-const fields = ['permissions', 'rules', 'allowed_origins', 'require_bound_sessions'] as const;
+const fields = [
+  'permissions',
+  'rules',
+  'allowed_origins',
+  'require_bound_sessions',
+  'allowed_networks',
+] as const;
 
 function accessIn(difference: Difference): Partial<Access> {
   return Object.fromEntries(
@@ -103,10 +109,16 @@ function accessIn(difference: Difference): Partial<Access> {
  * rule can reduce access as well as a removed one, so any difference in rules counts.
  */
 export function isNarrower(now: Access, then: Partial<Access>): boolean {
-  const { permissions, rules, allowed_origins: origins, require_bound_sessions: requireBound } = then;
+  const { permissions, rules } = then;
   if (rules && JSON.stringify(rules) !== JSON.stringify(now.rules)) return true;
   if (permissions && now.permissions.some((name) => !permissions.includes(name))) return true;
-  if (requireBound && !now.require_bound_sessions) return true;
-  if (!origins) return false;
-  return now.allowed_origins?.every((origin) => origins.includes(origin)) !== true;
+  if (then.require_bound_sessions && !now.require_bound_sessions) return true;
+  return (
+    isWider(now.allowed_origins, then.allowed_origins) || isWider(now.allowed_networks, then.allowed_networks)
+  );
+}
+
+/** Whether `now` contains an entry that `then` does not. An absent list contains everything. */
+function isWider(now: readonly string[] | undefined, then: readonly string[] | undefined): boolean {
+  return then !== undefined && now?.every((entry) => then.includes(entry)) !== true;
 }

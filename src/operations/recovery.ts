@@ -8,7 +8,7 @@ import {
   type Revocation,
   revocations,
 } from '../domain/revocation.ts';
-import { applications, originsText, toText } from '../store/applications.ts';
+import { applications, listText, toText } from '../store/applications.ts';
 import { chainName } from '../store/audit/export-format.ts';
 import { anchorOf, genesis, type Head, systemTenant } from '../store/audit/hash-chain.ts';
 import { allChains, type Chain, chainOf } from '../store/audit/rows.ts';
@@ -43,7 +43,7 @@ export interface RevivedApplication {
   readonly deleted: boolean;
   /** Keys that were revoked and are valid again. */
   readonly keys: readonly { readonly id: string; readonly ending: string }[];
-  /** Its last grants and origins, if they allowed less than those of the backup. */
+  /** Its last grants, origins and networks, if they allowed less than those of the backup. */
   readonly access?: Access;
 }
 
@@ -202,12 +202,13 @@ async function lookUpApplication(db: Db, revocation: Revocation): Promise<Revive
   );
   const all = deleted || revocation.keys === 'all';
   const keys = there.filter(({ id }) => all || revocation.keys.includes(id));
-  const { name, permissions, rules, allowed_origins, require_bound_sessions } = found;
+  const { name, permissions, rules, allowed_origins, require_bound_sessions, allowed_networks } = found;
   const now = {
     permissions,
     rules,
     ...(allowed_origins && { allowed_origins }),
     ...(require_bound_sessions && { require_bound_sessions }),
+    ...(allowed_networks && { allowed_networks }),
   };
   const narrower = !deleted && isNarrower(now, access);
   if (!deleted && keys.length === 0 && !narrower) return undefined;
@@ -248,14 +249,16 @@ async function remove(tx: Queries, record: Write, revived: RevivedApplication): 
   }
   if (!access) return;
   await tx.run(
-    `update applications set permissions = $3, rules = $4, allowed_origins = $5, require_bound_sessions = $6
+    `update applications set permissions = $3, rules = $4, allowed_origins = $5, require_bound_sessions = $6,
+       allowed_networks = $7
      where tenant_id = $1 and id = $2`,
     [
       tenantId,
       id,
       ...toText(access),
-      originsText(access.allowed_origins),
+      listText(access.allowed_origins),
       Number(access.require_bound_sessions ?? false),
+      listText(access.allowed_networks),
     ],
   );
   const to = Object.entries(JSON.parse(JSON.stringify(access)) as object).map(([field, value]) => [

@@ -19,6 +19,7 @@ export interface ApplicationRow {
   rules: string;
   allowed_origins: string | null;
   require_bound_sessions: number;
+  allowed_networks: string | null;
   created_by: string | null;
   created_at: DbTime;
   modified_by: string | null;
@@ -30,7 +31,8 @@ export interface ApplicationRow {
 
 export const applicationColumns = (alias: string) =>
   `${alias}.tenant_id, ${alias}.id, ${alias}.name, ${alias}.type, ${alias}.permissions, ${alias}.rules,
-   ${alias}.allowed_origins, ${alias}.require_bound_sessions, ${alias}.created_by, ${alias}.created_at, ${alias}.modified_by,
+   ${alias}.allowed_origins, ${alias}.require_bound_sessions, ${alias}.allowed_networks, ${alias}.created_by,
+   ${alias}.created_at, ${alias}.modified_by,
    ${alias}.modified_at, ${alias}.expires_at, ${alias}.quarantined_at, ${alias}.last_used_at`;
 
 /** The SQL condition for a row that has not expired. */
@@ -82,10 +84,12 @@ export function applications(db: Executor): Applications {
       db.transaction(async (tx) => {
         const old = await lock(tx, tenant, id);
         if (!old) return undefined;
-        const { name, allowed_origins, require_bound_sessions, expires_at, ...grants } = revise(old);
+        const { name, allowed_origins, require_bound_sessions, allowed_networks, expires_at, ...grants } =
+          revise(old);
         await tx.run(
           `update applications set name = $3, name_folded = $4, permissions = $5, rules = $6,
-             allowed_origins = $7, require_bound_sessions = $8, expires_at = $9, modified_by = $10, modified_at = $11
+             allowed_origins = $7, require_bound_sessions = $8, allowed_networks = $9, expires_at = $10,
+             modified_by = $11, modified_at = $12
            where tenant_id = $1 and id = $2`,
           [
             tenant,
@@ -93,8 +97,9 @@ export function applications(db: Executor): Applications {
             name,
             fold(name),
             ...toText(grants),
-            originsText(allowed_origins),
+            listText(allowed_origins),
             Number(require_bound_sessions ?? false),
+            listText(allowed_networks),
             expires_at === undefined ? null : Date.parse(expires_at),
             change.by,
             change.at,
@@ -164,11 +169,10 @@ export async function insertApplication(
   application: NewApplication,
   key: Minted,
 ) {
-  const { id, name, type, allowedOrigins, requireBoundSessions } = application;
-  const { createdBy, createdAt, expiresAt, keyExpiresAt } = application;
+  const { id, name, type, createdBy, createdAt, expiresAt, keyExpiresAt } = application;
   await tx.run(
     `insert into applications (tenant_id, id, name, name_folded, type, permissions, rules,
-       allowed_origins, require_bound_sessions, created_by, created_at, expires_at)
+       allowed_origins, require_bound_sessions, allowed_networks, created_by, created_at, expires_at)
      values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
     [
       tenant,
@@ -177,8 +181,9 @@ export async function insertApplication(
       fold(name),
       type,
       ...toText(application),
-      originsText(allowedOrigins),
-      Number(requireBoundSessions ?? false),
+      listText(application.allowedOrigins),
+      Number(application.requireBoundSessions ?? false),
+      listText(application.allowedNetworks),
       createdBy ?? null,
       createdAt,
       expiresAt ?? null,
@@ -197,6 +202,7 @@ export function toApplication(row: ApplicationRow): Application {
     ...toGrants(row),
     ...(row.allowed_origins !== null && { allowed_origins: toOrigins(row) }),
     ...(row.require_bound_sessions !== 0 && { require_bound_sessions: true }),
+    ...(row.allowed_networks !== null && { allowed_networks: JSON.parse(row.allowed_networks) }),
     ...(row.created_by !== null && { created_by: row.created_by }),
     created_at: timestamp(Number(row.created_at)),
     ...(row.modified_by !== null && { modified_by: row.modified_by }),
@@ -228,8 +234,9 @@ export function toOrigins(row: { allowed_origins: string | null }): string[] | u
   return row.allowed_origins === null ? undefined : JSON.parse(row.allowed_origins);
 }
 
-export function originsText(origins: readonly string[] | undefined): string | null {
-  return origins && origins.length > 0 ? JSON.stringify(origins) : null;
+/** An empty list is stored as null. */
+export function listText(list: readonly string[] | undefined): string | null {
+  return list && list.length > 0 ? JSON.stringify(list) : null;
 }
 
 export function toText(grants: Grants): [permissions: string, rules: string] {

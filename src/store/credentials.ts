@@ -1,4 +1,5 @@
 import type { Digest } from '../domain/key.ts';
+import { networkMatcher } from '../domain/network.ts';
 import { compilePolicy } from '../domain/policy.ts';
 import type { Principal } from '../domain/principal.ts';
 import {
@@ -85,6 +86,7 @@ function fromKey(row: KeyRow, digest: Digest): CachedCredential {
     policy: compilePolicy(toEffectiveGrants(row)),
     authority: { applicationId: row.id, keyId: row.key_id },
     origins: application.allowed_origins,
+    isAllowedFrom: application.allowed_networks && networkMatcher(application.allowed_networks),
     maxLifetime: maxLifetimeOf(row),
     digest,
     now: Number(row.now),

@@ -42,6 +42,7 @@ export interface NewApplication extends Grants {
   readonly type: ApplicationType;
   readonly allowedOrigins?: readonly string[] | undefined;
   readonly requireBoundSessions?: boolean | undefined;
+  readonly allowedNetworks?: readonly string[] | undefined;
   readonly createdBy: string | undefined;
   readonly createdAt: number;
   readonly expiresAt: number | undefined;
@@ -51,7 +52,10 @@ export interface NewApplication extends Grants {
 
 /** The fields that an update replaces. */
 export type ApplicationUpdate = Grants &
-  Pick<Application, 'name' | 'allowed_origins' | 'require_bound_sessions' | 'expires_at'>;
+  Pick<
+    Application,
+    'name' | 'allowed_origins' | 'require_bound_sessions' | 'allowed_networks' | 'expires_at'
+  >;
 
 export interface ApplicationFilter {
   readonly ids?: readonly string[] | undefined;

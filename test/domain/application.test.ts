@@ -39,6 +39,7 @@ describe('creating an application', () => {
       rules: [],
       allowed_origins: undefined,
       require_bound_sessions: undefined,
+      allowed_networks: undefined,
       expires_at: undefined,
     });
   });

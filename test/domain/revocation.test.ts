@@ -143,6 +143,13 @@ describe('access was reduced', () => {
       { require_bound_sessions: true },
       false,
     ],
+    ['if networks were limited', now, { allowed_networks: ['n'] }, true],
+    [
+      'if no network was removed',
+      { ...now, allowed_networks: ['n'] },
+      { allowed_networks: ['n', 'm'] },
+      false,
+    ],
     ['if origins were limited', now, { allowed_origins: ['o'] }, true],
     ['if an origin was removed', { ...now, allowed_origins: ['o', 'p'] }, { allowed_origins: ['o'] }, true],
     [

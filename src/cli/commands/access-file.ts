@@ -15,6 +15,7 @@ import type { Application } from '../../../sdk/src/sallyport.ts';
 import { ApplicationCreate, ExpiryChange, never, publicOnlyErrors } from '../../domain/application.ts';
 import { Name, optional } from '../../domain/common-fields.ts';
 import { grantErrors } from '../../domain/grant.ts';
+import { networkErrors } from '../../domain/network.ts';
 import { builtIn, Permission } from '../../domain/permission.ts';
 import { Rule } from '../../domain/rule.ts';
 import { check, type Fault } from '../../domain/validate.ts';
@@ -128,7 +129,7 @@ function toValue(document: Document, name: string): unknown {
   }
 }
 
-/** Problems that the schema cannot find: duplicate names, and grants or origins that the type does not allow. */
+/** Problems that the schema cannot find: duplicate names, and grants, origins or networks that the type does not allow. */
 function findFaults(applications: readonly FileApplication[]): Fault[] {
   const names = new Set<string>();
   const allNames = applications.flatMap(({ name, previous_name = [] }) => [name, previous_name].flat());
@@ -139,7 +140,11 @@ function findFaults(applications: readonly FileApplication[]): Fault[] {
     const { type, previous_name } = application;
     if (previous_name !== undefined && allNames.filter((name) => name === previous_name).length > 1)
       return [{ path: [...at, 'previous_name'], message: 'is also a name elsewhere in the file' }];
-    const errors = { ...grantErrors(type, application), ...publicOnlyErrors(type, application) };
+    const errors = {
+      ...grantErrors(type, application),
+      ...publicOnlyErrors(type, application),
+      ...networkErrors(type, application.allowed_networks),
+    };
     const grants = Object.entries(errors).flatMap(([path, sentences]) =>
       sentences.map((message) => ({ path: [...at, ...path.split('.')], message })),
     );

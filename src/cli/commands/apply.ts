@@ -181,12 +181,13 @@ export async function createApplication(
 
 /** The request body of a new application. */
 function bodyOf(wanted: FileApplication): Body {
-  const { name, type, permissions, rules, allowed_origins, require_bound_sessions } = wanted;
+  const { name, type, permissions, rules, allowed_origins, require_bound_sessions, allowed_networks } =
+    wanted;
   return {
     name,
     type,
     permissions,
     rules: rules as Body['rules'] & {},
-    ...only({ allowed_origins, require_bound_sessions, expires_at: expiryOf(wanted) }),
+    ...only({ allowed_origins, require_bound_sessions, allowed_networks, expires_at: expiryOf(wanted) }),
   };
 }

@@ -13,6 +13,7 @@ import {
   confirm,
   expiryOption,
   fileOption,
+  networkOption,
   oldKeysOption,
   only,
   originOption,
@@ -59,6 +60,7 @@ export const appCommands: readonly RemoteCommand[] = [
       permissionOption,
       originOption,
       boundSessionsOption,
+      networkOption,
       expiryOption,
       fileOption,
       keyToOption,
@@ -85,13 +87,14 @@ export const appCommands: readonly RemoteCommand[] = [
       { ...permissionOption, description: 'Permission to grant; repeatable. Replaces the current list.' },
       originOption,
       boundSessionsOption,
+      networkOption,
       {
         ...expiryOption,
         description: 'New expiry, such as 2030-01-31T12:00:00Z or 90d, or "never" to remove it.',
       },
       fileOption,
     ],
-    summary: 'Update the name, permissions, rules or expiry of an application.',
+    summary: 'Update the name, permissions, rules, networks or expiry of an application.',
     details: `Fields that you leave out are unchanged. ${appArgument}`,
     examples: ['sallyport apps update "web shop" --permission token:create --permission token:read'],
     call: update,
@@ -153,8 +156,26 @@ function list(call: Call): Promise<number> {
 }
 
 async function create(call: Call): Promise<number> {
-  const { options, input, service } = call;
-  const body = {
+  const body = (await sentFields(call)) as unknown as ApplicationCreate;
+  return withKey(call, () => call.service.applications.create(body), show);
+}
+
+async function update(call: Call): Promise<number> {
+  const sent = await sentFields(call);
+  if (Object.keys(sent).length === 0)
+    throw new UsageError(
+      'nothing to update',
+      'pass --name, --permission, --origin, --bound-sessions, --network, --expires-at or --file',
+    );
+  const { id, name, permissions, rules } = await findApplication(call, call.args[0] as string);
+  const body = { name, permissions, rules, ...sent };
+  return show(call, await call.service.applications.update(id, body as ApplicationUpdate));
+}
+
+/** The fields of `--file`, overridden by those of the options. */
+async function sentFields(call: Call): Promise<Record<string, unknown>> {
+  const { options, input } = call;
+  return {
     ...(await input.body(options.value('file'))),
     ...only({
       name: options.value('name'),
@@ -162,33 +183,10 @@ async function create(call: Call): Promise<number> {
       permissions: options.values('permission'),
       allowed_origins: options.values('origin'),
       require_bound_sessions: requiresBound(options),
+      allowed_networks: options.values('network'),
       expires_at: timeOf(call, expiryOption),
     }),
   };
-  const request = body as unknown as ApplicationCreate;
-  return withKey(call, () => service.applications.create(request), show);
-}
-
-async function update(call: Call): Promise<number> {
-  const { options, input, service } = call;
-  const sent = {
-    ...(await input.body(options.value('file'))),
-    ...only({
-      name: options.value('name'),
-      permissions: options.values('permission'),
-      allowed_origins: options.values('origin'),
-      require_bound_sessions: requiresBound(options),
-      expires_at: timeOf(call, expiryOption),
-    }),
-  };
-  if (Object.keys(sent).length === 0)
-    throw new UsageError(
-      'nothing to update',
-      'pass --name, --permission, --origin, --bound-sessions, --expires-at or --file',
-    );
-  const { id, name, permissions, rules } = await findApplication(call, call.args[0] as string);
-  const body = { name, permissions, rules, ...sent };
-  return show(call, await service.applications.update(id, body as ApplicationUpdate));
 }
 
 function requiresBound(options: Call['options']): boolean | undefined {
@@ -257,6 +255,7 @@ export function show({ printResult }: Call, app: Application | ApplicationWithKe
       ...app.rules.map((rule, index) => [`rule ${index + 1}`, formatRule(rule)] as const),
       ['origins', app.allowed_origins?.join(', ')],
       ['bound sessions', app.require_bound_sessions ? 'required' : undefined],
+      ['networks', app.allowed_networks?.join(', ')],
       ['created', by(app.created_at, app.created_by)],
       ['modified', by(app.modified_at, app.modified_by)],
       ['expires', app.expires_at ?? 'never'],

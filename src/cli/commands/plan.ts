@@ -11,7 +11,7 @@ import { formatRule } from './apps.ts';
 interface Update {
   readonly current: Application;
   readonly wanted: FileApplication;
-  /** Descriptions of what changes: grants, origins, bound sessions, expiry and name. */
+  /** Descriptions of what changes: grants, origins, bound sessions, networks, expiry and name. */
   readonly add: readonly string[];
   readonly remove: readonly string[];
 }
@@ -81,14 +81,15 @@ export function makePlan(
   };
 }
 
-/** Compares without regard to order. Origins, bound sessions and expiry stay unchanged if the file does not have them. */
+/** Compares without regard to order. Fields other than grants and the name stay unchanged if the file lacks them. */
 function difference(current: Application, wanted: FileApplication): Update {
   const { allowed_origins = current.allowed_origins } = wanted;
   const { require_bound_sessions = current.require_bound_sessions } = wanted;
+  const { allowed_networks = current.allowed_networks } = wanted;
   const expires_at = wanted.expires_at === undefined ? current.expires_at : expiryOf(wanted);
   const before = [...describe(current), `name ${current.name}`];
   const after = [
-    ...describe({ ...wanted, allowed_origins, require_bound_sessions, expires_at }),
+    ...describe({ ...wanted, allowed_origins, require_bound_sessions, allowed_networks, expires_at }),
     `name ${wanted.name}`,
   ];
   const missing = (some: readonly string[], others: readonly string[]) =>
@@ -106,15 +107,17 @@ interface Described {
   readonly rules: readonly { readonly [K in keyof AccessRule]?: AccessRule[K] | undefined }[];
   readonly allowed_origins?: readonly string[] | undefined;
   readonly require_bound_sessions?: boolean | undefined;
+  readonly allowed_networks?: readonly string[] | undefined;
   readonly expires_at?: string | undefined;
 }
 
-/** One description per grant, origin and other setting. Two of them are equal if their descriptions are. */
+/** One description per grant, origin, network and other setting. Two of them are equal if their descriptions are. */
 function describe({
   permissions,
   rules,
   allowed_origins,
   require_bound_sessions,
+  allowed_networks,
   expires_at,
 }: Described): string[] {
   return [
@@ -125,6 +128,7 @@ function describe({
       ),
       ...(allowed_origins ?? []).map((origin) => `origin ${origin}`),
       ...(require_bound_sessions ? ['bound sessions required'] : []),
+      ...(allowed_networks ?? []).map((network) => `network ${network}`),
       ...(expires_at === undefined ? [] : [`expiry ${expires_at}`]),
     ]),
   ];
@@ -140,13 +144,13 @@ export function isEmpty(plan: Plan): boolean {
 
 /** The request body of an update. */
 export function updateBody(wanted: FileApplication): ApplicationUpdate {
-  const { name, permissions, rules, allowed_origins, require_bound_sessions } = wanted;
+  const { name, permissions, rules, allowed_origins, require_bound_sessions, allowed_networks } = wanted;
   const expires_at = wanted.expires_at === never ? never : expiryOf(wanted);
   return {
     name,
     permissions,
     rules: rules as ApplicationUpdate['rules'] & {},
-    ...only({ allowed_origins, require_bound_sessions, expires_at }),
+    ...only({ allowed_origins, require_bound_sessions, allowed_networks, expires_at }),
   };
 }
 

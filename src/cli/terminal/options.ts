@@ -30,6 +30,13 @@ export const boundSessionsOption: Option = {
   description: 'Whether a public application can create only bound sessions.',
 };
 
+export const networkOption: Option = {
+  name: 'network',
+  value: 'CIDR',
+  repeatable: true,
+  description: 'Allowed network of a private or management application, such as 10.0.0.0/8; repeatable.',
+};
+
 export const expiryOption: Option = {
   name: 'expires-at',
   value: 'TIME',

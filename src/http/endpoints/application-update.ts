@@ -9,9 +9,10 @@ import {
   readOnlyErrors,
 } from '../../domain/application.ts';
 import { difference } from '../../domain/audit.ts';
-import { orNotFound, throwIfInvalid } from '../../domain/error.ts';
+import { type Errors, orNotFound, throwIfInvalid } from '../../domain/error.ts';
 import { grantErrors } from '../../domain/grant.ts';
 import { Impact } from '../../domain/impact.ts';
+import { networkErrors, networkMatcher } from '../../domain/network.ts';
 import { compilePolicy } from '../../domain/policy.ts';
 import { changeBy, denyEscalation, mustHold, type Principal } from '../../domain/principal.ts';
 import { integer } from '../pipeline/pagination.ts';
@@ -51,7 +52,7 @@ export const updateApplication = changeEndpoint({
   tag: 'Applications',
   summary: 'Update an application',
   description:
-    'Replaces the name, permissions and rules, and the allowed origins, `require_bound_sessions` and the expiry if you send them. You can send read-only fields back unchanged. The update applies immediately to all keys of the application. Your key must hold every management permission that the application has before or after the update. With `dry_run=true`, nothing is changed, and the response says what the update would change; this also requires `access:review`.',
+    'Replaces the name, permissions and rules, and the allowed origins, `require_bound_sessions`, the allowed networks and the expiry if you send them. You can send read-only fields back unchanged. The update applies immediately to all keys of the application. Your key must hold every management permission that the application has before or after the update. With `dry_run=true`, nothing is changed, and the response says what the update would change; this also requires `access:review`.',
   params,
   query: UpdateQuery,
   body: ApplicationUpdate,
@@ -64,11 +65,11 @@ export const updateApplication = changeEndpoint({
     ),
   },
   failures: ['grant_not_held', 'not_found'],
-  preview: async ({ principal, params, query, body }, { store, usage, auditedReads }) => {
+  preview: async ({ principal, params, query, body, requestInfo }, { store, usage, auditedReads }) => {
     mustHold(principal, 'access:review');
     usage.record(principal, 'access:review');
     const current = orNotFound(await store.applications.get(principal.tenantId, params.id));
-    const { permissions, rules } = updatedFields(principal, current, body);
+    const { permissions, rules } = updatedFields(principal, current, body, requestInfo.address());
     const update = {
       tenantId: principal.tenantId,
       applicationId: params.id,
@@ -82,11 +83,11 @@ export const updateApplication = changeEndpoint({
     });
     return { status: 200, body: impact };
   },
-  handle: async ({ principal, params, body }, { store }) => {
+  handle: async ({ principal, params, body, requestInfo }, { store }) => {
     let before: Application | undefined;
     const revise = (current: Application) => {
       before = current;
-      return updatedFields(principal, current, body);
+      return updatedFields(principal, current, body, requestInfo.address());
     };
     const change = changeBy(principal);
     const after = orNotFound(await store.applications.update(principal.tenantId, params.id, change, revise));
@@ -96,6 +97,7 @@ export const updateApplication = changeEndpoint({
       'rules',
       'allowed_origins',
       'require_bound_sessions',
+      'allowed_networks',
       'expires_at',
     ]);
     return { status: 200, body: after, entity: entityOf(params.id), difference: changed };
@@ -103,16 +105,24 @@ export const updateApplication = changeEndpoint({
 });
 
 /** The fields after the update. Throws `validation_failed`, or `grant_not_held` if the caller may not make the change. */
-export function updatedFields(principal: Principal, current: Application, body: ApplicationUpdate) {
+export function updatedFields(
+  principal: Principal,
+  current: Application,
+  body: ApplicationUpdate,
+  address: string | undefined,
+) {
   throwIfInvalid({
     ...readOnlyErrors(current, body),
     ...grantErrors(current.type, body),
     ...publicOnlyErrors(current.type, body),
+    ...networkErrors(current.type, body.allowed_networks),
+    ...lockoutErrors(principal, current.id, body.allowed_networks, address),
   });
   denyEscalation(principal, current, body);
   const { name, permissions, rules } = body;
   const { allowed_origins = current.allowed_origins } = body;
   const { require_bound_sessions = current.require_bound_sessions } = body;
+  const { allowed_networks = current.allowed_networks } = body;
   const expires_at = expiryAfter(current, body, principal);
   return {
     name,
@@ -120,6 +130,23 @@ export function updatedFields(principal: Principal, current: Application, body: 
     rules,
     ...(allowed_origins && { allowed_origins }),
     ...(require_bound_sessions && { require_bound_sessions }),
+    ...(allowed_networks && { allowed_networks }),
     ...(expires_at && { expires_at }),
+  };
+}
+
+/** A caller cannot exclude its own address from the networks of its own application. */
+function lockoutErrors(
+  { applicationId }: Principal,
+  id: string,
+  networks: readonly string[] | undefined,
+  address: string | undefined,
+): Errors {
+  if (id !== applicationId || !networks || networks.length === 0) return {};
+  if (networkMatcher(networks)(address)) return {};
+  return {
+    allowed_networks: [
+      `must contain your address ${address ?? '(unknown)'}, or you could not use your key any more: add it, or use the key of another application`,
+    ],
   };
 }

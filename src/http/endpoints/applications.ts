@@ -16,6 +16,7 @@ import { grantErrors } from '../../domain/grant.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { applicationKinds, type Minted, mint, newId } from '../../domain/key.ts';
 import { latestExpiry, newExpiry } from '../../domain/lifetime.ts';
+import { networkErrors } from '../../domain/network.ts';
 import { changeBy, denyEscalation } from '../../domain/principal.ts';
 import { listQuery, oneOrMore, pageOf, paginate } from '../pipeline/pagination.ts';
 import { changeEndpoint, readEndpoint, reply } from '../pipeline/route.ts';
@@ -46,7 +47,11 @@ export const createApplication = changeEndpoint({
   },
   failures: ['grant_not_held'],
   handle: async ({ principal, body }, { store }) => {
-    throwIfInvalid({ ...grantErrors(body.type, body), ...publicOnlyErrors(body.type, body) });
+    throwIfInvalid({
+      ...grantErrors(body.type, body),
+      ...publicOnlyErrors(body.type, body),
+      ...networkErrors(body.type, body.allowed_networks),
+    });
     const expiresAt = newExpiry(body.expires_at, principal);
     const keyExpiresAt = latestExpiry(principal);
     denyEscalation(principal, body);
@@ -61,6 +66,7 @@ export const createApplication = changeEndpoint({
         rules: body.rules,
         allowedOrigins: body.allowed_origins,
         requireBoundSessions: body.require_bound_sessions,
+        allowedNetworks: body.allowed_networks,
         createdBy: principal.applicationId,
         createdAt: principal.now,
         expiresAt,

@@ -56,13 +56,13 @@ export async function handleRequest(
     const found = authenticate(key, store.credentials); // 401
     principal = found instanceof Promise ? await found : found;
     if (principal.jkt !== undefined) await requireProof(principal, request, requestInfo, context); // 401
-    requireAccess(route, principal, request.headers); // 403
+    requireAccess(route, principal, request.headers, requestInfo); // 403
     const received = receiving && (await receiving);
     if (received?.late) {
       // The key may have been revoked while the body was on its way.
       principal = undefined;
       principal = await authenticate(key, store.credentials);
-      requireAccess(route, principal, request.headers);
+      requireAccess(route, principal, request.headers, requestInfo);
     }
     recordUse(route, principal, context);
     if (route.checkLimits) {
@@ -71,7 +71,7 @@ export async function handleRequest(
       release = await route.checkLimits({ principal, requestInfo, bodyBytes }, context); // 429
     }
     requestInfo.checkPurpose(); // 400
-    const { call: input, bodyText } = readInput(route, principal, request, pathParams, received); // 400, 413, 415
+    const { call: input, bodyText } = readInput(route, principal, request, pathParams, received, requestInfo); // 400, 413, 415
     const call = route.bindsSession
       ? { ...input, jkt: await keyOfNewSession(principal, request, requestInfo, context) } // 400
       : input;
@@ -116,7 +116,10 @@ function requireAccess(
   { kind, callers, permission }: KeyedRoute,
   principal: Principal,
   headers: Headers,
+  requestInfo: RequestInfo,
 ): void {
+  if (principal.isAllowedFrom?.(requestInfo.address()) === false)
+    throw new Denial('network_refused', undefined, { reason: networkReason(requestInfo.address()) });
   // Browsers set `Origin` reliably. Other clients can omit or forge it, so a missing `Origin` is allowed.
   const origin = principal.origins ? headers.get('origin') : null;
   if (origin !== null && !principal.origins?.includes(origin))
@@ -136,6 +139,10 @@ function requireAccess(
       reason: `the ${principal.policy.quarantined} is in quarantine`,
     });
   if (permission) mustHold(principal, permission);
+}
+
+function networkReason(address = 'unknown'): string {
+  return `the address ${address} is not in allowed_networks of the application`;
 }
 
 function originReason(origin: string): string {

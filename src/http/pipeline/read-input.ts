@@ -4,6 +4,7 @@ import { Failure, fail } from '../../domain/error.ts';
 import { findInexactNumber } from '../../domain/number-precision.ts';
 import type { Principal } from '../../domain/principal.ts';
 import { validate } from '../../domain/validate.ts';
+import type { RequestInfo } from './request-info.ts';
 import type { Call, KeyedRoute } from './route.ts';
 
 export const jsonTypes = ['application/json'];
@@ -34,11 +35,12 @@ export function readInput(
   request: Request,
   pathParams: object,
   received: ReceivedBody | undefined,
+  requestInfo: RequestInfo,
 ): { call: Call; bodyText: string } {
   const params = route.params && validate(route.params, pathParams, 'path');
   const query = readQuery(route.query, request.url);
   const { value: body, text: bodyText } = received ? readBody(route, received, request.headers) : noBody;
-  return { call: { principal, params, query, body }, bodyText };
+  return { call: { principal, params, query, body, requestInfo }, bodyText };
 }
 
 const noBody: Json = { value: undefined, text: '' };

@@ -63,6 +63,7 @@ export interface Call<P = unknown, Q = unknown, B = unknown> {
   readonly body: B;
   /** The thumbprint of the key of the request's DPoP proof, if the endpoint has `bindsSession`. */
   readonly jkt?: string | undefined;
+  readonly requestInfo: RequestInfo;
 }
 
 /** What `checkLimits` of an endpoint may look at. */
@@ -264,6 +265,7 @@ export function failuresOf(route: Route): Code[] {
     'validation_failed',
     'unauthenticated',
     'origin_refused',
+    'network_refused',
     'too_many_requests',
     'unavailable',
   ];

@@ -111,7 +111,7 @@ describe('a failure names the application:', () => {
 });
 
 test('the plan compares every field that an application can be created with', () => {
-  const settings = ['allowed_origins', 'require_bound_sessions', 'expires_at'];
+  const settings = ['allowed_origins', 'require_bound_sessions', 'allowed_networks', 'expires_at'];
   const compared = ['name', 'type', 'permissions', 'rules', ...settings];
   expect(Object.keys(ApplicationCreate.shape)).toEqual(compared);
 });

@@ -79,6 +79,24 @@ test('origins are part of the plan; a file without the field keeps them, an empt
   expect((await apply(wrong, ['--plan'])).err).toContain('allowed_origins is only for public applications');
 });
 
+test('networks are part of the plan; a file without the field keeps them, an empty list removes them', async () => {
+  const backend = 'applications:\n  - name: fenced\n    type: private\n    permissions: [token:read]\n';
+  const from = (networks: string) => `${backend}    allowed_networks: ${networks}\n`;
+  const fenced = async () => (await applications()).fenced?.allowed_networks;
+  const created = await apply(from('[10.0.0.0/8, 192.0.2.7]'), ['--yes']);
+  expect(created.out).toContain('    + network 192.0.2.7/32\n');
+  expect(await fenced()).toEqual(['10.0.0.0/8', '192.0.2.7/32']);
+  expect((await apply(backend, ['--plan'])).out).toContain('no changes');
+  const { out } = await apply(from('[10.0.0.0/8]'), ['--yes']);
+  expect(out).toContain('~ private fenced\n    - network 192.0.2.7/32\n');
+  await apply(from('[]'), ['--yes']);
+  expect(await fenced()).toBeUndefined();
+  const wrong = await apply(from('[10.0.0.1/8]'), ['--plan']);
+  expect(wrong.err).toContain('"fenced": allowed_networks.0 must not have bits set after its prefix');
+  const isPublic = from('[10.0.0.0/8]').replace('private', 'public').replace('token:read', 'token:create');
+  expect((await apply(isPublic, ['--plan'])).err).toContain('allowed_networks is only for private');
+});
+
 test('the order of permissions and rules does not matter, and the file can be JSON', async () => {
   await apply(shop, ['--yes']);
   const [backend, browser] = (Bun.YAML.parse(shop) as { applications: { permissions: string[] }[] })

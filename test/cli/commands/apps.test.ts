@@ -155,6 +155,14 @@ test('bound sessions are required, printed, and unchanged by other updates', asy
   expect(updated).not.toHaveProperty('require_bound_sessions');
 });
 
+test('networks are set, printed, and unchanged by other updates', async () => {
+  const backend = ['apps', 'create', '--name', 'fenced', '--type', 'private', '--permission', 'token:read'];
+  const created = await json([...backend, '--network', '10.0.0.0/8', '--network', '2001:db8::/32']);
+  expect(created.allowed_networks).toEqual(['10.0.0.0/8', '2001:db8::/32']);
+  await json(['apps', 'update', 'fenced', '--expires-at', '2030-01-01T00:00:00Z']);
+  expect((await call(['apps', 'get', 'fenced'])).out).toMatch(/^networks +10\.0\.0\.0\/8, 2001:db8::\/32$/m);
+});
+
 test('origins are set, printed, and unchanged by other updates', async () => {
   const web = ['apps', 'create', '--name', 'web', '--type', 'public', '--permission', 'token:create'];
   const created = await json([...web, '--origin', 'https://a.example', '--origin', 'https://b.example']);

@@ -36,7 +36,8 @@ async function fill(): Promise<void> {
     require_bound_sessions: true,
     expires_at: '2030-01-01T00:00:00Z',
   });
-  await create({ name: 'ci', type: 'management', permissions: ['application:read'] });
+  const allowed_networks = ['10.0.0.0/8', '2001:db8::/32'];
+  await create({ name: 'ci', type: 'management', permissions: ['application:read'], allowed_networks });
 }
 
 test.each(['access.yaml', 'access.json'])('%s: what pull writes, apply finds unchanged', async (name) => {

@@ -132,7 +132,7 @@ describe.each(databases)('a restore on %s: access that was revoked after the bac
     await server.call('DELETE', `/applications/${rotated.id}/keys/${second.id}`, { key });
     const update = (id: string, permissions: string[], more: object = {}) =>
       server.call('PUT', `/applications/${id}`, { key, body: { name: 'renamed', permissions, ...more } });
-    await update(narrowed.id, ['application:read']);
+    await update(narrowed.id, ['application:read'], { allowed_networks: ['127.0.0.1'] });
     await update(widened.id, ['application:read', 'log:read']);
     await update(fenced.id, ['application:read'], fence);
     const young = await make({ name: 'made later' });
@@ -159,7 +159,7 @@ describe.each(databases)('a restore on %s: access that was revoked after the bac
       }),
       [narrowed.id]: expect.objectContaining({
         keys: [],
-        access: { permissions: ['application:read'], rules: [] },
+        access: { permissions: ['application:read'], rules: [], allowed_networks: ['127.0.0.1/32'] },
       }),
       [fenced.id]: expect.objectContaining({
         keys: [],

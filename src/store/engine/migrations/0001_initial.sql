@@ -15,13 +15,15 @@ create table applications (
   name text not null,
   name_folded text not null,
   type text not null check (type in ('private', 'public', 'management')),
-  -- JSON, like `rules` and `allowed_origins`.
+  -- JSON, like `rules`, `allowed_origins` and `allowed_networks`.
   permissions text not null,
   rules text not null,
   -- Null if pages of every origin may use the keys.
   allowed_origins text,
   -- 1 if its sessions must be bound to a key of the browser.
   require_bound_sessions integer not null default 0,
+  -- Null if the keys may be used from every address.
+  allowed_networks text,
   created_by uuid,
   created_at bigint not null,
   modified_by uuid,

@@ -1,0 +1,92 @@
+import { describe, expect, test } from 'bun:test';
+import { BlockList } from 'node:net';
+import fc from 'fast-check';
+import { maxNetworks, Networks, networkErrors, networkMatcher } from '../../src/domain/network.ts';
+import { addressOf } from '../../src/ip-address.ts';
+
+describe('allowed networks', () => {
+  test.each([
+    ['10.0.0.0/8', '10.0.0.0/8'],
+    ['192.0.2.7', '192.0.2.7/32'],
+    ['0.0.0.0/0', '0.0.0.0/0'],
+    ['2001:DB8:0:0::/32', '2001:db8::/32'],
+    ['2001:db8::1', '2001:db8::1/128'],
+    ['::/0', '::/0'],
+  ])('%s is stored as %s', (text, expected) => {
+    expect(Networks.parse([text, expected])).toEqual([expected]);
+  });
+
+  test.each([
+    ['', 'CIDR'],
+    ['10.0.0.0/33', 'CIDR'],
+    ['10.0.0.0/', 'CIDR'],
+    ['10.0.0/8', 'CIDR'],
+    ['010.0.0.0/8', 'CIDR'],
+    ['10.0.0.0/8 ', 'CIDR'],
+    ['10.0.0.0/-1', 'CIDR'],
+    ['0x0a000000', 'CIDR'],
+    ['[::1]', 'CIDR'],
+    ['fe80::1%eth0', 'CIDR'],
+    ['2001:db8::/129', 'CIDR'],
+    ['2001:db8:::', 'CIDR'],
+    ['shop.example', 'CIDR'],
+    ['10.0.0.5/8', 'bits set after its prefix: for one address, write 10.0.0.5/32'],
+    ['2001:db8::5/64', 'bits set after its prefix: for one address, write 2001:db8::5/128'],
+    ['::ffff:10.0.0.0/104', 'IPv4-mapped'],
+    ['::ffff:10.0.0.1', 'IPv4-mapped'],
+  ])('%p is rejected', (text, message) => {
+    expect(Networks.safeParse([text]).error?.issues[0]?.message).toContain(message);
+  });
+
+  test(`have at most ${maxNetworks} entries`, () => {
+    const list = (length: number) => Array.from({ length }, (_, at) => `10.0.0.${at}`);
+    expect(Networks.safeParse(list(maxNetworks)).success).toBe(true);
+    expect(Networks.safeParse(list(maxNetworks + 1)).success).toBe(false);
+  });
+
+  test('are rejected for public applications', () => {
+    expect(Object.keys(networkErrors('public', ['10.0.0.0/8']))).toEqual(['allowed_networks']);
+    for (const type of ['private', 'management']) expect(networkErrors(type, ['10.0.0.0/8'])).toEqual({});
+    for (const none of [undefined, []]) expect(networkErrors('public', none)).toEqual({});
+  });
+
+  test('contain no unknown or malformed address', () => {
+    const isAllowed = networkMatcher(['0.0.0.0/0', '::/0']);
+    expect(['192.0.2.1', '2001:db8::1'].map(isAllowed)).toEqual([true, true]);
+    expect([undefined, '', 'unix', '1.2.3', '::ffff:1.2.3.4%1'].map(isAllowed)).not.toContain(true);
+  });
+
+  test('match like the block list of the runtime', () => {
+    const network = fc.tuple(fc.oneof(fc.ipV4(), fc.ipV6()), fc.nat(128));
+    const address = fc.oneof(fc.ipV4(), fc.ipV6()).map((text) => addressOf(text) as string);
+    fc.assert(
+      fc.property(
+        fc.array(network, { maxLength: 5 }),
+        fc.array(address, { minLength: 1 }),
+        (some, addresses) => {
+          // Separate lists: Node also finds an IPv4 address in an IPv6 network that contains its mapped form.
+          const lists = { ipv4: new BlockList(), ipv6: new BlockList() };
+          const networks: string[] = [];
+          for (const [host, bits] of some) {
+            const text = addressOf(host) as string;
+            const version = text.includes(':') ? 'ipv6' : 'ipv4';
+            const prefix = version === 'ipv4' ? bits % 33 : bits;
+            const parsed = Networks.safeParse([`${text}/${prefix}`]);
+            // A network with bits after its prefix is rejected. Use the single address instead.
+            const [accepted] = parsed.data ?? Networks.parse([text]);
+            const [base, length] = (accepted as string).split('/') as [string, string];
+            lists[version].addSubnet(base, Number(length), version);
+            networks.push(accepted as string);
+          }
+          const isAllowed = networkMatcher(networks);
+          const hosts = some.map(([host]) => addressOf(host) as string);
+          for (const each of [...addresses, ...hosts]) {
+            const version = each.includes(':') ? 'ipv6' : 'ipv4';
+            expect(isAllowed(each)).toBe(lists[version].check(each, version));
+          }
+        },
+      ),
+      { numRuns: 500 },
+    );
+  });
+});
