@@ -7,7 +7,15 @@ import { Secret } from './domain/key.ts';
 import { parseTrust, type Trust } from './http/pipeline/client-address.ts';
 import { parsePublicUrl } from './http/pipeline/public-url.ts';
 import { limitSettings } from './limit-settings.ts';
-import { checkedMasterKey, databaseUrl, duration, integer, oneOf, type Setting } from './setting-values.ts';
+import {
+  checkedMasterKey,
+  commandLine,
+  databaseUrl,
+  duration,
+  integer,
+  oneOf,
+  type Setting,
+} from './setting-values.ts';
 import { defaultConnections, defaultTimeout } from './store/engine/db.ts';
 
 /** An invalid setting. Operators see the message and the hint. */
@@ -95,6 +103,14 @@ export const settings = {
     secret: true,
     parse: (text) => (text === undefined ? undefined : checkedMasterKey(text)),
   } satisfies Setting<Secret | undefined>,
+  masterKeyCommand: {
+    variable: 'SALLYPORT_MASTER_KEY_COMMAND',
+    description:
+      'Program with arguments that prints the master key, instead of the file: see docs/operations/master-key-command.md. Not allowed in .env.',
+    fallback: unset,
+    notInEnvFile: true,
+    parse: commandLine,
+  } satisfies Setting<readonly string[] | undefined>,
   sessionTtl: {
     variable: 'SALLYPORT_SESSION_TTL',
     description: 'Default lifetime of a session, in seconds.',
@@ -190,6 +206,8 @@ export function readConfig(sources: { flags?: Values; env?: Values; envFile?: st
   const entries: [string, unknown][] = [];
   for (const [name, setting] of Object.entries(settings)) {
     const flag = flagOf(setting.variable);
+    if ('notInEnvFile' in setting && file[setting.variable])
+      throw new ConfigError(`${setting.variable} is not allowed in .env: set it in the environment`);
     const text =
       sources.flags?.[flag] || sources.env?.[setting.variable] || file[setting.variable] || undefined;
     try {
@@ -198,12 +216,22 @@ export function readConfig(sources: { flags?: Values; env?: Values; envFile?: st
       throw new ConfigError(`${sourceOf(setting.variable, sources.flags)} ${(error as Error).message}`);
     }
   }
+  checkMasterKeySources(sources, file);
   const config = Object.fromEntries(entries) as Config;
   if (config.sessionTtl > config.sessionTtlMax) {
     throw new ConfigError('SALLYPORT_SESSION_TTL must not exceed SALLYPORT_SESSION_TTL_MAX');
   }
   checkMetricsPorts(config, sourceOf('SALLYPORT_METRICS_PORT', sources.flags));
   return config;
+}
+
+/** Of the three sources of the master key, a command must be the only one. */
+function checkMasterKeySources({ flags, env }: { flags?: Values; env?: Values }, file: Values): void {
+  const isSet = (variable: string) => flags?.[flagOf(variable)] || env?.[variable] || file[variable];
+  const command = settings.masterKeyCommand.variable;
+  if (!isSet(command)) return;
+  const other = [settings.masterKey.variable, settings.masterKeyFile.variable].find(isSet);
+  if (other) throw new ConfigError(`${command} and ${other} cannot both be set: unset one of them`);
 }
 
 function checkMetricsPorts({ metricsPort, workers }: Config, name: string): void {

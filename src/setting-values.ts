@@ -11,6 +11,8 @@ export interface Setting<T> {
   readonly description: string;
   /** Has no flag, because every user of the machine can read argument lists. */
   readonly secret?: true;
+  /** Must not come from `.env`, because its author could run any program. */
+  readonly notInEnvFile?: true;
   /** The default in help and documentation. Every one but `unset` is also a valid value. */
   readonly fallback: string;
   /** Returns the default for undefined. May use settings that are declared before. Throws a message such as "must be …". */
@@ -52,6 +54,21 @@ export function databaseUrl(text: string | undefined, { dataDir }: { dataDir: st
   if (/^sqlite:./.test(text)) return `sqlite:${resolve(text.slice('sqlite:'.length))}`;
   parsePostgresUrl(text);
   return text;
+}
+
+/**
+ * The program and its arguments, split at spaces. Quotes group text with spaces; there are no escapes, variables or
+ * other features of a shell. The value may contain secrets, so the message does not repeat it.
+ */
+export function commandLine(text: string | undefined): readonly string[] | undefined {
+  if (text === undefined) return undefined;
+  const words = text.match(/(?:[^\s"']|"[^"]*"|'[^']*')+/g) ?? [];
+  const isComplete = text.replace(/"[^"]*"|'[^']*'/g, '').search(/["']/) < 0;
+  const argv = words.map((word) =>
+    word.replace(/"([^"]*)"|'([^']*)'/g, (_, one = '', two = '') => one + two),
+  );
+  if (isComplete && argv[0]) return argv;
+  throw new Error('must be a program with its arguments; every quote must be closed');
 }
 
 export function checkedMasterKey(text: string): Secret {

@@ -1,4 +1,4 @@
-/** Master keys from an environment variable, or from a file that the first start creates. */
+/** Master keys from an environment variable, a command, or a file that the first start creates. */
 import {
   accessSync,
   closeSync,
@@ -17,10 +17,16 @@ import { type MasterKey, newMasterKey, parseMasterKeys } from '../store/crypto/c
 import type { Rotation } from '../store/crypto/key-rotation.ts';
 import type { MasterKeys } from '../store/crypto/keyring.ts';
 import { copyOwnership, createFolder } from '../store/engine/file-ownership.ts';
+import { commandKeys, keysFromCommand } from './master-key-command.ts';
 
 /** For a database that needs another master key. */
 export const masterKeyHint =
-  'put that key into SALLYPORT_MASTER_KEY_FILE or SALLYPORT_MASTER_KEY; without it token data cannot be decrypted';
+  'put that key into SALLYPORT_MASTER_KEY_FILE or SALLYPORT_MASTER_KEY, or let SALLYPORT_MASTER_KEY_COMMAND print it; without it token data cannot be decrypted';
+
+/** Whether the key is in a file, which this program may write. */
+export function usesKeyFile({ masterKey, masterKeyCommand }: Config): boolean {
+  return masterKey === undefined && masterKeyCommand === undefined;
+}
 
 export function masterKeys(config: Config): MasterKeys {
   if (config.masterKey) {
@@ -32,6 +38,7 @@ export function masterKeys(config: Config): MasterKeys {
       missingReason: () => 'which SALLYPORT_MASTER_KEY does not contain',
     };
   }
+  if (config.masterKeyCommand) return commandKeys(config.masterKeyCommand);
   let cached: MasterKey[] = [];
   const read = () => {
     cached = readFile(config.masterKeyFile);
@@ -88,10 +95,18 @@ function firstKey(config: Config): MasterKey {
  * top of the file. Older keys stay below it, because older backups and exports need them, unless `dropOld` is set.
  */
 export function rotation(config: Config, dropOld = false): Rotation {
-  if (config.masterKey) {
-    const [first, second] = parseMasterKeys(config.masterKey.reveal());
+  const { masterKey, masterKeyCommand } = config;
+  if (masterKey) {
+    const [first, second] = parseMasterKeys(masterKey.reveal());
     if (first && second) return { next: () => first, done: () => {} };
     throw new ConfigError('SALLYPORT_MASTER_KEY must contain the new key and, after a comma, the old one');
+  }
+  if (masterKeyCommand) {
+    const [first, second] = keysFromCommand(masterKeyCommand);
+    if (first && second) return { next: () => first, done: () => {} };
+    throw new ConfigError(
+      'SALLYPORT_MASTER_KEY_COMMAND must print the new key and, on the next line, the old one',
+    );
   }
   const path = config.masterKeyFile;
   if (dropOld) mustBeWritable(path);

@@ -96,6 +96,18 @@ export const table: { [K in Name]: Row } = {
     ],
     invalid: ['hunter2', Buffer.alloc(31, 1).toString('base64'), `${key},hunter2`],
   },
+  masterKeyCommand: {
+    unset: undefined,
+    valid: [
+      ['print-key', ['print-key']],
+      [
+        `/usr/bin/vault kv get -field="master key" 'secret/a "b"'  x"y z"w`,
+        ['/usr/bin/vault', 'kv', 'get', '-field=master key', 'secret/a "b"', 'xy zw'],
+      ],
+      ['print $KEY;ls ""', ['print', '$KEY;ls', '']],
+    ],
+    invalid: [' ', '""', 'print "key', "it's"],
+  },
   sinksFile: { unset: undefined, valid: [['sinks.yaml', resolve('sinks.yaml')]], invalid: [] },
   sink: { unset: undefined, valid: [['{type: file}', new Secret('{type: file}')]], invalid: [] },
   sessionTtl: {

@@ -4,6 +4,7 @@ import { dirname } from 'node:path';
 import { parseEnv } from 'node:util';
 import { type Config, settingList } from '../../config.ts';
 import { type Check, fail, ok, warn } from '../../operations/check.ts';
+import { usesKeyFile } from '../../operations/master-key.ts';
 import { callVariables } from '../terminal/connection.ts';
 import { shortPath, sqlitePath } from '../terminal/database.ts';
 import { projectVariables } from './init.ts';
@@ -27,9 +28,10 @@ export function checkSettings(config: Config, env: Env): Check[] {
   const found = unknown.map((name) =>
     warn('settings', `${name} is not a setting`, 'see sallyport serve --help for all settings'),
   );
-  if (config.masterKey && existsSync(config.masterKeyFile)) {
-    const message = `SALLYPORT_MASTER_KEY is set, so ${shortPath(config.masterKeyFile)} is ignored`;
-    const hint = `unset SALLYPORT_MASTER_KEY, or move ${shortPath(config.masterKeyFile)} away`;
+  if (!usesKeyFile(config) && existsSync(config.masterKeyFile)) {
+    const variable = config.masterKey ? 'SALLYPORT_MASTER_KEY' : 'SALLYPORT_MASTER_KEY_COMMAND';
+    const message = `${variable} is set, so ${shortPath(config.masterKeyFile)} is ignored`;
+    const hint = `unset ${variable}, or move ${shortPath(config.masterKeyFile)} away`;
     found.push(warn('settings', message, hint));
   }
   return found.length > 0 ? found : [ok('settings', 'all settings are known and valid')];
@@ -43,7 +45,7 @@ export function checkFiles(config: Config): Check[] {
   const database = sqlitePath(config.databaseUrl);
   const files = [
     config.managementKeyFile,
-    ...(config.masterKey ? [] : [config.masterKeyFile]),
+    ...(usesKeyFile(config) ? [config.masterKeyFile] : []),
     ...(holdsSecrets(envFile()) ? ['.env'] : []),
   ];
   const data = database === undefined ? [] : ['', '-wal', '-shm', '-lock'].map((part) => database + part);

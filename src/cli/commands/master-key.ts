@@ -1,6 +1,6 @@
 import type { Config } from '../../config.ts';
 import { byOperator } from '../../domain/audit.ts';
-import { keysInFile, rotation } from '../../operations/master-key.ts';
+import { keysInFile, rotation, usesKeyFile } from '../../operations/master-key.ts';
 import { nodesWithoutKey } from '../../operations/rotation-check.ts';
 import { newMasterKey } from '../../store/crypto/cipher.ts';
 import type { Rotated, Rotation } from '../../store/crypto/key-rotation.ts';
@@ -40,7 +40,7 @@ export const masterKeyCommands: readonly LocalCommand[] = [
     ],
     summary: 'Rotate the master key while the service runs.',
     details:
-      'Generates a master key, writes it above the old one in the key file, and rewraps all data keys with it. The old key stays in the file, because older backups and audit exports need it.\n\nWaits until every running node can use the new key, which takes seconds, and rotates nothing if one cannot. Nodes that share the key file read it themselves. With SALLYPORT_MASTER_KEY, or if every node has its own copy of the key file: create a key with `master-key new`, restart the nodes one by one with NEW,OLD, run this command with the same value, then restart the nodes with NEW. In a key file, NEW is the first line and OLD the second. Store OLD elsewhere.\n\nIf the rotation is interrupted, all data stays readable. Run it again.',
+      'Generates a master key, writes it above the old one in the key file, and rewraps all data keys with it. The old key stays in the file, because older backups and audit exports need it.\n\nWaits until every running node can use the new key, which takes seconds, and rotates nothing if one cannot. Nodes that share the key file read it themselves. With SALLYPORT_MASTER_KEY, or if every node has its own copy of the key file: create a key with `master-key new`, restart the nodes one by one with NEW,OLD, run this command with the same value, then restart the nodes with NEW. In a key file, NEW is the first line and OLD the second. Store OLD elsewhere. With SALLYPORT_MASTER_KEY_COMMAND, do the same: the command prints NEW and, on the next line, OLD.\n\nIf the rotation is interrupted, all data stays readable. Run it again.',
     examples: ['sallyport master-key rotate'],
     run: rotate,
   },
@@ -49,10 +49,10 @@ export const masterKeyCommands: readonly LocalCommand[] = [
 async function rotate(invocation: Invocation): Promise<number> {
   const { config, options, printResult } = invocation;
   const dropOld = options.on('drop-old');
-  if (dropOld && config.masterKey)
+  if (dropOld && !usesKeyFile(config))
     throw new UsageError(
       '--drop-old works only with a key file',
-      'remove the old key from SALLYPORT_MASTER_KEY after the rotation',
+      'remove the old key from SALLYPORT_MASTER_KEY, or from what the command prints, after the rotation',
     );
   requireDatabase(config);
   const keys = rotation(config, dropOld);
@@ -65,7 +65,7 @@ async function rotate(invocation: Invocation): Promise<number> {
     const difference = { master_key: { from, to } };
     const entry = { at: Date.now(), ...byOperator, operation: 'master-key.rotate', difference };
     if (from !== to) await store.audit.write([entry]);
-    const note = config.masterKey ? [] : [oldKeyNote(config.masterKeyFile, dropOld)];
+    const note = usesKeyFile(config) ? [oldKeyNote(config.masterKeyFile, dropOld)] : [];
     return printResult(rotated, [formatResult(rotated), ...note].join('\n'));
   });
 }
@@ -84,8 +84,9 @@ async function checkNodes({ config, terminal }: Invocation, maintenance: Mainten
     if (terminal.isTty.stderr) terminal.writeError(`waiting for ${namesOf(nodes)} to read the new key\n`);
   });
   if (lacking.length === 0) return;
-  const source = config.masterKey
-    ? 'restart them with the same SALLYPORT_MASTER_KEY'
+  const variable = config.masterKey ? 'SALLYPORT_MASTER_KEY' : 'SALLYPORT_MASTER_KEY_COMMAND';
+  const source = !usesKeyFile(config)
+    ? `restart them with the same ${variable}`
     : `copy ${shortPath(config.masterKeyFile)} to them, or restart them with the new key`;
   throw new CommandError(
     `nothing was rotated: ${namesOf(lacking)} cannot use the new master key ${next}`,

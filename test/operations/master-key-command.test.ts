@@ -1,0 +1,130 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { openData } from '../../src/app.ts';
+import { ConfigError, readConfig } from '../../src/config.ts';
+import { commandKeys, keysFromCommand } from '../../src/operations/master-key-command.ts';
+import { parseMasterKeys } from '../../src/store/crypto/cipher.ts';
+import { shell } from '../support/shell.ts';
+import { databases } from '../support/test-server.ts';
+
+const [one, two] = [1, 2].map((byte) => Buffer.alloc(32, byte).toString('base64')) as [string, string];
+const idOf = (key: string) => parseMasterKeys(key)[0]?.id as string;
+
+let folder: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'sallyport master '));
+});
+afterEach(() => rmSync(folder, { recursive: true }));
+const secretFile = () => join(folder, 'secret');
+
+/** The error of a command, which must not contain what it printed. */
+function errorOf(argv: string[], timeout?: number): string {
+  try {
+    keysFromCommand(argv, timeout);
+  } catch (error) {
+    expect(error).toBeInstanceOf(ConfigError);
+    expect(`${(error as ConfigError).message} ${(error as ConfigError).hint}`).not.toContain(
+      'printed-secret',
+    );
+    return (error as Error).message;
+  }
+  return 'no error';
+}
+
+describe('a command that prints the master key', () => {
+  test('fails with one sentence that does not contain its output', () => {
+    const failed = 'SALLYPORT_MASTER_KEY_COMMAND failed:';
+    const script = (code: string) => [process.execPath, '--no-env-file', '-e', code];
+    const bun = process.execPath;
+    expect(errorOf([join(folder, 'missing')])).toBe(`${failed} ${join(folder, 'missing')} cannot be run`);
+    expect(
+      errorOf(script('console.log("printed-secret"); console.error("printed-secret"); process.exit(7)')),
+    ).toBe(`${failed} ${bun} exited with 7`);
+    expect(errorOf(script('process.kill(process.pid, "SIGTERM"); setInterval(() => {}, 1000)'))).toBe(
+      `${failed} ${bun} was ended by SIGTERM`,
+    );
+    expect(errorOf(script('setInterval(() => {}, 1000)'), 50)).toBe(
+      `${failed} ${bun} did not end within 0.05 seconds`,
+    );
+    expect(errorOf(script('console.log("printed-secret")'))).toContain(
+      'the output of SALLYPORT_MASTER_KEY_COMMAND must be base64 of 32 bytes',
+    );
+    expect(errorOf(script('0'))).toContain('must hold a key');
+    expect(errorOf(script('process.stdout.write("printed-secret".repeat(1e5))'))).toContain(
+      `${failed} ${bun}`,
+    );
+  });
+
+  test('runs without a shell', () => {
+    writeFileSync(secretFile(), one);
+    expect(errorOf(['cat', `${secretFile()};echo`])).toContain('cat exited with 1');
+    expect(keysFromCommand(['cat', secretFile()])[0]?.id).toBe(idOf(one));
+  });
+
+  test('runs again in the background for a key that it did not print, at most every 10 seconds', async () => {
+    let now = 0;
+    writeFileSync(secretFile(), one);
+    const masters = commandKeys(['cat', secretFile()], () => now);
+    expect(masters.current().id).toBe(idOf(one));
+    writeFileSync(secretFile(), `${two}\n${one}\n`);
+    const found = async () => {
+      for (let turn = 0; turn < 200_000 && !masters.find(idOf(two)); turn++)
+        await new Promise((resolve) => setImmediate(resolve));
+      return masters.find(idOf(two))?.id;
+    };
+    now = 9_999;
+    expect(masters.find(idOf(two))).toBeUndefined();
+    expect(masters.missingReason?.()).toBe('which SALLYPORT_MASTER_KEY_COMMAND does not print');
+    now = 10_000;
+    expect(await found()).toBe(idOf(two));
+    expect(masters.find(idOf(one))?.id).toBe(idOf(one));
+  });
+
+  test('must be the only source of the key, and must not come from .env', () => {
+    const read = (env: Record<string, string>, envFile?: string) => {
+      try {
+        readConfig({ env: { SALLYPORT_DATA_DIR: folder, ...env }, ...(envFile && { envFile }) });
+        return 'accepted';
+      } catch (error) {
+        return (error as Error).message;
+      }
+    };
+    const command = { SALLYPORT_MASTER_KEY_COMMAND: 'print-key' };
+    expect(read(command)).toBe('accepted');
+    for (const other of ['SALLYPORT_MASTER_KEY', 'SALLYPORT_MASTER_KEY_FILE'])
+      expect(read({ ...command, [other]: one })).toBe(
+        `SALLYPORT_MASTER_KEY_COMMAND and ${other} cannot both be set: unset one of them`,
+      );
+    writeFileSync(join(folder, '.env'), 'SALLYPORT_MASTER_KEY_COMMAND=print-key\n');
+    expect(read({}, join(folder, '.env'))).toBe(
+      'SALLYPORT_MASTER_KEY_COMMAND is not allowed in .env: set it in the environment',
+    );
+  });
+});
+
+describe.each(databases)('a master key from a command on %s', (_, database) => {
+  test('opens the database, and is rotated when the command prints a new one first', async () => {
+    const url = await database.createEmpty(folder);
+    const env = {
+      DATABASE_URL: url,
+      SALLYPORT_DATA_DIR: folder,
+      SALLYPORT_MASTER_KEY_COMMAND: `cat "${secretFile()}"`,
+    };
+    const start = async () => (await openData(readConfig({ env }))).close();
+    const rotate = (...options: string[]) => shell(['master-key', 'rotate', ...options], { env });
+    writeFileSync(secretFile(), `${one}\n`);
+    await start();
+    expect((await rotate()).err).toContain('must print the new key and, on the next line, the old one');
+    expect((await rotate('--drop-old')).err).toContain('--drop-old works only with a key file');
+    writeFileSync(secretFile(), `${two}\n${one}\n`);
+    expect((await rotate()).out).toStartWith(`rotated master key ${idOf(one)} to ${idOf(two)}`);
+    writeFileSync(secretFile(), `${two}\n`);
+    await start();
+    writeFileSync(secretFile(), `${one}\n`);
+    await expect(start()).rejects.toThrow('which SALLYPORT_MASTER_KEY_COMMAND does not print');
+    rmSync(secretFile());
+    await expect(start()).rejects.toThrow('SALLYPORT_MASTER_KEY_COMMAND failed: cat exited with 1');
+  });
+});
