@@ -34,7 +34,7 @@ create table audit (
   entry bytea not null,
   primary key (chain, seq)
 );
-create index audit_by_request on audit (chain, request) where request is not null;
+create index audit_by_request on audit (chain, request, seq) where request is not null;
 
 -- For each term (a hash of an id, actor, container, operation or result) and each block of 1024 entries, the positions
 -- of the entries with that term: seq - 1024 * block, two bytes each.
