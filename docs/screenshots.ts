@@ -25,14 +25,34 @@ const goTo = (page: Page, fragment: string) =>
 
 const screenshots: readonly Screenshot[] = [
   {
+    name: 'console-overview',
+    height: 1080,
+    prepare: async (page) => {
+      await page.getByText('without recorded use').waitFor();
+      await page.locator('.edge').first().waitFor({ state: 'attached' });
+    },
+  },
+  {
     name: 'console-applications',
     height: 720,
-    prepare: (page) => page.locator('.cell-keys code').first().waitFor(),
+    prepare: async (page) => {
+      await goTo(page, '#/applications');
+      await page.locator('.cell-keys code').first().waitFor();
+    },
+  },
+  {
+    name: 'console-who',
+    height: 620,
+    prepare: async (page) => {
+      await goTo(page, '#/who?q=/customers/');
+      await page.locator('.who-row').first().waitFor();
+    },
   },
   {
     name: 'console-edit',
     height: 820,
     prepare: async (page) => {
+      await goTo(page, '#/applications');
       await page.getByRole('link', { name: 'help desk' }).click();
       await page.getByRole('link', { name: 'Edit' }).click();
       await page.getByText('Reveal', { exact: true }).first().click();
@@ -44,9 +64,9 @@ const screenshots: readonly Screenshot[] = [
     dark: true,
     height: 720,
     prepare: async (page) => {
-      await goTo(page, '#/activity');
-      await page.getByRole('button', { name: '1 hour' }).click();
-      await page.locator('.entry').first().waitFor();
+      await goTo(page, '#/activity?period=1h');
+      await page.locator('.entry-denied .entry-time').first().click();
+      await page.locator('.entry-details').waitFor();
     },
   },
   {

@@ -27,12 +27,14 @@ const OneApplication = lazyPage(
 );
 const NewApplication = lazyPage(async () => (await import('./applications/edit.tsx')).EditApplication);
 const PreviewPage = lazyPage(async () => (await import('./access/page.tsx')).PreviewPage);
+const Overview = lazyPage(async () => (await import('./overview/page.tsx')).Overview);
 const WhoPage = lazyPage(async () => (await import('./who/page.tsx')).WhoPage);
 const Sessions = lazyPage(async () => (await import('./sessions/page.tsx')).Sessions);
 const Tokens = lazyPage(async () => (await import('./tokens/page.tsx')).Tokens);
 const Activity = lazyPage(async () => (await import('./activity/page.tsx')).Activity);
 
 function pageOf([at, id, what]: readonly string[]): ReactNode {
+  if (at === 'overview') return <Overview />;
   if (at === 'preview') return <PreviewPage />;
   if (at === 'who') return <WhoPage />;
   if (at === 'sessions') return <Sessions />;
@@ -94,7 +96,7 @@ export function Console({ given }: { given: Promise<FoundKey | undefined> }) {
 
 function Pages({ leave }: { leave: () => void }) {
   const { parts } = parseRoute(useHash());
-  const place = sections.some(({ path }) => path === parts[0]) ? parts : ['applications'];
+  const place = sections.some(({ path }) => path === parts[0]) ? parts : ['overview'];
   const label = sections.find(({ path }) => path === place[0])?.label;
   useEffect(() => {
     document.title = `${label} · Sallyport`;

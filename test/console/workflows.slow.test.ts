@@ -183,7 +183,7 @@ describe.skipIf(noBrowser)('console workflows:', () => {
   test('the sign-in link works once and its code is removed from the address bar', async () => {
     const link = `${server.url}/console#${server.app.link?.reveal()}`;
     await tab.open(link);
-    await tab.page.getByRole('heading', { name: 'Applications', exact: true }).waitFor();
+    await tab.page.getByRole('heading', { name: 'Overview', exact: true }).waitFor();
     expect(tab.page.url()).not.toContain('slp_');
     const again = await tab.context.newPage();
     await again.goto(link);

@@ -12,7 +12,7 @@ export interface Tab {
   readonly context: BrowserContext;
   /** CSP violations, exceptions, logged errors, dialogs and requests to other origins since `open`. */
   readonly violations: string[];
-  /** Opens the console or another URL, and clears `violations`. */
+  /** Opens the console at the list of applications, or another URL, and clears `violations`. */
   open(at?: string): Promise<void>;
   signIn(key: string): Promise<void>;
   navigate(hash: string): Promise<void>;
@@ -63,7 +63,7 @@ export async function openTab(browser: Browser, url: string): Promise<Tab> {
     page,
     context,
     violations,
-    open: async (at = `${url}/console`) => {
+    open: async (at = `${url}/console#/applications`) => {
       violations.length = 0;
       leaving = false;
       await page.goto(at);

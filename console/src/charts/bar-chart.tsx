@@ -77,7 +77,7 @@ export function BarChart({ title, bars, series, pick, note }: Props) {
       </figcaption>
       <div className="plot">
         <span className="plot-scale" aria-hidden="true">
-          {formatNumber(highest)}
+          {totals.some((total) => total > 0) && formatNumber(highest)}
         </span>
         <div
           className={pick ? 'plot-area plot-pick' : 'plot-area'}

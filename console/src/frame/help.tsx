@@ -7,6 +7,7 @@ const keys: readonly [keys: string, does: string][] = [
   ['J  K', 'Next and previous row'],
   ['Enter', 'Open the row'],
   ['E', 'Edit the open application'],
+  ['G O', 'Go to Overview'],
   ['G A', 'Go to Applications'],
   ['G P', 'Go to Access preview'],
   ['G W', 'Go to Who has access?'],

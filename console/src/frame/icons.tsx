@@ -1,6 +1,7 @@
 /** Paths on a 16 × 16 grid, drawn in the current text color. */
 const paths = {
   gate: 'M2.4 14V7.3a5.6 5.6 0 0 1 11.2 0V14M5.7 14V8.1a2.3 2.3 0 0 1 4.6 0V14',
+  overview: 'M2.5 13.5v-4M6.2 13.5v-8M9.8 13.5V8M13.5 13.5V2.5',
   applications: 'M2.5 2.5h4.2v4.2H2.5zM9.3 2.5h4.2v4.2H9.3zM2.5 9.3h4.2v4.2H2.5zM9.3 9.3h4.2v4.2H9.3z',
   sessions: 'M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12ZM8 4.8V8l2.2 1.6',
   tokens: 'M8 1.8 2.6 4.6v6.8L8 14.2l5.4-2.8V4.6ZM2.6 4.6 8 7.4l5.4-2.8M8 7.4v6.8',

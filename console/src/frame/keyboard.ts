@@ -5,6 +5,7 @@ import { navigate } from './route.ts';
 type Shortcuts = Readonly<Record<string, () => void>>;
 
 export const sectionKeys: Readonly<Record<string, string>> = {
+  o: 'overview',
   a: 'applications',
   p: 'preview',
   w: 'who',

@@ -11,6 +11,7 @@ export interface Section {
 }
 
 export const sections: readonly Section[] = [
+  { path: 'overview', label: 'Overview', short: 'Overview', icon: 'overview', permission: undefined },
   {
     path: 'applications',
     label: 'Applications',

@@ -122,7 +122,7 @@ export function Shell({ at, leave, children }: { at: string; leave: () => void; 
         Skip to content
       </button>
       <nav className="side" aria-label="Sections">
-        <a className="brand" href={href('applications')}>
+        <a className="brand" href={href('overview')}>
           <Icon name="gate" size={18} /> Sallyport
         </a>
         <button

@@ -92,6 +92,13 @@ describe('the console', () => {
     expect(size).toBeLessThan(200_000);
   });
 
+  test('has at most 250 kB of compressed script in total', () => {
+    const scripts = files.filter(({ path }) => path.endsWith('.js'));
+    const size = scripts.reduce((sum, { brotli }) => sum + brotli.length, 0);
+    expect(scripts.length).toBeGreaterThan(5);
+    expect(size).toBeLessThan(250_000);
+  });
+
   test('builds reproducibly', async () => {
     const again = await buildConsole();
     expect(again.map(({ path }) => path)).toEqual(files.map(({ path }) => path));

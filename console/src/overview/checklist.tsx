@@ -1,0 +1,151 @@
+/** First steps: what is missing until a browser has its first session. */
+import { Button } from '@mantine/core';
+import { type ReactNode, useState } from 'react';
+import { useApplications } from '../applications/application-store.ts';
+import { CopyButton } from '../frame/copy-button.tsx';
+import { Icon } from '../frame/icons.tsx';
+import { useLoad } from '../frame/load.ts';
+import { href } from '../frame/route.ts';
+import { holds, useSignedIn } from '../frame/signed-in.ts';
+
+const hiddenItem = 'sallyport-first-steps';
+
+const startSnippet = `import { startSession } from '@sallyport/sdk';
+
+// In the browser. Your backend authorizes the nonce for the signed-in customer.
+const session = await startSession({
+  url: '${location.origin}',
+  publicKey: 'slp_pub_…',
+  authorize: (nonce) => fetch('/session', { method: 'POST', body: nonce }),
+});`;
+
+const authorizeSnippet = `import { authorizeSession, Sallyport } from '@sallyport/sdk';
+
+// In your backend, for the signed-in customer.
+const service = new Sallyport({ url: '${location.origin}', key: process.env.SALLYPORT_KEY });
+await authorizeSession(service, nonce, {
+  rules: [
+    {
+      priority: 1,
+      transform: 'mask',
+      permissions: ['token:read'],
+      conditions: [{ attribute: 'container', operator: 'starts_with', value: '/customers/42/' }],
+    },
+  ],
+});`;
+
+interface Step {
+  readonly title: string;
+  readonly text: string;
+  readonly done: boolean;
+  readonly action?: ReactNode;
+}
+
+/** Whether anything has happened yet. Undefined while loading, or if the key may not see it. */
+function useProgress() {
+  const { api } = useSignedIn();
+  return useLoad('first steps', async (signal) => {
+    const [tokens, created, authorized] = await Promise.all([
+      api.tokens.list({ size: 1 }, { signal }),
+      api.logs.counts({ operation: 'session.create' }, { signal }),
+      api.logs.counts({ operation: 'session.authorize' }, { signal }),
+    ]);
+    return {
+      hasToken: tokens.data.length > 0,
+      hasSession: created.totals.success > 0,
+      isAuthorized: authorized.totals.success > 0,
+    };
+  }).data;
+}
+
+export function Checklist() {
+  const signedIn = useSignedIn();
+  const { list, complete } = useApplications(signedIn.applications);
+  const progress = useProgress();
+  const [isHidden, setHidden] = useState(() => localStorage.getItem(hiddenItem) !== null);
+  if (isHidden || !complete || !progress || progress.isAuthorized) return null;
+  const mayCreate = holds(signedIn, 'application:create') !== false;
+  const create = mayCreate && (
+    <Button component="a" variant="default" size="compact-xs" href={href('applications', 'new')}>
+      Create
+    </Button>
+  );
+  const steps: Step[] = [
+    {
+      title: 'Create a private application for your backend',
+      text: 'Its key authorizes sessions, for instance to show customers their own data.',
+      done: list.some(({ type }) => type === 'private'),
+      action: create,
+    },
+    {
+      title: 'Create a public application for your web page',
+      text: 'Its key may be public: it only starts sessions.',
+      done: list.some(({ type }) => type === 'public'),
+      action: create,
+    },
+    {
+      title: 'Store a token',
+      text: 'Sensitive data is stored encrypted, as a token in a container such as /customers/42/.',
+      done: progress.hasToken,
+      action: <Snippet text={tokenSnippet()} />,
+    },
+    {
+      title: 'Start a session in the browser',
+      text: 'The session is pending: it has no access until your backend authorizes it.',
+      done: progress.hasSession,
+      action: <Snippet text={startSnippet} />,
+    },
+    {
+      title: 'Authorize the session in your backend',
+      text: 'Grant what this customer may see, and nothing else.',
+      done: false,
+      action: <Snippet text={authorizeSnippet} />,
+    },
+  ];
+  const current = steps.findIndex(({ done }) => !done);
+  const hide = () => {
+    localStorage.setItem(hiddenItem, 'hidden');
+    setHidden(true);
+  };
+  return (
+    <section className="card first-steps" aria-label="First steps">
+      <div className="panel-head">
+        <h2>First steps</h2>
+        <Button variant="subtle" color="gray" size="compact-xs" onClick={hide}>
+          Hide
+        </Button>
+      </div>
+      <p className="fine">Five steps to the first browser session.</p>
+      <ol>
+        {steps.map(({ title, text, done, action }, index) => (
+          <li key={title} className={done ? 'step-done' : undefined}>
+            <span className="step-mark">{done ? <Icon name="check" size={12} /> : index + 1}</span>
+            <div>
+              <h3>
+                {title}
+                {done && <span className="visually-hidden"> (done)</span>}
+              </h3>
+              {!done && <p className="fine">{text}</p>}
+              {index === current && action}
+            </div>
+          </li>
+        ))}
+      </ol>
+    </section>
+  );
+}
+
+function tokenSnippet(): string {
+  return `curl ${location.origin}/tokens \\
+  -H "SVC-API-KEY: $SALLYPORT_KEY" -H 'Content-Type: application/json' \\
+  -d '{"id":"card-42","container":"/customers/42/","data":"4242424242424242"}'`;
+}
+
+function Snippet({ text }: { text: string }) {
+  return (
+    <div className="snippet">
+      <pre>{text}</pre>
+      <CopyButton text={text} />
+    </div>
+  );
+}

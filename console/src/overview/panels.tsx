@@ -1,0 +1,184 @@
+/** Panels of the overview: denials, expiries and unused grants. */
+import type { LogEntry } from '../../../sdk/src/sallyport.ts';
+import { OutcomeBadge } from '../access/outcome.tsx';
+import { ApplicationLink } from '../applications/application-link.tsx';
+import { useApplications } from '../applications/application-store.ts';
+import { describeError } from '../frame/error-notice.tsx';
+import { countdown, formatDate, formatNumber, plural } from '../frame/format.ts';
+import { type Loaded, useLoad, useNow } from '../frame/load.ts';
+import { href } from '../frame/route.ts';
+import { useSignedIn } from '../frame/signed-in.ts';
+import { byRisk, expiriesOf, horizons, mostDenied, riskOf, type Unused, unusedBy } from './summaries.ts';
+
+const maxRows = 6;
+
+/** A heading, and the error of the request if it failed. */
+export function Panel({
+  title,
+  link,
+  loaded,
+  children,
+}: {
+  readonly title: string;
+  readonly link?: readonly [label: string, href: string];
+  readonly loaded?: Pick<Loaded<unknown>, 'data' | 'error'>;
+  readonly children: React.ReactNode;
+}) {
+  const error = loaded?.error;
+  return (
+    <section className="card panel" aria-label={title} aria-busy={loaded && !loaded.data && !error}>
+      <div className="panel-head">
+        <h2>{title}</h2>
+        {link && (
+          <a className="panel-link" href={link[1]}>
+            {link[0]}
+          </a>
+        )}
+      </div>
+      {error !== undefined ? <p className="fine">{describeError(error).title}.</p> : children}
+    </section>
+  );
+}
+
+/** Pages of denials that are read. */
+const maxPages = 5;
+
+export function MostDenied({ from }: { from: string }) {
+  const { api } = useSignedIn();
+  const loaded = useLoad(`denied ${from}`, async (signal) => {
+    const entries: LogEntry[] = [];
+    let start: string | undefined;
+    for (let page = 0; page < maxPages; page++) {
+      const query = { result: 'denied' as const, from, size: 100, ...(start && { start }) };
+      const { data, pagination } = await api.logs.list(query, { signal });
+      entries.push(...data);
+      start = pagination.next;
+      if (start === undefined) break;
+    }
+    return { entries, isAll: start === undefined };
+  });
+  const top = mostDenied(loaded.data?.entries ?? [], maxRows);
+  const highest = top[0]?.count ?? 1;
+  return (
+    <Panel
+      title="Most denied applications"
+      link={['Denials', `${href('activity')}?result=denied`]}
+      loaded={loaded}
+    >
+      {loaded.data && top.length === 0 && <p className="fine">Nothing was denied in this period.</p>}
+      <ol className="ranking">
+        {top.map(({ application, count }) => (
+          <li key={application}>
+            <ApplicationLink id={application} />
+            <a
+              href={`${href('activity')}?${new URLSearchParams({ result: 'denied', application })}`}
+              aria-label={plural(count, 'denied request')}
+            >
+              {formatNumber(count)}
+            </a>
+            <i className="ranking-bar" style={{ width: `${(100 * count) / highest}%` }} />
+          </li>
+        ))}
+      </ol>
+      {loaded.data && !loaded.data.isAll && (
+        <p className="fine">Of the newest {formatNumber(loaded.data.entries.length)} entries.</p>
+      )}
+    </Panel>
+  );
+}
+
+export function Expiries() {
+  const { list } = useApplications(useSignedIn().applications);
+  const now = useNow(60_000);
+  const { counts, next } = expiriesOf(list, now, maxRows);
+  const highest = Math.max(1, ...counts);
+  const rows = horizons.map(([label], index) => ({ label, count: counts[index] ?? 0 }));
+  const isEmpty = counts.every((count) => count === 0);
+  return (
+    <Panel title="Expiring applications" link={['Applications', href('applications')]}>
+      {isEmpty ? (
+        <p className="fine">No application expires.</p>
+      ) : (
+        <ol className="ranking ranking-short">
+          {rows
+            .filter(({ label, count }) => label !== 'Expired' || count > 0)
+            .map(({ label, count }) => (
+              <li key={label}>
+                <span>{label}</span>
+                <span>{formatNumber(count)}</span>
+                <i className="ranking-bar" style={{ width: `${(100 * count) / highest}%` }} />
+              </li>
+            ))}
+        </ol>
+      )}
+      {next.length > 0 && (
+        <ul className="lines">
+          {next.map(({ id, name, expires_at: at = '' }) => (
+            <li key={id}>
+              <ApplicationLink id={id} name={name} />
+              <span className="countdown" title={formatDate(at)}>
+                {countdown(at, now)}
+              </span>
+            </li>
+          ))}
+        </ul>
+      )}
+    </Panel>
+  );
+}
+
+/** Applications whose usage is read, riskiest first. */
+const maxReviewed = 20;
+const concurrency = 4;
+/** Permissions that a row names. */
+const maxNames = 3;
+
+export function UnusedGrants() {
+  const { api, applications } = useSignedIn();
+  const { list, complete } = useApplications(applications);
+  const reviewed = complete
+    ? list.toSorted((a, b) => riskOf(b) - riskOf(a)).slice(0, maxReviewed)
+    : undefined;
+  const loaded = useLoad(`unused ${reviewed?.map(({ id }) => id).join()}`, async (signal) => {
+    if (!reviewed) return undefined;
+    const found: Unused[] = [];
+    const waiting = [...reviewed];
+    const next = async () => {
+      for (let one = waiting.shift(); one; one = waiting.shift()) {
+        const { unused } = await api.applications.usage(one.id, { signal });
+        if (unused.length > 0) found.push(unusedBy(one, unused));
+      }
+    };
+    await Promise.all(Array.from({ length: concurrency }, next));
+    return found.sort(byRisk);
+  });
+  const unused = loaded.data;
+  const count = unused?.reduce((sum, each) => sum + each.count, 0) ?? 0;
+  return (
+    <Panel title="Unused grants" loaded={loaded}>
+      {!unused && <p className="fine">Loading…</p>}
+      {count === 0 && unused && <p className="fine">Every grant was used.</p>}
+      <ul className="lines">
+        {unused?.slice(0, maxRows).map(({ application, permissions, reveals }) => (
+          <li key={application.id}>
+            <span className="lines-main">
+              <ApplicationLink id={application.id} name={application.name} />{' '}
+              <span className="fine">
+                {permissions.slice(0, maxNames).join(', ')}
+                {permissions.length > maxNames && ` and ${formatNumber(permissions.length - maxNames)} more`}
+              </span>
+            </span>
+            {reveals && <OutcomeBadge answer="reveal" />}
+          </li>
+        ))}
+      </ul>
+      {count > 0 && (
+        <p className="fine">
+          {plural(count, 'grant')} without recorded use
+          {list.length > maxReviewed && ` in the ${maxReviewed} riskiest applications`}. Use is recorded
+          within a minute.
+        </p>
+      )}
+    </Panel>
+  );
+}

@@ -1,0 +1,84 @@
+/** Summaries for the overview. */
+import type { Application, LogEntry, UnusedGrant } from '../../../sdk/src/sallyport.ts';
+
+export interface Denials {
+  readonly application: string;
+  readonly count: number;
+}
+
+/** Denied requests by application, most first. Aggregated entries count with their number of events. */
+export function mostDenied(entries: readonly LogEntry[], limit: number): Denials[] {
+  const counts = new Map<string, number>();
+  for (const { actor, count = 1 } of entries) {
+    const id = actor.application_id ?? actor.id;
+    if (id !== undefined) counts.set(id, (counts.get(id) ?? 0) + count);
+  }
+  return [...counts]
+    .map(([application, count]) => ({ application, count }))
+    .sort((a, b) => b.count - a.count)
+    .slice(0, limit);
+}
+
+const day = 86_400_000;
+export const horizons: readonly (readonly [label: string, days: number])[] = [
+  ['Expired', 0],
+  ['Next 24 hours', 1],
+  ['Next 7 days', 7],
+  ['Next 30 days', 30],
+  ['Later', Number.POSITIVE_INFINITY],
+];
+
+export interface Expiries {
+  /** The number of applications for each horizon, without those of the earlier ones. */
+  readonly counts: readonly number[];
+  /** The ones that expire first. */
+  readonly next: readonly Application[];
+}
+
+export function expiriesOf(applications: readonly Application[], now: number, limit: number): Expiries {
+  const expiring = applications.filter(({ expires_at }) => expires_at !== undefined);
+  const timeOf = ({ expires_at = '' }: Application) => Date.parse(expires_at);
+  const counts = horizons.map(() => 0);
+  for (const application of expiring) {
+    const index = horizons.findIndex(([, days]) => timeOf(application) - now <= days * day);
+    counts[index] = (counts[index] ?? 0) + 1;
+  }
+  const next = expiring.filter((each) => timeOf(each) > now).sort((a, b) => timeOf(a) - timeOf(b));
+  return { counts, next: next.slice(0, limit) };
+}
+
+const management = /^(application|session|access|log|tenant):/;
+
+/** Higher is riskier: `reveal`, then permissions to manage the service, then the rest. */
+export function riskOf({ permissions, rules }: Pick<Application, 'permissions' | 'rules'>): number {
+  if (rules.some(({ transform }) => transform === 'reveal')) return 2;
+  const granted = [...permissions, ...rules.flatMap((rule) => rule.permissions)];
+  return granted.some((name) => management.test(name)) ? 1 : 0;
+}
+
+export interface Unused {
+  readonly application: Application;
+  /** Without duplicates. */
+  readonly permissions: readonly string[];
+  readonly count: number;
+  /** Whether a grant with the transform `reveal` is unused. */
+  readonly reveals: boolean;
+}
+
+export function unusedBy(application: Application, unused: readonly UnusedGrant[]): Unused {
+  const transformOf = ({ rule }: UnusedGrant) =>
+    rule === 'permissions' ? undefined : application.rules[rule - 1]?.transform;
+  return {
+    application,
+    permissions: [...new Set(unused.map(({ permission }) => permission))],
+    count: unused.length,
+    reveals: unused.some((grant) => transformOf(grant) === 'reveal'),
+  };
+}
+
+/** Riskiest first, then those with the most unused grants. */
+export function byRisk(a: Unused, b: Unused): number {
+  const risk = ({ reveals, permissions }: Unused) =>
+    reveals ? 2 : permissions.some((name) => management.test(name)) ? 1 : 0;
+  return risk(b) - risk(a) || b.count - a.count;
+}

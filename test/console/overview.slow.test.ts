@@ -1,0 +1,127 @@
+/** The overview page in a browser. */
+import { expect, test } from 'bun:test';
+import { describeConsole } from '../support/console-suite.ts';
+
+describeConsole('console overview:', (suite) => {
+  const open = async (key: string) => {
+    await suite.tab.open(`${suite.server.url}/console`);
+    await suite.tab.signIn(key);
+    await suite.tab.page.getByRole('heading', { name: 'Overview', exact: true }).waitFor();
+  };
+  const panel = (name: string) => suite.tab.page.getByRole('region', { name, exact: true });
+  const textOf = async (name: string) => (await panel(name).innerText()).replace(/\s+/g, ' ');
+  const rule = (container: string, transform: string) => ({
+    priority: 1,
+    container,
+    transform,
+    permissions: ['token:read'],
+  });
+
+  test('the first page shows activity, denials, expiries and unused grants', async () => {
+    const { server, tab } = suite;
+    const { key } = await server.tenant();
+    const expires_at = new Date(server.clock.now() + 3 * 86_400_000).toISOString();
+    const desk = await server.application(key, {
+      name: 'help desk',
+      permissions: [],
+      rules: [rule('/pci/', 'reveal')],
+    });
+    const worker = await server.application(key, {
+      name: 'worker',
+      permissions: ['token:create'],
+      expires_at,
+    });
+    await server.call('POST', '/tokens', {
+      key: worker.key,
+      body: { id: 'card-1', container: '/pci/', data: 'x' },
+    });
+    for (let number = 0; number < 3; number++)
+      await server.call('GET', '/tokens/card-1', { key: worker.key });
+    await server.call('DELETE', '/tokens/card-1', { key: desk.key });
+    await server.flush();
+    const { body: counts } = await server.call('GET', '/logs/counts', { key });
+    await open(key);
+    const { page } = tab;
+    await panel('Most denied applications').getByRole('link', { name: 'worker' }).waitFor();
+    expect(await textOf('Most denied applications')).toMatch(/worker 3 help desk 1/);
+    expect(await textOf('Requests in the audit log')).toContain(
+      `${counts.totals.success} succeeded ${counts.totals.denied} denied`,
+    );
+    expect(await textOf('Expiring applications')).toMatch(/Next 7 days 1 .*worker/);
+    await panel('Unused grants').getByText('help desk').waitFor();
+    expect(await textOf('Unused grants')).toMatch(/help desk token:read reveal/);
+    await panel('Requests in the audit log').getByRole('slider').focus();
+    await page.keyboard.press('End');
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'Activity', exact: true }).waitFor();
+    expect(new URL(page.url()).hash).toContain('#/activity?period=custom&from=');
+  });
+
+  test('the access map shows the connections of the chosen node, and the same as a table', async () => {
+    const { server, tab } = suite;
+    const { key } = await server.tenant();
+    await server.application(key, { name: 'help desk', permissions: [], rules: [rule('/pci/', 'reveal')] });
+    await server.application(key, { name: 'report', permissions: [], rules: [rule('/staff/', 'mask')] });
+    const { id } = await server.application(key, {
+      name: 'auditor',
+      permissions: [],
+      rules: [rule('/pci/', 'mask')],
+    });
+    await server.call('POST', `/applications/${id}/quarantine`, { key });
+    await open(key);
+    const map = panel('Access map');
+    const node = (name: string) => map.getByRole('button', { name, exact: true });
+    await node('help desk').waitFor();
+    expect(await node('/staff/').count()).toBe(1);
+    await node('/pci/').focus();
+    await tab.page.keyboard.press('Enter');
+    expect(await node('/staff/').count()).toBe(0);
+    expect(await node('report').count()).toBe(0);
+    await map.getByText('Show as table').click();
+    const rows = map.getByRole('row');
+    expect(
+      await rows.allInnerTexts().then((texts) => texts.map((text) => text.replace(/\s+/g, ' '))),
+    ).toEqual(['Application Container Transform', 'auditor /pci/ redact', 'help desk /pci/ reveal']);
+    await map.getByRole('link', { name: 'Who has access?' }).click();
+    await tab.page.getByText('with access').waitFor();
+    expect(new URL(tab.page.url()).hash).toBe('#/who?q=%2Fpci%2F');
+  });
+
+  test('the checklist of a new tenant follows the way to the first session', async () => {
+    const { server, tab } = suite;
+    const { key } = await server.tenant();
+    await open(key);
+    const steps = panel('First steps');
+    await steps.getByRole('link', { name: 'Create' }).waitFor();
+    const backend = await server.application(key, { name: 'backend', permissions: ['token:read'] });
+    const shop = await server.application(key, { name: 'shop page', type: 'public' });
+    const reopen = async () => {
+      await tab.reset();
+      await open(key);
+    };
+    await reopen();
+    await steps.getByText('/tokens', { exact: false }).first().waitFor();
+    await server.call('POST', '/tokens', { key, body: { container: '/customers/42/', data: 'x' } });
+    await reopen();
+    await steps.getByText('startSession({').waitFor();
+    const { nonce } = (await server.call('POST', '/sessions', { key: shop.key })).body;
+    await reopen();
+    await steps.getByText('authorizeSession(service, nonce').waitFor();
+    const grant = { nonce, permissions: ['token:read'] };
+    expect((await server.call('POST', '/sessions/authorize', { key: backend.key, body: grant })).status).toBe(
+      204,
+    );
+    await reopen();
+    await panel('Sessions authorized').getByText('1 authorized').waitFor();
+    await panel('Unused grants').getByText('without recorded use').waitFor();
+    expect(await steps.count()).toBe(0);
+  });
+
+  test('a key with few permissions sees which ones are missing', async () => {
+    const { server } = suite;
+    const { key } = await server.tenant();
+    const { key: few } = await server.application(key, { permissions: ['token:read'] });
+    await open(few);
+    await panel('Requests in the audit log').getByText('This key lacks log:read').waitFor();
+  });
+});
