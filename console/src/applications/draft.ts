@@ -1,5 +1,5 @@
 /** An application being created or edited. */
-import type { Application, Permission } from '../../../sdk/src/sallyport.ts';
+import type { Application, ApplicationUpdate, Permission } from '../../../sdk/src/sallyport.ts';
 import { type Difference, differences, type Grants } from '../access/grants.ts';
 import type { IconName } from '../frame/icons.tsx';
 
@@ -133,6 +133,18 @@ export function rebaseDraft(draft: Draft, before: Application, now: Application)
 export function originsOf({ type, origins }: Draft): string[] | undefined {
   if (type !== 'public') return undefined;
   return origins.split(/[\s,]+/).filter(Boolean);
+}
+
+/** The body of an update. */
+export function updateOf(draft: Draft): ApplicationUpdate {
+  const { name, permissions, rules } = draft;
+  const origins = originsOf(draft);
+  return {
+    name,
+    permissions: [...permissions],
+    rules: [...rules],
+    ...(origins && { allowed_origins: origins }),
+  };
 }
 
 export function expiryDate({ expiry }: Draft, now: number): string | undefined {

@@ -17,8 +17,8 @@ import {
   emptyDraft,
   expiryChoices,
   expiryDate,
-  originsOf,
   rebaseDraft,
+  updateOf,
 } from './draft.ts';
 import { NewKeyDialog } from './new-key-dialog.tsx';
 import { ReviewDialog } from './review-dialog.tsx';
@@ -63,14 +63,8 @@ export function EditApplication({ application }: { application?: Application }) 
     if (firstError !== undefined) form.current?.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus();
   }, [firstError]);
   const save = async () => {
-    const { name, type, permissions, rules } = draft;
-    const origins = originsOf(draft);
-    const body = {
-      name,
-      permissions: [...permissions],
-      rules: [...rules],
-      ...(origins && { allowed_origins: origins }),
-    };
+    const { name, type } = draft;
+    const body = updateOf(draft);
     try {
       if (before) {
         const now = await api.applications.get(before.id);

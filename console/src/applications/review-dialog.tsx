@@ -5,6 +5,7 @@ import type { Application } from '../../../sdk/src/sallyport.ts';
 import { type Difference, describeRule, differences } from '../access/grants.ts';
 import { formatDate } from '../frame/format.ts';
 import { type Draft, expiryDate, originsOf } from './draft.ts';
+import { Impact } from './impact.tsx';
 import { CreatedBy } from './table.tsx';
 
 interface Props {
@@ -35,6 +36,9 @@ export function ReviewDialog({ draft, application, conflict, rebase, save, close
     >
       <div className="stack">
         {changes ? <Changes changes={changes} /> : <Summary draft={draft} />}
+        {application && !conflict && changes?.some(({ text }) => /^(rule|permission) /.test(text)) && (
+          <Impact id={application.id} draft={draft} />
+        )}
         {application && conflict && <Conflict before={application} now={conflict} />}
         <div className="foot">
           <Button variant="default" onClick={close}>
