@@ -45,6 +45,13 @@ describeConsole('console access review:', (suite) => {
     expect(await textOf('report')).toMatch(/report .*mask Rule 1 .*no recorded use/);
     expect(await textOf('Session')).toMatch(/of shop page .*mask .*help desk/);
     expect(await row('mailer').count()).toBe(0);
+    await tab.page.getByRole('button', { name: 'Quarantine session of shop page' }).click();
+    await tab.page.getByRole('dialog').getByRole('button', { name: 'Quarantine' }).click();
+    await row('Session').getByText('in quarantine').waitFor();
+    expect(await textOf('Session')).toContain('redact');
+    await tab.page.getByRole('button', { name: 'Release session of shop page' }).click();
+    await tab.page.getByRole('dialog').getByRole('button', { name: 'Release' }).click();
+    await row('Session').getByText('mask').waitFor();
     const totals = await tab.page.getByRole('region', { name: 'Totals' }).innerText();
     expect(totals.replace(/\s+/g, ' ')).toMatch(/5 with access 1 reveal 4 .*mask 0 .*redact/);
     expect(new URL(tab.page.url()).hash).toBe('#/who?q=%2Fpci%2F');

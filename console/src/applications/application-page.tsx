@@ -18,7 +18,7 @@ import { DeleteDialog } from './delete-dialog.tsx';
 import { EditApplication } from './edit.tsx';
 import { Keys } from './keys.tsx';
 import { NewKeyDialog } from './new-key-dialog.tsx';
-import { QuarantineButton, QuarantineNotice, QuarantineTag } from './quarantine.tsx';
+import { QuarantineButton, QuarantineNotice, QuarantineTag, suspectOf } from './quarantine.tsx';
 import { RotateDialog } from './rotate-dialog.tsx';
 import { CreatedBy, Expires, LastUsed } from './table.tsx';
 import { TypeBadge } from './type-badge.tsx';
@@ -98,7 +98,7 @@ function ApplicationView({ application, reload }: { application: Application; re
               Rotate key
             </Button>
           )}
-          <QuarantineButton application={application} done={reload} />
+          <QuarantineButton suspect={suspectOf(application)} done={reload} />
           {mayDelete && <More remove={() => setOpen('delete')} />}
         </div>
       </header>

@@ -1,4 +1,4 @@
-/** What an update would change: access, active sessions, stored tokens and recorded reads. */
+/** The impact of an update: access, active sessions, stored tokens and recorded reads that change. */
 import type { Impact as ImpactData } from '../../../sdk/src/sallyport.ts';
 import { ProblemError } from '../../../sdk/src/sallyport.ts';
 import { type Outcome, OutcomeBadge } from '../access/outcome.tsx';

@@ -1,4 +1,4 @@
-/** Puts an application into quarantine and releases it. */
+/** Puts an application or a session into quarantine and releases it. */
 import { Button, Modal } from '@mantine/core';
 import { useState } from 'react';
 import type { Application } from '../../../sdk/src/sallyport.ts';
@@ -18,51 +18,79 @@ export function QuarantineTag({ since }: { since: string | undefined }) {
   );
 }
 
+/** An application, or a session with the name of its application. */
+export interface Suspect {
+  readonly type: 'application' | 'session';
+  readonly id: string;
+  readonly name: string;
+  readonly isQuarantined: boolean;
+}
+
+export function suspectOf({ id, name, quarantined_at }: Application): Suspect {
+  return { type: 'application', id, name, isQuarantined: quarantined_at !== undefined };
+}
+
+const permissions = { application: 'application:update', session: 'session:delete' } as const;
+
 interface Props {
-  readonly application: Pick<Application, 'id' | 'name' | 'quarantined_at'>;
+  readonly suspect: Suspect;
   readonly compact?: boolean;
   /** Called after the change. */
   readonly done?: (() => void) | undefined;
 }
 
-/** A button with confirmation. Renders nothing if the key may not change applications. */
-export function QuarantineButton({ application, compact = false, done }: Props) {
+/** A button with confirmation. Renders nothing if the key may not use it. */
+export function QuarantineButton({ suspect, compact = false, done }: Props) {
   const signedIn = useSignedIn();
   const [open, setOpen] = useState(false);
-  if (holds(signedIn, 'application:update') === false) return null;
-  const label = application.quarantined_at === undefined ? 'Quarantine' : 'Release';
+  if (holds(signedIn, permissions[suspect.type]) === false) return null;
+  const label = suspect.isQuarantined ? 'Release' : 'Quarantine';
   return (
     <>
       <Button
         {...(compact
           ? { variant: 'subtle', color: 'gray', size: 'compact-xs' }
           : { variant: 'default', leftSection: <Icon name="shield" size={14} /> })}
-        aria-label={compact ? `${label} ${application.name}` : undefined}
+        aria-label={compact ? `${label} ${titleOf(suspect)}` : undefined}
         onClick={() => setOpen(true)}
       >
         {label}
       </Button>
-      {open && <QuarantineDialog application={application} close={() => setOpen(false)} done={done} />}
+      {open && <QuarantineDialog suspect={suspect} close={() => setOpen(false)} done={done} />}
     </>
   );
 }
 
-interface DialogProps extends Pick<Props, 'application' | 'done'> {
+const consequences = {
+  application:
+    'The application and its sessions can change nothing, and they read tokens without their data. Keys stay valid, and the audit log records what they try. You can release it at any time.',
+  session:
+    'The session can change nothing, and it reads tokens without their data. Its key stays valid, and the audit log records what it tries. You can release it at any time.',
+  release: 'Its access rules apply again immediately.',
+};
+
+function titleOf({ type, name }: Suspect): string {
+  return type === 'session' ? `session of ${name}` : name;
+}
+
+interface DialogProps extends Pick<Props, 'suspect' | 'done'> {
   readonly close: () => void;
 }
 
-function QuarantineDialog({ application: { id, name, quarantined_at }, close, done }: DialogProps) {
+function QuarantineDialog({ suspect, close, done }: DialogProps) {
   const { api, applications } = useSignedIn();
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>();
-  const isQuarantined = quarantined_at !== undefined;
+  const { type, id, isQuarantined } = suspect;
+  const title = titleOf(suspect);
   const change = async () => {
     setBusy(true);
     try {
-      if (isQuarantined) await api.applications.release(id);
-      else await api.applications.quarantine(id);
-      applications.put(await api.applications.get(id));
-      announce(isQuarantined ? `${name} was released.` : `${name} is in quarantine.`);
+      const resource = type === 'session' ? api.sessions : api.applications;
+      if (isQuarantined) await resource.release(id);
+      else await resource.quarantine(id);
+      if (type === 'application') applications.put(await api.applications.get(id));
+      announce(isQuarantined ? `Released ${title}.` : `Put ${title} into quarantine.`);
       close();
       done?.();
     } catch (failure) {
@@ -74,15 +102,11 @@ function QuarantineDialog({ application: { id, name, quarantined_at }, close, do
     <Modal
       opened
       onClose={close}
-      title={isQuarantined ? `Release ${name}?` : `Quarantine ${name}?`}
+      title={isQuarantined ? `Release ${title}?` : `Quarantine ${title}?`}
       closeButtonProps={{ 'aria-label': 'Close' }}
     >
       <div className="stack">
-        <p className="quiet">
-          {isQuarantined
-            ? 'Its access rules apply again immediately, also to its sessions.'
-            : 'The application and its sessions can change nothing, and they read tokens without their data. Keys stay valid, and the audit log records what they try. You can release it at any time.'}
-        </p>
+        <p className="quiet">{isQuarantined ? consequences.release : consequences[type]}</p>
         <InlineError error={error} />
         <div className="foot">
           <Button variant="default" onClick={close}>

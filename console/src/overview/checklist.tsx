@@ -97,7 +97,7 @@ export function Checklist() {
     },
     {
       title: 'Authorize the session in your backend',
-      text: 'Grant what this customer may see, and nothing else.',
+      text: 'Grant only the data of this customer.',
       done: false,
       action: <Snippet text={authorizeSnippet} />,
     },

@@ -1,4 +1,5 @@
 /** Panels of the overview: denials, expiries and unused grants. */
+import { type ReactNode, useMemo } from 'react';
 import type { LogEntry } from '../../../sdk/src/sallyport.ts';
 import { OutcomeBadge } from '../access/outcome.tsx';
 import { ApplicationLink } from '../applications/application-link.tsx';
@@ -22,7 +23,7 @@ export function Panel({
   readonly title: string;
   readonly link?: readonly [label: string, href: string];
   readonly loaded?: Pick<Loaded<unknown>, 'data' | 'error'>;
-  readonly children: React.ReactNode;
+  readonly children: ReactNode;
 }) {
   const error = loaded?.error;
   return (
@@ -136,9 +137,10 @@ const maxNames = 3;
 export function UnusedGrants() {
   const { api, applications } = useSignedIn();
   const { list, complete } = useApplications(applications);
-  const reviewed = complete
-    ? list.toSorted((a, b) => riskOf(b) - riskOf(a)).slice(0, maxReviewed)
-    : undefined;
+  const reviewed = useMemo(
+    () => (complete ? list.toSorted((a, b) => riskOf(b) - riskOf(a)).slice(0, maxReviewed) : undefined),
+    [list, complete],
+  );
   const loaded = useLoad(`unused ${reviewed?.map(({ id }) => id).join()}`, async (signal) => {
     if (!reviewed) return undefined;
     const found: Unused[] = [];

@@ -1,11 +1,9 @@
-/** Who has access: one row for each application and session. */
+/** The table of an access review: one row for each application and session. */
 import type { AccessEntry } from '../../../sdk/src/sallyport.ts';
 import { OutcomeBadge } from '../access/outcome.tsx';
 import { ApplicationLink } from '../applications/application-link.tsx';
-import { useApplications } from '../applications/application-store.ts';
 import { QuarantineButton } from '../applications/quarantine.tsx';
 import { formatDate, shortId, timeAgo } from '../frame/format.ts';
-import { useSignedIn } from '../frame/signed-in.ts';
 
 interface Props {
   readonly entries: readonly AccessEntry[];
@@ -37,10 +35,10 @@ export function AccessTable({ entries, now, changed }: Props) {
 }
 
 function Row({ entry, now, changed }: { entry: AccessEntry; now: number; changed: () => void }) {
-  const { subject, transform, rule, limited_by: limit, last_used_at: used } = entry;
-  const { byId } = useApplications(useSignedIn().applications);
-  const isApplication = subject.type === 'application';
-  const { id, name } = subject;
+  const { subject, transform, rule, limited_by: limit, quarantine, last_used_at: used } = entry;
+  const { type, id, name } = subject;
+  const isApplication = type === 'application';
+  const isQuarantined = quarantine?.type === type && quarantine.id === id;
   return (
     <div role="row" className="who-row">
       <span role="cell" className="who-subject">
@@ -49,6 +47,11 @@ function Row({ entry, now, changed }: { entry: AccessEntry; now: number; changed
         ) : (
           <span>
             Session <code title={id}>{shortId(id)}</code> of <bdi>{name}</bdi>
+          </span>
+        )}
+        {!isApplication && quarantine && (
+          <span className="tag tag-quarantine">
+            {isQuarantined ? 'in quarantine' : `${quarantine.name} in quarantine`}
           </span>
         )}
       </span>
@@ -74,9 +77,7 @@ function Row({ entry, now, changed }: { entry: AccessEntry; now: number; changed
         )}
       </span>
       <span role="cell" className="who-action">
-        {isApplication && (
-          <QuarantineButton application={byId.get(id) ?? { id, name }} compact done={changed} />
-        )}
+        <QuarantineButton suspect={{ type, id, name, isQuarantined }} compact done={changed} />
       </span>
     </div>
   );
