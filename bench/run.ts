@@ -8,6 +8,7 @@ import { installPeers } from './peers.ts';
 import { publish } from './publish.ts';
 import { machine, printRows, type Results, type Row } from './report.ts';
 import { auditRows } from './rows/audit.ts';
+import { boundSessionRows } from './rows/bound-sessions.ts';
 import { decideRows } from './rows/decide.ts';
 import { decisionRows, introspectionRows } from './rows/decisions.ts';
 import { growthRows } from './rows/growth.ts';
@@ -22,6 +23,7 @@ import { workerRows } from './rows/workers.ts';
 const rows: Record<string, (environment: Environment, effort: Effort) => Promise<Row[]>> = {
   reads: readRows,
   decisions: decisionRows,
+  'bound-sessions': boundSessionRows,
   introspection: introspectionRows,
   sessions: sessionRows,
   tokens: tokenRows,

@@ -1,0 +1,81 @@
+/** A request of a bound session, with a new proof each time, compared with the same request of another session. */
+import { Prover } from '../../test/support/dpop.ts';
+import { type Candidate, compare, type Effort, seriesOf, underLoad } from '../compare.ts';
+import type { Environment, PreparedService } from '../environment.ts';
+import { type Row, rowOf } from '../report.ts';
+import { requestBytes } from '../servers.ts';
+
+const path = '/applications/key';
+/** The URL of the requests that `requestBytes` makes. */
+const origin = 'http://127.0.0.1';
+/** More than any run can send, since a proof is accepted once. */
+const maxRate = 12_000;
+
+async function authorizedSession(
+  { url, page, backend }: PreparedService,
+  proof?: string,
+): Promise<{ key: string; dpopNonce: string | null }> {
+  const headers = { 'SVC-API-KEY': page.key, ...(proof !== undefined && { DPoP: proof, Host: '127.0.0.1' }) };
+  const created = await fetch(`${url}/sessions`, { method: 'POST', headers });
+  const { session_key, nonce } = (await created.json()) as { session_key: string; nonce: string };
+  const expires_at = new Date(Date.now() + 86_400_000).toISOString();
+  const authorized = await fetch(`${url}/sessions/authorize`, {
+    method: 'POST',
+    headers: { 'SVC-API-KEY': backend.key, 'Content-Type': 'application/json' },
+    body: JSON.stringify({ nonce, permissions: ['application:read'], expires_at }),
+  });
+  if (authorized.status !== 204) throw new Error(await authorized.text());
+  return { key: session_key, dpopNonce: created.headers.get('dpop-nonce') };
+}
+
+/** Signs the proofs before each measurement, with a nonce that is valid during it. */
+function boundCandidate(name: string, service: PreparedService): Candidate {
+  const prover = new Prover();
+  return {
+    name,
+    measure: async (seconds) => {
+      const create = prover.proof({ method: 'POST', url: `${origin}/sessions` });
+      const { key, dpopNonce } = await authorizedSession(service, create);
+      const requests = Array.from({ length: Math.ceil(maxRate * seconds) + 1000 }, () => {
+        const proof = prover.proof({ url: origin + path, key, nonce: dpopNonce ?? undefined });
+        return requestBytes('GET', path, key, undefined, `DPoP: ${proof}\r\n`);
+      });
+      const plan = { port: service.port, requests, status: 200 };
+      return underLoad(name, service.pid, plan, service.database).measure(seconds);
+    },
+  };
+}
+
+async function unboundCandidate(name: string, service: PreparedService): Promise<Candidate> {
+  const { key } = await authorizedSession(service);
+  const requests = [requestBytes('GET', path, key)];
+  return underLoad(name, service.pid, { port: service.port, requests, status: 200 }, service.database);
+}
+
+export async function boundSessionRows(
+  { onSqlite, onPostgres }: Environment,
+  effort: Effort,
+): Promise<Row[]> {
+  const series = await compare(
+    [
+      boundCandidate('bound, SQLite', onSqlite),
+      await unboundCandidate('unbound, SQLite', onSqlite),
+      boundCandidate('bound, PostgreSQL', onPostgres),
+      await unboundCandidate('unbound, PostgreSQL', onPostgres),
+    ],
+    effort,
+  );
+  return ['SQLite', 'PostgreSQL'].map((database) =>
+    rowOf(
+      {
+        group: 'reads',
+        work: `GET ${path} with a bound session, ${database}`,
+        baseline: 'the same with a session that is not bound',
+        unit: '/s',
+        min: 0.1,
+      },
+      seriesOf(series, `bound, ${database}`),
+      seriesOf(series, `unbound, ${database}`),
+    ),
+  );
+}
