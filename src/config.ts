@@ -53,7 +53,8 @@ export const settings = {
   } satisfies Setting<number>,
   publicUrl: {
     variable: 'SALLYPORT_PUBLIC_URL',
-    description: 'URL that clients use, where a proxy changes it, such as https://keys.example.com.',
+    description:
+      'URL that clients use, where a proxy changes it, such as https://keys.example.com. Bound sessions need it behind a proxy.',
     fallback: unset,
     parse: parsePublicUrl,
   } satisfies Setting<string | undefined>,

@@ -15,6 +15,7 @@ const pages = [
   'reference/sdk.md',
   'guides/access-as-code.md',
   'guides/access-review.md',
+  'guides/bound-sessions.md',
   'guides/key-rotation.md',
   'guides/leaked-keys.md',
   'guides/migrate-from-a-hosted-vault.md',

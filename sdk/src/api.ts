@@ -547,7 +547,7 @@ export interface Decision {
   trace?: Array<DecisionStep>;
   /** The principal that the credential belongs to. Absent if the credential is invalid. */
   principal?: Principal;
-  /** Only for a credential of a bound session: what to tell the client. Absent if there is nothing to tell. */
+  /** For the credential of a bound session: the headers of your response to the client. Absent if it needs none. */
   dpop?: DpopResponse;
 }
 
@@ -605,7 +605,7 @@ export interface DpopResponse {
 export interface Decisions {
   /** The principal that the credential belongs to. Absent if the credential is invalid. */
   principal?: Principal;
-  /** Only for a credential of a bound session: what to tell the client. Absent if there is nothing to tell. */
+  /** For the credential of a bound session: the headers of your response to the client. Absent if it needs none. */
   dpop?: DpopResponse;
   /** One decision per resource, in the same order. */
   decisions: Array<Outcome>;
@@ -727,7 +727,7 @@ export interface AuthZenDecision {
     rule?: DecidingRule;
     /** The smallest grant that would allow it. */
     missing?: MissingGrant;
-    /** Only for a credential of a bound session: what to tell the client. Absent if there is nothing to tell. */
+    /** For the credential of a bound session: the headers of your response to the client. Absent if it needs none. */
     dpop?: DpopResponse;
     /** Why an evaluation of a batch is invalid. */
     error?: {

@@ -9,7 +9,7 @@ export function bindsByDefault(): boolean {
 export class ProofKey {
   readonly #privateKey: CryptoKey;
   readonly #header: string;
-  /** The last nonce of the service. Guards of your own services pass on nonces of the same service. */
+  /** The last nonce. Guards pass on nonces of Sallyport, so one is enough for all services. */
   #nonce: string | undefined;
 
   private constructor(privateKey: CryptoKey, header: string) {

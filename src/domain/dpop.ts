@@ -34,4 +34,4 @@ export const DpopResponse = z
 export type DpopResponse = z.infer<typeof DpopResponse>;
 
 export const dpopDescription =
-  'Only for a credential of a bound session: what to tell the client. Absent if there is nothing to tell.';
+  'For the credential of a bound session: the headers of your response to the client. Absent if it needs none.';

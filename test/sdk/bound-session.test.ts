@@ -159,7 +159,7 @@ describe('SDK with bound sessions:', () => {
       return [response.status, await response.json()];
     }
 
-    test('accepts the proofs of session.fetch, and asks for a new nonce by itself', async () => {
+    test('accepts the proofs of session.fetch, and asks the client for a proof with a new nonce', async () => {
       advance(0);
       received = [];
       ({ session } = await start());

@@ -1,7 +1,7 @@
 /**
  * The proofs that this process has accepted, to refuse a replay. Other processes have their own memory.
  *
- * A proof is remembered for as long as its nonce is accepted. Memory is bounded: if there are too many proofs, those
+ * A proof is remembered while its nonce is accepted. Memory is bounded: if there are too many proofs, those
  * with the oldest nonces are forgotten, and from then on nonces of that age are refused. So a forgotten proof is never
  * accepted again, and clients with an older nonce get a new one. A process that starts also refuses older nonces.
  */
