@@ -240,4 +240,28 @@ export const bugs: readonly Bug[] = [
       },
     ],
   },
+  {
+    name: 'replayed proofs accepted',
+    row: 'stolen-sessions',
+    database: 'SQLite',
+    changes: [
+      {
+        file: 'src/http/dpop/proofs.ts',
+        from: "    if (use === 'replay') throw new ProofError('was used before');\n",
+        to: '',
+      },
+    ],
+  },
+  {
+    name: 'proofs for any URL accepted',
+    row: 'stolen-sessions',
+    database: 'SQLite',
+    changes: [
+      {
+        file: 'src/http/dpop/proof.ts',
+        from: "  if (!sameUrl(htu, request.url)) throw new ProofError('is for another URL');\n",
+        to: "  if (!sameUrl(htu, htu)) throw new ProofError('is for another URL');\n",
+      },
+    ],
+  },
 ];

@@ -15,11 +15,13 @@ import { secrets } from './rows/secrets.ts';
 import { sinks } from './rows/sinks.ts';
 import { slowSockets } from './rows/slow-sockets.ts';
 import { soak } from './rows/soak.ts';
+import { stolenSessions } from './rows/stolen-sessions.ts';
 import { noGainByMoves } from './rows/token-moves.ts';
 
 export const rows: readonly Row[] = [
   oneNonce,
   revocations,
+  stolenSessions,
   requests,
   isolation,
   escalation,
