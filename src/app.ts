@@ -14,7 +14,7 @@ import { listen, listenForScrapes } from './http/pipeline/server.ts';
 import { usageRecorder } from './http/pipeline/usage-recorder.ts';
 import { allRoutes } from './http/routes.ts';
 import { type Log, makeLog } from './log.ts';
-import { type Observer, observe, unobserved } from './observe.ts';
+import { type MetricSources, type Observer, observe, unobserved } from './observe.ts';
 import { recordAuditedReads } from './operations/audit-settings.ts';
 import { startBackgroundJobs } from './operations/background-jobs.ts';
 import { type Bootstrapped, bootstrap } from './operations/bootstrap.ts';
@@ -23,11 +23,13 @@ import { nodeRecorder } from './operations/node-recorder.ts';
 import { readSinks, type Sink } from './sinks/config.ts';
 import { type Delivery, startDelivery } from './sinks/deliver.ts';
 import { reportSlowStart } from './slow-start.ts';
+import { startTelemetry, timingFor } from './start-telemetry.ts';
 import { createFolder } from './store/engine/file-ownership.ts';
 import type { Migrated } from './store/engine/migrate.ts';
 import type { Maintenance } from './store/maintenance.ts';
 import { type OpenOptions, openStore } from './store/open.ts';
 import type { Store } from './store/store.ts';
+import { readTelemetrySettings } from './telemetry-settings.ts';
 
 export interface App {
   readonly url: string;
@@ -66,18 +68,20 @@ export interface AppOptions {
 export async function openApp(config: Config, options: AppOptions = {}): Promise<App> {
   const log = options.log ?? makeLog({ level: config.logLevel });
   const sinks = readSinks(config, { env: process.env, now: Date.now });
+  const telemetrySettings = readTelemetrySettings(process.env);
   const metrics =
-    config.metricsPort === undefined
+    config.metricsPort === undefined && !telemetrySettings.metrics
       ? undefined
       : observe({
+          ...metricLimits(config, sinks),
           maintenance: () => data.maintenance,
           readSinks: () => delivery.states(),
           clockOffset: () => node.clockOffset(),
-          sinkNames: sinks.map(({ name }) => name),
-          poolSize: config.databaseUrl.startsWith('sqlite:') ? undefined : config.databaseConnections,
         });
+  const telemetry = await startTelemetry(telemetrySettings, log);
+  const tracer = telemetry?.tracer;
   const observer = metrics ?? unobserved;
-  const storeOptions = { clock: options.now, timing: metrics?.database, through: options.through };
+  const storeOptions = { clock: options.now, timing: timingFor(metrics, tracer), through: options.through };
   const data: OpenedData = await reportSlowStart(config, log, options.shared ?? false, (onStep) =>
     openData(config, { ...storeOptions, onStep }),
   );
@@ -95,7 +99,8 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     store,
     log,
     observer,
-    observed: metrics !== undefined || log.isEnabled('debug'),
+    tracer,
+    observed: metrics !== undefined || tracer !== undefined || log.isEnabled('debug'),
     auditRecorder,
     auditedReads: config.auditReads,
     limits: makeLimits(ratesOf(config), clock, observer.limited),
@@ -109,16 +114,17 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     checkReplies: options.checkReplies ?? false,
   };
   const { host, port, metricsPort, trustedProxies: trusts } = config;
-  const listening = { host, port, shared: options.shared ?? false, trusts };
-  const at = { variable: 'PORT', host, port };
-  const server = await tryListen(opened, at, () => listen(allRoutes, context, listening));
+  const at = { variable: 'PORT', host, port, shared: options.shared ?? false, trusts };
+  const server = await tryListen(opened, at, () => listen(allRoutes, context, at));
   const metricsAt = { variable: 'SALLYPORT_METRICS_PORT', host, port: metricsPort as number };
+  const scrapes = metricsPort === undefined ? undefined : metrics;
   const metricsServer =
-    metrics && (await tryListen(opened, metricsAt, (on) => listenForScrapes(host, on, metrics)));
+    scrapes && (await tryListen(opened, metricsAt, (on) => listenForScrapes(host, on, scrapes)));
   const delivery = startSinks(sinks, data.maintenance, { log, observer, ...options });
   const retention = retentionOf(config, delivery);
   const recorders = { auditRecorder, usage, node };
   const jobs = startBackgroundJobs(data, recorders, observer, log, options.timers, retention);
+  if (metrics) telemetry?.exportMetrics(metrics.collect);
   return {
     ...data,
     url: urlOf(host, server.port),
@@ -131,10 +137,19 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
       await server.close();
       await metricsServer?.close();
       await Promise.all([jobs.stop(), delivery.stop()]);
+      await telemetry?.close();
       await data.close();
       log.flush();
     },
   };
+}
+
+function metricLimits(
+  { databaseUrl, databaseConnections }: Config,
+  sinks: readonly Sink[],
+): Pick<MetricSources, 'sinkNames' | 'poolSize'> {
+  const isSqlite = databaseUrl.startsWith('sqlite:');
+  return { sinkNames: sinks.map(({ name }) => name), poolSize: isSqlite ? undefined : databaseConnections };
 }
 
 interface Closeable {

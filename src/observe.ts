@@ -1,5 +1,5 @@
 /** Declares the Prometheus metrics and records them. */
-import { Registry } from './metrics.ts';
+import { type Family, Registry } from './metrics.ts';
 import { addProcessMetrics } from './process-metrics.ts';
 import type { SinkState } from './store/audit/deliveries.ts';
 import type { Gauges, Maintenance } from './store/maintenance.ts';
@@ -32,7 +32,24 @@ export const unobserved: Observer = {
 };
 
 export interface Observed extends Observer {
+  /** In the Prometheus text format. */
   text(): Promise<string>;
+  /** The values are read by `series`, right afterwards. */
+  collect(): Promise<readonly Family[]>;
+}
+
+/** Records spans. Called only if traces are on. */
+export interface RequestTracer {
+  /** Runs `handle` in the span of a request, which continues the trace of its `traceparent`. */
+  request(
+    route: { readonly method: string; readonly path: string; readonly name: string },
+    request: Request,
+    /** `traceId` is set to the trace of the span. */
+    requestInfo: { readonly requestId: string; traceId: string | undefined },
+    handle: () => Promise<Response>,
+  ): Promise<Response>;
+  /** Adds a span that ends now to the current request, if there is one. */
+  database(operation: string, seconds: number): void;
 }
 
 export interface MetricSources {
@@ -61,7 +78,61 @@ export type Limit = (typeof limits)[number];
 export function observe(sources: MetricSources): Observed {
   const { maintenance, readSinks } = sources;
   const registry = new Registry();
-  const bySink = sources.sinkNames.map((sink) => ({ sink }));
+  const {
+    requests,
+    errors,
+    authentications,
+    decisions,
+    limited,
+    database,
+    swept,
+    deliveries,
+    delivered,
+    failures,
+  } = declare(registry, sources.sinkNames);
+  let latest: Gauges | undefined;
+  let sinks: readonly SinkState[] = [];
+  databaseGauges(registry, sources, () => latest);
+  gauges(registry, sources, () => latest);
+  addProcessMetrics(registry);
+  sinkGauges(registry, () => sinks);
+  async function readGauges(): Promise<void> {
+    latest = await maintenance()
+      .gauges()
+      .catch(() => undefined);
+    sinks = latest ? await readSinks().catch(() => []) : [];
+  }
+
+  return {
+    request: (route, guarded, status, seconds) => {
+      requests.observe({ route, status: String(status) }, seconds);
+      if (status >= 500 && route !== 'ready') errors.add({ status: String(status) });
+      if (guarded && status !== 429 && status < 500)
+        authentications.add({ result: status === 401 ? 'failed' : 'ok' });
+    },
+    decision: (allowed) => decisions.add({ outcome: allowed ? 'allowed' : 'denied' }),
+    limited: (limit) => limited.add({ limit }),
+    database: (operation, seconds) => database.observe({ operation }, seconds),
+    swept: (rows) => swept.add({}, rows),
+    delivered: (sink, entries) => {
+      deliveries.add({ sink });
+      delivered.add({ sink }, entries);
+    },
+    deliveryFailed: (sink) => failures.add({ sink }),
+    text: async () => {
+      await readGauges();
+      return registry.text();
+    },
+    collect: async () => {
+      await readGauges();
+      return registry.families;
+    },
+  };
+}
+
+/** Declares the metrics that requests and background jobs record. */
+function declare(registry: Registry, sinkNames: readonly string[]) {
+  const bySink = sinkNames.map((sink) => ({ sink }));
   const requests = registry.histogram(
     'sallyport_http_request_duration_seconds',
     'Response time by route and status.',
@@ -103,35 +174,17 @@ export function observe(sources: MetricSources): Observed {
     'Failed attempts to deliver to a sink.',
     bySink,
   );
-  let latest: Gauges | undefined;
-  let sinks: readonly SinkState[] = [];
-  databaseGauges(registry, sources, () => latest);
-  gauges(registry, sources, () => latest);
-  addProcessMetrics(registry);
-  sinkGauges(registry, () => sinks);
   return {
-    request: (route, guarded, status, seconds) => {
-      requests.observe({ route, status: String(status) }, seconds);
-      if (status >= 500 && route !== 'ready') errors.add({ status: String(status) });
-      if (guarded && status !== 429 && status < 500)
-        authentications.add({ result: status === 401 ? 'failed' : 'ok' });
-    },
-    decision: (allowed) => decisions.add({ outcome: allowed ? 'allowed' : 'denied' }),
-    limited: (limit) => limited.add({ limit }),
-    database: (operation, seconds) => database.observe({ operation }, seconds),
-    swept: (rows) => swept.add({}, rows),
-    delivered: (sink, entries) => {
-      deliveries.add({ sink });
-      delivered.add({ sink }, entries);
-    },
-    deliveryFailed: (sink) => failures.add({ sink }),
-    text: async () => {
-      latest = await maintenance()
-        .gauges()
-        .catch(() => undefined);
-      sinks = latest ? await readSinks().catch(() => []) : [];
-      return registry.text();
-    },
+    requests,
+    errors,
+    authentications,
+    decisions,
+    limited,
+    database,
+    swept,
+    deliveries,
+    delivered,
+    failures,
   };
 }
 

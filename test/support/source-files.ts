@@ -26,16 +26,15 @@ export interface Import {
   readonly typesOnly: boolean;
 }
 
-const statement = /^(?:import|export)\s+(type\s)?(?:[^'";]*?\sfrom\s+)?'([^']+)'/gm;
+const statement =
+  /^(?:import|export)\s+(type\s)?(?:[^'";]*?\sfrom\s+)?'([^']+)'|\bawait import\('([^']+)'\)/gm;
 
 export function importsOf(from: string): Import[] {
-  return Array.from(read(from).matchAll(statement), ([, types, target]) => ({
-    from,
-    to: (target as string).startsWith('.')
-      ? normalize(join(dirname(from), target as string))
-      : (target as string),
-    typesOnly: types !== undefined,
-  }));
+  return Array.from(read(from).matchAll(statement), ([, types, imported, loaded]) => {
+    const target = (imported ?? loaded) as string;
+    const to = target.startsWith('.') ? normalize(join(dirname(from), target)) : target;
+    return { from, to, typesOnly: types !== undefined };
+  });
 }
 
 export const imports = sources.flatMap(importsOf);

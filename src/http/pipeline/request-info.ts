@@ -18,6 +18,7 @@ export class RequestInfo {
   dpop: { readonly nonce: string; readonly error?: ProofErrorCode } | undefined;
   readonly #request: Request;
   readonly #addressOf: (request: Request) => string | undefined;
+  #traceId: string | undefined;
   #address: string | undefined | null = null;
   #purpose: ReturnType<typeof Purpose.safeParse> | undefined | null = null;
 
@@ -37,10 +38,15 @@ export class RequestInfo {
     return redactPath(pathOf(this.#request.url));
   }
 
-  /** The trace id of the W3C `traceparent` header. */
+  /** The trace id that was set, or else that of the W3C `traceparent` header. */
   get traceId(): string | undefined {
+    if (this.#traceId !== undefined) return this.#traceId;
     const header = this.#request.headers.get('traceparent');
     return header === null ? undefined : /^[0-9a-f]{2}-([0-9a-f]{32})-/.exec(header)?.[1];
+  }
+
+  set traceId(id: string | undefined) {
+    this.#traceId = id;
   }
 
   /** Why the request is made, from the `SVC-PURPOSE` header. Undefined if the header is absent, empty or invalid. */

@@ -10,7 +10,7 @@ import type { Resource } from '../../domain/policy.ts';
 import type { Principal } from '../../domain/principal.ts';
 import type { Transform } from '../../domain/rule.ts';
 import type { Log } from '../../log.ts';
-import type { Observer } from '../../observe.ts';
+import type { Observer, RequestTracer } from '../../observe.ts';
 import type { Store, StoreTransaction } from '../../store/store.ts';
 import type { Proofs } from '../dpop/proofs.ts';
 import type { Tag } from '../reference/tags.ts';
@@ -37,7 +37,9 @@ export interface HandlerContext<S = Store> {
   readonly largeReplies: LargeReplies;
   readonly usage: UsageRecorder;
   readonly observer: Observer;
-  /** Whether metrics or debug logging need the duration of every request. */
+  /** Undefined if traces are off. */
+  readonly tracer: RequestTracer | undefined;
+  /** Whether metrics, traces or debug logging need the duration of every request. */
   readonly observed: boolean;
   /** Requests with an idempotency key that this process is handling. */
   readonly idempotentRequests: Set<string>;

@@ -132,7 +132,8 @@ async function handleAndObserve(
   ...[route, request, pathParams, requestInfo, context]: Parameters<typeof handleRequest>
 ): Promise<Response> {
   const start = performance.now();
-  const response = await handleRequest(route, request, pathParams, requestInfo, context);
+  const handle = () => handleRequest(route, request, pathParams, requestInfo, context);
+  const response = await (context.tracer?.request(route, request, requestInfo, handle) ?? handle());
   const seconds = (performance.now() - start) / 1000;
   observe(route.name, route.kind !== 'open', requestInfo, response, seconds, context);
   return response;

@@ -1,0 +1,23 @@
+import type { Log } from './log.ts';
+import type { Observed, RequestTracer } from './observe.ts';
+import type { OpenOptions } from './store/open.ts';
+import type { TelemetrySettings } from './telemetry-settings.ts';
+
+/** Loads the packages of OpenTelemetry only if they are needed. */
+export async function startTelemetry(settings: TelemetrySettings, log: Log) {
+  if (!settings.traces && !settings.metrics) return undefined;
+  const { openTelemetry } = await import('./telemetry.ts');
+  return openTelemetry(settings, log);
+}
+
+/** Receives the duration of each database call, for metrics and traces. */
+export function timingFor(
+  metrics: Observed | undefined,
+  tracer: RequestTracer | undefined,
+): OpenOptions['timing'] {
+  if (!tracer) return metrics?.database;
+  return (operation, seconds) => {
+    metrics?.database(operation, seconds);
+    tracer.database(operation, seconds);
+  };
+}
