@@ -51,7 +51,7 @@ export async function readGauges(db: Db): Promise<Gauges> {
 
 /** Undefined on databases that speak PostgreSQL's protocol without these views and settings. */
 async function readConnections(db: Db): Promise<Connections | undefined> {
-  const sql = `select count(*) filter (where state <> 'idle') as busy, count(*) filter (where state = 'idle') as idle,
+  const sql = `select sum(case when state = 'idle' then 1 else 0 end) as idle, sum(case when state = 'idle' then 0 else 1 end) as busy,
       current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int as max
     from pg_stat_activity where usename = current_user and datname = current_database()`;
   try {
