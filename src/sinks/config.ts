@@ -7,11 +7,18 @@ import { type Config, ConfigError } from '../config.ts';
 import { Secret } from '../domain/key.ts';
 import { check } from '../domain/validate.ts';
 import { Networks } from '../ip-address.ts';
-import { fileSender } from './file.ts';
+import { fileSender, pathProblem } from './file.ts';
 import { otlpSender } from './otlp.ts';
 import { s3Sender } from './s3.ts';
 import type { Sender } from './sender.ts';
-import { type AllowPrivate, allowAll, allowNone, networks, type Resolve } from './target-address.ts';
+import {
+  type AllowPrivate,
+  allowAll,
+  allowNone,
+  networks,
+  type Resolve,
+  refusedHost,
+} from './target-address.ts';
 import { secretBytes, webhookSender } from './webhook.ts';
 
 /** A configured sink. */
@@ -192,7 +199,11 @@ function toSender(config: SinkConfig, context: SinkEnvironment): Pick<Sink, 'sen
     Object.fromEntries(
       Object.entries(sources).map(([name, value]) => [name, secret(`headers.${name}`, value)]),
     );
-  if (config.type === 'file') return { sender: fileSender(config), target: config.path };
+  if (config.type === 'file') {
+    const problem = pathProblem(config.path);
+    if (problem !== undefined) throw new ConfigError(`sink "${config.name}": path ${config.path} ${problem}`);
+    return { sender: fileSender(config), target: config.path };
+  }
   const to = httpTarget(config, context);
   if (config.type === 's3') {
     const { bucket, prefix, region, access_key_id, secret_access_key, session_token } = config;
@@ -232,10 +243,16 @@ function toAllowPrivate(setting: NetworkConfig['allow_private']): AllowPrivate {
   return (address) => allowed.includes(address);
 }
 
+/** Host names are resolved for each delivery. Addresses and localhost are checked here. */
 function checkedUrl({ name, allow_private }: NetworkConfig, field: string, text: string): URL {
   const url = new URL(text);
   if (url.protocol === 'http:' && allow_private === false)
     throw new ConfigError(`sink "${name}": ${field} must use https://, unless allow_private is set`);
+  const refused = refusedHost(url.hostname, toAllowPrivate(allow_private));
+  if (refused !== undefined)
+    throw new ConfigError(
+      `sink "${name}": ${field} has the host ${refused}, which is not public; set allow_private to allow it`,
+    );
   return url;
 }
 

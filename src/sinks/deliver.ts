@@ -91,6 +91,7 @@ class SinkDelivery {
   readonly #options: DeliveryOptions;
   readonly #timer: Timer | undefined;
   #running: Promise<void> | undefined;
+  #isFirstClaim = true;
 
   constructor(
     sink: Sink,
@@ -147,8 +148,11 @@ class SinkDelivery {
   /** An attempt ends before the claim does, so that two nodes do not send at the same time. */
   async #isHeld(): Promise<boolean> {
     const { name, timeout } = this.#sink;
-    const lease = { duration: timeout + 30_000, minimum: timeout + 10_000 };
-    return !this.#stopped.aborted && (await this.#deliveries.claim(name, this.#holder, lease)) === 'held';
+    if (this.#stopped.aborted) return false;
+    const lease = { duration: timeout + 30_000, minimum: timeout + 10_000, isFirst: this.#isFirstClaim };
+    const claim = await this.#deliveries.claim(name, this.#holder, lease);
+    this.#isFirstClaim &&= claim === 'waiting';
+    return claim === 'held';
   }
 
   /** Returns false if the attempt failed or another node has taken over. */

@@ -1,10 +1,22 @@
 /** Appends entries to a file, one JSON object per line. */
+import { statSync } from 'node:fs';
 import { constants, open } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { toJsonLines } from './batch.ts';
 import { DeliveryError, type Sender } from './sender.ts';
 
 const { O_APPEND, O_CREAT, O_RDWR, O_NONBLOCK } = constants;
+
+/** Why the path cannot be the file of a sink. A file that does not exist yet, or cannot be read now, has no problem. */
+export function pathProblem(path: string): string | undefined {
+  try {
+    const found = statSync(path);
+    if (found.isFile()) return undefined;
+    return found.isDirectory() ? 'is a folder: it must be a file' : 'is not a regular file';
+  } catch {
+    return undefined;
+  }
+}
 
 /** Opens the file for each batch, so that it may be moved at any time to rotate it. */
 export function fileSender({ path }: { readonly path: string }): Sender {

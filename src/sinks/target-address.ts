@@ -49,13 +49,30 @@ export function isPublic(address: string): boolean {
   return isIP(address) === 4 || globalIpv6.includes(address);
 }
 
+/** Returns the host if it is an address, or localhost, that is not allowed. Other names are resolved later. */
+export function refusedHost(hostname: string, allowPrivate: AllowPrivate): string | undefined {
+  const host = unbracketed(hostname);
+  const addresses = /(^|\.)localhost$/i.test(host)
+    ? ['127.0.0.1', '::1']
+    : isIP(host)
+      ? [addressOf(host) ?? host]
+      : [];
+  const isRefused =
+    addresses.length > 0 && addresses.every((address) => !isPublic(address) && !allowPrivate(address));
+  return isRefused ? host : undefined;
+}
+
+function unbracketed(hostname: string): string {
+  return hostname.replace(/^\[(.*)\]$/, '$1');
+}
+
 /** Returns the address to connect to. Throws `DeliveryError` if the host has an address that is not allowed. */
 export async function checkedAddress(
   hostname: string,
   allowPrivate: AllowPrivate,
   resolve: Resolve,
 ): Promise<string> {
-  const host = hostname.replace(/^\[(.*)\]$/, '$1');
+  const host = unbracketed(hostname);
   const found = isIP(host) ? [host] : await resolve(host);
   const addresses = found.map((address) => addressOf(address) ?? address);
   const [first] = addresses;

@@ -129,11 +129,30 @@ test.each([
   [{ ...s3, bucket: '../x' }, 'bucket must be the name of a bucket'],
   [{ ...s3, prefix: '/x' }, 'prefix must have at most 200 letters'],
   [{ type: 'file', path: 'audit.jsonl' }, 'path must be an absolute path'],
+  [{ type: 'file', path: '/tmp' }, 'sink "default": path /tmp is a folder: it must be a file'],
+  [{ type: 'file', path: '/dev/null' }, 'path /dev/null is not a regular file'],
+  [
+    { ...webhook, url: 'https://127.0.0.1:8443' },
+    'url has the host 127.0.0.1, which is not public; set allow',
+  ],
+  [{ ...webhook, url: 'https://[::ffff:10.0.0.1]' }, 'which is not public; set allow_private to allow it'],
+  [{ ...webhook, url: 'https://localhost' }, 'url has the host localhost, which is not public'],
+  [
+    { ...webhook, url: 'https://10.0.0.1', allow_private: ['10.1.0.0/16'] },
+    'the host 10.0.0.1, which is not',
+  ],
+  [{ ...s3, endpoint: 'https://169.254.169.254' }, 'endpoint has the host 169.254.169.254, which is not'],
 ])('%j is rejected with the name of the field', (config, message) => {
   const read = () => fromVariable(config);
   expect(read).toThrow(ConfigError);
   expect(read).toThrow(message);
   expect(read).not.toThrow('hunter2');
+});
+
+test('an address of an allowed network, and a host name, are accepted', () => {
+  const urls = ['https://10.1.2.3', 'https://localhost', 'https://93.184.215.14', 'https://siem.internal'];
+  for (const url of urls)
+    expect(fromVariable({ ...webhook, url, allow_private: ['10.0.0.0/8', '127.0.0.1'] })).toHaveLength(1);
 });
 
 test('an error in the file names the sink, and equal names are rejected', () => {

@@ -11,7 +11,7 @@ import { openDelivery, openSink, operationsOf, writeEntries } from '../support/t
 import { databases } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
 
-describe.each(databases)('delivery on %s', (_, database) => {
+describe.each(databases)('delivery on %s', (name, database) => {
   let data: TestStore;
   let receiver: WebhookReceiver;
   beforeEach(async () => {
@@ -87,6 +87,8 @@ describe.each(databases)('delivery on %s', (_, database) => {
     const tenant = await data.tenant();
     const { maintenance } = await data.open();
     const [first, second] = [start(), start(undefined, maintenance)];
+    await second.flush();
+    data.clock.advance(45_000);
     await first.flush();
     await writeEntries(data, tenant, 'a');
     await second.flush();
@@ -102,6 +104,19 @@ describe.each(databases)('delivery on %s', (_, database) => {
     await second.stop();
     await first.flush();
     expect(operationsOf(receiver, tenant)).toEqual(['1 a', '2 b', '3 c']);
+  });
+
+  test('starts at once on SQLite after the process was killed, and on PostgreSQL when its claim has expired', async () => {
+    const tenant = await data.tenant();
+    await start().flush();
+    await writeEntries(data, tenant, 'a');
+    const restarted = start();
+    await restarted.flush();
+    const atOnce = name === 'SQLite' ? ['1 a'] : [];
+    expect(operationsOf(receiver, tenant)).toEqual(atOnce);
+    data.clock.advance(45_000);
+    await restarted.flush();
+    expect(operationsOf(receiver, tenant)).toEqual(['1 a']);
   });
 
   test('a node that lost its claim while it was sending does not record its failure', async () => {

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Secret } from '../../src/domain/key.ts';
@@ -232,9 +232,10 @@ describe('a file', () => {
   });
 
   test('must be a regular file in an existing folder', async () => {
-    await expect(send(openFile('/dev/null'), batchOf(1, 1))).rejects.toThrow(
-      '/dev/null is not a regular file',
-    );
+    const path = join(folder, 'replaced.jsonl');
+    const file = openFile(path);
+    symlinkSync('/dev/null', path);
+    await expect(send(file, batchOf(1, 1))).rejects.toThrow(`${path} is not a regular file`);
     await expect(send(openFile(join(folder, 'none/x')), batchOf(1, 1))).rejects.toThrow('ENOENT');
   });
 });

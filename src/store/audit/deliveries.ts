@@ -41,6 +41,11 @@ export interface Lease {
   readonly duration: number;
   /** A claim that is valid for less is renewed. */
   readonly minimum: number;
+  /**
+   * This is the first claim of a process. On SQLite it ends the claim of another process: only one node delivers, so the
+   * other one was killed or is about to stop.
+   */
+  readonly isFirst?: boolean;
 }
 
 export interface Deliveries {
@@ -144,7 +149,8 @@ function readSink(db: Db, name: string) {
   );
 }
 
-async function claim(db: Db, sink: string, holder: string, { duration, minimum }: Lease): Promise<Claim> {
+async function claim(db: Db, sink: string, holder: string, lease: Lease): Promise<Claim> {
+  const { duration, minimum, isFirst = false } = lease;
   const row = await readSink(db, sink);
   if (!row) {
     const inserted = await db.run(
@@ -156,12 +162,13 @@ async function claim(db: Db, sink: string, holder: string, { duration, minimum }
   }
   const now = Number(row.now);
   if (Number(row.retry_at) > now) return 'waiting';
-  const remaining = Number(row.lease_until) - now;
+  const takesOver = isFirst && db.dialect === 'sqlite';
+  const remaining = takesOver ? 0 : Number(row.lease_until) - now;
   if (row.holder === holder && remaining >= minimum) return 'held';
   if (row.holder !== holder && remaining > 0) return 'other';
   const taken = await db.run(
     `update audit_sinks set holder = $2, lease_until = :now + $3
-     where name = $1 and (holder = $2 or lease_until <= :now)`,
+     where name = $1 ${takesOver ? '' : 'and (holder = $2 or lease_until <= :now)'}`,
     [sink, holder, duration],
   );
   return taken === 1 ? 'held' : 'other';
