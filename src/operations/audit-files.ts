@@ -1,24 +1,13 @@
 /** Reads and writes files of audit exports. */
-import {
-  closeSync,
-  fsyncSync,
-  openSync,
-  readdirSync,
-  renameSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { closeSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
+import { basename, join } from 'node:path';
 import { type ExportFile, readParts } from '../store/audit/export-files.ts';
 import { type Verdict, verifyParts } from '../store/audit/verify.ts';
 import type { Part, VerifyOptions } from '../store/audit/verify-chain.ts';
 import { createExclusively } from '../store/engine/file-ownership.ts';
 import type { Maintenance } from '../store/maintenance.ts';
 import { readFileLines } from './line-reader.ts';
-
-/** Lines per write. */
-const chunkSize = 128;
+import { syncFolderOf, writeFileLines } from './line-writer.ts';
 
 export function exportFile(path: string): ExportFile {
   return { name: basename(path), lines: (from) => readFileLines(path, from) };
@@ -71,31 +60,13 @@ export async function writeDurably(
   rmSync(partial, { force: true });
   const file = createExclusively(partial);
   try {
-    let buffer: string[] = [];
-    for await (const line of lines) {
-      if (buffer.push(`${line}\n`) < chunkSize) continue;
-      writeFileSync(file, buffer.join(''));
-      buffer = [];
-      await between();
-    }
-    writeFileSync(file, buffer.join(''));
-    fsyncSync(file);
+    await writeFileLines(file, lines, between);
     renameSync(partial, path);
-    syncFolder(dirname(path));
+    syncFolderOf(path);
   } catch (error) {
     rmSync(partial, { force: true });
     throw error;
   } finally {
     closeSync(file);
-  }
-}
-
-/** Flushes the folder, so that the new name of a file survives a power loss. */
-function syncFolder(path: string): void {
-  const folder = openSync(path, 'r');
-  try {
-    fsyncSync(folder);
-  } finally {
-    closeSync(folder);
   }
 }

@@ -1,6 +1,7 @@
 import type { SQLiteError } from 'bun:sqlite';
 import { closeSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
+import { syncFolderOf } from '../../operations/line-writer.ts';
 import { masterKeys } from '../../operations/master-key.ts';
 import { backUp, flaws, foreignSchema, removeDatabase, removeParts } from '../../operations/sqlite-backup.ts';
 import { appendMac, type BackupMac } from '../../store/crypto/backup-mac.ts';
@@ -10,7 +11,7 @@ import { InUse, lockExclusively } from '../../store/engine/sqlite-lock.ts';
 import type { Command, Invocation } from '../command.ts';
 import { CommandError, describeSystemError, UsageError } from '../errors.ts';
 import { requireDatabase, sqlitePath } from '../terminal/database.ts';
-import { createFile, linkExclusively, requireUnused, syncFolderOf, writeError } from '../terminal/files.ts';
+import { createFile, linkExclusively, requireUnused, writeError } from '../terminal/files.ts';
 import { interruptible } from '../terminal/signals.ts';
 
 export const backupCommand: Command = {

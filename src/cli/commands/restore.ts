@@ -1,6 +1,7 @@
 import { SQLiteError } from 'bun:sqlite';
 import { existsSync, realpathSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
+import { syncFolderOf } from '../../operations/line-writer.ts';
 import { masterKeys } from '../../operations/master-key.ts';
 import {
   anythingOf,
@@ -20,7 +21,7 @@ import { openStore } from '../../store/open.ts';
 import type { Command, Invocation } from '../command.ts';
 import { CommandError, describeSystemError, UsageError } from '../errors.ts';
 import { sqlitePath } from '../terminal/database.ts';
-import { requireFile, syncFolderOf } from '../terminal/files.ts';
+import { requireFile } from '../terminal/files.ts';
 import { checkRecoverOptions, type Report, recoverOptions, recoverStore, reportLines } from './recover.ts';
 
 export const restoreCommand: Command = {

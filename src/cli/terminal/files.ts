@@ -7,21 +7,16 @@ import {
   fsyncSync,
   linkSync,
   lstatSync,
-  openSync,
   renameSync,
   rmSync,
   statSync,
-  writeFileSync,
   writeSync,
 } from 'node:fs';
-import { dirname } from 'node:path';
+import { syncFolderOf, writeFileLines } from '../../operations/line-writer.ts';
 import { copyOwnership, createExclusively, pathWithoutLinks } from '../../store/engine/file-ownership.ts';
 import type { Call, Option } from '../command.ts';
 import { describeSystemError, systemErrorOf, UsageError } from '../errors.ts';
 import { interruptible } from './signals.ts';
-
-/** Lines and line feeds per write. */
-const chunkSize = 256;
 
 export function requireFile(path: string): void {
   const file = statSync(path, { throwIfNoEntry: false });
@@ -30,24 +25,13 @@ export function requireFile(path: string): void {
   accessSync(path, constants.R_OK);
 }
 
-/** Writes a new file and flushes it to disk. Returns the last line. Removes the file if anything fails. */
-export function writeLines(path: string, lines: AsyncIterable<string>): Promise<string> {
+/** Writes a new file and flushes it to disk. Removes the file if anything fails. */
+export function writeLines(path: string, lines: AsyncIterable<string>): Promise<void> {
   return interruptible(async (checkInterrupted) => {
     const file = createFile(path);
-    let last = '';
     try {
-      let buffer: string[] = [];
-      for await (const line of lines) {
-        last = line;
-        if (buffer.push(line, '\n') < chunkSize) continue;
-        writeFileSync(file, buffer.join(''));
-        buffer = [];
-        await checkInterrupted();
-      }
-      writeFileSync(file, buffer.join(''));
-      fsyncSync(file);
+      await writeFileLines(file, lines, checkInterrupted);
       syncFolderOf(path);
-      return last;
     } catch (error) {
       rmSync(path, { force: true });
       throw describeSystemError(`cannot write ${path}`, error);
@@ -86,16 +70,6 @@ export function linkExclusively(path: string, from: string): void {
 export function requireUnused(path: string): void {
   if (!lstatSync(path, { throwIfNoEntry: false })) return;
   throw new UsageError(`${path} already exists`, 'choose another file name, or move the existing file away');
-}
-
-/** Flushes the folder, so that the new name of a file survives a power loss. */
-export function syncFolderOf(path: string): void {
-  const folder = openSync(dirname(path), 'r');
-  try {
-    fsyncSync(folder);
-  } finally {
-    closeSync(folder);
-  }
 }
 
 export const keyToOption: Option = {

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { ConnectionError, RateLimitError, UnavailableError } from '../../../sdk/src/sallyport.ts';
-import { type LogEntry, results } from '../../domain/audit.ts';
+import { type Difference, type LogEntry, readsOperation, results } from '../../domain/audit.ts';
 import { Failure } from '../../domain/error.ts';
 import { escapeText } from '../../domain/escape.ts';
 import { Transform } from '../../domain/rule.ts';
@@ -78,11 +78,19 @@ export function formatEntry(entry: PrintableEntry, nameOf = noNames): string {
     reason && [reason, entry.decision?.reason && `(${entry.decision.reason})`].filter(Boolean).join(' '),
     count && `×${count}`,
     entry.overflow && '(different sessions, addresses or containers)',
-    difference && `changed ${Object.keys(difference).join(', ')}`,
+    difference && formatDifference(operation, difference),
     entry.purpose && `purpose ${JSON.stringify(entry.purpose)}`,
     request_id && `request ${request_id}`,
   ];
   return escapeText(parts.filter(Boolean).join('  '));
+}
+
+/** The names of the changed fields. Of a changed setting also the values. */
+function formatDifference(operation: string, difference: object): string {
+  if (operation !== readsOperation) return `changed ${Object.keys(difference).join(', ')}`;
+  return Object.entries(difference as Difference)
+    .map(([name, { from, to }]) => `${name} ${from === undefined ? '' : `${from} → `}${to}`)
+    .join(', ');
 }
 
 function describeActor({ kind, id, application_id }: PrintableEntry['actor'], nameOf: NameOf): string {

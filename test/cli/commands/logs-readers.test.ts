@@ -99,6 +99,17 @@ test('a line counts the ids that an aggregated entry omits, and marks an overflo
   expect(line).toEndWith('×30  (different sessions, addresses or containers)');
 });
 
+test('a line about a changed setting has the old and the new value', () => {
+  const change = (values: object) =>
+    formatEntry({
+      ...{ id: '', at: '', operation: 'audit.reads', result: 'success', from: {} },
+      actor: { kind: 'operator' },
+      difference: { SALLYPORT_AUDIT_READS: values },
+    });
+  expect(change({ from: 'reveal', to: 'off' })).toEndWith('by operator  SALLYPORT_AUDIT_READS reveal → off');
+  expect(change({ to: 'all' })).toEndWith('by operator  SALLYPORT_AUDIT_READS all');
+});
+
 test('who-read and seen-by warn of reads that were not recorded and of archived entries', async () => {
   const server = await openTestServer(sqlite, { SALLYPORT_AUDIT_READS: 'off' });
   const { key, id: tenant } = await server.tenant();
