@@ -8,7 +8,7 @@ import { boundedList, countFiltered } from './bounded-list.ts';
 import { type DbTime, type Executor, type Queries, rowLock } from './engine/db.ts';
 import { all, Params } from './engine/sql.ts';
 import { countKeys, expireKeys, insertKey } from './key-rows.ts';
-import type { ApplicationFilter, Applications, NewApplication } from './store.ts';
+import type { ApplicationFilter, Applications, ApplicationUpdate, Change, NewApplication } from './store.ts';
 
 export interface ApplicationRow {
   tenant_id: string;
@@ -84,27 +84,7 @@ export function applications(db: Executor): Applications {
       db.transaction(async (tx) => {
         const old = await lock(tx, tenant, id);
         if (!old) return undefined;
-        const { name, allowed_origins, require_bound_sessions, allowed_networks, expires_at, ...grants } =
-          revise(old);
-        await tx.run(
-          `update applications set name = $3, name_folded = $4, permissions = $5, rules = $6,
-             allowed_origins = $7, require_bound_sessions = $8, allowed_networks = $9, expires_at = $10,
-             modified_by = $11, modified_at = $12
-           where tenant_id = $1 and id = $2`,
-          [
-            tenant,
-            id,
-            name,
-            fold(name),
-            ...toText(grants),
-            listText(allowed_origins),
-            Number(require_bound_sessions ?? false),
-            listText(allowed_networks),
-            expires_at === undefined ? null : Date.parse(expires_at),
-            change.by,
-            change.at,
-          ],
-        );
+        await replaceFields(tx, tenant, id, change, revise(old));
         return lock(tx, tenant, id);
       }),
 
@@ -132,6 +112,34 @@ export function applications(db: Executor): Applications {
 
     delete: (tenant, id) => db.transaction((tx) => markDeleted(tx, tenant, id)),
   };
+}
+
+async function replaceFields(
+  tx: Queries,
+  tenant: string,
+  id: string,
+  { by, at }: Change,
+  fields: ApplicationUpdate,
+): Promise<void> {
+  const { name, expires_at: expiry } = fields;
+  await tx.run(
+    `update applications set name = $3, name_folded = $4, permissions = $5, rules = $6, allowed_origins = $7,
+       require_bound_sessions = $8, allowed_networks = $9, expires_at = $10, modified_by = $11, modified_at = $12
+     where tenant_id = $1 and id = $2`,
+    [
+      tenant,
+      id,
+      name,
+      fold(name),
+      ...toText(fields),
+      listText(fields.allowed_origins),
+      Number(fields.require_bound_sessions ?? false),
+      listText(fields.allowed_networks),
+      expiry === undefined ? null : Date.parse(expiry),
+      by,
+      at,
+    ],
+  );
 }
 
 async function setQuarantine(
@@ -173,7 +181,7 @@ export async function insertApplication(
   await tx.run(
     `insert into applications (tenant_id, id, name, name_folded, type, permissions, rules,
        allowed_origins, require_bound_sessions, allowed_networks, created_by, created_at, expires_at)
-     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
+     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
     [
       tenant,
       id,
