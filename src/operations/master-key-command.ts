@@ -70,7 +70,7 @@ function tookTooLong(program: string, timeout: number): ConfigError {
  * Runs the command when a key is first needed, which is at the start. If a key is missing later, because another node has
  * rotated, runs it again in the background: `find` returns the key after that.
  */
-export function commandKeys(argv: readonly string[], now: () => number = Date.now): MasterKeys {
+export function commandKeys(argv: readonly string[], now = () => performance.now()): MasterKeys {
   let keys: MasterKey[] | undefined;
   let lastRun = 0;
   let isRunning = false;
