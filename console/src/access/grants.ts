@@ -78,6 +78,7 @@ function listDifferences(before: readonly string[], after: readonly string[], wh
 export interface ApplicationFields extends Grants {
   readonly name: string;
   readonly allowed_origins?: readonly string[] | undefined;
+  readonly allowed_networks?: readonly string[] | undefined;
 }
 
 export function differences(before: ApplicationFields, after: ApplicationFields): Difference[] {
@@ -88,5 +89,6 @@ export function differences(before: ApplicationFields, after: ApplicationFields)
     ...listDifferences(before.permissions, after.permissions, 'permission'),
     ...listDifferences(before.rules.map(describeRule), after.rules.map(describeRule), 'rule'),
     ...listDifferences(before.allowed_origins ?? [], after.allowed_origins ?? [], 'origin'),
+    ...listDifferences(before.allowed_networks ?? [], after.allowed_networks ?? [], 'network'),
   ];
 }

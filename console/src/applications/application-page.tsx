@@ -248,6 +248,12 @@ function Details({ application }: { application: Application }) {
             <dd>{origins.join(', ')}</dd>
           </>
         )}
+        {application.allowed_networks !== undefined && (
+          <>
+            <dt>Allowed networks</dt>
+            <dd>{application.allowed_networks.join(', ')}</dd>
+          </>
+        )}
         <dt>ID</dt>
         <dd className="id-line">
           <code>{id}</code> <CopyButton text={id} />

@@ -7,6 +7,7 @@ export interface Draft extends Grants {
   readonly name: string;
   readonly type: Application['type'];
   readonly origins: string;
+  readonly networks: string;
   /** Lifetime in milliseconds, a date, or empty for no expiry. */
   readonly expiry: string;
 }
@@ -83,6 +84,7 @@ export const emptyDraft: Draft = {
   permissions: [],
   rules: [],
   origins: '',
+  networks: '',
   expiry: '',
 };
 
@@ -118,14 +120,16 @@ export function removedGrants(draft: Grants, next: Grants): Difference[] {
 }
 
 export function draftOf(application: Application): Draft {
-  const { name, type, permissions, rules, allowed_origins: origins = [] } = application;
-  return { name, type, permissions, rules, origins: origins.join('\n'), expiry: '' };
+  const { name, type, permissions, rules } = application;
+  const { allowed_origins: origins = [], allowed_networks: networks = [] } = application;
+  const lists = { origins: origins.join('\n'), networks: networks.join('\n') };
+  return { name, type, permissions, rules, ...lists, expiry: '' };
 }
 
 /** Applies the user's edits to the current version of the application. */
 export function rebaseDraft(draft: Draft, before: Application, now: Application): Draft {
   const old = draftOf(before);
-  const fields = ['name', 'permissions', 'rules', 'origins'] as const;
+  const fields = ['name', 'permissions', 'rules', 'origins', 'networks'] as const;
   const edited = fields.filter((field) => JSON.stringify(draft[field]) !== JSON.stringify(old[field]));
   return { ...draftOf(now), ...Object.fromEntries(edited.map((field) => [field, draft[field]])) };
 }
@@ -135,15 +139,22 @@ export function originsOf({ type, origins }: Draft): string[] | undefined {
   return origins.split(/[\s,]+/).filter(Boolean);
 }
 
+/** A draft of an older version of the console has no networks. */
+export function networksOf({ type, networks = '' }: Draft): string[] | undefined {
+  if (type === 'public') return undefined;
+  return networks.split(/[\s,]+/).filter(Boolean);
+}
+
 /** The body of an update. */
 export function updateOf(draft: Draft): ApplicationUpdate {
   const { name, permissions, rules } = draft;
-  const origins = originsOf(draft);
+  const [origins, networks] = [originsOf(draft), networksOf(draft)];
   return {
     name,
     permissions: [...permissions],
     rules: [...rules],
     ...(origins && { allowed_origins: origins }),
+    ...(networks && { allowed_networks: networks }),
   };
 }
 

@@ -137,6 +137,16 @@ export function EditApplication({ application }: { application?: Application }) 
               onChange={(event) => change({ origins: event.currentTarget.value })}
             />
           )}
+          {draft.type !== 'public' && (
+            <Textarea
+              label="Allowed networks"
+              description="One per line, such as 10.0.0.0/8 or 192.0.2.7. Leave empty to allow all."
+              rows={2}
+              value={draft.networks}
+              error={fieldError(errors, 'allowed_networks')}
+              onChange={(event) => change({ networks: event.currentTarget.value })}
+            />
+          )}
           {!application && <Expiry draft={draft} change={change} error={fieldError(errors, 'expires_at')} />}
           <div className="foot">
             <Button

@@ -7,7 +7,7 @@ import { formatDate, timeAgo } from '../frame/format.ts';
 import { type Loaded, useNow } from '../frame/load.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
 import { keyEndingCache } from './key-endings.ts';
-import { LastUsed } from './table.tsx';
+import { Expires, LastUsed } from './table.tsx';
 
 interface Props {
   readonly application: Application;
@@ -46,6 +46,11 @@ export function Keys({ application, keys, mayChange }: Props) {
               {key.last_used_at !== undefined && 'used '}
               <LastUsed at={key.last_used_at} now={now} />
             </span>
+            {key.expires_at !== undefined && (
+              <span className="fine">
+                expires <Expires at={key.expires_at} now={now} />
+              </span>
+            )}
             {ownApplication?.id === application.id && key.ending === mine && (
               <span className="tag">signed in</span>
             )}

@@ -4,7 +4,7 @@ import { useState } from 'react';
 import type { Application } from '../../../sdk/src/sallyport.ts';
 import { type Difference, describeRule, differences } from '../access/grants.ts';
 import { formatDate } from '../frame/format.ts';
-import { type Draft, expiryDate, originsOf } from './draft.ts';
+import { type Draft, expiryDate, networksOf, originsOf } from './draft.ts';
 import { Impact } from './impact.tsx';
 import { CreatedBy } from './table.tsx';
 
@@ -20,7 +20,8 @@ interface Props {
 
 export function ReviewDialog({ draft, application, conflict, rebase, save, close }: Props) {
   const [busy, setBusy] = useState(false);
-  const changes = application && differences(application, { ...draft, allowed_origins: originsOf(draft) });
+  const lists = { allowed_origins: originsOf(draft), allowed_networks: networksOf(draft) };
+  const changes = application && differences(application, { ...draft, ...lists });
   const go = async () => {
     setBusy(true);
     await save();

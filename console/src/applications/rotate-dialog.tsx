@@ -21,26 +21,45 @@ const modes = [
     text: 'Old keys stay valid. Switch your programs to the new key, then revoke the old one.',
   },
   {
+    value: 'overlap',
+    title: 'Let old keys expire in 24 hours',
+    text: 'Old keys stay valid until then. Switch your programs to the new key within a day.',
+  },
+  {
     value: 'replace',
     title: 'Revoke old keys',
     text: 'All other keys of this application are revoked immediately. Use this if a key has leaked.',
   },
 ] as const;
 
+type Mode = (typeof modes)[number]['value'];
+
+const notes: Record<Mode, string> = {
+  add: 'Old keys stay valid until you revoke them.',
+  overlap: 'Old keys expire in 24 hours.',
+  replace: 'All old keys are revoked.',
+};
+
+const overlap = 86_400_000;
+
 export function RotateDialog({ application, keys, close, done }: Props) {
   const { api } = useSignedIn();
-  const [mode, setMode] = useState<'add' | 'replace'>('add');
+  const [mode, setMode] = useState<Mode>('add');
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>();
   const rotate = async () => {
     setBusy(true);
     try {
       const { key } =
-        mode === 'add'
-          ? await api.applications.createKey(application.id)
-          : await api.applications.regenerate(application.id);
+        mode === 'replace'
+          ? await api.applications.regenerate(application.id)
+          : await api.applications.createKey(application.id, {
+              ...(mode === 'overlap' && {
+                old_keys_expire_at: new Date(Date.now() + overlap).toISOString(),
+              }),
+            });
       keyEndingCache(api).delete(application.id);
-      done(key, mode === 'add' ? 'Old keys stay valid until you revoke them.' : 'All old keys are revoked.');
+      done(key, notes[mode]);
     } catch (failure) {
       setBusy(false);
       setError(failure);
