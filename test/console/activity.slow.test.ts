@@ -56,7 +56,7 @@ describeConsole('console activity:', (suite) => {
     await suite.server.call('GET', '/tokens', { key: session_key, headers });
     await open(key, '#/activity');
     const found = await details('token.read');
-    expect(await entry('token.read').first().innerText()).toContain('Session of shop page');
+    expect(await entry('token.read').first().innerText()).toMatch(/Session of\s+shop page/);
     const facts = (await found.locator('.facts').innerText()).replace(/\s+/g, ' ');
     expect(facts).toContain('Authorized by backend');
     expect(facts).toContain('2 tokens card-2 card-1');

@@ -72,7 +72,7 @@ describe.skipIf(noBrowser)('console pages:', () => {
     }
     expect(Object.keys(found)).toHaveLength(3 * 8 - sameComponents.length);
     expect(Object.entries(found).filter(([, violations]) => violations.length > 0)).toEqual([]);
-  }, 60_000);
+  });
 
   test('names, descriptions and token data are rendered as text, never as HTML', async () => {
     const { key } = await server.tenant();
@@ -136,6 +136,9 @@ describe.skipIf(noBrowser)('console pages:', () => {
     const rendered = await page.locator('.table-row').count();
     expect(rendered).toBeGreaterThan(5);
     expect(rendered).toBeLessThan(80);
+    await tab.navigate('#/overview');
+    await page.getByText('10,002').waitFor();
+    expect(await page.locator('.map button').count()).toBeLessThan(40);
   });
 });
 
