@@ -21,6 +21,8 @@ const rowHeight = 32;
 /** Nodes per column. The others can be found by choosing a connected node, or in the table of applications. */
 const maxNodes = 14;
 const maxTableRows = 200;
+/** Applications on the map until the list is loaded, so that a long list is not drawn again with each page. */
+const maxWhileLoading = 100;
 const permissions = ['token:read', 'token:create', 'token:update', 'token:delete'];
 const columns: readonly [Column, string][] = [
   ['application', 'Applications'],
@@ -29,10 +31,10 @@ const columns: readonly [Column, string][] = [
 ];
 
 export function AccessMap() {
-  const { list } = useApplications(useSignedIn().applications);
+  const { list, complete } = useApplications(useSignedIn().applications);
   const [permission, setPermission] = useState('token:read');
   const [selection, setSelection] = useState<Selection>();
-  const all = useDeferredValue(list);
+  const all = useDeferredValue(complete ? list : list.slice(0, maxWhileLoading));
   const links = useMemo(() => accessLinks(all, permission), [all, permission]);
   const connected = useMemo(
     () => (selection ? links.filter((link) => link[selection.column] === selection.id) : links),
