@@ -1,6 +1,7 @@
 /** Stacked bars over time, as plain SVG, with the same numbers as a table. The arrow keys move between the bars. */
 import { type KeyboardEvent, type ReactNode, useState } from 'react';
 import { formatDate, formatNumber, formatTime } from '../frame/format.ts';
+import { Scrollable } from './scrollable.tsx';
 
 export interface Bar {
   readonly from: number;
@@ -122,8 +123,7 @@ export function BarChart({ title, bars, series, pick, note }: Props) {
       {note}
       <details className="chart-table">
         <summary>Show as table</summary>
-        {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a scrollable area must be reachable with the keyboard */}
-        <div className="table-scroll" tabIndex={0} role="group" aria-label={`${title} as table`}>
+        <Scrollable label={`${title} as table`}>
           <table>
             <thead>
               <tr>
@@ -146,7 +146,7 @@ export function BarChart({ title, bars, series, pick, note }: Props) {
               ))}
             </tbody>
           </table>
-        </div>
+        </Scrollable>
       </details>
     </figure>
   );

@@ -4,6 +4,7 @@ import { useDeferredValue, useMemo, useState } from 'react';
 import { OutcomeBadge } from '../access/outcome.tsx';
 import { useApplications } from '../applications/application-store.ts';
 import { QuarantineTag } from '../applications/quarantine.tsx';
+import { Scrollable } from '../charts/scrollable.tsx';
 import { formatNumber, plural, shortId } from '../frame/format.ts';
 import { href } from '../frame/route.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
@@ -222,8 +223,7 @@ function LinkTable({ links }: { links: readonly AccessLink[] }) {
     <details className="chart-table" onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>Show as table</summary>
       {open && (
-        // biome-ignore lint/a11y/noNoninteractiveTabindex: a scrollable area must be reachable with the keyboard
-        <div className="table-scroll" tabIndex={0} role="group" aria-label="Access map as table">
+        <Scrollable label="Access map as table">
           <table>
             <thead>
               <tr>
@@ -247,7 +247,7 @@ function LinkTable({ links }: { links: readonly AccessLink[] }) {
           {links.length > maxTableRows && (
             <p className="fine">and {formatNumber(links.length - maxTableRows)} more</p>
           )}
-        </div>
+        </Scrollable>
       )}
     </details>
   );
