@@ -30,7 +30,7 @@ describe('the registry', () => {
   });
 });
 
-const sink = JSON.stringify({ name: 'siem', type: 'file', path: '/dev/null' });
+const sink = JSON.stringify({ name: 'siem', type: 'file', path: '/nowhere/audit.jsonl' });
 const docs = (name: string) => readFileSync(join(import.meta.dirname, '../docs', name), 'utf8');
 
 describe.each(databases)('metrics on %s', (_, database) => {
