@@ -56,23 +56,29 @@ describe.skipIf(noBrowser)('console workflows:', () => {
     await page.keyboard.press('e');
     await page.getByLabel('Name').fill('card viewer');
     await page.getByText('Mask', { exact: true }).click();
+    await page.getByLabel('Allowed networks').fill('127.0.0.0/8');
     await page.getByRole('button', { name: 'Review changes' }).click();
     const changes = await page.getByRole('dialog').innerText();
     expect(changes).toContain('“card reader” → “card viewer”');
     expect(changes).toContain('rule 1. mask in /customers/: token:read');
+    expect(changes).toContain('network 127.0.0.0/8');
     await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
     await page.getByRole('heading', { name: 'card viewer', exact: true }).waitFor();
     const { body } = await server.call('GET', '/applications?name=card', { key });
     expect(body.data[0]).toMatchObject({
       name: 'card viewer',
       rules: [{ transform: 'mask' }],
+      allowed_networks: ['127.0.0.0/8'],
       expires_at: new Date(startTime + 7 * 86_400_000).toISOString(),
     });
 
     await page.getByRole('button', { name: 'Rotate key' }).click();
+    await page.getByText('Let old keys expire in 24 hours').click();
     await page.getByRole('button', { name: 'Create key' }).click();
     const second = await page.getByLabel('New key', { exact: true }).inputValue();
     expect([await statusOf(first), await statusOf(second)]).toEqual([200, 200]);
+    const keys = (await server.call('GET', `/applications/${body.data[0].id}/keys`, { key })).body.data;
+    expect(keys.map((each: { expires_at?: string }) => each.expires_at !== undefined)).toEqual([false, true]);
     await page.getByLabel('I have stored the key').check();
     await page.getByRole('button', { name: 'Done' }).click();
 
