@@ -157,8 +157,8 @@ export const bugs: readonly Bug[] = [
     database: 'SQLite',
     changes: [
       {
-        file: 'src/http/endpoints/applications.ts',
-        from: '      denyEscalation(principal, current, body);\n',
+        file: 'src/http/endpoints/application-update.ts',
+        from: '  denyEscalation(principal, current, body);\n',
         to: '',
       },
     ],
