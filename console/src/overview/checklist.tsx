@@ -8,7 +8,8 @@ import { useLoad } from '../frame/load.ts';
 import { href } from '../frame/route.ts';
 import { holds, useSignedIn } from '../frame/signed-in.ts';
 
-const hiddenItem = 'sallyport-first-steps';
+/** Until the page is closed or reloaded. */
+let wasHidden = false;
 
 const startSnippet = `import { startSession } from '@sallyport/sdk';
 
@@ -62,7 +63,7 @@ export function Checklist() {
   const signedIn = useSignedIn();
   const { list, complete } = useApplications(signedIn.applications);
   const progress = useProgress();
-  const [isHidden, setHidden] = useState(() => localStorage.getItem(hiddenItem) !== null);
+  const [isHidden, setHidden] = useState(wasHidden);
   if (isHidden || !complete || !progress || progress.isAuthorized) return null;
   const mayCreate = holds(signedIn, 'application:create') !== false;
   const create = mayCreate && (
@@ -104,7 +105,7 @@ export function Checklist() {
   ];
   const current = steps.findIndex(({ done }) => !done);
   const hide = () => {
-    localStorage.setItem(hiddenItem, 'hidden');
+    wasHidden = true;
     setHidden(true);
   };
   return (
