@@ -5,6 +5,7 @@ import type { Page } from 'playwright-core';
 import { seed } from '../demo/seed.ts';
 import { Sallyport } from '../sdk/src/sallyport.ts';
 import { noBrowser, openBrowser } from './support/browser.ts';
+import { accessibilityViolations } from './support/console-tab.ts';
 import { root } from './support/service.ts';
 import { openTestServer, sqlite } from './support/test-server.ts';
 
@@ -94,6 +95,19 @@ describe('demo:', () => {
       ...['POST /sessions/authorize', 'POST /sessions/authorize', '409 nonce_used', '409 nonce_used'],
     ]);
     expect(await page.content()).not.toMatch(/slp_[a-z]{3}_[0-9A-Za-z]{49}/);
+
+    for (const [colorScheme, width] of [
+      ['light', 1280],
+      ['dark', 390],
+    ] as const) {
+      await page.emulateMedia({ colorScheme });
+      await page.setViewportSize({ width, height: 800 });
+      expect(await page.locator('#result:visible').innerText()).toBe('409: not authorized');
+      expect(await page.locator('#result').evaluate(isInView)).toBe(true);
+      expect(await accessibilityViolations(page, ['wcag2a', 'wcag2aa', 'wcag21aa', 'best-practice'])).toEqual(
+        [],
+      );
+    }
     await browser.close();
   });
 });
@@ -104,6 +118,11 @@ const authorizedRead = [
   ...['204 No Content', '204 No Content'],
   ...['GET /tokens/card-42', '200 OK'],
 ];
+
+function isInView(node: Element): boolean {
+  const { top, bottom } = node.getBoundingClientRect();
+  return top >= 0 && bottom <= innerHeight;
+}
 
 /** Clicks a button and waits for the page's explanation. */
 async function press(page: Page, button: string, hint: string): Promise<void> {

@@ -2,7 +2,7 @@
 import { ProblemError, Sallyport, type SessionCreated } from '../../sdk/src/sallyport.ts';
 import { type RecordedRequest, recordingFetch, shortenSecrets } from '../recording-fetch.ts';
 import { addHeading, addRequest } from './diagram.ts';
-import { byId, showCard, showCountdown, showLog, showPolicy, type Transform } from './panels.ts';
+import { byId, showCard, showCountdown, showLog, showPolicy, showResult, type Transform } from './panels.ts';
 
 interface Session extends SessionCreated {
   readonly createdAt: number;
@@ -28,6 +28,7 @@ async function create(): Promise<void> {
   session = { ...(await sallyport(settings.publicKey).sessions.create()), createdAt: Date.now() };
   byId('session-key').textContent = shortenSecrets(session.session_key);
   byId('nonce').textContent = shortenSecrets(session.nonce);
+  showResult('session created, without access', 'done');
   hint(
     'The session has a key but no access. Send the nonce to the backend, or try to read the card first.',
     'authorize',
@@ -47,6 +48,8 @@ async function authorize(nonce: string): Promise<boolean> {
     body: JSON.stringify({ nonce }),
   });
   if (response.ok && session?.nonce === nonce) session.transform = policy;
+  if (response.ok) showResult(`session authorized with ${policy}`, 'done');
+  else showResult(`${response.status}: not authorized`, 'denied');
   return response.ok;
 }
 
@@ -86,8 +89,9 @@ function get(key: string, id: string) {
   return sallyport(key)
     .tokens.get(id)
     .catch((error: unknown) => {
-      if (error instanceof ProblemError) return error;
-      throw error;
+      if (!(error instanceof ProblemError)) throw error;
+      showResult(`${error.status} ${error.code}`, 'denied');
+      return error;
     });
 }
 

@@ -23,6 +23,14 @@ export function showCard(transform: Transform, data: unknown): void {
     data === undefined
       ? 'redacted'
       : [number?.replace(/(.{4})(?=.)/g, '$1 '), expiry, holder].filter(Boolean).join(' · ');
+  showResult(`${transform}: ${cell.textContent}`, transform);
+}
+
+/** The result of the last step, next to the buttons, because the panels scroll out of view. */
+export function showResult(text: string, kind: Transform | 'denied' | 'done'): void {
+  const result = byId('result');
+  result.textContent = text;
+  result.className = `result-${kind}`;
 }
 
 export function showPolicy(transform: Transform, rules: AccessRule[]): void {

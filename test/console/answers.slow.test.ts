@@ -74,8 +74,11 @@ describeConsole('console answers:', (suite) => {
     await tab.open();
     await tab.signIn(key);
     await tab.page.getByRole('searchbox', { name: 'Search applications' }).fill('/pci/');
-    await tab.page.getByText('Containers are not searched here.').waitFor();
     await tab.page.waitForURL(/q=%2Fpci%2F/);
+    await tab.page.getByRole('link', { name: 'Who has access to /pci/?' }).click();
+    await tab.page.getByRole('heading', { name: 'Who has access?' }).waitFor();
+    await tab.page.getByRole('link', { name: 'reader' }).waitFor();
+    await tab.page.goBack();
     await tab.page.getByRole('searchbox', { name: 'Search applications' }).fill('token:read');
     await tab.page.getByRole('link', { name: 'reader' }).waitFor();
   });

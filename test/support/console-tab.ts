@@ -98,15 +98,14 @@ export async function openTab(browser: Browser, url: string): Promise<Tab> {
   };
 }
 
-/** Serious and critical accessibility violations that axe finds with these rules. */
+/** The accessibility violations that axe finds with these rules. */
 export async function accessibilityViolations(page: Page, only: string[]): Promise<string[]> {
-  if (only.length === 0) return [];
   if (!(await page.evaluate(() => 'axe' in globalThis))) await page.evaluate(axe.source);
   const { violations } = await page.evaluate((rules) => {
     const { axe } = globalThis as unknown as { axe: typeof import('axe-core') };
     return axe.run({ resultTypes: ['violations'], runOnly: rules });
   }, only);
-  return violations
-    .filter(({ impact }) => impact === 'serious' || impact === 'critical')
-    .map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 160)).join(' | ')}`);
+  return violations.map(
+    ({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 160)).join(' | ')}`,
+  );
 }

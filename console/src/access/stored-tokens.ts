@@ -1,8 +1,8 @@
 /** Stored tokens for the preview: those in the containers and with the ids that the rules name, then the newest others. */
 import './no-eval.ts';
 
-import type { Sallyport, Token } from '../../../sdk/src/sallyport.ts';
-import { Container, canonicalContainer } from '../../../src/domain/rule.ts';
+import { type Sallyport, type Token, ValidationError } from '../../../sdk/src/sallyport.ts';
+import { canonicalContainer } from '../../../src/domain/rule.ts';
 import { type Loaded, useDebounced, useLoad } from '../frame/load.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
 import type { Grants } from './grants.ts';
@@ -12,6 +12,7 @@ export interface NamedResources {
   readonly ids: readonly string[];
 }
 
+const containerPattern = /^\/?([\w-]+\/)*[\w-]*$/;
 /** Bounds the requests for one preview. */
 const maxContainers = 12;
 const maxIds = 100;
@@ -27,7 +28,7 @@ export function resourcesNamedBy(...grants: readonly (Grants | undefined)[]): Na
   for (const { container, conditions = [] } of grants.flatMap((each) => each?.rules ?? [])) {
     const named = conditions.filter(({ attribute }) => attribute === 'container').map(({ value }) => value);
     for (const name of [container, ...named])
-      if (name !== undefined && Container.safeParse(name).success) containers.add(canonicalContainer(name));
+      if (name !== undefined && containerPattern.test(name)) containers.add(canonicalContainer(name));
     for (const { attribute, operator, value } of conditions)
       if (attribute === 'id' && operator === 'equals') ids.add(value);
   }
@@ -54,6 +55,12 @@ async function first(
   return found.slice(0, size);
 }
 
+/** The draft may have a container that the service rejects. */
+function ignoreInvalid(error: unknown): Token[] {
+  if (error instanceof ValidationError) return [];
+  throw error;
+}
+
 /** Loads nothing unless `wanted`. */
 export function useStoredTokens(
   wanted: boolean,
@@ -66,7 +73,9 @@ export function useStoredTokens(
     const { containers, ids } = JSON.parse(named) as NamedResources;
     const lists = await Promise.all([
       ids.length > 0 ? first(api, { id: [...ids] }, maxIds, signal) : [],
-      ...containers.map((container) => first(api, { container }, tokensPerContainer, signal)),
+      ...containers.map((container) =>
+        first(api, { container }, tokensPerContainer, signal).catch(ignoreInvalid),
+      ),
       first(api, {}, newestTokens, signal),
     ]);
     return [...new Map(lists.flat().map((token) => [token.id, token])).values()];

@@ -143,9 +143,7 @@ export function Applications() {
           setOrder={({ column, descending }) => setQuery({ sort: `${descending ? '-' : ''}${column}` })}
         />
       ) : (
-        complete && (
-          <EmptyList filtered={list.length > 0} container={text.includes('/')} mayCreate={mayCreate} />
-        )
+        complete && <EmptyList filtered={list.length > 0} text={text.trim()} mayCreate={mayCreate} />
       )}
     </div>
   );
@@ -153,12 +151,12 @@ export function Applications() {
 
 interface EmptyListProps {
   readonly filtered: boolean;
-  /** Whether the search text looks like a container. */
-  readonly container: boolean;
+  readonly text: string;
   readonly mayCreate: boolean;
 }
 
-function EmptyList({ filtered, container, mayCreate }: EmptyListProps) {
+function EmptyList({ filtered, text, mayCreate }: EmptyListProps) {
+  const container = filtered && text.includes('/');
   return (
     <div className="empty">
       <Icon name="applications" size={28} />
@@ -166,10 +164,15 @@ function EmptyList({ filtered, container, mayCreate }: EmptyListProps) {
       <p>
         {filtered
           ? container
-            ? 'Containers are not searched here. An application can also access a container that its rules do not name.'
+            ? 'Containers are not searched here: an application can also access a container that its rules do not name.'
             : 'Change the search or the filter.'
           : 'An application is a set of keys with their access rules. Create one for each backend, web page and tool.'}
       </p>
+      {container && (
+        <Button component="a" href={`${href('who')}?${new URLSearchParams({ q: text })}`}>
+          Who has access to {text}?
+        </Button>
+      )}
       {!filtered && mayCreate && (
         <Button component="a" href={href('applications', 'new')}>
           Create an application

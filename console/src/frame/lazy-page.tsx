@@ -36,6 +36,11 @@ async function findFailure(): Promise<LoadFailure> {
   }
 }
 
+/** Whether a file could not be fetched, in the words of Chromium, Firefox or Safari. Code that throws is another error. */
+function isFetchFailure(error: unknown): boolean {
+  return error instanceof TypeError && /dynamically imported module|module script/i.test(error.message);
+}
+
 /** The component throws `PageLoadError` if its code cannot be loaded. */
 export function lazyPage<P extends object>(load: () => Promise<ComponentType<P>>): ComponentType<P> {
   let loading: Promise<ComponentType<P>> | undefined;
@@ -44,6 +49,7 @@ export function lazyPage<P extends object>(load: () => Promise<ComponentType<P>>
   };
   return function LazyPage(props: P) {
     loading ??= load().catch(async (cause) => {
+      if (!isFetchFailure(cause)) throw cause;
       throw new PageLoadError(await findFailure(), retry, cause);
     });
     const Page = use(loading);

@@ -128,7 +128,6 @@ export function Shell({ at, leave, children }: { at: string; leave: () => void; 
         <button
           type="button"
           className="quick-open-button"
-          aria-label="Go to an application or page"
           aria-keyshortcuts="Meta+K Control+K"
           onClick={() => setOpen('quick-open')}
         >

@@ -1,5 +1,6 @@
 /** Renders the OpenAPI document as one HTML page with inline style and script. */
 import { hash } from 'node:crypto';
+import palette from '../../../console/src/frame/palette.css' with { type: 'text' };
 import { type Code, codes, problem } from '../../domain/error.ts';
 import { type BuiltIn, builtIn, descriptionOf, hasTrait } from '../../domain/permission.ts';
 import script from './client.js' with { type: 'text' };
@@ -18,7 +19,7 @@ interface Group {
   readonly entries: Entry[];
 }
 
-const style = frame + content + media;
+const style = palette + frame + content + media;
 
 /** Allows only the inline style and script. The page loads no other files and cannot be framed. */
 export const contentSecurityPolicy = [
