@@ -47,7 +47,12 @@ const thefts: Record<string, (owner: Owner, stolen: string, random: Random) => A
   'no proof': (_, __, random) => at(random.one(requests)),
   'other method': (owner, _, random) =>
     at([random.one(['HEAD', 'POST']), '/tokens'], proofOf(owner, 'GET', '/tokens')),
-  'other URL': (_, stolen, random) => at(random.one(requests.slice(1)), stolen),
+  'other URL': (owner, _, random) => {
+    const [method, path] = random.one(requests);
+    const other = ['http://localhost/other', `https://localhost${path}`, `http://localhost:1${path}`];
+    const url = random.one([...other, `http://shop.example${path}`]);
+    return at([method, path], proofOf(owner, method, path, { url }));
+  },
   'other key': (owner) => at(requests[0], proofOf({ ...owner, prover: new Prover() }, ...requests[0])),
   'forged jwk': (owner) => {
     const header = { jwk: owner.prover.jwk };
