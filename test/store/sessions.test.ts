@@ -45,6 +45,21 @@ describe.each(databases)('the store on %s: sessions', (_, database) => {
     });
   });
 
+  test('a bound session has its thumbprint before and after it is authorized, on every node', async () => {
+    const { tenant, application } = await opened();
+    const session = await on.session(tenant, application.id, { jkt: 'a thumbprint' });
+    expect((await find(session.key.digest))?.jkt).toBe('a thumbprint');
+    await on.store.sessions.authorize(tenant, session.nonce.digest, authorization());
+    const node = await on.openNode();
+    for (const { credentials } of [on.store, node])
+      expect((await credentials.find('ses', session.key.digest))?.jkt).toBe('a thumbprint');
+    const { rows } = await on.store.sessions.list(tenant, {}, { size: 10, page: 1 });
+    expect(rows.map(({ id, bound }) => [id === session.id, bound])).toEqual([
+      [true, true],
+      [false, false],
+    ]);
+  });
+
   test('a session is not created for an unknown application or one of another tenant', async () => {
     const { tenant, application } = await opened();
     const fresh = (id: string) => newSession(on.clock.now(), id, mint('ses'), mint('non'));

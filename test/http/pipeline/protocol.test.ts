@@ -117,15 +117,22 @@ describe('the protocol', () => {
         'SVC-REQUEST-ID',
         'SVC-PURPOSE',
         'Content-Type',
+        'DPoP',
       ]),
     );
   });
 
-  test('browsers may read the request id and Retry-After', async () => {
+  test('browsers may read the request id, Retry-After and the challenges of bound sessions', async () => {
     const { headers } = await server.call('GET', '/livez');
     const exposed = headers.get('access-control-expose-headers')?.split(', ');
     expect(exposed).toEqual(
-      expect.arrayContaining(['SVC-REQUEST-ID', 'Retry-After', 'Idempotency-Replayed']),
+      expect.arrayContaining([
+        'SVC-REQUEST-ID',
+        'Retry-After',
+        'Idempotency-Replayed',
+        'DPoP-Nonce',
+        'WWW-Authenticate',
+      ]),
     );
   });
 
