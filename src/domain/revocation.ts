@@ -95,6 +95,11 @@ const fields = [
   'allowed_networks',
 ] as const;
 
+export function accessOf(application: Application): Access {
+  const present = fields.filter((field) => application[field] !== undefined);
+  return Object.fromEntries(present.map((field) => [field, application[field]])) as Access;
+}
+
 function accessIn(difference: Difference): Partial<Access> {
   return Object.fromEntries(
     fields.flatMap((field) => {

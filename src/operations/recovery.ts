@@ -3,6 +3,7 @@ import { byOperator, type Entry, restoreOperation } from '../domain/audit.ts';
 import {
   type Access,
   type AuditRow,
+  accessOf,
   changesAccess,
   isNarrower,
   type Revocation,
@@ -234,14 +235,8 @@ async function lookUpApplication(db: Db, revocation: Revocation): Promise<Revive
   );
   const all = deleted || revocation.keys === 'all';
   const keys = there.filter(({ id }) => all || revocation.keys.includes(id));
-  const { name, permissions, rules, allowed_origins, require_bound_sessions, allowed_networks } = found;
-  const now = {
-    permissions,
-    rules,
-    ...(allowed_origins && { allowed_origins }),
-    ...(require_bound_sessions && { require_bound_sessions }),
-    ...(allowed_networks && { allowed_networks }),
-  };
+  const { name } = found;
+  const now = accessOf(found);
   const narrower = !deleted && isNarrower(now, access);
   if (!deleted && keys.length === 0 && !narrower) return undefined;
   const named = { tenant_id: tenant, application_id: application, name, deleted, keys };
