@@ -714,6 +714,50 @@ export interface AccessEntry {
   last_used_at?: string;
 }
 
+export interface AccessDiff {
+  /** The earlier time of the comparison. */
+  from: string;
+  /** The later time of the comparison. */
+  to: string;
+  /** Entries before this time were archived, so `from` is this time instead of the one that was asked for. Absent if no entry is missing. */
+  recorded_since?: string;
+  /** False if there were too many changes to read or list all of them. Compare shorter periods then. */
+  complete: boolean;
+  /** Applications that were changed, without a record of their access before the change. */
+  unknown: Array<string>;
+  /** Who gained, lost or has other access. */
+  data: Array<AccessDiffEntry>;
+}
+
+export interface AccessDiffEntry {
+  /** Who gained or lost access. */
+  application: {
+    /** The id of the application. */
+    id: string;
+    /** Its name at the later time, or its last one. */
+    name: string;
+  };
+  /** The permission. */
+  permission: string;
+  /** The container, and those below it without another rule. Absent for permissions without containers. */
+  container?: string;
+  /** The decision at the earlier time. */
+  from: 'reveal' | 'mask' | 'redact' | 'denied';
+  /** The decision at the later time. */
+  to: 'reveal' | 'mask' | 'redact' | 'denied';
+  /** What changed the application in between, oldest first. At most the last 10. */
+  events: Array<{
+    /** When it happened. */
+    at: string;
+    /** The operation, such as `application.update`. */
+    operation: string;
+    /** The application or session that did it. Absent for operators and expiry. */
+    by?: string;
+    /** The id of the entry in the audit log. Absent if it has none. */
+    entry?: string;
+  }>;
+}
+
 export interface AuthZenDecision {
   /** Whether access is allowed. */
   decision: boolean;
@@ -1343,6 +1387,22 @@ export interface Operations {
     };
     reply: AccessReview;
   };
+  /** Find out who gained and lost access */
+  diffAccess: {
+    input: {
+      query?: {
+        /** The earlier time. */
+        from?: string;
+        /** The later time. Now by default. */
+        to?: string;
+        /** Only access to tokens in this container. By default, access to every container and all other permissions. */
+        container?: string;
+        /** Only this permission. All by default. */
+        permission?: PermissionName;
+      };
+    };
+    reply: AccessDiff;
+  };
   /** Evaluate access */
   evaluate: { input: { body: AuthZenEvaluationRequest }; reply: AuthZenDecision };
   /** Evaluate access several times */
@@ -1467,6 +1527,7 @@ export const operations = {
   deleteToken: ['DELETE', '/tokens/{id}'],
   decide: ['POST', '/decisions'],
   whoHasAccess: ['GET', '/access/who'],
+  diffAccess: ['GET', '/access/diff'],
   evaluate: ['POST', '/access/v1/evaluation'],
   evaluateAll: ['POST', '/access/v1/evaluations'],
   searchSubjects: ['POST', '/access/v1/search/subject'],

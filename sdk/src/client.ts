@@ -27,7 +27,14 @@ import {
 } from './transport.ts';
 
 type Query<
-  O extends 'listApplications' | 'listSessions' | 'listTokens' | 'listLogs' | 'countLogs' | 'whoHasAccess',
+  O extends
+    | 'listApplications'
+    | 'listSessions'
+    | 'listTokens'
+    | 'listLogs'
+    | 'countLogs'
+    | 'whoHasAccess'
+    | 'diffAccess',
 > = NonNullable<Input<O>['query']>;
 type DecisionQuestion = Omit<DecisionRequest, 'resource' | 'resources'>;
 
@@ -261,6 +268,10 @@ class Logs extends ResourceClient {
 }
 
 class Access extends ResourceClient {
+  /** Returns who gained and lost access between two times. */
+  diff(query: Query<'diffAccess'> & { from: string }, options?: RequestOptions) {
+    return this.transport.call('diffAccess', { query }, options);
+  }
   /** Returns one page of the applications and sessions with access to a container or token, riskiest first. */
   who(query: Query<'whoHasAccess'>, options?: RequestOptions) {
     return this.transport.call('whoHasAccess', { query }, options);

@@ -1,4 +1,5 @@
 /** Prepares a database that was restored to an earlier state for service. */
+import { removedState } from '../domain/access-history.ts';
 import { byOperator, type Entry, restoreOperation } from '../domain/audit.ts';
 import {
   type Access,
@@ -103,7 +104,7 @@ export async function recover(
     const record: Write = (entry) => insertEntries(tx, db.dialect, keys, [{ at, ...byOperator, ...entry }]);
     await insertEntries(tx, db.dialect, keys, restored);
     for (const one of revoke.tenants) await close(db, tx, record, one);
-    for (const one of revoke.applications) await remove(tx, record, one);
+    for (const one of revoke.applications) await remove(db, tx, record, one);
     return { sessions, replies };
   }, 'slow');
   for (const { tenant_id, closed } of revoke.tenants)
@@ -255,12 +256,14 @@ async function close(
   await record({ tenantId: id, operation, entity: { kind: 'tenant', id } });
 }
 
-async function remove(tx: Queries, record: Write, revived: RevivedApplication): Promise<void> {
+async function remove(db: Db, tx: Queries, record: Write, revived: RevivedApplication): Promise<void> {
   const { tenant_id: tenantId, application_id: id, deleted, keys, access } = revived;
   const about = { tenantId, entity: { kind: 'application', id } };
   if (deleted) {
+    const found = await applications({ ...db, ...tx, transaction: (work) => work(tx) }).get(tenantId, id);
     await tx.run('delete from applications where tenant_id = $1 and id = $2', [tenantId, id]);
-    return record({ ...about, operation: 'application.delete' });
+    const difference = found && removedState(found);
+    return record({ ...about, operation: 'application.delete', ...(difference && { difference }) });
   }
   for (const key of keys) {
     await tx.run('delete from application_keys where tenant_id = $1 and application_id = $2 and id = $3', [

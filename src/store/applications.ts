@@ -110,7 +110,7 @@ export function applications(db: Executor): Applications {
         return { application: (await lock(tx, tenant, id)) as Application, key };
       }),
 
-    delete: (tenant, id) => db.transaction((tx) => markDeleted(tx, tenant, id)),
+    delete: (tenant, id) => db.transaction((tx) => markDeleted(tx, lock, tenant, id)),
   };
 }
 
@@ -160,15 +160,18 @@ async function setQuarantine(
 }
 
 /** Marks it as expired, so that no read returns it. The sweep removes the row and the sessions. */
-async function markDeleted(tx: Queries, tenant: string, id: string): Promise<boolean> {
-  const marked = await tx.run(
-    `update applications as a set expires_at = 0 where a.tenant_id = $1 and a.id = $2 and ${notExpired('a')}`,
-    [tenant, id],
-  );
-  if (marked === 0) return false;
+async function markDeleted(
+  tx: Queries,
+  lock: ReturnType<typeof lockApplication>,
+  tenant: string,
+  id: string,
+): Promise<Application | undefined> {
+  const old = await lock(tx, tenant, id);
+  if (!old) return undefined;
+  await tx.run('update applications set expires_at = 0 where tenant_id = $1 and id = $2', [tenant, id]);
   // There are at most three keys. They are deleted now, so that response times do not reveal which keys existed.
   await tx.run('delete from application_keys where tenant_id = $1 and application_id = $2', [tenant, id]);
-  return true;
+  return old;
 }
 
 export async function insertApplication(

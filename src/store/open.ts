@@ -148,7 +148,7 @@ function maintenanceOn(
     removeTenantRows: (id, limit) => removeTenantRows(db, id, limit),
     rotateMasterKey: (rotation) => rotateMasterKey(db, masters, rotation),
     sweep: async (limit) => {
-      const removed = await sweep(db, limit);
+      const removed = await sweep(db, keys.chainKeys, limit);
       if (removed < limit) await keys.forget();
       return removed;
     },

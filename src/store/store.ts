@@ -86,9 +86,10 @@ export interface Applications {
   ): Promise<{ application: Application; key: Minted } | undefined>;
   /**
    * Its keys and sessions are invalid for every request sent after this resolves. The cost does not depend on how many
-   * sessions it has: the sweep removes their rows in batches. Returns false if the application does not exist.
+   * sessions it has: the sweep removes their rows in batches. Returns the deleted application, or undefined if it does
+   * not exist.
    */
-  delete(tenant: string, id: string): Promise<boolean>;
+  delete(tenant: string, id: string): Promise<Application | undefined>;
 }
 
 export interface Keys {

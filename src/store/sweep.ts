@@ -1,6 +1,13 @@
 /** Deletes rows that no read returns any more: expired rows, and rows of deleted applications. */
-import { type Db, rowLock } from './engine/db.ts';
+import { expireOperation, removedState } from '../domain/access-history.ts';
+import { byOperator } from '../domain/audit.ts';
+import type { Awaitable } from '../domain/awaitable.ts';
+import { type ApplicationRow, applicationColumns, toApplication } from './applications.ts';
+import type { ChainKeys } from './audit/hash-chain.ts';
+import { insertEntries } from './audit/write.ts';
+import { type Db, type DbTime, rowLock } from './engine/db.ts';
 import type { TenantRemoval } from './maintenance.ts';
+import type { NewEntry } from './store.ts';
 import { deleteTokens } from './token-storage.ts';
 
 /** Primary keys of the tables with a `tenant_id`. Rows of all other tables are deleted by cascade. */
@@ -15,13 +22,49 @@ const primaryKeys = {
 };
 
 /** Removes at most `limit` rows of each kind and returns how many. Rows that another transaction has locked are skipped. */
-export async function sweep(db: Db, limit: number): Promise<number> {
+export async function sweep(db: Db, chainKeys: () => Awaitable<ChainKeys>, limit: number): Promise<number> {
   let removed = 0;
   for (const table of ['idempotency', 'sessions', 'application_keys'] as const)
     removed += await removeExpired(db, table, limit);
   removed += await db.transaction((tx) => deleteTokens(tx, db.dialect, expired(db, 'tokens'), [limit]));
   removed += await removeOrphanedSessions(db, limit);
-  return removed + (await removeExpired(db, 'applications', limit, `and ${someSession} is null`));
+  return removed + (await removeApplications(db, chainKeys, limit));
+}
+
+interface RemovedRow extends ApplicationRow {
+  now: DbTime;
+  tenant_deleted_at: DbTime | null;
+}
+
+/** Writes an entry with the last state of each expired application. Those with the expiry 0 were deleted and have one. */
+async function removeApplications(
+  db: Db,
+  chainKeys: () => Awaitable<ChainKeys>,
+  limit: number,
+): Promise<number> {
+  const deletion = `${expired(db, 'applications', `and ${someSession} is null`)}
+    returning ${applicationColumns('applications')}, (select :now) as now,
+      (select t.deleted_at from tenants t where t.id = applications.tenant_id) as tenant_deleted_at`;
+  const some = 'select 1 as one from applications where expires_at <= (select :now) limit 1';
+  if (!(await db.get(some))) return 0;
+  const keys = await chainKeys();
+  return db.transaction(async (tx) => {
+    const rows = await tx.all<RemovedRow>(deletion, [limit]);
+    const ended = rows.filter((row) => Number(row.expires_at) > 0 && row.tenant_deleted_at === null);
+    if (ended.length > 0) await insertEntries(tx, db.dialect, keys, ended.map(entryOf));
+    return rows.length;
+  });
+}
+
+function entryOf(row: RemovedRow): NewEntry {
+  return {
+    ...byOperator,
+    tenantId: row.tenant_id,
+    at: Number(row.now),
+    operation: expireOperation,
+    entity: { kind: 'application', id: row.id },
+    difference: removedState(toApplication(row)),
+  };
 }
 
 /** A scalar subquery, because PostgreSQL would turn `exists` into a join that reads all sessions. */

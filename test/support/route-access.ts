@@ -35,6 +35,7 @@ export const statusByCaller: Record<string, number[]> = {
   deleteToken: [401, 204, 204, 204, 204, 403],
   decide: [401, 200, 200, 200, 403, 403],
   whoHasAccess: [401, 200, 200, 403, 403, 403],
+  diffAccess: [401, 200, 200, 403, 403, 403],
   evaluate: [401, 200, 200, 200, 403, 403],
   evaluateAll: [401, 200, 200, 200, 403, 403],
   searchSubjects: [401, 200, 200, 403, 403, 403],
@@ -151,6 +152,7 @@ export function routeCaller(call: Call) {
   /** Fills in the entity's id, and the id of one of its keys if the path has one. */
   async function pathFor({ path }: Route, id: string, owner: Tenant): Promise<string> {
     if (path === '/access/who') return `${path}?container=/`;
+    if (path === '/access/diff') return `${path}?from=2026-01-01T00:00:00Z`;
     if (!path.includes(':key_id')) return path.replace(':id', id);
     const { body } = await call('GET', `/applications/${id}/keys`, { key: owner.key });
     return path.replace(':id', id).replace(':key_id', body.data?.[0].id ?? crypto.randomUUID());

@@ -2,7 +2,7 @@ import type { AccessEntry, AccessReview } from '../../../sdk/src/sallyport.ts';
 import type { Call, RemoteCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import { only } from '../terminal/options.ts';
-import { limitOption, printList } from '../terminal/print.ts';
+import { limitOption, printList, printTable } from '../terminal/print.ts';
 
 export const accessCommands: readonly RemoteCommand[] = [
   {
@@ -22,7 +22,56 @@ export const accessCommands: readonly RemoteCommand[] = [
     ],
     call: who,
   },
+  {
+    usage: 'access diff',
+    options: [
+      { name: 'from', value: 'TIME', description: 'Earlier time, such as 2030-01-01T00:00:00Z.' },
+      { name: 'to', value: 'TIME', description: 'Later time. Default: now.' },
+      { name: 'container', value: 'PATH', description: 'Only access to this container.' },
+      { name: 'permission', value: 'PERMISSION', description: 'Only this permission.' },
+    ],
+    summary: 'List applications that gained or lost access between two times.',
+    details:
+      'Reads the audit log, without archived entries. Sessions are not compared. The last column has the last operation that changed the application. Needs access:review.',
+    examples: [
+      'sallyport access diff --from 2030-01-01T00:00:00Z --container /customers/',
+      'sallyport access diff --from 2030-01-01T00:00:00Z --to 2030-02-01T00:00:00Z',
+    ],
+    call: diff,
+  },
 ];
+
+async function diff(call: Call): Promise<number> {
+  const { options, service, terminal } = call;
+  const from = options.value('from');
+  if (from === undefined) throw new UsageError('no time to compare with', 'pass --from');
+  const [to, container, permission] = ['to', 'container', 'permission'].map((name) => options.value(name));
+  const found = await service.access.diff({ from, ...only({ to, container, permission }) });
+  const rows = found.data.map(({ application, permission, container, from, to, events }) => {
+    const last = events.at(-1);
+    return [
+      changeOf(from, to),
+      application.name,
+      permission,
+      container ?? '',
+      `${from} to ${to}`,
+      last ? `${last.operation} ${last.at}` : '',
+    ];
+  });
+  const head = ['CHANGE', 'APPLICATION', 'PERMISSION', 'CONTAINER', 'ACCESS', 'LAST OPERATION'];
+  printTable(call, found, 'differences', head, rows);
+  const warn = (text: string) => terminal.writeError(`sallyport: warning: ${text}\n`);
+  if (found.recorded_since !== undefined)
+    warn(`not recorded before ${found.recorded_since}: earlier entries were archived`);
+  if (!found.complete) warn('not all differences are listed: compare shorter periods');
+  for (const id of found.unknown) warn(`the earlier access of application ${id} is not recorded`);
+  return 0;
+}
+
+function changeOf(from: string, to: string): string {
+  if (from === 'denied') return 'gained';
+  return to === 'denied' ? 'lost' : 'changed';
+}
 
 async function who(call: Call): Promise<number> {
   const { options, service, terminal } = call;

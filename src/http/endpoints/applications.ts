@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { createdState, removedState } from '../../domain/access-history.ts';
 import {
   type Application,
   ApplicationCreate,
@@ -78,6 +79,7 @@ export const createApplication = changeEndpoint({
       status: 201,
       body: withKey(application, key, keyExpiresAt),
       entity: entityOf(application.id),
+      difference: createdState(application),
     };
   },
 });
@@ -173,8 +175,8 @@ export const deleteApplication = changeEndpoint({
   replies: { 204: { description: 'Deleted.' } },
   failures: ['not_found'],
   handle: async ({ principal, params }, { store }) => {
-    orNotFound(await store.applications.delete(principal.tenantId, params.id));
-    return { status: 204, entity: entityOf(params.id) };
+    const deleted = orNotFound(await store.applications.delete(principal.tenantId, params.id));
+    return { status: 204, entity: entityOf(params.id), difference: removedState(deleted) };
   },
 });
 

@@ -12,9 +12,9 @@ import { hasTrait } from '../../domain/permission.ts';
 import { compilePolicy, type Policy, type Resource } from '../../domain/policy.ts';
 import { recordedGrants } from '../../domain/recorded-grants.ts';
 import { canonicalContainer } from '../../domain/rule.ts';
-import type { AuditFilter, Store } from '../../store/store.ts';
+import type { Store } from '../../store/store.ts';
 import { maxIds } from '../pipeline/audit-recorder.ts';
-import { nextTurn } from './subject-scan.ts';
+import { scanLog } from './log-scan.ts';
 
 /** Entries per page, and pages per search. */
 const pages = { size: 500, max: 20 };
@@ -52,30 +52,12 @@ export async function recordedReads(
       else undecided += entry.count ?? 1;
     }
   };
-  const own = await eachPage(store, tenantId, { actor: applicationId, from: since }, add);
-  const limited = await eachPage(store, tenantId, { authorizer: applicationId, from: since }, add);
+  const own = await scanLog(store, tenantId, { actor: applicationId, from: since }, pages, add);
+  const limited = await scanLog(store, tenantId, { authorizer: applicationId, from: since }, pages, add);
   const data = [...groups.values()]
     .map(({ applications, ...group }) => ({ ...group, applications: applications.size }))
     .sort((a, b) => b.count - a.count);
-  return { complete: own && limited, undecided, data };
-}
-
-/** Returns false if there are too many entries. */
-async function eachPage(
-  { audit }: Store,
-  tenantId: string,
-  filter: AuditFilter,
-  take: (entries: readonly LogEntry[]) => Promise<void>,
-): Promise<boolean> {
-  let before: string | undefined;
-  for (let page = 0; page < pages.max; page++) {
-    const { entries, next } = await audit.list(tenantId, filter, { limit: pages.size, before });
-    await take(entries);
-    await nextTurn();
-    if (next === undefined) return true;
-    before = next;
-  }
-  return false;
+  return { complete: own.complete && limited.complete, undecided, data };
 }
 
 /** Only entries about a use of data have a transform. */

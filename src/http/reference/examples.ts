@@ -180,6 +180,22 @@ export const example = {
       { from: '2026-11-15T15:00:00.000Z', success: 92, denied: 4, failed: 0 },
     ],
   },
+  accessDiff: {
+    from: '2026-11-01T00:00:00.000Z',
+    to: '2026-11-15T12:00:00.000Z',
+    complete: true,
+    unknown: [],
+    data: [
+      {
+        application: { id, name: 'Support desk' },
+        permission: 'token:read',
+        container: '/customers/',
+        from: 'denied',
+        to: 'mask',
+        events: [{ at: '2026-11-15T09:30:00.000Z', operation: 'application.create', by: creator }],
+      },
+    ],
+  },
   logPage: { pagination: { page_size: 20 }, data: [logEntry] },
   tokenCreate,
   token,

@@ -13,8 +13,9 @@ beforeAll(async () => {
 });
 afterAll(() => server.close());
 
-const run = (...argv: string[]) =>
-  shell(['access', 'who', ...argv], { env: { SALLYPORT_URL: server.url, SALLYPORT_KEY: key } });
+const run = (...argv: string[]) => access('who', ...argv);
+const access = (...argv: string[]) =>
+  shell(['access', ...argv], { env: { SALLYPORT_URL: server.url, SALLYPORT_KEY: key } });
 
 test('access who lists the riskiest first, and the totals on standard error', async () => {
   const { code, out, err } = await run('--container', '/shop/cards/');
@@ -42,3 +43,25 @@ test.each([[[]], [['--container', '/', '--token', 'card-42']]])(
     expect([code, err]).toEqual([2, expect.stringContaining('either --container or --token')]);
   },
 );
+
+test('access diff lists who gained and lost access since a time', async () => {
+  const from = new Date(server.clock.now()).toISOString();
+  server.clock.advance(1000);
+  const rule = { priority: 1, container: '/diff/', transform: 'reveal', permissions: ['token:read'] };
+  const { id } = await server.application(key, { name: 'new desk', permissions: undefined, rules: [rule] });
+  server.clock.advance(1000);
+  const middle = new Date(server.clock.now()).toISOString();
+  server.clock.advance(1000);
+  await server.call('DELETE', `/applications/${id}`, { key });
+  const gained = await access('diff', '--from', from, '--to', middle, '--container', '/diff/');
+  expect([gained.code, gained.err]).toEqual([0, '']);
+  expect(gained.out).toMatch(
+    /^gained +new desk +token:read +\/diff\/ +denied to reveal +application\.create /m,
+  );
+  const lost = await access('diff', '--from', middle, '--container', '/diff/');
+  expect(lost.out).toMatch(/^lost +new desk .* reveal to denied +application\.delete /m);
+  const json = JSON.parse((await access('diff', '--from', from, '--container', '/diff/', '--json')).out);
+  expect(json).toMatchObject({ complete: true, unknown: [], data: [] });
+  const none = await access('diff');
+  expect([none.code, none.err]).toEqual([2, expect.stringContaining('pass --from')]);
+});

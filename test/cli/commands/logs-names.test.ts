@@ -35,7 +35,7 @@ test('tail names the applications that act and that are changed; --json has ids'
   expect(out).not.toContain(backend.id);
   const json = await shell.call(['logs', 'tail', '--lines', '100', '--json']);
   expect(json.out).toContain(backend.id);
-  expect(json.out).not.toContain('the page"');
+  expect(json.out).not.toContain('"name":"the page"');
 });
 
 test('who-read names applications and authorizers', async () => {

@@ -84,7 +84,11 @@ describe.each(databases)('secrets on %s', (_, database) => {
     await call('POST', '/decisions', { key, body: { credential: backend.key, permission: 'token:read' } });
     await call('POST', `${one}/quarantine`, { key });
     await call('DELETE', `${one}/quarantine`, { key });
+    await call('PUT', `${one}?dry_run=true`, { key, body: { name: 'y', permissions: ['token:read'] } });
+    await call('POST', `/sessions/${live.data[0].id}/quarantine`, { key });
+    await call('DELETE', `/sessions/${live.data[0].id}/quarantine`, { key });
     await call('GET', '/access/who?container=/', { key });
+    await call('GET', '/access/diff?from=2026-01-01T00:00:00Z', { key });
     const subject = { type: 'user', id: 'y', properties: { credential: backend.key } };
     const evaluation = { subject, action: { name: 'read' }, resource: { type: 'token', id: token.id } };
     for (const end of ['evaluation', 'evaluations', 'search/subject', 'search/resource', 'search/action'])

@@ -1,0 +1,264 @@
+/** Who gained and lost access between two times. */
+import { z } from 'zod';
+import { Access, type AccessChange, accessChanges, accessOf, isChange } from '../../domain/access-change.ts';
+import {
+  type ApplicationState,
+  accessOperations,
+  policyAt,
+  stateBefore,
+} from '../../domain/access-history.ts';
+import type { LogEntry } from '../../domain/audit.ts';
+import { DateTime, Timestamp, timestamp } from '../../domain/common-fields.ts';
+import { throwIfInvalid } from '../../domain/error.ts';
+import { hasTrait, Permission } from '../../domain/permission.ts';
+import type { Policy } from '../../domain/policy.ts';
+import { Container, canonicalContainer } from '../../domain/rule.ts';
+import type { Store } from '../../store/store.ts';
+import { readEndpoint, reply } from '../pipeline/route.ts';
+import { example } from '../reference/examples.ts';
+import { scanLog } from './log-scan.ts';
+
+const maxListed = 200;
+const maxEvents = 10;
+/** Entries of each operation that are read. */
+const pages = { size: 200, max: 10 };
+/** Pages of new applications that are read. */
+const maxNewPages = 20;
+
+const Query = z.strictObject({
+  from: DateTime.describe('The earlier time.'),
+  to: DateTime.optional().describe('The later time. Now by default.'),
+  container: Container.optional().describe(
+    'Only access to tokens in this container. By default, access to every container and all other permissions.',
+  ),
+  permission: Permission.optional().describe('Only this permission. All by default.'),
+});
+
+const Event = z.object({
+  at: Timestamp.describe('When it happened.'),
+  operation: z.string().describe('The operation, such as `application.update`.'),
+  by: z
+    .uuid()
+    .optional()
+    .describe('The application or session that did it. Absent for operators and expiry.'),
+  entry: z.uuid().optional().describe('The id of the entry in the audit log. Absent if it has none.'),
+});
+
+const DiffEntry = z
+  .object({
+    application: z
+      .object({
+        id: z.uuid().describe('The id of the application.'),
+        name: z.string().describe('Its name at the later time, or its last one.'),
+      })
+      .describe('Who gained or lost access.'),
+    permission: z.string().describe('The permission.'),
+    container: z
+      .string()
+      .optional()
+      .describe(
+        'The container, and those below it without another rule. Absent for permissions without containers.',
+      ),
+    from: Access.describe('The decision at the earlier time.'),
+    to: Access.describe('The decision at the later time.'),
+    events: z
+      .array(Event)
+      .describe(`What changed the application in between, oldest first. At most the last ${maxEvents}.`),
+  })
+  .meta({ id: 'AccessDiffEntry' });
+type DiffEntry = z.infer<typeof DiffEntry>;
+
+const AccessDiff = z
+  .object({
+    from: Timestamp.describe('The earlier time of the comparison.'),
+    to: Timestamp.describe('The later time of the comparison.'),
+    recorded_since: Timestamp.optional().describe(
+      'Entries before this time were archived, so `from` is this time instead of the one that was asked for. Absent if no entry is missing.',
+    ),
+    complete: z
+      .boolean()
+      .describe(
+        'False if there were too many changes to read or list all of them. Compare shorter periods then.',
+      ),
+    unknown: z
+      .array(z.uuid())
+      .describe('Applications that were changed, without a record of their access before the change.'),
+    data: z.array(DiffEntry).max(maxListed).describe('Who gained, lost or has other access.'),
+  })
+  .meta({ id: 'AccessDiff' });
+
+export const diffAccess = readEndpoint({
+  name: 'diffAccess',
+  tag: 'Access review',
+  summary: 'Find out who gained and lost access',
+  description:
+    'Compares the access of all applications at two times, from the audit log: what they could do at the earlier time, and at the later one. Sessions are not compared, because they are short-lived; the entries `session.authorize` of the audit log have their grants. Archived entries are not read.',
+  query: Query,
+  replies: { 200: reply('The differences.', AccessDiff, example.accessDiff) },
+  handle: async ({ principal: { tenantId, now }, query }, { store }) => {
+    const to = Math.min(query.to ?? now, now);
+    if (query.from >= to) throwIfInvalid({ from: ['must be before `to`, and in the past'] });
+    const history = await readHistory(store, tenantId, query.from);
+    const from = Math.max(query.from, history.recordedSince ?? query.from);
+    const unknown: string[] = [];
+    const data: DiffEntry[] = [];
+    for (const [id, { current, entries }] of history.applications) {
+      const states = statesOf(current, entries, from, to);
+      if (!states) {
+        unknown.push(id);
+        continue;
+      }
+      const before = policyAt(states.before, from);
+      const after = policyAt(states.after, to);
+      const events = eventsOf(states.after, entries, from, to);
+      for (const change of changesOf(before, after, query))
+        data.push({ application: { id, name: states.after.name }, ...change, events });
+    }
+    const complete = history.complete && data.length <= maxListed;
+    const recorded = history.recordedSince;
+    const body = {
+      from: timestamp(from),
+      to: timestamp(to),
+      ...(recorded !== undefined && recorded > query.from && { recorded_since: timestamp(recorded) }),
+      complete,
+      unknown: unknown.slice(0, maxListed),
+      data: data.slice(0, maxListed),
+    };
+    return { status: 200, body };
+  },
+});
+
+interface Changed {
+  /** Undefined if the application no longer exists. */
+  current: ApplicationState | undefined;
+  /** Newest first. */
+  readonly entries: LogEntry[];
+}
+
+interface History {
+  readonly applications: ReadonlyMap<string, Changed>;
+  readonly complete: boolean;
+  readonly recordedSince: number | undefined;
+}
+
+/** Applications that were changed or created since a time. */
+async function readHistory(store: Store, tenantId: string, from: number): Promise<History> {
+  const applications = new Map<string, Changed>();
+  let [isComplete, recordedSince] = [true, undefined as number | undefined];
+  for (const operation of accessOperations) {
+    const filter = { operation, result: 'success' as const, from };
+    const { complete, gaps } = await scanLog(store, tenantId, filter, pages, (entries) => {
+      for (const entry of entries) {
+        const id = entry.entity?.id;
+        if (id === undefined) continue;
+        const known = applications.get(id);
+        if (known) known.entries.push(entry);
+        else applications.set(id, { current: undefined, entries: [entry] });
+      }
+    });
+    if (!complete) isComplete = false;
+    const archived = gaps.find(({ reason }) => reason === 'archived')?.to;
+    if (archived !== undefined) recordedSince = Date.parse(archived);
+  }
+  for (const { entries } of applications.values()) entries.sort((a, b) => (a.id < b.id ? 1 : -1));
+  await addCurrent(store, tenantId, applications);
+  if (!(await addNew(store, tenantId, from, applications))) isComplete = false;
+  return { applications, complete: isComplete, recordedSince };
+}
+
+async function addCurrent({ applications }: Store, tenantId: string, changed: Map<string, Changed>) {
+  const ids = [...changed.keys()];
+  const size = 100;
+  for (let start = 0; start < ids.length; start += size) {
+    const { rows } = await applications.list(tenantId, { ids: ids.slice(start, start + size) }, { size });
+    for (const row of rows) (changed.get(row.id) as Changed).current = row;
+  }
+}
+
+/** Returns false if there are too many new applications. */
+async function addNew(
+  { applications }: Store,
+  tenantId: string,
+  from: number,
+  changed: Map<string, Changed>,
+): Promise<boolean> {
+  let before: string | undefined;
+  for (let page = 0; page < maxNewPages; page++) {
+    const { rows, next } = await applications.list(tenantId, {}, { size: 100, before });
+    for (const row of rows) {
+      if (Date.parse(row.created_at) <= from) return true;
+      if (!changed.has(row.id)) changed.set(row.id, { current: row, entries: [] });
+    }
+    if (next === undefined) return true;
+    before = next;
+  }
+  return false;
+}
+
+/** Undefined if the entries do not record a state that is needed. */
+function statesOf(
+  current: ApplicationState | undefined,
+  entries: readonly LogEntry[],
+  from: number,
+  to: number,
+): { before: ApplicationState; after: ApplicationState } | undefined {
+  let state = current;
+  let after = current;
+  for (const entry of entries) {
+    const at = Date.parse(entry.at);
+    if (at <= from) break;
+    state = stateBefore(state, entry);
+    if (at > to) after = state;
+    // An application that was removed before `to` had no access then. Its last state has its name and its expiry.
+    else if (!after) after = state && { ...state, permissions: [], rules: [] };
+  }
+  return state && after && { before: state, after };
+}
+
+function eventsOf(
+  { created_at, expires_at }: ApplicationState,
+  entries: readonly LogEntry[],
+  from: number,
+  to: number,
+): DiffEntry['events'] {
+  const isWithin = (time: string) => Date.parse(time) > from && Date.parse(time) <= to;
+  const recorded = entries
+    .filter(({ at }) => isWithin(at))
+    .map(({ id, at, operation, actor }) => ({
+      at,
+      operation,
+      ...(actor.id !== undefined && { by: actor.id }),
+      entry: id,
+    }));
+  const isRecorded = recorded.some(({ operation }) => operation === 'application.create');
+  const created =
+    isWithin(created_at) && !isRecorded ? [{ at: created_at, operation: 'application.create' }] : [];
+  const expired =
+    expires_at !== undefined &&
+    isWithin(expires_at) &&
+    !/\.(delete|expire)$/.test(recorded[0]?.operation ?? '')
+      ? [{ at: expires_at, operation: 'application.expire' }]
+      : [];
+  return [...created, ...recorded.toReversed(), ...expired].slice(-maxEvents);
+}
+
+function changesOf(
+  before: Policy,
+  after: Policy,
+  { container, permission }: { container?: string | undefined; permission?: string | undefined },
+): AccessChange[] {
+  const isAsked = (name: string) => permission === undefined || permission === name;
+  if (container === undefined)
+    return accessChanges(before, after).filter((change) => isAsked(change.permission));
+  const place = canonicalContainer(container);
+  const names = new Set([...before.byPermission.keys(), ...after.byPermission.keys()]);
+  return [...names]
+    .filter((name) => isAsked(name) && hasTrait(name, 'scoped'))
+    .map((name) => ({
+      permission: name,
+      container: place,
+      from: accessOf(before, undefined, name, { container: place }),
+      to: accessOf(after, undefined, name, { container: place }),
+    }))
+    .filter(({ permission, from, to }) => isChange(permission, from, to));
+}
