@@ -758,6 +758,48 @@ export interface AccessDiffEntry {
   }>;
 }
 
+export interface AccessAdvice {
+  /** Applications with unused grants or a proposal. */
+  data: Array<AdviceEntry>;
+  pagination: Pagination;
+}
+
+export interface AdviceEntry {
+  /** The application. */
+  application: {
+    /** The id of the application. */
+    id: string;
+    /** Its name. */
+    name: string;
+    /** Its type. */
+    type: string;
+  };
+  /** Uses since this time count: `days` ago, or its creation if that is later. */
+  since: string;
+  /** Grants that were not used since then, riskiest first. */
+  unused: Array<RankedGrant>;
+  /** Smaller grants that cover every recorded use and allow nothing new. Absent if nothing can be removed safely, and if nothing was used. */
+  proposal?: {
+    /** The permissions to keep. */
+    permissions: Array<PermissionName>;
+    /** The rules to keep, with the containers in which they were used. */
+    rules: Array<AccessRule>;
+  };
+}
+
+export interface RankedGrant {
+  /** Number of the rule, from 1, or `permissions` for the permissions without a rule. */
+  rule: number | 'permissions';
+  /** The granted permission. */
+  permission: string;
+  /** The container of the grant, including those below. */
+  container: string;
+  /** The transform of the grant. */
+  transform: 'redact' | 'mask' | 'reveal';
+  /** `management`: can manage applications, sessions or the log. `reveal`: plaintext. `change`: can change tokens. `mask`, `redact`: other reads. */
+  risk: 'management' | 'reveal' | 'change' | 'mask' | 'redact';
+}
+
 export interface AuthZenDecision {
   /** Whether access is allowed. */
   decision: boolean;
@@ -1403,6 +1445,22 @@ export interface Operations {
     };
     reply: AccessDiff;
   };
+  /** Propose smaller grants */
+  adviseAccess: {
+    input: {
+      query?: {
+        /** Only this application. By default, all applications, newest first. */
+        application_id?: string;
+        /** Grants that were used within this number of days are kept. */
+        days?: number;
+        /** The maximum number of entries on a page. */
+        size?: number;
+        /** A cursor: the `next` value of an earlier response. The response then has no totals. Cannot be combined with `page`. */
+        start?: string;
+      };
+    };
+    reply: AccessAdvice;
+  };
   /** Evaluate access */
   evaluate: { input: { body: AuthZenEvaluationRequest }; reply: AuthZenDecision };
   /** Evaluate access several times */
@@ -1528,6 +1586,7 @@ export const operations = {
   decide: ['POST', '/decisions'],
   whoHasAccess: ['GET', '/access/who'],
   diffAccess: ['GET', '/access/diff'],
+  adviseAccess: ['GET', '/access/advice'],
   evaluate: ['POST', '/access/v1/evaluation'],
   evaluateAll: ['POST', '/access/v1/evaluations'],
   searchSubjects: ['POST', '/access/v1/search/subject'],

@@ -1,6 +1,7 @@
 /** The API client: one method per operation. */
 import type {
   AccessEntry,
+  AdviceEntry,
   Application,
   ApplicationCreate,
   ApplicationKeyCreate,
@@ -34,7 +35,8 @@ type Query<
     | 'listLogs'
     | 'countLogs'
     | 'whoHasAccess'
-    | 'diffAccess',
+    | 'diffAccess'
+    | 'adviseAccess',
 > = NonNullable<Input<O>['query']>;
 type DecisionQuestion = Omit<DecisionRequest, 'resource' | 'resources'>;
 
@@ -268,6 +270,20 @@ class Logs extends ResourceClient {
 }
 
 class Access extends ResourceClient {
+  /** Returns one page of proposals for smaller grants, from recorded uses. */
+  advise(query: Query<'adviseAccess'> = {}, options?: RequestOptions) {
+    return this.transport.call('adviseAccess', { query }, options);
+  }
+  /** Iterates over the proposals for all applications. */
+  adviceOnAll(
+    query: Query<'adviseAccess'> = {},
+    options?: RequestOptions,
+  ): AsyncGenerator<AdviceEntry, void, undefined> {
+    return paginate((page: Query<'adviseAccess'> & { page?: number }) => this.advise(page, options), {
+      size: 100,
+      ...query,
+    });
+  }
   /** Returns who gained and lost access between two times. */
   diff(query: Query<'diffAccess'> & { from: string }, options?: RequestOptions) {
     return this.transport.call('diffAccess', { query }, options);

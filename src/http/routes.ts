@@ -1,5 +1,6 @@
 /** Every endpoint: method, path, access and handler, in the order of the API reference. */
 import { whoHasAccess } from './endpoints/access.ts';
+import { adviseAccess } from './endpoints/access-advice.ts';
 import { diffAccess } from './endpoints/access-diff.ts';
 import { updateApplication } from './endpoints/application-update.ts';
 import {
@@ -63,6 +64,7 @@ const api: readonly Route[] = [
   route('POST',   '/decisions',                     'decision:create',               decide),
   route('GET',    '/access/who',                    'access:review',                 whoHasAccess),
   route('GET',    '/access/diff',                   'access:review',                 diffAccess),
+  route('GET',    '/access/advice',                 'access:review',                 adviseAccess),
   route('POST',   '/access/v1/evaluation',          'decision:create',               evaluate),
   route('POST',   '/access/v1/evaluations',         'decision:create',               evaluateAll),
   route('POST',   '/access/v1/search/subject',      'access:review',                 searchSubjects),

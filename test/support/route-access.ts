@@ -36,6 +36,7 @@ export const statusByCaller: Record<string, number[]> = {
   decide: [401, 200, 200, 200, 403, 403],
   whoHasAccess: [401, 200, 200, 403, 403, 403],
   diffAccess: [401, 200, 200, 403, 403, 403],
+  adviseAccess: [401, 200, 200, 403, 403, 403],
   evaluate: [401, 200, 200, 200, 403, 403],
   evaluateAll: [401, 200, 200, 200, 403, 403],
   searchSubjects: [401, 200, 200, 403, 403, 403],

@@ -3,6 +3,7 @@ import type { Call, RemoteCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import { only } from '../terminal/options.ts';
 import { limitOption, printList, printTable } from '../terminal/print.ts';
+import { adviseCommand } from './access-advise.ts';
 
 export const accessCommands: readonly RemoteCommand[] = [
   {
@@ -39,6 +40,7 @@ export const accessCommands: readonly RemoteCommand[] = [
     ],
     call: diff,
   },
+  adviseCommand,
 ];
 
 async function diff(call: Call): Promise<number> {

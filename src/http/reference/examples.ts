@@ -180,6 +180,28 @@ export const example = {
       { from: '2026-11-15T15:00:00.000Z', success: 92, denied: 4, failed: 0 },
     ],
   },
+  accessAdvice: {
+    data: [
+      {
+        application: { id, name: 'Support desk', type: 'private' },
+        since: '2026-08-17T12:00:00.000Z',
+        unused: [
+          {
+            rule: 1,
+            permission: 'token:delete',
+            container: '/customers/',
+            transform: 'mask',
+            risk: 'change',
+          },
+        ],
+        proposal: {
+          permissions: [],
+          rules: [{ priority: 1, container: '/customers/', transform: 'mask', permissions: ['token:read'] }],
+        },
+      },
+    ],
+    pagination: { page_size: 20 },
+  },
   accessDiff: {
     from: '2026-11-01T00:00:00.000Z',
     to: '2026-11-15T12:00:00.000Z',

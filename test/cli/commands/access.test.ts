@@ -65,3 +65,24 @@ test('access diff lists who gained and lost access since a time', async () => {
   const none = await access('diff');
   expect([none.code, none.err]).toEqual([2, expect.stringContaining('pass --from')]);
 });
+
+test('access advise lists unused grants, and prints proposals that apply accepts', async () => {
+  const rule = {
+    priority: 1,
+    container: '/',
+    transform: 'reveal',
+    permissions: ['token:read', 'token:delete'],
+  };
+  const desk = await server.application(key, { name: 'advised', permissions: undefined, rules: [rule] });
+  await server.call('POST', '/tokens', { key, body: { id: 'advised-1', container: '/advised/', data: 'x' } });
+  await server.call('GET', '/tokens/advised-1', { key: desk.key });
+  await server.flush();
+  const { code, out } = await access('advise', '--app', 'advised');
+  expect(code).toBe(0);
+  expect(out).toMatch(/^change +advised +token:delete +\/ +reveal +1$/m);
+  const yaml = (await access('advise', '--app', 'advised', '--yaml')).out;
+  const env = { SALLYPORT_URL: server.url, SALLYPORT_KEY: key };
+  const plan = await shell(['apply', '-', '--plan'], { env, stdin: yaml });
+  expect(plan.out).toContain('+ rule priority 1: token:read in /advised/ as reveal');
+  expect(plan.code).toBe(5);
+});

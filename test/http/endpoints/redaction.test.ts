@@ -88,6 +88,7 @@ describe.each(databases)('secrets on %s', (_, database) => {
     await call('POST', `/sessions/${live.data[0].id}/quarantine`, { key });
     await call('DELETE', `/sessions/${live.data[0].id}/quarantine`, { key });
     await call('GET', '/access/who?container=/', { key });
+    await call('GET', '/access/advice', { key });
     await call('GET', '/access/diff?from=2026-01-01T00:00:00Z', { key });
     const subject = { type: 'user', id: 'y', properties: { credential: backend.key } };
     const evaluation = { subject, action: { name: 'read' }, resource: { type: 'token', id: token.id } };

@@ -1,0 +1,173 @@
+/** Proposes the smallest grants that cover the recorded uses of an application. */
+import { z } from 'zod';
+import { accessChanges, accessOf, compareAccess } from './access-change.ts';
+import { type Grants, noGrants } from './grant.ts';
+import { hasTrait } from './permission.ts';
+import { compilePolicy, decide, type Policy } from './policy.ts';
+import { canonicalContainer, maxRules, type Rule, Transform } from './rule.ts';
+import { UnusedGrant, type Use, unusedGrants } from './usage.ts';
+
+/** From the highest risk to the lowest. */
+const risks = ['management', 'reveal', 'change', 'mask', 'redact'] as const;
+
+export const RankedGrant = UnusedGrant.extend({
+  transform: Transform.describe('The transform of the grant.'),
+  risk: z
+    .enum(risks)
+    .describe(
+      '`management`: can manage applications, sessions or the log. `reveal`: plaintext. `change`: can change tokens. `mask`, `redact`: other reads.',
+    ),
+}).meta({ id: 'RankedGrant' });
+export type RankedGrant = z.infer<typeof RankedGrant>;
+
+type PermissionUse = Pick<Use, 'permission' | 'container'>;
+
+export interface Advice {
+  /** Grants without a use, riskiest first. */
+  readonly unused: readonly RankedGrant[];
+  /** Undefined if nothing can be removed, or if nothing would remain. */
+  readonly proposal: Grants | undefined;
+}
+
+export function adviceFor(grants: Grants, uses: readonly PermissionUse[]): Advice {
+  const policy = compilePolicy(grants);
+  const unused = unusedGrants(policy, uses)
+    .map((grant) => ranked(grant, grants))
+    .sort(byRisk);
+  const proposal = reduced(grants, policy, uses);
+  const isEmpty = proposal.permissions.length + proposal.rules.length === 0;
+  const isSame = accessChanges(policy, compilePolicy(proposal)).length === 0;
+  return { unused, proposal: isEmpty || isSame ? undefined : proposal };
+}
+
+function ranked(grant: UnusedGrant, { rules }: Grants): RankedGrant {
+  const transform = grant.rule === 'permissions' ? 'mask' : (rules[grant.rule - 1] as Rule).transform;
+  return { ...grant, transform, risk: riskOf(grant.permission, transform) };
+}
+
+function riskOf(permission: string, transform: Transform): RankedGrant['risk'] {
+  if (hasTrait(permission, 'management')) return 'management';
+  if (/^token:(create|update|delete)$/.test(permission)) return 'change';
+  return transform;
+}
+
+export function byRisk(a: RankedGrant, b: RankedGrant): number {
+  return risks.indexOf(a.risk) - risks.indexOf(b.risk);
+}
+
+/** One permission of the grants: where each rule grants it, and whether it is also granted without a rule. */
+interface Part {
+  readonly containers: ReadonlyMap<number, string>;
+  readonly plain: boolean;
+}
+
+function reduced(grants: Grants, policy: Policy, uses: readonly PermissionUse[]): Grants {
+  const byPermission = Map.groupBy(uses, ({ permission }) => permission);
+  const parts = new Map(
+    Array.from(policy.byPermission.keys(), (permission) => {
+      const own = byPermission.get(permission) ?? [];
+      return [permission, reducedPart(grants, policy, permission, own)] as const;
+    }),
+  );
+  return grantsFrom(grants, parts);
+}
+
+/** The whole part if a smaller one would grant more somewhere, or would not cover a use. */
+function reducedPart(
+  grants: Grants,
+  policy: Policy,
+  permission: string,
+  uses: readonly PermissionUse[],
+): Part {
+  const whole = wholePart(grants, permission);
+  const used = [...whole.containers].flatMap(([index, container]) => {
+    const narrowed = usedContainer(policy, index, container, uses);
+    return narrowed === undefined ? [] : [[index, narrowed] as const];
+  });
+  const plain = whole.plain && usedContainer(policy, undefined, '/', uses) !== undefined;
+  const smaller = { containers: new Map(used), plain };
+  const [before, after] = [policyOf(grants, permission, whole), policyOf(grants, permission, smaller)];
+  const isWider = accessChanges(before, after).some(({ from, to }) => compareAccess(to, from) > 0);
+  const isCovered = uses.every(
+    ({ container }) =>
+      accessOf(before, undefined, permission, { container }) ===
+      accessOf(after, undefined, permission, { container }),
+  );
+  return isWider || !isCovered ? whole : smaller;
+}
+
+/** The policy of one permission alone. */
+function policyOf({ rules }: Grants, permission: string, { containers, plain }: Part): Policy {
+  return compilePolicy({
+    permissions: plain ? [permission] : [],
+    rules: Array.from(containers, ([index, container]) => ({
+      ...(rules[index] as Rule),
+      container,
+      permissions: [permission],
+    })),
+  });
+}
+
+function wholePart({ permissions, rules }: Grants, permission: string): Part {
+  const granting = rules.flatMap((rule, index) =>
+    rule.permissions.includes(permission)
+      ? [[index, canonicalContainer(rule.container ?? '/')] as const]
+      : [],
+  );
+  return { containers: new Map(granting), plain: permissions.includes(permission) };
+}
+
+/**
+ * The deepest container that includes all uses that the rule decided. Undefined if it decided none. A use above the
+ * container of the rule may stand for containers below it, so the rule then stays as it is.
+ */
+function usedContainer(
+  policy: Policy,
+  index: number | undefined,
+  container: string,
+  uses: readonly PermissionUse[],
+): string | undefined {
+  let common: string | undefined;
+  for (const use of uses) {
+    if (use.container !== container && container.startsWith(use.container)) return container;
+    const verdict = decide(policy, use.permission, { container: use.container });
+    if (verdict.allowed && verdict.rule?.index === index)
+      common = common === undefined ? use.container : commonContainer(common, use.container);
+  }
+  return common;
+}
+
+function commonContainer(a: string, b: string): string {
+  let end = 0;
+  for (let at = 0; at < a.length && a[at] === b[at]; at++) if (a[at] === '/') end = at + 1;
+  return a.slice(0, end);
+}
+
+/** Rules with several containers are split, unless there would be too many rules. */
+function grantsFrom(grants: Grants, parts: ReadonlyMap<string, Part>): Grants {
+  const permissions = grants.permissions.filter((permission) => parts.get(permission)?.plain);
+  const split = grants.rules.flatMap((rule, index) => splitRule(rule, index, parts));
+  if (split.length <= maxRules) return { permissions, rules: split };
+  const whole = grants.rules.map((rule, index) => {
+    const kept = rule.permissions.filter((permission) => parts.get(permission)?.containers.has(index));
+    return { ...rule, permissions: kept };
+  });
+  return { ...noGrants, permissions, rules: whole.filter(({ permissions }) => permissions.length > 0) };
+}
+
+function splitRule(rule: Rule, index: number, parts: ReadonlyMap<string, Part>): Rule[] {
+  const original = canonicalContainer(rule.container ?? '/');
+  const byContainer = new Map<string, string[]>();
+  for (const permission of rule.permissions) {
+    const container = parts.get(permission)?.containers.get(index);
+    if (container === undefined) continue;
+    // Only permissions for data depend on the container.
+    const place = hasTrait(permission, 'scoped') ? container : original;
+    byContainer.set(place, [...(byContainer.get(place) ?? []), permission]);
+  }
+  return Array.from(byContainer, ([container, permissions]) => ({
+    ...rule,
+    ...(container !== original && { container }),
+    permissions,
+  }));
+}
