@@ -20,6 +20,7 @@ export interface Sample {
   /** Latency in milliseconds. */
   readonly p50?: number;
   readonly p99?: number;
+  readonly p999?: number;
 }
 
 export interface Candidate {
@@ -41,13 +42,10 @@ export interface Series {
 
 export const connections = 64;
 
+export type Requests = Pick<Plan, 'port' | 'requests' | 'status' | 'second' | 'rate'>;
+
 /** Measures one process under load from 64 connections. */
-export function underLoad(
-  name: string,
-  pid: number,
-  plan: Pick<Plan, 'port' | 'requests' | 'status' | 'second'>,
-  database?: number,
-): Candidate {
+export function underLoad(name: string, pid: number, plan: Requests, database?: number): Candidate {
   return {
     name,
     measure: async (seconds) => {
@@ -55,6 +53,7 @@ export function underLoad(
       const report = await send({ connections, ...plan, seconds });
       if (report.failed > 0)
         throw new Error(`${name}: ${report.failed} unexpected responses: ${JSON.stringify(report.wrong)}`);
+      if (report.done === 0) throw new NothingAnswered(name);
       const each = (now: number, then: number) => (now - then) / report.done;
       return {
         rate: report.done / report.seconds,
@@ -62,6 +61,7 @@ export function underLoad(
         ...(database !== undefined && { database: each(processorTime(database), before[1]) }),
         p50: report.p50,
         p99: report.p99,
+        p999: report.p999,
       };
     },
   };
@@ -74,18 +74,44 @@ export async function send(plan: Plan): Promise<Report> {
   return (await new Response(generator.stdout).json()) as Report;
 }
 
+/** A candidate did not answer during a round, so the round has no ratio. */
+class NothingAnswered extends Error {
+  constructor(candidate: string) {
+    super(`not measurable: ${candidate} answered nothing in ${maxAttempts} rounds`);
+  }
+}
+
+const maxAttempts = 3;
+
 /** Warms up each candidate, then measures them in turns. Every other round runs in reverse order. */
 export async function compare(candidates: readonly Candidate[], effort: Effort): Promise<Series[]> {
   const series = candidates.map(({ name }) => ({ name, samples: [] as Sample[] }));
-  for (const { measure } of candidates) await measure(effort.quick ? 0.7 : 1);
+  for (const candidate of candidates) await measureRound([candidate], effort.quick ? 0.5 : 1);
   for (let round = 0; round < effort.rounds; round++) {
     const order = candidates.map((_, at) => (round % 2 === 0 ? at : candidates.length - 1 - at));
-    for (const at of order) {
-      const sample = await (candidates[at] as Candidate).measure(effort.seconds);
-      series[at]?.samples.push(sample);
-    }
+    const samples = await measureRound(
+      order.map((at) => candidates[at] as Candidate),
+      effort.seconds,
+    );
+    for (const [turn, at] of order.entries()) series[at]?.samples.push(samples[turn] as Sample);
   }
   return series;
+}
+
+/** Repeats a round in which a candidate answered nothing. */
+async function measureRound(
+  candidates: readonly Candidate[],
+  seconds: number,
+  attempt = 1,
+): Promise<Sample[]> {
+  try {
+    const samples: Sample[] = [];
+    for (const { measure } of candidates) samples.push(await measure(seconds));
+    return samples;
+  } catch (error) {
+    if (!(error instanceof NothingAnswered) || attempt === maxAttempts) throw error;
+    return measureRound(candidates, seconds, attempt + 1);
+  }
 }
 
 export function figure(values: readonly number[]): Figure {

@@ -4,12 +4,12 @@
  * can be decrypted. Creation times are spread over the last month, so that samples are all over the tables.
  */
 import { Database } from 'bun:sqlite';
-import { freemem } from 'node:os';
 import { JsonText } from '../src/domain/json-text.ts';
 import { mint, newId } from '../src/domain/key.ts';
 import { parseMasterKeys } from '../src/store/crypto/cipher.ts';
 import { type OpenedStore, openStore } from '../src/store/open.ts';
 import type { Store } from '../src/store/store.ts';
+import { insertPostgresRows } from './fill-postgres.ts';
 import { masterKey } from './servers.ts';
 
 export interface Samples {
@@ -28,7 +28,7 @@ export async function openFilledStore(databaseUrl: string): Promise<OpenedStore>
   return openStore(databaseUrl, { masters: { current: () => key, find: () => key, ids: () => [key.id] } });
 }
 
-interface Owner {
+export interface Owner {
   readonly tenant: string;
   readonly page: string;
 }
@@ -38,7 +38,9 @@ export async function fill(databaseUrl: string, owner: Owner, count: number): Pr
   await store.tokens.get(owner.tenant, 'none');
   const sampled = await createSamples(store, owner);
   await close();
-  insertRows(databaseUrl.slice('sqlite:'.length), owner, count - samples);
+  if (databaseUrl.startsWith('sqlite:'))
+    insertRows(databaseUrl.slice('sqlite:'.length), owner, count - samples);
+  else await insertPostgresRows(databaseUrl, owner, count - samples);
   return sampled;
 }
 
@@ -80,28 +82,6 @@ async function createSamples(store: Store, { tenant, page }: Owner): Promise<Sam
     sessions: await Promise.all(sessions),
     tokens: await Promise.all(tokens),
   };
-}
-
-/** Bytes of disk for ten million sessions, WAL included. */
-export const diskForManySessions = 16 * 2 ** 30;
-
-/** Adds sessions only. */
-export function fillSessions(databaseUrl: string, { tenant, page }: Owner, count: number): void {
-  const db = new Database(databaseUrl.slice('sqlite:'.length), { strict: true });
-  const cache = Math.floor(Math.min(2 ** 31, freemem() / 4) / 1024);
-  for (const pragma of ['synchronous = off', `cache_size = -${cache}`, 'busy_timeout = 5000'])
-    db.run(`pragma ${pragma}`);
-  const insert = prepareSessionInsert(db);
-  const [start, end] = [Date.now() - month, Date.now() + day];
-  const some = db.transaction((from: number, to: number) => {
-    for (let at = from; at < to; at++) {
-      const createdAt = start + Math.floor((at * month) / count);
-      insert.run(tenant, page, newId(createdAt), createdAt, end + at);
-    }
-  });
-  for (let from = 0; from < count; from += 250_000) some(from, Math.min(count, from + 250_000));
-  db.run('pragma wal_checkpoint(truncate)');
-  db.close();
 }
 
 function prepareSessionInsert(db: Database) {

@@ -1,6 +1,7 @@
 /**
- * Load generator. Each connection sends its next request as soon as the last response arrived. Uses raw sockets and
- * little else, so that the server is the bottleneck.
+ * Load generator over raw sockets. Without `rate`, each connection sends its next request as soon as the last response
+ * arrived. With `rate`, operations start at constant intervals, whether or not the server keeps up: one that finds no
+ * free connection waits for one, and its latency counts from the time at which it should have started.
  */
 import type { Socket } from 'bun';
 
@@ -9,6 +10,8 @@ export interface Plan {
   readonly port: number;
   readonly connections: number;
   readonly seconds: number;
+  /** Operations per second. */
+  readonly rate?: number;
   /** Raw requests, sent in rotation. */
   readonly requests: readonly string[];
   /** The expected status. */
@@ -29,11 +32,12 @@ export interface Report {
   /** Latency in milliseconds. */
   readonly p50: number;
   readonly p99: number;
+  readonly p999: number;
 }
 
 interface Connection {
   status: string;
-  sentAt: number;
+  startedAt: number;
   /** Bytes of an incomplete response. */
   rest: Buffer | undefined;
 }
@@ -56,30 +60,38 @@ async function load(plan: Plan): Promise<Report> {
   const [first, last] = [String(plan.status), String(plan.second?.status)];
   const waits: number[] = [];
   const wrong: Record<string, number> = {};
+  const free: Socket<Connection>[] = [];
+  const late = new Queue();
   let [next, done, failed, running] = [0, 0, 0, false];
 
   function send(socket: Socket<Connection>, request: Buffer, status: string): void {
     socket.data.status = status;
-    socket.data.sentAt = performance.now();
     if (socket.write(request) !== request.length) failed++;
   }
 
-  function begin(socket: Socket<Connection>): void {
+  function begin(socket: Socket<Connection>, startedAt: number): void {
+    socket.data.startedAt = startedAt;
     send(socket, requests[next++ % requests.length] as Buffer, first);
   }
 
+  function goOn(socket: Socket<Connection>): void {
+    if (plan.rate === undefined) begin(socket, performance.now());
+    else if (late.length > 0) begin(socket, late.take());
+    else free.push(socket);
+  }
+
   function answered(socket: Socket<Connection>, answer: Buffer): void {
-    const { status, sentAt } = socket.data;
+    const { status, startedAt } = socket.data;
     const got = answer.toString('latin1', 9, 12);
     if (got !== status) {
       failed++;
       wrong[got] = (wrong[got] ?? 0) + 1;
     } else if (running && (!plan.second || status === last)) {
       done++;
-      waits.push(performance.now() - sentAt);
+      waits.push(performance.now() - startedAt);
     }
     if (!plan.second || status === last) {
-      begin(socket);
+      goOn(socket);
       return;
     }
     const at = answer.indexOf(nonceField) + nonceField.length;
@@ -87,12 +99,22 @@ async function load(plan: Plan): Promise<Report> {
     send(socket, Buffer.from(plan.second.request.replace('NONCE', nonce), 'latin1'), last);
   }
 
+  /** Checks the time after every turn of the event loop, because timers are only precise to a millisecond. */
+  async function beginAtRate(interval: number, end: number): Promise<void> {
+    for (let due = performance.now(); due < end; await new Promise(setImmediate))
+      for (const now = performance.now(); due <= now; due += interval) {
+        const socket = free.pop();
+        if (socket) begin(socket, due);
+        else late.add(due);
+      }
+  }
+
   const sockets: Socket<Connection>[] = [];
   for (let each = 0; each < plan.connections; each++) {
     const socket = await Bun.connect<Connection>({
       hostname: '127.0.0.1',
       port: plan.port,
-      data: { status: '', sentAt: 0, rest: undefined },
+      data: { status: '', startedAt: 0, rest: undefined },
       socket: {
         data: (from, chunk) => {
           const answer = from.data.rest ? Buffer.concat([from.data.rest, chunk]) : chunk;
@@ -109,14 +131,44 @@ async function load(plan: Plan): Promise<Report> {
   }
   running = true;
   const [began, used] = [performance.now(), process.cpuUsage()];
-  for (const socket of sockets) begin(socket);
-  await Bun.sleep(plan.seconds * 1000);
+  for (const socket of sockets) goOn(socket);
+  if (plan.rate === undefined) await Bun.sleep(plan.seconds * 1000);
+  else await beginAtRate(1000 / plan.rate, began + plan.seconds * 1000);
   running = false;
-  const seconds = (performance.now() - began) / 1000;
+  const now = performance.now();
   const { user, system } = process.cpuUsage(used);
+  // Operations without a response count as well, with the time that they have waited so far.
+  if (plan.rate !== undefined) while (late.length > 0) waits.push(now - late.take());
   waits.sort((a, b) => a - b);
   const share = (part: number) => waits[Math.floor(waits.length * part)] ?? 0;
-  return { done, failed, wrong, seconds, processor: user + system, p50: share(0.5), p99: share(0.99) };
+  return {
+    done,
+    failed,
+    wrong,
+    seconds: (now - began) / 1000,
+    processor: user + system,
+    p50: share(0.5),
+    p99: share(0.99),
+    p999: share(0.999),
+  };
+}
+
+/** First in, first out. */
+class Queue {
+  #items: number[] = [];
+  #taken = 0;
+
+  get length(): number {
+    return this.#items.length - this.#taken;
+  }
+
+  add(item: number): void {
+    this.#items.push(item);
+  }
+
+  take(): number {
+    return this.#items[this.#taken++] as number;
+  }
 }
 
 if (import.meta.main) {

@@ -43,9 +43,8 @@ function barOf(row: Row): Bar {
     const label = `${formatNumber(median)} of ${formatNumber(min)} ×`;
     return { name: work, value: median / min, low: low / min, high: high / min, label, reached };
   }
-  const max = row.max as number;
-  const grown = row.unit === 'µs' ? ratio : row.ours;
-  const unit = row.unit === 'µs' ? '×' : row.unit;
+  const max = (row.maxRatio ?? row.max) as number;
+  const [grown, unit] = row.maxRatio === undefined ? [row.ours, row.unit] : [ratio, '×'];
   const label = `${formatNumber(grown.median)}, at most ${max} ${unit}`;
   const part = (value: number) => max / value;
   return {

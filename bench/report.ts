@@ -10,17 +10,24 @@ export interface Row {
   readonly unit: string;
   readonly ours: Figure;
   readonly theirs: Figure;
-  /** Ours divided by theirs. If less is better, `max` is set instead of `min`. */
+  /** Ours divided by theirs. */
   readonly ratio: Figure;
+  /** The target: a lowest or highest ratio, or a highest value of ours. */
   readonly min?: number;
+  readonly maxRatio?: number;
   readonly max?: number;
-  readonly aim?: number;
   /** Microseconds of CPU time per operation, if known. */
   readonly processor?: { readonly ours: number; readonly theirs: number };
   readonly database?: number;
-  readonly p50?: number;
-  readonly p99?: number;
+  /** Milliseconds. */
+  readonly latency?: Latency;
   readonly reached: boolean;
+}
+
+export interface Latency {
+  readonly p50: number;
+  readonly p99: number;
+  readonly p999: number;
 }
 
 interface RowSpec {
@@ -29,7 +36,6 @@ interface RowSpec {
   readonly baseline: string;
   readonly unit: string;
   readonly min: number;
-  readonly aim?: number;
 }
 
 const medianOf = (series: Series, of: (sample: Sample) => number | undefined): number | undefined => {
@@ -37,29 +43,61 @@ const medianOf = (series: Series, of: (sample: Sample) => number | undefined): n
   return values.length === 0 ? undefined : figure(values).median;
 };
 
+/** The medians of the latencies over all rounds. */
+export function latencyOf(series: Series): Latency | undefined {
+  const [p50, p99, p999] = [
+    medianOf(series, (sample) => sample.p50),
+    medianOf(series, (sample) => sample.p99),
+    medianOf(series, (sample) => sample.p999),
+  ];
+  return p50 === undefined || p99 === undefined || p999 === undefined ? undefined : { p50, p99, p999 };
+}
+
 /** Compares rates: ours must be at least `min` times theirs. */
-export function rowOf(spec: RowSpec, ours: Series, theirs: Series): Row {
-  const rates = ratio(ours, theirs);
+export function rowOf(
+  spec: RowSpec,
+  ours: Series,
+  theirs: Series,
+  of: (sample: Sample) => number = ({ rate }) => rate,
+): Row {
+  const rates = ratio(ours, theirs, of);
   const [mine, its] = [ours, theirs].map((series) => medianOf(series, ({ processor }) => processor));
   const database = medianOf(ours, (sample) => sample.database);
-  const p50 = medianOf(ours, (sample) => sample.p50);
-  const p99 = medianOf(ours, (sample) => sample.p99);
+  const latency = latencyOf(ours);
   return {
     ...spec,
-    ours: figure(ours.samples.map(({ rate }) => rate)),
-    theirs: figure(theirs.samples.map(({ rate }) => rate)),
+    ours: figure(ours.samples.map(of)),
+    theirs: figure(theirs.samples.map(of)),
     ratio: rates,
     ...(mine !== undefined && its !== undefined && { processor: { ours: mine, theirs: its } }),
     ...(database !== undefined && { database }),
-    ...(p50 !== undefined && { p50 }),
-    ...(p99 !== undefined && { p99 }),
+    ...(latency && { latency }),
     reached: rates.median >= spec.min,
+  };
+}
+
+/** Compares a cost, such as CPU time or latency: ours must be at most `maxRatio` times theirs, if there is a target. */
+export function costRow(
+  spec: Omit<RowSpec, 'min'> & { readonly maxRatio?: number },
+  ours: Series,
+  theirs: Series,
+  of: (sample: Sample) => number,
+): Row {
+  const costs = ratio(ours, theirs, of);
+  const latency = latencyOf(ours);
+  return {
+    ...spec,
+    ours: figure(ours.samples.map(of)),
+    theirs: figure(theirs.samples.map(of)),
+    ratio: costs,
+    ...(latency && { latency }),
+    reached: spec.maxRatio === undefined || costs.median <= spec.maxRatio,
   };
 }
 
 /** A figure that must not exceed `max`, next to a baseline. */
 export function maxRow(
-  spec: Omit<RowSpec, 'min' | 'aim'> & { readonly max: number },
+  spec: Omit<RowSpec, 'min'> & { readonly max: number },
   ours: Figure,
   theirs: Figure,
   bounded: number,
@@ -106,9 +144,10 @@ export function spread({ median, low, high }: Figure): string {
 }
 
 /** The target as text. */
-export function formatBound({ min, max, aim, unit }: Row): string {
-  if (max !== undefined) return unit === 'µs' ? `at most ${max} ×` : `at most ${max} ${unit}`;
-  return aim === undefined ? `${min} ×` : `${min} × (aim ${aim})`;
+export function formatBound({ min, max, maxRatio, unit }: Row): string {
+  if (min !== undefined) return `${min} ×`;
+  if (maxRatio !== undefined) return `at most ${maxRatio} ×`;
+  return max === undefined ? '' : `at most ${max} ${unit}`;
 }
 
 export const columns = [
@@ -118,13 +157,11 @@ export const columns = [
   'baseline result',
   'ratio',
   'target',
-  'CPU µs per operation',
+  'details',
   '',
 ];
 
 export function cells(row: Row): string[] {
-  const { processor } = row;
-  const each = processor ? `${formatNumber(processor.ours)} / ${formatNumber(processor.theirs)}` : '';
   return [
     row.work,
     `${spread(row.ours)} ${row.unit}`,
@@ -132,9 +169,16 @@ export function cells(row: Row): string[] {
     spread(row.theirs),
     spread(row.ratio),
     formatBound(row),
-    each,
+    details(row),
     row.reached ? 'ok' : 'MISSED',
   ];
+}
+
+/** Latencies in rows about latency, otherwise the CPU time per operation of both sides. */
+function details({ group, processor, latency }: Row): string {
+  const join = (values: number[]) => values.map(formatNumber).join(' / ');
+  if (group === 'latency') return latency ? join([latency.p50, latency.p99, latency.p999]) : '';
+  return processor ? join([processor.ours, processor.theirs]) : '';
 }
 
 export function printRows(rows: readonly Row[]): void {

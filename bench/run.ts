@@ -11,13 +11,16 @@ import { auditRows } from './rows/audit.ts';
 import { boundSessionRows } from './rows/bound-sessions.ts';
 import { decideRows } from './rows/decide.ts';
 import { decisionRows, introspectionRows } from './rows/decisions.ts';
+import { disturbedRows } from './rows/disturbed.ts';
 import { growthRows } from './rows/growth.ts';
+import { handmadeRows } from './rows/handmade.ts';
+import { latencyRows } from './rows/latency.ts';
+import { memoryRows } from './rows/memory.ts';
 import { nodeCurve } from './rows/nodes.ts';
 import { readRows } from './rows/reads.ts';
 import { revocationRows } from './rows/revocation.ts';
 import { sessionRows } from './rows/sessions.ts';
 import { startRows } from './rows/start.ts';
-import { tokenRows } from './rows/tokens.ts';
 import { workerRows } from './rows/workers.ts';
 
 const rows: Record<string, (environment: Environment, effort: Effort) => Promise<Row[]>> = {
@@ -26,13 +29,16 @@ const rows: Record<string, (environment: Environment, effort: Effort) => Promise
   'bound-sessions': boundSessionRows,
   introspection: introspectionRows,
   sessions: sessionRows,
-  tokens: tokenRows,
+  handmade: handmadeRows,
+  latency: latencyRows,
+  disturbed: disturbedRows,
   audit: auditRows,
   decide: decideRows,
   workers: workerRows,
   growth: growthRows,
   revocation: revocationRows,
   start: startRows,
+  memory: memoryRows,
 };
 
 const wanted = process.argv.slice(2).filter((argument) => !argument.startsWith('--'));

@@ -79,6 +79,8 @@ export interface Service extends Server {
   readonly key: string;
   readonly databaseUrl: string;
   readonly keyFile: string;
+  /** Its environment, for commands on the same database. */
+  readonly settings: Record<string, string>;
   call<T = unknown>(method: string, path: string, body?: unknown, key?: string): Promise<T>;
   /** The response in the form that the bare server replays. */
   response(method: string, path: string, body?: unknown, key?: string): Promise<Responses[string]>;
@@ -95,7 +97,7 @@ export async function startService(
   const unset = Object.fromEntries(settingList.map(({ variable }) => [variable, '']));
   const keyFile = env.SALLYPORT_MANAGEMENT_KEY_FILE ?? join(folder, 'management.key');
   const databaseUrl = env.DATABASE_URL ?? `sqlite:${join(folder, 'sallyport.db')}`;
-  const server = await startServer(command, {
+  const settings = {
     ...unset,
     ...unlimited,
     PORT: '0',
@@ -105,7 +107,8 @@ export async function startService(
     SALLYPORT_MANAGEMENT_KEY_FILE: keyFile,
     DATABASE_URL: databaseUrl,
     ...env,
-  });
+  };
+  const server = await startServer(command, settings);
 
   const key = readFileSync(keyFile, 'utf8').trim();
   const send = (method: string, path: string, body: unknown, as: string) =>
@@ -119,6 +122,7 @@ export async function startService(
     key,
     databaseUrl,
     keyFile,
+    settings,
     call: async <T>(method: string, path: string, body?: unknown, as = key) => {
       const response = await send(method, path, body, as);
       if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);

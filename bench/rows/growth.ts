@@ -1,51 +1,70 @@
-/** The same workloads with a thousand and a million of each entity, and with ten million sessions. */
+/** The same workloads with a thousand and a million of each entity on both databases, by CPU time. */
 import { Database } from 'bun:sqlite';
-import { statfsSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { newId } from '../../src/domain/key.ts';
+import { type Candidate, compare, type Effort, type Sample, seriesOf, underLoad } from '../compare.ts';
 import {
-  type Candidate,
-  compare,
-  type Effort,
-  figure,
-  ratio,
-  type Sample,
-  seriesOf,
-  underLoad,
-} from '../compare.ts';
-import { type PreparedService, prepareService } from '../environment.ts';
-import { diskForManySessions, fill, fillSessions, openFilledStore, type Samples } from '../fill.ts';
-import type { Row } from '../report.ts';
+  type CreatedApplication,
+  type Environment,
+  type PreparedService,
+  prepareService,
+} from '../environment.ts';
+import { insertExpiredSessions } from '../expired-sessions.ts';
+import { fill, openFilledStore, type Samples } from '../fill.ts';
+import { fillAudit } from '../fill-audit.ts';
+import { costRow, type Row } from '../report.ts';
 import { requestBytes, startService } from '../servers.ts';
+
+const databases = ['SQLite', 'PostgreSQL'] as const;
+type DatabaseName = (typeof databases)[number];
 
 interface FilledService {
   /** The number of rows, as text. */
   readonly name: string;
+  readonly count: number;
   readonly service: PreparedService;
   readonly sampled: Samples;
   readonly tenant: string;
+  /** The key of an application with fifty rules. */
+  readonly fiftyRules: string;
 }
 
-/** Creates `count` of each entity, but `sessions` sessions. */
-async function fillService(count: number, sessions = count): Promise<FilledService> {
-  const service = await prepareService(await startService());
+/** Creates `count` of each entity and as many audit entries. */
+async function fillService(
+  environment: Environment,
+  on: DatabaseName,
+  count: number,
+): Promise<FilledService> {
+  const url = on === 'SQLite' ? {} : { DATABASE_URL: await environment.database() };
+  const database = on === 'SQLite' ? undefined : environment.postgres.pid;
+  const service = await prepareService(await startService(url), database);
   const { tenant_id: tenant } = await service.call<{ tenant_id: string }>('GET', '/applications/key');
-  const owner = { tenant, page: service.page.id };
-  const sampled = await fill(service.databaseUrl, owner, count);
-  if (sessions > count) fillSessions(service.databaseUrl, owner, sessions - count);
-  const name = sessions > count ? `${formatCount(sessions)} sessions` : `${formatCount(count)} of each`;
-  return { name, service, sampled, tenant };
+  const sampled = await fill(service.databaseUrl, { tenant, page: service.page.id }, count);
+  const rules = Array.from({ length: 50 }, (_, at) => ({
+    priority: at + 1,
+    container: `/customers/${at * 20}/`,
+    transform: 'mask',
+    permissions: ['token:read'],
+  }));
+  const { key: fiftyRules } = await service.call<CreatedApplication>('POST', '/applications', {
+    name: 'fifty rules',
+    type: 'private',
+    rules,
+  });
+  for (const id of sampled.tokens.slice(0, 20))
+    await service.call('PATCH', `/tokens/${id}`, { type: 'seen' });
+  await service.call('GET', '/logs?size=1');
+  await fillAudit(service.databaseUrl, tenant, count);
+  const name = `${count.toLocaleString('en-US')} of each`;
+  return { name, count, service, sampled, tenant, fiftyRules };
 }
-
-const formatCount = (count: number) => count.toLocaleString('en-US');
 
 const cursor = (id: string) => Buffer.from(id.replaceAll('-', ''), 'hex').toString('base64url');
 
-/** Requests and expected status by workload. */
-function workloads({
-  service,
-  sampled,
-}: FilledService): Record<string, { requests: string[]; status: number }> {
+interface Workload {
+  readonly requests: string[];
+  readonly status: number;
+}
+
+function workloads({ service, sampled, fiftyRules }: FilledService): Record<string, Workload> {
   const { key } = service;
   const read = (requests: string[]) => ({ requests, status: 200 });
   const create = (path: string, body: object) => ({
@@ -64,21 +83,68 @@ function workloads({
     'list applications after a cursor': read(
       applications.slice(50).map(({ id }) => requestBytes('GET', `/applications?start=${cursor(id)}`, key)),
     ),
+    'list tokens with fifty rules': read(
+      tokens.slice(50).map((id) => requestBytes('GET', `/tokens?start=${cursor(id)}`, fiftyRules)),
+    ),
+    'search the audit log for a token': read(
+      tokens.slice(0, 20).map((id) => requestBytes('GET', `/logs?token=${id}`, key)),
+    ),
     'create an application': create('/applications', application),
     'create a session': { requests: [requestBytes('POST', '/sessions', service.page.key)], status: 201 },
     'create a token': create('/tokens', { container: '/customers/42/', data: 'x'.repeat(100) }),
   };
 }
 
+const sweepWork = 'sweep a session';
+const whoWork = 'list who can read a container, per application';
+
+/** CPU time of the service and of PostgreSQL. */
+const cost = ({ processor = 0, database = 0 }: Sample) => processor + database;
+
+export async function growthRows(environment: Environment, effort: Effort): Promise<Row[]> {
+  const short = effort.quick ? { ...effort, rounds: 1, seconds: 0.4 } : { ...effort, rounds: 3, seconds: 1 };
+  const rows: Row[] = [];
+  for (const database of databases) {
+    const small = await fillService(environment, database, 1000);
+    const large = await fillService(environment, database, effort.quick ? 20_000 : 1_000_000);
+    for (const work of [...Object.keys(workloads(small)), whoWork, sweepWork]) {
+      const pair = [small, large].map((filled) => candidateFor(filled, work));
+      const series = await compare(pair, short);
+      const spec = {
+        group: 'growth',
+        work: `${work}, ${database}, ${large.name}`,
+        baseline: `Sallyport with ${small.name}`,
+        unit: 'µs',
+        maxRatio: 1.5,
+      };
+      rows.push(costRow(spec, seriesOf(series, large.name), seriesOf(series, small.name), cost));
+    }
+    rows.push(await sweepRow(small, database, short));
+    await small.service.stop();
+    await large.service.stop();
+  }
+  return rows;
+}
+
+function candidateFor(filled: FilledService, work: string): Candidate {
+  if (work === sweepWork) return sweepCandidate(filled);
+  if (work === whoWork) return whoCandidate(filled);
+  const { name, service } = filled;
+  const plan = { port: service.port, ...(workloads(filled)[work] as Workload) };
+  const loaded = underLoad(name, service.pid, plan, service.database);
+  const onSqlite = service.database === undefined;
+  return onSqlite && work.startsWith('look') ? withConcurrentCommits(loaded, service.databaseUrl) : loaded;
+}
+
 /**
- * Commits from another connection during the measurement, which invalidates the credential cache, so that every key
- * is looked up in the database.
+ * Commits from another connection during the measurement, which invalidates the credential cache of SQLite, so that
+ * every key is looked up in the database.
  */
-function withConcurrentCommits(candidate: Candidate, path: string): Candidate {
+function withConcurrentCommits(candidate: Candidate, databaseUrl: string): Candidate {
   return {
     name: candidate.name,
     measure: async (seconds) => {
-      const db = new Database(path);
+      const db = new Database(databaseUrl.slice('sqlite:'.length));
       db.run('pragma synchronous = off');
       db.run('pragma busy_timeout = 5000');
       db.run('create table if not exists bench (one integer primary key, at integer)');
@@ -93,22 +159,28 @@ function withConcurrentCommits(candidate: Candidate, path: string): Candidate {
   };
 }
 
+/** Examines every application, so the cost is per application. */
+function whoCandidate({ name, count, service }: FilledService): Candidate {
+  const request = requestBytes('GET', '/access/who?container=/customers/42/&size=1', service.key);
+  const requests = { port: service.port, requests: [request], status: 200 };
+  const loaded = underLoad(name, service.pid, requests, service.database);
+  return {
+    name,
+    measure: async (seconds) => {
+      const { processor = 0, database = 0, rate } = await loaded.measure(Math.max(seconds, count / 25_000));
+      return { rate: rate * count, processor: processor / count, database: database / count };
+    },
+  };
+}
+
+const sweptSessions = 3000;
+
 /** CPU time per expired session that the sweep removes. */
 function sweepCandidate({ name, service, tenant }: FilledService): Candidate {
-  const path = service.databaseUrl.slice('sqlite:'.length);
   return {
     name,
     measure: async () => {
-      const db = new Database(path);
-      db.run('pragma busy_timeout = 5000');
-      const insert = db.prepare(
-        `insert into sessions (tenant_id, application_id, id, key_digest, nonce_digest, permissions, rules,
-           created_at, expires_at) values (?1, ?2, ?3, randomblob(32), randomblob(32), '[]', '[]', 1, 2)`,
-      );
-      db.transaction(() => {
-        for (let row = 0; row < 3000; row++) insert.run(tenant, service.page.id, newId(Date.now()));
-      })();
-      db.close();
+      await insertExpiredSessions(service.databaseUrl, { tenant, page: service.page.id }, sweptSessions);
       const { maintenance, close } = await openFilledStore(service.databaseUrl);
       const used = process.cpuUsage();
       let removed = 0;
@@ -120,71 +192,11 @@ function sweepCandidate({ name, service, tenant }: FilledService): Candidate {
   };
 }
 
-const sweepWork = 'sweep a session';
-const sessionWorks = ['look up a session key', 'create a session', sweepWork];
-
-export async function growthRows(_: unknown, effort: Effort): Promise<Row[]> {
-  const short = effort.quick ? { ...effort, rounds: 1 } : { ...effort, rounds: 3, seconds: 1 };
-  const small = await fillService(1000);
-  const all = [...Object.keys(workloads(small)), sweepWork];
-  const rows = await compareGrowth(small, await fillService(effort.quick ? 20_000 : 1_000_000), all, short);
-  if (!effort.quick && hasDiskForManySessions())
-    rows.push(...(await compareGrowth(small, await fillService(1000, 10_000_000), sessionWorks, short)));
-  await small.service.stop();
-  return rows;
-}
-
-function hasDiskForManySessions(): boolean {
-  const { bavail, bsize } = statfsSync(tmpdir());
-  if (bavail * bsize > diskForManySessions) return true;
-  console.warn('not enough disk space for ten million sessions: skipping those rows');
-  return false;
-}
-
-/** Stops the larger service afterwards. */
-async function compareGrowth(
-  small: FilledService,
-  large: FilledService,
-  which: readonly string[],
-  effort: Effort,
-): Promise<Row[]> {
-  const rows: Row[] = [];
-  for (const work of which) {
-    const pair = [small, large].map((grown) =>
-      work === sweepWork ? sweepCandidate(grown) : loadCandidate(grown, work),
-    );
-    rows.push(growthRow(work, small.name, large.name, await compare(pair, effort)));
-  }
-  await large.service.stop();
-  return rows;
-}
-
-function loadCandidate(grown: FilledService, work: string): Candidate {
-  const { name, service } = grown;
-  const plan = { port: service.port, ...(workloads(grown)[work] as { requests: string[]; status: number }) };
-  const loaded = underLoad(name, service.pid, plan);
-  return work.startsWith('look') ? withConcurrentCommits(loaded, service.databaseUrl.slice(7)) : loaded;
-}
-
-/** Compares CPU time. */
-function growthRow(
-  work: string,
-  few: string,
-  many: string,
-  series: Awaited<ReturnType<typeof compare>>,
-): Row {
-  const of = ({ processor = 0 }: Sample) => processor;
-  const [less, more] = [seriesOf(series, few), seriesOf(series, many)];
-  const growth = ratio(more, less, of);
-  return {
-    group: 'growth',
-    work: `${work}, ${many}`,
-    baseline: `Sallyport with ${few}`,
-    unit: 'µs',
-    ours: figure(more.samples.map(of)),
-    theirs: figure(less.samples.map(of)),
-    ratio: growth,
-    max: 1.25,
-    reached: growth.median <= 1.25,
-  };
+/** Removing a session, compared with creating it. */
+async function sweepRow(filled: FilledService, database: DatabaseName, effort: Effort): Promise<Row> {
+  const create = { ...candidateFor(filled, 'create a session'), name: 'create' };
+  const series = await compare([{ ...sweepCandidate(filled), name: 'sweep' }, create], effort);
+  const baseline = 'creating a session over HTTP';
+  const spec = { group: 'growth', work: `sweep a session, ${database}`, baseline, unit: 'µs', maxRatio: 0.5 };
+  return costRow(spec, seriesOf(series, 'sweep'), seriesOf(series, 'create'), cost);
 }

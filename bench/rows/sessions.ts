@@ -12,28 +12,13 @@ import {
   seriesOf,
   underLoad,
 } from '../compare.ts';
-import { type Environment, type PreparedService, prepareService, sessionRules } from '../environment.ts';
-import { measureCommits } from '../raw-commits.ts';
+import { type Environment, type PreparedService, prepareService } from '../environment.ts';
 import { type Row, rowOf } from '../report.ts';
-import { requestBytes, slowDisk, startOnSlowDisk } from '../servers.ts';
+import { slowDisk, startOnSlowDisk } from '../servers.ts';
+import { pairRequests } from './latency.ts';
 
 function pairs(name: string, service: PreparedService): Candidate {
-  const nonce = 'NONCE'.padEnd(57, ' ');
-  const grant = requestBytes('POST', '/sessions/authorize', service.backend.key, {
-    nonce,
-    rules: sessionRules,
-  });
-  const plan = {
-    port: service.port,
-    requests: [requestBytes('POST', '/sessions', service.page.key)],
-    status: 201,
-    second: { request: grant.replace(nonce, 'NONCE'), status: 204 },
-  };
-  return underLoad(name, service.pid, plan, service.database);
-}
-
-function rawCommits(name: string, folder: string): Candidate {
-  return { name, measure: async (seconds) => measureCommits(seconds, folder) };
+  return underLoad(name, service.pid, pairRequests(service), service.database);
 }
 
 /** Raw commits under `slowDisk`. */
@@ -89,12 +74,7 @@ async function pgbench(name: string, url: string, folder: string): Promise<Candi
 export async function sessionRows(stage: Environment, effort: Effort): Promise<Row[]> {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-raw-'));
   const series = await compare(
-    [
-      pairs('SQLite', stage.onSqlite),
-      rawCommits('raw', folder),
-      pairs('PostgreSQL', stage.onPostgres),
-      await pgbench('pgbench', await stage.database(), folder),
-    ],
+    [pairs('PostgreSQL', stage.onPostgres), await pgbench('pgbench', await stage.database(), folder)],
     effort,
   );
   rmSync(folder, { recursive: true });
@@ -106,19 +86,9 @@ export async function sessionRows(stage: Environment, effort: Effort): Promise<R
     rowOf(
       {
         ...shared,
-        work: 'create and authorize a session, SQLite',
-        baseline: 'raw durable commits, SQLite',
-        min: 1,
-      },
-      seriesOf(series, 'SQLite'),
-      seriesOf(series, 'raw'),
-    ),
-    rowOf(
-      {
-        ...shared,
         work: 'create and authorize a session, SQLite, slow fsync',
         baseline: 'raw durable commits, SQLite, slow fsync',
-        min: 1,
+        min: 4,
       },
       seriesOf(slow, 'SQLite'),
       seriesOf(slow, 'raw'),
@@ -128,7 +98,7 @@ export async function sessionRows(stage: Environment, effort: Effort): Promise<R
         ...shared,
         work: 'create and authorize a session, PostgreSQL',
         baseline: 'pgbench, two inserts in a transaction',
-        min: 0.6,
+        min: 0.4,
       },
       seriesOf(series, 'PostgreSQL'),
       seriesOf(series, 'pgbench'),

@@ -63,7 +63,7 @@ export async function startRows(_: unknown, effort: Effort): Promise<Row[]> {
         time.median,
       ),
       maxRow(
-        { group, work: `memory when idle, ${name}`, baseline, unit: 'MiB', max: 100 },
+        { group, work: `memory when idle, ${name}`, baseline, unit: 'MiB', max: 80 },
         memory,
         of('hello', 'mebibytes'),
         memory.median,
