@@ -76,10 +76,12 @@ function whileBusy(
       await insertExpiredSessions(service.databaseUrl, owner, effort.quick ? 10_000 : 100_000);
       const running = { on: true };
       const work = [backUpRepeatedly(service, database, running), writeLargeTokens(service, running)];
-      const sample = await reads.measure(seconds);
-      running.on = false;
-      await Promise.all(work);
-      return sample;
+      try {
+        return await reads.measure(seconds);
+      } finally {
+        running.on = false;
+        await Promise.all(work);
+      }
     },
   };
 }
