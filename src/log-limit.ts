@@ -16,7 +16,7 @@ interface Kind {
 }
 
 /**
- * A line with an `error` is about a failure. Writes the first failure of a kind at once. Further ones are counted; a line per second has the newest of them, and
+ * A line with an `error` is about a failure. Writes the first failure of a kind immediately. Further ones are counted; a line per second has the newest of them, and
  * `count`, the number of failures that the line stands for.
  */
 export class FailureLimiter {
