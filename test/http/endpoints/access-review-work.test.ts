@@ -1,0 +1,57 @@
+/** The work of `GET /access/who` grows with the number of applications, and not faster. */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { mint, newId } from '../../../src/domain/key.ts';
+import { reviewPage } from '../../../src/http/endpoints/access-review.ts';
+import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+
+describe.each(databases)('the work of an access review on %s', (_, database) => {
+  let server: TestServer;
+  beforeAll(async () => {
+    server = await openTestServer(database);
+  });
+  afterAll(() => server.close());
+
+  async function tenantWith(count: number): Promise<string> {
+    const { id: tenant } = await server.tenant();
+    const fields = {
+      name: 'x',
+      type: 'private' as const,
+      rules: [],
+      createdBy: undefined,
+      expiresAt: undefined,
+    };
+    for (let index = 0; index < count; index++) {
+      const [id, createdAt] = [newId(server.clock.now()), server.clock.now()];
+      const application = { ...fields, id, createdAt, permissions: ['token:read'] };
+      await server.app.store.applications.create(tenant, application, mint('pvt'));
+    }
+    return tenant;
+  }
+
+  test('each application is read once, in batches between which other requests run', async () => {
+    const { store } = server.app;
+    for (const count of [150, 300]) {
+      const tenantId = await tenantWith(count);
+      let [examined, batches, turns, isRunning] = [0, 0, 0, true];
+      const countTurns = () => {
+        turns++;
+        if (isRunning) setImmediate(countTurns);
+      };
+      setImmediate(countTurns);
+      const scan: typeof store.subjects.scan = async (...args) => {
+        const batch = await store.subjects.scan(...args);
+        examined += batch.examined;
+        batches++;
+        return batch;
+      };
+      const counting = { ...store, subjects: { ...store.subjects, scan } };
+      const review = { tenantId, permission: 'token:read', resource: { container: '/' } };
+      const { totals } = await reviewPage(counting, review, 1, 20);
+      isRunning = false;
+      // The management application of the tenant is one more.
+      expect([examined, totals?.mask]).toEqual([count + 1, count + 1]);
+      expect(batches).toBe(Math.floor((count + 1) / 100) + 2);
+      expect(turns).toBeGreaterThanOrEqual(batches);
+    }
+  });
+});
