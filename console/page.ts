@@ -15,7 +15,7 @@ export function page(script: string, style: string): string {
 <script type="module" src="${script}"></script>
 </head>
 <body>
-<div id="root"></div>
+<div id="root"><div class="sign-in" aria-busy="true"><span class="brand-mark"><svg width="28" height="28" viewBox="0 0 24 24" fill="none" stroke="currentcolor" stroke-width="2" stroke-linecap="round" aria-hidden="true"><path d="${arches}"/></svg></span></div></div>
 <noscript>The console needs JavaScript. The command line offers the same functions.</noscript>
 </body>
 </html>

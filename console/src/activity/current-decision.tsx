@@ -14,7 +14,7 @@ export function CurrentDecision({ application, permission, resource }: Props) {
   const decide = evaluator({ holder: 'application', grants: application, isQuarantined });
   return (
     <section className="current-decision" aria-label="Decision with current rules">
-      <h4>Decision with current rules</h4>
+      <h2>Decision with current rules</h2>
       <DecisionTrace verdict={decide(permission, resource)} permission={permission} />
     </section>
   );

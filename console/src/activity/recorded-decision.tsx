@@ -60,7 +60,7 @@ export function RecordedDecision({ entry }: { entry: LogEntry }) {
   const ids = resource?.ids ?? [];
   return (
     <section className="trace" aria-label="Decision at that time">
-      <h4>Decision at that time</h4>
+      <h2>Decision at that time</h2>
       <ol>
         <Step icon="down" mark="passed">
           <p>
