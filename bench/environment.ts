@@ -8,6 +8,12 @@ export interface CreatedApplication {
   readonly key: string;
 }
 
+/** The tenant of inserted rows, and the public application of its sessions. */
+export interface Owner {
+  readonly tenant: string;
+  readonly page: string;
+}
+
 /** A service with one application of each type and one session. */
 export interface PreparedService extends Service {
   readonly backend: CreatedApplication;

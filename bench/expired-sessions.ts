@@ -2,7 +2,7 @@
 import { Database } from 'bun:sqlite';
 import { SQL } from 'bun';
 import { newId } from '../src/domain/key.ts';
-import type { Owner } from './fill.ts';
+import type { Owner } from './environment.ts';
 
 export async function insertExpiredSessions(
   databaseUrl: string,

@@ -9,6 +9,7 @@ import { mint, newId } from '../src/domain/key.ts';
 import { parseMasterKeys } from '../src/store/crypto/cipher.ts';
 import { type OpenedStore, openStore } from '../src/store/open.ts';
 import type { Store } from '../src/store/store.ts';
+import type { Owner } from './environment.ts';
 import { insertPostgresRows } from './fill-postgres.ts';
 import { masterKey } from './servers.ts';
 
@@ -26,11 +27,6 @@ export async function openFilledStore(databaseUrl: string): Promise<OpenedStore>
   const [key] = parseMasterKeys(masterKey);
   if (!key) throw new Error('no master key');
   return openStore(databaseUrl, { masters: { current: () => key, find: () => key, ids: () => [key.id] } });
-}
-
-export interface Owner {
-  readonly tenant: string;
-  readonly page: string;
 }
 
 export async function fill(databaseUrl: string, owner: Owner, count: number): Promise<Samples> {
