@@ -20,6 +20,7 @@ test('Session has the access, but not the key and the nonce', () => {
     rules: [],
     created_at: time,
     ceiling: false,
+    bound: false,
     expires_at: time,
   };
   const active = { ...pending, state: 'active', authorized_at: time, authorized_by: id };

@@ -79,7 +79,8 @@ const forgeries: [string, () => unknown, RegExp][] = [
   [
     'with an added trigger',
     () => change(backup(), 'create trigger t after insert on audit begin delete from audit; end'),
-    /MAC does not match/,
+    // If the file grows, the change overwrites the MAC.
+    /MAC does not match|has no MAC/,
   ],
   [
     'with one changed byte',

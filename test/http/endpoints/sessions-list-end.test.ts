@@ -34,7 +34,13 @@ describe.each(databases)('listing and ending sessions on %s', (_, database) => {
     await authorize(backend.key, nonce, { permissions: ['token:read'] });
     await start(web.key);
     const { data, pagination } = await list(key);
-    const shared = { tenant_id: tenant, application_id: web.id, id: expect.any(String), rules: [] };
+    const shared = {
+      tenant_id: tenant,
+      application_id: web.id,
+      id: expect.any(String),
+      rules: [],
+      bound: false,
+    };
     expect(pagination.total_items).toBe(2);
     expect(data).toEqual([
       {
