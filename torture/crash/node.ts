@@ -49,10 +49,16 @@ export function environmentOf(
   return environment(folder, own);
 }
 
-/** Resolves when it listens. Its log goes to the row's folder. Stopped at the end of the row. */
+const maxStarts = 5;
+
+/**
+ * Resolves when it listens. Its log goes to the row's folder. Stopped at the end of the row. A start that the database
+ * does not answer in time, because the machine is busy, is repeated.
+ */
 export async function startNode(
   context: Context,
   { databaseUrl, command, env }: NodeOptions,
+  attempt = 1,
 ): Promise<KillableNode> {
   mkdirSync(context.folder, { recursive: true });
   const said = join(context.folder, 'said.log');
@@ -80,6 +86,8 @@ export async function startNode(
     if (url) return { url, pid: child.pid, kill, stop };
   }
   const errors = readFileSync(said, 'utf8').split('\n').slice(-5).join('\n');
+  if (attempt < maxStarts && errors.includes('the database does not answer'))
+    return startNode(context, { databaseUrl, command, ...(env && { env }) }, attempt + 1);
   throw new Error(`the node exited with ${await child.exited} before listening: ${printed}${errors}`);
 }
 

@@ -1,6 +1,7 @@
 /** Runs `doctor` and `audit verify` as an operator would. */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { databaseTimeout } from '../retry.ts';
 import type { Context } from '../row.ts';
 import { environmentOf } from './node.ts';
 
@@ -18,7 +19,7 @@ export async function runCommand(
 ): Promise<CommandResult> {
   const child = Bun.spawn([...command], {
     cwd: context.folder,
-    env: environmentOf(context.folder, databaseUrl, env),
+    env: environmentOf(context.folder, databaseUrl, { ...databaseTimeout(context), ...env }),
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const [out, err] = await Promise.all([child.stdout, child.stderr].map((each) => new Response(each).text()));
