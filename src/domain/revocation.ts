@@ -26,6 +26,8 @@ export interface Revocation {
   readonly keys: 'all' | readonly string[];
   /** The final value of each changed field. */
   readonly access: Partial<Access>;
+  /** Whether it ended up in quarantine. */
+  readonly quarantined: boolean;
 }
 
 export interface Revocations {
@@ -43,6 +45,8 @@ function revokeOne(before: Revocation, { keys }: Difference): Revocation {
 
 const applicationReducers: Record<string, Reducer> = {
   'application.delete': (before) => ({ ...before, deleted: true }),
+  'application.quarantine': (before) => ({ ...before, quarantined: true }),
+  'application.release': (before) => ({ ...before, quarantined: false }),
   'application.regenerate': (before) => ({ ...before, keys: 'all' }),
   // Keys with an overlap are revoked, too: their expiry may have passed since.
   'application.key.create': (before, { old_keys_expire_at: overlap }) =>
@@ -75,7 +79,14 @@ export function revocations(rows: readonly AuditRow[]): Revocations {
     if (tenant === null || entity === null) continue;
     const reduce = applicationReducers[operation];
     if (reduce) {
-      const initial = { tenant, application: entity, deleted: false, keys: [], access: {} };
+      const initial = {
+        tenant,
+        application: entity,
+        deleted: false,
+        keys: [],
+        access: {},
+        quarantined: false,
+      };
       const before = applications.get(`${tenant} ${entity}`) ?? initial;
       applications.set(`${tenant} ${entity}`, reduce(before, (JSON.parse(entry) as Entry).difference ?? {}));
       continue;

@@ -13,16 +13,16 @@ import {
 import { applications, listText, toText } from '../store/applications.ts';
 import { chainName } from '../store/audit/export-format.ts';
 import { anchorOf, genesis, type Head, systemTenant } from '../store/audit/hash-chain.ts';
-import { allChains, type Chain, chainOf } from '../store/audit/rows.ts';
+import { allChains } from '../store/audit/rows.ts';
 import type { Verdict } from '../store/audit/verify.ts';
 import type { Finding, VerifiedRow } from '../store/audit/verify-chain.ts';
 import { insertEntries } from '../store/audit/write.ts';
-import type { Db, DbTime, Queries } from '../store/engine/db.ts';
-import { Params } from '../store/engine/sql.ts';
+import type { Db, Queries } from '../store/engine/db.ts';
 import type { Maintenance } from '../store/maintenance.ts';
 import type { NewEntry } from '../store/store.ts';
 import { tenants } from '../store/tenants.ts';
 import { verifyFiles } from './audit-files.ts';
+import { type ChangeRow, missingIn, toChange } from './missing-changes.ts';
 
 /** Access that was revoked after the backup and is valid again. */
 export interface Revived {
@@ -47,6 +47,8 @@ export interface RevivedApplication {
   readonly keys: readonly { readonly id: string; readonly ending: string }[];
   /** Its last grants, origins and networks, if they allowed less than those of the backup. */
   readonly access?: Access;
+  /** Whether it was in quarantine. */
+  readonly quarantined: boolean;
 }
 
 export interface Recovered {
@@ -104,7 +106,7 @@ export async function recover(
     const record: Write = (entry) => insertEntries(tx, db.dialect, keys, [{ at, ...byOperator, ...entry }]);
     await insertEntries(tx, db.dialect, keys, restored);
     for (const one of revoke.tenants) await close(db, tx, record, one);
-    for (const one of revoke.applications) await remove(db, tx, record, one);
+    for (const one of revoke.applications) await remove(db, tx, record, one, at);
     return { sessions, replies };
   }, 'slow');
   for (const { tenant_id, closed } of revoke.tenants)
@@ -129,85 +131,6 @@ function restoreEntries(chains: readonly Head[], { at, difference, replaced }: R
 type Write = (entry: Pick<NewEntry, 'operation' | 'tenantId' | 'entity' | 'difference'>) => Promise<void>;
 
 const batchSize = 500;
-
-/** A change in the export, with its position in the chain of its tenant. */
-interface ChangeRow extends AuditRow {
-  readonly chain: string;
-  readonly seq: number;
-  readonly at: number;
-  readonly mac: string | null;
-}
-
-function toChange({ tenantId: chain, seq, at, mac, entry }: VerifiedRow): ChangeRow {
-  const { operation, entity, result } = JSON.parse(entry) as Entry;
-  const tenant = chain === systemTenant ? null : chain;
-  return { chain, seq, at, mac, tenant_id: tenant, operation, entity_id: entity?.id ?? null, result, entry };
-}
-
-/**
- * The changes that this audit log does not have. Every change has an entry, so these were not made here. Two logs with a
- * common beginning have the same entries at the same positions up to there. Archived entries are of that beginning.
- * Entries that were pending in the backup are compared by their MAC.
- */
-async function missingIn(db: Db, changes: readonly ChangeRow[]): Promise<ChangeRow[]> {
-  const missing: ChangeRow[] = [];
-  for (const [tenantId, rows] of Map.groupBy(changes, ({ chain }) => chain)) {
-    const chain = await chainOf(db, tenantId);
-    const known = chain ? await macsAt(db, chain, rows) : new Map<number, string | null>();
-    const isElsewhere = ({ seq, mac }: ChangeRow) => seq > (chain?.baseSeq ?? 0) && known.get(seq) !== mac;
-    const elsewhere = rows.filter(isElsewhere);
-    const moved = chain ? await macsSince(db, chain, elsewhere) : new Set();
-    missing.push(...elsewhere.filter(({ mac }) => !moved.has(mac)));
-  }
-  return missing;
-}
-
-/**
- * The MACs of this log from the time of the first of these rows on. Entries that were not yet chained in the backup may
- * have other positions here than in the log that was replaced.
- */
-async function macsSince(db: Db, chain: Chain, rows: readonly ChangeRow[]): Promise<Set<string | null>> {
-  const macs = new Set<string | null>();
-  if (rows.length === 0) return macs;
-  const before = await db.get<{ seq: DbTime | null }>(
-    'select max(seq) as seq from audit_checkpoints where chain = $1 and at < $2',
-    [chain.number, Math.min(...rows.map(({ at }) => at))],
-  );
-  const wanted = new Set(rows.map(({ mac }) => mac));
-  for (let after = Math.max(chain.baseSeq, Number(before?.seq ?? 0)); after < chain.seq; ) {
-    const found = await db.all<{ seq: DbTime; mac: Uint8Array | null }>(
-      'select seq, mac from audit where chain = $1 and seq > $2 order by seq limit $3',
-      [chain.number, after, batchSize],
-    );
-    const last = found.at(-1);
-    if (!last) break;
-    for (const { mac } of found) {
-      const text = mac && Buffer.from(mac).toString('hex');
-      if (wanted.has(text)) macs.add(text);
-    }
-    after = Number(last.seq);
-  }
-  return macs;
-}
-
-/** The MACs of this log at the positions of the rows. */
-async function macsAt(
-  db: Db,
-  { number }: Chain,
-  rows: readonly ChangeRow[],
-): Promise<Map<number, string | null>> {
-  const macs = new Map<number, string | null>();
-  for (let start = 0; start < rows.length; start += batchSize) {
-    const params = new Params();
-    const found = await db.all<{ seq: DbTime; mac: Uint8Array | null }>(
-      `select seq, mac from audit where chain = ${params.add(number)}
-       and seq in ${params.list(rows.slice(start, start + batchSize).map(({ seq }) => seq))}`,
-      params.values,
-    );
-    for (const { seq, mac } of found) macs.set(Number(seq), mac && Buffer.from(mac).toString('hex'));
-  }
-  return macs;
-}
 
 async function lookUp(db: Db, rows: readonly AuditRow[]): Promise<Revived> {
   const { tenants: closed, applications: changed } = revocations(rows);
@@ -239,8 +162,9 @@ async function lookUpApplication(db: Db, revocation: Revocation): Promise<Revive
   const { name } = found;
   const now = accessOf(found);
   const narrower = !deleted && isNarrower(now, access);
-  if (!deleted && keys.length === 0 && !narrower) return undefined;
-  const named = { tenant_id: tenant, application_id: application, name, deleted, keys };
+  const quarantined = !deleted && revocation.quarantined && found.quarantined_at === undefined;
+  if (!deleted && keys.length === 0 && !narrower && !quarantined) return undefined;
+  const named = { tenant_id: tenant, application_id: application, name, deleted, keys, quarantined };
   return narrower ? { ...named, access: { ...now, ...access } } : named;
 }
 
@@ -256,8 +180,14 @@ async function close(
   await record({ tenantId: id, operation, entity: { kind: 'tenant', id } });
 }
 
-async function remove(db: Db, tx: Queries, record: Write, revived: RevivedApplication): Promise<void> {
-  const { tenant_id: tenantId, application_id: id, deleted, keys, access } = revived;
+async function remove(
+  db: Db,
+  tx: Queries,
+  record: Write,
+  revived: RevivedApplication,
+  at: number,
+): Promise<void> {
+  const { tenant_id: tenantId, application_id: id, deleted, keys, access, quarantined } = revived;
   const about = { tenantId, entity: { kind: 'application', id } };
   if (deleted) {
     const found = await applications({ ...db, ...tx, transaction: (work) => work(tx) }).get(tenantId, id);
@@ -276,6 +206,11 @@ async function remove(db: Db, tx: Queries, record: Write, revived: RevivedApplic
       operation: 'application.key.delete',
       difference: { keys: { from: { ...key } } },
     });
+  }
+  if (quarantined) {
+    const sql = 'update applications set quarantined_at = $3 where tenant_id = $1 and id = $2';
+    await tx.run(sql, [tenantId, id, at]);
+    await record({ ...about, operation: 'application.quarantine' });
   }
   if (!access) return;
   await tx.run(

@@ -17,7 +17,14 @@ function row(
   return { tenant_id: 't', operation, entity_id: entity, result: 'success', entry, ...fields };
 }
 
-const untouched = { tenant: 't', application: 'a', deleted: false, keys: [], access: {} };
+const untouched = {
+  tenant: 't',
+  application: 'a',
+  deleted: false,
+  keys: [],
+  access: {},
+  quarantined: false,
+};
 
 describe('revocations in the audit log:', () => {
   const cases: [string, AuditRow[], object[]][] = [
@@ -32,6 +39,18 @@ describe('revocations in the audit log:', () => {
       ],
       [
         { ...untouched, keys: 'all' },
+        { ...untouched, application: 'b' },
+      ],
+    ],
+    [
+      'whether an application ended up in quarantine',
+      [
+        row('application.quarantine', 'a'),
+        row('application.quarantine', 'b'),
+        row('application.release', 'b'),
+      ],
+      [
+        { ...untouched, quarantined: true },
         { ...untouched, application: 'b' },
       ],
     ],

@@ -109,12 +109,13 @@ export function reportLines({ sessions, replies, exported_at, revived, revoked }
 }
 
 function formatApplication(revived: RevivedApplication): string {
-  const { tenant_id, application_id, name, deleted, keys, access } = revived;
+  const { tenant_id, application_id, name, deleted, keys, access, quarantined } = revived;
   const endings = keys.map(({ ending }) => `…${ending}`).join(', ');
   const changes = [
     deleted && 'was deleted',
     keys.length > 0 && `${keys.length > 1 ? 'keys' : 'key'} ${endings} revoked`,
     access && 'had fewer grants',
+    quarantined && 'was in quarantine',
   ];
   return `tenant ${tenant_id}  application ${application_id}  ${quoteName(name)}  ${changes.filter(Boolean).join('; ')}`;
 }

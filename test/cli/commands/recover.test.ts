@@ -121,6 +121,7 @@ describe.each(databases)('a restore on %s: access that was revoked after the bac
     const narrowed = await make({ name: 'narrowed', permissions: ['application:read', 'log:read'] });
     const widened = await make({ name: 'widened' });
     const fenced = await make({ name: 'fenced', type: 'public' });
+    const suspected = await make({ name: 'suspected' });
     const second = (await server.call('POST', `/applications/${rotated.id}/keys`, { key })).body;
     const gone = await make({ name: 'gone before' });
     await server.call('DELETE', `/applications/${gone.id}`, { key });
@@ -135,15 +136,30 @@ describe.each(databases)('a restore on %s: access that was revoked after the bac
     await update(narrowed.id, ['application:read'], { allowed_networks: ['127.0.0.1'] });
     await update(widened.id, ['application:read', 'log:read']);
     await update(fenced.id, ['application:read'], fence);
+    for (const { id } of [suspected, untouched])
+      await server.call('POST', `/applications/${id}/quarantine`, { key });
+    await server.call('DELETE', `/applications/${untouched.id}/quarantine`, { key });
     const young = await make({ name: 'made later' });
     await server.call('DELETE', `/applications/${young.id}`, { key });
-    return { untouched, settled, regenerated, deleted, rotated, narrowed, second, widened, fenced };
+    return {
+      untouched,
+      settled,
+      regenerated,
+      deleted,
+      rotated,
+      narrowed,
+      second,
+      widened,
+      fenced,
+      suspected,
+    };
   }
 
   const fence = { allowed_origins: ['https://shop.example'], require_bound_sessions: true };
 
   test('is listed with --audit', async () => {
-    const { regenerated, deleted, rotated, narrowed, second, untouched, fenced } = await changeAfterBackup();
+    const { regenerated, deleted, rotated, narrowed, second, untouched, fenced, suspected } =
+      await changeAfterBackup();
     const report = await restore('--audit', exported());
     const found = report.revived.applications.map((one) => [one.application_id, one]);
     expect(Object.fromEntries(found)).toEqual({
@@ -165,6 +181,7 @@ describe.each(databases)('a restore on %s: access that was revoked after the bac
         keys: [],
         access: { permissions: ['application:read'], rules: [], ...fence },
       }),
+      [suspected.id]: expect.objectContaining({ keys: [], quarantined: true }),
     });
     expect(report.revived.tenants).toEqual([]);
     expect(report.revoked).toBe(false);
@@ -172,18 +189,31 @@ describe.each(databases)('a restore on %s: access that was revoked after the bac
   });
 
   test('is revoked again with --revoke, with audit entries; a second run finds none', async () => {
-    const { regenerated, deleted, rotated, narrowed, second, untouched, settled, widened, fenced } =
-      await changeAfterBackup();
+    const changed = await changeAfterBackup();
+    const {
+      regenerated,
+      deleted,
+      rotated,
+      narrowed,
+      second,
+      untouched,
+      settled,
+      widened,
+      fenced,
+      suspected,
+    } = changed;
     await restore();
     expect(await statusOf(deleted.key)).toBe(200);
     const { body } = await revokeLater();
-    expect(body.revived.applications).toHaveLength(5);
+    expect(body.revived.applications).toHaveLength(6);
     for (const one of [regenerated, deleted, second]) expect(await statusOf(one.key)).toBe(401);
     for (const one of [rotated, narrowed, untouched, settled, widened])
       expect(await statusOf(one.key)).toBe(200);
     expect((await server.call('GET', '/logs', { key: narrowed.key })).status).toBe(403);
     const now = (await server.call('GET', `/applications/${fenced.id}`, { key })).body;
     expect(now).toMatchObject(fence);
+    const held = (await server.call('GET', `/applications/${suspected.id}`, { key })).body;
+    expect(held.quarantined_at).toBeString();
     const { data } = (await server.call('GET', '/logs?size=100', { key })).body;
     const byOperator = (data as LogEntry[]).filter(({ actor }) => actor.kind === 'operator');
     expect(byOperator.map(({ operation, entity }) => `${operation} ${entity?.id}`).sort()).toEqual(
@@ -191,6 +221,7 @@ describe.each(databases)('a restore on %s: access that was revoked after the bac
         `application.delete ${deleted.id}`,
         `application.key.delete ${regenerated.id}`,
         `application.key.delete ${rotated.id}`,
+        `application.quarantine ${suspected.id}`,
         `application.update ${fenced.id}`,
         `application.update ${narrowed.id}`,
         // Both runs: the anchors of the tenant's entries after the backup do not match any more.
