@@ -111,9 +111,13 @@ export async function startSession(options: StartSessionOptions): Promise<Manage
     return attempt(key);
   }
 
-  /** The body is sent again if the proof was not accepted, so the request is copied. */
+  /**
+   * The body is sent again if the proof was not accepted, so the request is copied. Redirects are not followed, because
+   * the key and the proof would be sent to another server.
+   */
   async function fetchWithKey(input: RequestInfo | URL, init?: RequestInit): Promise<Response> {
-    const request = new Request(input, init);
+    const given = new Request(input, init);
+    const request = given.redirect === 'follow' ? new Request(given, { redirect: 'manual' }) : given;
     const sessionKey = await key();
     const attempt = (proof?: string) => {
       const headers = new Headers(request.headers);

@@ -27,5 +27,5 @@ export function quarantined(
 
 /** Of custom permissions, those whose last word is `read`. Decisions and reviews change nothing and return no data. */
 export function isRead(permission: string): boolean {
-  return /:(read|review)$/.test(permission) || permission === 'decision:create';
+  return permission.endsWith(':read') || permission === 'access:review' || permission === 'decision:create';
 }

@@ -95,6 +95,7 @@ export function startBackgroundJobs(
     try {
       while ((await maintenance.audit.append(batchSize.chain)) >= batchSize.chain);
       await maintenance.audit.recordHeads('all');
+      await maintenance.audit.append(batchSize.chain);
     } catch (error) {
       log.warn('could not record the ends of the audit chains', { error });
     }

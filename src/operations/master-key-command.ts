@@ -38,13 +38,23 @@ export function keysFromCommand(argv: readonly string[], timeout = commandTimeou
 }
 
 /** The same, in the background. */
-async function keysInBackground(argv: readonly string[]): Promise<MasterKey[]> {
+export async function keysInBackground(
+  argv: readonly string[],
+  timeout = commandTimeout,
+): Promise<MasterKey[]> {
   const [program = ''] = argv;
-  const child = Bun.spawn([...argv], { ...options, timeout: commandTimeout });
+  const child = Bun.spawn([...argv], { ...options, timeout });
   child.unref();
-  const output = await new Response(child.stdout).bytes();
-  const exitCode = await child.exited;
-  return parseOutput(program, exitCode, child.signalCode, output);
+  // Programs that it has started may have its output open after it was killed.
+  const late = Promise.withResolvers<never>();
+  const timer = setTimeout(() => late.reject(tookTooLong(program, timeout)), timeout);
+  timer.unref();
+  try {
+    const output = await Promise.race([new Response(child.stdout).bytes(), late.promise]);
+    return parseOutput(program, await child.exited, child.signalCode, output);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 function parseOutput(

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { openData } from '../../src/app.ts';
 import { ConfigError, readConfig } from '../../src/config.ts';
-import { commandKeys, keysFromCommand } from '../../src/operations/master-key-command.ts';
+import { commandKeys, keysFromCommand, keysInBackground } from '../../src/operations/master-key-command.ts';
 import { parseMasterKeys } from '../../src/store/crypto/cipher.ts';
 import { shell } from '../support/shell.ts';
 import { databases } from '../support/test-server.ts';
@@ -34,6 +34,11 @@ function errorOf(argv: string[], timeout?: number): string {
 }
 
 describe('a command that prints the master key', () => {
+  test('is given up in the background although a program that it started has its output open', async () => {
+    const argv = ['sh', '-c', 'sleep 5 | cat'];
+    expect(keysInBackground(argv, 50)).rejects.toThrow(/did not end within|was ended by/);
+  });
+
   test('fails with one sentence that does not contain its output', () => {
     const failed = 'SALLYPORT_MASTER_KEY_COMMAND failed:';
     const script = (code: string) => [process.execPath, '--no-env-file', '-e', code];

@@ -5,6 +5,7 @@
 import { type CryptoKey, calculateJwkThumbprint, compactVerify, importJWK } from 'jose';
 import { z } from 'zod';
 import type { ProofErrorCode } from '../../domain/dpop.ts';
+import { isOnP256 } from './p256.ts';
 import { sameUrl } from './proof-url.ts';
 
 /** Why a proof is not accepted. The message is a part of a sentence: "the proof …". It contains no part of the proof. */
@@ -115,6 +116,9 @@ async function readSigningKey(encodedHeader: string): Promise<SigningKey> {
   const { data: jwk } = PublicKey.safeParse(given);
   if (jwk?.kty !== (alg === 'ES256' ? 'EC' : 'OKP'))
     throw new ProofError('has a `jwk` that is not a public key for its `alg`');
+  // Bun reports the error of a failed import once more, from the next HMAC of another request.
+  if (jwk.kty === 'EC' && !isOnP256(jwk))
+    throw new ProofError('has a `jwk` that is not a point of the curve');
   try {
     // Never symmetric, so not bytes.
     const key = (await importJWK(jwk, alg)) as CryptoKey;

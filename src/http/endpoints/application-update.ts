@@ -69,7 +69,7 @@ export const updateApplication = changeEndpoint({
     mustHold(principal, 'access:review');
     usage.record(principal, 'access:review');
     const current = orNotFound(await store.applications.get(principal.tenantId, params.id));
-    const { permissions, rules } = updatedFields(principal, current, body, requestInfo.address());
+    const { permissions, rules } = updatedFields(principal, current, body, requestInfo.certainAddress());
     const update = {
       tenantId: principal.tenantId,
       applicationId: params.id,
@@ -87,7 +87,7 @@ export const updateApplication = changeEndpoint({
     let before: Application | undefined;
     const revise = (current: Application) => {
       before = current;
-      return updatedFields(principal, current, body, requestInfo.address());
+      return updatedFields(principal, current, body, requestInfo.certainAddress());
     };
     const change = changeBy(principal);
     const after = orNotFound(await store.applications.update(principal.tenantId, params.id, change, revise));

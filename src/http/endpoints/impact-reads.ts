@@ -6,7 +6,7 @@ import {
   isChange,
   namedContainers,
 } from '../../domain/access-change.ts';
-import type { LogEntry } from '../../domain/audit.ts';
+import type { LogEntry, LogGap } from '../../domain/audit.ts';
 import type { Impact, Update } from '../../domain/impact.ts';
 import { hasTrait } from '../../domain/permission.ts';
 import { compilePolicy, type Policy, type Resource } from '../../domain/policy.ts';
@@ -57,7 +57,13 @@ export async function recordedReads(
   const data = [...groups.values()]
     .map(({ applications, ...group }) => ({ ...group, applications: applications.size }))
     .sort((a, b) => b.count - a.count);
-  return { complete: own.complete && limited.complete, undecided, data };
+  const complete = own.complete && limited.complete && !own.gaps.some(hasUses);
+  return { complete, undecided, data };
+}
+
+/** Masked and redacted reads are not recorded by default, which the response says separately. */
+function hasUses({ reason, transforms }: LogGap): boolean {
+  return reason === 'archived' || transforms?.includes('reveal') === true;
 }
 
 /** Only entries about a use of data have a transform. */

@@ -32,12 +32,18 @@ export function parseTrust(text: string | undefined): Trust {
   return (address) => trusted.includes(address);
 }
 
+export interface Sender {
+  readonly address: string;
+  /** False if the headers disagree. `address` is then that of the proxy, and must not give access. */
+  readonly isCertain: boolean;
+}
+
 /**
  * The client's address: follows the hops of X-Forwarded-For or Forwarded backwards, as long as each is a trusted
  * proxy. If both headers are present and disagree, one of them was forged, so neither is used.
  */
-export function senderOf(peer: string, headers: Headers, trusts: Trust): string {
-  if (!trusts(peer)) return peer;
+export function senderOf(peer: string, headers: Headers, trusts: Trust): Sender {
+  if (!trusts(peer)) return { address: peer, isCertain: true };
   const chains = [
     headers.get('x-forwarded-for')?.split(','),
     headers.get('forwarded')?.split(',').map(forOf),
@@ -46,7 +52,8 @@ export function senderOf(peer: string, headers: Headers, trusts: Trust): string 
     .filter((hops) => hops !== undefined)
     .map((hops) => firstUntrusted(peer, hops, trusts));
   const [first = peer, second = first] = senders;
-  return first === second ? first : peer;
+  const isCertain = first === second;
+  return { address: isCertain ? first : peer, isCertain };
 }
 
 function firstUntrusted(peer: string, hops: readonly string[], trusts: Trust): string {

@@ -45,7 +45,7 @@ export function recordDisclosures(
   if (requestInfo.method === 'HEAD') return undefined;
   const entries: NewEntry[] = [];
   for (const disclosure of disclosures) {
-    if (context.auditedReads === 'off') break;
+    if (context.auditedReads === 'off' && !principal.policy.quarantined) break;
     if (disclosure.transform === 'reveal')
       entries.push({
         ...auditFields(principal, requestInfo),
@@ -53,7 +53,7 @@ export function recordDisclosures(
         ...disclosureFields(disclosure),
         result: 'success',
       });
-    else if (context.auditedReads === 'all')
+    else if (context.auditedReads === 'all' || principal.policy.quarantined)
       countRead(operation, disclosure, principal, requestInfo, context);
   }
   if (report) entries.push(...reportedEntries(report, principal, requestInfo, context));

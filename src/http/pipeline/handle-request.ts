@@ -118,7 +118,7 @@ function requireAccess(
   headers: Headers,
   requestInfo: RequestInfo,
 ): void {
-  if (principal.isAllowedFrom?.(requestInfo.address()) === false)
+  if (principal.isAllowedFrom?.(requestInfo.certainAddress()) === false)
     throw new Denial('network_refused', undefined, { reason: networkReason(requestInfo.address()) });
   // Browsers set `Origin` reliably. Other clients can omit or forge it, so a missing `Origin` is allowed.
   const origin = principal.origins ? headers.get('origin') : null;

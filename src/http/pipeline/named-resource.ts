@@ -24,7 +24,9 @@ export interface NamedResource {
   readonly isStored: boolean;
 }
 
-const maxIds = 100;
+/** More than fit into a URL. */
+const maxIds = 5000;
+const batchSize = 500;
 
 /** Looks up the container of the tokens that the request names. If none of them exists, returns what it names. */
 export async function namedResource(
@@ -46,11 +48,12 @@ export async function namedResource(
 
 /** If the database cannot answer, the denial is recorded without the containers. */
 async function locate(tokens: Store['tokens'], tenant: string, ids: readonly string[]): Promise<Resource[]> {
+  const located: Resource[] = [];
   try {
-    return await tokens.locate(tenant, ids);
-  } catch {
-    return [];
-  }
+    for (let at = 0; at < ids.length; at += batchSize)
+      located.push(...(await tokens.locate(tenant, ids.slice(at, at + batchSize))));
+  } catch {}
+  return located;
 }
 
 interface Names {

@@ -4,6 +4,7 @@ import type { ProofErrorCode } from '../../domain/dpop.ts';
 import { throwIfInvalid } from '../../domain/error.ts';
 import { redactSecrets } from '../../domain/key.ts';
 import { actorOf, type Principal } from '../../domain/principal.ts';
+import type { Sender } from './client-address.ts';
 
 const maxUserAgentLength = 200;
 const purposeHeader = 'svc-purpose';
@@ -17,20 +18,20 @@ export class RequestInfo {
   /** The nonce for the client's next DPoP proof, and why the proof of this request was not accepted. */
   dpop: { readonly nonce: string; readonly error?: ProofErrorCode } | undefined;
   readonly #request: Request;
-  readonly #addressOf: (request: Request) => string | undefined;
+  readonly #senderOf: (request: Request) => Sender | undefined;
   #traceId: string | undefined;
-  #address: string | undefined | null = null;
+  #sender: Sender | undefined | null = null;
   #purpose: ReturnType<typeof Purpose.safeParse> | undefined | null = null;
 
   constructor(
     request: Request,
-    addressOf: (request: Request) => string | undefined,
+    senderOf: (request: Request) => Sender | undefined,
     requestIdHeader?: string | undefined,
   ) {
     this.method = request.method;
     this.requestId = requestIdOf(request.headers, requestIdHeader);
     this.#request = request;
-    this.#addressOf = addressOf;
+    this.#senderOf = senderOf;
   }
 
   /** Without the query, which may contain sensitive values, and with keys redacted. */
@@ -70,8 +71,18 @@ export class RequestInfo {
 
   /** The client's address, behind trusted proxies. */
   address(): string | undefined {
-    if (this.#address === null) this.#address = this.#addressOf(this.#request);
-    return this.#address;
+    return this.#findSender()?.address;
+  }
+
+  /** Undefined if the proxy headers contradict each other. Use it to decide about access. */
+  certainAddress(): string | undefined {
+    const sender = this.#findSender();
+    return sender?.isCertain ? sender.address : undefined;
+  }
+
+  #findSender(): Sender | undefined {
+    if (this.#sender === null) this.#sender = this.#senderOf(this.#request);
+    return this.#sender;
   }
 
   /** As the audit log stores it. */

@@ -2,7 +2,7 @@
 import { fail } from '../../domain/error.ts';
 import type { Log } from '../../log.ts';
 import type { Observed } from '../../observe.ts';
-import { senderOf, type Trust, trustNobody, unwrapped } from './client-address.ts';
+import { type Sender, senderOf, type Trust, trustNobody, unwrapped } from './client-address.ts';
 import { handleRequest } from './handle-request.ts';
 import { problemResponse } from './problem.ts';
 import { logFields, RequestInfo } from './request-info.ts';
@@ -51,7 +51,7 @@ export function listen(routes: readonly Route[], context: HandlerContext, option
 type BunRequest = Request & { params?: Record<string, string> };
 type BunServer = { requestIP(request: Request): { address: string } | null };
 type BunHandler = (request: BunRequest, server: BunServer) => Response | Promise<Response>;
-type ClientAddress = (server: BunServer) => (request: Request) => string | undefined;
+type ClientAddress = (server: BunServer) => (request: Request) => Sender | undefined;
 
 const untrustedProxy =
   'received X-Forwarded-For from an address that is not a trusted proxy: all clients behind it share its rate limit; if it is your proxy, add it to SALLYPORT_TRUSTED_PROXIES';

@@ -7,6 +7,10 @@ import type { Chain } from './rows.ts';
 
 type Reader = Pick<Db, 'get' | 'all'>;
 
+/** The latest time that a date can have. */
+const maxTime = 8.64e15;
+const readOperations = ['token.read', 'token.replay'];
+
 /** Changes of the setting that are read. Earlier ones are ignored. */
 const maxChanges = 100;
 
@@ -39,13 +43,13 @@ async function archivedGap(db: Reader, { number, baseSeq, maxDelay }: Chain): Pr
     number,
     baseSeq + 1,
   ]);
-  return { reason: 'archived', to: first && Number(first.at) + maxDelay };
+  return { reason: 'archived', to: first && Math.min(Number(first.at) + maxDelay, maxTime) };
 }
 
 /** Periods in which reads that match the filter were not recorded. */
 async function unrecordedReads(db: Reader, filter: AuditFilter): Promise<Gap[]> {
   const { operation = 'token.read', result = 'success', entity, transform } = filter;
-  if (operation !== 'token.read' || result !== 'success' || entity !== undefined) return [];
+  if (!readOperations.includes(operation) || result !== 'success' || entity !== undefined) return [];
   const newestFirst = await db.all<{ at: DbTime; value: AuditedReads }>(
     'select at, value from setting_changes where name = $1 order by at desc limit $2',
     [readsSetting, maxChanges],

@@ -52,6 +52,9 @@ describe.each(databases)('quarantine on %s', (_, database) => {
         'reveal',
       );
     }
+    await server.flush();
+    const { body: log } = await server.call('GET', `/logs?actor=${desk.id}&operation=token.read`, { key });
+    expect(log.data[0]).toMatchObject({ decision: { transform: 'redact' }, resource: { ids: ['card-42'] } });
     expect((await release()).status).toBe(204);
     for (const node of [other, server]) expect(await dataOf(node, desk.key)).toEqual({ number: '4242' });
     const released = (await server.call('GET', `/applications/${desk.id}`, { key })).body;

@@ -33,7 +33,8 @@ describe('events', () => {
 
   const session = (tenantId: string, sessionId: string, applicationId = 'page') =>
     ({ kind: 'session', tenantId, sessionId, applicationId, now: 0 }) as Principal;
-  const from = (address: string) => new RequestInfo(new Request('http://test/'), () => address);
+  const from = (address: string) =>
+    new RequestInfo(new Request('http://test/'), () => ({ address, isCertain: true }));
   const deny = (operation: string, actor: Principal, resource?: EntryResource, isStored = false) =>
     addDenial(
       recorder,

@@ -107,7 +107,14 @@ describe('the client address', () => {
       proxy,
     ],
   ])('%s', (_, peer, headers, expected) => {
-    expect(sender(peer, headers)).toBe(expected);
+    expect(sender(peer, headers).address).toBe(expected);
+  });
+
+  test('is uncertain only if the two headers disagree', () => {
+    const forwarded = { 'x-forwarded-for': '198.51.100.1' };
+    expect(sender(proxy, forwarded).isCertain).toBe(true);
+    for (const other of ['for=198.51.100.66', 'for=unknown', 'x'])
+      expect(sender(proxy, { ...forwarded, forwarded: other }).isCertain).toBe(false);
   });
 
   test.each([

@@ -67,6 +67,14 @@ describe.each(databases)('allowed networks on %s', (_, database) => {
     expect((await from(app.key, `${inside}, ${outside}`)).status).toBe(403);
     expect((await from(app.key, `${outside}, ${inside}`)).status).toBe(200);
     expect((await from(app.key, `${outside}, 10.9.9.9`)).status).toBe(403);
+    // The proxy's own address is allowed, but not used if the headers disagree.
+    const near = await fenced({ allowed_networks: ['127.0.0.1'] });
+    for (const Forwarded of [`for=${outside}`, 'for=unknown', 'x']) {
+      const both = { 'X-Forwarded-For': outside, Forwarded };
+      expect((await server.call('GET', '/applications/key', { key: near.key, headers: both })).status).toBe(
+        403,
+      );
+    }
     const headers = { 'X-Forwarded-For': inside, Forwarded: `for=${outside}` };
     expect((await server.call('GET', '/applications/key', { key: app.key, headers })).status).toBe(403);
     expect((await server.call('GET', '/applications/key', { key: app.key })).status).toBe(403);
