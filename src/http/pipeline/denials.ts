@@ -127,6 +127,8 @@ export function addDenial(
       resource?.container,
       isMove(decision, resource),
       address && networkOf(address),
+      // One of a few sentences, so that a missing proof does not hide a forged one.
+      requestInfo.dpop?.error && decision.reason,
     ]),
     coarseName: JSON.stringify([reportedBy === undefined ? operation : reportedBy, reason]),
   };
