@@ -223,8 +223,8 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/store/applications.ts',
-        from: '`update applications as a set expires_at = 0 where',
-        to: '`delete from applications as a where',
+        from: "'update applications set expires_at = 0 where",
+        to: "'delete from applications where",
       },
     ],
   },

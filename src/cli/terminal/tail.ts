@@ -78,7 +78,7 @@ export function formatEntry(entry: PrintableEntry, nameOf = noNames): string {
     reason && [reason, entry.decision?.reason && `(${entry.decision.reason})`].filter(Boolean).join(' '),
     count && `×${count}`,
     entry.overflow && '(different sessions, addresses or containers)',
-    difference && formatDifference(operation, difference),
+    difference && !/\.(create|delete)$/.test(operation) && formatDifference(operation, difference),
     entry.purpose && `purpose ${JSON.stringify(entry.purpose)}`,
     request_id && `request ${request_id}`,
   ];
