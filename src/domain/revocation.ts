@@ -121,8 +121,8 @@ function accessIn(difference: Difference): Partial<Access> {
 }
 
 /**
- * Whether `now`, from a restored backup, allows something that `then`, from the audit log, had revoked. An additional
- * rule can reduce access as well as a removed one, so any difference in rules counts.
+ * Whether the access in a restored backup, `now`, is wider than the later access in the audit log, `then`. An added rule
+ * can reduce access as well as a removed one, so any difference in rules counts.
  */
 export function isNarrower(now: Access, then: Partial<Access>): boolean {
   const { permissions, rules } = then;
