@@ -78,18 +78,7 @@ export type Limit = (typeof limits)[number];
 export function observe(sources: MetricSources): Observed {
   const { maintenance, readSinks } = sources;
   const registry = new Registry();
-  const {
-    requests,
-    errors,
-    authentications,
-    decisions,
-    limited,
-    database,
-    swept,
-    deliveries,
-    delivered,
-    failures,
-  } = declare(registry, sources.sinkNames);
+  const recorded = declare(registry, sources.sinkNames);
   let latest: Gauges | undefined;
   let sinks: readonly SinkState[] = [];
   databaseGauges(registry, sources, () => latest);
@@ -105,20 +94,20 @@ export function observe(sources: MetricSources): Observed {
 
   return {
     request: (route, guarded, status, seconds) => {
-      requests.observe({ route, status: String(status) }, seconds);
-      if (status >= 500 && route !== 'ready') errors.add({ status: String(status) });
+      recorded.requests.observe({ route, status: String(status) }, seconds);
+      if (status >= 500 && route !== 'ready') recorded.errors.add({ status: String(status) });
       if (guarded && status !== 429 && status < 500)
-        authentications.add({ result: status === 401 ? 'failed' : 'ok' });
+        recorded.authentications.add({ result: status === 401 ? 'failed' : 'ok' });
     },
-    decision: (allowed) => decisions.add({ outcome: allowed ? 'allowed' : 'denied' }),
-    limited: (limit) => limited.add({ limit }),
-    database: (operation, seconds) => database.observe({ operation }, seconds),
-    swept: (rows) => swept.add({}, rows),
+    decision: (allowed) => recorded.decisions.add({ outcome: allowed ? 'allowed' : 'denied' }),
+    limited: (limit) => recorded.limited.add({ limit }),
+    database: (operation, seconds) => recorded.database.observe({ operation }, seconds),
+    swept: (rows) => recorded.swept.add({}, rows),
     delivered: (sink, entries) => {
-      deliveries.add({ sink });
-      delivered.add({ sink }, entries);
+      recorded.deliveries.add({ sink });
+      recorded.delivered.add({ sink }, entries);
     },
-    deliveryFailed: (sink) => failures.add({ sink }),
+    deliveryFailed: (sink) => recorded.failures.add({ sink }),
     text: async () => {
       await readGauges();
       return registry.text();
