@@ -1,34 +1,17 @@
 /** Runs the console's workflows in a browser. */
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test';
-import type { Browser } from 'playwright-core';
-import { noBrowser, openBrowser } from '../support/browser.ts';
-import { openTab, type Tab } from '../support/console-tab.ts';
-import { openTestServer, sqlite, startTime, type TestServer } from '../support/test-server.ts';
+import { expect, test } from 'bun:test';
+import { describeConsole } from '../support/console-suite.ts';
+import { startTime } from '../support/test-server.ts';
 
-describe.skipIf(noBrowser)('console workflows:', () => {
-  let server: TestServer;
-  let browser: Browser;
-  let tab: Tab;
-  beforeAll(async () => {
-    [server, browser] = await Promise.all([openTestServer(sqlite), openBrowser()]);
-    tab = await openTab(browser, server.url);
-  });
-  afterAll(async () => {
-    await browser.close();
-    await server.close();
-  });
-  afterEach(async () => {
-    await tab.reset();
-    expect(tab.violations).toEqual([]);
-  });
-
-  const statusOf = async (key: string) => (await server.call('GET', '/applications/key', { key })).status;
+describeConsole('console workflows:', (suite) => {
+  const statusOf = async (key: string) =>
+    (await suite.server.call('GET', '/applications/key', { key })).status;
 
   test('create, edit, rotate and delete an application', async () => {
-    const { key } = await server.tenant();
-    await tab.open();
-    const { page } = tab;
-    await tab.signIn(key);
+    const { key } = await suite.server.tenant();
+    await suite.tab.open();
+    const { page } = suite.tab;
+    await suite.tab.signIn(key);
     await page.keyboard.press('c');
     await page.getByRole('button', { name: /^Backend reader/ }).click();
     await page.getByLabel('Name').fill('card reader');
@@ -64,7 +47,7 @@ describe.skipIf(noBrowser)('console workflows:', () => {
     expect(changes).toContain('network 127.0.0.0/8');
     await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
     await page.getByRole('heading', { name: 'card viewer', exact: true }).waitFor();
-    const { body } = await server.call('GET', '/applications?name=card', { key });
+    const { body } = await suite.server.call('GET', '/applications?name=card', { key });
     expect(body.data[0]).toMatchObject({
       name: 'card viewer',
       rules: [{ transform: 'mask' }],
@@ -77,7 +60,7 @@ describe.skipIf(noBrowser)('console workflows:', () => {
     await page.getByRole('button', { name: 'Create key' }).click();
     const second = await page.getByLabel('New key', { exact: true }).inputValue();
     expect([await statusOf(first), await statusOf(second)]).toEqual([200, 200]);
-    const keys = (await server.call('GET', `/applications/${body.data[0].id}/keys`, { key })).body.data;
+    const keys = (await suite.server.call('GET', `/applications/${body.data[0].id}/keys`, { key })).body.data;
     expect(keys.map((each: { expires_at?: string }) => each.expires_at !== undefined)).toEqual([false, true]);
     await page.getByLabel('I have stored the key').check();
     await page.getByRole('button', { name: 'Done' }).click();
@@ -105,13 +88,13 @@ describe.skipIf(noBrowser)('console workflows:', () => {
   });
 
   test('the preview of a changed rule shows before and after, and the service decides the same', async () => {
-    const { key } = await server.tenant();
+    const { key } = await suite.server.tenant();
     const rules = [{ priority: 1, container: '/pci/', transform: 'mask', permissions: ['token:read'] }];
-    const { id, key: reader } = await server.application(key, { permissions: [], rules });
-    await tab.open();
-    const { page } = tab;
-    await tab.signIn(key);
-    await tab.navigate(`#/applications/${id}/edit`);
+    const { id, key: reader } = await suite.server.application(key, { permissions: [], rules });
+    await suite.tab.open();
+    const { page } = suite.tab;
+    await suite.tab.signIn(key);
+    await suite.tab.navigate(`#/applications/${id}/edit`);
     const preview = page.getByRole('region', { name: 'Access preview' });
     const row = preview.getByRole('button', { name: /^\/pci\/ / });
     expect(await row.innerText()).toContain('mask');
@@ -124,7 +107,7 @@ describe.skipIf(noBrowser)('console workflows:', () => {
     await page.getByRole('button', { name: 'Review changes' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
     await page.getByRole('heading', { name: 'an application', exact: true }).waitFor();
-    const { body } = await server.call('POST', '/decisions', {
+    const { body } = await suite.server.call('POST', '/decisions', {
       key,
       body: { credential: reader, permission: 'token:read', resource: { container: '/pci/' } },
     });
@@ -133,22 +116,22 @@ describe.skipIf(noBrowser)('console workflows:', () => {
   });
 
   test('a concurrent change is shown instead of overwritten, and edits can be applied to it', async () => {
-    const { key } = await server.tenant();
-    const { id } = await server.application(key, { name: 'worker', permissions: ['token:read'] });
-    await tab.open();
-    const { page } = tab;
-    await tab.signIn(key);
-    await tab.navigate(`#/applications/${id}/edit`);
+    const { key } = await suite.server.tenant();
+    const { id } = await suite.server.application(key, { name: 'worker', permissions: ['token:read'] });
+    await suite.tab.open();
+    const { page } = suite.tab;
+    await suite.tab.signIn(key);
+    await suite.tab.navigate(`#/applications/${id}/edit`);
     await page.getByLabel('Name').fill('my worker');
     const theirs = { name: 'worker', permissions: ['token:read', 'token:create'], rules: [] };
-    expect((await server.call('PUT', `/applications/${id}`, { key, body: theirs })).status).toBe(200);
+    expect((await suite.server.call('PUT', `/applications/${id}`, { key, body: theirs })).status).toBe(200);
     await page.getByRole('button', { name: 'Review changes' }).click();
     const dialog = page.getByRole('dialog');
     await dialog.getByRole('button', { name: 'Save' }).click();
     const alert = await dialog.getByRole('alert').innerText();
     expect(alert).toMatch(/someone else changed this application on .* by /);
     expect(alert).toContain('token:create');
-    const stored = async () => (await server.call('GET', `/applications/${id}`, { key })).body;
+    const stored = async () => (await suite.server.call('GET', `/applications/${id}`, { key })).body;
     expect(await stored()).toMatchObject(theirs);
     await dialog.getByRole('button', { name: 'Apply my changes' }).click();
     expect(await dialog.innerText()).not.toContain('token:create');
@@ -158,11 +141,11 @@ describe.skipIf(noBrowser)('console workflows:', () => {
   });
 
   test('leaving unsaved changes asks for confirmation', async () => {
-    const { key } = await server.tenant();
-    await tab.open();
-    const { page, violations } = tab;
-    await tab.signIn(key);
-    await tab.navigate('#/applications/new');
+    const { key } = await suite.server.tenant();
+    await suite.tab.open();
+    const { page, violations } = suite.tab;
+    await suite.tab.signIn(key);
+    await suite.tab.navigate('#/applications/new');
     await page.getByLabel('Name').fill('half done');
     await page.getByRole('link', { name: 'Tokens' }).click();
     expect(violations.splice(0)).toEqual([expect.stringContaining('Leave without saving?')]);
@@ -174,36 +157,39 @@ describe.skipIf(noBrowser)('console workflows:', () => {
   });
 
   test('an expired key signs the user out with a reason', async () => {
-    const { key } = await server.tenant();
-    const expires_at = new Date(server.clock.now() + 60_000).toISOString();
-    const { key: short } = await server.application(key, { permissions: ['application:read'], expires_at });
-    await tab.open();
-    await tab.signIn(short);
-    server.clock.advance(60_000);
-    await tab.page.keyboard.press('g');
-    await tab.page.keyboard.press('l');
-    await tab.page.getByRole('heading', { name: 'Sign in to Sallyport', exact: true }).waitFor();
-    expect(await tab.page.getByRole('alert').innerText()).toContain('expired or was revoked');
+    const { key } = await suite.server.tenant();
+    const expires_at = new Date(suite.server.clock.now() + 60_000).toISOString();
+    const { key: short } = await suite.server.application(key, {
+      permissions: ['application:read'],
+      expires_at,
+    });
+    await suite.tab.open();
+    await suite.tab.signIn(short);
+    suite.server.clock.advance(60_000);
+    await suite.tab.page.keyboard.press('g');
+    await suite.tab.page.keyboard.press('l');
+    await suite.tab.page.getByRole('heading', { name: 'Sign in to Sallyport', exact: true }).waitFor();
+    expect(await suite.tab.page.getByRole('alert').innerText()).toContain('expired or was revoked');
   });
 
   test('the sign-in link works once and its code is removed from the address bar', async () => {
-    const link = `${server.url}/console#${server.app.link?.reveal()}`;
-    await tab.open(link);
-    await tab.page.getByRole('heading', { name: 'Overview', exact: true }).waitFor();
-    expect(tab.page.url()).not.toContain('slp_');
-    const again = await tab.context.newPage();
+    const link = `${suite.server.url}/console#${suite.server.app.link?.reveal()}`;
+    await suite.tab.open(link);
+    await suite.tab.page.getByRole('heading', { name: 'Overview', exact: true }).waitFor();
+    expect(suite.tab.page.url()).not.toContain('slp_');
+    const again = await suite.tab.context.newPage();
     await again.goto(link);
     expect(await again.getByRole('alert').innerText()).toContain('This link has expired');
     expect(again.url()).not.toContain('slp_');
   });
 
   test('copying works without the clipboard API, and a rule error appears next to its field', async () => {
-    const { key } = await server.tenant();
-    await tab.open();
-    const { page, context } = tab;
+    const { key } = await suite.server.tenant();
+    await suite.tab.open();
+    const { page, context } = suite.tab;
     await page.evaluate(() => Object.defineProperty(navigator, 'clipboard', { value: undefined }));
-    await tab.signIn(key);
-    await tab.navigate('#/applications/new');
+    await suite.tab.signIn(key);
+    await suite.tab.navigate('#/applications/new');
     await page.getByRole('button', { name: /^Browser collector/ }).click();
     await page.getByLabel('Name').fill('collector');
     await page.getByLabel('Container', { exact: true }).fill('no//path');
@@ -218,64 +204,64 @@ describe.skipIf(noBrowser)('console workflows:', () => {
     await page.getByRole('dialog').getByText('does not allow verification').waitFor();
     const created = await page.getByLabel('New key', { exact: true }).inputValue();
     const other = await context.newPage();
-    await other.goto(`${server.url}/console`);
+    await other.goto(`${suite.server.url}/console`);
     expect(await other.evaluate(() => navigator.clipboard.readText())).toBe(created);
   });
 
   test('an invalid id in the URL shows the validation error', async () => {
-    const { key } = await server.tenant();
-    await tab.open();
-    await tab.signIn(key);
-    await tab.navigate('#/applications/nonsense');
-    expect(await tab.page.getByRole('group', { name: 'Error' }).innerText()).toContain('id: must be');
+    const { key } = await suite.server.tenant();
+    await suite.tab.open();
+    await suite.tab.signIn(key);
+    await suite.tab.navigate('#/applications/nonsense');
+    expect(await suite.tab.page.getByRole('group', { name: 'Error' }).innerText()).toContain('id: must be');
   });
 
   test('an invalid key is rejected', async () => {
-    await tab.open();
-    const { page } = tab;
+    await suite.tab.open();
+    const { page } = suite.tab;
     await page.getByLabel('Key', { exact: true }).fill(`slp_mgt_${'x'.repeat(49)}`);
     await page.getByRole('button', { name: 'Sign in' }).click();
     expect(await page.getByRole('alert').innerText()).toContain('This key is invalid');
   });
 
   test('a key with few permissions sees what it may read and which permissions are missing', async () => {
-    const { key } = await server.tenant();
-    await server.call('POST', '/tokens', {
+    const { key } = await suite.server.tenant();
+    await suite.server.call('POST', '/tokens', {
       key,
       body: { container: '/pci/', data: 'secret', mask: 'masked' },
     });
-    const { key: few } = await server.application(key, { permissions: ['token:read'] });
-    await tab.open();
-    const { page } = tab;
-    await tab.signIn(few);
+    const { key: few } = await suite.server.application(key, { permissions: ['token:read'] });
+    await suite.tab.open();
+    const { page } = suite.tab;
+    await suite.tab.signIn(few);
     await page.getByText('This key lacks application:read', { exact: true }).waitFor();
-    await tab.navigate('#/tokens');
+    await suite.tab.navigate('#/tokens');
     await page.getByText('"masked"').waitFor();
-    await tab.navigate('#/activity');
+    await suite.tab.navigate('#/activity');
     await page.getByText('This key lacks log:read', { exact: true }).waitFor();
     await page.getByRole('button', { name: `key …${few.slice(-4)}` }).waitFor();
   });
 
   test('a session is listed with its authorizer and can be ended', async () => {
-    const { key } = await server.tenant();
-    const publicApplication = await server.application(key, {
+    const { key } = await suite.server.tenant();
+    const publicApplication = await suite.server.application(key, {
       name: 'shop page',
       type: 'public',
       permissions: ['token:create'],
     });
-    const session = (await server.call('POST', '/sessions', { key: publicApplication.key })).body;
+    const session = (await suite.server.call('POST', '/sessions', { key: publicApplication.key })).body;
     const grant = { nonce: session.nonce, permissions: ['token:read'] };
-    await server.call('POST', '/sessions/authorize', { key, body: grant });
-    await tab.open();
-    const { page } = tab;
-    await tab.signIn(key);
-    await tab.navigate('#/sessions');
+    await suite.server.call('POST', '/sessions/authorize', { key, body: grant });
+    await suite.tab.open();
+    const { page } = suite.tab;
+    await suite.tab.signIn(key);
+    await suite.tab.navigate('#/sessions');
     const row = page.getByRole('listitem').filter({ hasText: 'shop page' });
     expect(await row.innerText()).toContain('active');
     await row.getByRole('button', { name: 'End' }).click();
     await page.getByRole('button', { name: 'End session' }).click();
     await page.getByText('No sessions').waitFor();
-    const { status } = await server.call('GET', '/tokens', { key: session.session_key });
+    const { status } = await suite.server.call('GET', '/tokens', { key: session.session_key });
     expect(status).toBe(401);
   });
 });
