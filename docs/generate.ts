@@ -93,7 +93,9 @@ function returnedBy(code: Code): string[] {
   if (withKey.every((route) => returning.includes(route)))
     return ['Returned by every endpoint that needs a key.'];
   if (returning.length > 5)
-    return [`Returned by ${returning.length} endpoints; \`/docs\` lists the errors of each.`];
+    return [
+      `Returned by ${returning.length} endpoints. The [API reference](api.md) of a running service, at \`/docs\`, lists the errors of each.`,
+    ];
   return [
     `Returned by ${returning.map(({ method, path }) => `\`${method} ${openApiPath(path)}\``).join(', ')}.`,
   ];

@@ -190,7 +190,7 @@ function sinkGauges(registry: Registry, states: () => readonly SinkState[]): voi
 
 type Latest = () => Gauges | undefined;
 
-/** Absent while the value is undefined. */
+/** Adds a gauge that is left out of the output while its value is undefined. */
 function addGauge(registry: Registry, name: string, help: string, value: () => number | undefined): void {
   registry.gauge(name, help, () => {
     const now = value();

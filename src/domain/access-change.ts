@@ -42,7 +42,7 @@ export function accessOf(
   return verdict.allowed ? verdict.transform : 'denied';
 }
 
-/** Whether two decisions differ in their effect. The transform has none where a response contains no data. */
+/** Whether two decisions differ in their effect. For permissions without data in the response, the transform has no effect. */
 export function isChange(permission: string, from: Access, to: Access): boolean {
   const returnsData = hasTrait(permission, 'scoped') && permission !== 'token:delete';
   return returnsData ? from !== to : (from === 'denied') !== (to === 'denied');

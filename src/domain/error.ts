@@ -34,12 +34,12 @@ const table = {
   quarantined: [
     403,
     'In quarantine',
-    'The application or session of this key is in quarantine: it can change nothing, and it reads tokens without their data. Ask for its release.',
+    'The application or session of this key is in quarantine: it can change nothing, and it reads tokens without their data. Ask an administrator to release it.',
   ],
   reveal_required: [
     403,
-    'Transform reveal required',
-    'Moving this token, changing its mask or changing part of its data needs `token:update` with the transform `reveal` on this token. Or replace `data` as a whole in the same request.',
+    '`reveal` required',
+    'To move this token, or to change its mask or part of its data, your key needs a rule with `token:update` and the transform `reveal`. Without it, send the complete new `data` in the same request.',
   ],
   not_found: [404, 'Not found', 'No resource has this id. It may have been deleted or have expired.'],
   nonce_not_found: [404, 'Nonce not found', 'The nonce is unknown or has expired. Create a new session.'],
@@ -78,7 +78,7 @@ const table = {
   idempotency_mismatch: [
     422,
     'Idempotency key used for another request',
-    'This `Idempotency-Key` was used for a different request, or before the access of your key changed. Use a new one.',
+    'This `Idempotency-Key` was already used for a different request, or the permissions of your key have changed since. Use a new one.',
   ],
   too_many_requests: [
     429,

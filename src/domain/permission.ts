@@ -3,7 +3,7 @@ import { dedupe } from './common-fields.ts';
 
 /**
  * The permissions that Sallyport checks, with their traits.
- * - `management`: only a holder may grant it (no escalation).
+ * - `management`: only a holder may give it to an application (no escalation).
  * - `browser`: may be granted to public applications and sessions. Others: only to private and management ones.
  * - `scoped`: applies to data in a container, so the container or conditions of a rule limit it.
  */

@@ -103,8 +103,8 @@ export interface AuditChain {
   /** Like `AuditLog.list`, for any chain. */
   list(tenant: string | undefined, filter: AuditFilter, window: LogWindow): Promise<LogPage>;
   /**
-   * Records the ends of the chains of tenants that have grown in the chain of the entries without a tenant. So removing
-   * the end of a tenant's chain, or all of it, is found. Each chain is recorded at most once a minute, except with
+   * For every tenant chain that has grown, records its last entry in the system chain. This makes it detectable if the
+   * end of a tenant's chain, or all of it, is deleted. Each chain is recorded at most once a minute, except with
    * `all`.
    */
   recordHeads(which?: 'all'): Promise<void>;

@@ -44,8 +44,8 @@ export function colorizer({ env, isTty }: Terminal): Colorize {
 export const clearLine = '\r\x1b[K';
 
 /**
- * Escapes control characters in all output, because names and log entries come from other people. Only the color codes
- * of `colorizer` pass, and `writeAsync` to a pipe, which is data for a program.
+ * Escapes control characters in all output, because names and log entries come from other people. Not escaped: the
+ * color codes of `colorizer`, and what `writeAsync` sends to a pipe, because a program reads it.
  */
 export function escaping(terminal: Terminal, isJson: boolean): Terminal {
   const { stdout } = terminal.isTty;

@@ -50,7 +50,7 @@ export async function recordDenial(
   );
 }
 
-/** The missing grant is needed only on the container of the request. */
+/** Adds the container of the request to the missing grant: access to that container would be enough. */
 function withContainer(decision: EntryDecision, resource: EntryResource | undefined): EntryDecision {
   const { missing } = decision;
   const container = resource?.container;

@@ -65,7 +65,7 @@ export function json(value: unknown): Html {
 const token =
   /("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')(\s*:)?|\b(?:true|false|null|True|False|None)\b|-?\b\d+(?:\.\d+)?(?:[eE][+-]?\d+)?\b/g;
 
-/** Marks strings and other values. Names of fields are not marked. */
+/** Highlights literal values. Field names are not highlighted. */
 function highlighted(text: string): Html {
   const parts: Part[] = [];
   let end = 0;

@@ -19,7 +19,7 @@ import { insertEntries } from './write.ts';
 
 export interface Reindexed {
   readonly entries: number;
-  /** Entries whose index was wrong, counted in whole blocks. */
+  /** Entries in blocks whose index was wrong. A block counts in full if one of its rows was wrong. */
   readonly corrected: number;
   /** Entries without a valid MAC. They are not in the index. */
   readonly invalid: number;

@@ -16,7 +16,10 @@ interface GapOptions {
   readonly note: (text: string) => void;
 }
 
-/** `removals` are in the order of their entries. From the last row to the first: who deleted rows is recorded after them. */
+/**
+ * Checks a gap from its last row to its first, because a deletion is recorded in a later row than those it deleted.
+ * `removals` must be in log order.
+ */
 export function checkGap(
   tenantId: string,
   { first, last }: Rows,

@@ -1,4 +1,4 @@
-/** Milliseconds that an item waits at most for a batch in flight to return. */
+/** Maximum time in milliseconds that an item waits for a running batch to finish. */
 const maxDelay = 2;
 
 export interface BatchLimits {
