@@ -79,6 +79,19 @@ export function link({ mac }: ChainKeys, previous: Uint8Array, seq: number, rowM
     .digest();
 }
 
+/**
+ * A MAC of values about the log that are stored in the database but are in no chain. `kind` says which ones. An older
+ * MAC proves only that the values were valid once.
+ */
+export function valuesMac(
+  { mac }: ChainKeys,
+  kind: 'recorded end',
+  values: readonly (string | number)[],
+): Uint8Array {
+  const text = `sallyport audit ${kind} ${JSON.stringify(values)}`;
+  return new Bun.CryptoHasher('sha256', mac).update(text).digest().subarray(0, macLength);
+}
+
 /** A position in a chain. */
 export interface Head {
   readonly tenantId: string;
