@@ -1,5 +1,6 @@
 /** Helpers for editing and describing grants. */
 import type { AccessRule, AccessRuleCondition, Permission } from '../../../sdk/src/sallyport.ts';
+import { formatDate } from '../frame/format.ts';
 
 export type Owner = 'private' | 'public' | 'management' | 'session';
 
@@ -79,6 +80,12 @@ export interface ApplicationFields extends Grants {
   readonly name: string;
   readonly allowed_origins?: readonly string[] | undefined;
   readonly allowed_networks?: readonly string[] | undefined;
+  readonly require_bound_sessions?: boolean | undefined;
+  readonly expires_at?: string | undefined;
+}
+
+function formatExpiry(at: string | undefined): string {
+  return at === undefined ? 'never' : formatDate(at);
 }
 
 export function differences(before: ApplicationFields, after: ApplicationFields): Difference[] {
@@ -86,6 +93,22 @@ export function differences(before: ApplicationFields, after: ApplicationFields)
     ...(before.name === after.name
       ? []
       : [{ kind: 'changed' as const, text: `name “${before.name}” → “${after.name}”` }]),
+    ...(before.expires_at === after.expires_at
+      ? []
+      : [
+          {
+            kind: 'changed' as const,
+            text: `expiry ${formatExpiry(before.expires_at)} → ${formatExpiry(after.expires_at)}`,
+          },
+        ]),
+    ...(Boolean(before.require_bound_sessions) === Boolean(after.require_bound_sessions)
+      ? []
+      : [
+          {
+            kind: after.require_bound_sessions ? ('added' as const) : ('removed' as const),
+            text: 'requirement for bound sessions',
+          },
+        ]),
     ...listDifferences(before.permissions, after.permissions, 'permission'),
     ...listDifferences(before.rules.map(describeRule), after.rules.map(describeRule), 'rule'),
     ...listDifferences(before.allowed_origins ?? [], after.allowed_origins ?? [], 'origin'),

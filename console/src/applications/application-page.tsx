@@ -254,6 +254,12 @@ function Details({ application }: { application: Application }) {
             <dd>{application.allowed_networks.join(', ')}</dd>
           </>
         )}
+        {application.require_bound_sessions && (
+          <>
+            <dt>Sessions</dt>
+            <dd>only bound sessions</dd>
+          </>
+        )}
         <dt>ID</dt>
         <dd className="id-line">
           <code>{id}</code> <CopyButton text={id} />

@@ -1,6 +1,6 @@
 /** An application being created or edited. */
 import type { Application, ApplicationUpdate, Permission } from '../../../sdk/src/sallyport.ts';
-import { type Difference, differences, type Grants } from '../access/grants.ts';
+import { type ApplicationFields, type Difference, differences, type Grants } from '../access/grants.ts';
 import type { IconName } from '../frame/icons.tsx';
 
 export interface Draft extends Grants {
@@ -8,7 +8,8 @@ export interface Draft extends Grants {
   readonly type: Application['type'];
   readonly origins: string;
   readonly networks: string;
-  /** Lifetime in milliseconds, a date, or empty for no expiry. */
+  readonly requireBoundSessions: boolean;
+  /** Lifetime in milliseconds, a date, or `never`. Empty: never for a new application, otherwise unchanged. */
   readonly expiry: string;
 }
 
@@ -69,8 +70,7 @@ export const presets: readonly Preset[] = [
 ];
 
 const day = 86_400_000;
-export const expiryChoices: readonly [label: string, value: string][] = [
-  ['Never', ''],
+export const lifetimes: readonly [label: string, value: string][] = [
   ['1 day', String(day)],
   ['7 days', String(7 * day)],
   ['30 days', String(30 * day)],
@@ -85,6 +85,7 @@ export const emptyDraft: Draft = {
   rules: [],
   origins: '',
   networks: '',
+  requireBoundSessions: false,
   expiry: '',
 };
 
@@ -123,13 +124,22 @@ export function draftOf(application: Application): Draft {
   const { name, type, permissions, rules } = application;
   const { allowed_origins: origins = [], allowed_networks: networks = [] } = application;
   const lists = { origins: origins.join('\n'), networks: networks.join('\n') };
-  return { name, type, permissions, rules, ...lists, expiry: '' };
+  const requireBoundSessions = application.require_bound_sessions ?? false;
+  return { name, type, permissions, rules, ...lists, requireBoundSessions, expiry: '' };
 }
 
 /** Applies the user's edits to the current version of the application. */
 export function rebaseDraft(draft: Draft, before: Application, now: Application): Draft {
   const old = draftOf(before);
-  const fields = ['name', 'permissions', 'rules', 'origins', 'networks'] as const;
+  const fields = [
+    'name',
+    'permissions',
+    'rules',
+    'origins',
+    'networks',
+    'requireBoundSessions',
+    'expiry',
+  ] as const;
   const edited = fields.filter((field) => JSON.stringify(draft[field]) !== JSON.stringify(old[field]));
   return { ...draftOf(now), ...Object.fromEntries(edited.map((field) => [field, draft[field]])) };
 }
@@ -139,15 +149,14 @@ export function originsOf({ type, origins }: Draft): string[] | undefined {
   return origins.split(/[\s,]+/).filter(Boolean);
 }
 
-/** A draft of an older version of the console has no networks. */
-export function networksOf({ type, networks = '' }: Draft): string[] | undefined {
+export function networksOf({ type, networks }: Draft): string[] | undefined {
   if (type === 'public') return undefined;
   return networks.split(/[\s,]+/).filter(Boolean);
 }
 
-/** The body of an update. */
+/** The body of an update, without the expiry: a lifetime begins when it is saved. */
 export function updateOf(draft: Draft): ApplicationUpdate {
-  const { name, permissions, rules } = draft;
+  const { name, type, permissions, rules, requireBoundSessions } = draft;
   const [origins, networks] = [originsOf(draft), networksOf(draft)];
   return {
     name,
@@ -155,10 +164,23 @@ export function updateOf(draft: Draft): ApplicationUpdate {
     rules: [...rules],
     ...(origins && { allowed_origins: origins }),
     ...(networks && { allowed_networks: networks }),
+    ...(type === 'public' && { require_bound_sessions: requireBoundSessions }),
   };
 }
 
-export function expiryDate({ expiry }: Draft, now: number): string | undefined {
-  if (expiry === '') return undefined;
+/** The fields of the application after the update, for a comparison. */
+export function fieldsOf(draft: Draft, before: Application, now: number): ApplicationFields {
+  return {
+    ...draft,
+    allowed_origins: originsOf(draft),
+    allowed_networks: networksOf(draft),
+    require_bound_sessions: draft.type === 'public' && draft.requireBoundSessions,
+    expires_at: draft.expiry === '' ? before.expires_at : expiryDate(draft, now),
+  };
+}
+
+/** Undefined if it never expires. */
+export function expiryDate({ expiry }: Pick<Draft, 'expiry'>, now: number): string | undefined {
+  if (expiry === '' || expiry === 'never') return undefined;
   return new Date(/^\d+$/.test(expiry) ? now + Number(expiry) : expiry).toISOString();
 }

@@ -1,5 +1,5 @@
 /** Form for creating or editing an application, with an access preview. */
-import { Button, Textarea, TextInput } from '@mantine/core';
+import { Button, Checkbox, Textarea, TextInput } from '@mantine/core';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { type Application, ValidationError } from '../../../sdk/src/sallyport.ts';
 import { differences } from '../access/grants.ts';
@@ -11,19 +11,12 @@ import { Icon } from '../frame/icons.tsx';
 import { href, navigate } from '../frame/route.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
 import { useUnsaved } from '../frame/unsaved.ts';
-import {
-  type Draft,
-  draftOf,
-  emptyDraft,
-  expiryChoices,
-  expiryDate,
-  rebaseDraft,
-  updateOf,
-} from './draft.ts';
-import { NewKeyDialog } from './new-key-dialog.tsx';
+import { type Draft, draftOf, emptyDraft, expiryDate, rebaseDraft, updateOf } from './draft.ts';
+import { Expiry, expiryError } from './expiry.tsx';
+import { keyNote, NewKeyDialog } from './new-key-dialog.tsx';
 import { ReviewDialog } from './review-dialog.tsx';
 import { readDraft, removeDraft, storeDraft } from './stored-draft.ts';
-import { type PartProps, TypeChoice } from './type-choice.tsx';
+import { TypeChoice } from './type-choice.tsx';
 
 export function EditApplication({ application }: { application?: Application }) {
   const { api, applications } = useSignedIn();
@@ -36,7 +29,7 @@ export function EditApplication({ application }: { application?: Application }) 
   const [errors, setErrors] = useState<Errors>({});
   const [error, setError] = useState<unknown>();
   const [reviewing, setReviewing] = useState(false);
-  const [created, setCreated] = useState<{ id: string; key: string }>();
+  const [created, setCreated] = useState<{ id: string; key: string; note: string }>();
   const start = before ? draftOf(before) : emptyDraft;
   const unsaved = !created && JSON.stringify(draft) !== JSON.stringify(start);
   const markSaved = useUnsaved(unsaved, () => removeDraft(id));
@@ -65,18 +58,23 @@ export function EditApplication({ application }: { application?: Application }) 
   const save = async () => {
     const { name, type } = draft;
     const body = updateOf(draft);
+    const end = expiryDate(draft, Date.now());
     try {
       if (before) {
         const now = await api.applications.get(before.id);
         if (differences(before, now).length > 0) return setConflict(now);
-        applications.put(await api.applications.update(before.id, body));
+        const expiry = draft.expiry === '' ? {} : { expires_at: end ?? 'never' };
+        applications.put(await api.applications.update(before.id, { ...body, ...expiry }));
         announce(`${name} saved.`);
         markSaved();
         removeDraft(id);
         return navigate('applications', before.id);
       }
-      const end = expiryDate(draft, Date.now());
-      const { key, ...saved } = await api.applications.create({
+      const {
+        key,
+        key_expires_at: keyEnd,
+        ...saved
+      } = await api.applications.create({
         ...body,
         type,
         ...(end && { expires_at: end }),
@@ -84,7 +82,7 @@ export function EditApplication({ application }: { application?: Application }) 
       applications.put(saved);
       announce(`${name} created. The key is shown only once.`);
       setReviewing(false);
-      setCreated({ id: saved.id, key });
+      setCreated({ id: saved.id, key, note: keyNote(keyEnd ?? saved.expires_at) });
     } catch (failure) {
       setReviewing(false);
       setErrors(failure instanceof ValidationError ? failure.errors : {});
@@ -137,6 +135,15 @@ export function EditApplication({ application }: { application?: Application }) 
               onChange={(event) => change({ origins: event.currentTarget.value })}
             />
           )}
+          {draft.type === 'public' && (
+            <Checkbox
+              label="Require bound sessions"
+              description="A session then works only in the browser that created it. The page must use the SDK in a secure context (HTTPS or localhost), or send DPoP proofs itself. Existing sessions are not affected."
+              checked={draft.requireBoundSessions}
+              error={fieldError(errors, 'require_bound_sessions')}
+              onChange={(event) => change({ requireBoundSessions: event.currentTarget.checked })}
+            />
+          )}
           {draft.type !== 'public' && (
             <Textarea
               label="Allowed networks"
@@ -147,7 +154,12 @@ export function EditApplication({ application }: { application?: Application }) 
               onChange={(event) => change({ networks: event.currentTarget.value })}
             />
           )}
-          {!application && <Expiry draft={draft} change={change} error={fieldError(errors, 'expires_at')} />}
+          <Expiry
+            draft={draft}
+            change={change}
+            application={application}
+            error={fieldError(errors, 'expires_at')}
+          />
           <div className="foot">
             <Button
               component="a"
@@ -178,7 +190,7 @@ export function EditApplication({ application }: { application?: Application }) 
         <NewKeyDialog
           secret={created.key}
           name={draft.name}
-          note="Store it where your program can read it."
+          note={created.note}
           close={() => navigate('applications', created.id)}
         />
       )}
@@ -186,53 +198,14 @@ export function EditApplication({ application }: { application?: Application }) 
   );
 }
 
-function localErrors({ name, permissions, rules, expiry }: Draft): Errors {
+function localErrors(draft: Draft): Errors {
+  const { name, permissions, rules } = draft;
+  const expiry = expiryError(draft);
   return {
     ...(name.trim() === '' && { name: ['Enter a name.'] }),
     ...(permissions.length + rules.length === 0 && {
       permissions: ['Add a rule or a permission.'],
     }),
-    ...(expiry !== '' &&
-      !/^\d+$/.test(expiry) &&
-      Number.isNaN(Date.parse(expiry)) && { expires_at: ['Enter a valid date.'] }),
+    ...(expiry !== undefined && { expires_at: [expiry] }),
   };
-}
-
-/** "Custom" is chosen, but no date yet. */
-const noDate = 'none';
-
-function Expiry({ draft, change, error }: PartProps & { error: string | undefined }) {
-  const custom = draft.expiry !== '' && !/^\d+$/.test(draft.expiry);
-  return (
-    <fieldset className="choices">
-      <legend className="field-label">Expires</legend>
-      <div className="chips">
-        {expiryChoices.map(([label, value]) => (
-          <label key={label} className="chip chip-radio">
-            <input
-              type="radio"
-              name="expiry"
-              checked={draft.expiry === value}
-              onChange={() => change({ expiry: value })}
-            />
-            {label}
-          </label>
-        ))}
-        <label className="chip chip-radio">
-          <input type="radio" name="expiry" checked={custom} onChange={() => change({ expiry: noDate })} />
-          Custom
-        </label>
-        {custom && (
-          <input
-            type="datetime-local"
-            className="chip"
-            aria-label="Custom date"
-            value={draft.expiry === noDate ? '' : draft.expiry}
-            onChange={(event) => change({ expiry: event.currentTarget.value || noDate })}
-          />
-        )}
-      </div>
-      {error && <p className="error-text">{error}</p>}
-    </fieldset>
-  );
 }

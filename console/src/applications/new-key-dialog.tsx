@@ -3,6 +3,7 @@ import { Button, Checkbox, Modal, Tabs } from '@mantine/core';
 import { useEffect, useRef, useState } from 'react';
 import { type CopyResult, copyMessages } from '../frame/copy.ts';
 import { CopyButton } from '../frame/copy-button.tsx';
+import { formatDate } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
 
 interface Props {
@@ -22,6 +23,12 @@ function snippets(secret: string): [name: string, text: string][] {
       `import { Sallyport } from '@sallyport/sdk';\n\nconst sallyport = new Sallyport({\n  url: '${url}',\n  key: process.env.SALLYPORT_KEY,\n});`,
     ],
   ];
+}
+
+/** What to do with a new key, and when it expires. */
+export function keyNote(expiry: string | undefined): string {
+  const end = expiry === undefined ? '' : ` It expires on ${formatDate(expiry)}.`;
+  return `Store it where your program can read it.${end}`;
 }
 
 export function NewKeyDialog({ secret, name, note, close }: Props) {
@@ -45,7 +52,7 @@ export function NewKeyDialog({ secret, name, note, close }: Props) {
       title={`New key for ${name}`}
     >
       <div className="stack">
-        <p className="quiet">{note} It is shown only once.</p>
+        <p className="quiet">{note} The key is shown only once.</p>
         <div className="secret">
           <input
             ref={field}

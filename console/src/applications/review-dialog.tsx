@@ -4,7 +4,7 @@ import { useState } from 'react';
 import type { Application } from '../../../sdk/src/sallyport.ts';
 import { type Difference, describeRule, differences } from '../access/grants.ts';
 import { formatDate } from '../frame/format.ts';
-import { type Draft, expiryDate, networksOf, originsOf } from './draft.ts';
+import { type Draft, expiryDate, fieldsOf, networksOf, originsOf } from './draft.ts';
 import { Impact } from './impact.tsx';
 import { CreatedBy } from './table.tsx';
 
@@ -20,8 +20,8 @@ interface Props {
 
 export function ReviewDialog({ draft, application, conflict, rebase, save, close }: Props) {
   const [busy, setBusy] = useState(false);
-  const lists = { allowed_origins: originsOf(draft), allowed_networks: networksOf(draft) };
-  const changes = application && differences(application, { ...draft, ...lists });
+  const [opened] = useState(Date.now);
+  const changes = application && differences(application, fieldsOf(draft, application, opened));
   const go = async () => {
     setBusy(true);
     await save();
@@ -100,7 +100,7 @@ function Conflict({ before, now }: { before: Application; now: Application }) {
 
 function Summary({ draft }: { draft: Draft }) {
   const end = expiryDate(draft, Date.now());
-  const origins = originsOf(draft);
+  const [origins, networks] = [originsOf(draft), networksOf(draft)];
   return (
     <dl className="facts">
       <dt>Name</dt>
@@ -129,6 +129,18 @@ function Summary({ draft }: { draft: Draft }) {
         <>
           <dt>Allowed origins</dt>
           <dd>{origins.length > 0 ? origins.join(', ') : 'all'}</dd>
+        </>
+      )}
+      {origins && (
+        <>
+          <dt>Sessions</dt>
+          <dd>{draft.requireBoundSessions ? 'only bound sessions' : 'bound and unbound'}</dd>
+        </>
+      )}
+      {networks && (
+        <>
+          <dt>Allowed networks</dt>
+          <dd>{networks.length > 0 ? networks.join(', ') : 'all'}</dd>
         </>
       )}
       <dt>Expires</dt>

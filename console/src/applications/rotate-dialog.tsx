@@ -1,10 +1,11 @@
-import { Button, Modal } from '@mantine/core';
+import { Button, Modal, Select } from '@mantine/core';
 import { useState } from 'react';
 import type { Application, ApplicationKey } from '../../../sdk/src/sallyport.ts';
 import { ConflictError } from '../../../sdk/src/sallyport.ts';
 import { InlineError } from '../frame/error-notice.tsx';
-import { plural } from '../frame/format.ts';
+import { formatDate, plural } from '../frame/format.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
+import { expiryDate, lifetimes } from './draft.ts';
 import { keyEndingCache } from './key-endings.ts';
 
 interface Props {
@@ -45,21 +46,26 @@ const overlap = 86_400_000;
 export function RotateDialog({ application, keys, close, done }: Props) {
   const { api } = useSignedIn();
   const [mode, setMode] = useState<Mode>('add');
+  const [lifetime, setLifetime] = useState('');
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>();
   const rotate = async () => {
     setBusy(true);
     try {
-      const { key } =
+      const end = expiryDate({ expiry: lifetime }, Date.now());
+      const created =
         mode === 'replace'
           ? await api.applications.regenerate(application.id)
           : await api.applications.createKey(application.id, {
+              ...(end && { expires_at: end }),
               ...(mode === 'overlap' && {
                 old_keys_expire_at: new Date(Date.now() + overlap).toISOString(),
               }),
             });
       keyEndingCache(api).delete(application.id);
-      done(key, notes[mode]);
+      const ownEnd = 'key_expires_at' in created ? created.key_expires_at : undefined;
+      const keyEnd = ownEnd ?? created.expires_at;
+      done(created.key, `${notes[mode]}${keyEnd ? ` The new key expires on ${formatDate(keyEnd)}.` : ''}`);
     } catch (failure) {
       setBusy(false);
       setError(failure);
@@ -85,6 +91,18 @@ export function RotateDialog({ application, keys, close, done }: Props) {
             </label>
           ))}
         </fieldset>
+        {mode !== 'replace' && (
+          <Select
+            label="New key expires"
+            data={[
+              { label: 'With the application', value: '' },
+              ...lifetimes.map(([label, value]) => ({ label: `In ${label}`, value })),
+            ]}
+            value={lifetime}
+            allowDeselect={false}
+            onChange={(value) => setLifetime(value ?? '')}
+          />
+        )}
         {mode === 'replace' && keys.length > 0 && (
           <p className="fine">
             {plural(keys.length, 'key')} will be revoked: {keys.map(({ ending }) => `…${ending}`).join(', ')}

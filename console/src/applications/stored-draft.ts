@@ -3,7 +3,7 @@
  * sign-out by an expired key. They contain no keys. Signing out deletes them.
  */
 import type { Application } from '../../../sdk/src/sallyport.ts';
-import type { Draft } from './draft.ts';
+import { type Draft, emptyDraft } from './draft.ts';
 
 export interface StoredDraft {
   /** The application when editing began, to detect changes by others. Undefined for a new application. */
@@ -18,7 +18,9 @@ export function readDraft(id: string): StoredDraft | undefined {
   const text = sessionStorage.getItem(prefix + id);
   if (text === null) return undefined;
   try {
-    return JSON.parse(text) as StoredDraft;
+    const { before, draft } = JSON.parse(text) as StoredDraft;
+    // A draft of an older version of the console lacks newer fields.
+    return { before, draft: { ...emptyDraft, ...draft } };
   } catch {
     return undefined;
   }

@@ -29,7 +29,14 @@ export function SessionCard({ session, now, selected, toggle, end }: Props) {
           />
         )}
         <div>
-          <span className={state === 'pending' ? 'tag tag-warn' : 'tag tag-good'}>{state}</span>
+          <span className="session-tags">
+            <span className={state === 'pending' ? 'tag tag-warn' : 'tag tag-good'}>{state}</span>
+            {session.bound && (
+              <span className="tag" title="The session works only in the browser that created it.">
+                bound
+              </span>
+            )}
+          </span>
           <code className="faint" title={session.id}>
             {shortId(session.id)}
           </code>
