@@ -49,7 +49,7 @@ describeConsole('console overview:', (suite) => {
     );
     expect(await textOf('Expiring applications')).toMatch(/Next 7 days 1 .*worker/);
     await panel('Unused grants').getByText('help desk').waitFor();
-    expect(await textOf('Unused grants')).toMatch(/help desk token:read reveal/);
+    expect(await textOf('Unused grants')).toMatch(/help desk reveal token:read/);
     await panel('Requests in the audit log').getByRole('slider').focus();
     await page.keyboard.press('End');
     await page.keyboard.press('Enter');

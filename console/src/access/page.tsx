@@ -3,12 +3,11 @@ import { Button, PasswordInput, SegmentedControl, TextInput } from '@mantine/cor
 import { type FormEvent, useState } from 'react';
 import type { Application, Decision } from '../../../sdk/src/sallyport.ts';
 import { ApplicationPicker } from '../applications/application-picker.tsx';
-import { draftOf } from '../applications/draft.ts';
-import { storeDraft } from '../applications/stored-draft.ts';
+import { openDraft } from '../applications/stored-draft.ts';
 import { CopyButton } from '../frame/copy-button.tsx';
 import { ErrorNotice, InlineError } from '../frame/error-notice.tsx';
 import { useLoad } from '../frame/load.ts';
-import { navigate, useRouteQuery } from '../frame/route.ts';
+import { useRouteQuery } from '../frame/route.ts';
 import { holds, useSignedIn } from '../frame/signed-in.ts';
 import { DecisionTrace } from './decision-trace.tsx';
 import { differences, type Grants, newRule, noGrants } from './grants.ts';
@@ -76,13 +75,7 @@ function DraftPreview({ application }: { application: Application }) {
   const [grants, setGrants] = useState<Grants>(application);
   const { permissions, rules } = grants;
   const changed = differences(application, { ...application, permissions, rules }).length > 0;
-  const apply = () => {
-    storeDraft(application.id, {
-      before: application,
-      draft: { ...draftOf(application), permissions, rules },
-    });
-    navigate('applications', application.id, 'edit');
-  };
+  const apply = () => openDraft(application, grants);
   return (
     <div className="columns">
       <section className="card stack">

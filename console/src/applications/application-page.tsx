@@ -14,6 +14,7 @@ import { useLoad, useNow } from '../frame/load.ts';
 import { href, navigate } from '../frame/route.ts';
 import { holds, useSignedIn } from '../frame/signed-in.ts';
 import { SkeletonPage } from '../frame/skeleton.tsx';
+import { Advice } from './advice.tsx';
 import { DeleteDialog } from './delete-dialog.tsx';
 import { EditApplication } from './edit.tsx';
 import { Keys } from './keys.tsx';
@@ -110,6 +111,7 @@ function ApplicationView({ application, reload }: { application: Application; re
             <h2>Keys</h2>
             <Keys application={application} keys={keys} mayChange={mayChange} />
           </section>
+          <Advice application={application} />
           <section className="card">
             <h2>Access preview</h2>
             <Preview holder="application" after={application} />

@@ -3,7 +3,9 @@
  * sign-out by an expired key. They contain no keys. Signing out deletes them.
  */
 import type { Application } from '../../../sdk/src/sallyport.ts';
-import { type Draft, emptyDraft } from './draft.ts';
+import type { Grants } from '../access/grants.ts';
+import { navigate } from '../frame/route.ts';
+import { type Draft, draftOf, emptyDraft } from './draft.ts';
 
 export interface StoredDraft {
   /** The application when editing began, to detect changes by others. Undefined for a new application. */
@@ -32,6 +34,15 @@ export function storeDraft(id: string, stored: StoredDraft): void {
   } catch {
     // Storage is full or disabled. The draft then lives only in the page.
   }
+}
+
+/** Opens the form of the application with other grants. Nothing is saved until the user confirms it. */
+export function openDraft(application: Application, { permissions, rules }: Grants): void {
+  storeDraft(application.id, {
+    before: application,
+    draft: { ...draftOf(application), permissions, rules },
+  });
+  navigate('applications', application.id, 'edit');
 }
 
 export function removeDraft(id: string): void {

@@ -1,6 +1,6 @@
-/** Which grants were used, and which have no recorded use. */
+/** When the permissions of an application were last used. Its unused grants are in advice.tsx. */
 import type { Application } from '../../../sdk/src/sallyport.ts';
-import { plural, timeAgo } from '../frame/format.ts';
+import { timeAgo } from '../frame/format.ts';
 import { useLoad, useNow } from '../frame/load.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
 import { usageDelay } from './table.tsx';
@@ -12,7 +12,7 @@ export function Usage({ application: { id } }: { application: Application }) {
   const now = useNow(30_000);
   const { data } = useLoad(`usage ${id}`, (signal) => api.applications.usage(id, { signal }));
   if (!data) return null;
-  const { uses, unused } = data;
+  const { uses } = data;
   return (
     <section className="card">
       <h2>Usage</h2>
@@ -27,19 +27,6 @@ export function Usage({ application: { id } }: { application: Application }) {
             </li>
           ))}
         </ul>
-      )}
-      {uses.length > 0 && unused.length > 0 && (
-        <p className="fine">
-          {plural(unused.length, 'grant')} without recorded use:{' '}
-          {unused
-            .slice(0, maxRows)
-            .map(
-              ({ permission, rule }) =>
-                `${permission} (${rule === 'permissions' ? 'permission' : `rule ${rule}`})`,
-            )
-            .join(', ')}
-          {unused.length > maxRows && ' …'}
-        </p>
       )}
     </section>
   );

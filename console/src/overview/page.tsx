@@ -9,8 +9,9 @@ import { href, useRouteQuery } from '../frame/route.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
 import { AccessMap } from './access-map.tsx';
 import { Checklist } from './checklist.tsx';
-import { Expiries, MostDenied, Panel, UnusedGrants } from './panels.tsx';
+import { Expiries, MostDenied, Panel } from './panels.tsx';
 import { expiriesOf } from './summaries.ts';
+import { UnusedGrants } from './unused-grants.tsx';
 
 const day = 86_400_000;
 const periods: readonly (readonly [value: string, label: string, length: number])[] = [

@@ -1,7 +1,6 @@
-/** Panels of the overview: denials, expiries and unused grants. */
-import { type ReactNode, useMemo } from 'react';
+/** Panels of the overview: denials and expiries. */
+import type { ReactNode } from 'react';
 import type { LogEntry } from '../../../sdk/src/sallyport.ts';
-import { OutcomeBadge } from '../access/outcome.tsx';
 import { ApplicationLink } from '../applications/application-link.tsx';
 import { useApplications } from '../applications/application-store.ts';
 import { describeError } from '../frame/error-notice.tsx';
@@ -9,7 +8,7 @@ import { countdown, formatDate, formatNumber, plural } from '../frame/format.ts'
 import { type Loaded, useLoad, useNow } from '../frame/load.ts';
 import { href } from '../frame/route.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
-import { byRisk, expiriesOf, horizons, mostDenied, riskOf, type Unused, unusedBy } from './summaries.ts';
+import { expiriesOf, horizons, mostDenied } from './summaries.ts';
 
 const maxRows = 6;
 
@@ -123,63 +122,6 @@ export function Expiries() {
             </li>
           ))}
         </ul>
-      )}
-    </Panel>
-  );
-}
-
-/** Applications whose usage is read, riskiest first. */
-const maxReviewed = 20;
-const concurrency = 4;
-/** Permissions that a row names. */
-const maxNames = 3;
-
-export function UnusedGrants() {
-  const { api, applications } = useSignedIn();
-  const { list, complete } = useApplications(applications);
-  const reviewed = useMemo(
-    () => (complete ? list.toSorted((a, b) => riskOf(b) - riskOf(a)).slice(0, maxReviewed) : undefined),
-    [list, complete],
-  );
-  const loaded = useLoad(`unused ${reviewed?.map(({ id }) => id).join()}`, async (signal) => {
-    if (!reviewed) return undefined;
-    const found: Unused[] = [];
-    const waiting = [...reviewed];
-    const next = async () => {
-      for (let one = waiting.shift(); one; one = waiting.shift()) {
-        const { unused } = await api.applications.usage(one.id, { signal });
-        if (unused.length > 0) found.push(unusedBy(one, unused));
-      }
-    };
-    await Promise.all(Array.from({ length: concurrency }, next));
-    return found.sort(byRisk);
-  });
-  const unused = loaded.data;
-  const count = unused?.reduce((sum, each) => sum + each.count, 0) ?? 0;
-  return (
-    <Panel title="Unused grants" loaded={loaded}>
-      {!unused && <p className="fine">Loading…</p>}
-      {count === 0 && unused && <p className="fine">Every grant was used.</p>}
-      <ul className="lines">
-        {unused?.slice(0, maxRows).map(({ application, permissions, reveals }) => (
-          <li key={application.id}>
-            <span className="lines-main">
-              <ApplicationLink id={application.id} name={application.name} />{' '}
-              <span className="fine">
-                {permissions.slice(0, maxNames).join(', ')}
-                {permissions.length > maxNames && ` and ${formatNumber(permissions.length - maxNames)} more`}
-              </span>
-            </span>
-            {reveals && <OutcomeBadge answer="reveal" />}
-          </li>
-        ))}
-      </ul>
-      {count > 0 && (
-        <p className="fine">
-          {plural(count, 'grant')} without recorded use
-          {list.length > maxReviewed && ` in the ${maxReviewed} riskiest applications`}. Use is recorded
-          within a minute.
-        </p>
       )}
     </Panel>
   );

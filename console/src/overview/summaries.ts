@@ -1,5 +1,5 @@
 /** Summaries for the overview. */
-import type { Application, LogEntry, UnusedGrant } from '../../../sdk/src/sallyport.ts';
+import type { AdviceEntry, Application, LogEntry } from '../../../sdk/src/sallyport.ts';
 
 export interface Denials {
   readonly application: string;
@@ -49,36 +49,17 @@ export function expiriesOf(applications: readonly Application[], now: number, li
 
 const management = /^(application|session|access|log|tenant):/;
 
-/** Higher is riskier: `reveal`, then permissions to manage the service, then the rest. */
+/** Higher is riskier: permissions to manage the service, then `reveal`, then the rest. */
 export function riskOf({ permissions, rules }: Pick<Application, 'permissions' | 'rules'>): number {
-  if (rules.some(({ transform }) => transform === 'reveal')) return 2;
   const granted = [...permissions, ...rules.flatMap((rule) => rule.permissions)];
-  return granted.some((name) => management.test(name)) ? 1 : 0;
+  if (granted.some((name) => management.test(name))) return 2;
+  return rules.some(({ transform }) => transform === 'reveal') ? 1 : 0;
 }
 
-export interface Unused {
-  readonly application: Application;
-  /** Without duplicates. */
-  readonly permissions: readonly string[];
-  readonly count: number;
-  /** Whether a grant with the transform `reveal` is unused. */
-  readonly reveals: boolean;
-}
+const risks = ['management', 'reveal', 'change', 'mask', 'redact'];
 
-export function unusedBy(application: Application, unused: readonly UnusedGrant[]): Unused {
-  const transformOf = ({ rule }: UnusedGrant) =>
-    rule === 'permissions' ? undefined : application.rules[rule - 1]?.transform;
-  return {
-    application,
-    permissions: [...new Set(unused.map(({ permission }) => permission))],
-    count: unused.length,
-    reveals: unused.some((grant) => transformOf(grant) === 'reveal'),
-  };
-}
-
-/** Riskiest first, then those with the most unused grants. */
-export function byRisk(a: Unused, b: Unused): number {
-  const risk = ({ reveals, permissions }: Unused) =>
-    reveals ? 2 : permissions.some((name) => management.test(name)) ? 1 : 0;
-  return risk(b) - risk(a) || b.count - a.count;
+/** Applications with the riskiest unused grant first, then those with the most. */
+export function byRisk(a: AdviceEntry, b: AdviceEntry): number {
+  const risk = ({ unused: [first] }: AdviceEntry) => (first ? risks.indexOf(first.risk) : risks.length);
+  return risk(a) - risk(b) || b.unused.length - a.unused.length;
 }

@@ -1,0 +1,121 @@
+/** Grants of an application that were not used, and a proposal of smaller grants. */
+import { Button } from '@mantine/core';
+import { useState } from 'react';
+import type { AdviceEntry, Application, RankedGrant } from '../../../sdk/src/sallyport.ts';
+import { differences } from '../access/grants.ts';
+import { OutcomeBadge } from '../access/outcome.tsx';
+import { describeError } from '../frame/error-notice.tsx';
+import { formatDate, formatNumber, plural } from '../frame/format.ts';
+import { useLoad } from '../frame/load.ts';
+import { holds, useSignedIn } from '../frame/signed-in.ts';
+import { Lines } from './review-dialog.tsx';
+import { openDraft } from './stored-draft.ts';
+import { usageDelay } from './table.tsx';
+
+const periods = [30, 90, 365];
+const maxRows = 8;
+
+export function Advice({ application }: { application: Application }) {
+  const { api } = useSignedIn();
+  const [days, setDays] = useState(90);
+  const { id } = application;
+  const { data, error } = useLoad(`advice ${id} ${days}`, async (signal) => {
+    const { data } = await api.access.advise({ application_id: id, days }, { signal });
+    return { advice: data[0] };
+  });
+  return (
+    <section className="card" aria-label="Unused grants" aria-busy={!data && error === undefined}>
+      <div className="panel-head">
+        <h2>Unused grants</h2>
+        <fieldset className="filters">
+          <legend className="visually-hidden">Period</legend>
+          {periods.map((each) => (
+            <button key={each} type="button" aria-pressed={days === each} onClick={() => setDays(each)}>
+              {each} days
+            </button>
+          ))}
+        </fieldset>
+      </div>
+      {error !== undefined && <p className="fine">{describeError(error).title}.</p>}
+      {data &&
+        (data.advice ? (
+          <AdviceList application={application} advice={data.advice} />
+        ) : (
+          <p className="fine">Every grant was used in the last {days} days.</p>
+        ))}
+    </section>
+  );
+}
+
+function AdviceList({ application, advice }: { application: Application; advice: AdviceEntry }) {
+  const { unused, proposal, since } = advice;
+  return (
+    <div className="stack-tight">
+      {unused.length > 0 && (
+        <>
+          <p className="fine">
+            {plural(unused.length, 'grant')} without recorded use since {formatDate(since)}, riskiest first.{' '}
+            {usageDelay}
+          </p>
+          <ul className="uses">
+            {unused.slice(0, maxRows).map((grant) => (
+              <li key={`${grant.permission} ${grant.rule}`}>
+                <code>{grant.permission}</code>
+                <span className="faint">
+                  {grant.rule === 'permissions' ? 'in all containers' : `rule ${grant.rule}`}
+                </span>
+                <small>
+                  <Risk grant={grant} />
+                </small>
+              </li>
+            ))}
+          </ul>
+          {unused.length > maxRows && (
+            <p className="fine">and {formatNumber(unused.length - maxRows)} more</p>
+          )}
+        </>
+      )}
+      {proposal ? (
+        <Proposal application={application} proposal={proposal} />
+      ) : (
+        <p className="fine">{noProposal(application, since)}</p>
+      )}
+    </div>
+  );
+}
+
+function noProposal({ last_used_at: used }: Application, since: string): string {
+  if (used === undefined || used < since)
+    return 'The application has no recorded use in this period. If nobody needs it, delete it.';
+  return 'No proposal: removing these grants would change access that was used.';
+}
+
+/** What the grant allows at worst. */
+export function Risk({ grant: { risk } }: { grant: RankedGrant }) {
+  if (risk === 'management') return <span className="tag tag-bad">management</span>;
+  if (risk === 'change') return <span className="tag tag-warn">change</span>;
+  return <OutcomeBadge answer={risk} />;
+}
+
+interface ProposalProps {
+  readonly application: Application;
+  readonly proposal: NonNullable<AdviceEntry['proposal']>;
+}
+
+function Proposal({ application, proposal }: ProposalProps) {
+  const mayChange = holds(useSignedIn(), 'application:update') !== false;
+  return (
+    <>
+      <h3>Proposal</h3>
+      <p className="fine">Smaller grants that cover all recorded use of this period:</p>
+      <Lines changes={differences(application, { ...application, ...proposal })} />
+      {mayChange && (
+        <div>
+          <Button variant="default" onClick={() => openDraft(application, proposal)}>
+            Open in editor
+          </Button>
+        </div>
+      )}
+    </>
+  );
+}
