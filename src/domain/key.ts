@@ -45,7 +45,7 @@ type Random = (bytes: Uint8Array<ArrayBuffer>) => Uint8Array;
 export function mint(kind: Kind, random: Random = (bytes) => crypto.getRandomValues(bytes)): Minted {
   const body = `slp_${kind}_${randomDigits(random)}`;
   const text = body + checksumOf(body);
-  return { secret: new Secret(text), digest: digestOf(text), ending: text.slice(-4) };
+  return { secret: new Secret(text), digest: keyDigest(text), ending: text.slice(-4) };
 }
 
 /** Skips the bytes from 248 (4 * 62) on, so that every digit has the same probability. */
@@ -64,7 +64,7 @@ function randomDigits(random: Random): string {
 export function parseKey(text: string): { kind: Kind; digest: Digest } | undefined {
   const kind = shape.exec(text)?.[1] as Kind | undefined;
   if (!kind || checksumIn(text) !== Bun.hash.crc32(text.slice(0, -checksumLength))) return undefined;
-  return { kind, digest: digestOf(text) };
+  return { kind, digest: keyDigest(text) };
 }
 
 /** Replaces keys and nonces in the text by `[secret]`, also those without their `slp_` prefix. */
@@ -145,7 +145,8 @@ function hexadecimal(number: number, length: number): string {
   return (number + 16 ** length).toString(16).slice(1);
 }
 
-function digestOf(text: string): Digest {
+/** The digest under which a key or nonce is stored. */
+export function keyDigest(text: string): Digest {
   const digest = Buffer.allocUnsafe(32);
   Bun.SHA256.hash(text, digest);
   return digest;

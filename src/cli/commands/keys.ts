@@ -1,4 +1,5 @@
 import type { ApplicationKey, ApplicationKeyCreated } from '../../../sdk/src/sallyport.ts';
+import { parseKey } from '../../domain/key.ts';
 import type { Call, RemoteCommand } from '../command.ts';
 import { CommandError, UsageError } from '../errors.ts';
 import { keyToOption, withKey } from '../terminal/files.ts';
@@ -97,6 +98,13 @@ async function revoke({ input, terminal, service, printResult }: Call): Promise<
   if (terminal.isTty.stdin)
     throw new UsageError('no key was given', 'pipe the key to standard input: sallyport keys revoke < FILE');
   const key = parseSecret(await input.standard('the key'), 'the key on standard input');
+  // The service gives the same response for every text. A mistake of the user can be found here.
+  const kind = parseKey(key)?.kind;
+  if (kind === undefined || kind === 'non')
+    throw new UsageError(
+      'the text on standard input is not a complete key',
+      'pipe the whole key, from slp_ on',
+    );
   await service.revokeKey(key);
   return printResult({ revoked: true }, 'the key is not valid');
 }

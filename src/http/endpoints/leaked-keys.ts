@@ -1,7 +1,7 @@
 /** Revokes a key that was found where it should not be. The holder of the key may revoke it. */
 import { z } from 'zod';
 import { throwIfInvalid } from '../../domain/error.ts';
-import { type Digest, type Kind, parseKey } from '../../domain/key.ts';
+import { applicationKinds, keyDigest } from '../../domain/key.ts';
 import { validate } from '../../domain/validate.ts';
 import type { NewEntry, RevokedKey } from '../../store/store.ts';
 import { jsonTypes, readJson, receiveBody } from '../pipeline/read-input.ts';
@@ -12,6 +12,7 @@ const KeyRevoke = z
   .strictObject({
     key: z
       .string()
+      .min(1)
       .max(200)
       .describe('The key of a private or management application, or of a session. Public keys are rejected.'),
   })
@@ -19,38 +20,41 @@ const KeyRevoke = z
 
 const maxBodyBytes = 1024;
 
+/** Milliseconds. The statements are the same for every text, but deleting a row takes longer than finding none. */
+const minDuration = 20;
+
 export const revokeKey = openEndpoint({
   name: 'revokeKey',
   tag: 'Applications',
   summary: 'Revoke a leaked key',
   description:
-    'Revokes a key of a private or management application, or ends the session of a session key. Needs no other credential: the holder of the key may revoke it. The key is invalid on every node before the response is sent. The response is the same if the key does not exist. Public keys are not secret, so they cannot be revoked here; nonces neither.',
+    'Revokes a key of a private or management application, or ends the session of a session key. Needs no other credential: the holder of the key may revoke it. The key is invalid on every node before the response is sent. The response is the same, after the same time, for every other text, such as an unknown or incomplete key or a nonce. No key is revoked then. Text that starts with `slp_pub_` is rejected: public keys are printed in web pages, and any visitor could switch a page off.',
   body: KeyRevoke,
   bodyLimit: maxBodyBytes,
   bodyExample: { key: 'slp_pvt_…' },
-  replies: { 204: { description: 'The key is not valid.' } },
+  replies: { 204: { description: 'No key with this text is valid.' } },
   failures: ['validation_failed', 'too_large', 'unsupported_media_type', 'too_many_requests', 'unavailable'],
   handle: async ({ limits, store }, request, requestInfo) => {
     limits.checkAddress(requestInfo);
     limits.checkRevocations(requestInfo);
     const { value } = readJson(await receiveBody(request, maxBodyBytes), request.headers, jsonTypes);
     const { key } = validate(KeyRevoke, value, 'body');
-    await store.revokeKey(digestOf(key), (revoked, at) => entryOf(revoked, at, requestInfo));
+    const text = key.trim();
+    rejectPublicKey(text);
+    await Promise.all([
+      store.revokeKey(keyDigest(text), (revoked, at) => entryOf(revoked, at, requestInfo)),
+      Bun.sleep(minDuration),
+    ]);
     return { status: 204 };
   },
 });
 
-const rejectedKinds: Partial<Record<Kind, string>> = {
-  pub: 'must not be the key of a public application: such a key is not secret, and everybody could revoke it',
-  non: 'must be a key, not a nonce: end the session instead',
-};
+const publicPrefix = `slp_${applicationKinds.public}_`;
 
-/** Throws `validation_failed` if the text is not a key that can be revoked. Only its form is examined. */
-function digestOf(text: string): Digest {
-  const key = parseKey(text);
-  const error = key ? rejectedKinds[key.kind] : 'must be a complete key, such as slp_pvt_…';
-  if (error !== undefined) throwIfInvalid({ key: [error] });
-  return (key as NonNullable<typeof key>).digest;
+/** Throws `validation_failed` for every text with the prefix, so that the response does not tell which keys exist. */
+function rejectPublicKey(text: string): void {
+  if (!text.startsWith(publicPrefix)) return;
+  throwIfInvalid({ key: ['must not be the key of a public application: regenerate its key instead'] });
 }
 
 const operation = 'key.revoke';

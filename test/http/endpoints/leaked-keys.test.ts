@@ -114,65 +114,79 @@ describe.each(databases)('POST /keys/revoke on %s', (_, database) => {
     expect(await statuses(tenant.key)).toEqual(valid);
   });
 
-  test('gives the same answer for unknown, revoked and expired keys, and runs the same statements', async () => {
+  test('gives the same response for every text after the same statements, whether or not a key existed', async () => {
     const { id, key: known } = await readable();
     const expires_at = new Date(server.clock.now() + 1000).toISOString();
     const path = `/applications/${id}/keys`;
     const { body: expiring } = await server.call('POST', path, { key: tenant.key, body: { expires_at } });
     server.clock.advance(1000);
-    const kinds = ['mgt', 'pvt', 'ses'] as const;
-    const unknown = kinds.map((kind) => mint(kind).secret.reveal());
+    const web = await readable({ type: 'public' });
+    const { body: session } = await server.call('POST', '/sessions', { key: web.key });
+    const unknown = (['mgt', 'pvt', 'ses'] as const).map((kind) => mint(kind).secret.reveal());
+    const typo = `${tenant.key.slice(0, -1)}${tenant.key.endsWith('0') ? '1' : '0'}`;
+    const incomplete = [typo, tenant.key.slice(0, -1), `${tenant.key}0`, tenant.key.slice('slp_mgt_'.length)];
+    const other = ['x', ' ', 'é', 'x'.repeat(200), `key: ${tenant.key}`, `x${web.key}`];
     const seen = [];
-    for (const key of [known, known, expiring.key, ...unknown]) {
+    for (const key of [known, known, expiring.key, session.nonce, ...unknown, ...incomplete, ...other]) {
       recorder.take();
       const { status, body, headers } = await revoke(key);
       const names = [...headers.keys()].sort();
       seen.push({ status, body, names, statements: recorder.take() });
     }
-    expect(seen[0]!.statements).toHaveLength(4);
+    expect(seen[0]).toMatchObject({ status: 204, body: '', statements: { length: 4 } });
     for (const each of seen) expect(each).toEqual(seen[0]!);
-    const last = (await entries()).slice(-5);
+    const last = (await entries()).slice(1 - seen.length);
     for (const entry of last)
       expect(entry).toMatchObject({ tenant_id: systemTenant, result: 'failed', reason: 'not_found' });
     expect(
       (await server.call('GET', '/logs?operation=key.revoke', { key: tenant.key })).body.data,
     ).toHaveLength((await entries()).filter(({ tenant_id }) => tenant_id === tenant.id).length);
+    expect(await statuses(tenant.key)).toEqual(valid);
+    const grant = { nonce: session.nonce, permissions: ['application:read'] };
+    const authorized = await server.call('POST', '/sessions/authorize', { key: tenant.key, body: grant });
+    expect(authorized.status).toBe(204);
   });
 
-  test('rejects public keys, nonces, other text and unknown fields, without repeating them', async () => {
+  test('ignores white space around a key, as headers do', async () => {
+    const { key } = await readable();
+    expect((await revoke(` ${key}\r\n`)).status).toBe(204);
+    expect(await statuses(key)).toEqual(invalid);
+  });
+
+  test('rejects public keys by their prefix alone, and invalid bodies', async () => {
     const web = await readable({ type: 'public' });
-    const { body: session } = await server.call('POST', '/sessions', { key: web.key });
-    const typo = `${tenant.key.slice(0, -1)}${tenant.key.endsWith('0') ? '1' : '0'}`;
-    const cases: [unknown, RegExp][] = [
-      [web.key, /public application/],
-      [session.nonce, /not a nonce/],
-      [typo, /complete key/],
-      [` ${tenant.key}`, /complete key/],
-      ['', /complete key/],
-      [7, /string/],
+    const publicKeys = [
+      web.key,
+      ` ${web.key}`,
+      mint('pub').secret.reveal(),
+      web.key.slice(0, -1),
+      'slp_pub_',
     ];
-    for (const [key, message] of cases) {
-      const { status, body } = await revoke(key);
-      expect([status, body.errors.key[0]]).toEqual([400, expect.stringMatching(message)]);
-      if (typeof key === 'string' && key !== '') expect(JSON.stringify(body)).not.toContain(key.trim());
+    const rejected = await Promise.all(publicKeys.map((key) => revoke(key)));
+    for (const { status, body } of rejected) {
+      expect({ status, errors: body.errors }).toEqual({ status: 400, errors: rejected[0]!.body.errors });
+      expect(body.errors.key[0]).toMatch(/public application/);
     }
+    expect(await statuses(web.key)).toEqual(valid);
+    for (const key of ['', 7, null, ['x'], 'x'.repeat(201)])
+      expect((await revoke(key)).body.errors).toHaveProperty('key');
     const more = await server.call('POST', '/keys/revoke', { body: { key: tenant.key, why: 'x' } });
     expect(more.body.errors).toHaveProperty('why');
     expect((await server.call('POST', '/keys/revoke', { body: 'x'.repeat(1025) })).status).toBe(413);
-    for (const key of [web.key, tenant.key]) expect(await statuses(key)).toEqual(valid);
+    expect(await statuses(tenant.key)).toEqual(valid);
     expect((await server.call('GET', '/keys/revoke')).headers.get('allow')).toBe('POST, OPTIONS');
   });
 
   test('is limited per address, also for invalid requests, and never stores the key', async () => {
     const { key } = await readable();
     const from = '203.0.113.9';
-    for (let count = 0; count < 59; count++) await revoke('junk', from);
+    await Promise.all(Array.from({ length: 59 }, (_, at) => revoke(at % 2 ? 'junk' : '', from)));
     expect((await revoke(key, from)).status).toBe(204);
     const refused = await revoke(tenant.key, from);
     expect(refused).toMatchObject({ status: 429, body: { code: 'too_many_requests' } });
     expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
     expect(await statuses(tenant.key)).toEqual(valid);
-    expect((await revoke('junk', '203.0.113.10')).status).toBe(400);
+    expect((await revoke('junk', '203.0.113.10')).status).toBe(204);
     await server.flush();
     expect(JSON.stringify(await auditEntries(server.config.databaseUrl))).not.toContain(key);
     expect(server.logged.join('')).not.toContain(key);
