@@ -1,9 +1,13 @@
 /**
  * The proofs that this process has accepted, to refuse a replay. Other processes have their own memory.
  *
- * A proof is remembered while its nonce is accepted. Memory is bounded: if there are too many proofs, those
- * with the oldest nonces are forgotten, and from then on nonces of that age are refused. So a forgotten proof is never
- * accepted again, and clients with an older nonce get a new one. A process that starts also refuses older nonces.
+ * Invariant: every accepted proof whose nonce was issued at `#oldest` or later is in memory, and proofs with an older
+ * nonce are refused. Whatever drops proofs raises `#oldest` first, so a dropped proof is never accepted again. This also
+ * holds for concurrent requests, which read the clock in any order. Clients with an older nonce get a new one.
+ *
+ * Proofs are dropped when their nonce has expired, and when there are too many. A process that starts has `#oldest` at
+ * its first request. If the clock is set back so far that new nonces would be refused for longer than a nonce is valid,
+ * the process starts over, and can accept a proof of the repeated time once more.
  */
 import { createHash } from 'node:crypto';
 import { nonceLifetime } from './nonces.ts';
@@ -14,7 +18,7 @@ export type ProofUse = 'first' | 'replay' | 'nonce_too_old';
 /** About 100 bytes each. */
 export const maxProofs = 200_000;
 
-/** Nonces are forgotten together with all others of the same second. */
+/** Proofs are dropped together with all others whose nonces were issued in the same second. */
 const period = 1000;
 
 export class UsedProofs {
@@ -31,9 +35,8 @@ export class UsedProofs {
 
   /** Whether a nonce that was issued at `time` is recent enough. */
   accepts(time: number, now: number): boolean {
-    // Later than `now` only if the clock was set back, or if a whole period was just forgotten.
-    if (this.#oldest === undefined || this.#oldest > now + period) this.#oldest = now;
-    return time >= this.#oldest;
+    if (this.#oldest === undefined || this.#oldest > now + nonceLifetime) this.#startOver(now);
+    return time >= (this.#oldest as number);
   }
 
   /** Remembers a proof by its key and id. It may be used again for the same `purpose`, unless that is empty. */
@@ -47,27 +50,34 @@ export class UsedProofs {
     if (earlier !== undefined) return purpose !== '' && earlier === purposeHash ? 'first' : 'replay';
     proofs.set(name, purposeHash);
     this.#size++;
-    if (this.#size > this.#max) this.#forgetOldest();
+    if (this.#size > this.#max) this.#drop(Math.min(...this.#periods.keys()));
     return 'first';
   }
 
+  #startOver(now: number): void {
+    this.#periods.clear();
+    this.#size = 0;
+    this.#oldest = now;
+  }
+
   #addPeriod(at: number, now: number): Map<string, string> {
-    for (const [other, proofs] of this.#periods) {
-      if ((other + 1) * period > now - nonceLifetime) continue;
-      this.#periods.delete(other);
-      this.#size -= proofs.size;
+    for (const other of this.#periods.keys()) {
+      if (endOf(other) <= now - nonceLifetime) this.#drop(other);
     }
     const proofs = new Map<string, string>();
     this.#periods.set(at, proofs);
     return proofs;
   }
 
-  #forgetOldest(): void {
-    const first = Math.min(...this.#periods.keys());
-    this.#size -= this.#periods.get(first)?.size ?? 0;
-    this.#periods.delete(first);
-    this.#oldest = Math.max(this.#oldest ?? 0, (first + 1) * period);
+  #drop(at: number): void {
+    this.#oldest = Math.max(this.#oldest ?? 0, endOf(at));
+    this.#size -= this.#periods.get(at)?.size ?? 0;
+    this.#periods.delete(at);
   }
+}
+
+function endOf(at: number): number {
+  return (at + 1) * period;
 }
 
 function hash(text: string): string {

@@ -48,15 +48,31 @@ describe('used proofs', () => {
     expect(used.accepts(start + 1, start + 1)).toBe(true);
   });
 
-  test('a proof is remembered as long as its nonce is accepted', () => {
-    const used = new UsedProofs();
+  test('a proof is refused in every millisecond around the end of its nonce, also by a request that read the clock earlier', () => {
     const nonces = new ServerNonces(Buffer.alloc(32, 1));
-    const nonce = nonces.issue(start);
-    used.use(proof(1), '', start, start);
-    for (let now = start; nonces.timeOf(nonce, now) !== undefined; now += 500) {
-      used.use(proof(`other ${now}`), '', now, now);
-      expect(used.use(proof(1), '', start, now)).toBe('replay');
+    // The first, a middle and the last millisecond of the period in which the nonce was issued.
+    for (const time of [start, start + 1, start + 500, start + 999]) {
+      const nonce = nonces.issue(time);
+      const end = time + nonceLifetime;
+      expect([nonces.timeOf(nonce, end - 1), nonces.timeOf(nonce, end)]).toEqual([time, undefined]);
+      for (let later = end - 1001; later <= end + 1001; later++) {
+        const used = new UsedProofs();
+        used.use(proof(1), '', time, time);
+        // Another request at `later` drops what has expired then. The replay read the clock before that.
+        expect(used.use(proof('other'), '', later, later)).toBe('first');
+        for (const now of [end - 1, end - 1001, time])
+          expect(used.use(proof(1), '', time, now)).not.toBe('first');
+      }
     }
+  });
+
+  test('memory for proofs of expired nonces is freed', () => {
+    const used = new UsedProofs(2);
+    for (const jti of [1, 2]) used.use(proof(jti), '', start + 999, start + 999);
+    const now = start + 1000 + nonceLifetime;
+    expect(used.use(proof(3), '', now, now)).toBe('first');
+    // A third proof in memory would have dropped this second, and would refuse its nonces.
+    expect(used.accepts(now, now)).toBe(true);
   });
 
   test('too many proofs never make an earlier one acceptable again', () => {
@@ -75,10 +91,37 @@ describe('used proofs', () => {
     expect(used.use(proof('new'), '', now, now)).toBe('first');
   });
 
-  test('a clock that is set back does not lock clients out', () => {
-    const used = new UsedProofs();
+  test('a late request does not make dropped proofs acceptable again', () => {
+    const used = new UsedProofs(1);
+    const now = start + 60_000;
     used.use(proof(1), '', start, start);
-    const earlier = start - 3_600_000;
-    expect(used.use(proof(2), '', earlier, earlier)).toBe('first');
+    used.use(proof(2), '', now, now);
+    used.use(proof(3), '', now, now);
+    for (const late of [now, start + 1, start]) {
+      used.use(proof('late'), '', start, late);
+      expect(used.use(proof(2), '', now, now)).toBe('nonce_too_old');
+    }
+  });
+
+  test('a clock that is set back by up to the lifetime of a nonce accepts no proof again', () => {
+    for (const back of [1, 1000, nonceLifetime - 1, nonceLifetime]) {
+      const used = new UsedProofs();
+      const proofs = Array.from({ length: 300 }, (_, at) => start + at * 1000);
+      for (const time of proofs) used.use(proof(time), '', time, time);
+      const now = start + 299_000 - back;
+      expect(used.use(proof('new'), '', now, now)).toBe('first');
+      for (const time of proofs) expect(used.use(proof(time), '', time, now)).not.toBe('first');
+    }
+  });
+
+  test('a clock that is set back refuses new nonces for at most the lifetime of a nonce', () => {
+    for (const back of [1000, nonceLifetime, 2 * nonceLifetime, 3 * nonceLifetime, 3_600_000]) {
+      const used = new UsedProofs(10);
+      for (let at = 0; at < 300; at++) used.use(proof(at), '', start + at * 1000, start + at * 1000);
+      const now = start + 299_000 - back;
+      used.accepts(now, now);
+      const later = now + nonceLifetime;
+      expect(used.use(proof('new'), '', later, later)).toBe('first');
+    }
   });
 });
