@@ -186,6 +186,11 @@ function sinkGauges(registry: Registry, states: () => readonly SinkState[]): voi
     'Age of the oldest audit entry that a sink has not received yet.',
     () => states().map(({ name: sink, lagSeconds }) => [{ sink }, lagSeconds]),
   );
+  registry.gauge(
+    'sallyport_sink_rejected_chains',
+    'Hash chains of the audit log in which a sink has rejected entries.',
+    () => states().map(({ name: sink, rejectedChains }) => [{ sink }, rejectedChains]),
+  );
 }
 
 type Latest = () => Gauges | undefined;

@@ -63,7 +63,7 @@ function checkSink(state: SinkState): Check[] {
       warn(
         'sinks',
         `${name} has rejected entries in ${count(rejectedChains, 'chain')}: ${lastError}`,
-        'run `sallyport audit export` or `sallyport audit archive` to save them: they are not delivered again',
+        `save them with \`sallyport audit export\`, because they are not sent again; then run \`sallyport sinks acknowledge ${name}\`, so that automatic deletion continues`,
       ),
     );
   return found;

@@ -236,7 +236,7 @@ async function readEntries(
   return entries;
 }
 
-/** Doubles with each failure, minus up to half of it by chance. At least what the receiver has asked for, within bounds. */
+/** Exponential backoff with up to 50 % jitter; at least `Retry-After`, up to the maximum. */
 export function delayAfter(failures: number, error: unknown, random: () => number): number {
   const delay = Math.min(backoff.max, backoff.first * 2 ** Math.min(failures - 1, 20));
   const asked = error instanceof DeliveryError ? Math.min(error.retryAfter ?? 0, backoff.max) : 0;

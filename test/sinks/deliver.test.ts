@@ -232,6 +232,9 @@ describe.each(databases)('delivery on %s', (name, database) => {
       },
     ]);
     expect(await delivery.deliveredUpTo(tenant)).toBe(1);
+    await data.maintenance.deliveries.acceptRejections('default');
+    expect(await delivery.deliveredUpTo(tenant)).toBe(3);
+    expect(await delivery.states()).toMatchObject([{ lagEntries: 0, rejectedChains: 0 }]);
     await collector.close();
   });
 });

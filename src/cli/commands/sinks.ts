@@ -1,3 +1,4 @@
+import { byOperator } from '../../domain/audit.ts';
 import { timestamp } from '../../domain/common-fields.ts';
 import { testBatch } from '../../sinks/batch.ts';
 import { readSinks, type Sink } from '../../sinks/config.ts';
@@ -6,6 +7,7 @@ import type { SinkState } from '../../store/audit/deliveries.ts';
 import type { Command, Invocation } from '../command.ts';
 import { CommandError, UsageError } from '../errors.ts';
 import { withStore } from '../terminal/database.ts';
+import { confirm, yesOption } from '../terminal/options.ts';
 import { printTable } from '../terminal/print.ts';
 
 export const sinkCommands: readonly Command[] = [
@@ -14,7 +16,7 @@ export const sinkCommands: readonly Command[] = [
     isDefault: true,
     summary: 'List the sinks that receive the audit log, with their state.',
     details:
-      'A sink is `ok`, `behind` (entries are not delivered yet), `failing` (the last attempt failed) or `gap` (entries were archived with --skip-undelivered before it received them). Reads the configuration of this machine and the database, whether the service runs or not.',
+      'A sink is `ok`, `behind` (entries are not delivered yet), `failing` (the last attempt failed), `rejected` (the receiver has rejected entries) or `gap` (entries were archived with --skip-undelivered before it received them). Reads the configuration of this machine and the database, whether the service runs or not.',
     examples: ['sallyport sinks', 'sallyport sinks --json'],
     run: list,
   },
@@ -24,6 +26,15 @@ export const sinkCommands: readonly Command[] = [
     details: 'Sends one entry with the operation `sink.test`, which is not written to the audit log.',
     examples: ['sallyport sinks test siem'],
     run: test,
+  },
+  {
+    usage: 'sinks acknowledge <NAME>',
+    options: [yesOption],
+    summary: 'Let automatic deletion continue after a sink has rejected entries.',
+    details:
+      'SALLYPORT_AUDIT_RETENTION deletes no entry that a sink has rejected, and none after it in the same chain. This command counts rejected entries as delivered. Save them first with `sallyport audit export` or `sallyport audit archive`: they are not sent again. Recorded in the audit log.',
+    examples: ['sallyport sinks acknowledge collector'],
+    run: acknowledge,
   },
 ];
 
@@ -79,23 +90,50 @@ function toRow({ sink: { name, type, target }, state }: Listed): string[] {
   return [name, type, target, nameOfState(state), lag, String(skippedEntries), delivered, error];
 }
 
-function nameOfState(state: SinkState): 'ok' | 'behind' | 'failing' | 'gap' {
+function nameOfState(state: SinkState): 'ok' | 'behind' | 'failing' | 'rejected' | 'gap' {
   if (state.failures > 0) return 'failing';
+  if (state.rejectedChains > 0) return 'rejected';
   if (state.lagEntries > 0) return 'behind';
   return state.skippedEntries > 0 ? 'gap' : 'ok';
 }
 
-async function test(invocation: Invocation): Promise<number> {
-  const { args, printResult } = invocation;
+function findSink(invocation: Invocation): Sink {
   const sinks = configured(invocation);
-  const sink = sinks.find(({ name }) => name === args[0]);
-  if (!sink) {
-    const names = sinks.map(({ name }) => name).join(', ');
-    throw new UsageError(
-      `no sink is named "${args[0]}"`,
-      names === '' ? noSinks : `configured sinks: ${names}`,
+  const [wanted] = invocation.args;
+  const sink = sinks.find(({ name }) => name === wanted);
+  if (sink) return sink;
+  const names = sinks.map(({ name }) => name).join(', ');
+  throw new UsageError(`no sink is named "${wanted}"`, names === '' ? noSinks : `configured sinks: ${names}`);
+}
+
+function acknowledge(invocation: Invocation): Promise<number> {
+  const { printResult } = invocation;
+  const { name } = findSink(invocation);
+  return withStore(invocation, async ({ deliveries }, store) => {
+    const { rejectedChains: chains } = await deliveries.state(name);
+    const result = { sink: name, chains_with_rejected_entries: chains };
+    if (chains === 0) return printResult(result, `${name} has no rejected entries`);
+    await confirm(
+      invocation,
+      `Automatic deletion can then delete entries that ${name} does not have. Continue?`,
     );
-  }
+    await store.audit.write([
+      {
+        ...byOperator,
+        at: Date.now(),
+        operation: 'sink.acknowledge',
+        entity: { kind: 'sink', id: name },
+        difference: { chains_with_rejected_entries: { from: chains, to: 0 } },
+      },
+    ]);
+    await deliveries.acceptRejections(name);
+    return printResult(result, `acknowledged the rejected entries of ${name}, in ${chains} chains`);
+  });
+}
+
+async function test(invocation: Invocation): Promise<number> {
+  const { printResult } = invocation;
+  const sink = findSink(invocation);
   const { name } = sink;
   const batch = testBatch(Date.now());
   try {

@@ -49,7 +49,7 @@ export interface Lease {
 }
 
 export interface Deliveries {
-  /** Of several nodes, one holds a sink at a time. If it does not renew its claim, another node takes over. */
+  /** Only one node holds the lease on a sink. If it does not renew the lease, another node takes over. */
   claim(sink: string, holder: string, lease: Lease): Promise<Claim>;
   release(sink: string, holder: string): Promise<void>;
   /** At most `limit` chains, the one that was attempted least recently first. */
@@ -81,6 +81,8 @@ export interface Deliveries {
   withActive(sinks: readonly string[]): Promise<string[]>;
   /** Call it before entries above `baseSeq` are deleted that the sink has not received. It then counts them. */
   markSkipped(sink: string, tenantId: string | undefined, baseSeq: number): Promise<void>;
+  /** Counts the entries that the receiver has rejected as delivered, so that they can be deleted. */
+  acceptRejections(sink: string): Promise<void>;
 }
 
 interface SinkRow {
@@ -132,6 +134,9 @@ export function deliveries(db: Db): Deliveries {
          on conflict (sink, tenant_id) do nothing`,
         [sink, tenantId, baseSeq],
       );
+    },
+    acceptRejections: async (sink) => {
+      await db.run('update audit_deliveries set complete_seq = null where sink = $1', [sink]);
     },
   };
 }

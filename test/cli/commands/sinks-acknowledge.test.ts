@@ -1,0 +1,69 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { type Cli, openCli } from '../../support/cli.ts';
+import { auditEntries } from '../../support/database.ts';
+import { formatProblems, runDoctor } from '../../support/doctor.ts';
+import { type OtlpReceiver, openOtlpReceiver } from '../../support/sink-receivers.ts';
+import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
+
+describe.each(databases)('a sink that has rejected entries, on %s', (_, database) => {
+  let collector: OtlpReceiver;
+  let server: TestServer;
+  let cli: Cli;
+  beforeAll(async () => {
+    collector = openOtlpReceiver();
+    const sink = { name: 'collector', type: 'otlp', url: collector.url, allow_private: true };
+    const settings = { SALLYPORT_MASTER_KEY: testMasterKey, SALLYPORT_SINK: JSON.stringify(sink) };
+    server = await openTestServer(database, { ...settings, SALLYPORT_METRICS_PORT: '0' });
+    cli = openCli(() => ({ ...settings, DATABASE_URL: server.config.databaseUrl }));
+  });
+  afterAll(async () => {
+    cli.remove();
+    await server.close();
+    await collector.close();
+  });
+
+  const state = async () => (await cli.json('sinks')).body[0];
+  const metric = async () => {
+    const text = await (await fetch(server.app.metricsUrl as string)).text();
+    return /^sallyport_sink_rejected_chains\{sink="collector"\} (\d+)$/m.exec(text)?.[1];
+  };
+  const problems = async () => formatProblems((await runDoctor(cli)).checks).join('\n');
+
+  test('is reported until it is acknowledged, which is recorded in the audit log', async () => {
+    const { key } = await server.tenant();
+    await server.flush();
+    expect([(await state()).state, await metric()]).toEqual(['ok', '0']);
+    expect(await cli.run('sinks', 'acknowledge', 'collector')).toMatchObject({
+      code: 0,
+      out: 'collector has no rejected entries\n',
+    });
+
+    collector.setAnswer(() =>
+      Response.json({ partialSuccess: { rejectedLogRecords: '1', errorMessage: 'too large' } }),
+    );
+    await server.application(key);
+    await server.flush();
+    collector.setAnswer(undefined);
+    const rejected = await state();
+    expect(rejected).toMatchObject({ state: 'rejected', lag: { entries: 0 }, failures: 0 });
+    const chains = rejected.chains_with_rejected_entries;
+    expect(await metric()).toBe(String(chains));
+    expect(await problems()).toContain('warn sinks: collector has rejected entries in');
+
+    expect(await cli.run('sinks', 'acknowledge', 'collector')).toMatchObject({
+      code: 2,
+      err: expect.stringContaining('--yes'),
+    });
+    expect((await state()).state).toBe('rejected');
+    expect((await cli.run('sinks', 'acknowledge', 'collector', '--yes')).code).toBe(0);
+    await server.flush();
+    expect([(await state()).state, await metric()]).toEqual(['ok', '0']);
+    expect(await problems()).not.toContain('rejected');
+    const entries = await auditEntries(server.config.databaseUrl);
+    expect(entries.find(({ operation }) => operation === 'sink.acknowledge')).toMatchObject({
+      actor: { kind: 'operator' },
+      entity: { kind: 'sink', id: 'collector' },
+      difference: { chains_with_rejected_entries: { from: chains, to: 0 } },
+    });
+  });
+});
