@@ -2,7 +2,9 @@
 import { Select } from '@mantine/core';
 import { useState } from 'react';
 import { ApplicationPicker, useApplication } from '../applications/application-picker.tsx';
+import { Choice } from '../frame/choice.tsx';
 import { SearchField } from '../frame/search-field.tsx';
+import { isTime, TimeInput } from '../frame/time-input.tsx';
 import { operations } from './operations.ts';
 
 export const defaults = {
@@ -39,10 +41,6 @@ export function logQuery({ result, period, from, to, operation, application, q }
     ...(application !== '' && { actor: application }),
     ...(text !== '' && text !== '/' && (text.startsWith('/') ? { container: text } : { token: text })),
   };
-}
-
-function isTime(text: string): boolean {
-  return !Number.isNaN(Date.parse(text));
 }
 
 interface Props {
@@ -104,26 +102,6 @@ export function FilterBar({ filters, set }: Props) {
   );
 }
 
-interface ChoiceProps {
-  readonly label: string;
-  readonly value: string;
-  readonly options: readonly (readonly [value: string, label: string])[];
-  readonly choose: (value: string) => void;
-}
-
-function Choice({ label, value, options, choose }: ChoiceProps) {
-  return (
-    <fieldset className="filters">
-      <legend className="visually-hidden">{label}</legend>
-      {options.map(([each, text]) => (
-        <button key={each} type="button" aria-pressed={value === each} onClick={() => choose(each)}>
-          {text}
-        </button>
-      ))}
-    </fieldset>
-  );
-}
-
 /** Offers the operations of the service, and any other that is typed. */
 function OperationPicker({ value, choose }: { value: string; choose: (operation: string) => void }) {
   const [text, setText] = useState('');
@@ -142,34 +120,4 @@ function OperationPicker({ value, choose }: { value: string; choose: (operation:
       clearButtonProps={{ 'aria-label': 'Clear operation' }}
     />
   );
-}
-
-function TimeInput({
-  label,
-  value,
-  change,
-}: {
-  label: string;
-  value: string;
-  change: (iso: string) => void;
-}) {
-  return (
-    <label className="time-input">
-      {label}
-      <input
-        type="datetime-local"
-        value={value === '' ? '' : localTime(value)}
-        onChange={({ currentTarget: { value: local } }) =>
-          change(local === '' ? '' : new Date(local).toISOString())
-        }
-      />
-    </label>
-  );
-}
-
-/** The form that `datetime-local` needs. */
-function localTime(iso: string): string {
-  const time = new Date(iso);
-  if (Number.isNaN(time.getTime())) return '';
-  return new Date(time.getTime() - time.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
 }

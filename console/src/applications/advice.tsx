@@ -4,6 +4,7 @@ import { useState } from 'react';
 import type { AdviceEntry, Application, RankedGrant } from '../../../sdk/src/sallyport.ts';
 import { differences } from '../access/grants.ts';
 import { OutcomeBadge } from '../access/outcome.tsx';
+import { Choice } from '../frame/choice.tsx';
 import { describeError } from '../frame/error-notice.tsx';
 import { formatDate, formatNumber, plural } from '../frame/format.ts';
 import { useLoad } from '../frame/load.ts';
@@ -12,29 +13,22 @@ import { Lines } from './review-dialog.tsx';
 import { openDraft } from './stored-draft.ts';
 import { usageDelay } from './table.tsx';
 
-const periods = [30, 90, 365];
+const periods = ['30', '90', '365'].map((days) => [days, `${days} days`] as const);
 const maxRows = 8;
 
 export function Advice({ application }: { application: Application }) {
   const { api } = useSignedIn();
-  const [days, setDays] = useState(90);
+  const [days, setDays] = useState('90');
   const { id } = application;
   const { data, error } = useLoad(`advice ${id} ${days}`, async (signal) => {
-    const { data } = await api.access.advise({ application_id: id, days }, { signal });
+    const { data } = await api.access.advise({ application_id: id, days: Number(days) }, { signal });
     return { advice: data[0] };
   });
   return (
     <section className="card" aria-label="Unused grants" aria-busy={!data && error === undefined}>
       <div className="panel-head">
         <h2>Unused grants</h2>
-        <fieldset className="filters">
-          <legend className="visually-hidden">Period</legend>
-          {periods.map((each) => (
-            <button key={each} type="button" aria-pressed={days === each} onClick={() => setDays(each)}>
-              {each} days
-            </button>
-          ))}
-        </fieldset>
+        <Choice label="Period" value={days} options={periods} choose={setDays} />
       </div>
       {error !== undefined && <p className="fine">{describeError(error).title}.</p>}
       {data &&

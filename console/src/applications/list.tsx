@@ -1,6 +1,7 @@
 import { Button } from '@mantine/core';
 import { useDeferredValue, useEffect, useMemo, useState } from 'react';
 import type { Application } from '../../../sdk/src/sallyport.ts';
+import { Choice } from '../frame/choice.tsx';
 import { ErrorNotice } from '../frame/error-notice.tsx';
 import { formatNumber, plural } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
@@ -120,19 +121,12 @@ export function Applications() {
           onType={setText}
           onChange={(q) => setQuery({ q }, 'replace')}
         />
-        <fieldset className="filters">
-          <legend className="visually-hidden">Filter</legend>
-          {filters.map(([value, label]) => (
-            <button
-              key={value}
-              type="button"
-              aria-pressed={filter === value}
-              onClick={() => setQuery({ show: value })}
-            >
-              {label}
-            </button>
-          ))}
-        </fieldset>
+        <Choice
+          label="Filter"
+          value={filter}
+          options={filters}
+          choose={(value) => setQuery({ show: value })}
+        />
       </div>
       {error !== undefined && <ErrorNotice error={error} retry={() => void signedIn.applications.load()} />}
       {!complete && list.length === 0 && <SkeletonRows rows={10} />}

@@ -3,6 +3,7 @@ import { useState } from 'react';
 import { useApplications } from '../applications/application-store.ts';
 import { BarChart } from '../charts/bar-chart.tsx';
 import { barsOf, resultSeries } from '../charts/log-counts.ts';
+import { Choice } from '../frame/choice.tsx';
 import { formatNumber } from '../frame/format.ts';
 import { useLoad, useNow } from '../frame/load.ts';
 import { href, useRouteQuery } from '../frame/route.ts';
@@ -39,19 +40,12 @@ export function Overview() {
           <h1>Overview</h1>
           <p className="quiet">Activity, risk and access in this tenant</p>
         </div>
-        <fieldset className="filters">
-          <legend className="visually-hidden">Period</legend>
-          {periods.map(([value, label]) => (
-            <button
-              key={value}
-              type="button"
-              aria-pressed={period === value}
-              onClick={() => set({ period: value })}
-            >
-              {label}
-            </button>
-          ))}
-        </fieldset>
+        <Choice
+          label="Period"
+          value={period}
+          options={periods.map(([value, label]) => [value, label])}
+          choose={(value) => set({ period: value })}
+        />
       </header>
       <Checklist />
       <Tiles denied={all.data?.totals.denied} period={period} />

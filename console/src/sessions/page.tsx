@@ -3,6 +3,7 @@ import { Button, Checkbox } from '@mantine/core';
 import { useState } from 'react';
 import type { Session } from '../../../sdk/src/sallyport.ts';
 import { ApplicationPicker, useApplication } from '../applications/application-picker.tsx';
+import { Choice } from '../frame/choice.tsx';
 import { ErrorNotice } from '../frame/error-notice.tsx';
 import { plural } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
@@ -12,13 +13,13 @@ import { SearchField } from '../frame/search-field.tsx';
 import { holds, useSignedIn } from '../frame/signed-in.ts';
 import { SkeletonRows } from '../frame/skeleton.tsx';
 import { EndDialog } from './end-dialog.tsx';
-import { type SessionQuery, type StateFilter, useSessions } from './query.ts';
+import { type SessionQuery, useSessions } from './query.ts';
 import { SessionCard } from './session-card.tsx';
 
 const pageSize = 100;
 const updateInterval = 5000;
 const defaults = { state: 'all', container: '', application: '', authorizer: '' };
-const states: readonly [StateFilter, string][] = [
+const states: readonly [string, string][] = [
   ['all', 'All'],
   ['pending', 'Pending'],
   ['active', 'Active'],
@@ -148,19 +149,7 @@ function Filters({ query, setQuery }: FiltersProps) {
         value={authorizer}
         onChange={(next) => setQuery({ authorizer: next?.id ?? '' })}
       />
-      <fieldset className="filters">
-        <legend className="visually-hidden">State</legend>
-        {states.map(([value, label]) => (
-          <button
-            key={value}
-            type="button"
-            aria-pressed={query.state === value}
-            onClick={() => setQuery({ state: value })}
-          >
-            {label}
-          </button>
-        ))}
-      </fieldset>
+      <Choice label="State" value={query.state} options={states} choose={(state) => setQuery({ state })} />
     </div>
   );
 }

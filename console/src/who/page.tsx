@@ -1,8 +1,9 @@
-/** Every application and active session that has a permission in a container or on a token. */
-import { Button, Select, TextInput } from '@mantine/core';
+/** Who has access now, or whose access changed between two times. */
+import { Button, TextInput } from '@mantine/core';
 import { type FormEvent, useEffect, useState } from 'react';
 import type { AccessEntry } from '../../../sdk/src/sallyport.ts';
 import { OutcomeBadge } from '../access/outcome.tsx';
+import { Choice } from '../frame/choice.tsx';
 import { ErrorNotice } from '../frame/error-notice.tsx';
 import { formatNumber, plural } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
@@ -10,6 +11,8 @@ import { useNow } from '../frame/load.ts';
 import { usePaged } from '../frame/paged.ts';
 import { useRouteQuery } from '../frame/route.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
+import { AccessChanges } from './changes.tsx';
+import { PermissionField } from './permission-field.tsx';
 import { AccessTable } from './table.tsx';
 
 const pageSize = 50;
@@ -33,20 +36,44 @@ function useReview(q: string, permission: string) {
   return { ...page, totals: totals?.name === name ? totals.totals : undefined };
 }
 
+const views = [
+  ['now', 'Now'],
+  ['changes', 'Changes'],
+] as const;
+
 export function WhoPage() {
-  const [{ q, permission }, set] = useRouteQuery(defaults);
-  const review = useReview(q, permission);
-  const now = useNow(30_000);
+  const [{ view }, set] = useRouteQuery({ view: 'now' });
+  const isNow = view !== 'changes';
   return (
     <div className="page">
       <header className="page-head">
         <div>
           <h1>Who has access?</h1>
           <p className="quiet">
-            Applications and active sessions that can access a container or token, riskiest first
+            {isNow
+              ? 'Applications and active sessions that can access a container or token, riskiest first'
+              : 'Applications that gained and lost access between two times, from the audit log'}
           </p>
         </div>
+        <Choice
+          label="View"
+          value={isNow ? 'now' : 'changes'}
+          options={views}
+          choose={(next) => set({ view: next })}
+        />
       </header>
+      {isNow ? <CurrentAccess /> : <AccessChanges />}
+    </div>
+  );
+}
+
+/** Every application and active session that has a permission in a container or on a token. */
+function CurrentAccess() {
+  const [{ q, permission }, set] = useRouteQuery(defaults);
+  const review = useReview(q, permission);
+  const now = useNow(30_000);
+  return (
+    <>
       <QuestionForm q={q} permission={permission} ask={(question) => set(question)} />
       {review.error !== undefined && <ErrorNotice error={review.error} retry={review.reload} />}
       {q === '' && (
@@ -83,7 +110,7 @@ export function WhoPage() {
           </Button>
         </div>
       )}
-    </div>
+    </>
   );
 }
 
@@ -94,11 +121,8 @@ interface FormProps {
 }
 
 function QuestionForm({ q, permission, ask }: FormProps) {
-  const { permissions } = useSignedIn();
   const [text, setText] = useState(q);
-  const [search, setSearch] = useState('');
   useEffect(() => setText(q), [q]);
-  const names = [...new Set([...permissions.map(({ name }) => name), permission, search.trim()])];
   const submit = (event: FormEvent) => {
     event.preventDefault();
     ask({ q: text.trim(), permission });
@@ -113,16 +137,7 @@ function QuestionForm({ q, permission, ask }: FormProps) {
         onChange={(event) => setText(event.currentTarget.value)}
         spellCheck={false}
       />
-      <Select
-        label="Permission"
-        data={names.filter(Boolean)}
-        value={permission}
-        onChange={(value) => value && ask({ q: text.trim(), permission: value })}
-        searchValue={search}
-        onSearchChange={setSearch}
-        searchable
-        allowDeselect={false}
-      />
+      <PermissionField value={permission} choose={(value) => ask({ q: text.trim(), permission: value })} />
       <Button type="submit">Find</Button>
     </form>
   );
