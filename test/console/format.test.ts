@@ -3,18 +3,31 @@ import { describe, expect, test } from 'bun:test';
 import { sampleResources } from '../../console/src/access/evaluate.ts';
 import { differences } from '../../console/src/access/grants.ts';
 import { defaults, type Filters, logQuery } from '../../console/src/activity/filters.tsx';
+import { describeGap } from '../../console/src/activity/gaps.tsx';
 import { operations } from '../../console/src/activity/operations.ts';
 import { summarizeGrants } from '../../console/src/applications/grants-summary.ts';
 import { countdown, timeAgo } from '../../console/src/frame/format.ts';
 import { parseRoute } from '../../console/src/frame/route.ts';
 import { treeOf } from '../../console/src/tokens/tree.ts';
-import type { Token } from '../../sdk/src/sallyport.ts';
+import type { LogGap, Token } from '../../sdk/src/sallyport.ts';
 import { operationOf } from '../../src/http/pipeline/route.ts';
 import { routes } from '../../src/http/routes.ts';
 
 const now = Date.parse('2030-01-31T12:00:00Z');
 const at = (milliseconds: number) => new Date(now + milliseconds).toISOString();
 const [second, minute, hour, day] = [1000, 60_000, 3_600_000, 86_400_000];
+
+test.each([
+  [{ reason: 'archived', to: at(0) }, /^Entries before 31 Jan 2030, .* were moved to an archive/],
+  [{ reason: 'archived' }, /^Earlier entries were moved to an archive/],
+  [{ reason: 'reads_not_recorded', to: at(0) }, /^Reads were not recorded until 31 Jan 2030, .*\.$/],
+  [
+    { reason: 'reads_not_recorded', transforms: ['mask'], from: at(-day), to: at(0) },
+    /^Reads with mask were not recorded from 30 Jan 2030, .* until 31 Jan 2030/,
+  ],
+] as [LogGap, RegExp][])('a gap in the log is described: %p', (gap, expected) => {
+  expect(describeGap(gap)).toMatch(expected);
+});
 
 test.each([
   [90 * day, '90d'],

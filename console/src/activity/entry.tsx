@@ -11,6 +11,8 @@ import { RecordedDecision, reasonOf } from './recorded-decision.tsx';
 
 const icons = { success: 'check', denied: 'cross', failed: 'warning' } as const;
 const maxIds = 20;
+const overflowNote =
+  'The application caused too many different entries in this minute. This one counts the others together: they can be of several sessions, addresses and containers.';
 
 export const Entry = memo(function Entry({ entry, now }: { entry: LogEntry; now: number }) {
   const [open, setOpen] = useState(false);
@@ -33,6 +35,11 @@ export const Entry = memo(function Entry({ entry, now }: { entry: LogEntry; now:
             </>
           )}
           {count !== undefined && <span className="tag">{formatNumber(count)} times</span>}
+          {entry.overflow && (
+            <span className="tag" title={overflowNote}>
+              combined
+            </span>
+          )}
         </p>
         {reason !== undefined && (
           <p className="fine">
@@ -64,8 +71,12 @@ export const Entry = memo(function Entry({ entry, now }: { entry: LogEntry; now:
 function Subject({ entry: { entity, resource } }: { entry: LogEntry }) {
   if (entity?.kind === 'application') return <ApplicationLink id={entity.id} />;
   const ids = resource?.ids ?? [];
-  const what = entity ? `${entity.kind} ` : ids.length > 1 ? plural(ids.length, 'token') : '';
-  const id = entity?.id ?? (ids.length === 1 ? ids[0] : undefined);
+  const more = resource?.omitted !== undefined;
+  const single = ids.length === 1 && !more;
+  const tokens =
+    ids.length === 0 || single ? '' : `${more ? 'more than ' : ''}${plural(ids.length, 'token')}`;
+  const what = entity ? `${entity.kind} ` : tokens;
+  const id = entity?.id ?? (single ? ids[0] : undefined);
   return (
     <span>
       {what}
@@ -92,7 +103,7 @@ function Fact({ name, children }: { name: string; children: ReactNode }) {
 
 function Facts({ entry }: { entry: LogEntry }) {
   const { actor, resource, from, difference } = entry;
-  const { ids = [] } = resource ?? {};
+  const { ids = [], omitted } = resource ?? {};
   return (
     <dl className="facts">
       <Fact name="Time">{formatDate(entry.at)}</Fact>
@@ -100,12 +111,18 @@ function Facts({ entry }: { entry: LogEntry }) {
       <Fact name="Authorized by">
         {actor.authorized_by !== undefined ? <ApplicationLink id={actor.authorized_by} /> : undefined}
       </Fact>
-      <Fact name={ids.length === 1 ? 'Token' : `${formatNumber(ids.length)} tokens`}>
+      <Fact name={ids.length === 1 && !omitted ? 'Token' : `${formatNumber(ids.length)} tokens`}>
         {ids.length > 0 ? <TokenIds ids={ids} /> : undefined}
+      </Fact>
+      <Fact name="Not listed">
+        {omitted === undefined
+          ? undefined
+          : `${plural(omitted, 'more token ID')}. The entry lists only some, and repeated ones can count several times.`}
       </Fact>
       <Fact name="Container">{resource?.container}</Fact>
       <Fact name="Purpose">{entry.purpose}</Fact>
       <Fact name="Events">{entry.count === undefined ? undefined : formatNumber(entry.count)}</Fact>
+      <Fact name="Combined">{entry.overflow ? overflowNote : undefined}</Fact>
       <Fact name="Reported by">
         {entry.reported_by !== undefined ? <ApplicationLink id={entry.reported_by} /> : undefined}
       </Fact>

@@ -1,7 +1,7 @@
 /** The audit log: a chart of the chosen period, and its entries. */
 import { Button } from '@mantine/core';
 import { useMemo, useState } from 'react';
-import type { LogEntry } from '../../../sdk/src/sallyport.ts';
+import type { LogEntry, LogGap } from '../../../sdk/src/sallyport.ts';
 import { BarChart } from '../charts/bar-chart.tsx';
 import { barsOf, resultSeries } from '../charts/log-counts.ts';
 import { ErrorNotice } from '../frame/error-notice.tsx';
@@ -13,6 +13,7 @@ import { useRouteQuery } from '../frame/route.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
 import { Entry } from './entry.tsx';
 import { defaults, FilterBar, logQuery } from './filters.tsx';
+import { Gaps } from './gaps.tsx';
 
 const pageSize = 100;
 const isoTime = (time: number) => new Date(time).toISOString();
@@ -24,9 +25,12 @@ export function Activity() {
   const [opened, setOpened] = useState(() => Date.now());
   const query = logQuery(filters, opened);
   const name = `${JSON.stringify(query)} ${opened}`;
+  // Only the first page has gaps.
+  const [gaps, setGaps] = useState<{ name: string; gaps: readonly LogGap[] }>();
   const counts = useLoad(`counts ${name}`, (signal) => api.logs.counts(query, { signal }));
   const entries = usePaged<LogEntry>(`logs ${name}`, async (start, signal) => {
     const page = await api.logs.list({ ...query, size: pageSize, ...(start && { start }) }, { signal });
+    if (!start && !signal.aborted) setGaps({ name, gaps: page.gaps ?? [] });
     return { data: page.data, next: page.pagination.next };
   });
   const bars = useMemo(() => counts.data && barsOf(counts.data), [counts.data]);
@@ -71,6 +75,7 @@ export function Activity() {
           )}
         </section>
       )}
+      {gaps?.name === name && <Gaps gaps={gaps.gaps} />}
       {entries.items.length === 0 && !entries.loading && entries.error === undefined && (
         <div className="empty">
           <Icon name="activity" size={28} />

@@ -1,0 +1,36 @@
+/** Says which entries may be missing from the log. */
+import type { LogGap } from '../../../sdk/src/sallyport.ts';
+import { formatDate } from '../frame/format.ts';
+import { Icon } from '../frame/icons.tsx';
+
+/** The gaps that are listed. The setting can have been changed many times. */
+const maxGaps = 5;
+
+export function describeGap({ reason, transforms, from, to }: LogGap): string {
+  if (reason === 'archived') {
+    const before = to === undefined ? 'Earlier entries' : `Entries before ${formatDate(to)}`;
+    return `${before} were moved to an archive and are not listed.`;
+  }
+  const reads = transforms ? `Reads with ${transforms.join(' or ')}` : 'Reads';
+  if (to !== undefined) {
+    const start = from === undefined ? '' : `from ${formatDate(from)} `;
+    return `${reads} were not recorded ${start}until ${formatDate(to)}.`;
+  }
+  const since = from === undefined ? '' : ` since ${formatDate(from)}`;
+  return `${reads} have not been recorded${since}. The operator can change this with SALLYPORT_AUDIT_READS.`;
+}
+
+export function Gaps({ gaps }: { gaps: readonly LogGap[] }) {
+  if (gaps.length === 0) return null;
+  return (
+    <section className="notice gaps" aria-label="Missing entries">
+      <Icon name="info" />
+      <ul>
+        {gaps.slice(0, maxGaps).map((gap) => (
+          <li key={`${gap.reason} ${gap.from} ${gap.to}`}>{describeGap(gap)}</li>
+        ))}
+        {gaps.length > maxGaps && <li>There are more such periods. Choose a shorter one.</li>}
+      </ul>
+    </section>
+  );
+}
