@@ -4,7 +4,7 @@
  */
 import type { Config } from '../config.ts';
 import { timestamp } from '../domain/common-fields.ts';
-import { allChains } from '../store/audit/rows.ts';
+import { latestTimes } from '../store/audit/rows.ts';
 import { bindMasterKey, type MasterKeys } from '../store/crypto/keyring.ts';
 import type { Db, DbTime } from '../store/engine/db.ts';
 import { appliedMigrations, findSchemaProblem, newestSchema, versionOf } from '../store/engine/migrate.ts';
@@ -120,9 +120,10 @@ async function hasLeapt(db: Db, now: number, newest: number): Promise<boolean> {
     const sql = `select at from audit where chain = $1 ${where}`;
     return Number((await db.get<{ at: DbTime }>(sql, [chain, ...params]))?.at ?? Number.NaN);
   };
-  const chains = (await allChains(db)).filter(({ latest }) => latest > now);
-  if (chains.length === 0) return false;
-  for (const { number } of chains) {
+  const times = [...(await latestTimes(db))];
+  const ahead = times.filter(([, latest]) => latest > now);
+  if (ahead.length === 0) return false;
+  for (const [number] of ahead) {
     const first = await firstAhead(db, number, now);
     if (first === undefined) return false;
     const last = await at(number, 'order by seq desc limit 1');

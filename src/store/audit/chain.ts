@@ -9,8 +9,10 @@ import { maxForeignSeq } from './entry-id.ts';
 import {
   auditFormat,
   type ChainKeys,
+  checkpointInterval,
   checkpointText,
   genesis,
+  isSigned,
   link,
   linkedFormat,
   type SignedCheckpoint,
@@ -19,7 +21,7 @@ import {
 } from './hash-chain.ts';
 import { addToIndex, type IndexedEntry } from './index-blocks.ts';
 import { pack } from './pack.ts';
-import { type Chain, chainOf } from './rows.ts';
+import { type Chain, chainOf, lastCheckpoint } from './rows.ts';
 import { indexTerms } from './terms.ts';
 
 /** Returns a function that chains at most `limit` pending entries: of one tenant, or of all in turn. */
@@ -116,8 +118,8 @@ async function lockChain(
   if (locked) return locked;
   await tx.run(
     `insert into audit_chains
-       (tenant_id, seq, hash, latest, max_delay, base_seq, base_hash, recorded_seq, recorded_at)
-     values ($1, 0, $2, 0, 0, 0, $2, 0, 0) on conflict (tenant_id) do nothing`,
+       (tenant_id, seq, hash, max_delay, base_seq, base_hash, recorded_seq, recorded_at)
+     values ($1, 0, $2, 0, 0, $2, 0, 0) on conflict (tenant_id) do nothing`,
     [tenantId, genesis],
   );
   return chainOf(tx, tenantId, rowLock({ dialect }, lock));
@@ -153,7 +155,8 @@ async function append(
   chain: Chain,
   pending: readonly PendingRow[],
 ): Promise<void> {
-  let { hash, latest, maxDelay } = chain;
+  let { hash, maxDelay } = chain;
+  let latest = await latestTime(tx, keys, chain);
   const linked = await linkToSystem(tx, chain.tenantId);
   let seq = await lastPosition(tx, chain);
   const checkpoints: SignedCheckpoint[] = [];
@@ -175,13 +178,24 @@ async function append(
   await insertRows[dialect](tx, rows);
   await addToIndex(tx, dialect, chain.number, entries);
   await replaceCheckpoints(tx, dialect, chain, checkpoints);
-  await tx.run('update audit_chains set seq = $2, hash = $3, latest = $4, max_delay = $5 where number = $1', [
+  await tx.run('update audit_chains set seq = $2, hash = $3, max_delay = $4 where number = $1', [
     chain.number,
     seq,
     hash,
-    latest,
     maxDelay,
   ]);
+}
+
+/** The highest time of an entry of the chain, as its last checkpoint signs it. */
+async function latestTime(tx: Queries, keys: ChainKeys, chain: Chain): Promise<number> {
+  if (chain.seq === 0) return 0;
+  const last = await lastCheckpoint(tx, chain);
+  if (last?.seq === chain.seq && isSigned(keys, last)) return last.at;
+  // Another program has changed the checkpoints. Verification finds that.
+  const row = await tx.get<{ at: DbTime | null }>('select max(at) as at from audit where chain = $1', [
+    chain.number,
+  ]);
+  return Number(row?.at ?? 0);
 }
 
 /** The end of the system chain, which the checkpoints of the other chains sign. */
@@ -206,9 +220,6 @@ async function lastPosition(tx: Queries, { number, seq }: Chain): Promise<number
   );
   return Math.max(seq, Number(taken?.row ?? 0), Number(taken?.checkpoint ?? 0));
 }
-
-/** Checkpoints of every such position are kept. */
-const checkpointInterval = 256;
 
 type CheckpointInsert = Omit<SignedCheckpoint, 'tenantId' | 'system'> & {
   readonly chain: number;

@@ -1,10 +1,14 @@
 /**
  * Counts the entries of one chain by result and time. Which entries match is read from the index, not from the entries.
- * Times are read from the checkpoints, and near the boundaries of the intervals from the entries.
+ * Times are read only near the boundaries of the intervals, which a binary search finds.
  */
+
+import type { Awaitable } from '../../domain/awaitable.ts';
 import { type Intervals, intervalsBetween } from '../../domain/intervals.ts';
 import type { Db, DbTime } from '../engine/db.ts';
+import { Params } from '../engine/sql.ts';
 import type { AuditFilter, LogCounts } from '../store.ts';
+import type { ChainKeys } from './hash-chain.ts';
 import { blockOf, blockSize, blocksWith, intersect } from './index-blocks.ts';
 import type { Chain } from './rows.ts';
 import { spanOfTime } from './search.ts';
@@ -32,22 +36,20 @@ interface Span {
 
 export async function countEntries(
   db: Reader,
+  chainKeys: () => Awaitable<ChainKeys>,
   chain: Chain,
   filter: AuditFilter,
   now: number,
   limits: Limits = { maxCounted, maxWindow },
 ): Promise<LogCounts> {
-  const { after, upTo } = await spanOfTime(db, chain, filter);
+  const { after, upTo } = await spanOfTime(db, chainKeys, chain, filter);
   const hi = Math.min(upTo, chain.seq);
   const span = { lo: Math.max(after, hi - limits.maxCounted), hi };
   const to = filter.to ?? now;
-  const from = filter.from ?? Math.min(await firstTime(db, chain), to - 1);
+  const from = filter.from ?? Math.min(await firstTime(db, chain, chain.baseSeq), to - 1);
   // An open period includes the entries of this millisecond.
   const intervals = intervalsBetween(from, filter.to ?? now + 1);
-  const checkpoints = await checkpointTimes(db, chain, span);
-  const windows = boundariesOf(intervals, filter).map((time) =>
-    windowAt(span, checkpoints, time, chain.maxDelay, limits.maxWindow),
-  );
+  const windows = await windowsAt(db, chain, span, boundariesOf(intervals, filter), limits.maxWindow);
   const times = await timesIn(db, chain, windows);
   const counts = Array.from({ length: intervals.count }, () => ({ success: 0, denied: 0, failed: 0 }));
   /** The number of boundaries before the position, which is one more than the index of its interval. */
@@ -64,7 +66,8 @@ export async function countEntries(
     }
   }
   const { start, length } = intervals;
-  const countedFrom = span.lo > after ? checkpoints[0]?.at : undefined;
+  const countedFrom =
+    span.lo > after ? (await firstTime(db, chain, span.lo - 1)) + chain.maxDelay : undefined;
   return { start, length, end: to, counts, countedFrom };
 }
 
@@ -80,45 +83,76 @@ function intervalOf(time: number, { start, length, count }: Intervals, { from, t
   return Math.min(Math.max(Math.floor((time - start) / length), 0), count - 1);
 }
 
-async function firstTime(db: Reader, { number, baseSeq }: Chain): Promise<number> {
+/** The time of the first entry above a position. */
+async function firstTime(db: Reader, { number }: Chain, after: number): Promise<number> {
   const row = await db.get<{ at: DbTime }>(
     'select at from audit where chain = $1 and seq > $2 order by seq limit 1',
-    [number, baseSeq],
+    [number, after],
   );
   return Number(row?.at ?? Number.POSITIVE_INFINITY);
 }
 
-interface CheckpointTime {
-  readonly seq: number;
-  /** The highest time of an entry up to this position. */
-  readonly at: number;
-}
-
-/** Ascending. There is one for every 256 entries, and one for the last. */
-async function checkpointTimes(db: Reader, { number }: Chain, { lo, hi }: Span): Promise<CheckpointTime[]> {
-  const rows = await db.all<{ seq: DbTime; at: DbTime }>(
-    'select seq, at from audit_checkpoints where chain = $1 and seq > $2 and seq <= $3 order by seq',
-    [number, lo, hi],
-  );
-  return rows.map(({ seq, at }) => ({ seq: Number(seq), at: Number(at) }));
+/** Finds the last position up to which entries are older than `time`, between `lo` and `hi`. */
+interface Search extends Span {
+  readonly time: number;
+  /** Whether a missing entry counts as older. Another program has deleted it. */
+  readonly missingIsOlder: boolean;
 }
 
 /**
- * Entries up to `lo` are older than the boundary, those above `hi` are not: an entry is older than the highest time
- * before it by at most `maxDelay`.
+ * For each time, the entries that must be read to assign them: those up to `lo` are older, those above `hi` are not. An
+ * entry is older than the entries before it by at most `maxDelay`. Of a larger window, the middle is returned.
  */
-function windowAt(
+async function windowsAt(
+  db: Reader,
+  chain: Chain,
   span: Span,
-  checkpoints: readonly CheckpointTime[],
-  time: number,
-  maxDelay: number,
+  boundaries: readonly number[],
   maxWindow: number,
-): Span {
-  if (time === Number.NEGATIVE_INFINITY) return { lo: span.lo, hi: span.lo };
-  if (time === Number.POSITIVE_INFINITY) return { lo: span.hi, hi: span.hi };
-  const lo = checkpoints.findLast(({ at }) => at < time)?.seq ?? span.lo;
-  const hi = checkpoints.find(({ at }) => at >= time + maxDelay)?.seq ?? span.hi;
-  return { lo, hi: Math.min(hi, lo + maxWindow) };
+): Promise<Span[]> {
+  const delay = chain.maxDelay;
+  const finite = boundaries.filter((time) => Number.isFinite(time));
+  const starts = finite.map((time) => ({ ...span, time: time - delay, missingIsOlder: false }));
+  const middles = finite.map((time) => ({ ...span, time, missingIsOlder: true }));
+  const ends = finite.map((time) => ({ ...span, time: time + delay, missingIsOlder: true }));
+  const found = await findPositions(db, chain, [...starts, ...middles, ...ends]);
+  return boundaries.map((time) => {
+    if (time === Number.NEGATIVE_INFINITY) return { lo: span.lo, hi: span.lo };
+    if (time === Number.POSITIVE_INFINITY) return { lo: span.hi, hi: span.hi };
+    const index = finite.indexOf(time);
+    const [lo, middle, hi] = [0, 1, 2].map((part) => found[part * finite.length + index]) as Triple;
+    if (hi - lo <= maxWindow) return { lo, hi };
+    return { lo: Math.max(lo, middle - maxWindow / 2), hi: Math.min(hi, middle + maxWindow / 2) };
+  });
+}
+
+type Triple = [lo: number, middle: number, hi: number];
+
+/** Runs the binary searches together, with one statement for each step of all. */
+async function findPositions(db: Reader, { number }: Chain, searches: readonly Search[]): Promise<number[]> {
+  let open = searches;
+  while (open.some(({ lo, hi }) => lo < hi)) {
+    const params = new Params();
+    const middles = open.filter(({ lo, hi }) => lo < hi).map(middleOf);
+    const rows = await db.all<{ seq: DbTime; at: DbTime }>(
+      `select seq, at from audit where chain = ${params.add(number)} and seq in ${params.list([...new Set(middles)])}`,
+      params.values,
+    );
+    const times = new Map(rows.map(({ seq, at }) => [Number(seq), Number(at)]));
+    open = open.map((search) => {
+      if (search.lo >= search.hi) return search;
+      const middle = middleOf(search);
+      const at = times.get(middle);
+      const isOlder = at === undefined ? search.missingIsOlder : at < search.time;
+      return isOlder ? { ...search, lo: middle } : { ...search, hi: middle - 1 };
+    });
+  }
+  return open.map(({ lo }) => lo);
+}
+
+/** Above `lo`, so that each step makes the range smaller. */
+function middleOf({ lo, hi }: Span): number {
+  return Math.ceil((lo + hi) / 2);
 }
 
 /** The times of the entries in the windows, by position. */

@@ -69,7 +69,6 @@ const emptyChain: Chain = {
   tenantId: systemTenant,
   seq: 0,
   hash: genesis,
-  latest: 0,
   maxDelay: 0,
   baseSeq: 0,
   baseHash: genesis,

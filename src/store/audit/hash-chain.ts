@@ -122,6 +122,9 @@ export interface SignedCheckpoint extends Checkpoint {
   readonly signature: Uint8Array;
 }
 
+/** Every position that is a multiple of this has a checkpoint. Verification requires it. */
+export const checkpointInterval = 256;
+
 /** A position in a chain as operators store it elsewhere: TENANT:SEQ:HASH, with `system` for the system chain. */
 export function anchorOf({ tenantId, seq, hash }: Head): string {
   return `${tenantId === systemTenant ? 'system' : tenantId}:${seq}:${Buffer.from(hash).toString('hex')}`;
@@ -140,11 +143,25 @@ export function signText({ signing }: ChainKeys, text: string): Uint8Array {
 
 /** Returns a function that checks signatures made with these keys. */
 export function signatureCheck({ signing }: ChainKeys): (text: string, signature: Uint8Array) => boolean {
-  const key = createPublicKey(privateKey(signing));
+  const key = publicKey(signing);
   return (text, signature) => verify(null, Buffer.from(text), key, signature);
 }
 
+/** Whether the signature of a checkpoint is valid. */
+export function isSigned(keys: ChainKeys, checkpoint: SignedCheckpoint): boolean {
+  return signatureCheck(keys)(checkpointText(checkpoint), checkpoint.signature);
+}
+
 const privateKeys = new WeakMap<Uint8Array, KeyObject>();
+const publicKeys = new WeakMap<Uint8Array, KeyObject>();
+
+function publicKey(signing: Uint8Array): KeyObject {
+  const cached = publicKeys.get(signing);
+  if (cached) return cached;
+  const key = createPublicKey(privateKey(signing));
+  publicKeys.set(signing, key);
+  return key;
+}
 
 /** Cached: parsing the key takes longer than signing. */
 function privateKey(signing: Uint8Array): KeyObject {

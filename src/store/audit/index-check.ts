@@ -87,8 +87,7 @@ export class IndexCheck {
     if (this.#block.length > 0) await this.#compareBlock(this.#block);
     this.#reportChanged();
     const now = await chainNow(this.#index);
-    if (this.#seen && (now.maxDelay < this.#delay || now.latest < this.#latest))
-      this.#report('times', this.#seen);
+    if (this.#seen && now.maxDelay < this.#delay) this.#report('times', this.#seen);
   }
 
   async #compareBlock(entries: readonly Indexed[]): Promise<void> {

@@ -12,7 +12,15 @@ import { gapsOf } from './gaps.ts';
 import { type ChainKeys, genesis, systemTenant } from './hash-chain.ts';
 import { recordHeads } from './heads.ts';
 import { reindex } from './reindex.ts';
-import { allChains, type Chain, chainOf, checkpointsAfter, rowsAfter, toLogEntry } from './rows.ts';
+import {
+  allChains,
+  type Chain,
+  chainOf,
+  checkpointsAfter,
+  latestTimes,
+  rowsAfter,
+  toLogEntry,
+} from './rows.ts';
 import { search } from './search.ts';
 import type { EntryWriter } from './write.ts';
 
@@ -33,16 +41,15 @@ const emptyChain: Omit<Chain, 'tenantId'> = {
   number: 0,
   seq: 0,
   hash: genesis,
-  latest: 0,
   maxDelay: 0,
   baseSeq: 0,
   baseHash: genesis,
 };
 
-function lister(db: Db, append: Append) {
+function lister(db: Db, chainKeys: () => Awaitable<ChainKeys>, append: Append) {
   return async (tenantId: string, filter: AuditFilter, window: LogWindow): Promise<LogPage> => {
     const chain = await currentChain(db, append, tenantId);
-    const page = chain ? await search(db, chain, filter, window) : { entries: [] };
+    const page = chain ? await search(db, chainKeys, chain, filter, window) : { entries: [] };
     const isFirst = window.before === undefined && window.after === undefined;
     return isFirst ? { ...page, gaps: await gapsOf(db, chain, filter) } : page;
   };
@@ -56,10 +63,11 @@ export function auditLog(db: Db, chainKeys: () => Awaitable<ChainKeys>, writeEnt
       db.change(async (tx) => {
         for (const entry of entries) await tx.defer(writeEntries, entry);
       }, Symbol('audit entries')),
-    list: lister(db, append),
+    list: lister(db, chainKeys, append),
     count: async (tenantId, filter, now) =>
       countEntries(
         db,
+        chainKeys,
         (await currentChain(db, append, tenantId)) ?? { tenantId, ...emptyChain },
         filter,
         now,
@@ -72,20 +80,22 @@ const maxRangeBytes = 4 * 1024 * 1024;
 
 export function auditChain(db: Db, chainKeys: () => Awaitable<ChainKeys>, masters: MasterKeys): AuditChain {
   const append = chainAppender(db, chainKeys);
-  const list = lister(db, append);
+  const list = lister(db, chainKeys, append);
 
   return {
     append: (limit, tenant) => append(limit, tenant === null ? systemTenant : tenant),
     list: (tenant = systemTenant, filter, window) => list(tenant, filter, window),
 
-    heads: async () =>
-      (await allChains(db)).map(({ tenantId, seq, hash, latest, baseSeq }) => ({
+    heads: async () => {
+      const times = await latestTimes(db);
+      return (await allChains(db)).map(({ number, tenantId, seq, hash, baseSeq }) => ({
         tenantId: tenantId === systemTenant ? undefined : tenantId,
         seq,
         hash,
-        at: latest,
+        at: times.get(number) ?? 0,
         baseSeq,
-      })),
+      }));
+    },
 
     range: async (tenant = systemTenant, { after, upTo = Number.MAX_SAFE_INTEGER }, limit) => {
       const chain = await chainOf(db, tenant);

@@ -48,7 +48,7 @@ export async function reindex(
     total.invalid += done.invalid;
     await between();
   }
-  const corrected = await db.transaction((tx) => correctTimes(tx, db, tenantId, times));
+  const corrected = await db.transaction((tx) => correctDelay(tx, db, tenantId, times));
   if (corrected) total.corrected = total.entries;
   if (total.corrected > 0) await recordReindex(db, keys, chain, total);
   return total;
@@ -111,15 +111,11 @@ function hasValidMac(keys: ChainKeys, row: ChainedRow): boolean {
   return isKnownFormat(row.format) && Buffer.compare(macFor(keys, row), row.mac ?? new Uint8Array()) === 0;
 }
 
-/** Returns whether they were wrong. They may be higher than necessary, because of deleted entries. */
-async function correctTimes(tx: Queries, db: Db, tenantId: string, times: Times): Promise<boolean> {
+/** Returns whether it was wrong. It may be higher than necessary, because of deleted entries. */
+async function correctDelay(tx: Queries, db: Db, tenantId: string, { maxDelay }: Times): Promise<boolean> {
   const chain = await chainOf(tx, tenantId, rowLock(db, 'for update'));
-  if (!chain || (chain.latest >= times.latest && chain.maxDelay >= times.maxDelay)) return false;
-  await tx.run('update audit_chains set latest = $2, max_delay = $3 where number = $1', [
-    chain.number,
-    Math.max(chain.latest, times.latest),
-    Math.max(chain.maxDelay, times.maxDelay),
-  ]);
+  if (!chain || chain.maxDelay >= maxDelay) return false;
+  await tx.run('update audit_chains set max_delay = $2 where number = $1', [chain.number, maxDelay]);
   return true;
 }
 

@@ -64,7 +64,6 @@ const maxRecords = 3;
 const pageSize = 500;
 
 async function lastSeqBefore(db: Db, chain: Chain, { before, now }: Age): Promise<number> {
-  if (chain.latest < before) return chain.seq;
   const checkpoint = await db.get<{ seq: DbTime }>(
     `select seq from audit_checkpoints where chain = $1 and at < $2 and seq > $3 and seq <= $4
      order by at desc, seq desc limit 1`,

@@ -10,7 +10,6 @@ import { unpack } from './pack.ts';
 /** A row of `audit_chains`. */
 export interface Chain extends Head {
   readonly number: number;
-  readonly latest: number;
   readonly maxDelay: number;
   readonly baseSeq: number;
   readonly baseHash: Uint8Array;
@@ -21,14 +20,13 @@ export interface ChainRow {
   readonly tenant_id: string;
   readonly seq: DbTime;
   readonly hash: Uint8Array;
-  readonly latest: DbTime;
   readonly max_delay: DbTime;
   readonly base_seq: DbTime;
   readonly base_hash: Uint8Array;
 }
 
 /** The columns of `ChainRow`. */
-export const chainColumns = 'number, tenant_id, seq, hash, latest, max_delay, base_seq, base_hash';
+export const chainColumns = 'number, tenant_id, seq, hash, max_delay, base_seq, base_hash';
 
 /** Returns undefined if the tenant has no chained entries. `lock` is appended to the statement. */
 export function chainOf(db: Pick<Queries, 'get'>, tenantId: string, lock = ''): Awaitable<Chain | undefined> {
@@ -41,13 +39,20 @@ export function allChains(db: Pick<Queries, 'all'>): Awaitable<Chain[]> {
   return then(db.all<ChainRow>(sql), (rows) => rows.map(toChain));
 }
 
+/** The highest time of the entries of each chain, by its number, as its last checkpoint has it. */
+export async function latestTimes(db: Pick<Queries, 'all'>): Promise<Map<number, number>> {
+  const rows = await db.all<{ number: number; at: DbTime }>(
+    'select c.number, p.at from audit_chains c join audit_checkpoints p on p.chain = c.number and p.seq = c.seq',
+  );
+  return new Map(rows.map(({ number, at }) => [number, Number(at)]));
+}
+
 export function toChain(row: ChainRow): Chain {
   return {
     number: row.number,
     tenantId: row.tenant_id,
     seq: Number(row.seq),
     hash: row.hash,
-    latest: Number(row.latest),
     maxDelay: Number(row.max_delay),
     baseSeq: Number(row.base_seq),
     baseHash: row.base_hash,

@@ -3,18 +3,23 @@
  * number of candidates, whatever the filter and the length of the log are.
  */
 import type { LogEntry } from '../../domain/audit.ts';
+import type { Awaitable } from '../../domain/awaitable.ts';
 import { type Failure, fail } from '../../domain/error.ts';
 import type { Db, DbTime } from '../engine/db.ts';
 import { Params } from '../engine/sql.ts';
 import type { AuditFilter, LogPage, LogWindow } from '../store.ts';
 import { entryId, positionOf } from './entry-id.ts';
+import { type ChainKeys, isSigned } from './hash-chain.ts';
 import { blockOf, blockSize, blocksWith, intersect } from './index-blocks.ts';
 import {
   type Chain,
   type ChainedRow,
+  type CheckpointRow,
+  checkpointColumns,
   type StoredRow,
   storedColumns,
   toChainedRow,
+  toCheckpoint,
   toLogEntry,
 } from './rows.ts';
 import { isBetween, matches, requestHash, termsFor } from './terms.ts';
@@ -39,13 +44,14 @@ interface Span {
 
 export async function search(
   db: Reader,
+  chainKeys: () => Awaitable<ChainKeys>,
   chain: Chain,
   filter: AuditFilter,
   window: LogWindow,
 ): Promise<LogPage> {
   const { limit } = window;
   const order = window.after === undefined ? 'desc' : 'asc';
-  const span = await spanOf(db, chain, filter, window);
+  const span = await spanOf(db, chainKeys, chain, filter, window);
   const entries: LogEntry[] = [];
   let [examined, bytes] = [0, 0];
   for await (const { rows, cost, end } of candidates(db, chain, filter, span, order, limit)) {
@@ -63,9 +69,15 @@ export async function search(
   return { entries };
 }
 
-async function spanOf(db: Reader, chain: Chain, filter: AuditFilter, window: LogWindow): Promise<Span> {
+async function spanOf(
+  db: Reader,
+  chainKeys: () => Awaitable<ChainKeys>,
+  chain: Chain,
+  filter: AuditFilter,
+  window: LogWindow,
+): Promise<Span> {
   const { before, after } = window;
-  const time = await spanOfTime(db, chain, filter);
+  const time = await spanOfTime(db, chainKeys, chain, filter);
   if (after !== undefined)
     return { ...time, after: Math.max(time.after, await checkAfter(db, chain, after)) };
   const start = before === undefined ? undefined : positionOf(before, chain.tenantId);
@@ -74,15 +86,23 @@ async function spanOf(db: Reader, chain: Chain, filter: AuditFilter, window: Log
 
 /**
  * The checkpoints have the highest time of all entries up to them, so entries up to a checkpoint before `from` are too
- * old. No entry is older than that highest time by more than `maxDelay`.
+ * old. No entry is older than that highest time by more than `maxDelay`. A checkpoint without a valid signature does not
+ * limit the search.
  */
-export async function spanOfTime(db: Reader, chain: Chain, { from, to }: AuditFilter): Promise<Span> {
+export async function spanOfTime(
+  db: Reader,
+  chainKeys: () => Awaitable<ChainKeys>,
+  chain: Chain,
+  { from, to }: AuditFilter,
+): Promise<Span> {
   const seqOf = async (where: string, order: string, time: number) => {
-    const row = await db.get<{ seq: DbTime }>(
-      `select seq from audit_checkpoints where chain = $1 and ${where} order by at ${order}, seq ${order} limit 1`,
-      [chain.number, Math.trunc(time)],
+    const row = await db.get<CheckpointRow>(
+      `select ${checkpointColumns} from audit_checkpoints
+       where chain = $1 and ${where} order by at ${order}, seq ${order} limit 1`,
+      [chain.number, Math.min(Math.trunc(time), Number.MAX_SAFE_INTEGER)],
     );
-    return row && Number(row.seq);
+    const checkpoint = row && toCheckpoint(chain.tenantId, row);
+    return checkpoint && isSigned(await chainKeys(), checkpoint) ? checkpoint.seq : undefined;
   };
   const first = from === undefined ? undefined : await seqOf('at < $2', 'desc', from);
   const last = to === undefined ? undefined : await seqOf('at >= $2', 'asc', to + chain.maxDelay);

@@ -4,9 +4,9 @@ import { chainName } from './export-format.ts';
 import {
   type ChainKeys,
   checkpointText,
+  isSigned,
   link,
   type SignedCheckpoint,
-  signatureCheck,
   signText,
 } from './hash-chain.ts';
 import {
@@ -49,9 +49,10 @@ export async function signedPosition(
     return row && toCheckpoint(tenantId, row);
   };
   const next = await checkpoint('seq >= $2', 'asc');
-  if (!next || !signatureCheck(keys)(checkpointText(next), next.signature)) throw new DamagedChain(tenantId);
+  if (!next || !isSigned(keys, next)) throw new DamagedChain(tenantId);
   if (next.seq === seq) return next;
   const before = await checkpoint('seq < $2', 'desc');
+  if (before && !isSigned(keys, before)) throw new DamagedChain(tenantId);
   const start =
     before && before.seq > chain.baseSeq
       ? { seq: before.seq, at: before.at, hash: before.hash }
@@ -71,13 +72,15 @@ export async function signedPosition(
     );
   if (head?.seq !== seq || end?.seq !== next.seq || toHex(end.hash) !== toHex(next.hash))
     throw new DamagedChain(chain.tenantId);
+  // The highest time before `start` is unknown if an earlier deletion was interrupted.
+  const at = end.at < next.at ? next.at : head.at;
   const { format, system } = next;
-  const unsigned = { format, tenantId, ...head, ...(system && { system }) };
+  const unsigned = { format, tenantId, seq, at, hash: head.hash, ...(system && { system }) };
   const signature = signText(keys, checkpointText(unsigned));
   await db.run(
     `insert into audit_checkpoints (chain, seq, at, format, hash, signature, system_seq, system_hash)
      values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (chain, seq) do nothing`,
-    [chain.number, seq, head.at, format, head.hash, signature, system?.seq ?? null, system?.hash ?? null],
+    [chain.number, seq, at, format, head.hash, signature, system?.seq ?? null, system?.hash ?? null],
   );
   return { ...unsigned, signature };
 }

@@ -11,7 +11,14 @@ import {
   parseLine,
   parsePosition,
 } from './export-format.ts';
-import { type ChainKeys, checkpointText, link, macFor, signatureCheck } from './hash-chain.ts';
+import {
+  type ChainKeys,
+  checkpointInterval,
+  checkpointText,
+  link,
+  macFor,
+  signatureCheck,
+} from './hash-chain.ts';
 
 export type FindingCode =
   | 'not_an_export'
@@ -25,6 +32,8 @@ export type FindingCode =
   | 'missing_rows'
   | 'broken_chain'
   | 'forged_checkpoint'
+  | 'missing_checkpoint'
+  | 'wrong_time'
   | 'unsigned_end'
   | 'cut_off'
   | 'forged_footer'
@@ -67,6 +76,12 @@ export class PartCheck {
   #links: readonly Uint8Array[];
   /** The last row with a valid checkpoint; at first the start of the part. */
   #signed: number;
+  /** The row of the last checkpoint, also of an invalid one. */
+  #lastCheckpoint: number;
+  /** The highest time of the rows so far. */
+  #latest = 0;
+  /** Whether `latest` is exact. It is not after deleted, missing or changed rows, until the next checkpoint. */
+  #isLatestExact: boolean;
 
   /** `line` is the number of the header in its file. */
   constructor(line: number, options: PartOptions) {
@@ -77,6 +92,8 @@ export class PartCheck {
     this.#line = line;
     this.#seq = start.seq;
     this.#signed = start.seq;
+    this.#lastCheckpoint = start.seq;
+    this.#isLatestExact = start.seq === 0;
     this.#links = [bytesOf(start.hash)];
     const master = masters.find(header.master_key);
     this.#keys = master && unwrapChainKeys(master, Buffer.from(header.chain_key, 'base64'));
@@ -146,7 +163,10 @@ export class PartCheck {
     if (seq > this.#seq + 1) {
       this.#report('missing_rows', `${rowRange(this.#seq + 1, seq - 1)} missing`, this.#seq + 1);
       this.#links = [];
+      this.#isLatestExact = false;
     }
+    if (seq === this.#seq + 1 && this.#seq % checkpointInterval === 0 && this.#lastCheckpoint < this.#seq)
+      this.#report('missing_checkpoint', `the checkpoint of row ${this.#seq} is missing`, this.#seq);
     const { format, at, entry: entryText } = row;
     const stored = bytesOf(row.mac);
     const right = macFor(keys, { format, tenantId: this.#header.tenant_id, at, entryText });
@@ -158,12 +178,15 @@ export class PartCheck {
     const links = [first && link(keys, first, seq, stored), second && link(keys, second, seq, right)];
     this.#links = links.filter((each) => each !== undefined).slice(0, valid && first === second ? 1 : 2);
     this.#seq = seq;
+    if (valid) this.#latest = Math.max(this.#latest, at);
+    else this.#isLatestExact = false;
     if (valid) this.#options.onRow(row);
     this.#options.onPosition(seq, this.#links.map(hexOf), this.#line);
   }
 
   #checkCheckpoint({ format, seq, at, hash, signature, system: link }: ExportedCheckpoint): void {
     this.checkpoints += 1;
+    this.#lastCheckpoint = seq;
     const bytes = bytesOf(hash);
     const system = link === undefined ? undefined : parsePosition(link);
     const text = checkpointText({
@@ -190,6 +213,14 @@ export class PartCheck {
           seq,
         );
       this.#links = [bytes];
+      if (at < this.#latest || (this.#isLatestExact && at > this.#latest))
+        this.#report(
+          'wrong_time',
+          `the checkpoint of row ${seq} has another time than the latest row up to it`,
+          seq,
+        );
+      this.#latest = at;
+      this.#isLatestExact = true;
     }
     this.#signed = Math.max(this.#signed, seq);
   }

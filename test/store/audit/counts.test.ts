@@ -98,7 +98,14 @@ describe.each(databases)('counting the audit log on %s', (name, database) => {
     const limits = { maxCounted: 2048, maxWindow: 1024 };
     const chain = await chainOf(db, tenant);
     if (!chain) throw new Error('no chain');
-    const { counts, countedFrom = 0 } = await countEntries(db, chain, {}, end, limits);
+    const { counts, countedFrom = 0 } = await countEntries(
+      db,
+      on.maintenance.chainKeys,
+      chain,
+      {},
+      end,
+      limits,
+    );
     const sum = counts.reduce((total, { success, denied }) => total + success + denied, 0);
     expect(sum).toBe(2048);
     const sure = entries.filter(({ at }) => at >= countedFrom).length;

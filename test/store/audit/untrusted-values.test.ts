@@ -1,8 +1,8 @@
 /** Columns that are in no chain: changing them in the database changes nothing, or is found by verification. */
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { chainAll } from '../../../src/operations/audit-files.ts';
-import { exportOf, named, verify, write } from '../../support/audit-export.ts';
-import { databases } from '../../support/test-server.ts';
+import { entry, exportOf, named, verify, write } from '../../support/audit-export.ts';
+import { databases, startTime } from '../../support/test-server.ts';
 import { openTestStore, type TestStore } from '../../support/test-store.ts';
 
 describe.each(databases)('columns outside of the hash chains in %s', (_, database) => {
@@ -56,5 +56,44 @@ describe.each(databases)('columns outside of the hash chains in %s', (_, databas
     await audit.recordHeads();
     await chainAll(on.maintenance);
     expect(await entries()).toBe(before);
+  });
+
+  test('a checkpoint with another time does not hide entries from a search, and is found', async () => {
+    const chain = await chainNumber();
+    const filter = { from: startTime + 50_000 };
+    const found = async () => (await on.store.audit.list(tenant, filter, { limit: 500 })).entries.length;
+    await write(on, 300, tenant);
+    const all = await found();
+    expect(all).toBeGreaterThan(100);
+    await on.runSql(`update audit_checkpoints set at = ${startTime} where chain = ${chain} and seq = 256`);
+    expect(await found()).toBe(all);
+    expect(named(await verify(await exportOf(on)))).toEqual(['forged_checkpoint 256']);
+  });
+
+  test('a signed checkpoint with another time than its entries is found', async () => {
+    const chain = await chainNumber();
+    await on.runSql(`delete from audit_checkpoints where chain = ${chain}`);
+    await on.runSql(`update audit set at = at + 1000000 where chain = ${chain} and seq = 3`);
+    await write(on, 2, tenant);
+    await on.runSql(`update audit set at = at - 1000000 where chain = ${chain} and seq = 3`);
+    expect(named(await verify(await exportOf(on)))).toEqual(['wrong_time 5']);
+  });
+
+  test('deleted or changed checkpoints do not change counts, and are found', async () => {
+    const chain = await chainNumber();
+    const counts = () => on.store.audit.count(tenant, { from: startTime, to: startTime + 600_000 }, 0);
+    const at = (number: number) => ({ ...entry(number, tenant), at: startTime + 100 * number });
+    await on.store.audit.write(Array.from({ length: 5000 }, (_, number) => at(number)));
+    await chainAll(on.maintenance);
+    const before = await counts();
+    expect(before.counts.filter(({ success }) => success > 0).length).toBe(9);
+    await on.runSql(`delete from audit_checkpoints where chain = ${chain} and seq between 100 and 4700`);
+    expect(await counts()).toEqual(before);
+    const deleted = await verify(await exportOf(on));
+    expect(deleted.findings.length).toBe(18);
+    expect(named(deleted).slice(0, 2)).toEqual(['missing_checkpoint 256', 'missing_checkpoint 512']);
+    await on.runSql(`update audit_checkpoints set at = at - 100000 where chain = ${chain} and seq = 4864`);
+    expect(await counts()).toEqual(before);
+    expect(named(await verify(await exportOf(on)))).toContain('forged_checkpoint 4864');
   });
 });
