@@ -6,8 +6,12 @@ import { processorTime } from './servers.ts';
 /** Rounds and duration of a run. */
 export interface Effort {
   readonly quick: boolean;
+  /** Whether to measure what takes longer than all other rows together. */
+  readonly long: boolean;
   readonly rounds: number;
   readonly seconds: number;
+  /** Seconds for which each candidate runs before the first round. */
+  readonly warmUp: number;
 }
 
 export interface Sample {
@@ -42,9 +46,10 @@ export interface Series {
 
 export const connections = 64;
 
-export type Requests = Pick<Plan, 'port' | 'requests' | 'status' | 'second' | 'rate'>;
+export type Requests = Pick<Plan, 'port' | 'requests' | 'status' | 'second' | 'rate'> &
+  Partial<Pick<Plan, 'connections'>>;
 
-/** Measures one process under load from 64 connections. */
+/** Measures one process under load, from 64 connections unless the plan says otherwise. */
 export function underLoad(name: string, pid: number, plan: Requests, database?: number): Candidate {
   return {
     name,
@@ -54,7 +59,7 @@ export function underLoad(name: string, pid: number, plan: Requests, database?: 
       if (report.failed > 0)
         throw new Error(`${name}: ${report.failed} unexpected responses: ${JSON.stringify(report.wrong)}`);
       if (report.done === 0) throw new NothingAnswered(name);
-      const each = (now: number, then: number) => (now - then) / report.done;
+      const each = (now: number, then: number) => (now - then) / report.completed;
       return {
         rate: report.done / report.seconds,
         processor: each(processorTime(pid), before[0]),
@@ -75,7 +80,7 @@ export async function send(plan: Plan): Promise<Report> {
 }
 
 /** A candidate did not answer during a round, so the round has no ratio. */
-class NothingAnswered extends Error {
+export class NothingAnswered extends Error {
   constructor(candidate: string) {
     super(`not measurable: ${candidate} answered nothing in ${maxAttempts} rounds`);
   }
@@ -86,7 +91,7 @@ const maxAttempts = 3;
 /** Warms up each candidate, then measures them in turns. Every other round runs in reverse order. */
 export async function compare(candidates: readonly Candidate[], effort: Effort): Promise<Series[]> {
   const series = candidates.map(({ name }) => ({ name, samples: [] as Sample[] }));
-  for (const candidate of candidates) await measureRound([candidate], effort.quick ? 0.5 : 1);
+  if (effort.warmUp > 0) for (const candidate of candidates) await measureRound([candidate], effort.warmUp);
   for (let round = 0; round < effort.rounds; round++) {
     const order = candidates.map((_, at) => (round % 2 === 0 ? at : candidates.length - 1 - at));
     const samples = await measureRound(
@@ -98,7 +103,7 @@ export async function compare(candidates: readonly Candidate[], effort: Effort):
   return series;
 }
 
-/** Repeats a round in which a candidate answered nothing. */
+/** Repeats a round in which a candidate answered nothing, with four times the time. */
 async function measureRound(
   candidates: readonly Candidate[],
   seconds: number,
@@ -110,7 +115,7 @@ async function measureRound(
     return samples;
   } catch (error) {
     if (!(error instanceof NothingAnswered) || attempt === maxAttempts) throw error;
-    return measureRound(candidates, seconds, attempt + 1);
+    return measureRound(candidates, seconds * 4, attempt + 1);
   }
 }
 
@@ -126,6 +131,9 @@ export function seriesOf(series: readonly Series[], name: string): Series {
   if (!found) throw new Error(`${name} was not measured`);
   return found;
 }
+
+/** Microseconds of CPU time per operation, of the service and of its database. */
+export const cpuTime = ({ processor = 0, database = 0 }: Sample): number => processor + database;
 
 /** Divides round by round, so that other load on the machine affects both sides. */
 export function ratio(

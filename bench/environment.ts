@@ -1,7 +1,7 @@
 /** Shared by all rows: the service on both databases, with credentials of every kind. */
 import { SQL } from 'bun';
 import { type Postgres, startPostgres } from '../test/support/postgres.ts';
-import { killOnExit, type Service, startService } from './servers.ts';
+import { keepRunning, killOnExit, type Service, startService } from './servers.ts';
 
 export interface CreatedApplication {
   readonly id: string;
@@ -81,6 +81,7 @@ export async function openEnvironment(): Promise<Environment> {
     await startService({ DATABASE_URL: await database() }),
     postgres.pid,
   );
+  keepRunning();
   const close = async () => {
     await onSqlite.stop();
     await onPostgres.stop();

@@ -1,7 +1,8 @@
 /**
  * Load generator over raw sockets. Without `rate`, each connection sends its next request as soon as the last response
  * arrived. With `rate`, operations start at constant intervals, whether or not the server keeps up: one that finds no
- * free connection waits for one, and its latency counts from the time at which it should have started.
+ * free connection waits for one, and its latency counts from the time at which it should have started. At the end, the
+ * generator waits for the responses that are still missing, so that they do not disturb the next measurement.
  */
 import type { Socket } from 'bun';
 
@@ -21,8 +22,10 @@ export interface Plan {
 }
 
 export interface Report {
-  /** Completed operations. */
+  /** Operations that were completed in time. */
   readonly done: number;
+  /** All completed operations, for costs per operation. */
+  readonly completed: number;
   readonly failed: number;
   /** Unexpected responses by status. */
   readonly wrong: Record<string, number>;
@@ -45,6 +48,8 @@ interface Connection {
 const headEnd = Buffer.from('\r\n\r\n');
 const nonceField = Buffer.from('"nonce":"');
 const nonceLength = 57;
+/** How long to wait for missing responses at the end. */
+const maxDrain = 10_000;
 
 /** Length of the whole response, or 0 while its head is incomplete. */
 function responseLength(answer: Buffer): number {
@@ -62,7 +67,8 @@ async function load(plan: Plan): Promise<Report> {
   const wrong: Record<string, number> = {};
   const free: Socket<Connection>[] = [];
   const late = new Queue();
-  let [next, done, failed, running] = [0, 0, 0, false];
+  let [next, done, completed, failed, running] = [0, 0, 0, 0, false];
+  const busy = new Set<Socket<Connection>>();
 
   function send(socket: Socket<Connection>, request: Buffer, status: string): void {
     socket.data.status = status;
@@ -71,13 +77,17 @@ async function load(plan: Plan): Promise<Report> {
 
   function begin(socket: Socket<Connection>, startedAt: number): void {
     socket.data.startedAt = startedAt;
+    busy.add(socket);
     send(socket, requests[next++ % requests.length] as Buffer, first);
   }
 
   function goOn(socket: Socket<Connection>): void {
-    if (plan.rate === undefined) begin(socket, performance.now());
-    else if (late.length > 0) begin(socket, late.take());
-    else free.push(socket);
+    if (late.length > 0) begin(socket, late.take());
+    else if (plan.rate === undefined && running) begin(socket, performance.now());
+    else {
+      busy.delete(socket);
+      free.push(socket);
+    }
   }
 
   function answered(socket: Socket<Connection>, answer: Buffer): void {
@@ -86,9 +96,10 @@ async function load(plan: Plan): Promise<Report> {
     if (got !== status) {
       failed++;
       wrong[got] = (wrong[got] ?? 0) + 1;
-    } else if (running && (!plan.second || status === last)) {
-      done++;
-      waits.push(performance.now() - startedAt);
+    } else if (!plan.second || status === last) {
+      completed++;
+      if (running) done++;
+      if (running || plan.rate !== undefined) waits.push(performance.now() - startedAt);
     }
     if (!plan.second || status === last) {
       goOn(socket);
@@ -122,8 +133,8 @@ async function load(plan: Plan): Promise<Report> {
           from.data.rest = length === 0 || answer.length < length ? Buffer.from(answer) : undefined;
           if (!from.data.rest) answered(from, answer);
         },
-        close: () => {
-          if (running) failed++;
+        close: (from) => {
+          if (busy.has(from)) failed++;
         },
       },
     });
@@ -137,12 +148,17 @@ async function load(plan: Plan): Promise<Report> {
   running = false;
   const now = performance.now();
   const { user, system } = process.cpuUsage(used);
-  // Operations without a response count as well, with the time that they have waited so far.
-  if (plan.rate !== undefined) while (late.length > 0) waits.push(now - late.take());
+  while (busy.size > 0 && performance.now() - now < maxDrain) await Bun.sleep(1);
+  // Operations that still have no response count with the time that they have waited so far.
+  if (plan.rate !== undefined) {
+    for (const { data } of busy) waits.push(performance.now() - data.startedAt);
+    while (late.length > 0) waits.push(performance.now() - late.take());
+  }
   waits.sort((a, b) => a - b);
   const share = (part: number) => waits[Math.floor(waits.length * part)] ?? 0;
   return {
     done,
+    completed,
     failed,
     wrong,
     seconds: (now - began) / 1000,

@@ -2,7 +2,15 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { plotNodes, plotRows } from './plot.ts';
-import { cells, columns, type NodePoint, type Results, type Row } from './report.ts';
+import {
+  cells,
+  columns,
+  machine,
+  type NodePoint,
+  type PublishedRow,
+  type Results,
+  type Row,
+} from './report.ts';
 
 const root = join(import.meta.dirname, '..');
 
@@ -14,31 +22,48 @@ const titles: Record<string, string> = {
   handmade: 'Tokens compared with a service written by hand',
   latency: 'Latency at half of the maximum rate',
   audit: 'The cost of audit entries',
+  storage: 'Storage',
   growth: 'Growth, by CPU time',
   processes: 'Two processes compared with one',
   strictness: 'Revocation under load',
   start: 'Start and memory',
 };
 
-export function publish(results: Results): void {
-  writeFileSync(join(root, 'bench/results.json'), `${JSON.stringify(results, null, 2)}\n`);
-  const plotted = results.rows.filter(({ group }) => group !== 'strictness');
+/** Replaces the results of the measurements that ran. */
+export function publish(measured: readonly PublishedRow[], measuredNodes: readonly NodePoint[]): void {
+  const file = join(root, 'bench/results.json');
+  const previous = JSON.parse(readFileSync(file, 'utf8')) as Results;
+  const ran = new Set(measured.map(({ measurement }) => measurement));
+  const rows = [...previous.rows.filter(({ measurement }) => !ran.has(measurement)), ...measured];
+  const nodes = measuredNodes.length > 0 ? [...measuredNodes] : previous.nodes;
+  const results: Results = { machine: machine(), rows: rows.toSorted(byTitle), nodes };
+  writeFileSync(file, `${JSON.stringify(results, null, 2)}\n`);
+  const hasTarget = ({ min, maxRatio, max }: Row) => (min ?? maxRatio ?? max) !== undefined;
+  const plotted = results.rows.filter((row) => row.group !== 'strictness' && hasTarget(row));
   const title = 'Results relative to their targets (logarithmic; the line shows the spread)';
   writeFileSync(join(root, 'docs/performance.svg'), plotRows(title, plotted));
   replace('docs/performance.md', 'results', tables(results));
-  if (results.nodes.length === 0) return;
+  if (nodes.length === 0) return;
   const reads = 'GET /applications/key on PostgreSQL, by number of nodes on one machine';
-  writeFileSync(join(root, 'docs/scaling.svg'), plotNodes(reads, results.nodes));
-  replace('docs/scaling.md', 'nodes', nodesTable(results.nodes));
+  writeFileSync(join(root, 'docs/scaling.svg'), plotNodes(reads, nodes));
+  replace('docs/scaling.md', 'nodes', nodesTable(nodes));
 }
 
-function tables({ at, machine, rows, quick }: Results): string {
+const groups = Object.keys(titles);
+const byTitle = (one: Row, other: Row) => groups.indexOf(one.group) - groups.indexOf(other.group);
+
+function tables({ machine, rows }: Results): string {
   const where = Object.entries(machine).map(([name, value]) => `${name} ${value}`);
-  const kind = quick ? 'A quick run' : 'A full run';
-  const groups = [...Map.groupBy(rows, ({ group }) => group)];
+  const newest = rows
+    .map(({ day }) => day)
+    .toSorted()
+    .at(-1);
   return [
-    `${kind} of ${at.slice(0, 10)}: ${where.join(', ')}.`,
-    ...groups.flatMap(([group, each]) => [`### ${titles[group] ?? group}`, table(each)]),
+    `Measured on ${newest}, unless a row names another day: ${where.join(', ')}.`,
+    ...[...Map.groupBy(rows, ({ group }) => group)].flatMap(([group, each]) => [
+      `### ${titles[group] ?? group}`,
+      table(each.map((row) => (row.day === newest ? row : { ...row, work: `${row.work} (${row.day})` }))),
+    ]),
   ].join('\n\n');
 }
 

@@ -21,7 +21,28 @@ export interface Row {
   readonly database?: number;
   /** Milliseconds. */
   readonly latency?: Latency;
+  readonly theirLatency?: Latency;
   readonly reached: boolean;
+}
+
+/** A row of results.json, with the name of its measurement and the day on which it ran. */
+export interface PublishedRow extends Row {
+  readonly measurement: string;
+  readonly day: string;
+}
+
+/**
+ * Whether the target was reached: by the median of the rounds, or, if the figures are rough, by any round. Rows without
+ * a target always reach it.
+ */
+export function isReached({ min, maxRatio, max, ratio, ours }: Omit<Row, 'reached'>, rough = false): boolean {
+  if (min !== undefined) return (rough ? ratio.high : ratio.median) >= min;
+  if (maxRatio !== undefined) return (rough ? ratio.low : ratio.median) <= maxRatio;
+  return max === undefined || (rough ? ours.low : ours.median) <= max;
+}
+
+function judged(row: Omit<Row, 'reached'>): Row {
+  return { ...row, reached: isReached(row) };
 }
 
 export interface Latency {
@@ -64,7 +85,7 @@ export function rowOf(
   const [mine, its] = [ours, theirs].map((series) => medianOf(series, ({ processor }) => processor));
   const database = medianOf(ours, (sample) => sample.database);
   const latency = latencyOf(ours);
-  return {
+  return judged({
     ...spec,
     ours: figure(ours.samples.map(of)),
     theirs: figure(theirs.samples.map(of)),
@@ -72,8 +93,7 @@ export function rowOf(
     ...(mine !== undefined && its !== undefined && { processor: { ours: mine, theirs: its } }),
     ...(database !== undefined && { database }),
     ...(latency && { latency }),
-    reached: rates.median >= spec.min,
-  };
+  });
 }
 
 /** Compares a cost, such as CPU time or latency: ours must be at most `maxRatio` times theirs, if there is a target. */
@@ -83,31 +103,29 @@ export function costRow(
   theirs: Series,
   of: (sample: Sample) => number,
 ): Row {
-  const costs = ratio(ours, theirs, of);
-  const latency = latencyOf(ours);
-  return {
+  const [latency, theirLatency] = [latencyOf(ours), latencyOf(theirs)];
+  return judged({
     ...spec,
     ours: figure(ours.samples.map(of)),
     theirs: figure(theirs.samples.map(of)),
-    ratio: costs,
+    ratio: ratio(ours, theirs, of),
     ...(latency && { latency }),
-    reached: spec.maxRatio === undefined || costs.median <= spec.maxRatio,
-  };
+    ...(theirLatency && { theirLatency }),
+  });
 }
 
-/** A figure that must not exceed `max`, next to a baseline. */
+/** A figure of which the median must not exceed `max`, if there is a target, next to a baseline. */
 export function maxRow(
-  spec: Omit<RowSpec, 'min'> & { readonly max: number },
+  spec: Omit<RowSpec, 'min'> & { readonly max?: number },
   ours: Figure,
   theirs: Figure,
-  bounded: number,
 ): Row {
   const share = {
     median: ours.median / theirs.median,
     low: ours.low / theirs.high,
     high: ours.high / theirs.low,
   };
-  return { ...spec, ours, theirs, ratio: share, reached: bounded <= spec.max };
+  return judged({ ...spec, ours, theirs, ratio: share });
 }
 
 /** Throughput with a number of nodes on one database. */
@@ -119,10 +137,8 @@ export interface NodePoint {
 }
 
 export interface Results {
-  readonly at: string;
-  readonly quick: boolean;
   readonly machine: Record<string, string>;
-  readonly rows: Row[];
+  readonly rows: PublishedRow[];
   readonly nodes: NodePoint[];
 }
 
@@ -174,11 +190,16 @@ export function cells(row: Row): string[] {
   ];
 }
 
-/** Latencies in rows about latency, otherwise the CPU time per operation of both sides. */
-function details({ group, processor, latency }: Row): string {
+/** Latencies of both sides in rows about latency, otherwise the CPU time per operation of both sides. */
+function details({ group, processor, database, latency, theirLatency }: Row): string {
   const join = (values: number[]) => values.map(formatNumber).join(' / ');
-  if (group === 'latency') return latency ? join([latency.p50, latency.p99, latency.p999]) : '';
-  return processor ? join([processor.ours, processor.theirs]) : '';
+  if (group === 'latency') {
+    const sides = [latency, theirLatency].filter((side) => side !== undefined);
+    return sides.map(({ p50, p99, p999 }) => join([p50, p99, p999])).join(', ');
+  }
+  if (!processor) return '';
+  const own = formatNumber(processor.ours) + (database === undefined ? '' : ` + ${formatNumber(database)}`);
+  return `${own} / ${formatNumber(processor.theirs)}`;
 }
 
 export function printRows(rows: readonly Row[]): void {

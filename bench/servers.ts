@@ -29,18 +29,32 @@ const unlimited = {
 };
 
 const running = new Map<number, NodeJS.Signals>();
+const shared = new Set<number>();
 
 /** Kills the process when this one exits. */
 export function killOnExit(pid: number, signal: NodeJS.Signals = 'SIGKILL'): void {
   running.set(pid, signal);
 }
 
+/** The processes that run now serve all measurements: `stopStarted` spares them. */
+export function keepRunning(): void {
+  for (const pid of running.keys()) shared.add(pid);
+}
+
+/** Kills the processes that a measurement left behind. */
+export function stopStarted(): void {
+  for (const [pid, signal] of running) if (!shared.has(pid)) kill(pid, signal);
+}
+
+function kill(pid: number, signal: NodeJS.Signals): void {
+  running.delete(pid);
+  try {
+    process.kill(pid, signal);
+  } catch {}
+}
+
 process.on('exit', () => {
-  for (const [pid, signal] of running) {
-    try {
-      process.kill(pid, signal);
-    } catch {}
-  }
+  for (const [pid, signal] of running) kill(pid, signal);
 });
 
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1));
@@ -157,7 +171,7 @@ export async function startOnSlowDisk(): Promise<Service> {
   return {
     ...service,
     stop: async () => {
-      process.kill(traced, 'SIGTERM');
+      kill(traced, 'SIGTERM');
       await service.stop();
     },
   };

@@ -1,41 +1,54 @@
 /** Latency while background work runs, compared with the latency of the same service without it. */
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+
+import { Database } from 'bun:sqlite';
+import { SQL } from 'bun';
+import { backUpRepeatedly } from '../backup.ts';
 import { type Candidate, compare, type Effort, type Sample, seriesOf } from '../compare.ts';
 import { type Environment, type PreparedService, prepareService } from '../environment.ts';
 import { insertExpiredSessions } from '../expired-sessions.ts';
 import { costRow, type Row } from '../report.ts';
 import { requestBytes, startService } from '../servers.ts';
-import { atHalfRate } from './latency.ts';
+import { atRate, maxRate } from './latency.ts';
 
 const databases = ['SQLite', 'PostgreSQL'] as const;
 type DatabaseName = (typeof databases)[number];
 
-/** A sweep starts every 30 seconds. */
-const sweepInterval = 30;
+const sweptSessions = 100_000;
+/** Long enough for a sweep, since one starts every 30 seconds. */
+const windowSeconds = 40;
+const calmSeconds = 10;
+/** The largest data that fits into a request of 1 MiB. */
+const largeData = 'x'.repeat(1_048_000);
 
+/** A quick run is too short for a sweep. */
 export async function disturbedRows(environment: Environment, effort: Effort): Promise<Row[]> {
+  const sweep = !effort.quick;
   const rows: Row[] = [];
-  const longer = effort.quick ? effort : { ...effort, rounds: 3, seconds: sweepInterval + 5 };
   for (const database of databases) {
     const calm = await start(environment, database);
-    // Nothing listens on port 9, so every delivery fails.
-    const sink = {
-      type: 'webhook',
-      url: 'http://127.0.0.1:9/',
-      secret: `whsec_${btoa('x'.repeat(32))}`,
-      allow_private: true,
-    };
-    const busy = await start(environment, database, { SALLYPORT_SINK: JSON.stringify(sink) });
-    const undisturbed = await readsAtHalfRate('undisturbed', calm, effort);
-    const disturbed = whileBusy(await readsAtHalfRate('disturbed', busy, effort), busy, database, effort);
-    const series = await compare([undisturbed, disturbed], longer);
+    const busy = await start(environment, database, {
+      SALLYPORT_SINK: JSON.stringify(unreachableSink),
+      SALLYPORT_METRICS_PORT: '0',
+    });
+    const rate = (await maxRate(targetOf('undisturbed', calm), effort)) / 2;
+    const candidates = [
+      withSeconds(atRate(targetOf('undisturbed', calm), rate, effort), sweep ? calmSeconds : undefined),
+      withSeconds(
+        whileBusy(atRate(targetOf('disturbed', busy), rate, effort), busy, sweep),
+        sweep ? windowSeconds : undefined,
+      ),
+    ];
+    const rounds = Math.min(effort.rounds, 3);
+    const series = await compare(candidates, { ...effort, rounds, warmUp: 0 });
     await calm.stop();
     await busy.stop();
+    const background = [
+      ...(sweep ? ['100,000 sessions are swept'] : []),
+      'a backup runs, 1 MiB tokens are written and a sink is down',
+    ].join(', ');
     const spec = {
       group: 'latency',
-      work: `GET /applications/key while sessions are swept, a backup runs, large tokens are written and a sink is down, ${database}`,
+      work: `GET /applications/key while ${background}, ${database}`,
       baseline: 'the same undisturbed',
       unit: 'ms (p99)',
       maxRatio: 1.5,
@@ -47,6 +60,14 @@ export async function disturbedRows(environment: Environment, effort: Effort): P
   return rows;
 }
 
+/** Nothing listens on port 9, so every delivery fails. */
+const unreachableSink = {
+  type: 'webhook',
+  url: 'http://127.0.0.1:9/',
+  secret: `whsec_${btoa('x'.repeat(32))}`,
+  allow_private: true,
+};
+
 async function start(
   { database: createDatabase, postgres }: Environment,
   on: DatabaseName,
@@ -56,68 +77,71 @@ async function start(
   return prepareService(await startService({ ...url, ...env }), on === 'SQLite' ? undefined : postgres.pid);
 }
 
-function readsAtHalfRate(name: string, service: PreparedService, effort: Effort): Promise<Candidate> {
-  const requests = [requestBytes('GET', '/applications/key', service.backend.key)];
-  const { pid, port } = service;
-  return atHalfRate({ name, pid, requests: { port, requests, status: 200 } }, effort);
+function targetOf(name: string, { pid, port, backend }: PreparedService) {
+  const requests = [requestBytes('GET', '/applications/key', backend.key)];
+  return { name, pid, requests: { port, requests, status: 200 } };
 }
 
-function whileBusy(
-  reads: Candidate,
-  service: PreparedService,
-  database: DatabaseName,
-  effort: Effort,
-): Candidate {
+function withSeconds({ name, measure }: Candidate, fixed: number | undefined): Candidate {
+  return { name, measure: (seconds) => measure(fixed ?? seconds) };
+}
+
+/** Throws if one of the disturbances did not happen during the measurement. */
+function whileBusy(reads: Candidate, service: PreparedService, sweep: boolean): Candidate {
   return {
     name: reads.name,
     measure: async (seconds): Promise<Sample> => {
-      const { tenant_id: tenant } = await service.call<{ tenant_id: string }>('GET', '/applications/key');
-      const owner = { tenant, page: service.page.id };
-      await insertExpiredSessions(service.databaseUrl, owner, effort.quick ? 10_000 : 100_000);
+      if (sweep) {
+        const { tenant_id: tenant } = await service.call<{ tenant_id: string }>('GET', '/applications/key');
+        await insertExpiredSessions(service.databaseUrl, { tenant, page: service.page.id }, sweptSessions);
+      }
+      const failuresBefore = await failedDeliveries(service);
       const running = { on: true };
-      const work = [backUpRepeatedly(service, database, running), writeLargeTokens(service, running)];
+      const work = Promise.all([backUpRepeatedly(service, running), writeLargeTokens(service, running)]);
+      let sample: Sample;
       try {
-        return await reads.measure(seconds);
+        sample = await reads.measure(seconds);
       } finally {
         running.on = false;
-        await Promise.all(work);
       }
+      const remaining = sweep ? await expiredSessions(service.databaseUrl) : 0;
+      const [backups, tokens] = await work;
+      const failures = (await failedDeliveries(service)) - failuresBefore;
+      const counted = `${backups} backups, ${tokens} tokens, ${remaining} sessions left, ${failures} failed deliveries`;
+      console.log(`disturbed by ${counted}`);
+      if (backups === 0 || tokens === 0 || remaining > 0 || (sweep && failures === 0))
+        throw new Error(`not all disturbances happened: ${counted}`);
+      return sample;
     },
   };
 }
 
-async function backUpRepeatedly(
-  service: PreparedService,
-  database: DatabaseName,
-  running: { on: boolean },
-): Promise<void> {
-  const folder = mkdtempSync(join(tmpdir(), 'sallyport-backup-'));
-  for (let number = 0; running.on; number++) {
-    const file = join(folder, String(number));
-    const own = [
-      process.execPath,
-      '--no-env-file',
-      join(import.meta.dirname, '../../src/main.ts'),
-      'backup',
-      file,
-    ];
-    const command =
-      database === 'SQLite' ? own : ['pg_dump', '--format=custom', `--file=${file}`, service.databaseUrl];
-    const child = Bun.spawn(command, {
-      env: { ...process.env, ...service.settings },
-      stdio: ['ignore', 'ignore', 'pipe'],
-    });
-    const errors = await new Response(child.stderr).text();
-    if ((await child.exited) !== 0) throw new Error(`the backup failed: ${errors}`);
-    rmSync(file, { force: true });
-  }
-  rmSync(folder, { recursive: true });
-}
-
-async function writeLargeTokens(service: PreparedService, running: { on: boolean }): Promise<void> {
-  const token = { container: '/customers/42/', data: 'x'.repeat(1_000_000) };
-  while (running.on) {
+async function writeLargeTokens(service: PreparedService, running: { on: boolean }): Promise<number> {
+  const token = { container: '/customers/42/', data: largeData };
+  let written = 0;
+  for (; running.on; written++) {
     const { id } = await service.call<{ id: string }>('POST', '/tokens', token);
     await service.call('DELETE', `/tokens/${id}`);
   }
+  return written;
+}
+
+async function failedDeliveries({ printed }: PreparedService): Promise<number> {
+  const url = /^ *metrics +(http:\S+)/m.exec(printed)?.[1];
+  const text = await (await fetch(url as string)).text();
+  return Number(/^sallyport_sink_failures_total\S* (\d+)/m.exec(text)?.[1] ?? 0);
+}
+
+async function expiredSessions(databaseUrl: string): Promise<number> {
+  const query = 'select count(*) as count from sessions where expires_at = 2';
+  if (databaseUrl.startsWith('sqlite:')) {
+    const db = new Database(databaseUrl.slice('sqlite:'.length), { readonly: true });
+    const { count } = db.query(query).get() as { count: number };
+    db.close();
+    return count;
+  }
+  const sql = new SQL(databaseUrl, { max: 1 });
+  const [{ count }] = await sql.unsafe(query);
+  await sql.close();
+  return Number(count);
 }

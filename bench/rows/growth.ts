@@ -1,17 +1,17 @@
 /** The same workloads with a thousand and a million of each entity on both databases, by CPU time. */
 import { Database } from 'bun:sqlite';
-import { type Candidate, compare, type Effort, type Sample, seriesOf, underLoad } from '../compare.ts';
+import { type Candidate, compare, cpuTime, type Effort, seriesOf, underLoad } from '../compare.ts';
 import {
   type CreatedApplication,
   type Environment,
   type PreparedService,
   prepareService,
 } from '../environment.ts';
-import { insertExpiredSessions } from '../expired-sessions.ts';
-import { fill, openFilledStore, type Samples } from '../fill.ts';
+import { fill, type Samples } from '../fill.ts';
 import { fillAudit } from '../fill-audit.ts';
 import { costRow, type Row } from '../report.ts';
 import { requestBytes, startService } from '../servers.ts';
+import { sweepRow } from './sweep.ts';
 
 const databases = ['SQLite', 'PostgreSQL'] as const;
 type DatabaseName = (typeof databases)[number];
@@ -25,6 +25,8 @@ interface FilledService {
   readonly tenant: string;
   /** The key of an application with fifty rules. */
   readonly fiftyRules: string;
+  /** The audit entries of the samples are older. */
+  readonly sampledUntil: string;
 }
 
 /** Creates `count` of each entity and as many audit entries. */
@@ -52,9 +54,10 @@ async function fillService(
   for (const id of sampled.tokens.slice(0, 20))
     await service.call('PATCH', `/tokens/${id}`, { type: 'seen' });
   await service.call('GET', '/logs?size=1');
+  const sampledUntil = new Date().toISOString();
   await fillAudit(service.databaseUrl, tenant, count);
   const name = `${count.toLocaleString('en-US')} of each`;
-  return { name, count, service, sampled, tenant, fiftyRules };
+  return { name, count, service, sampled, tenant, fiftyRules, sampledUntil };
 }
 
 const cursor = (id: string) => Buffer.from(id.replaceAll('-', ''), 'hex').toString('base64url');
@@ -64,7 +67,7 @@ interface Workload {
   readonly status: number;
 }
 
-function workloads({ service, sampled, fiftyRules }: FilledService): Record<string, Workload> {
+function workloads({ service, sampled, fiftyRules, sampledUntil }: FilledService): Record<string, Workload> {
   const { key } = service;
   const read = (requests: string[]) => ({ requests, status: 200 });
   const create = (path: string, body: object) => ({
@@ -89,25 +92,30 @@ function workloads({ service, sampled, fiftyRules }: FilledService): Record<stri
     'search the audit log for a token': read(
       tokens.slice(0, 20).map((id) => requestBytes('GET', `/logs?token=${id}`, key)),
     ),
+    'search the audit log for an application': read(
+      [service.page.id, service.backend.id].map((id) => requestBytes('GET', `/logs?actor=${id}`, key)),
+    ),
+    'search the audit log for an operation': read([
+      requestBytes('GET', '/logs?operation=token.update&result=success', key),
+    ]),
+    'search the audit log for a time': read([requestBytes('GET', `/logs?to=${sampledUntil}`, key)]),
     'create an application': create('/applications', application),
     'create a session': { requests: [requestBytes('POST', '/sessions', service.page.key)], status: 201 },
     'create a token': create('/tokens', { container: '/customers/42/', data: 'x'.repeat(100) }),
   };
 }
 
-const sweepWork = 'sweep a session';
-const whoWork = 'list who can read a container, per application';
-
-/** CPU time of the service and of PostgreSQL. */
-const cost = ({ processor = 0, database = 0 }: Sample) => processor + database;
+const whoWork = 'list who can read a container, per examined row';
 
 export async function growthRows(environment: Environment, effort: Effort): Promise<Row[]> {
-  const short = effort.quick ? { ...effort, rounds: 1, seconds: 0.4 } : { ...effort, rounds: 3, seconds: 1 };
+  const short = effort.quick
+    ? { ...effort, rounds: 1, seconds: 0.2, warmUp: 0.1 }
+    : { ...effort, rounds: 3, seconds: 1, warmUp: 0.5 };
   const rows: Row[] = [];
   for (const database of databases) {
     const small = await fillService(environment, database, 1000);
-    const large = await fillService(environment, database, effort.quick ? 20_000 : 1_000_000);
-    for (const work of [...Object.keys(workloads(small)), whoWork, sweepWork]) {
+    const large = await fillService(environment, database, effort.quick ? 5000 : 1_000_000);
+    for (const work of [...Object.keys(workloads(small)), whoWork]) {
       const pair = [small, large].map((filled) => candidateFor(filled, work));
       const series = await compare(pair, short);
       const spec = {
@@ -117,9 +125,9 @@ export async function growthRows(environment: Environment, effort: Effort): Prom
         unit: 'µs',
         maxRatio: 1.5,
       };
-      rows.push(costRow(spec, seriesOf(series, large.name), seriesOf(series, small.name), cost));
+      rows.push(costRow(spec, seriesOf(series, large.name), seriesOf(series, small.name), cpuTime));
     }
-    rows.push(await sweepRow(small, database, short));
+    rows.push(await sweepRow(large, candidateFor(large, 'create a session'), database, short));
     await small.service.stop();
     await large.service.stop();
   }
@@ -127,7 +135,6 @@ export async function growthRows(environment: Environment, effort: Effort): Prom
 }
 
 function candidateFor(filled: FilledService, work: string): Candidate {
-  if (work === sweepWork) return sweepCandidate(filled);
   if (work === whoWork) return whoCandidate(filled);
   const { name, service } = filled;
   const plan = { port: service.port, ...(workloads(filled)[work] as Workload) };
@@ -159,44 +166,19 @@ function withConcurrentCommits(candidate: Candidate, databaseUrl: string): Candi
   };
 }
 
-/** Examines every application, so the cost is per application. */
+/** A request examines at most this many applications and sessions. */
+const maxExamined = 20_000;
+
 function whoCandidate({ name, count, service }: FilledService): Candidate {
   const request = requestBytes('GET', '/access/who?container=/customers/42/&size=1', service.key);
-  const requests = { port: service.port, requests: [request], status: 200 };
+  const requests = { port: service.port, requests: [request], status: 200, connections: 4 };
   const loaded = underLoad(name, service.pid, requests, service.database);
+  const examined = Math.min(2 * count, maxExamined);
   return {
     name,
     measure: async (seconds) => {
-      const { processor = 0, database = 0, rate } = await loaded.measure(Math.max(seconds, count / 25_000));
-      return { rate: rate * count, processor: processor / count, database: database / count };
+      const { processor = 0, database = 0, rate } = await loaded.measure(seconds);
+      return { rate: rate * examined, processor: processor / examined, database: database / examined };
     },
   };
-}
-
-const sweptSessions = 3000;
-
-/** CPU time per expired session that the sweep removes. */
-function sweepCandidate({ name, service, tenant }: FilledService): Candidate {
-  return {
-    name,
-    measure: async () => {
-      await insertExpiredSessions(service.databaseUrl, { tenant, page: service.page.id }, sweptSessions);
-      const { maintenance, close } = await openFilledStore(service.databaseUrl);
-      const used = process.cpuUsage();
-      let removed = 0;
-      for (let last = 500; last >= 500; removed += last) last = await maintenance.sweep(500);
-      const { user, system } = process.cpuUsage(used);
-      await close();
-      return { rate: (removed * 1e6) / (user + system), processor: (user + system) / removed };
-    },
-  };
-}
-
-/** Removing a session, compared with creating it. */
-async function sweepRow(filled: FilledService, database: DatabaseName, effort: Effort): Promise<Row> {
-  const create = { ...candidateFor(filled, 'create a session'), name: 'create' };
-  const series = await compare([{ ...sweepCandidate(filled), name: 'sweep' }, create], effort);
-  const baseline = 'creating a session over HTTP';
-  const spec = { group: 'growth', work: `sweep a session, ${database}`, baseline, unit: 'µs', maxRatio: 0.5 };
-  return costRow(spec, seriesOf(series, 'sweep'), seriesOf(series, 'create'), cost);
 }

@@ -16,12 +16,22 @@ export interface Target {
   readonly requests: Requests;
 }
 
-/** Measures at half of the rate that the server reaches when 64 connections send as fast as they can. */
-export async function atHalfRate({ name, pid, requests }: Target, effort: Effort): Promise<Candidate> {
-  const fast = underLoad(name, pid, requests);
-  await fast.measure(effort.quick ? 0.5 : 1);
-  const { rate } = await fast.measure(effort.seconds);
-  return underLoad(name, pid, { ...requests, rate: rate / 2 });
+/** The rate that a server reaches when 64 connections send as fast as they can: the better one of two rounds. */
+export async function maxRate({ name, pid, requests }: Target, effort: Effort): Promise<number> {
+  const series = await compare([underLoad(name, pid, requests)], { ...effort, rounds: 2 });
+  return Math.max(...seriesOf(series, name).samples.map(({ rate }) => rate));
+}
+
+/** Measures with constant arrivals. A slow server is measured longer, so that its percentiles mean something. */
+export function atRate({ name, pid, requests }: Target, rate: number, effort: Effort): Candidate {
+  const loaded = underLoad(name, pid, { ...requests, rate });
+  const [arrivals, maxSeconds] = effort.quick ? [50, 1] : [1000, 6];
+  const atLeast = Math.min(arrivals / rate, maxSeconds);
+  return { name, measure: (seconds) => loaded.measure(Math.max(seconds, atLeast)) };
+}
+
+async function atHalfRate(target: Target, effort: Effort): Promise<Candidate> {
+  return atRate(target, (await maxRate(target, effort)) / 2, effort);
 }
 
 const databases = ['SQLite', 'PostgreSQL'] as const;

@@ -1,12 +1,12 @@
 /** An authenticated GET on both databases, compared with a bare server that sends the same bytes. */
-import { compare, type Effort, type Sample, seriesOf, underLoad } from '../compare.ts';
+import { compare, cpuTime, type Effort, type Sample, seriesOf, underLoad } from '../compare.ts';
 import type { Environment } from '../environment.ts';
 import { type Row, rowOf } from '../report.ts';
 import { requestBytes, startBareServer } from '../servers.ts';
 
 const path = '/applications/key';
 
-const perProcessorSecond = ({ processor = 0 }: Sample) => 1e6 / processor;
+const perProcessorSecond = (sample: Sample) => 1e6 / cpuTime(sample);
 
 export async function readRows({ onSqlite, onPostgres }: Environment, effort: Effort): Promise<Row[]> {
   const response = await onSqlite.response('GET', path, undefined, onSqlite.backend.key);

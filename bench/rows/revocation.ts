@@ -74,7 +74,6 @@ export async function revocationRows({ onPostgres }: Environment, effort: Effort
       },
       constant(late),
       constant(asked),
-      late,
     ),
   );
 }

@@ -8,6 +8,7 @@ import {
   compare,
   connections,
   type Effort,
+  NothingAnswered,
   type Sample,
   seriesOf,
   underLoad,
@@ -64,8 +65,10 @@ async function pgbench(name: string, url: string, folder: string): Promise<Candi
       const time = ['-T', String(Math.max(1, Math.round(seconds)))];
       const command = ['pgbench', '-n', '-M', 'prepared', '-f', file, ...clients, ...time, ...where];
       const child = Bun.spawnSync(command, { stdio: ['ignore', 'pipe', 'pipe'] });
+      if (child.exitCode !== 0) throw new Error(`pgbench: ${child.stderr}`);
+      // Missing if no transaction ended in time.
       const rate = /tps = ([\d.]+)/.exec(child.stdout.toString())?.[1];
-      if (rate === undefined) throw new Error(`pgbench: ${child.stderr}`);
+      if (rate === undefined) throw new NothingAnswered(name);
       return { rate: Number(rate) };
     },
   };
