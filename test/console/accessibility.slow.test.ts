@@ -18,6 +18,27 @@ const views: [name: string, hash: string, prepare: (page: Page) => Promise<void>
   ],
   ['who', '#/who?q=/customers/', (page) => page.locator('.who-row').first().waitFor()],
   [
+    'access changes',
+    '#/who?view=changes&period=30d',
+    (page) => page.getByRole('region', { name: 'Gained access' }).waitFor(),
+  ],
+  [
+    'unused grants',
+    '#/applications?q=payments%20worker',
+    async (page) => {
+      await page.getByRole('link', { name: 'payments worker' }).click();
+      await page.getByRole('region', { name: 'Unused grants' }).getByText('Proposal').waitFor();
+    },
+  ],
+  [
+    'form of a public application',
+    '#/applications/new',
+    async (page) => {
+      await page.getByRole('button', { name: /^Browser collector/ }).click();
+      await page.getByLabel('Require bound sessions').check();
+    },
+  ],
+  [
     'quarantine',
     '#/who?q=/customers/',
     async (page) => {

@@ -94,6 +94,23 @@ describe.skipIf(noBrowser)('console pages:', () => {
       ['token', '#/tokens', () => button(/^card-42/)],
       ['end', '#/sessions', () => button('End')],
       [
+        'end several',
+        '#/sessions',
+        async () => {
+          await page.getByLabel('Select all').check();
+          await button(/^End \d+ sessions…$/);
+        },
+      ],
+      [
+        'removal',
+        '#/applications/new',
+        async () => {
+          await button(/^Backend reader/);
+          await page.getByLabel('Container', { exact: true }).fill('/mine/');
+          await button(/^Browser collector/);
+        },
+      ],
+      [
         'review',
         `#/applications/${id}/edit`,
         async () => {
@@ -110,8 +127,15 @@ describe.skipIf(noBrowser)('console pages:', () => {
       found.push(...(await check(`${name} dialog`)));
       await page.keyboard.press('Escape');
       await page.getByRole('dialog').waitFor({ state: 'hidden' });
+      tab.acceptDialogs(true);
     }
-    tab.acceptDialogs(true);
+    await tab.navigate(`#/applications/${id}`);
+    await button('Rotate key');
+    await button('Create key');
+    await page.getByLabel('New key', { exact: true }).waitFor();
+    await button('Copy key');
+    await page.getByRole('dialog').getByText('Copied and verified.').waitFor();
+    found.push(...(await check('new key dialog')));
     expect(found).toEqual([]);
   });
 
