@@ -119,4 +119,30 @@ describeConsole('console activity:', (suite) => {
     await page.getByRole('combobox', { name: 'Application' }).fill('nobody');
     await page.getByText('Nothing found').waitFor();
   });
+
+  test('the pages Activity and Who has access load only the applications that they show', async () => {
+    const { server, tab } = suite;
+    const { key } = await server.tenant();
+    const desk = await server.application(key, { name: 'help desk', permissions: [], rules: [rule] });
+    await server.application(key, { name: 'other' });
+    await server.call('POST', '/tokens', { key, body: card });
+    await server.call('DELETE', '/tokens/card-1', { key: desk.key });
+    await server.flush();
+    const lists: string[] = [];
+    const listen = (request: { url(): string }) => {
+      const { pathname, searchParams } = new URL(request.url());
+      if (pathname === '/applications' && !searchParams.has('id')) lists.push(request.url());
+    };
+    tab.page.on('request', listen);
+    await tab.open(`${server.url}/console#/activity?result=denied`);
+    await tab.signIn(key);
+    const found = await details('was denied');
+    await found.getByRole('button', { name: 'Compare with current rules' }).click();
+    await found.getByRole('region', { name: 'Decision with current rules' }).waitFor();
+    await tab.navigate('#/who?q=/pci/');
+    await tab.page.getByRole('link', { name: 'help desk' }).waitFor();
+    tab.page.off('request', listen);
+    // The choices of the filter.
+    expect(lists).toEqual([expect.stringContaining('?size=50')]);
+  });
 });

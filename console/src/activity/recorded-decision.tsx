@@ -4,10 +4,9 @@ import { lazy, type ReactNode, Suspense, useState } from 'react';
 import type { LogEntry } from '../../../sdk/src/sallyport.ts';
 import { escapeText } from '../../../src/domain/escape.ts';
 import { OutcomeBadge } from '../access/outcome.tsx';
-import { useApplications } from '../applications/application-store.ts';
+import { useApplicationSummary } from '../applications/application-summary.ts';
 import { plural } from '../frame/format.ts';
 import { Icon, type IconName } from '../frame/icons.tsx';
-import { useSignedIn } from '../frame/signed-in.ts';
 
 type Decision = NonNullable<LogEntry['decision']>;
 
@@ -133,10 +132,9 @@ export function RecordedDecision({ entry }: { entry: LogEntry }) {
 /** Decides again with the current rules. Offered for applications only: the grants of ended sessions are gone. */
 function Comparison({ entry }: { entry: LogEntry }) {
   const { actor, resource } = entry;
+  const id = actor.kind === 'application' ? actor.id : undefined;
   const [open, setOpen] = useState(false);
-  const { byId } = useApplications(useSignedIn().applications);
-  const application = actor.kind === 'application' ? byId.get(actor.id ?? '') : undefined;
-  if (!application) return null;
+  if (!useApplicationSummary(id)) return null;
   if (!open) {
     return (
       <Button variant="default" size="compact-xs" onClick={() => setOpen(true)}>
@@ -148,7 +146,7 @@ function Comparison({ entry }: { entry: LogEntry }) {
   return (
     <Suspense fallback={<p className="fine">Loading…</p>}>
       <CurrentDecision
-        application={application}
+        id={id as string}
         permission={permissionOf(entry)}
         resource={{ container, ...(ids?.length === 1 && { id: ids[0] }) }}
       />
