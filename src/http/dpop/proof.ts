@@ -5,6 +5,7 @@
 import { type CryptoKey, calculateJwkThumbprint, compactVerify, importJWK } from 'jose';
 import { z } from 'zod';
 import type { ProofErrorCode } from '../../domain/dpop.ts';
+import { isSmallOrderEd25519 } from './ed25519.ts';
 import { isOnP256 } from './p256.ts';
 import { sameUrl } from './proof-url.ts';
 
@@ -119,6 +120,8 @@ async function readSigningKey(encodedHeader: string): Promise<SigningKey> {
   // Bun reports the error of a failed import once more, from the next HMAC of another request.
   if (jwk.kty === 'EC' && !isOnP256(jwk))
     throw new ProofError('has a `jwk` that is not a point of the curve');
+  if (jwk.kty === 'OKP' && isSmallOrderEd25519(jwk.x))
+    throw new ProofError('has a `jwk` that is a point of small order');
   try {
     // Never symmetric, so not bytes.
     const key = (await importJWK(jwk, alg)) as CryptoKey;

@@ -2,8 +2,8 @@
  * The proofs that this process has accepted, to refuse a replay. Other processes have their own memory.
  *
  * Invariant: every accepted proof whose nonce was issued at `#oldest` or later is in memory, and proofs with an older
- * nonce are refused. Whatever drops proofs raises `#oldest` first, so a dropped proof is never accepted again. This also
- * holds for concurrent requests, which read the clock in any order. Clients with an older nonce get a new one.
+ * nonce are refused. Dropping proofs raises `#oldest`, so a dropped proof is never accepted again. This also holds for
+ * concurrent requests, which read the clock in any order. Clients with an older nonce get a new one.
  *
  * Proofs are dropped when their nonce has expired, and when there are too many. A process that starts has `#oldest` at
  * its first request. If the clock is set back so far that new nonces would be refused for longer than a nonce is valid,

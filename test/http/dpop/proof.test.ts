@@ -56,6 +56,28 @@ describe('a proof', () => {
     }
   });
 
+  test('with an Ed25519 key of small order is rejected, because its signatures can be forged', async () => {
+    const order8 = '26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05';
+    const itsNegative = 'c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a';
+    const nearPrime = (lowest: string) => `${lowest}${'ff'.repeat(30)}7f`;
+    const [zero, one] = ['00', '01'].map((lowest) => lowest + '00'.repeat(31)) as [string, string];
+    const points = [one, zero, order8, itsNegative, ...['ec', 'ed', 'ee'].map(nearPrime)];
+    // A valid signature of every message by the key `one`: R is the neutral element, and S is 0.
+    const forged = Buffer.from(one + zero, 'hex').toString('base64url');
+    for (const point of points) {
+      for (const sign of [0, 0x80]) {
+        const bytes = Buffer.from(point, 'hex');
+        bytes[31] = (bytes[31] as number) | sign;
+        const jwk = { kty: 'OKP', crv: 'Ed25519', x: bytes.toString('base64url') };
+        const jkt = sha256(JSON.stringify({ crv: jwk.crv, kty: jwk.kty, x: jwk.x }));
+        const jwt = new Prover('EdDSA').proof({ url, key, header: { jwk } });
+        expect(await verify(jwt.replace(/[^.]*$/, forged), { jkt })).toBe(
+          'has a `jwk` that is a point of small order',
+        );
+      }
+    }
+  });
+
   test('may have other members in its header and its claims', async () => {
     const jwk = { ...prover.jwk, ext: true, key_ops: ['verify'], use: 'sig' };
     expect(await outcome({ header: { jwk, kid: 'x' }, claims: { exp: 1, aud: 'x' } })).toBe(prover.jkt);
