@@ -1077,7 +1077,7 @@ export interface LogEntry {
   count?: number;
   /** Whether the entry counts events of different sessions, addresses or containers, because the application had too many different ones in this minute. Absent if not. */
   overflow?: boolean;
-  /** The application that reported the entry, with `POST /decisions` and `record`. */
+  /** The application that asked about the credential, if the entry is a decision that it recorded with `record`, or a DPoP proof that was refused there. */
   reported_by?: string;
 }
 

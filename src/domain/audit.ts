@@ -114,7 +114,9 @@ export const Entry = z.object({
   reported_by: z
     .uuid()
     .optional()
-    .describe('The application that reported the entry, with `POST /decisions` and `record`.'),
+    .describe(
+      'The application that asked about the credential, if the entry is a decision that it recorded with `record`, or a DPoP proof that was refused there.',
+    ),
 });
 export type Entry = z.infer<typeof Entry>;
 export type EntryResource = NonNullable<Entry['resource']>;

@@ -14,7 +14,7 @@ import { Container, type Transform } from '../../domain/rule.ts';
 import { disclosureOf } from '../pipeline/disclosures.ts';
 import { type HandlerContext, type Report, readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
-import { type FoundCredential, findPresented } from './presented-credential.ts';
+import { type Caller, type FoundCredential, findPresented } from './presented-credential.ts';
 
 const ResourceFields = z
   .strictObject({
@@ -93,15 +93,19 @@ export const decide = readEndpoint({
   name: 'decide',
   tag: 'Decisions',
   summary: 'Check access',
-  description: `Checks whether a credential has a permission on a resource, and returns the reason. With \`resources\`, checks up to ${maxResources} resources. With \`explain\`, the response lists every rule, and says whether it matched and why. A response has at most 4 MiB. An invalid credential is denied without saying why it is invalid. The key of a bound session is denied without a valid \`proof\`. A session can check only its own key. Sessions and public applications do not see the rules of the application that authorized a session. With \`record\`, the audit log has an entry for the credential, with \`reported_by\`.`,
+  description: `Checks whether a credential has a permission on a resource, and returns the reason. With \`resources\`, checks up to ${maxResources} resources. With \`explain\`, the response lists every rule, and says whether it matched and why. A response has at most 4 MiB. An invalid credential is denied without saying why it is invalid. The key of a bound session is denied without a valid \`proof\`, and the audit log says why. A session can check only its own key. Sessions and public applications do not see the rules of the application that authorized a session. With \`record\`, the audit log has an entry for the credential, with \`reported_by\`.`,
   body: DecisionRequest,
   bodyExample: example.decisionRequest,
   replies: { 200: reply('The decision, with its reason.', Decision, example.decision) },
   failures: ['key_type_refused'],
-  handle: async ({ principal, body }, context) => {
+  handle: async ({ principal, body, requestInfo }, context) => {
     const { observer, usage } = context;
     if (body.record && isInBrowser(principal)) throw cannotRecord();
-    const { principal: subject, dpop, reason = invalidCredential } = await find(body, principal, context);
+    const {
+      principal: subject,
+      dpop,
+      reason = invalidCredential,
+    } = await find(body, { principal, requestInfo }, context);
     const question = subject && { ...questionOf(subject), hidesAuthorizer: isInBrowser(principal) };
     const outcomeOf = (resource: Resource) => {
       const outcome = question ? explain(question, body.permission, resource) : { allowed: false, reason };
@@ -170,12 +174,13 @@ function cannotRecord(): Denial {
 /** A session can ask only about itself. If it is bound, its request already had a valid proof. */
 async function find(
   { credential, proof }: z.infer<typeof DecisionRequest>,
-  caller: Principal,
+  caller: Caller,
   context: HandlerContext,
 ): Promise<FoundCredential> {
-  if (caller.kind !== 'session') return findPresented(credential, proof, caller, context);
+  const { principal } = caller;
+  if (principal.kind !== 'session') return findPresented(credential, proof, caller, context);
   const key = parseKey(credential);
-  if (key?.kind === 'ses' && caller.digest.equals(key.digest)) return { principal: caller };
+  if (key?.kind === 'ses' && principal.digest.equals(key.digest)) return { principal };
   throw new Denial(
     'permission_missing',
     'A session can use `decision:create` only to ask about its own key.',

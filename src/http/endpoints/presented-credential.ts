@@ -3,7 +3,11 @@ import type { DpopResponse, PresentedProof } from '../../domain/dpop.ts';
 import { parseKey } from '../../domain/key.ts';
 import type { Principal } from '../../domain/principal.ts';
 import { ProofError } from '../dpop/proof.ts';
-import type { HandlerContext } from '../pipeline/route.ts';
+import { addDenial } from '../pipeline/denials.ts';
+import type { Call, HandlerContext } from '../pipeline/route.ts';
+
+/** The request of the backend. */
+export type Caller = Pick<Call, 'principal' | 'requestInfo'>;
 
 export interface FoundCredential {
   /** Undefined if the credential is invalid, belongs to another tenant, or is bound and has no valid proof. */
@@ -13,11 +17,12 @@ export interface FoundCredential {
   readonly reason?: string;
 }
 
+/** Records a refused proof in the audit log. */
 export async function findPresented(
   credential: string,
   proof: PresentedProof | undefined,
-  caller: Principal,
-  { store, proofs }: Pick<HandlerContext, 'store' | 'proofs'>,
+  { principal: caller, requestInfo }: Caller,
+  { store, proofs, auditRecorder }: Pick<HandlerContext, 'store' | 'proofs' | 'auditRecorder'>,
 ): Promise<FoundCredential> {
   const key = parseKey(credential);
   const principal = key && (await store.credentials.find(key.kind, key.digest));
@@ -34,6 +39,22 @@ export async function findPresented(
   } catch (error) {
     if (!(error instanceof ProofError)) throw error;
     const dpop = { nonce: proofs.newNonce(now), error: error.code };
+    if (error.code !== 'use_dpop_nonce') {
+      const decision = { reason: `the DPoP proof ${error.message}` };
+      addDenial(
+        auditRecorder,
+        { ...refusedProof, actor: principal, decision, reportedBy: caller.applicationId },
+        caller,
+        requestInfo,
+      );
+    }
     return { dpop, reason: `the session is bound, and the DPoP proof ${error.message}` };
   }
 }
+
+const refusedProof = {
+  operation: 'decision.create',
+  reason: 'unauthenticated',
+  resource: undefined,
+  isStored: false,
+} as const;

@@ -127,8 +127,8 @@ export function addDenial(
       resource?.container,
       isMove(decision, resource),
       address && networkOf(address),
-      // One of a few sentences, so that a missing proof does not hide a forged one.
-      requestInfo.dpop?.error && decision.reason,
+      // A refused DPoP proof. The reason is one of a few sentences, so that a missing proof does not hide a forged one.
+      reason === 'unauthenticated' ? decision.reason : null,
     ]),
     coarseName: JSON.stringify([reportedBy === undefined ? operation : reportedBy, reason]),
   };

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { type BoundClient, openBound } from '../../support/bound-client.ts';
+import { auditEntries } from '../../support/database.ts';
 import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 const url = 'https://shop.example/invoices/42';
@@ -125,6 +126,32 @@ describe.each(databases)('decisions about bound sessions on %s', (_, database) =
         const asked = { key: undefined, headers, proof, body: evaluation };
         expect((await client.call('POST', '/access/v1/evaluation', asked)).status).toBe(status);
       }
+  });
+
+  test('refused proofs are in the audit log with the session, the backend and the reason', async () => {
+    const { id, key: backend } = await server.application(key, { permissions: ['decision:create'] });
+    for (const url of ['https://evil.example/', 'https://evil.example/2'])
+      await ask(() => presented({ url }), backend);
+    await ask(() => undefined, backend);
+    await ask(() => presented({}, { nonce: undefined }), backend);
+    const { id: session } = (await ask(() => presented(), backend)).principal;
+    await server.flush();
+    const entries = (await auditEntries(server.config.databaseUrl)).filter(
+      ({ reported_by }) => reported_by === id,
+    );
+    expect(entries.map(({ decision, count = 1 }) => [decision?.reason, count])).toEqual([
+      ['the DPoP proof is for another URL', 4],
+      ['the DPoP proof is missing', 2],
+    ]);
+    for (const entry of entries)
+      expect(entry).toMatchObject({
+        actor: { kind: 'session', id: session },
+        operation: 'decision.create',
+        result: 'denied',
+        reason: 'unauthenticated',
+        request_id: expect.any(String),
+      });
+    expect(JSON.stringify(entries)).not.toContain('evil.example');
   });
 
   test('evaluations of one batch share a proof', async () => {

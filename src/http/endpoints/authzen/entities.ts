@@ -9,7 +9,7 @@ import { isInBrowser, type Principal, questionAbout, questionOf } from '../../..
 import { TokenId } from '../../../domain/token.ts';
 import type { Store, Subject, TokenLocation } from '../../../store/store.ts';
 import type { HandlerContext } from '../../pipeline/route.ts';
-import { type FoundCredential, findPresented } from '../presented-credential.ts';
+import { type Caller, type FoundCredential, findPresented } from '../presented-credential.ts';
 
 export interface FoundSubject extends Question {
   /** Only if the request has its key. */
@@ -38,17 +38,18 @@ export interface Entities {
 
 /** Looks up all entities together, so that a batch needs no more queries than a single evaluation. */
 export async function findEntities(
-  caller: Principal,
+  caller: Caller,
   subjects: readonly AuthZenSubject[],
   resources: readonly AuthZenResource[],
-  context: Pick<HandlerContext, 'store' | 'proofs'>,
+  context: Pick<HandlerContext, 'store' | 'proofs' | 'auditRecorder'>,
 ): Promise<Entities> {
-  if (caller.kind === 'session') requireOwnSession(caller, subjects);
+  const { principal } = caller;
+  if (principal.kind === 'session') requireOwnSession(principal, subjects);
   const [{ found, unproven }, tokens] = await Promise.all([
     findSubjects(caller, subjects, context),
-    findTokens(caller, resources, context.store),
+    findTokens(principal, resources, context.store),
   ]);
-  const hidesAuthorizer = isInBrowser(caller);
+  const hidesAuthorizer = isInBrowser(principal);
   return {
     subject: (given) => {
       const subject = found.get(nameOf(given));
@@ -96,11 +97,11 @@ function nameOf({ type, id, properties }: AuthZenSubject): string {
 }
 
 async function findSubjects(
-  caller: Principal,
+  caller: Caller,
   subjects: readonly AuthZenSubject[],
-  context: Pick<HandlerContext, 'store' | 'proofs'>,
+  context: Pick<HandlerContext, 'store' | 'proofs' | 'auditRecorder'>,
 ): Promise<{ found: Map<string, FoundSubject>; unproven: Map<string, Unproven> }> {
-  const { tenantId } = caller;
+  const { tenantId } = caller.principal;
   const { store } = context;
   const found = new Map<string, FoundSubject>();
   const unproven = new Map<string, Unproven>();
@@ -139,10 +140,10 @@ async function findSubjects(
 /** A session asks only about itself. If it is bound, its request already had a valid proof. */
 async function credentialOf(
   { properties }: AuthZenSubject,
-  caller: Principal,
-  context: Pick<HandlerContext, 'store' | 'proofs'>,
+  caller: Caller,
+  context: Pick<HandlerContext, 'store' | 'proofs' | 'auditRecorder'>,
 ): Promise<FoundCredential> {
-  if (caller.kind === 'session') return { principal: caller };
+  if (caller.principal.kind === 'session') return { principal: caller.principal };
   return findPresented(properties?.credential as string, properties?.proof, caller, context);
 }
 

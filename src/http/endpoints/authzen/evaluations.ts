@@ -27,8 +27,8 @@ export const evaluate = readEndpoint({
   body: EvaluationRequest,
   bodyExample: example.authzen.evaluation,
   replies: { 200: reply('The decision.', AuthZenDecision, example.authzen.decision) },
-  handle: async ({ principal, body }, context) => {
-    const entities = await findEntities(principal, [body.subject], [body.resource], context);
+  handle: async ({ principal, body, requestInfo }, context) => {
+    const entities = await findEntities({ principal, requestInfo }, [body.subject], [body.resource], context);
     return { status: 200, body: decisionFor(body, entities, principal, context) };
   },
 });
@@ -49,7 +49,7 @@ export const evaluateAll = readEndpoint({
       example.authzen.decisions,
     ),
   },
-  handle: async ({ principal, body }, context) => {
+  handle: async ({ principal, body, requestInfo }, context) => {
     const { evaluations = [], options, ...defaults } = body;
     const requests =
       evaluations.length === 0
@@ -57,7 +57,7 @@ export const evaluateAll = readEndpoint({
         : evaluations.map((given) => withDefaults(given, defaults));
     const valid = requests.filter((request): request is EvaluationRequest => !('error' in request));
     const entities = await findEntities(
-      principal,
+      { principal, requestInfo },
       valid.map(({ subject }) => subject),
       valid.map(({ resource }) => resource),
       context,

@@ -37,11 +37,13 @@ export const searchSubjects = readEndpoint({
   body: SubjectSearch,
   bodyExample: example.authzen.subjectSearch,
   replies: { 200: reply('The subjects.', EntityResults, example.authzen.subjects) },
-  handle: async ({ principal, body }, context) => {
+  handle: async ({ principal, body, requestInfo }, context) => {
     const { store } = context;
     const { type } = body.subject;
     const permission = permissionOf(body.action, body.resource);
-    const resource = (await findEntities(principal, [], [body.resource], context)).resource(body.resource);
+    const resource = (await findEntities({ principal, requestInfo }, [], [body.resource], context)).resource(
+      body.resource,
+    );
     const search = ['subject', type, permission, ...namesOf(body.resource)];
     const before = positionIn(body, search, Id.safeParse) ?? beforeAll;
     const limit = limitOf(body);
@@ -80,14 +82,16 @@ export const searchResources = readEndpoint({
   body: ResourceSearch,
   bodyExample: example.authzen.resourceSearch,
   replies: { 200: reply('The resources.', EntityResults, example.authzen.resources) },
-  handle: async ({ principal, body }, context) => {
+  handle: async ({ principal, body, requestInfo }, context) => {
     const { store } = context;
     const { type, properties } = body.resource;
     const permission = permissionOf(body.action, body.resource);
     const container = canonicalContainer(properties?.container ?? '/');
     const search = ['resource', ...namesOf(body.subject), permission, type, container];
     const before = positionIn(body, search, Id.safeParse);
-    const subject = (await findEntities(principal, [body.subject], [], context)).subject(body.subject);
+    const subject = (await findEntities({ principal, requestInfo }, [body.subject], [], context)).subject(
+      body.subject,
+    );
     const size = limitOf(body);
     if (!subject || !TokenType.safeParse(type).success || size === 0)
       return resultsOf(search, [], subject && size === 0 ? (before ?? beforeAll) : undefined);
@@ -121,9 +125,9 @@ export const searchActions = readEndpoint({
   body: ActionSearch,
   bodyExample: example.authzen.actionSearch,
   replies: { 200: reply('The actions.', ActionResults, example.authzen.actions) },
-  handle: async ({ principal, body }, context) => {
+  handle: async ({ principal, body, requestInfo }, context) => {
     const { type } = body.resource;
-    const entities = await findEntities(principal, [body.subject], [body.resource], context);
+    const entities = await findEntities({ principal, requestInfo }, [body.subject], [body.resource], context);
     const resource = entities.resource(body.resource);
     const search = ['action', ...namesOf(body.subject), ...namesOf(body.resource)];
     const after = positionIn(body, search, (name) => ({ data: name })) ?? '';
