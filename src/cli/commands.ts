@@ -9,6 +9,7 @@ import { auditCommands } from './commands/audit.ts';
 import { backupCommand } from './commands/backup.ts';
 import { canCommand } from './commands/can.ts';
 import { doctorCommand } from './commands/doctor.ts';
+import { expiringCommand } from './commands/expiring.ts';
 import { healthCommand } from './commands/health.ts';
 import { importCommand } from './commands/import.ts';
 import { initCommand } from './commands/init.ts';
@@ -30,7 +31,7 @@ export const groupSummaries: Readonly<Record<string, string>> = {
   tenants: 'Manage tenants.',
   'master-key': 'Create and rotate the master key.',
   audit: 'Read, export and verify the audit log of all tenants.',
-  sinks: 'Show and test the sinks that receive the audit log.',
+  sinks: 'Show, test and acknowledge the sinks that receive the audit log.',
   apps: 'Manage applications.',
   keys: "Manage an application's keys.",
   sessions: 'Create, authorize and end sessions.',
@@ -49,6 +50,7 @@ export const commands: readonly Command[] = [
   restoreCommand,
   recoverCommand,
   doctorCommand,
+  expiringCommand,
   {
     usage: 'migrate',
     summary: 'Migrate the database schema.',
