@@ -54,7 +54,7 @@ export const settings = {
   publicUrl: {
     variable: 'SALLYPORT_PUBLIC_URL',
     description:
-      'URL that clients use, where a proxy changes it, such as https://keys.example.com. Bound sessions need it behind a proxy.',
+      'Public URL of the service, such as https://keys.example.com, if a reverse proxy changes the scheme, host or path. Bound sessions need it behind a proxy.',
     fallback: unset,
     parse: parsePublicUrl,
   } satisfies Setting<string | undefined>,
@@ -170,7 +170,7 @@ export const settings = {
   auditRetention: {
     variable: 'SALLYPORT_AUDIT_RETENTION',
     description:
-      'Age after which audit entries are deleted, such as 90d or 24h, once they were delivered to all sinks; also the default of `audit archive`. If unset, entries are kept for ever.',
+      'Age after which audit entries are deleted, such as 90d or 24h. Only entries that every sink has received are deleted; without sinks, none. Also the default age of `audit archive`. If unset, entries are kept for ever.',
     fallback: unset,
     parse: duration,
   } satisfies Setting<number | undefined>,

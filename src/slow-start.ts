@@ -1,4 +1,4 @@
-/** Reports a start that takes long, for example because another node migrates the database. */
+/** Reports a slow startup, for example because another node migrates the database. */
 import type { Config } from './config.ts';
 import { fail } from './domain/error.ts';
 import { problemResponse } from './http/pipeline/problem.ts';
@@ -10,7 +10,7 @@ const patience = 2000;
 const interval = 60_000;
 
 /**
- * After two seconds, logs what the start waits for, and answers `/livez` so that an orchestrator does not kill the
+ * After two seconds, logs what startup waits for, and answers `/livez` so that an orchestrator does not kill the
  * process. Other requests get 503. Workers that share a port do not listen before they are ready.
  */
 export async function reportSlowStart<T>(
@@ -23,7 +23,7 @@ export async function reportSlowStart<T>(
   let server: { stop(): Promise<void> } | undefined;
   const report = () => {
     if (port !== 0 && !shared) server ??= listen(host, port, log);
-    log.warn('the start is waiting', { for: step });
+    log.warn('startup is waiting', { for: step });
     timer = setTimeout(report, interval);
   };
   let timer = setTimeout(report, patience);
@@ -37,7 +37,7 @@ export async function reportSlowStart<T>(
   }
 }
 
-/** Returns undefined if the port is taken. The start itself reports that later. */
+/** Returns undefined if the port is taken. Startup itself reports that later. */
 function listen(host: string, port: number, log: Log): { stop(): Promise<void> } | undefined {
   try {
     return Bun.serve({

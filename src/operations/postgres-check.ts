@@ -71,7 +71,7 @@ interface Timeouts {
   readonly statement: string;
   readonly lock: string;
   readonly idle: string;
-  /** Whether the connection has them. Otherwise every transaction sets them. */
+  /** Whether the timeouts are set on the connection. Behind a pooler, each transaction sets them. */
   readonly onConnection: boolean;
 }
 

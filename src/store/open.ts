@@ -37,7 +37,7 @@ export interface OpenOptions {
   readonly timeout?: number | undefined;
   /** The maximum number of PostgreSQL connections. */
   readonly maxConnections?: number | undefined;
-  /** Without a master key, tokens and changes with an audit entry fail. */
+  /** If absent, reading or writing tokens and every audited change fails. */
   readonly masters?: MasterKeys | undefined;
   /** Throws `NoSchema` if the database is empty, instead of creating the schema. */
   readonly existing?: boolean | undefined;

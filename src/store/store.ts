@@ -1,6 +1,6 @@
 /**
- * The storage interface of the request handlers. Contract tests check every comment on both databases. Operator
- * tools use maintenance.ts.
+ * The storage interface of the request handlers. Contract tests verify on SQLite and PostgreSQL what the comments here
+ * promise. Operator tools use maintenance.ts.
  *
  * Methods that read or change a tenant's data take the tenant as an argument. Rows of another tenant and expired rows
  * are treated as missing.

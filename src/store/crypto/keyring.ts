@@ -14,7 +14,7 @@ export interface MasterKeys {
   current(): MasterKey;
   /** Reads the configuration again if the key is not known yet. */
   find(id: string): MasterKey | undefined;
-  /** The ids of all of them. Reads the configuration again. */
+  /** The ids of all of them. Reads a key file again; a command is not run again. */
   ids(): readonly string[];
   /** Completes an error message about a missing key: where it was searched for. */
   readonly missingReason?: () => string;

@@ -69,7 +69,7 @@ export async function findTokens(
         ? budget.count
         : budget.scan;
   const wanted = skip + size + 1;
-  /** The rest of the list is needed only to count it. */
+  /** Whether the page is full and no total has to be counted. */
   const isEnough = (matches: number) => matches >= wanted && (page === undefined || countable !== undefined);
   const shown: VisibleToken[] = [];
   let [matches, below]: [number, string | undefined] = [0, before];

@@ -21,7 +21,7 @@ describe('a start that waits for the migration of another node', () => {
   test.each([['1'], ['2']])('logs it, is live but not ready, and stops: %s worker(s)', async (workers) => {
     await duringTransaction(url, maintenanceLock, async () => {
       const node = folder.start(['serve'], { ...settings(), SALLYPORT_WORKERS: workers });
-      await node.until(/the start is waiting.*(migration of the database)/);
+      await node.until(/startup is waiting.*(migration of the database)/);
       expect(await status('/livez')).toBe(200);
       expect(await status('/readyz')).toBe(503);
       node.kill('SIGTERM');
@@ -32,7 +32,7 @@ describe('a start that waits for the migration of another node', () => {
   test('becomes ready on the same port when the other node is done', async () => {
     const waiting = await duringTransaction(url, maintenanceLock, async () => {
       const node = folder.start(['serve'], settings());
-      await node.until(/(the start is waiting)/);
+      await node.until(/(startup is waiting)/);
       return { node };
     });
     await waiting.node.until(/(listening on) http/);
