@@ -5,7 +5,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseAllDocuments } from 'yaml';
 import { z } from 'zod';
-import manifest from '../package.json' with { type: 'json' };
 import { commands } from '../src/cli/commands.ts';
 import { settings } from '../src/config.ts';
 import { routes } from '../src/http/routes.ts';
@@ -24,6 +23,8 @@ function yaml(path: string): unknown {
   expect([...document.errors, ...document.warnings]).toEqual([]);
   return document.toJS();
 }
+
+const noKubectl = isMissing(Bun.which('kubectl') !== null, 'rendering of the manifests: no kubectl found');
 
 describe('the image', () => {
   const lines = read('Dockerfile').split('\n');
@@ -99,19 +100,19 @@ test('the compose file starts the service with least privileges', () => {
 
 describe('in Kubernetes', () => {
   const files = readdirSync(join(folder, 'kubernetes')).filter((name) => name.endsWith('.yaml'));
+  // biome-ignore lint/suspicious/noExplicitAny: manifests have no type
+  const read = (path: string): any => yaml(join('kubernetes', path));
   const labels = { 'app.kubernetes.io/name': 'sallyport' };
   // biome-ignore lint/suspicious/noExplicitAny: manifests have no type
-  const of = (kind: string): any =>
-    files.map((name) => yaml(join('kubernetes', name)) as { kind: string }).find((one) => one.kind === kind);
+  const of = (kind: string): any => files.map((name) => read(name)).find((one) => one.kind === kind);
   const { spec } = of('Deployment');
   const pod = spec.template.spec;
   const [container] = pod.containers;
 
-  test('the kustomization lists every manifest except the example and the migration', () => {
+  test('the kustomization lists every manifest except the example', () => {
     const applied = of('Kustomization').resources as string[];
     expect(files.filter((name) => !applied.includes(name)).toSorted()).toEqual([
       'kustomization.yaml',
-      'migrate.job.yaml',
       'secret.example.yaml',
     ]);
     expect(applied.filter((name) => !files.includes(name))).toEqual([]);
@@ -145,7 +146,7 @@ describe('in Kubernetes', () => {
   });
 
   test('a job migrates with the image, secret and privileges of the service', () => {
-    const job = of('Job').spec.template.spec;
+    const job = read('migrate/job.yaml').spec.template.spec;
     const [migration] = job.containers;
     expect(migration.args).toEqual(['migrate']);
     expect(commands.map(({ usage }) => usage)).toContain('migrate');
@@ -154,6 +155,25 @@ describe('in Kubernetes', () => {
     expect(migration.env).toEqual([container.env[0]]);
     expect(pod.securityContext).toMatchObject(job.securityContext);
     expect(job.automountServiceAccountToken).toBe(false);
+  });
+
+  test('the Deployment and the migration use the image that is set in one place, by its digest', () => {
+    const [image] = read('image/kustomization.yaml').images;
+    expect(image.digest).toMatch(/^sha256:[0-9a-f]{64}$/);
+    expect([of('Kustomization').components, read('migrate/kustomization.yaml').components]).toEqual([
+      ['image'],
+      ['../image'],
+    ]);
+    expect(container.image).toBe(image.name);
+  });
+
+  test.skipIf(noKubectl)('kubectl renders both with that image', () => {
+    const [image] = read('image/kustomization.yaml').images;
+    for (const path of ['kubernetes', 'kubernetes/migrate']) {
+      const { stdout } = Bun.spawnSync(['kubectl', 'kustomize', join(folder, path)]);
+      const images = Array.from(String(stdout).matchAll(/ image: (.*)/g), ([, name]) => name);
+      expect(images).toEqual([`${image.newName}@${image.digest}`]);
+    }
   });
 
   test('disruptions and updates leave running nodes', () => {
@@ -166,7 +186,6 @@ describe('in Kubernetes', () => {
   });
 
   test('the container has least privileges and only known settings', () => {
-    expect(container.image).toBe(`sallyport:${manifest.version}`);
     expect(pod.automountServiceAccountToken).toBe(false);
     expect(pod.securityContext).toMatchObject({ runAsNonRoot: true, runAsUser: 65532 });
     expect(pod.securityContext.seccompProfile.type).toBe('RuntimeDefault');

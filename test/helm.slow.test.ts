@@ -13,6 +13,8 @@ const kinds = (objects: KubernetesObject[]) => objects.map(({ kind }) => kind as
 const find = (objects: KubernetesObject[], kind: string) =>
   objects.find((object) => object.kind === kind) as KubernetesObject;
 
+const repository = 'registry.example.com/sallyport';
+
 test('the chart has the version of the program and the same alert rules', () => {
   const { version, appVersion } = parse('helm/sallyport/Chart.yaml');
   expect([version, appVersion]).toEqual([manifest.version, manifest.version]);
@@ -22,7 +24,7 @@ test('the chart has the version of the program and the same alert rules', () => 
 describe.skipIf(noHelm)('the rendered Helm chart', () => {
   let byDefault: KubernetesObject[];
   beforeAll(() => {
-    byDefault = renderChart();
+    byDefault = renderChart({ image: { repository } });
   });
 
   test('passes helm lint, where Helm is installed', () => {
@@ -41,13 +43,19 @@ describe.skipIf(noHelm)('the rendered Helm chart', () => {
     const expected = parse('kubernetes/deployment.yaml').spec;
     const { imagePullPolicy, ...container } = rendered.template.spec.containers[0];
     expect(imagePullPolicy).toBe('IfNotPresent');
-    expect(container).toEqual(expected.template.spec.containers[0]);
+    const image = `${repository}:${manifest.version}`;
+    expect(container).toEqual({ ...expected.template.spec.containers[0], image });
     expect([rendered.replicas, rendered.strategy]).toEqual([expected.replicas, expected.strategy]);
     for (const field of ['securityContext', 'volumes', 'terminationGracePeriodSeconds', 'enableServiceLinks'])
       expect([field, rendered.template.spec[field]]).toEqual([field, expected.template.spec[field]]);
     const job = find(byDefault, 'Job').spec.template.spec;
     const { imagePullPolicy: _, ...migration } = job.containers[0];
-    expect(migration).toEqual(parse('kubernetes/migrate.job.yaml').spec.template.spec.containers[0]);
+    const [expectedJob] = parse('kubernetes/migrate/job.yaml').spec.template.spec.containers;
+    expect(migration).toEqual({ ...expectedJob, image });
+  });
+
+  test('needs an image', () => {
+    expect(() => renderChart()).toThrow('image.repository is not set');
   });
 
   test('selects its own pods everywhere, and the Service does not offer metrics', () => {
@@ -69,7 +77,7 @@ describe.skipIf(noHelm)('the rendered Helm chart', () => {
     const from = [{ namespaceSelector: { matchLabels: { name: 'monitoring' } } }];
     const egress = [{ to: [{ ipBlock: { cidr: '10.0.0.0/8' } }] }];
     const objects = renderChart({
-      image: { repository: 'registry.example.com/sallyport', digest: 'sha256:abc' },
+      image: { repository, digest: 'sha256:abc' },
       settings: { SALLYPORT_TRUSTED_PROXIES: '10.0.0.0/8', SALLYPORT_WORKERS: 2 },
       drainSeconds: 40,
       autoscaling: { enabled: true, maxReplicas: 20 },

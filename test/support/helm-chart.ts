@@ -55,6 +55,13 @@ export function renderChart(values: object = {}): KubernetesObject[] {
 /** Undefined if Helm is not installed. */
 export function lintChart(): { code: number; output: string } | undefined {
   if (!helm) return undefined;
-  const { exitCode, stdout, stderr } = Bun.spawnSync([helm, 'lint', '--strict', chart]);
+  const { exitCode, stdout, stderr } = Bun.spawnSync([
+    helm,
+    'lint',
+    '--strict',
+    chart,
+    '--set',
+    'image.repository=registry.example.com/sallyport',
+  ]);
   return { code: exitCode, output: `${stdout}${stderr}` };
 }

@@ -19,6 +19,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 
 {{- define "sallyport.image" -}}
+{{- if not .Values.image.repository -}}
+{{- fail "image.repository is not set: build the image, push it, and set its repository and digest (docs/operations/deploy.md)" -}}
+{{- end -}}
 {{- if .Values.image.digest -}}
 {{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
 {{- else -}}
