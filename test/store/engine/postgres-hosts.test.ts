@@ -133,6 +133,10 @@ describe('connection settings', () => {
     await expect(using(url, portOf)).rejects.toThrow(DbUnavailable);
     write('*:*:*:*:wrong\n', 0o640);
     await expect(using(url, portOf)).rejects.toThrow('chmod 600');
+    // A secret that Kubernetes or systemd mounts belongs to root.
+    write('*:*:*:*:wrong\n', 0o440);
+    const isRoot = process.getuid?.() === 0;
+    await expect(using(url, portOf)).rejects.toThrow(isRoot ? /password authentication failed/ : /chmod 600/);
     await server.stop();
     rmSync(folder, { recursive: true, force: true });
   });
