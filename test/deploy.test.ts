@@ -85,7 +85,7 @@ test('the compose file starts the service with least privileges', () => {
         cap_drop: z.tuple([z.literal('ALL')]),
         security_opt: z.tuple([z.literal('no-new-privileges:true')]),
         restart: z.string(),
-        stop_grace_period: z.literal('30s'),
+        stop_grace_period: z.literal('35s'),
       }),
       database: z.looseObject({ image: z.string().regex(/^postgres:\d+$/), healthcheck: z.looseObject({}) }),
     }),
