@@ -93,12 +93,15 @@ describe.skipIf(noCurl)('the commands of', () => {
     follow(gatewayPage, { replacements: { '3001': `${freePort()}` } }),
   );
 
-  test('docs/operations/postgresql.md print what it shows', async () => {
-    const address = 'postgres://sallyport:password@db.example.com/sallyport';
-    const [one, two] = [freePort(), freePort()];
-    const replacements = { [address]: await postgres.createEmpty(''), '8081': `${one}`, '8082': `${two}` };
-    await follow('operations/postgresql.md', { heading: 'Production', replacements });
-  });
+  test.each(['Try it', 'Production'])(
+    'docs/operations/postgresql.md, %s, print what it shows',
+    async (heading) => {
+      const address = 'postgres://sallyport:password@db.example.com/sallyport';
+      const [one, two] = [freePort(), freePort()];
+      const replacements = { [address]: await postgres.createEmpty(''), '8081': `${one}`, '8082': `${two}` };
+      await follow('operations/postgresql.md', { heading, replacements });
+    },
+  );
 
   test('every guide is run', () => {
     const guides = readdirSync(join(root, 'docs/guides')).map((name) => `guides/${name}`);
