@@ -4,6 +4,7 @@ import { join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 import { type AuditedReads, auditedReads } from './domain/audit.ts';
 import { Secret } from './domain/key.ts';
+import { longestSession } from './domain/session.ts';
 import { parseTrust, type Trust } from './http/pipeline/client-address.ts';
 import { parsePublicUrl } from './http/pipeline/public-url.ts';
 import { limitSettings } from './limit-settings.ts';
@@ -116,13 +117,13 @@ export const settings = {
     variable: 'SALLYPORT_SESSION_TTL',
     description: 'Default lifetime of a session, in seconds.',
     fallback: '180',
-    parse: (text) => integer(text, 180, 1, 31_536_000) * 1000,
+    parse: (text) => integer(text, 180, 1, longestSession / 1000) * 1000,
   } satisfies Setting<number>,
   sessionTtlMax: {
     variable: 'SALLYPORT_SESSION_TTL_MAX',
     description: 'Maximum lifetime of a session, in seconds from its creation.',
     fallback: '604800',
-    parse: (text) => integer(text, 604_800, 1, 31_536_000) * 1000,
+    parse: (text) => integer(text, 604_800, 1, longestSession / 1000) * 1000,
   } satisfies Setting<number>,
   ...limitSettings,
   auditReads: {

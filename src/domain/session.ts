@@ -5,6 +5,9 @@ import { Permission } from './permission.ts';
 import { canonicalContainer, Rule } from './rule.ts';
 import { intersect, scopeOf } from './scope.ts';
 
+/** The longest lifetime that the configuration can allow, in milliseconds. */
+export const longestSession = 31_536_000_000;
+
 export const SessionCreated = z
   .object({
     session_key: z

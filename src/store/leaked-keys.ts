@@ -1,6 +1,7 @@
 /** Revokes a key by the key itself, without knowing its owner. */
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import type { Digest } from '../domain/key.ts';
+import { longestSession } from '../domain/session.ts';
 import { notExpired } from './applications.ts';
 import type { ChainKeys } from './audit/hash-chain.ts';
 import type { EntryWriter } from './audit/write.ts';
@@ -19,6 +20,11 @@ interface SessionRow {
   readonly id: string;
 }
 
+/** Ends the sessions that the key authorized without limiting them. Those that it limits end when it is deleted. */
+const endUnlimitedSessions = `insert into leaked_keys (tenant_id, digest, expires_at)
+  select k.tenant_id, k.digest, :now + ${longestSession} from application_keys k
+  where k.digest = $1 and ${notExpired('k')} on conflict do nothing`;
+
 const deleteKey = `delete from application_keys as k where k.digest = $1 and ${notExpired('k')}
   returning tenant_id, application_id, id, ending`;
 
@@ -34,6 +40,7 @@ export function keyRevoker(db: Db, chainKeys: () => Awaitable<ChainKeys>, writeE
     await then(chainKeys(), () =>
       db.change(async (tx) => {
         const time = await tx.get<{ now: DbTime }>('select :now as now');
+        await tx.run(endUnlimitedSessions, [digest]);
         const key = await tx.get<KeyRow>(deleteKey, [digest]);
         const session = await tx.get<SessionRow>(deleteSession, [digest]);
         await tx.defer(writeEntries, entryOf(toRevoked(key, session), Number(time?.now)));

@@ -89,6 +89,8 @@ export interface Authorization extends Grants {
   readonly by: string;
   /** The authorizer's key, if the access of that key limits the session. */
   readonly ceiling: Digest | undefined;
+  /** The authorizer's key, if it does not limit the session. Revoking it as leaked ends the session. */
+  readonly unlimitedBy?: Digest | undefined;
   /** Replaces the session's own expiry, if defined. */
   readonly expiresAt: number | undefined;
   /** Milliseconds between the creation of a session and its latest possible expiry. */

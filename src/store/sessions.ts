@@ -7,13 +7,14 @@ import { type DbTime, type Executor, rowLock } from './engine/db.ts';
 import { all, inserter, Params } from './engine/sql.ts';
 import type { Authorized, NewSession, SessionFilter, Sessions } from './store.ts';
 
-/** Joins of `sessions s`. `c` is the application whose key limits the session. Without a valid key, the session is invalid. */
+/** Joins of `sessions s`. `c` is the application whose key limits the session. If that key is invalid, so is the session. */
 export const ownerAndAuthorizer = `
   join applications a on a.tenant_id = s.tenant_id and a.id = s.application_id
   left join application_keys k on k.digest = s.authorizer_digest and ${notExpired('k')}
   left join applications c on c.tenant_id = k.tenant_id and c.id = k.application_id and ${notExpired('c')}`;
 export const withAuthorizer = `sessions s ${ownerAndAuthorizer}`;
-export const isValid = `s.expires_at > :now and ${notExpired('a')} and (s.authorizer_digest is null or c.id is not null)`;
+export const isValid = `s.expires_at > :now and ${notExpired('a')}
+  and (s.authorizer_digest is null or c.id is not null) and ${notLeaked('s')}`;
 
 /** The session $2 of the tenant $1, if its key works. */
 const oneValid = `select s.tenant_id, s.id from ${withAuthorizer} where s.tenant_id = $1 and s.id = $2 and ${isValid}`;
@@ -77,8 +78,8 @@ export function sessions(db: Executor): Sessions {
       return then(db.get<{ count: DbTime }>(sql, [tenant, application, max]), (row) => Number(row?.count));
     },
 
-    authorize: (tenant, nonce, { ceiling, expiresAt, maxLifetime, by, ...grants }) => {
-      const params = [nonce, tenant, ...toText(grants), by, ceiling ?? null];
+    authorize: (tenant, nonce, { ceiling, unlimitedBy, expiresAt, maxLifetime, by, ...grants }) => {
+      const params = [nonce, tenant, ...toText(grants), by, ceiling ?? null, unlimitedBy ?? null];
       const spent = db.transaction((tx) =>
         expiresAt === undefined
           ? tx.get<{ id: string }>(spend, params)
@@ -146,11 +147,11 @@ const byNonce = `s.nonce_digest = $1 and cast(s.tenant_id as text) = $2 and (sel
   where a.tenant_id = s.tenant_id and a.id = s.application_id and ${notExpired('a')}) = 1`;
 
 /** Two statements: PostgreSQL would plan one with an optional condition anew each time. */
-const [spend, spendUntil] = [spending('', ''), spending(', expires_at = $7', `and $7 <= ${latest('s')}`)];
+const [spend, spendUntil] = [spending('', ''), spending(', expires_at = $8', `and $8 <= ${latest('s')}`)];
 
 function spending(also: string, unless: string): string {
   return `update sessions as s set permissions = $3, rules = $4, authorized_at = :now, authorized_by = $5,
-      authorizer_digest = $6${also}
+      authorizer_digest = $6, unlimited_by = $7${also}
     where ${byNonce} and s.authorized_at is null and s.expires_at > :now ${unless}
     returning id`;
 }
@@ -182,7 +183,8 @@ function filtered(tenant: string, { ids, application, authorizer, state }: Sessi
     where k.digest = x.authorizer_digest and ${notExpired('k')} and ${notExpired('c')}`;
   return {
     table: 'sessions',
-    columns: 'r.application_id, r.authorized_by, r.authorized_at, r.authorizer_digest, r.expires_at',
+    columns:
+      'r.application_id, r.authorized_by, r.authorized_at, r.authorizer_digest, r.unlimited_by, r.expires_at',
     tenant,
     ids,
     filter: (params: Params) =>
@@ -193,12 +195,19 @@ function filtered(tenant: string, { ids, application, authorizer, state }: Sessi
         state && `x.authorized_at is ${state === 'pending' ? '' : 'not '}null`,
         `(${owner}) = 1`,
         `(x.authorizer_digest is null or (${ceiling}) = 1)`,
+        notLeaked('x'),
       ),
   };
 }
 
+/** Whether the key that authorized a session without limiting it was not revoked as leaked. */
+function notLeaked(session: string): string {
+  return `(select 1 from leaked_keys l
+    where l.tenant_id = ${session}.tenant_id and l.digest = ${session}.unlimited_by) is null`;
+}
+
 /** The latest expiry that a session may have: its longest lifetime, or the expiry of its application. */
-function latest(alias: string, longest = '$8'): string {
+function latest(alias: string, longest = '$9'): string {
   const application = `select a.expires_at from applications a
     where a.tenant_id = ${alias}.tenant_id and a.id = ${alias}.application_id`;
   const lifetime = `${alias}.created_at + ${longest}`;

@@ -250,8 +250,9 @@ export interface Store {
     entity?: string | symbol,
   ): Promise<T>;
   /**
-   * Revokes the application key, or ends the session, with this digest, and writes the audit entry. The key is invalid
-   * for every request sent after this resolves. Runs the same statements if the key does not exist.
+   * Revokes the application key with this digest and ends all sessions that it authorized, or ends the session with
+   * this digest. Writes the audit entry. The keys are invalid for every request sent after this resolves. Runs the same
+   * statements if the key does not exist.
    */
   revokeKey(
     digest: Digest,

@@ -13,6 +13,7 @@ import { deleteTokens } from './token-storage.ts';
 /** Primary keys of the tables with a `tenant_id`. Rows of all other tables are deleted by cascade. */
 const primaryKeys = {
   sessions: 'tenant_id, id',
+  leaked_keys: 'tenant_id, digest',
   idempotency: 'tenant_id, caller_id, key_digest',
   tokens: 'tenant_id, seq',
   application_keys: 'tenant_id, application_id, id',
@@ -24,7 +25,7 @@ const primaryKeys = {
 /** Removes at most `limit` rows of each kind and returns how many. Rows that another transaction has locked are skipped. */
 export async function sweep(db: Db, chainKeys: () => Awaitable<ChainKeys>, limit: number): Promise<number> {
   let removed = 0;
-  for (const table of ['idempotency', 'sessions', 'application_keys'] as const)
+  for (const table of ['idempotency', 'sessions', 'leaked_keys', 'application_keys'] as const)
     removed += await removeExpired(db, table, limit);
   removed += await db.transaction((tx) => deleteTokens(tx, db.dialect, expired(db, 'tokens'), [limit]));
   removed += await removeOrphanedSessions(db, limit);
@@ -71,7 +72,7 @@ function entryOf(row: RemovedRow): NewEntry {
 const someSession = `(select 1 from sessions s
   where s.tenant_id = applications.tenant_id and s.application_id = applications.id limit 1)`;
 
-type Table = 'idempotency' | 'sessions' | 'tokens' | 'application_keys' | 'applications';
+type Table = 'idempotency' | 'sessions' | 'leaked_keys' | 'tokens' | 'application_keys' | 'applications';
 
 const expired = (db: Db, table: Table, also = '') =>
   `delete from ${table} where (${primaryKeys[table]}) in

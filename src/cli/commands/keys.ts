@@ -40,7 +40,7 @@ export const keyCommands: readonly RemoteCommand[] = [
     withoutKey: true,
     summary: 'Revoke a leaked key.',
     details:
-      'Reads the key from standard input and needs no other key. Revokes the key of a private or management application, or ends the session of a session key. Succeeds whether or not the key existed.',
+      'Reads the key from standard input and needs no other key. Revokes the key of a private or management application and ends all sessions that it authorized, or ends the session of a session key. Succeeds whether or not the key existed.',
     examples: ['sallyport keys revoke < leaked.key'],
     call: revoke,
   },
@@ -106,5 +106,5 @@ async function revoke({ input, terminal, service, printResult }: Call): Promise<
       'pipe the whole key, from slp_ on',
     );
   await service.revokeKey(key);
-  return printResult({ revoked: true }, 'the key is not valid');
+  return printResult({ revoked: true }, 'the key is no longer accepted');
 }

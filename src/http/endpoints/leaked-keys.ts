@@ -28,7 +28,7 @@ export const revokeKey = openEndpoint({
   tag: 'Applications',
   summary: 'Revoke a leaked key',
   description:
-    'Revokes a key of a private or management application, or ends the session of a session key. Needs no other credential: the holder of the key may revoke it. The key is invalid on every node before the response is sent. The response is the same, after the same time, for every other text, such as an unknown or incomplete key or a nonce. No key is revoked then. Text that starts with `slp_pub_` is rejected: public keys are printed in web pages, and any visitor could switch a page off.',
+    'Revokes a key of a private or management application and ends all sessions that it authorized, or ends the session of a session key. Needs no other credential: the holder of the key may revoke it. The key is invalid on every node before the response is sent. The response is the same, after the same time, for every other text, such as an unknown or incomplete key or a nonce. No key is revoked then. Text that starts with `slp_pub_` is rejected: public keys are printed in web pages, and any visitor could switch a page off.',
   body: KeyRevoke,
   bodyLimit: maxBodyBytes,
   bodyExample: { key: 'slp_pvt_…' },

@@ -87,7 +87,9 @@ export const authorizeSession = changeEndpoint({
       permissions: body.permissions,
       rules: body.rules,
       by: principal.applicationId,
-      ceiling: unrestricted ? undefined : principal.digest,
+      ...(unrestricted
+        ? { ceiling: undefined, unlimitedBy: principal.digest }
+        : { ceiling: principal.digest }),
       expiresAt: body.expires_at,
       maxLifetime: sessionTtlMax,
     };

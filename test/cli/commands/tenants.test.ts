@@ -157,12 +157,14 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
         await server.call('POST', '/tokens', { key, body, headers: { 'Idempotency-Key': `n${i}` } });
       }
       await server.call('GET', '/applications', { key });
+      const leaked = await server.application(key, { permissions: ['token:read'] });
+      await server.call('POST', '/keys/revoke', { body: { key: leaked.key } });
     }
     await server.flush();
     const before = await rowsOf(other.id);
     expect(Object.keys(before)).toEqual(Object.keys(await rowsOf(shop.id)));
     expect(Object.keys(before)).toEqual(
-      expect.arrayContaining(['application_uses', 'data_keys', 'token_containers']),
+      expect.arrayContaining(['application_uses', 'data_keys', 'leaked_keys', 'token_containers']),
     );
 
     expect(await json('tenants', 'delete', 'shop', '--yes')).toEqual({ deleted: shop.id });

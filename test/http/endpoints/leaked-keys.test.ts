@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { mint } from '../../../src/domain/key.ts';
+import { mint, parseKey } from '../../../src/domain/key.ts';
+import { longestSession } from '../../../src/domain/session.ts';
 import { systemTenant } from '../../../src/store/audit/hash-chain.ts';
 import type { Db, Transaction, Value } from '../../../src/store/engine/db.ts';
 import { auditEntries, dumpDatabase } from '../../support/database.ts';
@@ -93,6 +94,69 @@ describe.each(databases)('POST /keys/revoke on %s', (_, database) => {
     });
   });
 
+  test.each([['session:authorize'], ['application:create']])(
+    'ends sessions without a ceiling that a key with %s authorized',
+    async (permission) => {
+      const backend = await readable({ permissions: ['application:read', permission], type: 'management' });
+      const { body: other } = await server.call('POST', `/applications/${backend.id}/keys`, {
+        key: tenant.key,
+      });
+      const web = await readable({ type: 'public' });
+      const authorized = async (by: string) => {
+        const { body } = await server.call('POST', '/sessions', { key: web.key });
+        const grant = { nonce: body.nonce, permissions: ['application:read'] };
+        await server.call('POST', '/sessions/authorize', { key: by, body: grant });
+        return body.session_key;
+      };
+      const [leaked, unaffected] = [await authorized(backend.key), await authorized(other.key)];
+      const listed = async () => {
+        const query = `/sessions?authorized_by=${backend.id}`;
+        return (await server.call('GET', query, { key: tenant.key })).body.data.length;
+      };
+      expect([await statuses(leaked), await statuses(unaffected), await listed()]).toEqual([valid, valid, 2]);
+      await revoke(backend.key);
+      expect([await statuses(leaked), await statuses(unaffected), await listed()]).toEqual([
+        invalid,
+        valid,
+        1,
+      ]);
+    },
+  );
+
+  test('a session that is authorized while its authorizer is being revoked is invalid', async () => {
+    const backend = await readable({ permissions: ['application:read', 'session:authorize'] });
+    const web = await readable({ type: 'public' });
+    const { body: session } = await server.call('POST', '/sessions', { key: web.key });
+    const { sessions, credentials } = server.app.store;
+    const { digest } = parseKey(backend.key)!;
+    await revoke(backend.key);
+    // The request was authenticated before the revocation.
+    await sessions.authorize(tenant.id, parseKey(session.nonce)!.digest, {
+      permissions: ['application:read'],
+      rules: [],
+      by: backend.id,
+      ceiling: undefined,
+      unlimitedBy: digest,
+      expiresAt: undefined,
+      maxLifetime: 60_000,
+    });
+    expect(await credentials.find('ses', parseKey(session.session_key)!.digest)).toBeUndefined();
+  });
+
+  test('the sweep forgets a leaked key when every session that it authorized has expired', async () => {
+    const { key } = await readable();
+    await revoke(key);
+    const { db, sweep } = server.app.maintenance;
+    const stored = () =>
+      db.get('select 1 as one from leaked_keys where digest = $1', [parseKey(key)!.digest]);
+    server.clock.advance(longestSession - 1);
+    await sweep(100);
+    expect(await stored()).toBeDefined();
+    server.clock.advance(1);
+    await sweep(100);
+    expect((await stored()) ?? undefined).toBeUndefined();
+  });
+
   test('ends the session of a session key', async () => {
     const web = await readable({ type: 'public' });
     const { body: session } = await server.call('POST', '/sessions', { key: web.key });
@@ -133,7 +197,7 @@ describe.each(databases)('POST /keys/revoke on %s', (_, database) => {
       const names = [...headers.keys()].sort();
       seen.push({ status, body, names, statements: recorder.take() });
     }
-    expect(seen[0]).toMatchObject({ status: 204, body: '', statements: { length: 4 } });
+    expect(seen[0]).toMatchObject({ status: 204, body: '', statements: { length: 5 } });
     for (const each of seen) expect(each).toEqual(seen[0]!);
     const last = (await entries()).slice(1 - seen.length);
     for (const entry of last)

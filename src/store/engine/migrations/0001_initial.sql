@@ -77,7 +77,7 @@ create table application_storage (
 );
 
 -- A session is pending while authorized_at is null. Authorizing it spends the nonce. authorizer_digest is the key
--- whose access limits the session; null if none does. jkt is the thumbprint (RFC 7638) of the key that a bound session
+-- whose access limits the session; null if none does. unlimited_by is then the key that authorized it. jkt is the thumbprint (RFC 7638) of the key that a bound session
 -- needs for every request; null if it is not bound.
 create table sessions (
   tenant_id uuid not null,
@@ -92,6 +92,7 @@ create table sessions (
   authorized_at bigint,
   authorized_by uuid,
   authorizer_digest bytea,
+  unlimited_by bytea,
   jkt text,
   -- Null if it is not in quarantine.
   quarantined_at bigint,
@@ -100,6 +101,16 @@ create table sessions (
 );
 create index sessions_by_expiry on sessions (expires_at);
 create index sessions_by_application on sessions (tenant_id, application_id, authorized_at, expires_at);
+
+-- Keys that were revoked because they leaked. Sessions with such a key in unlimited_by are invalid. All of them have
+-- expired at expires_at.
+create table leaked_keys (
+  tenant_id uuid not null references tenants (id),
+  digest bytea not null,
+  expires_at bigint not null,
+  primary key (tenant_id, digest)
+);
+create index leaked_keys_by_expiry on leaked_keys (expires_at);
 
 -- The current master key, with a known text encrypted by it, to check a key that is given.
 create table master_key (
