@@ -2,8 +2,8 @@
 import {
   type ChainKeys,
   checkpointText,
+  expectedMac,
   isKnownFormat,
-  macFor,
   signatureCheck,
   systemTenant,
 } from '../store/audit/hash-chain.ts';
@@ -136,7 +136,8 @@ function isSystemChainShorter(
 }
 
 function isUnchanged(keys: ChainKeys, row: ChainedRow): boolean {
-  return isKnownFormat(row.format) && Buffer.from(macFor(keys, row)).equals(row.mac ?? new Uint8Array());
+  const mac = row.mac ?? new Uint8Array();
+  return isKnownFormat(row.format) && Buffer.compare(expectedMac(keys, row, mac), mac) === 0;
 }
 
 function chainName(tenantId: string): string {

@@ -7,8 +7,8 @@ import { type Db, type DbTime, type Queries, rowLock } from '../engine/db.ts';
 import { inserter } from '../engine/sql.ts';
 import { maxForeignSeq } from './entry-id.ts';
 import {
-  auditFormat,
   type ChainKeys,
+  checkpointFormat,
   checkpointInterval,
   checkpointText,
   genesis,
@@ -203,7 +203,7 @@ async function linkToSystem(
   tx: Queries,
   tenantId: string,
 ): Promise<Pick<SignedCheckpoint, 'format' | 'system'>> {
-  if (tenantId === systemTenant) return { format: auditFormat };
+  if (tenantId === systemTenant) return { format: checkpointFormat };
   const { seq, hash } = (await chainOf(tx, systemTenant)) ?? { seq: 0, hash: genesis };
   return { format: linkedFormat, system: { seq, hash } };
 }

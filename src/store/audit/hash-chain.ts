@@ -10,10 +10,13 @@ import {
 } from 'node:crypto';
 
 /**
- * The format of rows and checkpoints that are written now. A change to what their MAC, link or signature covers is a
- * new format. Rows of every older format must still verify: see test/store/audit/format.test.ts.
+ * The format of rows that are written now. A change to what their MAC or link covers is a new format. Rows of every older
+ * format must still verify: see test/store/audit/format.test.ts.
  */
-export const auditFormat = 1;
+export const rowFormat = 2;
+
+/** The format of checkpoints of the system chain. */
+export const checkpointFormat = 1;
 
 /** The tenant id of entries without a tenant, in columns, MACs and signatures. */
 export const systemTenant = '00000000-0000-0000-0000-000000000000';
@@ -48,26 +51,48 @@ export function unpackChainKeys(packed: Uint8Array): ChainKeys {
   return { mac: packed.slice(0, 32), signing: packed.slice(32) };
 }
 
-/** The text that the MAC of a row covers, by format. */
-const rowTexts: Readonly<Record<number, (row: AuditRow) => string>> = { 1: rowText };
-
-/** Unambiguous. The entry is JSON already, so it is appended without encoding it again. */
-function rowText({ format, tenantId, at, entryText }: AuditRow): string {
-  return `sallyport audit row ${format} ${tenantId} ${at} ${entryText}`;
-}
+/** Bytes of a MAC. */
+const macLength = 16;
+/** The first bytes of a MAC of format 2. They make it unique. Forging the rest means guessing 96 bits. */
+const nonceLength = 4;
 
 export function isKnownFormat(format: number): boolean {
-  return Object.hasOwn(rowTexts, format);
+  return format === 1 || hasUniqueMac(format);
 }
 
-/** Bytes of a MAC. Forging one means guessing 128 bits. */
-const macLength = 16;
+/** Whether two rows with the same MAC are copies. In format 1 they can be two entries with the same content. */
+export function hasUniqueMac(format: number): boolean {
+  return format === rowFormat;
+}
 
-/** Proves that a holder of the key wrote the row. Throws if the format is unknown. */
-export function macFor({ mac }: ChainKeys, row: AuditRow): Uint8Array {
-  const text = rowTexts[row.format];
-  if (!text) throw new Error(`an audit row has the unknown format ${row.format}`);
-  return new Bun.CryptoHasher('sha256', mac).update(text(row)).digest().subarray(0, macLength);
+/** Counts the rows that this process has written. */
+let nonce = randomBytes(nonceLength).readUInt32BE();
+
+/** Proves that a holder of the key wrote the row. */
+export function newMac(keys: ChainKeys, row: Omit<AuditRow, 'format'>): Uint8Array {
+  nonce = (nonce + 1) >>> 0;
+  const bytes = Buffer.alloc(nonceLength);
+  bytes.writeUInt32BE(nonce);
+  return macWith(keys, { ...row, format: rowFormat }, bytes);
+}
+
+/** The MAC that a row must have. `stored` is the one that it has. Throws if the format is unknown. */
+export function expectedMac(keys: ChainKeys, row: AuditRow, stored: Uint8Array): Uint8Array {
+  if (!isKnownFormat(row.format)) throw new Error(`an audit row has the unknown format ${row.format}`);
+  return macWith(keys, row, hasUniqueMac(row.format) ? stored.subarray(0, nonceLength) : new Uint8Array());
+}
+
+/** The text is unambiguous. The entry is JSON already, so it is appended without encoding it again. */
+function macWith(
+  { mac }: ChainKeys,
+  { format, tenantId, at, entryText }: AuditRow,
+  unique: Uint8Array,
+): Uint8Array {
+  const number = unique.length > 0 ? `${Buffer.from(unique).toString('hex')} ` : '';
+  const hash = new Bun.CryptoHasher('sha256', mac)
+    .update(`sallyport audit row ${format} ${tenantId} ${at} ${number}${entryText}`)
+    .digest();
+  return Buffer.concat([unique, hash], macLength);
 }
 
 /** Binds a row, through its MAC, to its number and to every row before it. The MAC covers the format. */
@@ -100,7 +125,7 @@ export interface Head {
 }
 
 export interface Checkpoint extends Head {
-  /** `auditFormat`, or `linkedFormat` with `system`. */
+  /** `checkpointFormat`, or `linkedFormat` with `system`. */
   readonly format: number;
   /** The highest time of an entry up to `seq`. */
   readonly at: number;
@@ -115,7 +140,7 @@ export interface Checkpoint extends Head {
 export const linkedFormat = 2;
 
 export function isKnownCheckpoint(format: number): boolean {
-  return format === auditFormat || format === linkedFormat;
+  return format === checkpointFormat || format === linkedFormat;
 }
 
 export interface SignedCheckpoint extends Checkpoint {

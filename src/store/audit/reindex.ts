@@ -2,7 +2,7 @@
 import { byOperator } from '../../domain/audit.ts';
 import type { Awaitable } from '../../domain/awaitable.ts';
 import { type Db, type DbTime, type Queries, rowLock } from '../engine/db.ts';
-import { type ChainKeys, isKnownFormat, macFor } from './hash-chain.ts';
+import { type ChainKeys, expectedMac, isKnownFormat } from './hash-chain.ts';
 import { blockOf, blockSize, type IndexedEntry, replaceRows, rowsFor, storedRows } from './index-blocks.ts';
 import { reindexOperation } from './log-entries.ts';
 import {
@@ -108,7 +108,8 @@ async function reindexBlock(
 }
 
 function hasValidMac(keys: ChainKeys, row: ChainedRow): boolean {
-  return isKnownFormat(row.format) && Buffer.compare(macFor(keys, row), row.mac ?? new Uint8Array()) === 0;
+  const mac = row.mac ?? new Uint8Array();
+  return isKnownFormat(row.format) && Buffer.compare(expectedMac(keys, row, mac), mac) === 0;
 }
 
 /** Returns whether it was wrong. It may be higher than necessary, because of deleted entries. */

@@ -11,8 +11,9 @@ import {
 import type { ChainKeys } from './hash-chain.ts';
 import { type ChainIndex, IndexCheck } from './index-check.ts';
 import { type Removal, statementOf } from './log-entries.ts';
-import { checkGap, notInFiles, type Rows } from './verify-gaps.ts';
+import { checkGap, type GapReport, notInFiles, type Rows } from './verify-gaps.ts';
 import { type FindingCode, PartCheck, rowNames } from './verify-part.ts';
+import { ReplayCheck } from './verify-replays.ts';
 
 export interface Finding {
   readonly code: FindingCode;
@@ -104,10 +105,12 @@ export class ChainCheck {
   readonly #removals: Removal[] = [];
   /** Entries about a restore, each with the end of the chain that it replaced. */
   readonly #restores: { readonly row: number; readonly end: number }[] = [];
+  readonly #replays = new ReplayCheck((row, of) =>
+    this.#report('replayed_row', `row ${row} is a copy of row ${of}`, { row }),
+  );
   /** Whether some part could not be checked to its end. */
   #isUnreadable = false;
-  #rows = 0;
-  #checkpoints = 0;
+  readonly #totals = { rows: 0, checkpoints: 0 };
 
   constructor(
     tenantId: string,
@@ -134,6 +137,7 @@ export class ChainCheck {
       const end = await this.#checkPart(part);
       if (end.seq >= head.seq) head = end;
     }
+    await this.#replays.end(this.#parts);
     if (!this.#isUnreadable) {
       for (const gap of gaps) this.#checkGap(gap);
       this.#checkRemovals();
@@ -142,8 +146,7 @@ export class ChainCheck {
     return {
       chain: chainName(this.#tenantId),
       first: startOf(this.#parts[0] as Part).seq + 1,
-      rows: this.#rows,
-      checkpoints: this.#checkpoints,
+      ...this.#totals,
       anchor: `${chainName(this.#tenantId)}:${formatPosition(head)}`,
     };
   }
@@ -165,6 +168,7 @@ export class ChainCheck {
       report,
       onRow: (row) => {
         this.#read(row.seq, row.entry);
+        this.#replays.add(row);
         index?.add(row);
         const { kind: _, ...fields } = row;
         onRow?.({ ...fields, tenantId: this.#tenantId });
@@ -187,8 +191,8 @@ export class ChainCheck {
     check.end();
     await index?.end();
     this.#isUnreadable ||= check.isUnreadable;
-    this.#rows += check.rows;
-    this.#checkpoints += check.checkpoints;
+    this.#totals.rows += check.rows;
+    this.#totals.checkpoints += check.checkpoints;
     return check.head;
   }
 
@@ -241,8 +245,8 @@ export class ChainCheck {
   #checkGap(gap: Rows): void {
     const { archives = 'required', note } = this.#options;
     if (archives === 'ignored') return;
-    const report = (code: FindingCode, message: string, { first: row, last }: Rows) =>
-      this.#report(code, message, { row, last });
+    const report: GapReport = (code, message, rows) =>
+      this.#report(code, message, { row: rows.first, last: rows.last });
     checkGap(this.#tenantId, gap, this.#removals, { archives, report, note });
   }
 
@@ -251,10 +255,9 @@ export class ChainCheck {
     for (const { last } of this.#removals)
       for (const part of this.#parts) {
         const start = startOf(part);
+        const message = `${nameOf(part)} does not start after the deleted row ${last.seq}`;
         if (start.seq === last.seq && start.hash !== last.hash)
-          this.#report('broken_chain', `${nameOf(part)} does not start after the deleted row ${last.seq}`, {
-            row: last.seq,
-          });
+          this.#report('broken_chain', message, { row: last.seq });
       }
   }
 

@@ -9,10 +9,12 @@ export interface Rows {
   readonly last: number;
 }
 
+export type GapReport = (code: FindingCode, message: string, rows: Rows) => void;
+
 interface GapOptions {
   /** Whether archives must be given. */
   readonly archives: 'required' | 'optional';
-  readonly report: (code: FindingCode, message: string, rows: Rows) => void;
+  readonly report: GapReport;
   readonly note: (text: string) => void;
 }
 

@@ -15,8 +15,8 @@ import {
   type ChainKeys,
   checkpointInterval,
   checkpointText,
+  expectedMac,
   link,
-  macFor,
   signatureCheck,
 } from './hash-chain.ts';
 
@@ -28,6 +28,7 @@ export type FindingCode =
   | 'damaged_line'
   | 'changed_row'
   | 'foreign_row'
+  | 'replayed_row'
   | 'misplaced_row'
   | 'missing_rows'
   | 'broken_chain'
@@ -169,7 +170,7 @@ export class PartCheck {
       this.#report('missing_checkpoint', `the checkpoint of row ${this.#seq} is missing`, this.#seq);
     const { format, at, entry: entryText } = row;
     const stored = bytesOf(row.mac);
-    const right = macFor(keys, { format, tenantId: this.#header.tenant_id, at, entryText });
+    const right = expectedMac(keys, { format, tenantId: this.#header.tenant_id, at, entryText }, stored);
     const valid = same(stored, right);
     if (row.mac === null)
       this.#report('foreign_row', `row ${seq} has no MAC: another program has inserted it`, seq);

@@ -4,7 +4,7 @@ import { Failure, fail } from '../../domain/error.ts';
 import type { Db, Queries } from '../engine/db.ts';
 import { inserter } from '../engine/sql.ts';
 import type { NewEntry } from '../store.ts';
-import { auditFormat, type ChainKeys, macFor, systemTenant } from './hash-chain.ts';
+import { type ChainKeys, newMac, rowFormat, systemTenant } from './hash-chain.ts';
 
 const insertPending = inserter<ReturnType<typeof rowOf>>('audit_pending', {
   at: 'bigint',
@@ -42,6 +42,6 @@ export async function insertEntries(
 /** The fields are in the order of the columns. */
 function rowOf(keys: ChainKeys, { tenantId = systemTenant, at, ...entry }: NewEntry) {
   const entryText = JSON.stringify(entry);
-  const mac = macFor(keys, { format: auditFormat, tenantId, at, entryText });
-  return { at, format: auditFormat, tenant_id: tenantId, mac, entry: entryText };
+  const mac = newMac(keys, { tenantId, at, entryText });
+  return { at, format: rowFormat, tenant_id: tenantId, mac, entry: entryText };
 }

@@ -1,6 +1,6 @@
 /**
- * Rows and exports that an earlier version wrote must verify for ever. The files of format 1 were written by the first
- * version with that format. They never change: a new format gets new files.
+ * Rows and exports that an earlier version wrote must verify for ever. The files of each format were written by the
+ * first version with that format. They never change: a new format gets new files.
  */
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -20,6 +20,11 @@ const archive = linesOf('format-1.archive.jsonl');
 const tables: Record<string, Record<string, Value>[]> = JSON.parse(fixture('format-1.rows.json'));
 type Value = string | number | null | { hex: string };
 
+test('an export and an archive of format 2 verify', async () => {
+  const files = { exported: linesOf('format-2.jsonl'), archive: linesOf('format-2.archive.jsonl') };
+  expect(await verifyAll(files, { masters })).toMatchObject({ ok: true, findings: [], rows: 6 });
+});
+
 test('an export and an archive of format 1 verify', async () => {
   const together = await verifyAll({ exported, archive }, { masters });
   expect(together).toMatchObject({ ok: true, findings: [], rows: 7, chains: [{ rows: 3 }, { rows: 4 }] });
@@ -29,7 +34,7 @@ test('an export and an archive of format 1 verify', async () => {
 test.each<[string, (line: string) => string]>([
   [
     'a row of an unknown format',
-    (line) => line.replace('{"kind":"row","format":1,', '{"kind":"row","format":2,"new":1,'),
+    (line) => line.replace('{"kind":"row","format":1,', '{"kind":"row","format":9,"new":1,'),
   ],
   [
     'a checkpoint of an unknown format',

@@ -28,7 +28,7 @@ describe('an export of the audit log', () => {
   const kinds = (of = lines) => of.map((line) => JSON.parse(line).kind);
   const withLine = (at: number, line: string) => lines.with(at, line);
   const rowLine = (seq: number) =>
-    chain.findIndex((line) => line.startsWith(`{"kind":"row","format":1,"seq":${seq},`));
+    chain.findIndex((line) => line.startsWith(`{"kind":"row","format":2,"seq":${seq},`));
 
   test('verifies, and the verdict has the ends of the chains', async () => {
     const verdict = await verify(lines);
