@@ -72,11 +72,34 @@ export function underLoad(name: string, pid: number, plan: Requests, database?: 
   };
 }
 
+interface Generator {
+  run(plan: Plan): Promise<Report>;
+}
+
+const idleGenerators: Generator[] = [];
+
+/** Sends requests from another process. Processes are reused, because starting one takes as long as a short round. */
 export async function send(plan: Plan): Promise<Report> {
-  const generator = Bun.spawn([process.execPath, '--no-env-file', join(import.meta.dirname, 'load.ts')], {
-    stdio: [Buffer.from(JSON.stringify(plan)), 'pipe', 'inherit'],
+  const generator = idleGenerators.pop() ?? startGenerator();
+  const report = await generator.run(plan);
+  idleGenerators.push(generator);
+  return report;
+}
+
+function startGenerator(): Generator {
+  let waiting = Promise.withResolvers<Report>();
+  const child = Bun.spawn([process.execPath, '--no-env-file', join(import.meta.dirname, 'load.ts')], {
+    stdio: ['ignore', 'inherit', 'inherit'],
+    ipc: (report: Report) => waiting.resolve(report),
+    onExit: () => waiting.reject(new Error('the load generator ended')),
   });
-  return (await new Response(generator.stdout).json()) as Report;
+  return {
+    run: (plan) => {
+      waiting = Promise.withResolvers<Report>();
+      child.send(plan);
+      return waiting.promise;
+    },
+  };
 }
 
 /** A candidate did not answer during a round, so the round has no ratio. */

@@ -16,7 +16,7 @@ export async function insertPostgresRows(url: string, { tenant, page }: Owner, c
     await sql.unsafe('set synchronous_commit = off');
     await sql.unsafe(
       `create temporary table filled as select n, at, ${newUuid} as id
-       from (select n, cast(${start} + n * ${month / count} as bigint) as at from generate_series(0, ${count - 1}) as n) as times`,
+       from (select n, cast(${start} + n * cast(${month / count} as double precision) as bigint) as at from generate_series(0, ${count - 1}) as n) as times`,
     );
     const insert = (table: string, columns: string, values: string) =>
       sql.unsafe(`insert into ${table} (tenant_id, ${columns}) select '${tenant}', ${values} from filled`);

@@ -19,7 +19,10 @@ export interface Samples {
   readonly tokens: string[];
 }
 
+/** Fewer than the rows of the smallest database. */
 const samples = 500;
+/** Samples that are created at the same time. */
+const concurrency = 25;
 const month = 30 * 86_400_000;
 const day = 86_400_000;
 
@@ -44,14 +47,14 @@ async function createSamples(store: Store, { tenant, page }: Owner): Promise<Sam
   const start = Date.now() - month;
   const times = Array.from({ length: samples }, (_, at) => start + Math.floor((at * month) / samples));
   const grants = { permissions: ['application:read', 'token:read'], rules: [] };
-  const applications = times.map(async (createdAt, at) => {
+  const applications = await inBatches(times, async (createdAt, at) => {
     const [id, key] = [newId(createdAt), mint('pvt')];
     const created = { id, name: `sample ${at}`, type: 'private' as const, ...grants, createdAt };
     const open = { allowedOrigins: undefined, createdBy: undefined, expiresAt: undefined };
     await store.applications.create(tenant, { ...created, ...open }, key);
     return { id, key: key.secret.reveal() };
   });
-  const sessions = times.map(async (createdAt) => {
+  const sessions = await inBatches(times, async (createdAt) => {
     const [key, nonce] = [mint('ses'), mint('non')];
     const digests = { key: key.digest, nonce: nonce.digest };
     const lives = { createdAt, expiresAt: Date.now() + day };
@@ -65,7 +68,7 @@ async function createSamples(store: Store, { tenant, page }: Owner): Promise<Sam
     });
     return key.secret.reveal();
   });
-  const tokens = times.map(async (at) => {
+  const tokens = await inBatches(times, async (at) => {
     const id = newId(at);
     const data = JsonText.of({ note: 'x'.repeat(100) });
     const content = { type: 'token', container: '/customers/42/', data };
@@ -73,11 +76,19 @@ async function createSamples(store: Store, { tenant, page }: Owner): Promise<Sam
     await store.tokens.create(tenant, id, { ...content, ...none }, { by: page, at });
     return id;
   });
-  return {
-    applications: await Promise.all(applications),
-    sessions: await Promise.all(sessions),
-    tokens: await Promise.all(tokens),
-  };
+  return { applications, sessions, tokens };
+}
+
+async function inBatches<T, R>(
+  items: readonly T[],
+  create: (item: T, at: number) => Promise<R>,
+): Promise<R[]> {
+  const created: R[] = [];
+  while (created.length < items.length) {
+    const batch = items.slice(created.length, created.length + concurrency);
+    created.push(...(await Promise.all(batch.map((item, at) => create(item, created.length + at)))));
+  }
+  return created;
 }
 
 function prepareSessionInsert(db: Database) {

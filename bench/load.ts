@@ -154,6 +154,8 @@ async function load(plan: Plan): Promise<Report> {
     for (const { data } of busy) waits.push(performance.now() - data.startedAt);
     while (late.length > 0) waits.push(performance.now() - late.take());
   }
+  busy.clear();
+  for (const socket of sockets) socket.end();
   waits.sort((a, b) => a - b);
   const share = (part: number) => waits[Math.floor(waits.length * part)] ?? 0;
   return {
@@ -188,6 +190,6 @@ class Queue {
 }
 
 if (import.meta.main) {
-  console.log(JSON.stringify(await load((await Bun.stdin.json()) as Plan)));
-  process.exit(0);
+  process.on('message', async (plan: Plan) => process.send?.(await load(plan)));
+  process.on('disconnect', () => process.exit(0));
 }

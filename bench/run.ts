@@ -4,6 +4,7 @@
  * all others together. `npm run bench:quick` prints rough figures and writes nothing. Exits with 1 if a measurement
  * failed or missed its target.
  */
+import { loadavg } from 'node:os';
 import { type Effort, NothingAnswered } from './compare.ts';
 import { type Environment, openEnvironment } from './environment.ts';
 import { installPeers } from './peers.ts';
@@ -48,8 +49,8 @@ const measurements: Record<string, (environment: Environment, effort: Effort) =>
 };
 /** Only with `--long`, or by name. */
 const longMeasurements = ['memory-long'];
-/** Not in quick runs, unless by name: sizes are only right with many rows. */
-const fullMeasurements = ['storage'];
+/** Not in quick runs, unless by name: they mean nothing with few rows or requests. */
+const fullMeasurements = ['storage', 'memory'];
 
 const wanted = process.argv.slice(2).filter((argument) => !argument.startsWith('--'));
 const quick = process.argv.includes('--quick');
@@ -103,6 +104,9 @@ async function run(name: string, measure: () => Promise<void>): Promise<void> {
   }
 }
 
+const load = loadavg()[0] as number;
+if (load > 1.5)
+  console.log(`The machine is busy: the load is ${load.toFixed(1)}. Only figures by CPU time are reliable.`);
 if (quick)
   console.log('A quick run: its figures are rough. A target counts as missed if every round missed it.\n');
 for (const [name, measure] of Object.entries(measurements))

@@ -17,8 +17,9 @@ export interface Server {
   stop(): Promise<void>;
 }
 
-/** Disables rate limits and quotas. */
+/** Disables rate limits and quotas, and waits long for a database on a busy machine. */
 const unlimited = {
+  SALLYPORT_DATABASE_TIMEOUT: '60000',
   SALLYPORT_RATE_PER_KEY: '0',
   SALLYPORT_RATE_PER_ADDRESS: '0',
   SALLYPORT_SESSIONS_PER_MINUTE: '0',

@@ -13,7 +13,7 @@ const reads = {
 } as const;
 type Read = keyof typeof reads;
 
-const tokens = 200;
+const tokens = 100;
 
 export async function auditRows(environment: Environment, effort: Effort): Promise<Row[]> {
   const rows: Row[] = [];

@@ -18,7 +18,8 @@ export interface Target {
 
 /** The rate that a server reaches when 64 connections send as fast as they can: the better one of two rounds. */
 export async function maxRate({ name, pid, requests }: Target, effort: Effort): Promise<number> {
-  const series = await compare([underLoad(name, pid, requests)], { ...effort, rounds: 2 });
+  const rounds = effort.quick ? 1 : 2;
+  const series = await compare([underLoad(name, pid, requests)], { ...effort, rounds });
   return Math.max(...seriesOf(series, name).samples.map(({ rate }) => rate));
 }
 
@@ -75,7 +76,7 @@ async function compareWithBare(
   ];
   const candidates: Candidate[] = [];
   for (const target of targets) candidates.push(await atHalfRate(target, effort));
-  const series = await compare(candidates, effort);
+  const series = await compare(candidates, { ...effort, warmUp: 0 });
   await bare.stop();
   const row = (database: string, baseline: string, theirs: string, max?: number) =>
     costRow(

@@ -1,5 +1,5 @@
 /** Resident memory while the service answers many mixed requests: it must not grow over the last half. */
-import { connections, type Effort, figure, type Requests, send } from '../compare.ts';
+import { connections, figure, type Requests, send } from '../compare.ts';
 import { prepareService } from '../environment.ts';
 import { isReached, type Row } from '../report.ts';
 import { requestBytes, resident, startService } from '../servers.ts';
@@ -8,8 +8,8 @@ import { pairRequests } from './latency.ts';
 
 const readings = 40;
 
-export function memoryRows(_: unknown, { quick }: Effort): Promise<Row[]> {
-  return measure(quick ? 40_000 : 1_000_000, quick ? 0.05 : 0.5);
+export function memoryRows(): Promise<Row[]> {
+  return measure(1_000_000, 0.5);
 }
 
 export function longMemoryRows(): Promise<Row[]> {

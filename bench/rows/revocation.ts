@@ -43,7 +43,7 @@ async function underReads(loaded: PreparedService, nodes: readonly Service[], ef
   const busy = compare([underLoad('load', loaded.pid, plan)], {
     ...effort,
     rounds: 1,
-    seconds: effort.quick ? 2 : 4,
+    seconds: effort.quick ? 1 : 4,
   });
   const found = lateResponses(nodes, () => done);
   await busy;

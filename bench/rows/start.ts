@@ -42,7 +42,7 @@ export async function startRows(_: unknown, effort: Effort): Promise<Row[]> {
     ['hello', [node(), peer('hello')]],
   ];
   const found = new Map<string, Started[]>(contestants.map(([name]) => [name, []]));
-  for (let round = 0; round < effort.rounds + 1; round++)
+  for (let round = 0; round <= effort.rounds; round++)
     for (const [name, command] of contestants) {
       const started = await measureStart(command, env);
       if (round > 0) found.get(name)?.push(started);
