@@ -48,6 +48,7 @@ describeConsole('console overview:', (suite) => {
       `${counts.totals.success} succeeded ${counts.totals.denied} denied`,
     );
     expect(await textOf('Expiring applications')).toMatch(/Next 7 days 1 .*worker/);
+    await page.getByText(/^median of \d+ requests, 95 % within \d+ ms$/).waitFor();
     await panel('Unused grants').getByText('help desk').waitFor();
     expect(await textOf('Unused grants')).toMatch(/help desk reveal token:read/);
     await panel('Requests in the audit log').getByRole('slider').focus();
@@ -112,7 +113,7 @@ describeConsole('console overview:', (suite) => {
       204,
     );
     await reopen();
-    await panel('Sessions authorized').getByText('1 authorized').waitFor();
+    await panel('Authorizations of sessions').getByText('1 authorized').waitFor();
     await panel('Unused grants').getByText('without recorded use').waitFor();
     expect(await steps.count()).toBe(0);
   });

@@ -5,6 +5,7 @@ import { AuthenticationError, PermissionError, Sallyport } from '../../../sdk/sr
 import { ApplicationNames } from '../applications/application-names.ts';
 import { ApplicationStore } from '../applications/application-store.ts';
 import { type FoundKey, keepKeyForReload } from './kept-key.ts';
+import { ResponseTimes } from './response-times.ts';
 
 export interface SignedIn {
   readonly api: Sallyport;
@@ -15,6 +16,7 @@ export interface SignedIn {
   readonly permissions: readonly Permission[];
   readonly applications: ApplicationStore;
   readonly names: ApplicationNames;
+  readonly responseTimes: ResponseTimes;
   /** Reloads the console and stays signed in. */
   readonly reload: () => void;
   /** Requests a decision about the signed-in key. */
@@ -35,8 +37,11 @@ export function useSignedIn(): SignedIn {
 /** Throws the service's error if the key is invalid. Calls `lost` when a later request gets 401. */
 export async function signIn({ key, keep }: FoundKey, lost: () => void): Promise<SignedIn> {
   let signedIn = false;
+  const responseTimes = new ResponseTimes();
   const watched = async (...[input, init]: Parameters<typeof fetch>) => {
+    const sent = performance.now();
     const response = await fetch(input, init);
+    responseTimes.add(performance.now() - sent);
     if (response.status === 401 && signedIn) lost();
     return response;
   };
@@ -53,6 +58,7 @@ export async function signIn({ key, keep }: FoundKey, lost: () => void): Promise
     permissions,
     applications: new ApplicationStore(api, names),
     names,
+    responseTimes,
     reload: () => {
       keepKeyForReload(key, keep);
       location.reload();

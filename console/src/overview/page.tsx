@@ -4,7 +4,7 @@ import { useApplications } from '../applications/application-store.ts';
 import { BarChart } from '../charts/bar-chart.tsx';
 import { barsOf, resultSeries } from '../charts/log-counts.ts';
 import { Choice } from '../frame/choice.tsx';
-import { formatNumber } from '../frame/format.ts';
+import { formatNumber, plural } from '../frame/format.ts';
 import { useLoad, useNow } from '../frame/load.ts';
 import { href, useRouteQuery } from '../frame/route.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
@@ -20,7 +20,10 @@ const periods: readonly (readonly [value: string, label: string, length: number]
   ['7d', '7 days', 7 * day],
   ['30d', '30 days', 30 * day],
 ];
-const authorized = [{ label: 'authorized', color: 'success' }];
+const authorizations = [
+  { label: 'authorized', color: 'success' },
+  { label: 'denied', color: 'denied' },
+];
 
 export function Overview() {
   const { api } = useSignedIn();
@@ -30,7 +33,7 @@ export function Overview() {
   const from = new Date(opened - length).toISOString();
   const all = useLoad(`counts ${from}`, (signal) => api.logs.counts({ from }, { signal }));
   const sessions = useLoad(`authorized ${from}`, (signal) =>
-    api.logs.counts({ from, operation: 'session.authorize', result: 'success' }, { signal }),
+    api.logs.counts({ from, operation: 'session.authorize' }, { signal }),
   );
   const inActivity = (query: Record<string, string>) => `${href('activity')}?${new URLSearchParams(query)}`;
   return (
@@ -61,15 +64,15 @@ export function Overview() {
           )}
         </Panel>
         <Panel
-          title="Sessions authorized"
+          title="Authorizations of sessions"
           link={['Activity', inActivity({ period, operation: 'session.authorize' })]}
           loaded={sessions}
         >
           {sessions.data && (
             <BarChart
-              title="Sessions authorized"
-              bars={barsOf(sessions.data).map((bar) => ({ ...bar, values: bar.values.slice(0, 1) }))}
-              series={authorized}
+              title="Authorizations of sessions"
+              bars={barsOf(sessions.data)}
+              series={authorizations}
               pick={(bar) => openPeriod(bar, 'session.authorize')}
             />
           )}
@@ -128,7 +131,27 @@ function Tiles({ denied, period }: { denied: number | undefined; period: string 
         value={complete ? soon : undefined}
         note={soon > 0 ? 'applications' : undefined}
       />
+      <ResponseTimeTile />
     </ul>
+  );
+}
+
+/** Other callers are not included: their response times are in the metrics of the service, which has no tenants. */
+function ResponseTimeTile() {
+  const { responseTimes } = useSignedIn();
+  useNow(2000);
+  const times = responseTimes.summary();
+  const format = (milliseconds: number) => `${formatNumber(Math.max(1, Math.round(milliseconds)))} ms`;
+  return (
+    <li>
+      <div className="tile" title="Requests of this tab, including the network">
+        <span className="tile-label">Response time</span>
+        <strong>{times ? format(times.median) : '–'}</strong>
+        <span className="fine">
+          {times && `median of ${plural(times.count, 'request')}, 95 % within ${format(times.slow)}`}
+        </span>
+      </div>
+    </li>
   );
 }
 
