@@ -55,7 +55,7 @@ export interface ApplicationWithKey {
   last_used_at?: string;
   /** The key. It is returned only here and cannot be retrieved later: only a hash is stored. */
   key: string;
-  /** When the key expires, because the tenant has a maximum lifetime. Absent if it expires with the application. */
+  /** When the key expires, because the tenant has a maximum lifetime. Absent if the application expires earlier. */
   key_expires_at?: string;
 }
 
@@ -348,7 +348,7 @@ export interface ApplicationKeyCreated {
 }
 
 export interface ApplicationKeyCreate {
-  /** When the key expires. Must be in the future. If absent, it expires with the application. */
+  /** When the key expires. Must be in the future, and not later than the application expires. If absent, it expires with the application. */
   expires_at?: string;
   /** When the existing keys expire, if they do not expire earlier. Must be in the future. If absent, they are not changed. */
   old_keys_expire_at?: string;

@@ -98,7 +98,7 @@ const keyField = {
 export const ApplicationWithKey = Application.extend({
   ...keyField,
   key_expires_at: Timestamp.optional().describe(
-    'When the key expires, because the tenant has a maximum lifetime. Absent if it expires with the application.',
+    'When the key expires, because the tenant has a maximum lifetime. Absent if the application expires earlier.',
   ),
 }).meta({ id: 'ApplicationWithKey' });
 
@@ -127,7 +127,7 @@ const oldKeysExpireAt = optional(DateTime);
 export const ApplicationKeyCreate = z
   .strictObject({
     expires_at: optional(DateTime).describe(
-      'When the key expires. Must be in the future. If absent, it expires with the application.',
+      'When the key expires. Must be in the future, and not later than the application expires. If absent, it expires with the application.',
     ),
     old_keys_expire_at: oldKeysExpireAt.describe(
       'When the existing keys expire, if they do not expire earlier. Must be in the future. If absent, they are not changed.',

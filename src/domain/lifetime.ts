@@ -33,3 +33,21 @@ export function requireWithinLifetime(expiresAt: number, caller: Caller): void {
 function tooLate(latest: number): string {
   return `must be at most ${timestamp(latest)}, because the tenant has a maximum lifetime`;
 }
+
+/** Throws `validation_failed` if a key would expire after its application. `applicationExpiry` is a timestamp. */
+export function requireWithinApplication(
+  expiresAt: number | undefined,
+  applicationExpiry: string | undefined,
+): void {
+  if (expiresAt === undefined || !endsWithApplication(expiresAt, applicationExpiry)) return;
+  const latest = `must be at most ${applicationExpiry}, when the application expires`;
+  throwIfInvalid({ expires_at: [`${latest}: change the expiry of the application first`] });
+}
+
+/**
+ * Whether a key stops working with its application, before its own expiry. A key has a later expiry than its application
+ * if the tenant has a maximum lifetime, which counts from the creation of the key, or if the application was shortened.
+ */
+export function endsWithApplication(expiresAt: number, applicationExpiry: string | undefined): boolean {
+  return applicationExpiry !== undefined && expiresAt > Date.parse(applicationExpiry);
+}

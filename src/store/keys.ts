@@ -16,9 +16,12 @@ export function applicationKeys(db: Executor): Keys {
     list: (tenant, application) =>
       then(
         db.all<KeyRow>(
-          `select ${columns} from ${ofApplication}
-             and exists (select 1 from applications a where a.tenant_id = $1 and a.id = $2 and ${notExpired('a')})
-           order by id desc`,
+          `select k.id, k.ending, k.created_by, k.created_at, k.last_used_at,
+             case when a.expires_at is null or k.expires_at <= a.expires_at then k.expires_at end as expires_at
+           from application_keys k
+           join applications a on a.tenant_id = k.tenant_id and a.id = k.application_id
+           where k.tenant_id = $1 and k.application_id = $2 and ${notExpired('k')} and ${notExpired('a')}
+           order by k.id desc`,
           [tenant, application],
         ),
         (rows) => rows.map(toKey),

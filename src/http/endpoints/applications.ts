@@ -16,7 +16,7 @@ import { fail, orNotFound, throwIfInvalid } from '../../domain/error.ts';
 import { grantErrors } from '../../domain/grant.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { applicationKinds, type Minted, mint, newId } from '../../domain/key.ts';
-import { latestExpiry, newExpiry } from '../../domain/lifetime.ts';
+import { endsWithApplication, latestExpiry, newExpiry } from '../../domain/lifetime.ts';
 import { networkErrors } from '../../domain/network.ts';
 import { changeBy, denyEscalation } from '../../domain/principal.ts';
 import { listQuery, oneOrMore, pageOf, paginate } from '../pipeline/pagination.ts';
@@ -181,10 +181,11 @@ export const deleteApplication = changeEndpoint({
 });
 
 function withKey(application: Application, key: Minted, expiresAt: number | undefined) {
+  const hasOwnExpiry = expiresAt !== undefined && !endsWithApplication(expiresAt, application.expires_at);
   return {
     ...application,
     key: key.secret.reveal(),
-    ...(expiresAt !== undefined && { key_expires_at: timestamp(expiresAt) }),
+    ...(hasOwnExpiry && { key_expires_at: timestamp(expiresAt) }),
   };
 }
 

@@ -10,7 +10,7 @@ import {
 import { Id, requireFuture } from '../../domain/common-fields.ts';
 import { fail, orNotFound } from '../../domain/error.ts';
 import { applicationKinds, mint } from '../../domain/key.ts';
-import { newExpiry } from '../../domain/lifetime.ts';
+import { endsWithApplication, newExpiry, requireWithinApplication } from '../../domain/lifetime.ts';
 import { changeBy, denyEscalation } from '../../domain/principal.ts';
 import { changeEndpoint, readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
@@ -34,8 +34,11 @@ export const createKey = changeEndpoint({
     const { old_keys_expire_at: oldKeysExpireAt } = body;
     requireFuture(oldKeysExpireAt, principal.now, 'old_keys_expire_at');
     const expiry = { expiresAt: newExpiry(body.expires_at, principal), oldKeysExpireAt };
+    let application: Application | undefined;
     const newKey = (current: Application, keys: number) => {
+      application = current;
       denyEscalation(principal, current);
+      requireWithinApplication(body.expires_at, current.expires_at);
       if (keys >= maxKeys) throw fail('too_many_keys');
       return mint(applicationKinds[current.type]);
     };
@@ -45,7 +48,7 @@ export const createKey = changeEndpoint({
     );
     return {
       status: 201,
-      body: { ...created, key: key.secret.reveal() },
+      body: { ...withoutLaterExpiry(created, orNotFound(application)), key: key.secret.reveal() },
       entity: entityOf(params.id),
       difference: {
         keys: { to: auditedKey(created) },
@@ -97,6 +100,11 @@ export const deleteKey = changeEndpoint({
     return { status: 204, entity: entityOf(params.id), difference };
   },
 });
+
+function withoutLaterExpiry(key: ApplicationKey, { expires_at: applicationExpiry }: Application) {
+  const { expires_at: expiry, ...rest } = key;
+  return expiry !== undefined && endsWithApplication(Date.parse(expiry), applicationExpiry) ? rest : key;
+}
 
 /** How the audit log identifies a key. */
 function auditedKey({ id, ending, expires_at }: ApplicationKey) {

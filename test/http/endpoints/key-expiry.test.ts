@@ -134,6 +134,17 @@ describe.each(databases)('keys that expire on %s', (_, database) => {
     expect((await add(created.id, '')).status).toBe(201);
   });
 
+  test('a key cannot expire after its application', async () => {
+    const created = await readable({ expires_at: inMs(1000) });
+    const message = `must be at most ${inMs(1000)}, when the application expires: change the expiry of the application first`;
+    const late = await add(created.id, { expires_at: inMs(1001) });
+    expect(late).toMatchObject({ status: 400, body: { errors: { expires_at: [message] } } });
+    expect((await add(created.id, { expires_at: inMs(1000) })).body.expires_at).toBe(inMs(1000));
+    const body = { name: 'x', permissions: ['application:read'], expires_at: inMs(999) };
+    await server.call('PUT', `/applications/${created.id}`, { key, body });
+    expect((await list(created.id)).map((each: object) => 'expires_at' in each)).toEqual([false, false]);
+  });
+
   describe('with a maximum lifetime of the tenant', () => {
     let tenant: { id: string; key: string };
     beforeAll(async () => {
@@ -184,6 +195,24 @@ describe.each(databases)('keys that expire on %s', (_, database) => {
       advance(10 * day);
       expect(await statuses(created.key)).toEqual(invalid);
       expect((await update(created.expires_at)).status).toBe(400);
+    });
+
+    test('no response has an expiry of a key that is later than that of its application', async () => {
+      const created = await readable({ expires_at: inMs(day) }, tenant.key);
+      expect(created.expires_at).toBe(inMs(day));
+      const regenerated = (await regenerate(created.id, undefined, tenant.key)).body;
+      const added = (await add(created.id, {}, tenant.key)).body;
+      const listed = await list(created.id, tenant.key);
+      expect(listed.map((each: object) => 'expires_at' in each)).toEqual([false, false]);
+      expect([created.key_expires_at, regenerated.key_expires_at, added.expires_at]).toEqual([
+        undefined,
+        undefined,
+        undefined,
+      ]);
+      // The maximum lifetime of the keys still counts from their creation.
+      const body = { name: 'x', permissions: ['application:read'], expires_at: inMs(30 * day) };
+      await server.call('PUT', `/applications/${created.id}`, { key: tenant.key, body });
+      expect((await list(created.id, tenant.key))[0].expires_at).toBe(inMs(30 * day));
     });
 
     test('an application without an expiry can still be changed', async () => {
