@@ -18,7 +18,7 @@ import { type MetricSources, type Observer, observe, unobserved } from './observ
 import { recordAuditedReads } from './operations/audit-settings.ts';
 import { startBackgroundJobs } from './operations/background-jobs.ts';
 import { type Bootstrapped, bootstrap } from './operations/bootstrap.ts';
-import { masterKeys } from './operations/master-key.ts';
+import { masterKeysAtStart } from './operations/master-key.ts';
 import { nodeRecorder } from './operations/node-recorder.ts';
 import { readSinks, type Sink } from './sinks/config.ts';
 import { type Delivery, startDelivery } from './sinks/deliver.ts';
@@ -267,7 +267,8 @@ type OpenedData = Awaited<ReturnType<typeof openData>>;
 
 /** Opens the database with the master key, and creates the first tenant in an empty database. */
 export async function openData(config: Config, options: Omit<OpenOptions, 'masters'> = {}) {
-  const opened = await openDatabase(config, { ...options, masters: masterKeys(config) });
+  const masters = await masterKeysAtStart(config, options.onStep);
+  const opened = await openDatabase(config, { ...options, masters });
   try {
     const now = (options.clock ?? Date.now)();
     return { ...opened, bootstrapped: await bootstrap(opened, config.managementKeyFile, now) };

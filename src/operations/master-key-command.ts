@@ -29,31 +29,47 @@ export function keysFromCommand(argv: readonly string[], timeout = commandTimeou
   try {
     result = Bun.spawnSync([...argv], { ...options, timeout });
   } catch {
-    throw new ConfigError(`${variable} failed: ${program} cannot be run`, hint);
+    throw cannotRun(program);
   }
   if (result.exitedDueToTimeout) throw tookTooLong(program, timeout);
-  if (result.exitedDueToMaxBuffer)
-    throw new ConfigError(`${variable} failed: ${program} printed too much`, hint);
+  if (result.exitedDueToMaxBuffer) throw printedTooMuch(program);
   return parseOutput(program, result.exitCode, result.signalCode, result.stdout);
 }
 
-/** The same, in the background. */
+/**
+ * Runs the command without blocking this process. Rejects with `ConfigError` without its output. With `unref`, the
+ * process may exit before the command has ended.
+ */
 export async function keysInBackground(
   argv: readonly string[],
-  timeout = commandTimeout,
+  { timeout = commandTimeout, unref = false } = {},
 ): Promise<MasterKey[]> {
   const [program = ''] = argv;
-  const child = Bun.spawn([...argv], { ...options, timeout });
-  child.unref();
+  const child = spawn(argv);
   // Programs that it has started may have its output open after it was killed.
   const late = Promise.withResolvers<never>();
-  const timer = setTimeout(() => late.reject(tookTooLong(program, timeout)), timeout);
-  timer.unref();
+  const timer = setTimeout(() => {
+    child.kill('SIGKILL');
+    late.reject(tookTooLong(program, timeout));
+  }, timeout);
+  if (unref) {
+    child.unref();
+    timer.unref();
+  }
   try {
     const output = await Promise.race([new Response(child.stdout).bytes(), late.promise]);
+    if (output.length >= maxOutput) throw printedTooMuch(program);
     return parseOutput(program, await child.exited, child.signalCode, output);
   } finally {
     clearTimeout(timer);
+  }
+}
+
+function spawn(argv: readonly string[]): Bun.Subprocess<'ignore', 'pipe', 'ignore'> {
+  try {
+    return Bun.spawn([...argv], options);
+  } catch {
+    throw cannotRun(argv[0]);
   }
 }
 
@@ -72,17 +88,38 @@ function parseOutput(
   }
 }
 
+function cannotRun(program = ''): ConfigError {
+  return new ConfigError(`${variable} failed: ${program} cannot be run`, hint);
+}
+
+function printedTooMuch(program: string): ConfigError {
+  return new ConfigError(`${variable} failed: ${program} printed too much`, hint);
+}
+
 function tookTooLong(program: string, timeout: number): ConfigError {
   return new ConfigError(`${variable} failed: ${program} did not end within ${timeout / 1000} seconds`, hint);
 }
 
+/** Runs the command at the start of the service, which waits for it without blocking. */
+export async function startCommandKeys(
+  argv: readonly string[],
+  onStep: (waitingFor: string) => void,
+): Promise<MasterKeys> {
+  onStep(`the output of ${argv[0]}, the command in ${variable}`);
+  return commandKeys(argv, { keys: await keysInBackground(argv) });
+}
+
 /**
- * Runs the command when a key is first needed, which is at the start. If a key is missing later, because another node has
+ * Runs the command when a key is first needed, unless `keys` contains its output. If a key is missing later, because another node has
  * rotated, runs it again in the background: `find` returns the key after that.
  */
-export function commandKeys(argv: readonly string[], now = () => performance.now()): MasterKeys {
-  let keys: MasterKey[] | undefined;
-  let lastRun = 0;
+export function commandKeys(
+  argv: readonly string[],
+  options: { readonly now?: () => number; readonly keys?: MasterKey[] } = {},
+): MasterKeys {
+  const { now = () => performance.now() } = options;
+  let { keys } = options;
+  let lastRun = keys ? now() : 0;
   let isRunning = false;
   let lastError: string | undefined;
 
@@ -98,11 +135,10 @@ export function commandKeys(argv: readonly string[], now = () => performance.now
     if (isRunning || now() - lastRun < minInterval) return;
     isRunning = true;
     try {
-      keys = await keysInBackground(argv);
+      keys = await keysInBackground(argv, { unref: true });
       lastError = undefined;
     } catch (error) {
-      lastError =
-        error instanceof ConfigError ? error.message : `${variable} failed: ${argv[0]} cannot be run`;
+      lastError = (error as ConfigError).message;
     } finally {
       lastRun = now();
       isRunning = false;

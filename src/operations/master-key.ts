@@ -17,7 +17,7 @@ import { type MasterKey, newMasterKey, parseMasterKeys } from '../store/crypto/c
 import type { Rotation } from '../store/crypto/key-rotation.ts';
 import type { MasterKeys } from '../store/crypto/keyring.ts';
 import { copyOwnership, createFolder } from '../store/engine/file-ownership.ts';
-import { commandKeys, keysFromCommand } from './master-key-command.ts';
+import { commandKeys, keysFromCommand, startCommandKeys } from './master-key-command.ts';
 
 /** For a database that needs another master key. */
 export const masterKeyHint =
@@ -50,6 +50,15 @@ export function masterKeys(config: Config): MasterKeys {
     ids: () => read().map(({ id }) => id),
     missingReason: () => lackingIn(config.masterKeyFile),
   };
+}
+
+/** The same at the start of the service. Waits for a command without blocking, and calls `onStep` before. */
+export async function masterKeysAtStart(
+  config: Config,
+  onStep: (waitingFor: string) => void = () => {},
+): Promise<MasterKeys> {
+  const { masterKeyCommand } = config;
+  return masterKeyCommand ? startCommandKeys(masterKeyCommand, onStep) : masterKeys(config);
 }
 
 function lackingIn(path: string): string {

@@ -1,10 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { writeFile } from 'node:fs/promises';
 import { freePort } from '../../support/postgres.ts';
 import { duringTransaction, maintenanceLock } from '../../support/postgres-locks.ts';
 import { ProgramFolder } from '../../support/program.ts';
 import { postgres, testMasterKey } from '../../support/test-server.ts';
 
-describe('a start that waits for the migration of another node', () => {
+describe('a start that waits', () => {
   let url: string;
   let port: number;
   let folder: ProgramFolder;
@@ -18,18 +19,21 @@ describe('a start that waits for the migration of another node', () => {
   const settings = () => ({ DATABASE_URL: url, PORT: String(port), SALLYPORT_MASTER_KEY: testMasterKey });
   const status = async (path: string) => (await fetch(`http://127.0.0.1:${port}${path}`)).status;
 
-  test.each([['1'], ['2']])('logs it, is live but not ready, and stops: %s worker(s)', async (workers) => {
-    await duringTransaction(url, maintenanceLock, async () => {
-      const node = folder.start(['serve'], { ...settings(), SALLYPORT_WORKERS: workers });
-      await node.until(/startup is waiting.*(migration of the database)/);
-      expect(await status('/livez')).toBe(200);
-      expect(await status('/readyz')).toBe(503);
-      node.kill('SIGTERM');
-      expect(await node.ended).toBe(0);
-    });
-  });
+  test.each([['1'], ['2']])(
+    'for the migration of another node logs it, is live but not ready, and stops: %s worker(s)',
+    async (workers) => {
+      await duringTransaction(url, maintenanceLock, async () => {
+        const node = folder.start(['serve'], { ...settings(), SALLYPORT_WORKERS: workers });
+        await node.until(/startup is waiting.*(migration of the database)/);
+        expect(await status('/livez')).toBe(200);
+        expect(await status('/readyz')).toBe(503);
+        node.kill('SIGTERM');
+        expect(await node.ended).toBe(0);
+      });
+    },
+  );
 
-  test('becomes ready on the same port when the other node is done', async () => {
+  test('for another node becomes ready on the same port when that node is done', async () => {
     const waiting = await duringTransaction(url, maintenanceLock, async () => {
       const node = folder.start(['serve'], settings());
       await node.until(/(startup is waiting)/);
@@ -41,7 +45,20 @@ describe('a start that waits for the migration of another node', () => {
     expect(await waiting.node.ended).toBe(0);
   });
 
-  test('does not happen if nothing has to be migrated', async () => {
+  test('for a slow command that prints the master key says so', async () => {
+    const pipe = folder.path('key.pipe');
+    expect(Bun.spawnSync(['mkfifo', pipe]).exitCode).toBe(0);
+    const { SALLYPORT_MASTER_KEY: _, ...rest } = settings();
+    const node = folder.start(['serve'], { ...rest, SALLYPORT_MASTER_KEY_COMMAND: `cat ${pipe}` });
+    await node.until(/startup is waiting.*(the output of cat, the command in SALLYPORT_MASTER_KEY_COMMAND)/);
+    expect([await status('/livez'), await status('/readyz')]).toEqual([200, 503]);
+    await writeFile(pipe, testMasterKey);
+    await node.until(/(listening on) http/);
+    node.kill('SIGTERM');
+    expect(await node.ended).toBe(0);
+  });
+
+  test('does not happen if there is no migration to run', async () => {
     expect((await folder.run(['migrate'], settings())).code).toBe(0);
     const first = await folder.serve(settings());
     first.kill('SIGTERM');
