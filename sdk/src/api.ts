@@ -208,7 +208,7 @@ export interface Impact {
   changes: Array<AccessChange>;
   /** False if there are more than 200 changes. */
   changes_complete: boolean;
-  /** Active sessions that are limited by a key of the application. */
+  /** Active sessions whose ceiling is a key of the application. */
   sessions: {
     /** How many sessions have other access than before. */
     count: number;
@@ -692,7 +692,7 @@ export interface AccessEntry {
   transform: 'redact' | 'mask' | 'reveal';
   /** The rule that allows it. */
   rule: DecidingRule;
-  /** Sessions only: the application whose access limits the session. Absent if none does. */
+  /** Sessions only: the application whose key is the ceiling of the session. Absent if it has none. */
   limited_by?: {
     /** `application` or `session`. */
     type: 'application' | 'session';
@@ -710,7 +710,7 @@ export interface AccessEntry {
     /** The name of the application, or of the application of the session. */
     name: string;
   };
-  /** Applications only: when it last used the permission in the container or below, to the minute. Absent if never. */
+  /** Applications only: when it last used the permission in the container, or in one above or below, to the minute. Absent if never. */
   last_used_at?: string;
 }
 

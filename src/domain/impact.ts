@@ -43,7 +43,7 @@ export const Impact = z
           .max(maxListedSessions)
           .describe('Sessions with the largest change of each, newest first.'),
       })
-      .describe('Active sessions that are limited by a key of the application.'),
+      .describe('Active sessions whose ceiling is a key of the application.'),
     tokens: z
       .object({
         complete,

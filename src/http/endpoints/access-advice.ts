@@ -59,7 +59,7 @@ export const adviseAccess = readEndpoint({
   tag: 'Access review',
   summary: 'Propose smaller grants',
   description:
-    'Compares the grants of applications with their recorded uses, and proposes the smallest grants that cover them. Uses are recorded by permission and container, once a minute, whatever `SALLYPORT_AUDIT_READS` says; if there are many containers, for the container above them. A stricter transform is never proposed, because it is not recorded whether a caller needs the plaintext. Uses of sessions count for the application that limits them. A page can have fewer entries than its size and still have `next`.',
+    'Compares the grants of applications with their recorded uses, and proposes the smallest grants that cover them. Every use is recorded, by permission and container, whatever `SALLYPORT_AUDIT_READS` says, and written once a minute; if there are many containers, uses are recorded for the container above them. A stricter transform is never proposed, because it is not recorded whether a caller needs the plaintext. Uses of sessions count for the application whose key is their ceiling. A page can have fewer entries than its size and still have `next`.',
   query: Query,
   replies: { 200: reply('The proposals.', AccessAdvice, example.accessAdvice) },
   failures: ['not_found'],

@@ -58,13 +58,13 @@ const AccessEntry = z
     transform: Transform.describe('How much of the data the subject gets.'),
     rule: DecidingRule.describe('The rule that allows it.'),
     limited_by: Named.optional().describe(
-      'Sessions only: the application whose access limits the session. Absent if none does.',
+      'Sessions only: the application whose key is the ceiling of the session. Absent if it has none.',
     ),
     quarantine: Named.optional().describe(
       'Whose quarantine limits the access: that of the subject, of the application of a session, or of `limited_by`. Absent if none does.',
     ),
     last_used_at: Timestamp.optional().describe(
-      'Applications only: when it last used the permission in the container or below, to the minute. Absent if never.',
+      'Applications only: when it last used the permission in the container, or in one above or below, to the minute. Absent if never.',
     ),
   })
   .meta({ id: 'AccessEntry' });

@@ -25,7 +25,7 @@ export const getUsage = readEndpoint({
   tag: 'Applications',
   summary: 'Get the usage of an application',
   description:
-    'Returns when each permission of an application was last used, in which container, and which grants were never used. Usage is recorded once a minute. Requests of a session count for its authorizer if the session is limited by it, and otherwise for no application. An allowed decision counts for the credential in question.',
+    'Returns when each permission of an application was last used, in which container, and which grants were never used. Uses are written once a minute. Requests of a session count for the application whose key is its ceiling, and otherwise for no application. An allowed decision counts for the credential in question.',
   params,
   replies: { 200: reply('The recorded usage.', ApplicationUsage, example.usage) },
   failures: ['not_found'],

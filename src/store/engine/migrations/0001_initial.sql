@@ -77,8 +77,8 @@ create table application_storage (
 );
 
 -- A session is pending while authorized_at is null. Authorizing it spends the nonce. authorizer_digest is the key
--- whose access limits the session; null if none does. unlimited_by is then the key that authorized it. jkt is the thumbprint (RFC 7638) of the key that a bound session
--- needs for every request; null if it is not bound.
+-- whose access limits the session; null if none does. unlimited_by is then the key that authorized it. jkt is the
+-- thumbprint (RFC 7638) of the key that a bound session needs for every request; null if it is not bound.
 create table sessions (
   tenant_id uuid not null,
   application_id uuid not null,
