@@ -14,7 +14,7 @@ import { disclosureFields, recordDisclosures } from './disclosures.ts';
 import { excludeConcurrent, idempotencyOf } from './idempotency.ts';
 import { problemResponse } from './problem.ts';
 import type { Release } from './quota.ts';
-import { bodyLimit, type ReceivedBody, readInput, receiveBody } from './read-input.ts';
+import { bodyLimit, type ReceivedBody, type RoutedRequest, readInput, receiveBody } from './read-input.ts';
 import { auditFields, type RequestInfo } from './request-info.ts';
 import { closeIfStopping, toResponse } from './response.ts';
 import {
@@ -34,8 +34,7 @@ const maxOriginLength = 200;
 
 export async function handleRequest(
   route: Route,
-  request: Request,
-  pathParams: object,
+  request: RoutedRequest,
   requestInfo: RequestInfo,
   context: HandlerContext,
 ): Promise<Response> {
@@ -71,7 +70,7 @@ export async function handleRequest(
       release = await route.checkLimits({ principal, requestInfo, bodyBytes }, context); // 429
     }
     requestInfo.checkPurpose(); // 400
-    const { call: input, bodyText } = readInput(route, principal, request, pathParams, received, requestInfo); // 400, 413, 415
+    const { call: input, bodyText } = readInput(route, principal, request, received, requestInfo); // 400, 413, 415
     const call = route.bindsSession
       ? { ...input, jkt: await keyOfNewSession(principal, request, requestInfo, context) } // 400
       : input;
@@ -87,7 +86,7 @@ export async function handleRequest(
     return respond(route, reply, principal, requestInfo, context);
   } catch (error) {
     if (route.kind !== 'open')
-      await recordDenial(context, { route, principal, error, request, pathParams, receiving, requestInfo });
+      await recordDenial(context, { route, principal, error, request, receiving, requestInfo });
     const failure = context.checkReplies ? checkFailure(route, error) : error;
     return closeIfStopping(problemResponse(failure, requestInfo, context.log), context);
   } finally {

@@ -7,14 +7,12 @@ import type { Principal } from '../../domain/principal.ts';
 import { Container } from '../../domain/rule.ts';
 import { defaultContainer, isObject } from '../../domain/token.ts';
 import type { Store } from '../../store/store.ts';
-import { bodyLimit, jsonTypes, type ReceivedBody, readJson } from './read-input.ts';
+import { bodyLimit, jsonTypes, type ReceivedBody, type RoutedRequest, readJson } from './read-input.ts';
 import type { KeyedRoute } from './route.ts';
 
 export interface NamedRequest {
   readonly route: KeyedRoute;
-  readonly request: Request;
-  /** As received. */
-  readonly pathParams: object;
+  readonly request: RoutedRequest;
   readonly receiving: Promise<ReceivedBody> | undefined;
 }
 
@@ -61,8 +59,8 @@ interface Names {
   readonly container?: string | undefined;
 }
 
-async function namesIn({ request, pathParams, receiving }: NamedRequest, isToken: boolean): Promise<Names> {
-  const { id } = pathParams as { id?: string };
+async function namesIn({ request, receiving }: NamedRequest, isToken: boolean): Promise<Names> {
+  const id = request.params?.id;
   if (id !== undefined || !isToken) return { ids: validIds([id]) };
   if (receiving) return namesInBody(await receiving, request.headers);
   const { searchParams } = new URL(request.url, 'http://localhost');

@@ -28,16 +28,18 @@ export interface ReceivedBody {
   readonly late: boolean;
 }
 
+/** With the parameters of the path. Bun creates them on the first access, so they are read only where they are needed. */
+export type RoutedRequest = Request & { readonly params?: Readonly<Record<string, string>> };
+
 /** Validates all input of a request. Throws `validation_failed`, `too_large` or `unsupported_media_type`. */
 export function readInput(
   route: KeyedRoute,
   principal: Principal,
-  request: Request,
-  pathParams: object,
+  request: RoutedRequest,
   received: ReceivedBody | undefined,
   requestInfo: RequestInfo,
 ): { call: Call; bodyText: string } {
-  const params = route.params && validate(route.params, pathParams, 'path');
+  const params = route.params && validate(route.params, request.params, 'path');
   const query = readQuery(route.query, request.url);
   const { value: body, text: bodyText } = received ? readBody(route, received, request.headers) : noBody;
   return { call: { principal, params, query, body, requestInfo }, bodyText };

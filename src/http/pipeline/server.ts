@@ -5,6 +5,7 @@ import type { Observed } from '../../observe.ts';
 import { type Sender, senderOf, type Trust, trustNobody, unwrapped } from './client-address.ts';
 import { handleRequest } from './handle-request.ts';
 import { problemResponse } from './problem.ts';
+import type { RoutedRequest } from './read-input.ts';
 import { logFields, RequestInfo } from './request-info.ts';
 import { closeIfStopping, preflightResponse } from './response.ts';
 import type { HandlerContext, Route } from './route.ts';
@@ -26,8 +27,9 @@ export interface ListenOptions {
 
 export function listen(routes: readonly Route[], context: HandlerContext, options: ListenOptions): Server {
   const { host, port, shared, trusts } = options;
-  const clientAddress = clientAddressOf(trusts, context.log);
-  const server = Bun.serve({
+  const peerOf = (request: Request) => server.requestIP(request)?.address;
+  const clientAddress = clientAddressOf(peerOf, trusts, context.log);
+  const server: Bun.Server<undefined> = Bun.serve({
     hostname: host,
     port,
     reusePort: shared,
@@ -35,8 +37,8 @@ export function listen(routes: readonly Route[], context: HandlerContext, option
     idleTimeout: 10,
     maxRequestBodySize: 1024 * 1024 * 1024,
     routes: handlersByPath(routes, context, clientAddress),
-    fetch: (request, server) => {
-      const requestInfo = new RequestInfo(request, clientAddress(server));
+    fetch: (request) => {
+      const requestInfo = new RequestInfo(request, clientAddress);
       const response = problemResponse(fail('path_unknown'), requestInfo, context.log);
       return withoutRoute('unknownPath', response, requestInfo, context);
     },
@@ -48,19 +50,21 @@ export function listen(routes: readonly Route[], context: HandlerContext, option
   return { port: server.port as number, close: () => server.stop() };
 }
 
-type BunRequest = Request & { params?: Record<string, string> };
-type BunServer = { requestIP(request: Request): { address: string } | null };
-type BunHandler = (request: BunRequest, server: BunServer) => Response | Promise<Response>;
-type ClientAddress = (server: BunServer) => (request: Request) => Sender | undefined;
+type BunHandler = (request: RoutedRequest) => Response | Promise<Response>;
+type ClientAddress = (request: Request) => Sender | undefined;
 
 const untrustedProxy =
   'received X-Forwarded-For from an address that is not a trusted proxy: all clients behind it share its rate limit; if it is your proxy, add it to SALLYPORT_TRUSTED_PROXIES';
 
 /** Warns once about an untrusted proxy if no proxy is configured. */
-function clientAddressOf(trusts: Trust, log: Log): ClientAddress {
+function clientAddressOf(
+  peerOf: (request: Request) => string | undefined,
+  trusts: Trust,
+  log: Log,
+): ClientAddress {
   let mayWarn = trusts === trustNobody;
-  return (server) => (request) => {
-    const peer = server.requestIP(request)?.address;
+  return (request) => {
+    const peer = peerOf(request);
     if (mayWarn && request.headers.has('x-forwarded-for')) {
       mayWarn = false;
       log.warn(untrustedProxy, { address: peer });
@@ -94,10 +98,10 @@ function handlerOf(
   const allow = [...byMethod.keys(), 'OPTIONS'].join(', ');
   const handle = context.observed ? handleAndObserve : handleRequest;
   const requestIdHeader = routes.find(({ conventions }) => conventions)?.conventions?.requestIdHeader;
-  const respond: BunHandler = (request, server) => {
-    const requestInfo = new RequestInfo(request, clientAddress(server), requestIdHeader);
+  const respond: BunHandler = (request) => {
+    const requestInfo = new RequestInfo(request, clientAddress, requestIdHeader);
     const route = byMethod.get(request.method);
-    if (route) return handle(route, request, request.params ?? {}, requestInfo, context);
+    if (route) return handle(route, request, requestInfo, context);
     if (request.method === 'OPTIONS')
       return withoutRoute('preflight', preflightResponse(requestInfo, allow), requestInfo, context);
     const failure = fail('method_not_allowed');
@@ -109,9 +113,9 @@ function handlerOf(
 
 /** Adds a request header, if there is one, to the response. */
 function echoing(name: string, handle: BunHandler): BunHandler {
-  return async (request, server) => {
+  return async (request) => {
     const given = request.headers.get(name);
-    const response = await handle(request, server);
+    const response = await handle(request);
     if (given !== null) response.headers.set(name, given);
     return response;
   };
@@ -129,10 +133,10 @@ function withoutRoute(
 }
 
 async function handleAndObserve(
-  ...[route, request, pathParams, requestInfo, context]: Parameters<typeof handleRequest>
+  ...[route, request, requestInfo, context]: Parameters<typeof handleRequest>
 ): Promise<Response> {
   const start = performance.now();
-  const handle = () => handleRequest(route, request, pathParams, requestInfo, context);
+  const handle = () => handleRequest(route, request, requestInfo, context);
   const response = await (context.tracer?.request(route, request, requestInfo, handle) ?? handle());
   const seconds = (performance.now() - start) / 1000;
   observe(route.name, route.kind !== 'open', requestInfo, response, seconds, context);
