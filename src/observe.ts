@@ -128,7 +128,7 @@ function declare(registry: Registry, sinkNames: readonly string[]) {
   );
   const errors = registry.counter(
     'sallyport_http_errors_total',
-    'Responses with status 500 or 503, without those of /readyz.',
+    'Responses with a status from 500 on, without those of /readyz, by status.',
     [{ status: '500' }, { status: '503' }],
   );
   const authentications = registry.counter(
@@ -218,7 +218,7 @@ function databaseGauges(registry: Registry, sources: MetricSources, latest: Late
   );
   registry.gauge(
     'sallyport_database_connections',
-    'PostgreSQL connections of the user of the service, of all nodes, by state.',
+    'Open PostgreSQL connections of the role of the service, from all nodes, by state.',
     () => {
       const { busy, idle } = latest()?.connections ?? {};
       if (busy === undefined || idle === undefined) return [];
