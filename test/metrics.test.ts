@@ -168,4 +168,13 @@ describe.each(databases)('metrics on %s', (_, database) => {
     expect([...used].filter((name) => !known.includes(name))).toEqual([]);
     expect(used.size).toBeGreaterThan(8);
   });
+
+  test('are all documented with their types', async () => {
+    const types = (text: string, pattern: RegExp) =>
+      Object.fromEntries(Array.from(text.matchAll(pattern), ([, name, type]) => [name as string, type]));
+    const documented = types(docs('operations/monitoring.md'), /^\| `(sallyport_\w+)` \| (\w+) \|/gm);
+    const served = types(await scrape(), /^# TYPE (sallyport_\w+) (\w+)$/gm);
+    expect(documented).toMatchObject(served);
+    expect(Object.keys(served).length).toBeGreaterThan(20);
+  });
 });
