@@ -5,7 +5,7 @@ import { parseEnv } from 'node:util';
 import { type AuditedReads, auditedReads } from './domain/audit.ts';
 import { Secret } from './domain/key.ts';
 import { longestSession } from './domain/session.ts';
-import { parseTrust, type Trust } from './http/pipeline/client-address.ts';
+import { parseTrust, type Trust, trustNobody } from './http/pipeline/client-address.ts';
 import { parsePublicUrl } from './http/pipeline/public-url.ts';
 import { limitSettings } from './limit-settings.ts';
 import {
@@ -184,6 +184,11 @@ export const settings = {
 };
 
 export type Config = { readonly [K in keyof typeof settings]: ReturnType<(typeof settings)[K]['parse']> };
+
+/** Whether SALLYPORT_TRUSTED_PROXIES is set. */
+export function hasTrustedProxies({ trustedProxies }: Pick<Config, 'trustedProxies'>): boolean {
+  return trustedProxies !== trustNobody;
+}
 
 export const settingList: readonly Setting<unknown>[] = Object.values(settings);
 

@@ -12,6 +12,7 @@ import { openPostgres } from '../store/engine/postgres.ts';
 import { openSqlite } from '../store/engine/sqlite.ts';
 import { readGauges } from '../store/gauges.ts';
 import { checkChained, checkHeads } from './audit-diagnosis.ts';
+import { checkBoundSessions } from './bound-session-check.ts';
 import { type Check, fail, ok, startHint, warn } from './check.ts';
 import { checkLifetimes } from './lifetime-diagnosis.ts';
 import { masterKeyHint } from './master-key.ts';
@@ -25,11 +26,12 @@ import { checkSqliteFile, checkSqliteSettings } from './sqlite-check.ts';
  * that of this version; otherwise only some.
  */
 export async function diagnose(
-  { databaseUrl: url, databaseTimeout, databaseConnections, tokenBytes }: Config,
+  config: Config,
   masters: MasterKeys,
   now: () => number,
   sinks: readonly string[] = [],
 ): Promise<Check[]> {
+  const { databaseUrl: url, databaseTimeout, databaseConnections, tokenBytes } = config;
   const path = url.startsWith('sqlite:') ? url.slice('sqlite:'.length) : undefined;
   const problems = path === undefined ? [] : checkSqliteFile(path);
   if (problems.some(({ state }) => state === 'fail')) return problems;
@@ -56,6 +58,7 @@ export async function diagnose(
       ...(await checkNodes(db, now)),
       checkSweep(sweepLag),
       await checkLifetimes(db),
+      await checkBoundSessions(db, config),
       await checkStorage(db, tokenBytes),
       await checkChained(db, unchained),
       ...(await checkHeads(db, masters, auditHint)),

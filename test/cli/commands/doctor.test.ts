@@ -33,6 +33,7 @@ describe('doctor on SQLite', () => {
       'master key',
       'sweep',
       'lifetimes',
+      'bound sessions',
       'storage',
       'audit log',
     ];
