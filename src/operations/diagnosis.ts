@@ -91,13 +91,7 @@ const recheck = 'check that the clock is correct now; expiry times set before ma
 async function checkClock(db: Db, machineTime: () => number, hasAuditLog: boolean): Promise<Check> {
   const now = Number((await db.get<{ now: DbTime }>('select :now as now'))?.now);
   const difference = Math.abs(machineTime() - now);
-  const newest = hasAuditLog
-    ? await db.get<{ at: DbTime | null }>(
-        `select max(at) as at from
-           (select max(latest) as at from audit_chains union all select max(at) as at from audit_pending) as times`,
-      )
-    : undefined;
-  const newestEntry = Number(newest?.at ?? 0);
+  const newestEntry = hasAuditLog ? await newestEntryTime(db) : 0;
   if (now < newestEntry - tolerance) {
     const message = `the time is ${timestamp(now)}, but the newest audit entry is from ${timestamp(newestEntry)}`;
     return (await hasLeapt(db, now, newestEntry))
@@ -111,6 +105,12 @@ async function checkClock(db: Db, machineTime: () => number, hasAuditLog: boolea
       'synchronize both with the same time servers; expiry uses the clock of the database',
     );
   return ok('clock', `${timestamp(now)} (${db.dialect === 'sqlite' ? 'this machine' : 'the database'})`);
+}
+
+/** The time of the newest audit entry, chained or not. 0 if there is none. */
+async function newestEntryTime(db: Db): Promise<number> {
+  const pending = await db.get<{ at: DbTime | null }>('select max(at) as at from audit_pending');
+  return Math.max(Number(pending?.at ?? 0), ...(await latestTimes(db)).values());
 }
 
 /**
