@@ -1,6 +1,5 @@
-/** Shows the sign-in form or the page of the current route. */
-import { type ReactNode, Suspense, useCallback, useEffect, useState } from 'react';
-import { Applications } from './applications/list.tsx';
+/** Shows the sign-in form or the pages. */
+import { Suspense, useCallback, useEffect, useState } from 'react';
 import { removeAllDrafts } from './applications/stored-draft.ts';
 import { ErrorBoundary } from './frame/error-boundary.tsx';
 import {
@@ -12,38 +11,14 @@ import {
   lockTab,
   signOutOtherTabs,
 } from './frame/kept-key.ts';
-import { useSectionKeys } from './frame/keyboard.ts';
 import { lazyPage } from './frame/lazy-page.tsx';
-import { parseRoute, useHash } from './frame/route.ts';
-import { sections } from './frame/sections.ts';
-import { Shell } from './frame/shell.tsx';
 import { SignIn } from './frame/sign-in.tsx';
 import { type SignedIn, SignedInProvider } from './frame/signed-in.ts';
 import { SkeletonPage } from './frame/skeleton.tsx';
 import { confirmLeaving } from './frame/unsaved.ts';
 
-const OneApplication = lazyPage(
-  async () => (await import('./applications/application-page.tsx')).ApplicationPage,
-);
-const NewApplication = lazyPage(async () => (await import('./applications/edit.tsx')).EditApplication);
-const PreviewPage = lazyPage(async () => (await import('./access/page.tsx')).PreviewPage);
-const Overview = lazyPage(async () => (await import('./overview/page.tsx')).Overview);
-const WhoPage = lazyPage(async () => (await import('./who/page.tsx')).WhoPage);
-const Sessions = lazyPage(async () => (await import('./sessions/page.tsx')).Sessions);
-const Tokens = lazyPage(async () => (await import('./tokens/page.tsx')).Tokens);
-const Activity = lazyPage(async () => (await import('./activity/page.tsx')).Activity);
-
-function pageOf([at, id, what]: readonly string[]): ReactNode {
-  if (at === 'overview') return <Overview />;
-  if (at === 'preview') return <PreviewPage />;
-  if (at === 'who') return <WhoPage />;
-  if (at === 'sessions') return <Sessions />;
-  if (at === 'tokens') return <Tokens />;
-  if (at === 'activity') return <Activity />;
-  if (id === 'new') return <NewApplication />;
-  if (id !== undefined) return <OneApplication key={`${id}/${what}`} id={id} editing={what === 'edit'} />;
-  return <Applications />;
-}
+const loadPages = () => import('./pages.tsx');
+const Pages = lazyPage(async () => (await loadPages()).Pages);
 
 const lockedReason = 'Locked after 15 minutes without input. Sign in to continue. Unsaved changes are kept.';
 
@@ -74,6 +49,8 @@ export function Console({ given }: { given: Promise<FoundKey | undefined> }) {
     };
     return guardKey(keptKey, { idle: lock, signOut });
   }, [keptKey, end, signOut]);
+  // The form appears before the rest of the console is loaded.
+  useEffect(() => void loadPages().catch(() => undefined), []);
   const enter = (next: SignedIn, { key, keep }: FoundKey) => {
     setSignedIn(next);
     setUnused(undefined);
@@ -89,27 +66,11 @@ export function Console({ given }: { given: Promise<FoundKey | undefined> }) {
   };
   return (
     <SignedInProvider value={signedIn}>
-      <Pages leave={leave} />
-    </SignedInProvider>
-  );
-}
-
-function Pages({ leave }: { leave: () => void }) {
-  const { parts } = parseRoute(useHash());
-  const place = sections.some(({ path }) => path === parts[0]) ? parts : ['overview'];
-  const label = sections.find(({ path }) => path === place[0])?.label;
-  useEffect(() => {
-    document.title = `${label} · Sallyport`;
-    return () => {
-      document.title = 'Sallyport';
-    };
-  }, [label]);
-  useSectionKeys();
-  return (
-    <Shell at={place[0] as string} leave={leave}>
-      <ErrorBoundary key={place.join('/')}>
-        <Suspense fallback={<SkeletonPage />}>{pageOf(place)}</Suspense>
+      <ErrorBoundary>
+        <Suspense fallback={<SkeletonPage />}>
+          <Pages leave={leave} />
+        </Suspense>
       </ErrorBoundary>
-    </Shell>
+    </SignedInProvider>
   );
 }

@@ -1,0 +1,53 @@
+/** The page of the current route, within the navigation. */
+import { type ReactNode, Suspense, useEffect } from 'react';
+import { Applications } from './applications/list.tsx';
+import { ErrorBoundary } from './frame/error-boundary.tsx';
+import { useSectionKeys } from './frame/keyboard.ts';
+import { lazyPage } from './frame/lazy-page.tsx';
+import { parseRoute, useHash } from './frame/route.ts';
+import { sections } from './frame/sections.ts';
+import { Shell } from './frame/shell.tsx';
+import { SkeletonPage } from './frame/skeleton.tsx';
+
+const OneApplication = lazyPage(
+  async () => (await import('./applications/application-page.tsx')).ApplicationPage,
+);
+const NewApplication = lazyPage(async () => (await import('./applications/edit.tsx')).EditApplication);
+const PreviewPage = lazyPage(async () => (await import('./access/page.tsx')).PreviewPage);
+const Overview = lazyPage(async () => (await import('./overview/page.tsx')).Overview);
+const WhoPage = lazyPage(async () => (await import('./who/page.tsx')).WhoPage);
+const Sessions = lazyPage(async () => (await import('./sessions/page.tsx')).Sessions);
+const Tokens = lazyPage(async () => (await import('./tokens/page.tsx')).Tokens);
+const Activity = lazyPage(async () => (await import('./activity/page.tsx')).Activity);
+
+function pageOf([at, id, what]: readonly string[]): ReactNode {
+  if (at === 'overview') return <Overview />;
+  if (at === 'preview') return <PreviewPage />;
+  if (at === 'who') return <WhoPage />;
+  if (at === 'sessions') return <Sessions />;
+  if (at === 'tokens') return <Tokens />;
+  if (at === 'activity') return <Activity />;
+  if (id === 'new') return <NewApplication />;
+  if (id !== undefined) return <OneApplication key={`${id}/${what}`} id={id} editing={what === 'edit'} />;
+  return <Applications />;
+}
+
+export function Pages({ leave }: { leave: () => void }) {
+  const { parts } = parseRoute(useHash());
+  const place = sections.some(({ path }) => path === parts[0]) ? parts : ['overview'];
+  const label = sections.find(({ path }) => path === place[0])?.label;
+  useEffect(() => {
+    document.title = `${label} · Sallyport`;
+    return () => {
+      document.title = 'Sallyport';
+    };
+  }, [label]);
+  useSectionKeys();
+  return (
+    <Shell at={place[0] as string} leave={leave}>
+      <ErrorBoundary key={place.join('/')}>
+        <Suspense fallback={<SkeletonPage />}>{pageOf(place)}</Suspense>
+      </ErrorBoundary>
+    </Shell>
+  );
+}
