@@ -19,7 +19,7 @@ import { growthRows } from './rows/growth.ts';
 import { handmadeRows } from './rows/handmade.ts';
 import { latencyRows } from './rows/latency.ts';
 import { longMemoryRows, memoryRows } from './rows/memory.ts';
-import { nodeCurve } from './rows/nodes.ts';
+import { nodeRows } from './rows/nodes.ts';
 import { readRows } from './rows/reads.ts';
 import { revocationRows } from './rows/revocation.ts';
 import { sessionRows } from './rows/sessions.ts';
@@ -109,23 +109,20 @@ if (load > 1.5)
   console.log(`The machine is busy: the load is ${load.toFixed(1)}. Only figures by CPU time are reliable.`);
 if (quick)
   console.log('A quick run: its figures are rough. A target counts as missed if every round missed it.\n');
+function add(measurement: string, measured: readonly Row[]): void {
+  const judged = measured.map((row) => ({ ...row, reached: isReached(row, quick), measurement, day }));
+  rows.push(...judged);
+  printRows(judged);
+}
+
 for (const [name, measure] of Object.entries(measurements))
-  if (isWanted(name))
-    await run(name, async () => {
-      const measured = await measure(environment, effort);
-      const judged = measured.map((row) => ({
-        ...row,
-        reached: isReached(row, quick),
-        measurement: name,
-        day,
-      }));
-      rows.push(...judged);
-      printRows(judged);
-    });
+  if (isWanted(name)) await run(name, async () => add(name, await measure(environment, effort)));
 if (isWanted('nodes'))
   await run('nodes', async () => {
-    nodes.push(...(await nodeCurve(environment, effort)));
+    const measured = await nodeRows(environment, effort);
+    nodes.push(...measured.points);
     console.table(nodes);
+    add('nodes', measured.rows);
   });
 await environment.close();
 

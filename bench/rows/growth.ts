@@ -116,7 +116,8 @@ export async function growthRows(environment: Environment, effort: Effort): Prom
     const small = await fillService(environment, database, 1000);
     const large = await fillService(environment, database, effort.quick ? 5000 : 1_000_000);
     for (const work of [...Object.keys(workloads(small)), whoWork]) {
-      const pair = [small, large].map((filled) => candidateFor(filled, work));
+      const named = (filled: FilledService) => `${work}, ${filled.name}`;
+      const pair = [small, large].map((filled) => ({ ...candidateFor(filled, work), name: named(filled) }));
       const series = await compare(pair, short);
       const spec = {
         group: 'growth',
@@ -125,7 +126,7 @@ export async function growthRows(environment: Environment, effort: Effort): Prom
         unit: 'µs',
         maxRatio: 1.5,
       };
-      rows.push(costRow(spec, seriesOf(series, large.name), seriesOf(series, small.name), cpuTime));
+      rows.push(costRow(spec, seriesOf(series, named(large)), seriesOf(series, named(small)), cpuTime));
     }
     rows.push(await sweepRow(large, candidateFor(large, 'create a session'), database, short));
     await small.service.stop();
@@ -138,7 +139,7 @@ function candidateFor(filled: FilledService, work: string): Candidate {
   if (work === whoWork) return whoCandidate(filled);
   const { name, service } = filled;
   const plan = { port: service.port, ...(workloads(filled)[work] as Workload) };
-  const loaded = underLoad(name, service.pid, plan, service.database);
+  const loaded = underLoad(`${work}, ${name}`, service.pid, plan, service.database);
   const onSqlite = service.database === undefined;
   return onSqlite && work.startsWith('look') ? withConcurrentCommits(loaded, service.databaseUrl) : loaded;
 }
