@@ -264,4 +264,52 @@ export const bugs: readonly Bug[] = [
       },
     ],
   },
+  {
+    name: 'first address of X-Forwarded-For used',
+    row: 'networks',
+    database: 'SQLite',
+    changes: [
+      {
+        file: 'src/http/pipeline/client-address.ts',
+        from: '    if (!trusts(address)) break;\n',
+        to: '',
+      },
+    ],
+  },
+  {
+    name: 'contradicting proxy headers accepted',
+    row: 'networks',
+    database: 'SQLite',
+    changes: [
+      {
+        file: 'src/http/pipeline/client-address.ts',
+        from: '  if (first.address !== second.address) return { address: peer, isCertain: false };\n',
+        to: '',
+      },
+    ],
+  },
+  {
+    name: 'response before a leaked key is revoked',
+    row: 'leaked-keys',
+    database: 'PostgreSQL',
+    changes: [
+      {
+        file: 'src/http/endpoints/leaked-keys.ts',
+        from: '    await Promise.all([\n      store.revokeKey(',
+        to: '    void Promise.all([\n      store.revokeKey(',
+      },
+    ],
+  },
+  {
+    name: 'sessions of a leaked key not ended',
+    row: 'leaked-keys',
+    database: 'SQLite',
+    changes: [
+      {
+        file: 'src/store/leaked-keys.ts',
+        from: '        await tx.run(endUnlimitedSessions, [digest]);\n',
+        to: '',
+      },
+    ],
+  },
 ];

@@ -7,6 +7,8 @@ import { smallKeys } from './rows/expensive-requests.ts';
 import { histories } from './rows/histories.ts';
 import { isolation } from './rows/isolation.ts';
 import { keyTiming } from './rows/key-timing.ts';
+import { leakedKeys } from './rows/leaked-keys.ts';
+import { networks } from './rows/networks.ts';
 import { oneNonce } from './rows/nonce-race.ts';
 import { requests } from './rows/requests.ts';
 import { retention } from './rows/retention.ts';
@@ -22,6 +24,8 @@ export const rows: readonly Row[] = [
   oneNonce,
   revocations,
   stolenSessions,
+  leakedKeys,
+  networks,
   requests,
   isolation,
   escalation,

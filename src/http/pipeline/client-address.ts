@@ -34,7 +34,7 @@ export function parseTrust(text: string | undefined): Trust {
 
 export interface Sender {
   readonly address: string;
-  /** False if the headers disagree. `address` is then that of the proxy, and must not give access. */
+  /** False if the headers disagree or name no address. `address` is then that of a proxy, and must not give access. */
   readonly isCertain: boolean;
 }
 
@@ -51,19 +51,21 @@ export function senderOf(peer: string, headers: Headers, trusts: Trust): Sender 
   const senders = chains
     .filter((hops) => hops !== undefined)
     .map((hops) => firstUntrusted(peer, hops, trusts));
-  const [first = peer, second = first] = senders;
-  const isCertain = first === second;
-  return { address: isCertain ? first : peer, isCertain };
+  const [first = { address: peer, isCertain: true }, second = first] = senders;
+  if (first.address !== second.address) return { address: peer, isCertain: false };
+  return { address: first.address, isCertain: first.isCertain && second.isCertain };
 }
 
-function firstUntrusted(peer: string, hops: readonly string[], trusts: Trust): string {
-  let known = peer;
+function firstUntrusted(peer: string, hops: readonly string[], trusts: Trust): Sender {
+  let address = peer;
   for (const hop of hops.toReversed()) {
+    if (!trusts(address)) break;
     const before = addressOf(withoutPort(hop.trim()));
-    if (before === undefined || !trusts(known)) return known;
-    known = before;
+    // For example `unknown`: the request came through this proxy, but from elsewhere.
+    if (before === undefined) return { address, isCertain: false };
+    address = before;
   }
-  return known;
+  return { address, isCertain: true };
 }
 
 /** `for=192.0.2.7;proto=https`, or with the address in quotes. */

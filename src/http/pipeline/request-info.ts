@@ -74,7 +74,7 @@ export class RequestInfo {
     return this.#findSender()?.address;
   }
 
-  /** Undefined if the proxy headers contradict each other. Use it to decide about access. */
+  /** Undefined if the proxy headers contradict each other or name no address. Use it to decide about access. */
   certainAddress(): string | undefined {
     const sender = this.#findSender();
     return sender?.isCertain ? sender.address : undefined;

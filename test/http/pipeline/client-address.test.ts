@@ -110,7 +110,16 @@ describe('the client address', () => {
     expect(sender(peer, headers).address).toBe(expected);
   });
 
-  test('is uncertain only if the two headers disagree', () => {
+  test('is uncertain if a trusted proxy names no address', () => {
+    for (const hop of ['unknown', '_hidden', '', '10.1', '010.0.0.1', '198.51.100.1, unknown'])
+      expect(sender(proxy, { 'x-forwarded-for': hop })).toEqual({ address: proxy, isCertain: false });
+    expect(sender(proxy, { forwarded: 'for=_hidden' }).isCertain).toBe(false);
+    expect(sender(proxy, { 'x-forwarded-for': 'unknown, 198.51.100.1' }).isCertain).toBe(true);
+    expect(sender('198.51.100.1', { 'x-forwarded-for': 'unknown' }).isCertain).toBe(true);
+    expect(sender(proxy, {}).isCertain).toBe(true);
+  });
+
+  test('is uncertain if the two headers disagree', () => {
     const forwarded = { 'x-forwarded-for': '198.51.100.1' };
     expect(sender(proxy, forwarded).isCertain).toBe(true);
     for (const other of ['for=198.51.100.66', 'for=unknown', 'x'])

@@ -75,6 +75,7 @@ describe.each(databases)('allowed networks on %s', (_, database) => {
         403,
       );
     }
+    expect((await from(near.key, 'unknown')).status).toBe(403);
     const headers = { 'X-Forwarded-For': inside, Forwarded: `for=${outside}` };
     expect((await server.call('GET', '/applications/key', { key: app.key, headers })).status).toBe(403);
     expect((await server.call('GET', '/applications/key', { key: app.key })).status).toBe(403);
