@@ -159,7 +159,7 @@ async function setQuarantine(
   return { before, after: (await lock(tx, tenant, id)) as Application };
 }
 
-/** Marks it as expired, so that no read returns it. The sweep removes the row and the sessions. */
+/** Marks an application as expired, so that no read returns it. The sweep removes its row and its sessions. */
 async function markDeleted(
   tx: Queries,
   lock: ReturnType<typeof lockApplication>,
@@ -233,7 +233,7 @@ export function toEffectiveGrants(row: {
   permissions: string;
   rules: string;
   quarantined_at: DbTime | null;
-  /** Of the session, if the grants are those of a session. */
+  /** The grants of a session only: when the session itself was put into quarantine. */
   session_quarantined_at?: DbTime | null;
 }): EffectiveGrants {
   const grants = toGrants(row);

@@ -3,14 +3,14 @@
  *
  * On SQLite, a credential is read from the database only if a process has committed since it was last read. It is never
  * stale: a change to a credential applies to every request sent after the response to the change.
- * 1. Every process numbers its commits in a shared counter while it holds SQLite's write lock: it stores `begun = n`
- *    before commit n, and `ended = n` after it. The response follows `ended = n`.
+ * 1. Every process numbers its commits while it holds SQLite's write lock: it sets the shared counter `begun` to n before
+ *    commit n, and `ended` to n after it. It sends the response to the change after that.
  * 2. An entry belongs to the generation that was read before its lookup. A generation exists only if `begun` and `ended`
  *    were equal then, so the lookup saw every commit up to that number.
- * 3. An entry is used only if `begun` is still the same. A later commit stores its number before it becomes visible, so
- *    no later commit is visible.
- * 4. A process that ends between the two stores leaves them different. Every request then reads the database until the
- *    next commit. A process that stores `ended` after the next writer has begun has the same effect.
+ * 3. An entry is used only if `begun` is still the same. A commit sets `begun` before it becomes visible, so no commit
+ *    has become visible since.
+ * 4. If a process dies between the two writes, the counters differ, and every request reads the database until the next
+ *    commit. The same happens if a process sets `ended` after the next writer has set `begun`.
  * 5. Expiry needs no commit. Each entry has the time at which it expires, and the clock is read for every request.
  *
  * Commits of programs that do not use the counter, such as the sqlite3 shell, are detected by `pragma data_version`. The

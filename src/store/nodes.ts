@@ -15,7 +15,7 @@ export interface NodeRecord {
 export interface ActiveNode extends Omit<NodeRecord, 'clock'> {
   /** When it renewed its row, by the clock that decides: see db.ts. */
   readonly seenAt: number;
-  /** Milliseconds by which its clock was ahead of that one. */
+  /** Milliseconds by which its own clock was ahead of the clock that decides. */
   readonly clockOffset: number;
 }
 
@@ -23,7 +23,7 @@ export interface Nodes {
   /** Adds or renews the row of a node, and deletes expired ones. Returns the time by the clock that decides. */
   record(node: NodeRecord): Promise<number>;
   remove(id: string): Promise<void>;
-  /** Those whose row has not expired. */
+  /** The nodes whose row has not expired. */
   active(): Promise<ActiveNode[]>;
 }
 

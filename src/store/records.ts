@@ -214,7 +214,7 @@ export interface LogCounts {
 
 /** Identifies a request that has an idempotency key. */
 export interface IdempotentRequest {
-  /** The key that sent it. */
+  /** The id of the application or session that sent it. */
   readonly caller: string;
   /** The idempotency key. */
   readonly key: string;

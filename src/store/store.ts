@@ -62,8 +62,9 @@ export interface Applications {
     revise: (current: Application) => ApplicationUpdate,
   ): Promise<Application | undefined>;
   /**
-   * Puts the application into quarantine, or ends it, for every request sent after this resolves. Changes nothing if it
-   * is so already, and rejects without a change if `check` throws. Returns undefined if the application does not exist.
+   * Puts the application into quarantine or releases it, for every request sent after this resolves. Does nothing if it
+   * is already in that state. Rejects without a change if `check` throws. Returns undefined if the application does not
+   * exist.
    */
   setQuarantine(
     tenant: string,
@@ -96,8 +97,8 @@ export interface Keys {
   /** Newest first. Empty if the application does not exist. */
   list(tenant: string, application: string): Awaitable<ApplicationKey[]>;
   /**
-   * Adds the key that `mint` returns for the application and its number of keys. Concurrent calls run one after the
-   * other. Rejects without a change if `mint` throws. Returns undefined if the application does not exist. Without
+   * Calls `mint` with the application and its number of keys, and adds the key that it returns. Concurrent calls run one
+   * after the other. Rejects without a change if `mint` throws. Returns undefined if the application does not exist. Without
    * `oldKeysExpireAt`, existing keys are unchanged.
    */
   create(

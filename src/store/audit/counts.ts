@@ -150,7 +150,7 @@ async function findPositions(db: Reader, { number }: Chain, searches: readonly S
   return open.map(({ lo }) => lo);
 }
 
-/** Above `lo`, so that each step makes the range smaller. */
+/** Rounded up, and so above `lo`: each step makes the range smaller. */
 function middleOf({ lo, hi }: Span): number {
   return Math.ceil((lo + hi) / 2);
 }

@@ -46,7 +46,7 @@ export async function deleteDelivered(
   return shortened;
 }
 
-/** The first entry of the others is too young. */
+/** Chains whose first entry in the database is older than `before`. */
 async function chainsWithOldEntries(db: Db, before: number): Promise<Chain[]> {
   const rows = await db.all<{ number: number }>(
     `select c.number from audit_chains c join audit a on a.chain = c.number and a.seq = c.base_seq + 1

@@ -39,7 +39,7 @@ export interface SinkState {
 export interface Lease {
   /** Milliseconds for which a claim is valid. */
   readonly duration: number;
-  /** A claim that is valid for less is renewed. */
+  /** Milliseconds. A claim that is valid for less than this is renewed. */
   readonly minimum: number;
   /**
    * This is the first claim of a process. On SQLite it ends the claim of another process: only one node delivers, so the

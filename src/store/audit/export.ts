@@ -78,7 +78,7 @@ function bySystemFirst(a: Chain, b: Chain): number {
   return Number(b.tenantId === systemTenant) - Number(a.tenantId === systemTenant) || a.number - b.number;
 }
 
-/** The oldest entries of a chain, up to a checkpoint. The service may have replaced the checkpoint meanwhile. */
+/** The oldest entries of a chain, up to the checkpoint `end`. It is not read again: the service may have replaced it. */
 export async function archivePart(
   db: Db,
   chainKeys: () => Awaitable<ChainKeys>,

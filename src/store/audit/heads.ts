@@ -29,7 +29,7 @@ interface HeadRow {
 
 const columns = 'number, tenant_id, seq, hash, recorded_seq, recorded_at, recorded_mac';
 
-/** Each entry is written in a transaction that also marks its chains as recorded. */
+/** Records the ends of all chains that are due in the system chain, and marks them as recorded in the same transaction. */
 export async function recordHeads(
   db: Db,
   chainKeys: () => Awaitable<ChainKeys>,

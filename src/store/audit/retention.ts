@@ -137,7 +137,7 @@ async function firstEntries(tx: Queries, chain: Chain, upTo: Position): Promise<
   return entries;
 }
 
-/** Throws if rows are missing or are not those up to `upTo`. */
+/** The position of the last of these entries. Throws if entries are missing, or if the hash differs from that of `upTo`. */
 function endOf(
   keys: ChainKeys,
   { tenantId, baseSeq, baseHash }: Chain,

@@ -1,6 +1,6 @@
 /**
- * Compares the system chain with the checkpoints of the other chains, which sign its end at their time. So the removal of
- * the system chain, or of its end, is found, unless all other chains are reset to an earlier state, too.
+ * Compares the system chain with the checkpoints of the other chains. Each signs the end that the system chain had at that
+ * time. So the removal of the system chain, or of its end, is found, unless all other chains are reset, too.
  */
 import { chainName, type Position } from './export-format.ts';
 import { systemTenant } from './hash-chain.ts';

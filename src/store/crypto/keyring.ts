@@ -14,9 +14,9 @@ export interface MasterKeys {
   current(): MasterKey;
   /** Reads the configuration again if the key is not known yet. */
   find(id: string): MasterKey | undefined;
-  /** The ids of all of them. Reads a key file again; a command is not run again. */
+  /** The ids of all configured keys. Reads a key file again; a command is not run again. */
   ids(): readonly string[];
-  /** Completes an error message about a missing key: where it was searched for. */
+  /** The end of an error message about a missing key. It says where the key was searched for. */
   readonly missingReason?: () => string;
 }
 
@@ -73,7 +73,7 @@ export async function currentMaster(tx: Queries, lock = ''): Promise<string> {
   return row?.id as string;
 }
 
-/** The same, locked: a rotation waits until the transaction ends. */
+/** Like `currentMaster`. Locks the row, so that a rotation waits until the transaction ends. */
 export function lockCurrentMaster(db: Pick<Db, 'dialect'>, tx: Queries): Promise<string> {
   return currentMaster(tx, rowLock(db, 'for share'));
 }

@@ -165,7 +165,7 @@ class SharedTransaction implements Transaction {
   readonly #queries: Queries;
   readonly #deferred: DeferredWrites;
   #wrote = false;
-  /** Statements without an answer, or that failed. */
+  /** Statements that are in progress or have failed. They may have written. */
   #open = 0;
 
   constructor(queries: Queries, deferred: DeferredWrites) {

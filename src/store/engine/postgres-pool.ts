@@ -43,7 +43,7 @@ export interface PoolOptions {
 export interface Pools {
   /** Undefined before the first connection and after a failure. */
   current(): Pool | undefined;
-  /** Concurrent calls share one search. Throws `DbUnavailable`. */
+  /** Connects to the first host that accepts writes, or to the only host. Concurrent calls share one search. */
   find(): Promise<Pool>;
   /** Closes the pool after the statements in progress, for at most five seconds. */
   discard(pool: Pool): void;

@@ -1,6 +1,7 @@
 /**
  * Every process that uses a SQLite database holds a shared lock on a small file next to it. Replacing the database needs
- * an exclusive lock. It works on damaged databases too, and the system releases it when a process ends.
+ * an exclusive lock. This also works if the database is damaged. The operating system releases the lock when a process
+ * ends.
  */
 import type { Database, SQLiteError } from 'bun:sqlite';
 import { existsSync, lstatSync } from 'node:fs';

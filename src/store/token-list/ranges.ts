@@ -11,7 +11,7 @@ export interface Budget {
   readonly count: number;
   /** Candidates that are checked by one statement. */
   readonly chunk: number;
-  /** Entries of each index that are read to find the best one. */
+  /** Entries that are read from each index to choose the one that finds the fewest candidates. */
   readonly probe: number;
 }
 

@@ -107,9 +107,9 @@ function countableRanges({ visible: { scopes, exact }, filter }: TokenQuery): Ra
   return filters.length === 0 && scopes.every(({ id }) => !id) ? scopes.flatMap(inContainer) : undefined;
 }
 
-/** Checks candidates step by step, and counts in `spent` what that takes. */
+/** Checks candidates step by step. `spent` is the part of the budget that was used. */
 function walkThrough(scan: Scan, filter: TokenFilter, source: Source) {
-  /** What one candidate costs: its row, and an entry for each pair of metadata. */
+  /** How much of the budget one candidate takes: its row, and an index entry for each pair of metadata. */
   const cost = 1 + pairsOf(filter).length;
   const walk = { spent: 0, step };
 
