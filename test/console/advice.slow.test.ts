@@ -35,7 +35,7 @@ describeConsole('console advice:', (suite) => {
     await panel().getByRole('heading', { name: 'Proposal' }).waitFor();
     const text = await textOf();
     expect(text).toMatch(/2 grants without recorded use/);
-    expect(text).toMatch(/log:read in all containers management token:read rule 2 .*mask/);
+    expect(text).toMatch(/log:read in all containers management token:read in \/staff\/ \(rule 2\) .*mask/);
     expect(text).toMatch(/removed: permission log:read/);
     await panel().getByRole('button', { name: 'Open in editor' }).click();
     const { page } = tab;

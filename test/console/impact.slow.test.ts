@@ -25,7 +25,7 @@ describeConsole('console impact:', (suite) => {
     await impact.getByText('3 reads').waitFor();
     const text = (await impact.innerText()).replace(/\s+/g, ' ');
     expect(text).toMatch(/3 reads by 1 application change from reveal to .*mask/);
-    expect(text).toMatch(/2 stored tokens in \/pci\/ \(token:read\) from reveal to .*mask/);
+    expect(text).toMatch(/2 stored tokens in \/pci\/ \(token:read\) change from reveal to .*mask/);
     const { body } = await server.call('GET', `/applications/${desk.id}`, { key });
     expect(body.rules[0].transform).toBe('reveal');
   });

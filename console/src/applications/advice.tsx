@@ -56,7 +56,9 @@ function AdviceList({ application, advice }: { application: Application; advice:
               <li key={`${grant.permission} ${grant.rule}`}>
                 <code>{grant.permission}</code>
                 <span className="faint">
-                  {grant.rule === 'permissions' ? 'in all containers' : `rule ${grant.rule}`}
+                  {grant.rule === 'permissions'
+                    ? 'in all containers'
+                    : `in ${grant.container} (rule ${grant.rule})`}
                 </span>
                 <small>
                   <Risk grant={grant} />
@@ -81,7 +83,7 @@ function AdviceList({ application, advice }: { application: Application; advice:
 function noProposal({ last_used_at: used }: Application, since: string): string {
   if (used === undefined || used < since)
     return 'The application has no recorded use in this period. If nobody needs it, delete it.';
-  return 'No proposal: removing these grants would change access that was used.';
+  return 'No proposal: without these grants, other rules would allow more, or access that was used would change.';
 }
 
 /** What the grant allows at worst. */

@@ -68,7 +68,8 @@ function ImpactList({ impact }: { impact: ImpactData }) {
           <li key={`tokens ${permission} ${container} ${from} ${to}`}>
             <span>
               {atLeast(tokens.complete)}
-              <strong>{plural(count, 'stored token')}</strong> in <code>{container}</code> ({permission}) from
+              <strong>{plural(count, 'stored token')}</strong> in <code>{container}</code> ({permission}){' '}
+              {count === 1 ? 'changes' : 'change'} from
             </span>{' '}
             <Change from={from} to={to} />
           </li>
@@ -84,7 +85,7 @@ function ImpactList({ impact }: { impact: ImpactData }) {
                     in <code>{container}</code>
                   </>
                 )}{' '}
-                from
+                changes from
               </span>{' '}
               <Change from={from} to={to} />
             </li>

@@ -144,12 +144,13 @@ function ResponseTimeTile() {
   const format = (milliseconds: number) => `${formatNumber(Math.max(1, Math.round(milliseconds)))} ms`;
   return (
     <li>
-      <div className="tile" title="Requests of this tab, including the network">
+      <div
+        className="tile"
+        title={`The last ${plural(times?.count ?? 0, 'request')} of this tab, including the network`}
+      >
         <span className="tile-label">Response time</span>
         <strong>{times ? format(times.median) : '–'}</strong>
-        <span className="fine">
-          {times && `median of ${plural(times.count, 'request')}, 95 % within ${format(times.slow)}`}
-        </span>
+        <span className="fine">{times && `median; 95 % within ${format(times.slow)}`}</span>
       </div>
     </li>
   );

@@ -60,11 +60,7 @@ export function MostDenied({ from }: { from: string }) {
   const top = mostDenied(loaded.data?.entries ?? [], maxRows);
   const highest = top[0]?.count ?? 1;
   return (
-    <Panel
-      title="Most denied applications"
-      link={['Denials', `${href('activity')}?result=denied`]}
-      loaded={loaded}
-    >
+    <Panel title="Most denied" link={['Denials', `${href('activity')}?result=denied`]} loaded={loaded}>
       {loaded.data && top.length === 0 && <p className="fine">Nothing was denied in this period.</p>}
       <ol className="ranking">
         {top.map(({ application, count }) => (

@@ -12,13 +12,13 @@ import { holds, useSignedIn } from '../frame/signed-in.ts';
 import { Panel } from './panels.tsx';
 import { byRisk, riskOf } from './summaries.ts';
 
-const maxRows = 6;
+const maxRows = 4;
 const days = 90;
 /** Applications whose use is compared, riskiest first. */
 const maxReviewed = 20;
 const concurrency = 4;
 /** Permissions that a row names. */
-const maxNames = 3;
+const maxNames = 2;
 
 export function UnusedGrants() {
   const { api, applications } = useSignedIn();

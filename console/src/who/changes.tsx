@@ -2,7 +2,7 @@
 import { Button, TextInput } from '@mantine/core';
 import { type FormEvent, useEffect, useState } from 'react';
 import type { AccessDiff, AccessDiffEntry } from '../../../sdk/src/sallyport.ts';
-import { OutcomeBadge } from '../access/outcome.tsx';
+import { type Outcome, OutcomeBadge } from '../access/outcome.tsx';
 import { ApplicationLink } from '../applications/application-link.tsx';
 import { CreatedBy } from '../applications/table.tsx';
 import { Choice } from '../frame/choice.tsx';
@@ -194,6 +194,12 @@ function Changes({ title, entries }: { title: string; entries: readonly AccessDi
   );
 }
 
+/** Transforms matter only for permissions that apply to containers. */
+function AccessBadge({ access, container }: { access: Outcome; container: string | undefined }) {
+  if (container !== undefined || access === 'denied') return <OutcomeBadge answer={access} />;
+  return <span className="tag tag-good">allowed</span>;
+}
+
 function Row({ entry, now }: { entry: AccessDiffEntry; now: number }) {
   const { application, permission, container, from, to, events } = entry;
   const last = events.at(-1);
@@ -212,8 +218,8 @@ function Row({ entry, now }: { entry: AccessDiffEntry; now: number }) {
         )}
       </span>
       <span role="cell" className="impact-change">
-        <OutcomeBadge answer={from} /> <Icon name="right" size={11} />
-        <span className="visually-hidden">to</span> <OutcomeBadge answer={to} />
+        <AccessBadge access={from} container={container} /> <Icon name="right" size={11} />
+        <span className="visually-hidden">to</span> <AccessBadge access={to} container={container} />
       </span>
       <span role="cell" className="change-event">
         {last ? (
