@@ -10,11 +10,14 @@ import type { TenantRemoval } from './maintenance.ts';
 import type { NewEntry } from './store.ts';
 import { deleteTokens } from './token-storage.ts';
 
-/** Primary keys of the tables with a `tenant_id`. Rows of all other tables are deleted by cascade. */
+/** Primary keys of the tables with a `tenant_id`. Rows of all other tables are deleted by foreign keys. */
 const primaryKeys = {
   sessions: 'tenant_id, id',
   leaked_keys: 'tenant_id, digest',
   idempotency: 'tenant_id, caller_id, key_digest',
+  token_containers: 'tenant_id, container, own, seq',
+  token_metadata: 'tenant_id, name, value, seq',
+  token_contents: 'tenant_id, seq',
   tokens: 'tenant_id, seq',
   application_keys: 'tenant_id, application_id, id',
   application_uses: 'tenant_id, application_id, permission, container',

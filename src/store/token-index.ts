@@ -1,4 +1,4 @@
-/** The index tables of tokens, by container and by metadata. Rows are deleted with their token. */
+/** The index tables of tokens, by container and by metadata. */
 import { canonicalContainer } from '../domain/rule.ts';
 import type { Metadata } from '../domain/token.ts';
 import type { Db, Queries } from './engine/db.ts';
@@ -24,9 +24,31 @@ const insertMetadata = inserter('token_metadata', {
   seq: 'uuid',
 });
 
-export async function indexToken(tx: Queries, dialect: Db['dialect'], token: Indexed): Promise<void> {
-  await insertContainers[dialect](tx, containerRows(token));
-  await insertMetadata[dialect](tx, metadataRows(token));
+export function indexContainers(tx: Queries, dialect: Db['dialect'], token: Indexed): Promise<void> {
+  return insertContainers[dialect](tx, containerRows(token));
+}
+
+export function indexMetadata(tx: Queries, dialect: Db['dialect'], token: Indexed): Promise<void> {
+  return insertMetadata[dialect](tx, metadataRows(token));
+}
+
+const ofTokens = `(tenant_id, seq) in (select tenant_id, seq
+  from json_to_recordset(cast(cast($1 as text) as json)) as deleted (tenant_id uuid, seq uuid))`;
+const deleteOnPostgres = `with contents as (delete from token_contents where ${ofTokens}),
+  metadata as (delete from token_metadata where ${ofTokens})
+  delete from token_containers where ${ofTokens}`;
+
+/**
+ * Deletes the contents and the index rows of deleted tokens. On SQLite, the database does that. Call it after the
+ * tokens were deleted: only then no other transaction adds rows.
+ */
+export async function deleteTokenRows(
+  tx: Queries,
+  dialect: Db['dialect'],
+  tokens: readonly Pick<Indexed, 'tenant_id' | 'seq'>[],
+): Promise<void> {
+  if (dialect === 'sqlite' || tokens.length === 0) return;
+  await tx.run(deleteOnPostgres, [JSON.stringify(tokens.map(({ tenant_id, seq }) => ({ tenant_id, seq })))]);
 }
 
 /** Writes only what has changed. */
@@ -43,11 +65,11 @@ export async function updateIndex(
          and seq = ${params.add(old.seq)} and container in ${params.list(containersOf(old))}`,
       params.values,
     );
-    await insertContainers[dialect](tx, containerRows(row));
+    await indexContainers(tx, dialect, row);
   }
   if (old.metadata !== row.metadata) {
     await tx.run('delete from token_metadata where tenant_id = $1 and seq = $2', [old.tenant_id, old.seq]);
-    await insertMetadata[dialect](tx, metadataRows(row));
+    await indexMetadata(tx, dialect, row);
   }
 }
 
@@ -62,7 +84,7 @@ function metadataRows({ tenant_id, seq, metadata }: Indexed) {
 }
 
 /** Its container first, then those above it. The root is left out, since it contains every token. */
-function containersOf({ container }: Indexed): string[] {
+export function containersOf({ container }: Pick<Indexed, 'container'>): string[] {
   const own = canonicalContainer(container);
   const containers = [own];
   for (let end = own.lastIndexOf('/', own.length - 2); end > 0; end = own.lastIndexOf('/', end - 1))

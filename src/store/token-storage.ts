@@ -4,6 +4,7 @@ import { fail } from '../domain/error.ts';
 import { storageUnit, storedSize } from '../domain/token.ts';
 import type { DbTime, Executor, Queries, Value } from './engine/db.ts';
 import type { StorageUsed } from './store.ts';
+import { deleteTokenRows } from './token-index.ts';
 
 interface Sized {
   readonly data_bytes: number;
@@ -87,15 +88,18 @@ export function storageUsedBy(
 }
 
 /** The same size in SQL, for a statement that deletes tokens. */
-const returningSize = `returning tenant_id as tenant, created_by as creator, (data_bytes + masked_bytes
+const returningSize = `returning tenant_id, seq, created_by, (data_bytes + masked_bytes
   + coalesce(octet_length(mask), 0) + coalesce(octet_length(metadata), 0)
   + ${storageUnit - 1}) / ${storageUnit} * ${storageUnit} as size`;
 
-interface Deleted extends Pick<Charge, 'tenant' | 'creator'> {
+interface Deleted {
+  readonly tenant_id: string;
+  readonly seq: string;
+  readonly created_by: string | null;
   readonly size: DbTime;
 }
 
-/** Runs a statement that deletes tokens, and credits their creators. Returns how many were deleted. */
+/** Runs a statement that deletes tokens, deletes their other rows, and credits their creators. Returns how many. */
 export async function deleteTokens(
   tx: Queries,
   dialect: Executor['dialect'],
@@ -103,7 +107,13 @@ export async function deleteTokens(
   params: readonly Value[],
 ): Promise<number> {
   const deleted = await tx.all<Deleted>(`${deletion} ${returningSize}`, params);
-  const credits = deleted.map(({ size, ...owner }) => ({ ...owner, tokens: -1, bytes: -Number(size) }));
+  await deleteTokenRows(tx, dialect, deleted);
+  const credits = deleted.map(({ tenant_id, created_by, size }) => ({
+    tenant: tenant_id,
+    creator: created_by,
+    tokens: -1,
+    bytes: -Number(size),
+  }));
   if (credits.length > 0) await writeCharges[dialect](tx, credits);
   return deleted.length;
 }

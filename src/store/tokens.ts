@@ -16,7 +16,7 @@ import type {
   Tokens,
 } from './store.ts';
 import { countTokens } from './token-count.ts';
-import { indexToken, updateIndex } from './token-index.ts';
+import { containersOf, deleteTokenRows, indexContainers, indexMetadata, updateIndex } from './token-index.ts';
 import { readTokens, withinBytes } from './token-list/read.ts';
 import { findTokens } from './token-list/scan.ts';
 import {
@@ -49,7 +49,7 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
       const row = newRow(await dataKey(tenant), tenant, id, content, change);
       const created = await db.transaction(async (tx) => {
         const inserted = (await insert(tx, db, row)) || (await insertInsteadOfExpired(tx, db, row));
-        if (inserted) await indexToken(tx, db.dialect, row);
+        if (inserted) await indexMetadata(tx, db.dialect, row);
         return inserted;
       });
       if (!created) return undefined;
@@ -101,7 +101,9 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
       const deleted = await db.transaction(async (tx) => {
         const row = await tx.get<SizedRow>(selectLocked, [tenant, id]);
         if (row) check(toRecord(row));
-        if (row) await tx.run('delete from tokens where tenant_id = $1 and seq = $2', [tenant, row.seq]);
+        if (!row) return undefined;
+        await tx.run('delete from tokens where tenant_id = $1 and seq = $2', [tenant, row.seq]);
+        await deleteTokenRows(tx, db.dialect, [row]);
         return row;
       });
       if (deleted) await charge(deleted, -1, -sizeOf(deleted));
@@ -157,18 +159,25 @@ const insertToken = `insert into tokens (tenant_id, seq, id, created_by, created
     content_version, data_bytes, masked_bytes, mask, metadata, expires_at)
   values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) on conflict (tenant_id, id) do nothing`;
 const insertContents = 'insert into token_contents (tenant_id, seq, masked, data) values ($1, $2, $3, $4)';
-/** Both in one round trip. */
-const insertBoth = `with inserted as (${insertToken} returning tenant_id, seq)
-  insert into token_contents (tenant_id, seq, masked, data) select tenant_id, seq, cast($15 as bytea), cast($16 as bytea)
-  from inserted`;
+/** All in one statement. `$17` are the `containersOf` the token. */
+const insertWithIndex = `with inserted as (${insertToken} returning tenant_id, seq),
+  contents as (insert into token_contents (tenant_id, seq, masked, data)
+    select tenant_id, seq, cast($15 as bytea), cast($16 as bytea) from inserted)
+  insert into token_containers (tenant_id, container, own, seq)
+    select tenant_id, above.container, case position when 1 then 1 else 0 end, seq
+    from inserted, json_array_elements_text(cast(cast($17 as text) as json)) with ordinality as above (container, position)`;
 
-/** Returns false if the id is taken. */
+/** Inserts the token and its containers. Returns false if the id is taken. */
 async function insert(tx: Queries, { dialect }: Executor, row: WholeRow): Promise<boolean> {
   const { tenant_id, seq, id, created_by, created_at, masked, data } = row;
   const values = [tenant_id, seq, id, created_by, Number(created_at), ...changeable(row)];
-  if (dialect === 'postgres') return (await tx.run(insertBoth, [...values, masked, data])) > 0;
+  if (dialect === 'postgres') {
+    const containers = JSON.stringify(containersOf(row));
+    return (await tx.run(insertWithIndex, [...values, masked, data, containers])) > 0;
+  }
   if ((await tx.run(insertToken, values)) === 0) return false;
   await tx.run(insertContents, [tenant_id, seq, masked, data]);
+  await indexContainers(tx, dialect, row);
   return true;
 }
 

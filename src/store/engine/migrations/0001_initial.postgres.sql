@@ -4,10 +4,15 @@ create table token_containers (
   container text not null,
   own integer not null,
   seq uuid not null,
-  primary key (tenant_id, container, own, seq),
-  foreign key (tenant_id, seq) references tokens (tenant_id, seq) on delete cascade
+  primary key (tenant_id, container, own, seq)
 );
 create index token_containers_by_token on token_containers (tenant_id, seq);
+
+-- The rows of a token have no foreign key: they are only written together with their token or under its lock, and
+-- PostgreSQL would look up the token again for each of them, which is a third of the time to create a token.
+-- deleteTokenRows in src/store/token-index.ts deletes them.
+alter table token_contents drop constraint token_contents_tenant_id_seq_fkey;
+alter table token_metadata drop constraint token_metadata_tenant_id_seq_fkey;
 
 -- Audit entries that are not chained yet, in order of arrival. A request writes its entries here. tenant_id is the nil
 -- UUID for entries without a tenant. entry is JSON; mac covers it together with the other columns. format says how.
