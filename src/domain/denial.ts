@@ -6,6 +6,8 @@ import type { Resource } from './policy.ts';
 /** `isStored`: whether it is a token that exists. Otherwise the caller may have made up its id and container. */
 export interface DeniedResource extends Resource {
   readonly isStored: boolean;
+  /** The application that created the token, if it is known. */
+  readonly createdBy?: string | undefined;
 }
 
 /** The response contains only the code and the detail. `decision` and `resource` are for the audit log. */
@@ -13,11 +15,13 @@ export class Denial extends Failure {
   readonly decision: EntryDecision;
   readonly resource: EntryResource | undefined;
   readonly isStored: boolean;
+  readonly createdBy: string | undefined;
 
   constructor(code: Code, detail: string | undefined, decision: EntryDecision, resource?: DeniedResource) {
     super(code, detail === undefined ? {} : { detail });
     this.decision = decision;
     this.resource = resource && resourceOf([resource]);
     this.isStored = resource?.isStored === true;
+    this.createdBy = resource?.createdBy;
   }
 }

@@ -95,11 +95,16 @@ export function mustHold(principal: Principal, permission: string): void {
   throw new Denial('permission_missing', detail, explainMissing(question, permission));
 }
 
+/** A stored token. */
+interface TokenResource extends Resource {
+  readonly token?: { readonly created_by?: string | undefined };
+}
+
 /**
  * Returns the transform for the permission on a stored token. Throws `permission_missing` with a fixed detail that does
  * not depend on container or rules, so that the caller cannot find out the container of the token.
  */
-export function permit(principal: Principal, permission: string, token: Resource): Transform {
+export function permit(principal: Principal, permission: string, token: TokenResource): Transform {
   const verdict = decideUnder(principal.policy, principal.ceiling, permission, token);
   if (verdict.allowed) return verdict.transform;
   const decision = explainDenial(questionOf(principal), permission, token);
@@ -108,6 +113,7 @@ export function permit(principal: Principal, permission: string, token: Resource
     id,
     container,
     isStored: true,
+    createdBy: token.token?.created_by,
   });
 }
 

@@ -72,6 +72,7 @@ export interface TokenLocation {
   readonly id: string;
   readonly type: string;
   readonly container: string;
+  readonly created_by: string | null;
 }
 
 /** A token whose data is decrypted on demand. */

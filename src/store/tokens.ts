@@ -64,7 +64,7 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
 
     locate: (tenant, ids) => {
       const params = new Params();
-      const sql = `select t.id, t.type, t.container from tokens t
+      const sql = `select t.id, t.type, t.container, t.created_by from tokens t
         where t.tenant_id = ${params.add(tenant)} and t.id in ${params.list(ids)} and ${notExpired('t')}`;
       return db.all<TokenLocation>(sql, params.values);
     },

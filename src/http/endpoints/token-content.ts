@@ -89,6 +89,7 @@ export async function patchedContent(
     id,
     container: oldContainer,
     isStored: true,
+    createdBy: current.token.created_by,
   });
 
   const remasks = patch.mask !== undefined && patch.mask !== null;
@@ -118,7 +119,7 @@ export async function patchedContent(
   };
 }
 
-function revealRequired(principal: Principal, { id, container }: LockedToken): Denial {
+function revealRequired(principal: Principal, { id, container, token }: LockedToken): Denial {
   const question = questionOf(principal);
   const { reason } = explain(question, 'token:update', { id, container });
   const rule = decidingRule(question, 'token:update', { id, container });
@@ -130,7 +131,7 @@ function revealRequired(principal: Principal, { id, container }: LockedToken): D
       ...(rule && { rule }),
       missing: { permission: 'token:update', container: canonicalContainer(container), transform: 'reveal' },
     },
-    { id, container, isStored: true },
+    { id, container, isStored: true, createdBy: token.created_by },
   );
 }
 

@@ -37,14 +37,14 @@ export async function recordDenial(
   const decision = denial?.decision ?? { reason: error.detail };
   const event = { operation, reason, decision, actor: principal };
   if (denial?.resource) {
-    const { resource, isStored } = denial;
-    addDenial(auditRecorder, { ...event, resource, isStored }, principal, requestInfo);
+    const { resource, isStored, createdBy } = denial;
+    addDenial(auditRecorder, { ...event, resource, isStored, createdBy }, principal, requestInfo);
     return;
   }
-  const { resource, isStored = false } = (await namedResource(denied, principal, store)) ?? {};
+  const { resource, isStored = false, createdBy } = (await namedResource(denied, principal, store)) ?? {};
   addDenial(
     auditRecorder,
-    { ...event, decision: withContainer(decision, resource), resource, isStored },
+    { ...event, decision: withContainer(decision, resource), resource, isStored, createdBy },
     principal,
     requestInfo,
   );
@@ -100,24 +100,26 @@ export interface AccessDenial {
   readonly resource: EntryResource | undefined;
   /** Whether ids and container are those of stored tokens. Otherwise the caller chose them. */
   readonly isStored: boolean;
+  /** The application that created the stored tokens, if it is known and the same for all. */
+  readonly createdBy?: string | undefined;
   /** The application that reported it, if it was not denied by this service. */
   readonly reportedBy?: string;
 }
 
 /**
- * Counts a denial. `caller` sent the request. Denials about stored tokens have a separate quota, so that a caller
- * cannot use it up with ids and containers that it made up. Purpose, reason and missing grant are those of the first
+ * Counts a denial. `caller` sent the request. Denials about tokens of others have a separate quota and separate entries,
+ * so that a caller cannot use them up with tokens that it created, or with ids and containers that it made up. Purpose, reason and missing grant are those of the first
  * event, because the caller can choose parts of them, too.
  */
 export function addDenial(
   recorder: AuditRecorder,
-  { actor, operation, reason, decision, resource, isStored, reportedBy }: AccessDenial,
+  { actor, operation, reason, decision, resource, isStored, createdBy, reportedBy }: AccessDenial,
   caller: Principal,
   requestInfo: RequestInfo,
 ): void {
   const identity = actorOf(actor);
   const address = requestInfo.address();
-  const kind = isStored ? 'stored' : 'named';
+  const kind = !isStored ? 'named' : createdBy === actor.applicationId ? 'own' : 'stored';
   const group = {
     quota: JSON.stringify([kind, actor.applicationId, reportedBy]),
     name: JSON.stringify([

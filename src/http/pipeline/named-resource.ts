@@ -2,11 +2,11 @@
 import { type EntryResource, resourceOf } from '../../domain/audit.ts';
 import { containsNoSecret } from '../../domain/common-fields.ts';
 import { hasTrait } from '../../domain/permission.ts';
-import type { Resource } from '../../domain/policy.ts';
 import type { Principal } from '../../domain/principal.ts';
 import { Container } from '../../domain/rule.ts';
 import { defaultContainer, isObject } from '../../domain/token.ts';
 import type { Store } from '../../store/store.ts';
+import type { TokenLocation } from '../../store/token-records.ts';
 import { bodyLimit, jsonTypes, type ReceivedBody, type RoutedRequest, readJson } from './read-input.ts';
 import type { KeyedRoute } from './route.ts';
 
@@ -20,6 +20,8 @@ export interface NamedResource {
   readonly resource: EntryResource;
   /** Whether the tokens exist. Otherwise the caller may have made up ids and container. */
   readonly isStored: boolean;
+  /** The application of the caller, if it has created all of the tokens. */
+  readonly createdBy?: string | undefined;
 }
 
 /** More than fit into a URL. */
@@ -29,7 +31,7 @@ const batchSize = 500;
 /** Looks up the container of the tokens that the request names. If none of them exists, returns what it names. */
 export async function namedResource(
   named: NamedRequest,
-  { tenantId }: Principal,
+  { tenantId, applicationId }: Principal,
   { tokens }: Pick<Store, 'tokens'>,
 ): Promise<NamedResource | undefined> {
   const { permission } = named.route;
@@ -37,16 +39,24 @@ export async function namedResource(
   const { ids, container } = await namesIn(named, isToken);
   const located = isToken && ids.length > 0 ? await locate(tokens, tenantId, ids) : [];
   if (located.length > 0) {
-    const omitted = ids.length - located.length;
-    return { resource: { ...resourceOf(located), ...(omitted > 0 && { omitted }) }, isStored: true };
+    // Tokens of the caller are only counted, so that they do not displace the ids of others.
+    const others = located.filter(({ created_by }) => created_by !== applicationId);
+    const [found, createdBy] = others.length > 0 ? [others, undefined] : [located, applicationId];
+    const omitted = ids.length - found.length;
+    const resource = { ...resourceOf(found), ...(omitted > 0 && { omitted }) };
+    return { resource, isStored: true, createdBy };
   }
   const resource = resourceOf([...ids.map((id) => ({ id })), { container }]);
   return ids.length > 0 || container !== undefined ? { resource, isStored: false } : undefined;
 }
 
 /** If the database cannot answer, the denial is recorded without the containers. */
-async function locate(tokens: Store['tokens'], tenant: string, ids: readonly string[]): Promise<Resource[]> {
-  const located: Resource[] = [];
+async function locate(
+  tokens: Store['tokens'],
+  tenant: string,
+  ids: readonly string[],
+): Promise<TokenLocation[]> {
+  const located: TokenLocation[] = [];
   try {
     for (let at = 0; at < ids.length; at += batchSize)
       located.push(...(await tokens.locate(tenant, ids.slice(at, at + batchSize))));

@@ -36,6 +36,7 @@ describe.each(databases)('the entry of a denial on %s', (_, database) => {
     return entries;
   };
   const seen = new Set<string>();
+  type Entry = { resource: { ids: string[] } };
 
   test('about a stored token has its container, which the response does not tell', async () => {
     for (const id of ['card-1', 'card-2', 'card-1']) {
@@ -149,6 +150,24 @@ describe.each(databases)('the entry of a denial on %s', (_, database) => {
         },
       },
     ]);
+  });
+
+  test('about a token of others has its id, also after many denials about own tokens', async () => {
+    const write = { priority: 1, container: '/cards/', permissions: ['token:create'], transform: 'mask' };
+    const shop = await server.application(management, { permissions: [], rules: [write] });
+    const own = Array.from({ length: 25 }, (_, number) => `own-${number}`);
+    for (const id of own)
+      await server.call('POST', '/tokens', { key: shop.key, body: { id, container: '/cards/42/', data: 1 } });
+    for (const id of [...own, 'card-1']) await server.call('GET', `/tokens/${id}`, { key: shop.key });
+    await server.call('GET', `/tokens?id=${own.join(',')},card-2`, { key: shop.key });
+    const entries = await denials();
+    const idsOf = (id: string) => entries.find(({ resource }: Entry) => resource.ids.includes(id))?.resource;
+    expect(idsOf('card-1')).toEqual({
+      ids: ['card-1', 'card-2'],
+      container: '/cards/42/',
+      omitted: 25,
+    });
+    expect(idsOf('own-0')).toMatchObject({ omitted: 5 });
   });
 
   test('by the ceiling of a session names the authorizer', async () => {
