@@ -2,7 +2,7 @@
 import { byOperator } from '../../domain/audit.ts';
 import type { Awaitable } from '../../domain/awaitable.ts';
 import { type Db, type DbTime, type Queries, rowLock } from '../engine/db.ts';
-import { type ChainKeys, expectedMac, isKnownFormat } from './hash-chain.ts';
+import { type ChainKeys, expectedMac, isKnownFormat, systemTenant } from './hash-chain.ts';
 import { blockOf, blockSize, type IndexedEntry, replaceRows, rowsFor, storedRows } from './index-blocks.ts';
 import { reindexOperation } from './log-entries.ts';
 import {
@@ -15,6 +15,7 @@ import {
   toChainedRow,
 } from './rows.ts';
 import { indexTerms } from './terms.ts';
+import { restoreSettings, type SettingChange, settingChangeOf } from './verify-settings.ts';
 import { insertEntries } from './write.ts';
 
 export interface Reindexed {
@@ -28,7 +29,7 @@ export interface Reindexed {
 /**
  * Rebuilds the index block by block, each in its own transaction, so that the service can write between two blocks. Rows
  * of the index that belong to no entry stay: a search reads the entry and ignores them. Returns undefined if the tenant
- * has no chain. Writes an audit entry if something was wrong.
+ * has no chain. Writes an audit entry if something was wrong. With the system chain, also restores `setting_changes`.
  */
 export async function reindex(
   db: Db,
@@ -41,14 +42,18 @@ export async function reindex(
   if (!chain) return undefined;
   const total = { entries: 0, corrected: 0, invalid: 0 };
   const times: Times = { latest: await latestBefore(db, chain), maxDelay: 0 };
+  const settings: SettingChange[] = [];
   for (let block = blockOf(chain.baseSeq + 1); block <= blockOf(chain.seq); block++) {
-    const done = await db.transaction((tx) => reindexBlock(tx, db, keys, tenantId, block, times));
+    const done = await db.transaction((tx) => reindexBlock(tx, db, keys, tenantId, block, times, settings));
     total.entries += done.entries;
     total.corrected += done.corrected;
     total.invalid += done.invalid;
     await between();
   }
-  const corrected = await db.transaction((tx) => correctDelay(tx, db, tenantId, times));
+  const corrected = await db.transaction(async (tx) => {
+    const isSetting = await restoreSettings(tx, db, settings);
+    return (await correctDelay(tx, db, tenantId, times)) || isSetting;
+  });
   if (corrected) total.corrected = total.entries;
   if (total.corrected > 0) await recordReindex(db, keys, chain, total);
   return total;
@@ -69,6 +74,7 @@ async function reindexBlock(
   tenantId: string,
   block: number,
   times: Times,
+  settings: SettingChange[],
 ): Promise<Reindexed> {
   const chain = await chainOf(tx, tenantId, rowLock(db, 'for update'));
   if (!chain) return { entries: 0, corrected: 0, invalid: 0 };
@@ -87,6 +93,8 @@ async function reindexBlock(
     const isValid = hasValidMac(keys, chained);
     const { terms, request } = isValid ? indexTerms(entryText) : { terms: new Set<number>(), request: null };
     if (isValid) entries.push({ seq, terms });
+    const setting = isValid && tenantId === systemTenant ? settingChangeOf(at, entryText) : undefined;
+    if (setting) settings.push(setting);
     if (request !== stored) requests.push({ seq, request });
   }
   const expected = rowsFor(entries);

@@ -41,7 +41,8 @@ export type FindingCode =
   | 'anchor_differs'
   | 'missing_archive'
   | 'missing_chain'
-  | 'changed_index';
+  | 'changed_index'
+  | 'changed_settings';
 
 export interface PartOptions {
   readonly header: Header;

@@ -14,6 +14,7 @@ import {
   type VerifyOptions,
 } from './verify-chain.ts';
 import { notInFiles } from './verify-gaps.ts';
+import { type SettingChange, settingChangeOf, settingDifferences } from './verify-settings.ts';
 import { SystemLinks } from './verify-system.ts';
 
 export interface Verdict {
@@ -45,7 +46,9 @@ export async function verifyParts(
   const tenants = [...byTenant.keys()].sort();
   for (const tenant of tenants) await verification.verifyChain(tenant, byTenant.get(tenant) as Part[]);
   verification.checkMissingChains(new Set(tenants));
-  verification.checkSystem(byTenant.get(systemTenant) ?? []);
+  const systemParts = byTenant.get(systemTenant) ?? [];
+  verification.checkSystem(systemParts);
+  await verification.checkSettings(systemParts);
   return verification.verdict(parts);
 }
 
@@ -58,6 +61,7 @@ class Verification {
   /** The last end of each chain that the system chain has recorded. */
   readonly #recorded = new Map<string, Expected>();
   readonly #links = new SystemLinks();
+  readonly #settings: SettingChange[] = [];
   /** Whether the system chain records a restore. */
   #restored = false;
   #more = 0;
@@ -92,6 +96,11 @@ class Verification {
     if (recorded) this.#expect(tenantId, recorded);
     const check = new ChainCheck(tenantId, parts, this.#expected.get(tenantId) ?? [], {
       ...this.#options,
+      onRow: (row) => {
+        const change = tenantId === systemTenant ? settingChangeOf(row.at, row.entry) : undefined;
+        if (change) this.#settings.push(change);
+        this.#options.onRow?.(row);
+      },
       report: (finding) => this.report(finding),
       note: (text) => this.#notes.push(text),
       onPosition: (seq, hash) => {
@@ -140,6 +149,20 @@ class Verification {
     if (finding) this.#reportSystem(finding);
     const { archives = 'required' } = this.#options;
     if (parts.length === 0 && archives === 'required' && this.#links.note) this.#notes.push(this.#links.note);
+  }
+
+  /** Only with the database. */
+  async checkSettings(systemParts: readonly Part[]): Promise<void> {
+    const { db } = systemParts.find(({ index }) => index)?.index ?? {};
+    if (!db) return;
+    const [chain] = this.#chains;
+    const isComplete = chain?.first === 1 && this.#findings.length === 0;
+    for (const text of await settingDifferences(db, this.#settings, isComplete))
+      this.report({
+        code: 'changed_settings',
+        chain: chainName(systemTenant),
+        message: `${text}: run \`sallyport audit reindex --tenant system\``,
+      });
   }
 
   #reportSystem(finding: Finding): void {

@@ -1,7 +1,10 @@
 /** Columns that are in no chain: changing them in the database changes nothing, or is found by verification. */
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { chainAll } from '../../../src/operations/audit-files.ts';
-import { entry, exportOf, named, verify, write } from '../../support/audit-export.ts';
+import { recordAuditedReads } from '../../../src/operations/audit-settings.ts';
+import { systemTenant } from '../../../src/store/audit/hash-chain.ts';
+import { verifyParts } from '../../../src/store/audit/verify.ts';
+import { entry, exportOf, masters, named, verify, write } from '../../support/audit-export.ts';
 import { databases, startTime } from '../../support/test-server.ts';
 import { openTestStore, type TestStore } from '../../support/test-store.ts';
 
@@ -95,5 +98,35 @@ describe.each(databases)('columns outside of the hash chains in %s', (_, databas
     await on.runSql(`update audit_checkpoints set at = at - 100000 where chain = ${chain} and seq = 4864`);
     expect(await counts()).toEqual(before);
     expect(named(await verify(await exportOf(on)))).toContain('forged_checkpoint 4864');
+  });
+
+  test('changed records of the setting for reads are found and restored', async () => {
+    const verified = async () =>
+      verifyParts(await on.maintenance.audit.export(startTime), { masters, archives: 'optional' });
+    const gaps = async () => (await on.store.audit.list(tenant, {}, { limit: 1 })).gaps;
+    for (const [index, reads] of (['reveal', 'off', 'reveal'] as const).entries())
+      await recordAuditedReads(on.maintenance, reads, startTime + index);
+    await chainAll(on.maintenance);
+    const before = await gaps();
+    expect(await verified()).toMatchObject({ ok: true });
+    for (const change of [
+      `delete from setting_changes where value = 'off'`,
+      `update setting_changes set at = at + 100 where value = 'off'`,
+      `update setting_changes set value = 'reveal'`,
+    ]) {
+      await on.runSql(change);
+      expect(named(await verified())).toContain('changed_settings');
+      await on.maintenance.audit.reindex(systemTenant);
+      await chainAll(on.maintenance);
+      await on.runSql(`delete from setting_changes where at > ${startTime + 2}`);
+      expect((await verified()).findings).toEqual([]);
+      expect(await gaps()).toEqual(before);
+    }
+    on.clock.advance(120_000);
+    await on.runSql(`insert into setting_changes values ('audit_reads', ${startTime + 3}, 'all')`);
+    expect(named(await verified())).toEqual(['changed_settings']);
+    await on.runSql(`delete from setting_changes where value = 'all'`);
+    await on.runSql(`update settings set value = 'off'`);
+    expect(named(await verified())).toEqual(['changed_settings']);
   });
 });
