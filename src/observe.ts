@@ -1,7 +1,7 @@
 /** Declares the Prometheus metrics and records them. */
 import { type Family, Registry } from './metrics.ts';
 import { addProcessMetrics } from './process-metrics.ts';
-import type { SinkState } from './store/audit/deliveries.ts';
+import type { SinkState } from './store/audit/sink-state.ts';
 import type { Gauges, Maintenance } from './store/maintenance.ts';
 import { version } from './version.ts';
 

@@ -145,7 +145,7 @@ function chainName(tenantId: string): string {
 }
 
 /** Returns undefined without the master key. */
-async function chainKeysOf(db: Db, masters: MasterKeys): Promise<ChainKeys | undefined> {
+export async function chainKeysOf(db: Db, masters: MasterKeys): Promise<ChainKeys | undefined> {
   const stored = await wrappedChainKeys(db);
   const master = stored && masters.find(stored.master_id);
   return master && unwrapChainKeys(master, stored.wrapped);

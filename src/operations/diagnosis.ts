@@ -62,7 +62,7 @@ export async function diagnose(
       await checkStorage(db, tokenBytes),
       await checkChained(db, unchained),
       ...(await checkHeads(db, masters, auditHint)),
-      ...(await checkSinks(db, sinks)),
+      ...(await checkSinks(db, masters, sinks)),
     ];
   } finally {
     await db.close();

@@ -1,14 +1,20 @@
 /** Checks the delivery of the audit log for `doctor`. */
-import { deliveries, type SinkState } from '../store/audit/deliveries.ts';
+import { deliveries } from '../store/audit/deliveries.ts';
+import type { SinkState } from '../store/audit/sink-state.ts';
+import type { MasterKeys } from '../store/crypto/keyring.ts';
 import type { Db } from '../store/engine/db.ts';
+import { chainKeysOf } from './audit-diagnosis.ts';
 import { type Check, fail, ok, warn } from './check.ts';
 
 /** Seconds after which undelivered entries are a warning. Batches for S3 are collected for a minute by default. */
 const maxLag = 300;
 
 /** `sinks` are the names of the configured sinks. */
-export async function checkSinks(db: Db, sinks: readonly string[]): Promise<Check[]> {
-  const states = await Promise.all(sinks.map((name) => deliveries(db).state(name)));
+export async function checkSinks(db: Db, masters: MasterKeys, sinks: readonly string[]): Promise<Check[]> {
+  const keys = sinks.length === 0 ? undefined : await chainKeysOf(db, masters);
+  // Without the keys, the checks of the audit log fail.
+  if (!keys) return [];
+  const states = await Promise.all(sinks.map((name) => deliveries(db, () => keys).state(name)));
   const problems = states.flatMap(checkSink);
   if (problems.length > 0) return problems;
   return sinks.length === 0 ? [] : [ok('sinks', `the audit log was delivered to ${sinks.join(', ')}`)];
@@ -24,6 +30,7 @@ function checkSink(state: SinkState): Check[] {
     rejectedChains,
     truncatedChains,
     skippedEntries,
+    changedPositions,
   } = state;
   const found: Check[] = [];
   if (truncatedChains > 0)
@@ -32,6 +39,14 @@ function checkSink(state: SinkState): Check[] {
         'sinks',
         `${name} has received later entries than this database has, in ${count(truncatedChains, 'chain')}`,
         'unless you restored a backup, entries were removed: see "Detect a truncated log" in docs/operations/audit-delivery.md',
+      ),
+    );
+  if (changedPositions > 0)
+    found.push(
+      warn(
+        'sinks',
+        `another program has changed the position of ${name} in ${count(changedPositions, 'chain')}: these chains are delivered again`,
+        'find out who can write to the database',
       ),
     );
   if (failures > 0)

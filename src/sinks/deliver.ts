@@ -8,7 +8,8 @@ import { escapeText } from '../domain/escape.ts';
 import { newId, redactSecrets } from '../domain/key.ts';
 import type { Log } from '../log.ts';
 import type { Observer } from '../observe.ts';
-import type { Deliveries, SinkState, UndeliveredChain } from '../store/audit/deliveries.ts';
+import type { Deliveries, UndeliveredChain } from '../store/audit/deliveries.ts';
+import type { SinkState } from '../store/audit/sink-state.ts';
 import type { AuditChain, ChainedEntry } from '../store/maintenance.ts';
 import { type Batch, makeBatch } from './batch.ts';
 import type { Sink } from './config.ts';
@@ -45,6 +46,8 @@ const chainsPerRound = 100;
 const rowsPerRead = 50;
 const maxBatchBytes = 4 * 1024 * 1024;
 const maxCheckpoints = 1000;
+/** Milliseconds between two checks of the positions. */
+const checkInterval = 60_000;
 /** Milliseconds that `stop` waits at most for running attempts. */
 const maxStopTime = 3000;
 
@@ -92,6 +95,7 @@ class SinkDelivery {
   readonly #timer: Timer | undefined;
   #running: Promise<void> | undefined;
   #isFirstClaim = true;
+  #nextCheck = 0;
 
   constructor(
     sink: Sink,
@@ -139,10 +143,22 @@ class SinkDelivery {
   /** Delivers until no entries remain or an attempt fails. */
   async #deliverAll(): Promise<void> {
     while (await this.#isHeld()) {
+      await this.#checkPositions();
       const chains = await this.#deliveries.undelivered(this.#sink.name, chainsPerRound);
       if (chains.length === 0) return;
       for (const chain of chains) if (!(await this.#isHeld()) || !(await this.#deliverNext(chain))) return;
     }
+  }
+
+  /** A position that another program has changed is removed, so that the sink misses no entries. */
+  async #checkPositions(): Promise<void> {
+    const { log, now } = this.#options;
+    if (now() < this.#nextCheck) return;
+    this.#nextCheck = now() + checkInterval;
+    const { name } = this.#sink;
+    const chains = await this.#deliveries.resetChanged(name);
+    if (chains > 0)
+      log.error('the position of a sink was changed by another program', { sink: name, chains });
   }
 
   /** An attempt ends before the claim does, so that two nodes do not send at the same time. */

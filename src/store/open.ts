@@ -141,7 +141,7 @@ function maintenanceOn(
   return {
     tenants: tenants(db),
     audit: auditChain(db, keys.chainKeys, masters),
-    deliveries: deliveries(db),
+    deliveries: deliveries(db, keys.chainKeys),
     nodes: nodes(db),
     changeTenants: (work) => run(undefined, work),
     createFirstTenant: async (tenant, prepare) => createFirst(db, tenant, await keys.chainKeys(), prepare),

@@ -201,6 +201,23 @@ describe.each(databases)('delivery on %s', (name, database) => {
     expect(delivery.logged.join()).not.toContain('missing');
   });
 
+  test('delivers entries that another program has marked as delivered', async () => {
+    const tenant = await data.tenant();
+    await writeEntries(data, tenant, 'a', 'b');
+    const delivery = start();
+    await delivery.flush();
+    await writeEntries(data, tenant, 'c', 'd');
+    await data.runSql('update audit_deliveries set seq = 4');
+    expect(await data.maintenance.deliveries.receivedUpTo('sink', tenant)).toBe(0);
+    expect(await delivery.states()).toMatchObject([{ changedPositions: 1, lagEntries: 0 }]);
+    data.clock.advance(60_000);
+    await delivery.flush();
+    expect(operationsOf(receiver, tenant)).toEqual(['1 a', '2 b', '1 a', '2 b', '3 c', '4 d']);
+    expect(delivery.logged.join()).toContain('the position of a sink was changed by another program');
+    expect(await delivery.states()).toMatchObject([{ changedPositions: 0 }]);
+    expect((await delivery.states())[0]?.lastError).toContain('was changed in the database');
+  });
+
   test('notices that the log ends before the last delivered entry', async () => {
     const tenant = await data.tenant();
     await writeEntries(data, tenant, 'a', 'b');

@@ -3,7 +3,7 @@ import { timestamp } from '../../domain/common-fields.ts';
 import { testBatch } from '../../sinks/batch.ts';
 import { readSinks, type Sink } from '../../sinks/config.ts';
 import { describeError } from '../../sinks/deliver.ts';
-import type { SinkState } from '../../store/audit/deliveries.ts';
+import type { SinkState } from '../../store/audit/sink-state.ts';
 import type { Command, Invocation } from '../command.ts';
 import { CommandError, UsageError } from '../errors.ts';
 import { withStore } from '../terminal/database.ts';
@@ -79,6 +79,7 @@ function toJson({ sink: { name, type, target }, state }: Listed) {
     chains_with_rejected_entries: state.rejectedChains,
     skipped_entries: state.skippedEntries,
     truncated_chains: state.truncatedChains,
+    changed_positions: state.changedPositions,
   };
 }
 
@@ -90,7 +91,8 @@ function toRow({ sink: { name, type, target }, state }: Listed): string[] {
   return [name, type, target, nameOfState(state), lag, String(skippedEntries), delivered, error];
 }
 
-function nameOfState(state: SinkState): 'ok' | 'behind' | 'failing' | 'rejected' | 'gap' {
+function nameOfState(state: SinkState): 'ok' | 'behind' | 'failing' | 'rejected' | 'gap' | 'changed' {
+  if (state.changedPositions > 0) return 'changed';
   if (state.failures > 0) return 'failing';
   if (state.rejectedChains > 0) return 'rejected';
   if (state.lagEntries > 0) return 'behind';

@@ -1,6 +1,17 @@
 /** How far the audit log was delivered to each sink, and which node delivers. */
-import type { Db, DbTime } from '../engine/db.ts';
-import { systemTenant } from './hash-chain.ts';
+import type { Awaitable } from '../../domain/awaitable.ts';
+import { type Db, type DbTime, rowLock } from '../engine/db.ts';
+import { type ChainKeys, systemTenant } from './hash-chain.ts';
+import {
+  acceptRejections,
+  type PositionRow,
+  positionColumns,
+  readPosition,
+  resetChanged,
+  toPosition,
+  writePosition,
+} from './sink-positions.ts';
+import { chainsOfSink, isBehind, readSink, type SinkState, sinkState } from './sink-state.ts';
 
 /** `held`: this node delivers. `other`: another node does. `waiting`: the sink failed, and the next attempt is not due. */
 export type Claim = 'held' | 'other' | 'waiting';
@@ -15,25 +26,6 @@ export interface UndeliveredChain {
   readonly head: number;
   /** The last entry of a batch that was sent before without a confirmation. It is repeated with the same entries. */
   readonly batchEnd: number | undefined;
-}
-
-export interface SinkState {
-  readonly name: string;
-  readonly lagEntries: number;
-  /** Seconds since the oldest entry that is not delivered was written; 0 if none is missing. */
-  readonly lagSeconds: number;
-  readonly lastDeliveryAt: number | undefined;
-  /** Attempts since the last delivery. */
-  readonly failures: number;
-  readonly lastErrorAt: number | undefined;
-  readonly lastError: string | undefined;
-  readonly retryAt: number | undefined;
-  /** Chains in which the receiver has rejected entries. */
-  readonly rejectedChains: number;
-  /** Entries that were archived and deleted before the sink has received them. */
-  readonly skippedEntries: number;
-  /** Chains that end before the last delivered entry: entries were removed, or an older backup was restored. */
-  readonly truncatedChains: number;
 }
 
 export interface Lease {
@@ -73,6 +65,8 @@ export interface Deliveries {
    */
   fail(sink: string, holder: string, error: string, delayAfter: (failures: number) => number): Promise<void>;
   state(sink: string): Promise<SinkState>;
+  /** Removes positions that another program has changed. Returns how many. */
+  resetChanged(sink: string): Promise<number>;
   /** The last entry up to which the sink has received and accepted the whole chain. */
   deliveredUpTo(sink: string, tenantId: string | undefined): Promise<number>;
   /** The last entry that the sink has received, also if it has rejected some. */
@@ -85,33 +79,21 @@ export interface Deliveries {
   acceptRejections(sink: string): Promise<void>;
 }
 
-interface SinkRow {
-  readonly holder: string | null;
-  readonly lease_until: DbTime;
-  readonly retry_at: DbTime;
-  readonly failures: number;
-  readonly delivered_at: DbTime | null;
-  readonly failed_at: DbTime | null;
-  readonly error: string | null;
-  readonly now: DbTime;
-}
-
 const holdsSink = `exists (select 1 from audit_sinks where name = $1 and holder = $2 and lease_until > :now)`;
 
-/** Chains with the delivery of one sink ($1). `after` is where the next batch begins. */
-const chainsOfSink = `audit_chains c left join audit_deliveries d on d.sink = $1 and d.tenant_id = c.tenant_id`;
-const after = 'case when coalesce(d.seq, 0) > c.base_seq then d.seq else c.base_seq end';
-const isBehind = `c.seq > coalesce(d.seq, 0) and c.seq > c.base_seq`;
+type Keys = () => Awaitable<ChainKeys>;
 
-export function deliveries(db: Db): Deliveries {
+export function deliveries(db: Db, chainKeys: Keys): Deliveries {
+  const position = async (sink: string, tenantId = systemTenant) =>
+    readPosition(db, await chainKeys(), sink, tenantId);
   return {
     claim: (...args) => claim(db, ...args),
     release: async (sink, holder) => {
       await db.run('update audit_sinks set lease_until = 0 where name = $1 and holder = $2', [sink, holder]);
     },
-    undelivered: (...args) => undelivered(db, ...args),
-    begin: (...args) => begin(db, ...args),
-    complete: (...args) => complete(db, ...args),
+    undelivered: (...args) => undelivered(db, chainKeys, ...args),
+    begin: (...args) => begin(db, chainKeys, ...args),
+    complete: (...args) => complete(db, chainKeys, ...args),
     fail: async (sink, holder, error, delayAfter) => {
       const failures = ((await readSink(db, sink))?.failures ?? 0) + 1;
       await db.run(
@@ -120,38 +102,34 @@ export function deliveries(db: Db): Deliveries {
         [sink, holder, failures, delayAfter(failures), error],
       );
     },
-    state: (sink) => sinkState(db, sink),
-    deliveredUpTo: (...chain) => position(db, 'coalesce(complete_seq, seq)', ...chain),
-    receivedUpTo: (...chain) => position(db, 'seq', ...chain),
+    state: (sink) => sinkState(db, chainKeys, sink),
+    resetChanged: async (sink) => {
+      const removed = await resetChanged(db, await chainKeys(), sink);
+      const error = `the position of ${removed} chains was changed in the database: they are delivered again`;
+      if (removed > 0)
+        await db.run('update audit_sinks set failed_at = :now, error = $2 where name = $1', [sink, error]);
+      return removed;
+    },
+    deliveredUpTo: async (...chain) => {
+      const { seq = 0, completeSeq = seq } = (await position(...chain)) ?? {};
+      return completeSeq;
+    },
+    receivedUpTo: async (...chain) => (await position(...chain))?.seq ?? 0,
     withActive: async (sinks) => {
       const sql = 'select name from audit_sinks where lease_until > :now or retry_at > :now';
       const rows = await db.all<{ name: string }>(sql);
       return [...new Set([...sinks, ...rows.map(({ name }) => name)])].sort();
     },
     markSkipped: async (sink, tenantId = systemTenant, baseSeq) => {
-      await db.run(
-        `insert into audit_deliveries (sink, tenant_id, seq, attempted_at) values ($1, $2, $3, 0)
-         on conflict (sink, tenant_id) do nothing`,
-        [sink, tenantId, baseSeq],
-      );
+      const keys = await chainKeys();
+      const start = { seq: baseSeq, completeSeq: undefined, skipped: 0 };
+      await db.transaction(async (tx) => {
+        if (await readPosition(tx, keys, sink, tenantId, rowLock(db, 'for update'))) return;
+        await writePosition(tx, keys, sink, tenantId, start, null);
+      });
     },
-    acceptRejections: async (sink) => {
-      await db.run('update audit_deliveries set complete_seq = null where sink = $1', [sink]);
-    },
+    acceptRejections: async (sink) => acceptRejections(db, await chainKeys(), sink),
   };
-}
-
-async function position(db: Db, column: string, sink: string, tenantId = systemTenant): Promise<number> {
-  const sql = `select ${column} as seq from audit_deliveries where sink = $1 and tenant_id = $2`;
-  return Number((await db.get<{ seq: DbTime }>(sql, [sink, tenantId]))?.seq ?? 0);
-}
-
-function readSink(db: Db, name: string) {
-  return db.get<SinkRow>(
-    `select holder, lease_until, retry_at, failures, delivered_at, failed_at, error, :now as now
-     from audit_sinks where name = $1`,
-    [name],
-  );
 }
 
 async function claim(db: Db, sink: string, holder: string, lease: Lease): Promise<Claim> {
@@ -179,60 +157,70 @@ async function claim(db: Db, sink: string, holder: string, lease: Lease): Promis
   return taken === 1 ? 'held' : 'other';
 }
 
-async function undelivered(db: Db, sink: string, limit: number): Promise<UndeliveredChain[]> {
-  const rows = await db.all<{ tenant_id: string; after: DbTime; head: DbTime; batch_end: DbTime | null }>(
-    `select c.tenant_id, ${after} as after, c.seq as head, d.batch_end
+async function undelivered(
+  db: Db,
+  chainKeys: Keys,
+  sink: string,
+  limit: number,
+): Promise<UndeliveredChain[]> {
+  const keys = await chainKeys();
+  type Row = PositionRow & { chain: string; base_seq: DbTime; head: DbTime; batch_end: DbTime | null };
+  const rows = await db.all<Row>(
+    `select c.tenant_id as chain, c.base_seq, c.seq as head, d.batch_end,
+       ${positionColumns.map((name) => `d.${name}`).join(', ')}
      from ${chainsOfSink} where ${isBehind} order by coalesce(d.attempted_at, 0), c.number limit $2`,
     [sink, limit],
   );
   return rows.map((row) => {
-    const [position, end] = [Number(row.after), Number(row.batch_end ?? 0)];
+    const position = toPosition(keys, sink, row);
+    const [after, end] = [
+      Math.max(position?.seq ?? 0, Number(row.base_seq)),
+      position ? Number(row.batch_end ?? 0) : 0,
+    ];
     return {
-      tenantId: row.tenant_id === systemTenant ? undefined : row.tenant_id,
-      after: position,
+      tenantId: row.chain === systemTenant ? undefined : row.chain,
+      after,
       head: Number(row.head),
-      batchEnd: end > position ? end : undefined,
+      batchEnd: end > after ? end : undefined,
     };
   });
 }
 
 async function begin(
   db: Db,
+  chainKeys: Keys,
   sink: string,
   holder: string,
-  { tenantId = systemTenant, after: position }: UndeliveredChain,
+  { tenantId = systemTenant, after }: UndeliveredChain,
   batchEnd: number,
 ): Promise<boolean> {
+  const keys = await chainKeys();
   return db.transaction(async (tx) => {
     if (!(await tx.get(`select 1 as one where ${holdsSink}`, [sink, holder]))) return false;
-    await tx.run(
-      `insert into audit_deliveries (sink, tenant_id, seq, batch_end, attempted_at)
-       values ($1, $2, $3, $4, :now) on conflict (sink, tenant_id) do update
-       set batch_end = excluded.batch_end, attempted_at = excluded.attempted_at,
-         skipped = audit_deliveries.skipped + case when excluded.seq > audit_deliveries.seq
-           then excluded.seq - audit_deliveries.seq else 0 end,
-         seq = case when excluded.seq > audit_deliveries.seq then excluded.seq else audit_deliveries.seq end`,
-      [sink, tenantId, position, batchEnd],
-    );
+    const before = await readPosition(tx, keys, sink, tenantId, rowLock(db, 'for update'));
+    const { seq, completeSeq, skipped } = before ?? { seq: after, completeSeq: undefined, skipped: 0 };
+    const position = { seq: Math.max(seq, after), completeSeq, skipped: skipped + Math.max(0, after - seq) };
+    await writePosition(tx, keys, sink, tenantId, position, batchEnd);
     return true;
   });
 }
 
 async function complete(
   db: Db,
+  chainKeys: Keys,
   sink: string,
   holder: string,
-  { tenantId = systemTenant, after: position }: UndeliveredChain,
+  { tenantId = systemTenant, after }: UndeliveredChain,
   batchEnd: number,
   rejected?: string,
 ): Promise<void> {
-  const rejectedAfter = rejected === undefined ? null : position;
+  const keys = await chainKeys();
   await db.transaction(async (tx) => {
-    await tx.run(
-      `update audit_deliveries set seq = $3, batch_end = null, complete_seq = coalesce(complete_seq, $4)
-       where sink = $1 and tenant_id = $2 and seq < $3`,
-      [sink, tenantId, batchEnd, rejectedAfter],
-    );
+    const before = await readPosition(tx, keys, sink, tenantId, rowLock(db, 'for update'));
+    if (before && before.seq < batchEnd) {
+      const completeSeq = before.completeSeq ?? (rejected === undefined ? undefined : after);
+      await writePosition(tx, keys, sink, tenantId, { ...before, seq: batchEnd, completeSeq }, null);
+    }
     await tx.run(
       'update audit_sinks set failures = 0, retry_at = 0, delivered_at = :now where name = $1 and holder = $2',
       [sink, holder],
@@ -241,38 +229,4 @@ async function complete(
     const sql = 'update audit_sinks set failed_at = :now, error = $3 where name = $1 and holder = $2';
     await tx.run(sql, [sink, holder, rejected]);
   });
-}
-
-async function sinkState(db: Db, sink: string): Promise<SinkState> {
-  const row = await readSink(db, sink);
-  const number = async (sql: string) =>
-    Number((await db.get<{ value: DbTime | null }>(sql, [sink]))?.value ?? 0);
-  const time = (value: DbTime | null | undefined) => (Number(value ?? 0) === 0 ? undefined : Number(value));
-  const age = await number(
-    `select :now - min(a.at) as value from ${chainsOfSink}
-     join audit a on a.chain = c.number and a.seq = (${after}) + 1 where ${isBehind}`,
-  );
-  return {
-    name: sink,
-    lagEntries: await number(
-      `select sum(c.seq - (${after})) as value from ${chainsOfSink} where ${isBehind}`,
-    ),
-    lagSeconds: Math.max(0, age / 1000),
-    lastDeliveryAt: time(row?.delivered_at),
-    failures: row?.failures ?? 0,
-    lastErrorAt: time(row?.failed_at),
-    lastError: row?.error ?? undefined,
-    retryAt: time(row?.retry_at),
-    rejectedChains: await number(
-      'select count(*) as value from audit_deliveries where sink = $1 and complete_seq is not null',
-    ),
-    skippedEntries: await number(
-      `select sum(d.skipped + case when c.base_seq > d.seq then c.base_seq - d.seq else 0 end) as value
-       from audit_deliveries d left join audit_chains c on c.tenant_id = d.tenant_id where d.sink = $1`,
-    ),
-    truncatedChains: await number(
-      `select count(*) as value from audit_deliveries d left join audit_chains c on c.tenant_id = d.tenant_id
-       where d.sink = $1 and d.seq > coalesce(c.seq, 0)`,
-    ),
-  };
 }

@@ -110,8 +110,8 @@ export function link({ mac }: ChainKeys, previous: Uint8Array, seq: number, rowM
  */
 export function valuesMac(
   { mac }: ChainKeys,
-  kind: 'recorded end',
-  values: readonly (string | number)[],
+  kind: 'recorded end' | 'sink position',
+  values: readonly (string | number | null)[],
 ): Uint8Array {
   const text = `sallyport audit ${kind} ${JSON.stringify(values)}`;
   return new Bun.CryptoHasher('sha256', mac).update(text).digest().subarray(0, macLength);

@@ -87,6 +87,10 @@ describe('sinks', () => {
     expect(formatProblems(truncated.checks).join('\n')).toMatch(
       /fail sinks: local has received later entries than this database has, in \d chains?/,
     );
+    expect(formatProblems(truncated.checks).join('\n')).toMatch(
+      /warn sinks: another program has changed the position of local in \d chains?: these chains are delivered again/,
+    );
+    expect((await cli.json('sinks')).body[1]).toMatchObject({ state: 'changed' });
     await runSql(databaseUrl(), "update audit_deliveries set seq = seq - 100 where sink = 'local'");
   });
 

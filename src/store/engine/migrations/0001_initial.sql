@@ -230,7 +230,8 @@ create table audit_sinks (
 
 -- Entries of a chain up to seq were delivered to the sink. batch_end is the last entry of a batch that was sent without
 -- a confirmation. If the receiver has rejected entries, complete_seq is the last entry before the first rejected batch.
--- skipped counts the entries that were deleted before they were delivered.
+-- skipped counts the entries that were deleted before they were delivered. mac is a MAC of sink, tenant_id, seq,
+-- complete_seq and skipped.
 create table audit_deliveries (
   sink text not null,
   tenant_id uuid not null,
@@ -238,6 +239,7 @@ create table audit_deliveries (
   batch_end bigint,
   complete_seq bigint,
   skipped bigint not null default 0,
+  mac bytea,
   attempted_at bigint not null,
   primary key (sink, tenant_id)
 );
