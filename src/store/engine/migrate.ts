@@ -3,6 +3,7 @@ import type { Db } from './db.ts';
 import initialPostgres from './migrations/0001_initial.postgres.sql' with { type: 'text' };
 import initial from './migrations/0001_initial.sql' with { type: 'text' };
 import initialSqlite from './migrations/0001_initial.sqlite.sql' with { type: 'text' };
+import { lacksPrivilege } from './postgres-errors.ts';
 
 type Dialect = Db['dialect'];
 
@@ -151,10 +152,20 @@ export function hashOf(dialect: Dialect, migration: Migration): string {
 export async function migrate(db: Db, known: readonly Migration[] = migrations): Promise<Migrated> {
   const to = known.length;
   const applied = await appliedMigrations(db);
-  if (versionOf(applied) === to && !schemaProblem(db.dialect, applied, known)) return { from: to, to };
-  const from = await applyNext(db, known);
-  for (let version = from; version < to - 1; ) version = await applyNext(db, known);
-  return { from, to };
+  const problem = schemaProblem(db.dialect, applied, known);
+  if (problem) throw problem;
+  if (versionOf(applied) === to) return { from: to, to };
+  try {
+    const from = await applyNext(db, known);
+    for (let version = from; version < to - 1; ) version = await applyNext(db, known);
+    return { from, to };
+  } catch (error) {
+    if (!lacksPrivilege(error)) throw error;
+    throw new IncompatibleSchema(
+      `the database has schema ${versionOf(applied)}, this version of Sallyport needs ${to}, and the role of DATABASE_URL may not change the schema`,
+      'run `sallyport migrate` of this version with the URL of the role that owns the tables',
+    );
+  }
 }
 
 /** Applies one missing migration. Returns the version before. */

@@ -69,6 +69,11 @@ export function isUndefinedTable(error: unknown): boolean {
   return stateOf(error) === '42P01';
 }
 
+/** The role may not run the statement. */
+export function lacksPrivilege(error: unknown): boolean {
+  return error instanceof DbUnavailable && stateOf(error.cause) === '42501';
+}
+
 /** The SQLSTATE; empty if the error is not from the server. */
 function stateOf(error: unknown): string {
   return error instanceof SQL.PostgresError ? String(error.errno) : '';

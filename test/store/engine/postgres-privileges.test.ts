@@ -24,6 +24,13 @@ test('the service runs with the rights to read and write rows, after another rol
     await runSql(url, statement);
   const as = (role: string) => url.replace('postgres@', `${role}@`);
 
+  const unprivileged = openPostgres(as(service), undefined, generousTimeout);
+  await expect(migrate(unprivileged)).rejects.toMatchObject({
+    message: expect.stringContaining('may not change the schema'),
+    todo: expect.stringContaining('run `sallyport migrate`'),
+  });
+  await unprivileged.close();
+
   const migrating = openPostgres(as(owner), undefined, generousTimeout);
   await migrate(migrating);
   await migrating.close();
