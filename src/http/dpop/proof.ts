@@ -117,7 +117,7 @@ async function readSigningKey(encodedHeader: string): Promise<SigningKey> {
   const { data: jwk } = PublicKey.safeParse(given);
   if (jwk?.kty !== (alg === 'ES256' ? 'EC' : 'OKP'))
     throw new ProofError('has a `jwk` that is not a public key for its `alg`');
-  // Bun reports the error of a failed import once more, from the next HMAC of another request.
+  // Checked before the import: after a failed import, Bun throws its error again from the next HMAC of another request.
   if (jwk.kty === 'EC' && !isOnP256(jwk))
     throw new ProofError('has a `jwk` that is not a point of the curve');
   if (jwk.kty === 'OKP' && isSmallOrderEd25519(jwk.x))

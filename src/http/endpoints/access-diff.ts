@@ -20,7 +20,7 @@ import { scanLog } from './log-scan.ts';
 
 const maxListed = 200;
 const maxEvents = 10;
-/** Entries of each operation that are read. */
+/** Pages of audit entries that are read for each operation. */
 const pages = { size: 200, max: 10 };
 /** Pages of new applications that are read. */
 const maxNewPages = 20;
@@ -195,7 +195,7 @@ async function addNew(
   return false;
 }
 
-/** Undefined if the entries do not record a state that is needed. */
+/** The states of an application at `from` and `to`. Undefined if the entries do not record one of them. */
 function statesOf(
   current: ApplicationState | undefined,
   entries: readonly LogEntry[],

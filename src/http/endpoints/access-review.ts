@@ -16,7 +16,7 @@ export interface Review {
   readonly resource: Resource;
 }
 
-/** A position in the order of the list: the entries of this transform after it, and those of stricter transforms. */
+/** Where a page starts: with the entries of `transform` after `after`. Those of stricter transforms follow. */
 export interface ReviewPosition {
   readonly transform: Transform;
   readonly after: ScanPosition;

@@ -171,7 +171,7 @@ function cannotRecord(): Denial {
   });
 }
 
-/** A session can ask only about itself. If it is bound, its request already had a valid proof. */
+/** Finds the principal of the credential. Throws if a session asks about another key than its own. */
 async function find(
   { credential, proof }: z.infer<typeof DecisionRequest>,
   caller: Caller,

@@ -1,4 +1,4 @@
-/** Several keys per application, so that a new key can be deployed before the old one is deleted. */
+/** The keys of an application. It can have several, so that a new key is deployed before the old one is deleted. */
 import { z } from 'zod';
 import {
   type Application,

@@ -78,7 +78,7 @@ export async function patchedContent(
   const oldTransform = permit(principal, 'token:update', current);
   const { type, mask, metadata, expires_at } = current.token;
   const { data: newData, ...rest } = patch;
-  // The synonym replaces the stored container.
+  // `containers` is a synonym of `container`, so it replaces the stored container.
   const container = patch.containers === undefined ? current.token.container : undefined;
   const merged = mergePatch({ type, container, mask, metadata, expires_at }, rest);
   const fields = validate(OpenFields, merged, 'body');

@@ -7,7 +7,7 @@ import type { Log } from '../../log.ts';
 import type { NewEntry, Store } from '../../store/store.ts';
 
 export interface AuditRecorder {
-  /** Counts an event. Calls `makeEntry`, which leaves out the resource, only for the first event of an entry. */
+  /** Counts an event. Calls `makeEntry` only for the first event of an entry. `write` adds the resources of all events. */
   add(group: Group, resource: EntryResource | undefined, makeEntry: (at: number) => NewEntry): void;
   /** Writes the first events of a group, and at the end of the minute the repeated ones. */
   writeDue(): Promise<void>;
@@ -17,7 +17,7 @@ export interface AuditRecorder {
 
 /** Identifies the events that are counted in one entry. */
 export interface Group {
-  /** Groups with the same quota share the limit. It belongs to one application, or to all callers without a valid key. */
+  /** Groups with the same quota share one limit: one per application, and one for all callers without a valid key. */
   readonly quota: string;
   readonly name: string;
   /** The group without session, address, container and decision. */

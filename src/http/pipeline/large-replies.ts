@@ -4,10 +4,10 @@
  */
 import { fail } from '../../domain/error.ts';
 
-/** Responses with more characters than this count. */
+/** Responses with more characters than this are counted. */
 export const largeReply = 262_144;
 
-/** Maximum bytes that wait to be sent. */
+/** Maximum bytes of large responses that clients have not read yet. */
 const defaultBudget = { perApplication: 64 * 1024 * 1024, total: 256 * 1024 * 1024 };
 
 const chunkBytes = 65_536;

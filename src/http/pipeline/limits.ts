@@ -19,7 +19,7 @@ export interface Rates {
   readonly key: Rate;
   /** New sessions by public key and address. */
   readonly sessions: Rate;
-  /** Keys that are revoked by the key itself, by address. */
+  /** Requests to `POST /keys/revoke`, by address. */
   readonly revocations: Rate;
   /** Stored tokens created or changed, per application. */
   readonly tokens: Rate;
@@ -121,7 +121,7 @@ export class Buckets {
     return { granted, remaining: Math.floor(rest / per), wait: (per - (rest % per)) / rate };
   }
 
-  /** Makes room among the recent buckets, since the caller adds this one to them. */
+  /** When the bucket is full again. Makes room among the recent buckets, to which the caller adds it. */
   #olderOrNew(client: string): number {
     const fullAt = this.#older.get(client) ?? 0;
     if (this.#recent.size >= maxBuckets / 2) {

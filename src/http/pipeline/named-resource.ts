@@ -78,7 +78,7 @@ async function namesIn({ request, receiving }: NamedRequest, isToken: boolean): 
   return { ids: validIds(ids), container: validContainer(searchParams.get('container')) };
 }
 
-/** Larger bodies are not parsed: a denied request must not cost more than a small one. */
+/** Does not parse bodies above `bodyLimit`, so that denied requests cost little. */
 function namesInBody(received: ReceivedBody, headers: Headers): Names {
   if (received.bytes.length > bodyLimit) return { ids: [] };
   try {

@@ -9,7 +9,7 @@ export interface Quota {
   reserve(tenant: string, application: string, amount?: number): Promise<Release>;
 }
 
-/** Call it when the request is done. The amount counts until the next count, in case the request succeeded. */
+/** Call it when the request is done. The amount stays reserved until the next count: the request may have used it. */
 export type Release = () => void;
 
 /** Milliseconds for which a count is reused. Then rows of other processes, and freed rows, are counted. */

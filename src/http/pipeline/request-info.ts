@@ -74,7 +74,7 @@ export class RequestInfo {
     return this.#findSender()?.address;
   }
 
-  /** Undefined if the proxy headers contradict each other or name no address. Use it to decide about access. */
+  /** The client's address for decisions about access. Undefined if the proxy headers contradict each other or name none. */
   certainAddress(): string | undefined {
     const sender = this.#findSender();
     return sender?.isCertain ? sender.address : undefined;
@@ -114,7 +114,7 @@ export class RateLimitStatus {
   }
 }
 
-/** Who, when and from where, for the audit log. */
+/** The fields of an audit entry about the caller, the time and the client. */
 export function auditFields(principal: Principal, requestInfo: RequestInfo) {
   return {
     tenantId: principal.tenantId,
@@ -125,7 +125,7 @@ export function auditFields(principal: Principal, requestInfo: RequestInfo) {
   };
 }
 
-/** From where, for the audit log. */
+/** The fields of an audit entry about the client. */
 export function clientFields(requestInfo: RequestInfo) {
   const { requestId, traceId } = requestInfo;
   return {

@@ -75,7 +75,7 @@ export function preflightResponse(requestInfo: RequestInfo, allow: string): Resp
   return respondWith(null, 204, requestInfo, { ...methods, ...preflightHeaders });
 }
 
-/** While the process shuts down, every response closes its connection. */
+/** Makes the response close its connection if the process is shutting down. */
 export function closeIfStopping(response: Response, { ready }: HandlerContext): Response {
   if (!ready()) response.headers.set('Connection', 'close');
   return response;
