@@ -34,7 +34,7 @@ export const unobserved: Observer = {
 export interface Observed extends Observer {
   /** In the Prometheus text format. */
   text(): Promise<string>;
-  /** The values are read by `series`, right afterwards. */
+  /** Updates the gauges. Call `series` of each family immediately afterwards to read the values. */
   collect(): Promise<readonly Family[]>;
 }
 

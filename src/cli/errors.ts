@@ -1,7 +1,7 @@
 /** Errors that end a command. Also turns errors of the operating system and of SQLite into messages for operators. */
 import { SQLiteError } from 'bun:sqlite';
 
-/** Exit code of a check that worked and found what it looks for, so that scripts can tell it from a failure. */
+/** Exit code of a command that worked but has a negative result, such as `can` for a denied permission. Not a failure. */
 export const negativeExitCode = 5;
 
 /** The command was called correctly and failed. */

@@ -54,7 +54,7 @@ async function execute(
   return command.call({ ...context, service, url });
 }
 
-/** Argument lists are visible to every user of the machine and end up in shell history. */
+/** Throws if an argument is a secret: every user of the machine can read arguments, and the shell history stores them. */
 function rejectSecrets(argv: readonly string[]): void {
   const flag = argv.some((word) => /^--(key|credential|nonce)(=|$)/.test(word));
   if (!flag && argv.every((word) => redactSecrets(word) === word)) return;

@@ -89,7 +89,7 @@ function checked(state: Record<string, unknown>): ApplicationState | undefined {
   };
 }
 
-/** The policy at a time, given the state at that time. It grants nothing if the application did not exist then. */
+/** The policy at `time`, given the state then. Grants nothing if the application did not exist yet or had expired. */
 export function policyAt(state: ApplicationState, time: number): Policy {
   const { created_at, expires_at } = state;
   const exists =

@@ -37,8 +37,8 @@ export async function checkChained(db: Db, unchained: number): Promise<Check> {
 }
 
 /**
- * Checks for each chain that its last checkpoint has a valid signature and is of its last entry, which is unchanged, and
- * that the index has its newest entries.
+ * Checks each chain: its last checkpoint has a valid signature and signs its last entry, this entry is unchanged, and the
+ * index contains the newest entries.
  */
 export async function checkHeads(db: Db, masters: MasterKeys, hint: string): Promise<Check[]> {
   const chains = await allChains(db);

@@ -6,7 +6,7 @@ import { type Check, ok, warn } from './check.ts';
 interface TooLong {
   readonly id: string;
   readonly name: string;
-  /** Null if the application itself lives too long. */
+  /** The last characters of the key. Null if the application itself exceeds the maximum lifetime. */
   readonly ending: string | null;
 }
 

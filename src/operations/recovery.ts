@@ -27,7 +27,7 @@ import { type ChangeRow, missingIn, toChange } from './missing-changes.ts';
 /** Access that was revoked after the backup and is valid again. */
 export interface Revived {
   readonly tenants: readonly RevivedTenant[];
-  /** Applications of the other tenants. */
+  /** Applications of tenants that are not in `tenants`. */
   readonly applications: readonly RevivedApplication[];
 }
 

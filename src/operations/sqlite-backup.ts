@@ -148,7 +148,7 @@ export function settle(path: string): Head[] | undefined {
   }
 }
 
-/** The files of a database. A remaining log of another database would be applied to this one. */
+/** Suffixes of the files of a database. A log that remains would be applied to the next database with this name. */
 const parts = ['', '-wal', '-shm', '-journal'];
 
 export function anythingOf(path: string): boolean {
@@ -174,7 +174,7 @@ function within<T>(path: string, work: (db: Database) => T): T {
   return using(openDatabase(path, 'existing'), work);
 }
 
-/** The same over a connection that cannot write to the file. */
+/** Runs `work` with a read-only connection to the file. */
 export function readFrom<T>(path: string, work: (db: Database) => T): T {
   return using(openDatabase(path, 'read-only'), work);
 }

@@ -21,7 +21,7 @@ interface ApplicationCounts {
   unchanged: number;
   /** In the target with other grants, and not changed. */
   different: number;
-  /** Management applications. */
+  /** Management applications, which are not imported. */
   skipped: number;
   expired: number;
 }
@@ -36,7 +36,7 @@ export function emptyReport(): Report {
   };
 }
 
-/** Adds a record that has these names. */
+/** Counts one record for each of its names. */
 export function countNames(totals: Map<string, number>, names: readonly string[]): void {
   for (const name of new Set(names)) totals.set(name, (totals.get(name) ?? 0) + 1);
 }

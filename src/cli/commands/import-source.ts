@@ -160,7 +160,7 @@ interface SourceRule {
   readonly permissions: readonly string[];
 }
 
-/** Whether no rule is stricter than the first one that reveals the root. */
+/** Whether a rule reveals all tokens, and no rule that is evaluated before it masks or redacts some. */
 function revealsAll({ rules }: SourceRecord): boolean {
   const reading = (Array.isArray(rules) ? (rules as SourceRule[]) : [])
     .filter(({ permissions }) => permissions?.includes('token:read'))

@@ -20,7 +20,7 @@ export interface Plan {
   readonly create: readonly FileApplication[];
   readonly update: readonly Update[];
   readonly delete: readonly Application[];
-  /** Not in the file and not deleted. */
+  /** Applications that are not in the file and are not deleted. */
   readonly unmanaged: readonly Application[];
   readonly unchanged: number;
 }

@@ -11,7 +11,7 @@ const metadataOption: Option = {
   description: 'Metadata entry; repeatable. Metadata is not encrypted.',
 };
 
-/** Data is never an argument, because every user of the machine can read those. */
+/** Data is never an argument, because every user of the machine can read arguments. */
 const bodyOptions: readonly Option[] = [
   { name: 'data-file', value: 'FILE', description: 'Data as JSON, or - for standard input.' },
   {

@@ -56,7 +56,7 @@ export class AuditTail {
   readonly #isWanted = (entry: LogEntry) =>
     matches(entry, this.#filter) && isBetween(timeOf(entry), this.#filter);
 
-  /** Chains all entries first. */
+  /** The ends of the chains, after all entries that were written are chained. */
   async #heads(): Promise<ChainHead[]> {
     while ((await this.#audit.append(batchSize)) > 0);
     const heads = await this.#audit.heads();

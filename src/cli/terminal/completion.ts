@@ -99,7 +99,7 @@ export async function completionsFor(
     : optionsOf(command).map(optionLine);
 }
 
-/** APP for `--app <APP>`. */
+/** The placeholder of an option, such as APP of `--app <APP>`. */
 function placeholderOf({ flags }: ProgramOption): string {
   return /<(\w+)>/.exec(flags)?.[1] ?? '';
 }

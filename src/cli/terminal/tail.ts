@@ -100,7 +100,7 @@ function describeActor({ kind, id, application_id }: PrintableEntry['actor'], na
   return name && name !== application_id ? `${kind} ${id} of ${name}` : `${kind} ${id}`;
 }
 
-/** Ids on one line. */
+/** Ids that are printed for an entry. */
 const maxIds = 3;
 
 /** Omits an id that the entity has already. */
