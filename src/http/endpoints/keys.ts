@@ -86,7 +86,7 @@ export const deleteKey = changeEndpoint({
   tag,
   summary: 'Delete a key',
   description:
-    'Revokes a key of an application immediately, together with the sessions whose access is limited by this key. Other sessions that it authorized continue. You can delete the last key: the application stays, and you can create another key. Your key must hold every management permission of the application.',
+    'Revokes a key of an application immediately, together with the sessions whose ceiling is this key. Other sessions that it authorized continue; only `POST /keys/revoke` ends them, too. You can delete the last key: the application stays, and you can create another key. Your key must hold every management permission of the application.',
   params: params.extend({
     key_id: Id.meta({ description: 'The id of the key.', examples: [example.applicationKey.id] }),
   }),

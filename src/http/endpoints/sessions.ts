@@ -70,7 +70,7 @@ export const authorizeSession = changeEndpoint({
   tag,
   summary: 'Authorize a session',
   description:
-    'Grants access to a pending session. Call it from your backend with the key of a private or management application. Each nonce works once. Send at least one permission or rule. If your key holds `session:authorize` or `application:create`, you can grant any permission that a session can hold. Otherwise you can grant only permissions that your key holds, and your key limits the session: at any time, the session can do only what your key can do.',
+    'Grants access to a pending session. Call it from your backend with the key of a private or management application. Each nonce works once. Send at least one permission or rule. If your key holds `session:authorize` or `application:create`, you can grant any permission that a session can hold. Otherwise you can grant only permissions that your key holds, and your key is the ceiling of the session: at any time, the session can do only what your key can do. It ends with your key.',
   body: SessionAuthorize,
   bodyExample: example.sessionAuthorize,
   replies: { 204: { description: 'The session is active.' } },

@@ -1,4 +1,4 @@
-/** Records denied requests (401 and 403) in the audit log. */
+/** Records in the audit log which requests were denied (403) or had no valid key (401). */
 import type { EntryDecision, EntryResource } from '../../domain/audit.ts';
 import { Denial } from '../../domain/denial.ts';
 import { Failure, problem } from '../../domain/error.ts';
