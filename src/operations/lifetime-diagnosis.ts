@@ -1,4 +1,4 @@
-/** Checks for `doctor` that applications and keys keep to the maximum lifetime of their tenant. */
+/** Lists for `doctor` the applications and keys that exceed the maximum lifetime of their tenant. */
 import { notExpired } from '../store/applications.ts';
 import type { Db } from '../store/engine/db.ts';
 import { type Check, ok, warn } from './check.ts';

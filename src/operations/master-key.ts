@@ -86,7 +86,7 @@ function readText(path: string): string | undefined {
   }
 }
 
-/** On PostgreSQL every node needs the same key, so no node creates one. */
+/** Creates the first key on SQLite. Throws on PostgreSQL, where every node needs the same key. */
 function firstKey(config: Config): MasterKey {
   if (!config.databaseUrl.startsWith('sqlite:')) {
     throw new ConfigError(

@@ -33,7 +33,7 @@ export interface OpenOptions {
   readonly clock?: (() => number) | undefined;
   /** Receives the duration of each statement and transaction. */
   readonly timing?: ((operation: string, seconds: number) => void) | undefined;
-  /** Of a request to PostgreSQL, in milliseconds. */
+  /** Timeout of the statements of a request on PostgreSQL, in milliseconds. */
   readonly timeout?: number | undefined;
   /** The maximum number of PostgreSQL connections. */
   readonly maxConnections?: number | undefined;
@@ -43,7 +43,7 @@ export interface OpenOptions {
   readonly existing?: boolean | undefined;
   /** Locks a SQLite database for this process alone. Throws `InUse` if another process has it open. */
   readonly exclusive?: boolean | undefined;
-  /** Called with what a start waits for, before it does. */
+  /** Called before each step that may take long, with a description of what the start waits for. */
   readonly onStep?: ((waitingFor: string) => void) | undefined;
   /** Wraps the database after the migration. */
   readonly through?: ((db: Db) => Db) | undefined;

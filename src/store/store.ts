@@ -86,9 +86,9 @@ export interface Applications {
     expiry?: KeyExpiry,
   ): Promise<{ application: Application; key: Minted } | undefined>;
   /**
-   * Its keys and sessions are invalid for every request sent after this resolves. The cost does not depend on how many
-   * sessions it has: the sweep removes their rows in batches. Returns the deleted application, or undefined if it does
-   * not exist.
+   * The keys and sessions of the application are invalid for every request sent after this resolves. The cost does not
+   * depend on the number of sessions: the sweep removes their rows in batches. Returns the deleted application, or
+   * undefined if it does not exist.
    */
   delete(tenant: string, id: string): Promise<Application | undefined>;
 }

@@ -25,11 +25,11 @@ export interface TokenCounts {
   different: number;
   expired: number;
   failed: number;
-  /** Read back from the target and equal to the source. */
+  /** Tokens that were read back from the target and are equal to the source. */
   verified: number;
   /** Of the verified ones, those whose data the target key does not see. */
   dataNotCompared: number;
-  /** Without a container in the source. */
+  /** Tokens without a container in the source. */
   defaultContainer: number;
 }
 

@@ -147,7 +147,7 @@ function parseMaxLifetime(text = ''): number | undefined {
   throw new UsageError('DURATION must be a time such as 90d, 24h, 30m or 10s, or none');
 }
 
-/** A tenant that already has the state is unchanged, without an audit entry. */
+/** Disables or enables a tenant. If it already has the state, changes nothing and writes no audit entry. */
 async function setState(
   maintenance: Maintenance,
   invocation: Invocation,

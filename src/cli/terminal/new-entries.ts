@@ -7,8 +7,8 @@ export type LogQuery = NonNullable<Parameters<Service['logs']['list']>[0]>;
 export const maxPageSize = 100;
 
 /**
- * A poll asks for the id of the newest entry, and only if that has changed for the entries after the previous one. So
- * its cost depends neither on the length of the log nor on how rarely entries match the filter.
+ * Polls for new entries. Each poll reads the id of the newest entry, and the entries after the previous one only if the
+ * id has changed. So the cost depends neither on the length of the log nor on how rarely entries match the filter.
  */
 export class NewEntries {
   readonly #service: Service;

@@ -175,7 +175,7 @@ async function addCurrent({ applications }: Store, tenantId: string, changed: Ma
   }
 }
 
-/** Returns false if there are too many new applications. */
+/** Adds the applications that were created after `from`. Returns false if there are too many. */
 async function addNew(
   { applications }: Store,
   tenantId: string,

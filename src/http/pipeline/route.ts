@@ -68,7 +68,7 @@ export interface Call<P = unknown, Q = unknown, B = unknown> {
   readonly requestInfo: RequestInfo;
 }
 
-/** What `checkLimits` of an endpoint may look at. */
+/** The parts of a request that `checkLimits` of an endpoint needs. */
 export interface LimitedRequest {
   readonly principal: Principal;
   readonly requestInfo: RequestInfo;

@@ -71,7 +71,7 @@ export async function countEntries(
   return { start, length, end: to, counts, countedFrom };
 }
 
-/** The start of each interval, and the end of the last. The outer ones are infinite if the filter has no such time. */
+/** The start of each interval, and the end of the last. Infinite at the ends if the filter has no `from` or `to`. */
 function boundariesOf({ start, length, count }: Intervals, { from, to }: AuditFilter): number[] {
   const inner = Array.from({ length: count - 1 }, (_, index) => start + (index + 1) * length);
   return [from ?? Number.NEGATIVE_INFINITY, ...inner, to ?? Number.POSITIVE_INFINITY];

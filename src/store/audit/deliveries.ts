@@ -24,7 +24,7 @@ export interface UndeliveredChain {
   readonly after: number;
   /** The last entry of the chain. */
   readonly head: number;
-  /** The last entry of a batch that was sent before without a confirmation. It is repeated with the same entries. */
+  /** The last entry of a batch that was sent but not confirmed. The batch is sent again with the same entries. */
   readonly batchEnd: number | undefined;
 }
 

@@ -37,7 +37,7 @@ function toLogGap({ from, to, ...gap }: Gap): LogGap {
   };
 }
 
-/** No entry is older than those before it by more than `maxDelay`, so no archived one is later than `to`. */
+/** The period of the archived entries. It ends `maxDelay` after the first remaining entry: no archived one is later. */
 async function archivedGap(db: Reader, { number, baseSeq, maxDelay }: Chain): Promise<Gap> {
   const first = await db.get<{ at: DbTime }>('select at from audit where chain = $1 and seq = $2', [
     number,

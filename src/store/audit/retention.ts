@@ -1,6 +1,6 @@
 /**
- * Deletes the oldest entries of a chain. First they must be safe elsewhere, and an entry of the chain must record that
- * they are deleted: see operations/audit-archive.ts for archives, and `deleteDelivered` for sinks.
+ * Deletes the oldest entries of a chain. Before that, they must be archived or delivered, and an entry of the chain must
+ * record the deletion: see operations/audit-archive.ts for archives, and `deleteDelivered` for sinks.
  */
 import { byOperator } from '../../domain/audit.ts';
 import { type Db, type DbTime, type Queries, rowLock } from '../engine/db.ts';

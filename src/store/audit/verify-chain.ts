@@ -64,7 +64,7 @@ export interface VerifyOptions {
   readonly masters: Pick<MasterKeys, 'find' | 'missingReason'>;
   /** Positions that were stored elsewhere before. */
   readonly anchors?: readonly Anchor[];
-  /** The keys of the log that the export must be of. */
+  /** If given, the export must be of the log with these keys. */
   readonly log?: ChainKeys;
   /** Whether deleted entries must be in archives that are given: otherwise a missing archive is a note, or ignored. */
   readonly archives?: 'required' | 'optional' | 'ignored';

@@ -47,7 +47,7 @@ export type FindingCode =
 export interface PartOptions {
   readonly header: Header;
   readonly masters: Pick<MasterKeys, 'find' | 'missingReason'>;
-  /** The keys of the log that the export must be of. */
+  /** If given, the export must be of the log with these keys. */
   readonly log?: ChainKeys | undefined;
   readonly report: (code: FindingCode, line: number, message: string, row?: number) => void;
   /** Called for every row whose MAC is valid. */

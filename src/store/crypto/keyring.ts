@@ -120,7 +120,7 @@ export function wrappedChainKeys(db: Queries): Awaitable<WrappedKey | undefined>
   return db.get<WrappedKey>('select wrapped, master_id from audit_key where one = 1');
 }
 
-/** Returns undefined if another master key wrapped them. */
+/** Returns undefined if another master key has wrapped the chain keys. */
 export function unwrapChainKeys(master: MasterKey, wrapped: Uint8Array): ChainKeys | undefined {
   const packed = tryUnwrap(chainSlot, wrapped, master);
   return packed && unpackChainKeys(packed);

@@ -65,7 +65,7 @@ export async function appliedMigrations(db: Db): Promise<AppliedMigration[]> {
   return (await db.get(exists)) ? db.all<AppliedMigration>(selectApplied) : [];
 }
 
-/** 0 if the database is empty. */
+/** The version of the schema; 0 if the database is empty. */
 export async function schemaOf(db: Db): Promise<number> {
   return versionOf(await appliedMigrations(db));
 }

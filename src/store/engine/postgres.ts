@@ -88,7 +88,7 @@ function deadlines(pools: Pools, timeouts: Timeouts) {
       const before = answers;
       return within(timeouts.call, () => answers === before, work);
     },
-    /** For work that the server times out earlier. If it does not, the connection is probably lost. */
+    /** For work that the server ends by its own timeout before `longest`. Otherwise the connection is probably lost. */
     boundedBy: <T>(longest: number, work: (late: Late) => Promise<T>): Promise<T> =>
       within(longest, () => true, work),
   };

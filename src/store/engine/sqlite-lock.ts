@@ -37,7 +37,7 @@ export function lockExclusively(path: string): () => void {
 }
 
 function openLock(path: string, timeout: number): Database {
-  // Through a link to the database, too.
+  // If `path` is a link, the lock file is beside the database that it points to.
   const file = lockFile(pathWithoutLinks(path));
   createOwned(file, existsSync(path) ? path : dirname(path));
   if (lstatSync(file).isSymbolicLink())

@@ -65,7 +65,7 @@ export async function findEntities(
   };
 }
 
-/** As in `POST /decisions`. */
+/** Throws if a session asks about another subject than itself, as `POST /decisions` does. */
 function requireOwnSession(
   caller: Principal & { kind: 'session' },
   subjects: readonly AuthZenSubject[],

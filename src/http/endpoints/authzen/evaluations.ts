@@ -88,7 +88,7 @@ function withDefaults(given: unknown, defaults: object): EvaluationRequest | Inv
   return { error: { status: 400, message } };
 }
 
-/** The last decision is the one that ended the evaluation. */
+/** Decides one request after the other. Stops after the first permit or the first deny, if `semantic` says so. */
 function decideUntil<T>(
   requests: readonly T[],
   decide: (request: T) => AuthZenDecision,
