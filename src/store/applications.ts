@@ -78,6 +78,16 @@ export function applications(db: Executor): Applications {
         window,
       ),
 
+    expiredSince: async (tenant, since, limit) => {
+      const rows = await db.all<ApplicationRow>(
+        `select ${applicationColumns('a')} from applications a
+         where a.tenant_id = $1 and a.expires_at > $2 and a.expires_at <= :now
+         order by a.expires_at limit $3`,
+        [tenant, Math.max(since, 0), limit],
+      );
+      return rows.map(toApplication);
+    },
+
     count: (tenant) => countFiltered(db, filtered(tenant, {})),
 
     update: (tenant, id, change, revise) =>

@@ -48,6 +48,8 @@ export interface Applications {
   get(tenant: string, id: string): Awaitable<Application | undefined>;
   /** Newest first; the order of `ids` is ignored. */
   list(tenant: string, filter: ApplicationFilter, window: ListWindow): Promise<ListPage<Application>>;
+  /** Expired after `since`, but not removed by the sweep yet. No other method returns them. Deleted ones are left out. */
+  expiredSince(tenant: string, since: number, limit: number): Promise<Application[]>;
   /** Returns undefined if there are too many to count. */
   count(tenant: string): Promise<number | undefined>;
   /**

@@ -24,6 +24,8 @@ const maxEvents = 10;
 const pages = { size: 200, max: 10 };
 /** Pages of new applications that are read. */
 const maxNewPages = 20;
+/** Applications that are read of those that have expired and were not removed yet. */
+const maxExpired = 2000;
 
 const Query = z.strictObject({
   from: DateTime.describe('The earlier time.'),
@@ -141,10 +143,12 @@ interface History {
   readonly recordedSince: number | undefined;
 }
 
-/** Applications that were changed or created since a time. */
+/** Applications that were changed or created, or that have expired, since a time. */
 async function readHistory(store: Store, tenantId: string, from: number): Promise<History> {
   const applications = new Map<string, Changed>();
   let [isComplete, recordedSince] = [true, undefined as number | undefined];
+  // Read before the log, because the sweep may remove them at any time, with an entry.
+  const expired = await store.applications.expiredSince(tenantId, from, maxExpired);
   for (const operation of accessOperations) {
     const filter = { operation, result: 'success' as const, from };
     const { complete, gaps } = await scanLog(store, tenantId, filter, pages, (entries) => {
@@ -162,6 +166,11 @@ async function readHistory(store: Store, tenantId: string, from: number): Promis
   }
   for (const { entries } of applications.values()) entries.sort((a, b) => (a.id < b.id ? 1 : -1));
   await addCurrent(store, tenantId, applications);
+  // Again, because they may have expired while the log was read.
+  const expiredMeanwhile = await store.applications.expiredSince(tenantId, from, maxExpired);
+  for (const row of [...expired, ...expiredMeanwhile])
+    applications.set(row.id, { entries: [], ...applications.get(row.id), current: row });
+  if (Math.max(expired.length, expiredMeanwhile.length) === maxExpired) isComplete = false;
   if (!(await addNew(store, tenantId, from, applications))) isComplete = false;
   return { applications, complete: isComplete, recordedSince };
 }

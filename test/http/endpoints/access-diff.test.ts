@@ -55,6 +55,19 @@ describe.each(databases)('the history of access on %s', (_, database) => {
     expect(status).toBeLessThan(300);
   };
 
+  const brief = (entries: Entry[]) =>
+    entries
+      .map(({ application, permission, container, from, to, events }) =>
+        [
+          application.name,
+          permission,
+          ...(container === undefined ? [] : [container]),
+          `${from} to ${to}`,
+          ...events.map(({ operation }) => operation.replace('application.', '')),
+        ].join(' '),
+      )
+      .sort();
+
   test('lists who gained, lost and changed access, and what did it', async () => {
     const desk = await application('desk', rule('/cards/', 'mask'));
     const gone = await application('gone', rule('/', 'reveal'));
@@ -74,18 +87,6 @@ describe.each(databases)('the history of access on %s', (_, database) => {
     const { status, body } = await diff({ from, to: middle, container: '/cards/42/' });
     expect(status).toBe(200);
     const management = (await server.call('GET', '/applications/key', { key: tenant.key })).body.id;
-    const brief = (entries: Entry[]) =>
-      entries
-        .map(({ application, permission, container, from, to, events }) =>
-          [
-            application.name,
-            permission,
-            container,
-            `${from} to ${to}`,
-            ...events.map(({ operation }) => operation.replace('application.', '')),
-          ].join(' '),
-        )
-        .sort();
     expect(brief(body.data)).toEqual([
       'gone token:read /cards/42/ reveal to denied delete',
       'help desk token:read /cards/42/ mask to reveal update',
@@ -103,25 +104,43 @@ describe.each(databases)('the history of access on %s', (_, database) => {
     expect(late.id).toBeDefined();
   });
 
-  test('an expired application has lost its access when it expired, also after the sweep', async () => {
+  test('an expired application has lost its access when it expired, before and after the sweep', async () => {
     const expires = server.clock.now() + 3 * hour;
     const fields = { name: 'temp', permissions: ['log:read'], expires_at: new Date(expires).toISOString() };
     const temp = await server.application(tenant.key, fields);
+    const changed = await server.application(tenant.key, { ...fields, name: 'changed' });
+    const deleted = await server.application(tenant.key, { ...fields, name: 'deleted' });
     server.clock.advance(hour);
     const from = now();
-    server.clock.advance(hour);
+    await change('PUT', changed.id, { name: 'renamed', permissions: ['log:read', 'a:b'] });
     const between = now();
-    server.clock.advance(2 * hour);
-    await server.flush();
-    expect((await diff({ from, to: between })).body.data).toEqual([]);
-    const [lost, ...others] = (await diff({ from })).body.data as Entry[];
-    expect(others).toEqual([]);
-    expect(lost).toMatchObject({
-      application: { id: temp.id, name: 'temp' },
-      permission: 'log:read',
-      from: 'mask',
-      to: 'denied',
-    });
+    server.clock.advance(hour - 1);
+    const last = now();
+    expect(brief((await diff({ from })).body.data)).toEqual(['renamed a:b / denied to mask update']);
+    await server.call('DELETE', `/applications/${deleted.id}`, { key: tenant.key });
+    server.clock.advance(1);
+    for (const isSwept of [false, true]) {
+      if (isSwept) {
+        server.clock.advance(hour);
+        await server.flush();
+      }
+      const { body } = await diff({ from });
+      expect(body).toMatchObject({ unknown: [], complete: true });
+      expect(brief(body.data)).toEqual([
+        'deleted log:read mask to denied delete',
+        'renamed log:read mask to denied update expire',
+        'temp log:read mask to denied expire',
+      ]);
+      const [lost] = (body.data as Entry[]).filter(({ application }) => application.id === temp.id);
+      expect(lost).toMatchObject({ application: { name: 'temp' }, from: 'mask', to: 'denied' });
+      expect(brief((await diff({ from, to: between })).body.data)).toEqual([
+        'renamed a:b / denied to mask update',
+      ]);
+      expect(brief((await diff({ from: last, permission: 'a:b' })).body.data)).toEqual([
+        'renamed a:b / mask to denied expire',
+      ]);
+      if (isSwept) expect((await diff({ from: fields.expires_at })).body.data).toEqual([]);
+    }
     const entries = (await server.call('GET', `/logs?entity=${temp.id}&size=10`, { key: tenant.key })).body
       .data;
     const expired = entries.filter(
