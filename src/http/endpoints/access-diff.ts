@@ -94,7 +94,7 @@ export const diffAccess = readEndpoint({
   tag: 'Access review',
   summary: 'Find out who gained and lost access',
   description:
-    'Compares the access of all applications at two times, from the audit log: what they could do at the earlier time, and at the later one. Sessions are not compared, because they are short-lived; the entries `session.authorize` of the audit log have their grants. Archived entries are not read.',
+    'Compares the access of all applications at two times, from the audit log: what they could do at the earlier time, and at the later one. Sessions are not compared, because the log does not record when they expire; the entries `session.authorize` have their grants. Archived entries are not read.',
   query: Query,
   replies: { 200: reply('The differences.', AccessDiff, example.accessDiff) },
   handle: async ({ principal: { tenantId, now }, query }, { store }) => {
