@@ -62,6 +62,11 @@ describeConsole('console access changes:', (suite) => {
     await open('period=custom');
     const { page } = suite.tab;
     await page.getByText('Enter the time with which to compare.').waitFor();
+    await page.getByLabel('Container').fill('card-1');
+    await page.getByRole('button', { name: 'Compare' }).click();
+    await page.getByText('Enter a container, such as /customers/42/.').waitFor();
+    await page.getByLabel('Container').fill('');
+    await page.getByRole('button', { name: 'Compare' }).click();
     await page.getByLabel('From').fill('2100-01-01T00:00');
     await page.getByRole('group', { name: 'Error' }).getByText('must be before').waitFor();
   });

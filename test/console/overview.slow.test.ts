@@ -124,5 +124,9 @@ describeConsole('console overview:', (suite) => {
     const { key: few } = await server.application(key, { permissions: ['token:read'] });
     await open(few);
     await panel('Requests in the audit log').getByText('This key lacks log:read').waitFor();
+    for (const name of ['Expiring applications', 'Unused grants', 'Access map'])
+      await panel(name).getByText('This key lacks application:read').waitFor();
+    const tile = suite.tab.page.getByRole('link', { name: /^Applications –/ });
+    expect(await tile.count()).toBe(1);
   });
 });

@@ -1,4 +1,4 @@
-/** A badge for a transform or a denial. */
+/** Badges for transforms and denials. */
 import { Icon, type IconName } from '../frame/icons.tsx';
 
 export type Outcome = 'reveal' | 'mask' | 'redact' | 'denied';
@@ -18,4 +18,16 @@ export function OutcomeBadge({ answer }: { answer: Outcome }) {
       {label}
     </span>
   );
+}
+
+interface AccessProps {
+  readonly access: Outcome;
+  /** Whether the permission applies to containers. */
+  readonly scoped: boolean;
+}
+
+/** A decision. Transforms have no effect on permissions that do not apply to containers. */
+export function AccessBadge({ access, scoped }: AccessProps) {
+  if (scoped || access === 'denied') return <OutcomeBadge answer={access} />;
+  return <span className="tag tag-good">allowed</span>;
 }

@@ -1,7 +1,7 @@
 /** The impact of an update: access, active sessions, stored tokens and recorded reads that change. */
 import type { Impact as ImpactData } from '../../../sdk/src/sallyport.ts';
 import { ProblemError } from '../../../sdk/src/sallyport.ts';
-import { type Outcome, OutcomeBadge } from '../access/outcome.tsx';
+import { AccessBadge, type Outcome } from '../access/outcome.tsx';
 import { describeError } from '../frame/error-notice.tsx';
 import { formatNumber, plural } from '../frame/format.ts';
 import { useLoad } from '../frame/load.ts';
@@ -61,7 +61,13 @@ function ImpactList({ impact }: { impact: ImpactData }) {
               {sessions.count === 1 ? ' changes' : ' change'}, such as one of{' '}
               <bdi>{sessions.data[0]?.application.name}</bdi> from
             </span>{' '}
-            {sessions.data[0] && <Change from={sessions.data[0].from} to={sessions.data[0].to} />}
+            {sessions.data[0] && (
+              <Change
+                from={sessions.data[0].from}
+                to={sessions.data[0].to}
+                scoped={sessions.data[0].container !== undefined}
+              />
+            )}
           </li>
         )}
         {tokens.data.slice(0, maxRows).map(({ permission, container, from, to, count }) => (
@@ -87,7 +93,7 @@ function ImpactList({ impact }: { impact: ImpactData }) {
                 )}{' '}
                 changes from
               </span>{' '}
-              <Change from={from} to={to} />
+              <Change from={from} to={to} scoped={container !== undefined} />
             </li>
           ))}
       </ul>
@@ -100,10 +106,16 @@ function usesOf(permission: string): string {
   return permission === 'token:read' ? 'read' : `use of ${permission}`;
 }
 
-function Change({ from, to }: { from: Outcome; to: Outcome }) {
+interface ChangeProps {
+  readonly from: Outcome;
+  readonly to: Outcome;
+  readonly scoped?: boolean;
+}
+
+function Change({ from, to, scoped = true }: ChangeProps) {
   return (
     <span className="impact-change">
-      <OutcomeBadge answer={from} /> to <OutcomeBadge answer={to} />
+      <AccessBadge access={from} scoped={scoped} /> to <AccessBadge access={to} scoped={scoped} />
     </span>
   );
 }

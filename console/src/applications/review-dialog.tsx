@@ -4,6 +4,8 @@ import { useState } from 'react';
 import type { Application } from '../../../sdk/src/sallyport.ts';
 import { type Difference, describeRule, differences } from '../access/grants.ts';
 import { formatDate } from '../frame/format.ts';
+import { Icon } from '../frame/icons.tsx';
+import { useSignedIn } from '../frame/signed-in.ts';
 import { type Draft, expiryDate, fieldsOf, networksOf, originsOf } from './draft.ts';
 import { Impact } from './impact.tsx';
 import { CreatedBy } from './table.tsx';
@@ -19,6 +21,7 @@ interface Props {
 }
 
 export function ReviewDialog({ draft, application, conflict, rebase, save, close }: Props) {
+  const { ownApplication } = useSignedIn();
   const [busy, setBusy] = useState(false);
   const [opened] = useState(Date.now);
   const changes = application && differences(application, fieldsOf(draft, application, opened));
@@ -37,6 +40,12 @@ export function ReviewDialog({ draft, application, conflict, rebase, save, close
     >
       <div className="stack">
         {changes ? <Changes changes={changes} /> : <Summary draft={draft} />}
+        {application && ownApplication?.id === application.id && (
+          <p className="notice">
+            <Icon name="info" />
+            <span>You are signed in with a key of this application, so the change also applies to you.</span>
+          </p>
+        )}
         {application && !conflict && changes?.some(({ text }) => /^(rule|permission) /.test(text)) && (
           <Impact id={application.id} draft={draft} />
         )}

@@ -5,6 +5,7 @@ import { OutcomeBadge } from '../access/outcome.tsx';
 import { useApplications } from '../applications/application-store.ts';
 import { QuarantineTag } from '../applications/quarantine.tsx';
 import { Scrollable } from '../charts/scrollable.tsx';
+import { describeError } from '../frame/error-notice.tsx';
 import { formatNumber, plural, shortId } from '../frame/format.ts';
 import { href } from '../frame/route.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
@@ -32,7 +33,7 @@ const columns: readonly [Column, string][] = [
 ];
 
 export function AccessMap() {
-  const { list, complete } = useApplications(useSignedIn().applications);
+  const { list, complete, error } = useApplications(useSignedIn().applications);
   const [permission, setPermission] = useState('token:read');
   const [selection, setSelection] = useState<Selection>();
   const all = useDeferredValue(complete ? list : list.slice(0, maxWhileLoading));
@@ -60,7 +61,13 @@ export function AccessMap() {
       </div>
       {links.length === 0 ? (
         <p className="fine">
-          No application has <code>{permission}</code>.
+          {error === undefined ? (
+            <>
+              No application has <code>{permission}</code>.
+            </>
+          ) : (
+            `${describeError(error).title}.`
+          )}
         </p>
       ) : (
         <>

@@ -61,10 +61,10 @@ function useProgress() {
 
 export function Checklist() {
   const signedIn = useSignedIn();
-  const { list, complete } = useApplications(signedIn.applications);
+  const { list, complete, error } = useApplications(signedIn.applications);
   const progress = useProgress();
   const [isHidden, setHidden] = useState(wasHidden);
-  if (isHidden || !complete || !progress || progress.isAuthorized) return null;
+  if (isHidden || !complete || error !== undefined || !progress || progress.isAuthorized) return null;
   const mayCreate = holds(signedIn, 'application:create') !== false;
   const create = mayCreate && (
     <Button component="a" variant="default" size="compact-xs" href={href('applications', 'new')}>

@@ -103,7 +103,8 @@ function useSessionCount(state: 'active' | 'pending') {
 }
 
 function Tiles({ denied, period }: { denied: number | undefined; period: string }) {
-  const { list, complete } = useApplications(useSignedIn().applications);
+  const { list, complete, error } = useApplications(useSignedIn().applications);
+  const isKnown = complete && error === undefined;
   const now = useNow(60_000);
   const [active, pending] = [useSessionCount('active'), useSessionCount('pending')];
   const quarantined = list.filter(({ quarantined_at }) => quarantined_at !== undefined).length;
@@ -115,7 +116,7 @@ function Tiles({ denied, period }: { denied: number | undefined; period: string 
       <Tile
         label="Applications"
         to={href('applications')}
-        value={complete ? list.length : undefined}
+        value={isKnown ? list.length : undefined}
         note={quarantined > 0 ? `${formatNumber(quarantined)} in quarantine` : undefined}
       />
       <Tile
@@ -128,7 +129,7 @@ function Tiles({ denied, period }: { denied: number | undefined; period: string 
       <Tile
         label="Expire within 7 days"
         to={href('applications')}
-        value={complete ? soon : undefined}
+        value={isKnown ? soon : undefined}
         note={soon > 0 ? 'applications' : undefined}
       />
       <ResponseTimeTile />

@@ -84,14 +84,18 @@ export function MostDenied({ from }: { from: string }) {
 }
 
 export function Expiries() {
-  const { list } = useApplications(useSignedIn().applications);
+  const { list, error } = useApplications(useSignedIn().applications);
   const now = useNow(60_000);
   const { counts, next } = expiriesOf(list, now, maxRows);
   const highest = Math.max(1, ...counts);
   const rows = horizons.map(([label], index) => ({ label, count: counts[index] ?? 0 }));
   const isEmpty = counts.every((count) => count === 0);
   return (
-    <Panel title="Expiring applications" link={['Applications', href('applications')]}>
+    <Panel
+      title="Expiring applications"
+      link={['Applications', href('applications')]}
+      loaded={{ data: list, error }}
+    >
       {isEmpty ? (
         <p className="fine">No application expires.</p>
       ) : (

@@ -22,7 +22,7 @@ const maxNames = 2;
 
 export function UnusedGrants() {
   const { api, applications } = useSignedIn();
-  const { list, byId, complete } = useApplications(applications);
+  const { list, byId, complete, error } = useApplications(applications);
   const reviewed = useMemo(
     () => (complete ? list.toSorted((a, b) => riskOf(b) - riskOf(a)).slice(0, maxReviewed) : undefined),
     [list, complete],
@@ -43,7 +43,7 @@ export function UnusedGrants() {
   const advice = loaded.data;
   const count = advice?.reduce((sum, { unused }) => sum + unused.length, 0) ?? 0;
   return (
-    <Panel title="Unused grants" loaded={loaded}>
+    <Panel title="Unused grants" loaded={error === undefined ? loaded : { data: undefined, error }}>
       {!advice && <p className="fine">Loading…</p>}
       {count === 0 && advice && <p className="fine">Every grant was used in the last {days} days.</p>}
       <ul className="lines">

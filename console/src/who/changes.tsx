@@ -2,7 +2,7 @@
 import { Button, TextInput } from '@mantine/core';
 import { type FormEvent, useEffect, useState } from 'react';
 import type { AccessDiff, AccessDiffEntry } from '../../../sdk/src/sallyport.ts';
-import { type Outcome, OutcomeBadge } from '../access/outcome.tsx';
+import { AccessBadge } from '../access/outcome.tsx';
 import { ApplicationLink } from '../applications/application-link.tsx';
 import { CreatedBy } from '../applications/table.tsx';
 import { Choice } from '../frame/choice.tsx';
@@ -28,11 +28,15 @@ const periods = [
   ['custom', 'Custom'],
 ] as const;
 
-/** Undefined if the period has no start. */
+function isContainer(q: string): boolean {
+  return q === '' || q.startsWith('/');
+}
+
+/** Undefined if the period has no start, or if the text is not a container. */
 function diffQuery({ q, permission, period, from, to }: Query, now: number) {
   const length = lengths[period];
   const start = length === undefined ? from : new Date(now - length).toISOString();
-  if (!isTime(start)) return undefined;
+  if (!isTime(start) || !isContainer(q)) return undefined;
   return {
     from: start,
     ...(length === undefined && isTime(to) && { to }),
@@ -58,7 +62,12 @@ export function AccessChanges() {
           set(change);
         }}
       />
-      {!wanted && <p className="fine">Enter the time with which to compare.</p>}
+      {!isContainer(query.q) && (
+        <p className="fine">
+          Changes are compared by container, not by token. Enter a container, such as /customers/42/.
+        </p>
+      )}
+      {!wanted && isContainer(query.q) && <p className="fine">Enter the time with which to compare.</p>}
       {error !== undefined && <ErrorNotice error={error} retry={reload} />}
       {wanted && !data && error === undefined && <SkeletonRows rows={3} />}
       {data && <Result diff={data} />}
@@ -194,12 +203,6 @@ function Changes({ title, entries }: { title: string; entries: readonly AccessDi
   );
 }
 
-/** Transforms matter only for permissions that apply to containers. */
-function AccessBadge({ access, container }: { access: Outcome; container: string | undefined }) {
-  if (container !== undefined || access === 'denied') return <OutcomeBadge answer={access} />;
-  return <span className="tag tag-good">allowed</span>;
-}
-
 function Row({ entry, now }: { entry: AccessDiffEntry; now: number }) {
   const { application, permission, container, from, to, events } = entry;
   const last = events.at(-1);
@@ -218,8 +221,9 @@ function Row({ entry, now }: { entry: AccessDiffEntry; now: number }) {
         )}
       </span>
       <span role="cell" className="impact-change">
-        <AccessBadge access={from} container={container} /> <Icon name="right" size={11} />
-        <span className="visually-hidden">to</span> <AccessBadge access={to} container={container} />
+        <AccessBadge access={from} scoped={container !== undefined} /> <Icon name="right" size={11} />
+        <span className="visually-hidden">to</span>{' '}
+        <AccessBadge access={to} scoped={container !== undefined} />
       </span>
       <span role="cell" className="change-event">
         {last ? (
