@@ -10,6 +10,7 @@ export const theme = createTheme({
     Modal: {
       defaultProps: {
         centered: true,
+        closeButtonProps: { 'aria-label': 'Close' },
         lockScroll: false,
         overlayProps: { backgroundOpacity: 0.35 },
         transitionProps: { duration: 120 },

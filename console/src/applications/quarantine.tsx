@@ -1,9 +1,9 @@
 /** Puts an application or a session into quarantine and releases it. */
-import { Button, Modal } from '@mantine/core';
+import { Button } from '@mantine/core';
 import { useState } from 'react';
 import type { Application } from '../../../sdk/src/sallyport.ts';
 import { announce } from '../frame/announce.ts';
-import { InlineError } from '../frame/error-notice.tsx';
+import { ConfirmDialog } from '../frame/confirm-dialog.tsx';
 import { formatDate } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
 import { holds, useSignedIn } from '../frame/signed-in.ts';
@@ -79,45 +79,27 @@ interface DialogProps extends Pick<Props, 'suspect' | 'done'> {
 
 function QuarantineDialog({ suspect, close, done }: DialogProps) {
   const { api, applications } = useSignedIn();
-  const [busy, setBusy] = useState(false);
-  const [error, setError] = useState<unknown>();
   const { type, id, isQuarantined } = suspect;
   const title = titleOf(suspect);
   const change = async () => {
-    setBusy(true);
-    try {
-      const resource = type === 'session' ? api.sessions : api.applications;
-      if (isQuarantined) await resource.release(id);
-      else await resource.quarantine(id);
-      if (type === 'application') applications.put(await api.applications.get(id));
-      announce(isQuarantined ? `Released ${title}.` : `Put ${title} into quarantine.`);
-      close();
-      done?.();
-    } catch (failure) {
-      setBusy(false);
-      setError(failure);
-    }
+    const resource = type === 'session' ? api.sessions : api.applications;
+    if (isQuarantined) await resource.release(id);
+    else await resource.quarantine(id);
+    if (type === 'application') applications.put(await api.applications.get(id));
+    announce(isQuarantined ? `Released ${title}.` : `Put ${title} into quarantine.`);
+    close();
+    done?.();
   };
   return (
-    <Modal
-      opened
-      onClose={close}
+    <ConfirmDialog
       title={isQuarantined ? `Release ${title}?` : `Quarantine ${title}?`}
-      closeButtonProps={{ 'aria-label': 'Close' }}
+      close={close}
+      action={isQuarantined ? 'Release' : 'Quarantine'}
+      run={change}
+      dangerous={!isQuarantined}
     >
-      <div className="stack">
-        <p className="quiet">{isQuarantined ? consequences.release : consequences[type]}</p>
-        <InlineError error={error} />
-        <div className="foot">
-          <Button variant="default" onClick={close}>
-            Cancel
-          </Button>
-          <Button color={isQuarantined ? 'teal' : 'red'} onClick={change} loading={busy} data-autofocus>
-            {isQuarantined ? 'Release' : 'Quarantine'}
-          </Button>
-        </div>
-      </div>
-    </Modal>
+      <p className="quiet">{isQuarantined ? consequences.release : consequences[type]}</p>
+    </ConfirmDialog>
   );
 }
 

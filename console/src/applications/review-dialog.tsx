@@ -1,8 +1,8 @@
 /** Shows the changes before they are saved. */
-import { Button, Modal } from '@mantine/core';
 import { useState } from 'react';
 import type { Application } from '../../../sdk/src/sallyport.ts';
 import { type Difference, describeRule, differences } from '../access/grants.ts';
+import { ConfirmDialog } from '../frame/confirm-dialog.tsx';
 import { formatDate } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
 import { useSignedIn } from '../frame/signed-in.ts';
@@ -22,48 +22,30 @@ interface Props {
 
 export function ReviewDialog({ draft, application, conflict, rebase, save, close }: Props) {
   const { ownApplication } = useSignedIn();
-  const [busy, setBusy] = useState(false);
   const [opened] = useState(Date.now);
   const changes = application && differences(application, fieldsOf(draft, application, opened));
-  const go = async () => {
-    setBusy(true);
-    await save();
-    setBusy(false);
-  };
   return (
-    <Modal
-      opened
-      onClose={close}
-      size={560}
+    <ConfirmDialog
       title={application ? 'Review changes' : 'Create this application?'}
-      closeButtonProps={{ 'aria-label': 'Close' }}
+      close={close}
+      cancel="Continue editing"
+      action={conflict ? 'Apply my changes' : application ? 'Save' : 'Create'}
+      run={() => (conflict ? rebase(conflict) : save())}
+      disabled={!conflict && changes?.length === 0}
+      size={560}
     >
-      <div className="stack">
-        {changes ? <Changes changes={changes} /> : <Summary draft={draft} />}
-        {application && ownApplication?.id === application.id && (
-          <p className="notice">
-            <Icon name="info" />
-            <span>You are signed in with a key of this application, so the change also applies to you.</span>
-          </p>
-        )}
-        {application && !conflict && changes?.some(({ text }) => /^(rule|permission) /.test(text)) && (
-          <Impact id={application.id} draft={draft} />
-        )}
-        {application && conflict && <Conflict before={application} now={conflict} />}
-        <div className="foot">
-          <Button variant="default" onClick={close}>
-            Continue editing
-          </Button>
-          {conflict ? (
-            <Button onClick={() => rebase(conflict)}>Apply my changes</Button>
-          ) : (
-            <Button onClick={go} loading={busy} disabled={changes?.length === 0} data-autofocus>
-              {application ? 'Save' : 'Create'}
-            </Button>
-          )}
-        </div>
-      </div>
-    </Modal>
+      {changes ? <Changes changes={changes} /> : <Summary draft={draft} />}
+      {application && ownApplication?.id === application.id && (
+        <p className="notice">
+          <Icon name="info" />
+          <span>You are signed in with a key of this application, so the change also applies to you.</span>
+        </p>
+      )}
+      {application && !conflict && changes?.some(({ text }) => /^(rule|permission) /.test(text)) && (
+        <Impact id={application.id} draft={draft} />
+      )}
+      {application && conflict && <Conflict before={application} now={conflict} />}
+    </ConfirmDialog>
   );
 }
 

@@ -1,8 +1,8 @@
-import { Button, Modal, Select } from '@mantine/core';
+import { Select } from '@mantine/core';
 import { useState } from 'react';
 import type { Application, ApplicationKey } from '../../../sdk/src/sallyport.ts';
 import { ConflictError } from '../../../sdk/src/sallyport.ts';
-import { InlineError } from '../frame/error-notice.tsx';
+import { ConfirmDialog } from '../frame/confirm-dialog.tsx';
 import { formatDate, plural } from '../frame/format.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
 import { expiryDate, lifetimes } from './draft.ts';
@@ -47,83 +47,65 @@ export function RotateDialog({ application, keys, close, done }: Props) {
   const { api } = useSignedIn();
   const [mode, setMode] = useState<Mode>('add');
   const [lifetime, setLifetime] = useState('');
-  const [busy, setBusy] = useState(false);
-  const [error, setError] = useState<unknown>();
   const rotate = async () => {
-    setBusy(true);
-    try {
-      const end = expiryDate({ expiry: lifetime }, Date.now());
-      const created =
-        mode === 'replace'
-          ? await api.applications.regenerate(application.id)
-          : await api.applications.createKey(application.id, {
-              ...(end && { expires_at: end }),
-              ...(mode === 'overlap' && {
-                old_keys_expire_at: new Date(Date.now() + overlap).toISOString(),
-              }),
-            });
-      keyEndingCache(api).delete(application.id);
-      const ownEnd = 'key_expires_at' in created ? created.key_expires_at : undefined;
-      const keyEnd = ownEnd ?? created.expires_at;
-      done(created.key, `${notes[mode]}${keyEnd ? ` The new key expires on ${formatDate(keyEnd)}.` : ''}`);
-    } catch (failure) {
-      setBusy(false);
-      setError(failure);
-    }
+    const end = expiryDate({ expiry: lifetime }, Date.now());
+    const created =
+      mode === 'replace'
+        ? await api.applications.regenerate(application.id)
+        : await api.applications.createKey(application.id, {
+            ...(end && { expires_at: end }),
+            ...(mode === 'overlap' && {
+              old_keys_expire_at: new Date(Date.now() + overlap).toISOString(),
+            }),
+          });
+    keyEndingCache(api).delete(application.id);
+    const ownEnd = 'key_expires_at' in created ? created.key_expires_at : undefined;
+    const keyEnd = ownEnd ?? created.expires_at;
+    done(created.key, `${notes[mode]}${keyEnd ? ` The new key expires on ${formatDate(keyEnd)}.` : ''}`);
   };
   return (
-    <Modal
-      opened
-      onClose={close}
+    <ConfirmDialog
       title={`Rotate key of ${application.name}`}
-      closeButtonProps={{ 'aria-label': 'Close' }}
+      close={close}
+      action={mode === 'replace' ? 'Replace all keys' : 'Create key'}
+      run={rotate}
+      dangerous={mode === 'replace'}
+      focus="content"
+      explain={(error) =>
+        error instanceof ConflictError
+          ? 'An application can have three keys. Revoke one first, or revoke all old keys with the last choice.'
+          : undefined
+      }
     >
-      <div className="stack">
-        <fieldset className="choices">
-          <legend className="visually-hidden">Old keys</legend>
-          {modes.map(({ value, title, text }) => (
-            <label key={value} className="choice">
-              <input type="radio" name="mode" checked={mode === value} onChange={() => setMode(value)} />
-              <span>
-                <strong>{title}</strong>
-                <small>{text}</small>
-              </span>
-            </label>
-          ))}
-        </fieldset>
-        {mode !== 'replace' && (
-          <Select
-            label="New key expires"
-            data={[
-              { label: 'With the application', value: '' },
-              ...lifetimes.map(([label, value]) => ({ label: `In ${label}`, value })),
-            ]}
-            value={lifetime}
-            allowDeselect={false}
-            onChange={(value) => setLifetime(value ?? '')}
-          />
-        )}
-        {mode === 'replace' && keys.length > 0 && (
-          <p className="fine">
-            {plural(keys.length, 'key')} will be revoked: {keys.map(({ ending }) => `…${ending}`).join(', ')}
-          </p>
-        )}
-        {error instanceof ConflictError ? (
-          <p className="error-text" role="alert">
-            An application can have three keys. Revoke one first.
-          </p>
-        ) : (
-          <InlineError error={error} />
-        )}
-        <div className="foot">
-          <Button variant="default" onClick={close}>
-            Cancel
-          </Button>
-          <Button onClick={rotate} loading={busy} color={mode === 'replace' ? 'red' : 'teal'}>
-            {mode === 'replace' ? 'Replace all keys' : 'Create key'}
-          </Button>
-        </div>
-      </div>
-    </Modal>
+      <fieldset className="choices">
+        <legend className="visually-hidden">Old keys</legend>
+        {modes.map(({ value, title, text }) => (
+          <label key={value} className="choice">
+            <input type="radio" name="mode" checked={mode === value} onChange={() => setMode(value)} />
+            <span>
+              <strong>{title}</strong>
+              <small>{text}</small>
+            </span>
+          </label>
+        ))}
+      </fieldset>
+      {mode !== 'replace' && (
+        <Select
+          label="New key expires"
+          data={[
+            { label: 'With the application', value: '' },
+            ...lifetimes.map(([label, value]) => ({ label: `In ${label}`, value })),
+          ]}
+          value={lifetime}
+          allowDeselect={false}
+          onChange={(value) => setLifetime(value ?? '')}
+        />
+      )}
+      {mode === 'replace' && keys.length > 0 && (
+        <p className="fine">
+          {plural(keys.length, 'key')} will be revoked: {keys.map(({ ending }) => `…${ending}`).join(', ')}
+        </p>
+      )}
+    </ConfirmDialog>
   );
 }

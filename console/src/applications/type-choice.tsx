@@ -1,7 +1,7 @@
 /** Chooses the type of a new application, or a template. Asks before that removes rules. */
-import { Button, Modal } from '@mantine/core';
 import { useState } from 'react';
 import type { Difference } from '../access/grants.ts';
+import { ConfirmDialog } from '../frame/confirm-dialog.tsx';
 import { Icon } from '../frame/icons.tsx';
 import { holds, useSignedIn } from '../frame/signed-in.ts';
 import { type Draft, grantsForType, type Preset, presets, removedGrants, runtimes } from './draft.ts';
@@ -90,19 +90,17 @@ interface RemovalProps extends Pick<PendingChange, 'title' | 'removed'> {
 
 function RemovalDialog({ title, removed, close, confirm }: RemovalProps) {
   return (
-    <Modal opened onClose={close} title={title} size={520} closeButtonProps={{ 'aria-label': 'Close' }}>
-      <div className="stack">
-        <p className="quiet">This removes or restricts what you entered:</p>
-        <Lines changes={removed} />
-        <div className="foot">
-          <Button variant="default" onClick={close} data-autofocus>
-            Cancel
-          </Button>
-          <Button color="red" onClick={confirm}>
-            Remove and continue
-          </Button>
-        </div>
-      </div>
-    </Modal>
+    <ConfirmDialog
+      title={title}
+      close={close}
+      action="Remove and continue"
+      run={confirm}
+      dangerous
+      focus="cancel"
+      size={520}
+    >
+      <p className="quiet">This removes or restricts what you entered:</p>
+      <Lines changes={removed} />
+    </ConfirmDialog>
   );
 }

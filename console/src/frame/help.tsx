@@ -19,13 +19,7 @@ const keys: readonly [keys: string, does: string][] = [
 
 export function Help({ opened, close }: { opened: boolean; close: () => void }) {
   return (
-    <Modal
-      opened={opened}
-      onClose={close}
-      title="Keyboard shortcuts"
-      size="sm"
-      closeButtonProps={{ 'aria-label': 'Close' }}
-    >
+    <Modal opened={opened} onClose={close} title="Keyboard shortcuts" size="sm">
       <dl className="keys">
         {keys.map(([names, does]) => (
           <div key={names}>

@@ -1,9 +1,8 @@
 /** Ends one or more sessions after a confirmation. */
-import { Button, Modal } from '@mantine/core';
 import { useState } from 'react';
 import { NotFoundError, type Session } from '../../../sdk/src/sallyport.ts';
 import { announce } from '../frame/announce.ts';
-import { InlineError } from '../frame/error-notice.tsx';
+import { ConfirmDialog } from '../frame/confirm-dialog.tsx';
 import { plural } from '../frame/format.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
 
@@ -17,9 +16,7 @@ interface Props {
 
 export function EndDialog({ sessions, close, done }: Props) {
   const { api } = useSignedIn();
-  const [busy, setBusy] = useState(false);
   const [ended, setEnded] = useState<ReadonlySet<string>>(new Set());
-  const [error, setError] = useState<unknown>();
   const many = sessions.length > 1;
   const endOne = async (id: string) => {
     try {
@@ -31,46 +28,30 @@ export function EndDialog({ sessions, close, done }: Props) {
     setEnded((old) => new Set(old).add(id));
   };
   const end = async () => {
-    setBusy(true);
-    setError(undefined);
     const waiting = sessions.map(({ id }) => id).filter((id) => !ended.has(id));
-    try {
-      while (waiting.length > 0) await Promise.all(waiting.splice(0, concurrency).map(endOne));
-      announce(many ? `${plural(sessions.length, 'session')} ended.` : 'Session ended.');
-      done();
-    } catch (failure) {
-      setBusy(false);
-      setError(failure);
-    }
+    while (waiting.length > 0) await Promise.all(waiting.splice(0, concurrency).map(endOne));
+    announce(many ? `${plural(sessions.length, 'session')} ended.` : 'Session ended.');
+    done();
   };
   return (
-    <Modal
-      opened
-      onClose={ended.size > 0 ? done : close}
+    <ConfirmDialog
       title={many ? `End ${plural(sessions.length, 'session')}?` : 'End this session?'}
-      closeButtonProps={{ 'aria-label': 'Close' }}
+      close={ended.size > 0 ? done : close}
+      cancel={ended.size > 0 ? 'Close' : 'Cancel'}
+      action={many ? 'End sessions' : 'End session'}
+      run={end}
+      dangerous
     >
-      <div className="stack">
-        <p className="quiet">
-          {many
-            ? 'Their keys are revoked immediately. The pages can create new sessions.'
-            : 'Its key is revoked immediately. The page can create a new session.'}
+      <p className="quiet">
+        {many
+          ? 'Their keys are revoked immediately. The pages can create new sessions.'
+          : 'Its key is revoked immediately. The page can create a new session.'}
+      </p>
+      {many && ended.size > 0 && (
+        <p className="fine" role="status">
+          {ended.size} of {sessions.length} ended
         </p>
-        {many && ended.size > 0 && (
-          <p className="fine" role="status">
-            {ended.size} of {sessions.length} ended
-          </p>
-        )}
-        <InlineError error={error} />
-        <div className="foot">
-          <Button variant="default" onClick={ended.size > 0 ? done : close}>
-            {ended.size > 0 ? 'Close' : 'Cancel'}
-          </Button>
-          <Button color="red" onClick={end} loading={busy} data-autofocus>
-            {error === undefined ? (many ? 'End sessions' : 'End session') : 'Try again'}
-          </Button>
-        </div>
-      </div>
-    </Modal>
+      )}
+    </ConfirmDialog>
   );
 }

@@ -10,14 +10,7 @@ import { useNow } from '../frame/load.ts';
 
 export function TokenDialog({ token, close }: { token: Token; close: () => void }) {
   return (
-    <Modal
-      opened
-      onClose={close}
-      size={620}
-      title={`Token ${token.id}`}
-      className="token-dialog"
-      closeButtonProps={{ 'aria-label': 'Close' }}
-    >
+    <Modal opened onClose={close} size={620} title={`Token ${token.id}`} className="token-dialog">
       <div className="stack">
         <section className="stack-tight">
           <h3>Data</h3>

@@ -1,0 +1,73 @@
+/** A dialog that runs an action after a confirmation. Shows its error, and stays open then. */
+import { Button, Modal } from '@mantine/core';
+import { type FormEvent, type ReactNode, useState } from 'react';
+import { InlineError } from './error-notice.tsx';
+
+interface Props {
+  readonly title: string;
+  readonly close: () => void;
+  /** The label of the button that closes it. */
+  readonly cancel?: string;
+  /** The label of the button that runs the action. */
+  readonly action: string;
+  readonly run: () => Promise<void> | void;
+  /** Whether the action removes something. */
+  readonly dangerous?: boolean;
+  readonly disabled?: boolean;
+  /** The element with the focus at first. `content` marks it with `data-autofocus`. */
+  readonly focus?: 'action' | 'cancel' | 'content';
+  readonly size?: number;
+  /** Another text for some errors. Undefined for the others. */
+  readonly explain?: (error: unknown) => string | undefined;
+  readonly children: ReactNode;
+}
+
+export function ConfirmDialog(props: Props) {
+  const { title, close, cancel = 'Cancel', action, run, dangerous = false, disabled = false } = props;
+  const { focus = 'action', size, explain, children } = props;
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>();
+  const submit = async (event: FormEvent) => {
+    event.preventDefault();
+    // React passes events of a portal on to the form that contains the dialog.
+    event.stopPropagation();
+    if (disabled) return;
+    setBusy(true);
+    setError(undefined);
+    try {
+      await run();
+    } catch (failure) {
+      setError(failure);
+    }
+    setBusy(false);
+  };
+  const explanation = error === undefined ? undefined : explain?.(error);
+  return (
+    <Modal opened onClose={close} title={title} {...(size !== undefined && { size })}>
+      <form className="stack" onSubmit={submit}>
+        {children}
+        {explanation === undefined ? (
+          <InlineError error={error} />
+        ) : (
+          <p className="error-text" role="alert">
+            {explanation}
+          </p>
+        )}
+        <div className="foot">
+          <Button variant="default" onClick={close} data-autofocus={focus === 'cancel' || undefined}>
+            {cancel}
+          </Button>
+          <Button
+            type="submit"
+            color={dangerous ? 'red' : 'teal'}
+            loading={busy}
+            disabled={disabled}
+            data-autofocus={focus === 'action' || undefined}
+          >
+            {action}
+          </Button>
+        </div>
+      </form>
+    </Modal>
+  );
+}
