@@ -6,8 +6,6 @@ import { processorTime } from './servers.ts';
 /** Rounds and duration of a run. */
 export interface Effort {
   readonly quick: boolean;
-  /** Whether to measure what takes longer than all other rows together. */
-  readonly long: boolean;
   readonly rounds: number;
   readonly seconds: number;
   /** Seconds for which each candidate runs before the first round. */

@@ -29,7 +29,8 @@ const day = 86_400_000;
 export async function openFilledStore(databaseUrl: string): Promise<OpenedStore> {
   const [key] = parseMasterKeys(masterKey);
   if (!key) throw new Error('no master key');
-  return openStore(databaseUrl, { masters: { current: () => key, find: () => key, ids: () => [key.id] } });
+  const masters = { current: () => key, find: () => key, ids: () => [key.id] };
+  return openStore(databaseUrl, { masters, timeout: 60_000 });
 }
 
 export async function fill(databaseUrl: string, owner: Owner, count: number): Promise<Samples> {

@@ -1,7 +1,7 @@
 /**
  * Load generator over raw sockets. Without `rate`, each connection sends its next request as soon as the last response
- * arrived. With `rate`, operations start at constant intervals, whether or not the server keeps up: one that finds no
- * free connection waits for one, and its latency counts from the time at which it should have started. At the end, the
+ * arrived. With `rate`, operations start at constant intervals, also if the server is too slow. An operation waits if no
+ * connection is free, and its latency counts from the time at which it should have started. At the end, the
  * generator waits for the responses that are still missing, so that they do not disturb the next measurement.
  */
 import type { Socket } from 'bun';

@@ -17,7 +17,7 @@ export interface Row {
   readonly maxRatio?: number;
   readonly max?: number;
   /** Microseconds of CPU time per operation, if known. */
-  readonly processor?: { readonly ours: number; readonly theirs: number };
+  readonly processor?: { readonly ours: number; readonly theirs?: number };
   readonly database?: number;
   /** Milliseconds. */
   readonly latency?: Latency;
@@ -25,11 +25,16 @@ export interface Row {
   readonly reached: boolean;
 }
 
-/** A row of results.json, with the name of its measurement and the day on which it ran. */
+/** A row of results.json, with the name of its measurement and when it ran. */
 export interface PublishedRow extends Row {
   readonly measurement: string;
   readonly day: string;
+  /** The load average of the machine before the run. */
+  readonly load: number;
 }
+
+/** Above this load average, other work distorts rates and latencies. */
+export const maxLoad = 1.5;
 
 /**
  * Whether the target was reached: by the median of the rounds, or, if the figures are rough, by any round. Rows without
@@ -56,7 +61,7 @@ interface RowSpec {
   readonly work: string;
   readonly baseline: string;
   readonly unit: string;
-  readonly min: number;
+  readonly min?: number;
 }
 
 const medianOf = (series: Series, of: (sample: Sample) => number | undefined): number | undefined => {
@@ -74,7 +79,7 @@ export function latencyOf(series: Series): Latency | undefined {
   return p50 === undefined || p99 === undefined || p999 === undefined ? undefined : { p50, p99, p999 };
 }
 
-/** Compares rates: ours must be at least `min` times theirs. */
+/** Compares rates: ours must be at least `min` times theirs, if there is a target. */
 export function rowOf(
   spec: RowSpec,
   ours: Series,
@@ -90,7 +95,9 @@ export function rowOf(
     ours: figure(ours.samples.map(of)),
     theirs: figure(theirs.samples.map(of)),
     ratio: rates,
-    ...(mine !== undefined && its !== undefined && { processor: { ours: mine, theirs: its } }),
+    ...(mine !== undefined && {
+      processor: { ours: mine, ...(its !== undefined && { theirs: its }) },
+    }),
     ...(database !== undefined && { database }),
     ...(latency && { latency }),
   });
@@ -152,7 +159,7 @@ export function machine(): Record<string, string> {
   };
 }
 
-const formatNumber = (value: number): string =>
+export const formatNumber = (value: number): string =>
   value >= 100 ? Math.round(value).toLocaleString('en-US') : value.toPrecision(value >= 10 ? 3 : 2);
 
 export function spread({ median, low, high }: Figure): string {
@@ -166,18 +173,9 @@ export function formatBound({ min, max, maxRatio, unit }: Row): string {
   return max === undefined ? '' : `at most ${max} ${unit}`;
 }
 
-export const columns = [
-  'workload',
-  'Sallyport',
-  'baseline',
-  'baseline result',
-  'ratio',
-  'target',
-  'details',
-  '',
-];
+const columns = ['workload', 'Sallyport', 'baseline', 'baseline result', 'ratio', 'target', 'details', ''];
 
-export function cells(row: Row): string[] {
+function cells(row: Row): string[] {
   return [
     row.work,
     `${spread(row.ours)} ${row.unit}`,
@@ -199,7 +197,7 @@ function details({ group, processor, database, latency, theirLatency }: Row): st
   }
   if (!processor) return '';
   const own = formatNumber(processor.ours) + (database === undefined ? '' : ` + ${formatNumber(database)}`);
-  return `${own} / ${formatNumber(processor.theirs)}`;
+  return processor.theirs === undefined ? own : `${own} / ${formatNumber(processor.theirs)}`;
 }
 
 export function printRows(rows: readonly Row[]): void {

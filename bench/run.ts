@@ -1,6 +1,6 @@
 /**
- * `npm run bench [-- MEASUREMENT…]` runs all measurements, or the named ones, and writes bench/results.json, the plots
- * and the pages. Results of measurements that did not run, or failed, remain. `--long` adds those that take longer than
+ * `npm run bench [-- MEASUREMENT…]` runs all measurements, or the named ones. Each one writes its results to
+ * bench/results.json, the plots and the pages. Results of measurements that did not run, or failed, remain. `--long` adds those that take longer than
  * all others together. `npm run bench:quick` prints rough figures and writes nothing. Exits with 1 if a measurement
  * failed or missed its target.
  */
@@ -9,7 +9,7 @@ import { type Effort, NothingAnswered } from './compare.ts';
 import { type Environment, openEnvironment } from './environment.ts';
 import { installPeers } from './peers.ts';
 import { publish } from './publish.ts';
-import { isReached, type NodePoint, type PublishedRow, printRows, type Row } from './report.ts';
+import { isReached, maxLoad, type NodePoint, printRows, type Row } from './report.ts';
 import { auditRows } from './rows/audit.ts';
 import { boundSessionRows } from './rows/bound-sessions.ts';
 import { decideRows } from './rows/decide.ts';
@@ -41,7 +41,8 @@ const measurements: Record<string, (environment: Environment, effort: Effort) =>
   storage: storageRows,
   decide: decideRows,
   workers: workerRows,
-  growth: growthRows,
+  'growth-sqlite': (environment, effort) => growthRows(environment, 'SQLite', effort),
+  'growth-postgres': (environment, effort) => growthRows(environment, 'PostgreSQL', effort),
   revocation: revocationRows,
   start: startRows,
   memory: memoryRows,
@@ -56,8 +57,8 @@ const wanted = process.argv.slice(2).filter((argument) => !argument.startsWith('
 const quick = process.argv.includes('--quick');
 const long = process.argv.includes('--long');
 const effort: Effort = quick
-  ? { quick, long, rounds: 2, seconds: 0.3, warmUp: 0.2 }
-  : { quick, long, rounds: 5, seconds: 1.5, warmUp: 1 };
+  ? { quick, rounds: 2, seconds: 0.3, warmUp: 0.2 }
+  : { quick, rounds: 5, seconds: 1.2, warmUp: 1 };
 /** A measurement that takes longer has failed, for example because a database was killed. */
 const maxMinutes = long ? 60 : 10;
 
@@ -70,7 +71,7 @@ for (const [program, from] of [
   if (!Bun.which(program)) throw new Error(`${program} is missing. On Debian: apt-get install ${from}`);
 const known = [...Object.keys(measurements), 'nodes'];
 for (const name of wanted)
-  if (!known.includes(name)) throw new Error(`there is no measurement ${name}: use ${known.join(', ')}`);
+  if (!known.includes(name)) throw new Error(`unknown measurement ${name}: use ${known.join(', ')}`);
 const isWanted = (name: string) =>
   wanted.length > 0
     ? wanted.includes(name)
@@ -78,11 +79,16 @@ const isWanted = (name: string) =>
 
 installPeers();
 const environment = await openEnvironment();
-const rows: PublishedRow[] = [];
+const rows: Row[] = [];
 const nodes: NodePoint[] = [];
 const failed: string[] = [];
 const notMeasurable: string[] = [];
+/** Of other work, before the first measurement. */
+const load = loadavg()[0] as number;
 const day = new Date().toISOString().slice(0, 10);
+
+/** From what a failed measurement left behind. */
+process.on('unhandledRejection', (error) => console.log(`ignored: ${(error as Error).message}`));
 
 async function run(name: string, measure: () => Promise<void>): Promise<void> {
   const late = Promise.withResolvers<never>();
@@ -104,15 +110,15 @@ async function run(name: string, measure: () => Promise<void>): Promise<void> {
   }
 }
 
-const load = loadavg()[0] as number;
-if (load > 1.5)
+if (load > maxLoad)
   console.log(`The machine is busy: the load is ${load.toFixed(1)}. Only figures by CPU time are reliable.`);
 if (quick)
   console.log('A quick run: its figures are rough. A target counts as missed if every round missed it.\n');
 function add(measurement: string, measured: readonly Row[]): void {
-  const judged = measured.map((row) => ({ ...row, reached: isReached(row, quick), measurement, day }));
+  const judged = measured.map((row) => ({ ...row, reached: isReached(row, quick), measurement, day, load }));
   rows.push(...judged);
   printRows(judged);
+  if (!quick) publish(judged, nodes);
 }
 
 for (const [name, measure] of Object.entries(measurements))
@@ -124,9 +130,8 @@ if (isWanted('nodes'))
     console.table(nodes);
     add('nodes', measured.rows);
   });
-await environment.close();
+await Promise.race([environment.close(), Bun.sleep(10_000)]);
 
-if (!quick) publish(rows, nodes);
 const missed = rows.filter(({ reached }) => !reached);
 for (const { work } of missed) console.log(`target missed: ${work}`);
 for (const each of notMeasurable) console.log(each);

@@ -115,7 +115,7 @@ app.post('/tokens', { schema: { body: created } }, async (request, reply) => {
   const text = JSON.stringify(data);
   const createdAt = Date.now();
   await db.run([
-    ['create', [id, container, encrypt(text, id), `${'*'.repeat(12)}${text.slice(-4)}`, createdAt]],
+    ['create', [id, container, encrypt(text, id), `${'*'.repeat(12)}${data.last4}`, createdAt]],
     auditOf(request, 'token.create', id),
   ]);
   return reply.code(201).send({ id, container, data, created_at: new Date(createdAt).toISOString() });

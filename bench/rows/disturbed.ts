@@ -38,8 +38,7 @@ export async function disturbedRows(environment: Environment, effort: Effort): P
         sweep ? windowSeconds : undefined,
       ),
     ];
-    const rounds = Math.min(effort.rounds, 3);
-    const series = await compare(candidates, { ...effort, rounds, warmUp: 0 });
+    const series = await compare(candidates, { ...effort, rounds: 2, warmUp: 0 });
     await calm.stop();
     await busy.stop();
     const background = [

@@ -8,8 +8,9 @@ import { type Peer, startPeer } from '../peers.ts';
 import { type Row, rowOf } from '../report.ts';
 import { requestBytes } from '../servers.ts';
 
-const mask = '{{ data.note | reveal_last: 4 }}';
-const token = { container: '/customers/42/', data: { note: 'x'.repeat(1000) }, mask };
+/** The peer masks in the same way, but with a fixed expression instead of a template. */
+const mask = '************{{ data.last4 }}';
+const token = { container: '/customers/42/', data: { note: 'x'.repeat(980), last4: '4242' }, mask };
 const tokens = 100;
 
 /** The keys of a contestant: one that creates tokens and reads their plaintext, one that reads them masked. */

@@ -172,7 +172,7 @@ async function maskedReadLatency(environment: Environment, effort: Effort): Prom
   return rows;
 }
 
-/** Published without a target: a bare server has nothing to write. */
+/** Published without a target, because a bare server does not write. */
 function pairLatency(environment: Environment, effort: Effort): Promise<Row[]> {
   return compareWithBare('create and authorize a session', environment, effort, pairRequests, [], 'none');
 }

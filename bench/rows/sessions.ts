@@ -22,10 +22,10 @@ function pairs(name: string, service: PreparedService): Candidate {
   return underLoad(name, service.pid, pairRequests(service), service.database);
 }
 
-/** Raw commits under `slowDisk`. */
-function rawCommitsOnSlowDisk(name: string): Candidate {
+/** Raw commits, with `slowDisk` as prefix on a slow disk. */
+function rawCommits(name: string, prefix: readonly string[] = []): Candidate {
   const command = [
-    ...slowDisk,
+    ...prefix,
     process.execPath,
     '--no-env-file',
     join(import.meta.dirname, '../raw-commits.ts'),
@@ -82,10 +82,16 @@ export async function sessionRows(stage: Environment, effort: Effort): Promise<R
   );
   rmSync(folder, { recursive: true });
   const onSlowDisk = await prepareService(await startOnSlowDisk());
-  const slow = await compare([pairs('SQLite', onSlowDisk), rawCommitsOnSlowDisk('raw')], effort);
+  const slow = await compare([pairs('SQLite', onSlowDisk), rawCommits('raw', slowDisk)], effort);
   await onSlowDisk.stop();
+  const fast = await compare([pairs('SQLite', stage.onSqlite), rawCommits('raw')], effort);
   const shared = { group: 'writes', unit: 'pairs/s' };
   return [
+    rowOf(
+      { ...shared, work: 'create and authorize a session, SQLite', baseline: 'raw durable commits, SQLite' },
+      seriesOf(fast, 'SQLite'),
+      seriesOf(fast, 'raw'),
+    ),
     rowOf(
       {
         ...shared,

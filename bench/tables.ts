@@ -1,0 +1,122 @@
+/** The results as Markdown tables: one line per workload, with a column for each database. */
+import {
+  formatBound,
+  formatNumber,
+  maxLoad,
+  type NodePoint,
+  type Results,
+  type Row,
+  spread,
+} from './report.ts';
+
+export const titles: Record<string, string> = {
+  reads: 'Reads compared with a bare server',
+  decisions: 'Decisions over HTTP compared with other products',
+  handmade: 'Tokens compared with a service written by hand',
+  latency: 'Latency at half of the maximum rate',
+  writes: 'Sessions compared with raw database commits',
+  audit: 'The cost of audit entries',
+  storage: 'Storage',
+  growth: 'Growth, by CPU time',
+  processes: 'Several processes compared with one',
+  strictness: 'Revocation under load',
+  start: 'Start and memory',
+  decide: 'Decisions in memory compared with libraries',
+};
+
+/** The rows of one workload. Without a database, it is the same for both. */
+interface Line {
+  readonly work: string;
+  readonly baseline: string;
+  readonly rows: Map<string, Row>;
+}
+
+const databasePattern = /, (SQLite|PostgreSQL)\b/;
+const withoutDatabase = (text: string) => text.replace(databasePattern, '');
+
+function linesOf(rows: readonly Row[]): Line[] {
+  const lines = new Map<string, Line>();
+  for (const row of rows) {
+    const [work, baseline] = [withoutDatabase(row.work), withoutDatabase(row.baseline)];
+    const line = lines.get(`${work}|${baseline}`) ?? { work, baseline, rows: new Map() };
+    line.rows.set(databasePattern.exec(row.work)?.[1] ?? '', row);
+    lines.set(`${work}|${baseline}`, line);
+  }
+  return [...lines.values()];
+}
+
+export function resultTables({ machine, rows }: Results): string {
+  if (rows.length === 0) return 'Not measured yet.';
+  const where = Object.entries(machine).map(([name, value]) => `${name} ${value}`);
+  const days = rows.map(({ day }) => day).toSorted();
+  const newest = days.at(-1) ?? '';
+  const dated = rows.map((row) => (row.day === newest ? row : { ...row, work: `${row.work} (${row.day})` }));
+  return [
+    `Measured on ${newest}, unless a row names another day: ${where.join(', ')}.`,
+    ...busyNote(rows),
+    ...[...Map.groupBy(dated, ({ group }) => group)].flatMap(([group, each]) => [
+      `### ${titles[group] ?? group}`,
+      table(linesOf(each)),
+    ]),
+  ].join('\n\n');
+}
+
+/** Names the measurements that ran on a busy machine. */
+function busyNote(rows: Results['rows']): string[] {
+  const busy = rows.filter(({ load }) => load > maxLoad);
+  if (busy.length === 0) return [];
+  const names = [...new Set(busy.map(({ measurement }) => measurement))];
+  const highest = Math.max(...busy.map(({ load }) => load));
+  return [
+    `Other work ran on the machine (load up to ${formatNumber(highest)}) during: ${names.join(', ')}. Of these, only ratios by CPU time and sizes are reliable.`,
+  ];
+}
+
+function table(lines: readonly Line[]): string {
+  const databases = lines.some(({ rows }) => rows.has('')) ? [''] : ['SQLite', 'PostgreSQL'];
+  const head = ['workload', 'compared with', 'target', ...databases.map((name) => name || 'result')];
+  const cells = lines.map(({ work, baseline, rows }) => {
+    const targets = new Set([...rows.values()].map(formatBound));
+    const results = databases.map((name) => resultCell(rows.get(name)));
+    return [work, baseline, [...targets].join(' / '), ...results];
+  });
+  return [head, head.map(() => '---'), ...cells].map((line) => `| ${line.join(' | ')} |`).join('\n');
+}
+
+function resultCell(row: Row | undefined): string {
+  if (!row) return '';
+  const parts = [comparison(row), absolute(row)].filter((part) => part !== '');
+  return `${row.reached ? '' : '**MISSED** '}${parts.join('; ')}`;
+}
+
+const isRatio = ({ min, maxRatio, group }: Row) =>
+  min !== undefined || maxRatio !== undefined || group === 'latency';
+
+function comparison(row: Row): string {
+  if (isRatio(row)) return `${spread(row.ratio)} ×`;
+  const { median, low, high } = row.ours;
+  return `${low === high ? formatNumber(median) : spread(row.ours)} ${row.unit}`;
+}
+
+/** Latencies, or the rate and the CPU time per operation. */
+function absolute({ group, latency, processor, database, ours, unit, min, maxRatio }: Row): string {
+  if (group === 'latency' && latency)
+    return `${[latency.p50, latency.p99, latency.p999].map(formatNumber).join(' / ')} ms`;
+  if (min === undefined && maxRatio === undefined) return '';
+  const value = `${formatNumber(ours.median)} ${unit}`;
+  if (!processor) return value;
+  const onDatabase = database === undefined ? '' : ` + ${formatNumber(database)}`;
+  return `${value}; ${formatNumber(processor.ours)}${onDatabase} µs`;
+}
+
+export function nodesTable(points: readonly NodePoint[]): string {
+  const lines = points.map(({ nodes, rate, processor, database }) => {
+    const each = [nodes, Math.round(rate).toLocaleString('en-US'), processor.toFixed(1), database.toFixed(1)];
+    return `| ${each.join(' | ')} |`;
+  });
+  const head = [
+    '| nodes | requests/s | CPU µs per request, node | CPU µs per request, PostgreSQL |',
+    '|---|---|---|---|',
+  ];
+  return [...head, ...lines].join('\n');
+}
