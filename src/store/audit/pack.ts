@@ -118,18 +118,22 @@ interface Phrase {
   readonly code: string;
 }
 
-/** The phrases by the code of their first character, longest first. */
-const phrases: (Phrase[] | undefined)[] = [];
+/** The phrases by their first two characters, longest first. */
+const phrases = new Map<number, Phrase[]>();
 for (const phrase of [
   ...frequent.map((text, at): Phrase => ({ text, code: String.fromCharCode(firstFrequent + at) })),
   ...others.map((text, at): Phrase => ({ text, code: `\x1f${String.fromCharCode(firstOther + at)}` })),
 ].sort((a, b) => b.text.length - a.text.length)) {
-  const first = phrase.text.charCodeAt(0);
-  phrases[first] = [...(phrases[first] ?? []), phrase];
+  const start = pairAt(phrase.text, 0);
+  phrases.set(start, [...(phrases.get(start) ?? []), phrase]);
 }
 
-function phraseAt(text: string, at: number, first: number): Phrase | undefined {
-  const candidates = phrases[first];
+function pairAt(text: string, at: number): number {
+  return text.charCodeAt(at) * 256 + text.charCodeAt(at + 1);
+}
+
+function phraseAt(text: string, at: number): Phrase | undefined {
+  const candidates = phrases.get(pairAt(text, at));
   if (candidates === undefined) return undefined;
   for (const phrase of candidates) if (text.startsWith(phrase.text, at)) return phrase;
   return undefined;
@@ -151,7 +155,7 @@ export function pack(text: string): Uint8Array {
   let start = 0;
   for (let at = 0; at < bytes.length; ) {
     const first = bytes.charCodeAt(at);
-    const phrase = phraseAt(bytes, at, first);
+    const phrase = phraseAt(bytes, at);
     if (!phrase && !isUuidAt(bytes, at, first)) {
       at += 1;
       continue;
