@@ -3,7 +3,7 @@ import { closeSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { type ExportFile, readParts } from '../store/audit/export-files.ts';
 import { type Verdict, verifyParts } from '../store/audit/verify.ts';
-import type { Part, VerifyOptions } from '../store/audit/verify-chain.ts';
+import type { Finding, Part, VerifyOptions } from '../store/audit/verify-chain.ts';
 import { createExclusively } from '../store/engine/file-ownership.ts';
 import type { Maintenance } from '../store/maintenance.ts';
 import { readFileLines } from './line-reader.ts';
@@ -20,19 +20,19 @@ export function exportPaths(path: string): string[] {
   return names.sort().map((name) => join(path, name));
 }
 
-/** Verifies files together, and with them parts of a database. */
+/** Verifies files together, and with them parts of a database. `found` are findings about the database. */
 export async function verifyFiles(
   paths: readonly string[],
   options: VerifyOptions,
   others: readonly Part[] = [],
+  found: readonly Finding[] = [],
 ): Promise<Verdict> {
   const files = [];
   for (const path of paths) files.push(await readParts(exportFile(path)));
-  return verifyParts(
-    [...files.flatMap(({ parts }) => parts), ...others],
-    options,
-    files.flatMap(({ findings }) => findings),
-  );
+  return verifyParts([...files.flatMap(({ parts }) => parts), ...others], options, [
+    ...found,
+    ...files.flatMap(({ findings }) => findings),
+  ]);
 }
 
 /** Entries per transaction. */

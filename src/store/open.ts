@@ -8,7 +8,14 @@ import { rotateMasterKey } from './crypto/key-rotation.ts';
 import { bindMasterKey, type Keyring, keyring, type MasterKeys } from './crypto/keyring.ts';
 import { type Db, DbUnavailable } from './engine/db.ts';
 import { type Instrumented, instrument } from './engine/instrumented-db.ts';
-import { type Migrated, migrate, NoSchema, schemaOf } from './engine/migrate.ts';
+import {
+  IncompatibleSchema,
+  type Migrated,
+  migrate,
+  NoSchema,
+  newestSchema,
+  schemaOf,
+} from './engine/migrate.ts';
 import { openPostgres } from './engine/postgres.ts';
 import { analyzeGrownTables } from './engine/postgres-analyze.ts';
 import { openSqlite } from './engine/sqlite.ts';
@@ -41,6 +48,8 @@ export interface OpenOptions {
   readonly masters?: MasterKeys | undefined;
   /** Throws `NoSchema` if the database is empty, instead of creating the schema. */
   readonly existing?: boolean | undefined;
+  /** Changes nothing: neither migrates the schema, nor creates missing keys. Only with `existing`. */
+  readonly readOnly?: boolean | undefined;
   /** Locks a SQLite database for this process alone. Throws `InUse` if another process has it open. */
   readonly exclusive?: boolean | undefined;
   /** Called before each step that may take long, with a description of what the start waits for. */
@@ -66,6 +75,7 @@ export async function openStore(
     masters = noMasters,
     timing,
     existing,
+    readOnly = false,
     exclusive,
     onStep = () => {},
     through = (db) => db,
@@ -76,16 +86,19 @@ export async function openStore(
     : openPostgres(url, clock, timeout, maxConnections);
   try {
     onStep('a connection to the database');
-    if (existing && (await schemaOf(opened)) === 0) throw new NoSchema('the database is empty');
+    const schema = await schemaOf(opened);
+    if (existing && schema === 0) throw new NoSchema('the database is empty');
+    if (readOnly && schema < newestSchema)
+      throw new IncompatibleSchema(`the database has the older schema ${schema}`, 'run `sallyport migrate`');
     onStep('the migration of the database, by this process or by another one that holds the lock');
     const migrated = await migrate(opened);
     onStep('the master key, which another process may be rotating');
-    if (masters !== noMasters) await bindMasterKey(opened, masters);
+    if (masters !== noMasters) await bindMasterKey(opened, masters, readOnly);
     const wrapped = through(opened);
     const instrumented = timing ? instrument(wrapped, timing) : { db: wrapped, inFlight: () => 0 };
     const { db } = instrumented;
     const keys = keyring(db, masters);
-    if (masters !== noMasters) await keys.chainKeys();
+    if (masters !== noMasters && !readOnly) await keys.chainKeys();
     const writeEntries = entryWriter(db, keys.chainKeys);
     const run = transactionRunner(db, keys, writeEntries);
     const checkReady = () => checkReadiness(db, masters === noMasters ? undefined : masters);

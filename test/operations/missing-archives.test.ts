@@ -66,7 +66,10 @@ describe.each(databases)('missing archives of the audit log in %s', (_, database
     expect(exportPaths(folder).map((path) => path.slice(folder.length + 1))).toEqual(
       expect.arrayContaining([name(1, 10), name(11, 21), name(22, 32)]),
     );
-    expect(found(await verifyFolder())).toEqual([]);
+    const archives = await verifyFolder();
+    expect(found(archives)).toEqual([]);
+    expect(archives.notes).toEqual([expect.stringMatching(/^entries after the last row of each chain, /)]);
+    expect(archives.chains).toContainEqual(expect.objectContaining({ chain: tenant, first: 1, last: 32 }));
     expect(found(await verifyWithDatabase())).toEqual([]);
   });
 
@@ -77,11 +80,11 @@ describe.each(databases)('missing archives of the audit log in %s', (_, database
     expect(found(await verifyWithDatabase(second))).toEqual([missing('11 to 21', `: add ${second}`)]);
     expect(found(await verifyWithDatabase(first, second))).toEqual([
       missing('11 to 21', `: add ${second}`),
-      missing('1 to 10', ` in other files: add ${second}, which names them`),
+      missing('1 to 10', `: add ${second}, which names the next file`),
     ]);
     expect(found(await verifyWithDatabase(first, second, third))).toEqual([
       missing('22 to 32', `: add ${third}`),
-      missing('1 to 21', ` in other files: add ${third}, which names them`),
+      missing('1 to 21', `: add ${third}, which names the next file`),
     ]);
   });
 
@@ -90,7 +93,7 @@ describe.each(databases)('missing archives of the audit log in %s', (_, database
     expect(whole.ok).toBe(false);
     expect(whole.findings).toMatchObject([{ code: 'missing_archive', chain: tenant, row: 1, last: 32 }]);
     expect(whole.findings[0]?.message).toMatch(
-      /^rows 1 to 32, which row \d+ of the system chain mentions, are not in these files: add their archives, or pass --database$/,
+      /^rows 1 to 32, which row \d+ of the system chain mentions, are not in these files: add the archives, or pass --database$/,
     );
     expect((await verifyFolder(name(22, 32))).findings).toMatchObject([
       { code: 'missing_archive', chain: tenant, row: 22, last: 32 },

@@ -3,6 +3,7 @@ import { copyFileSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { openCli } from '../support/cli.ts';
 import { openTestServer, testMasterKey } from '../support/test-server.ts';
+import { runSql } from '../support/test-store.ts';
 
 test('a database that was replaced by an older copy does not contain the anchors that a sink has received', async () => {
   const cli = openCli((folder) => ({
@@ -40,6 +41,11 @@ test('a database that was replaced by an older copy does not contain the anchors
   for (const suffix of ['-wal', '-shm']) rmSync(cli.path(`live.db${suffix}`), { force: true });
   copyFileSync(cli.path('older.db'), cli.path('live.db'));
   expect(await verify()).toEqual([true, undefined]);
+  const pending = `insert into audit_pending (at, tenant_id, format, entry) values (1, '${id}', 2, '{}')`;
+  await runSql(`sqlite:${cli.path('live.db')}`, pending);
+  const { body } = await cli.json('audit', 'verify');
+  expect(body).toMatchObject({ ok: true, notes: ['1 entry that the service has not chained yet'] });
+  await runSql(`sqlite:${cli.path('live.db')}`, 'delete from audit_pending');
   expect(await verify(lastAnchor(id))).toEqual([false, 'cut_off']);
   expect(await verify(lastAnchor(undefined))).toEqual([false, 'cut_off']);
   cli.remove();

@@ -56,7 +56,7 @@ export function requireDatabase({ databaseUrl }: Config): void {
 export async function withStore(
   { config }: Invocation,
   work: (maintenance: Maintenance, store: Store) => Promise<number>,
-  options: Pick<OpenOptions, 'exclusive'> = {},
+  options: Pick<OpenOptions, 'exclusive' | 'readOnly'> = {},
 ): Promise<number> {
   requireDatabase(config);
   const masters = masterKeys(config);

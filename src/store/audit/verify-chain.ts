@@ -1,4 +1,5 @@
 /** Verifies all parts of one chain together: whether they are complete and continue each other. */
+import { timestamp } from '../../domain/common-fields.ts';
 import type { MasterKeys } from '../crypto/keyring.ts';
 import {
   chainName,
@@ -11,6 +12,7 @@ import {
 import type { ChainKeys } from './hash-chain.ts';
 import { type ChainIndex, IndexCheck } from './index-check.ts';
 import { type Removal, statementOf } from './log-entries.ts';
+import type { ChainOptions, Expected } from './verify-chain-options.ts';
 import { checkGap, type GapReport, notInFiles, type Rows } from './verify-gaps.ts';
 import { type FindingCode, PartCheck, rowNames } from './verify-part.ts';
 import { ReplayCheck } from './verify-replays.ts';
@@ -32,6 +34,9 @@ export interface ChainVerdict {
   readonly chain: string;
   /** The first entry that was checked. */
   readonly first: number;
+  /** The last entry that was checked, and the highest time of the entries up to it. */
+  readonly last: number;
+  readonly latest_at?: string;
   readonly rows: number;
   readonly checkpoints: number;
   /** The last position that was checked, as CHAIN:SEQ:HASH. */
@@ -72,29 +77,6 @@ export interface VerifyOptions {
   readonly onRow?: (row: VerifiedRow) => void;
 }
 
-/** Recorded in the system chain, or given by the caller. */
-export interface Expected extends Position {
-  readonly source: string;
-  /** Whether the caller gave it. */
-  readonly given?: boolean;
-  /**
-   * The chain must be at least as long. `log`: in the log that was exported. `archive`: in these archives, because the
-   * archive of the system chain recorded it. Undefined if these files cannot be expected to have it.
-   */
-  readonly required: 'log' | 'archive' | undefined;
-}
-
-export interface ChainOptions extends VerifyOptions {
-  readonly report: (finding: Finding) => void;
-  readonly note: (text: string) => void;
-  /** Called for every position that was verified. */
-  readonly onPosition: (seq: number, hash: string) => void;
-  /** Called for every checkpoint that mentions the end of the system chain. */
-  readonly onSystem: (seq: number, system: Position, part: Part) => void;
-  /** Called for every entry that records the ends of other chains. */
-  readonly onHeads: (heads: readonly (readonly [tenantId: string, Position])[], row: number) => void;
-}
-
 export class ChainCheck {
   readonly #tenantId: string;
   readonly #parts: readonly Part[];
@@ -111,6 +93,7 @@ export class ChainCheck {
   /** Whether some part could not be checked to its end. */
   #isUnreadable = false;
   readonly #totals = { rows: 0, checkpoints: 0 };
+  #latest = 0;
 
   constructor(
     tenantId: string,
@@ -146,6 +129,8 @@ export class ChainCheck {
     return {
       chain: chainName(this.#tenantId),
       first: startOf(this.#parts[0] as Part).seq + 1,
+      last: head.seq,
+      ...(this.#latest > 0 && { latest_at: timestamp(this.#latest) }),
       ...this.#totals,
       anchor: `${chainName(this.#tenantId)}:${formatPosition(head)}`,
     };
@@ -191,6 +176,7 @@ export class ChainCheck {
     check.end();
     await index?.end();
     this.#isUnreadable ||= check.isUnreadable;
+    this.#latest = Math.max(this.#latest, check.latest);
     this.#totals.rows += check.rows;
     this.#totals.checkpoints += check.checkpoints;
     return check.head;

@@ -37,17 +37,17 @@ export function checkGap(
     const start = Math.max(first, removal ? removal.first : Math.max(0, ...below) + 1);
     const rows = { first: start, last: end };
     const names = rowNames(start, end);
+    const [is, was] = start === end ? ['is', 'was'] : ['are', 'were'];
     const archived = (where: string, todo: string) => {
-      if (archives === 'optional') note(`${names} ${of} are archived ${where}`);
-      else report('missing_archive', `${names} are archived${todo}`, rows);
+      if (archives === 'optional') note(`${names} ${of} ${is} archived ${where}`);
+      else report('missing_archive', `${names} ${is} archived${todo}`, rows);
     };
     if (removal?.file !== undefined) archived(`in ${removal.file}`, `: add ${removal.file}`);
-    else if (removal) note(`${names} ${of} were deleted after they were delivered to all sinks`);
-    else if (!above)
-      report('missing_rows', `${names} are missing, and no entry records that they were archived`, rows);
+    else if (removal) note(`${names} ${of} ${was} deleted after delivery to all sinks`);
+    else if (!above) report('missing_rows', `${names} ${is} missing, and no entry records an archive`, rows);
     else if (above.file !== undefined)
-      archived(`in files that ${above.file} names`, ` in other files: add ${above.file}, which names them`);
-    else note(`${names} ${of} were deleted earlier; the entry about it was delivered to all sinks, too`);
+      archived(`in a file that ${above.file} names`, `: add ${above.file}, which names the next file`);
+    else note(`${names} ${of} ${was} deleted earlier; the entry about it was delivered to all sinks, too`);
     above = removal ?? above;
     end = start - 1;
   }
@@ -55,5 +55,6 @@ export function checkGap(
 
 /** Rows that exist according to the system chain. Whether they were archived is not known. */
 export function notInFiles(first: number, last: number, source: string): string {
-  return `${rowNames(first, last)}, which ${source} mentions, are not in these files: add their archives, or pass --database`;
+  const is = first === last ? 'is' : 'are';
+  return `${rowNames(first, last)}, which ${source} mentions, ${is} not in these files: add the archives, or pass --database`;
 }

@@ -23,6 +23,7 @@ import {
 export type FindingCode =
   | 'not_an_export'
   | 'wrong_key'
+  | 'missing_key'
   | 'unknown_format'
   | 'other_log'
   | 'damaged_line'
@@ -119,6 +120,11 @@ export class PartCheck {
   /** The last position that was checked. Its hash is empty if rows before it are missing. */
   get head(): Position {
     return { seq: this.#seq, hash: hexOf(this.#links[0] ?? new Uint8Array()) };
+  }
+
+  /** The highest time of the rows up to `head`, as far as it is known. */
+  get latest(): number {
+    return this.#latest;
   }
 
   /** Checks a line after the header. Returns false if the rest cannot be checked. */

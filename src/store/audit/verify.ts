@@ -7,12 +7,12 @@ import { systemTenant } from './hash-chain.ts';
 import {
   ChainCheck,
   type ChainVerdict,
-  type Expected,
   endOf as endOfPart,
   type Finding,
   type Part,
   type VerifyOptions,
 } from './verify-chain.ts';
+import type { Expected } from './verify-chain-options.ts';
 import { notInFiles } from './verify-gaps.ts';
 import { type SettingChange, settingChangeOf, settingDifferences } from './verify-settings.ts';
 import { SystemLinks } from './verify-system.ts';
@@ -27,7 +27,7 @@ export interface Verdict {
   readonly findings: readonly Finding[];
   /** How many findings are not listed. */
   readonly more: number;
-  /** Deleted entries that were not verified: archived or delivered ones. */
+  /** What was not verified, such as archived or delivered entries. */
   readonly notes: readonly string[];
 }
 
@@ -184,6 +184,13 @@ class Verification {
   }
 
   verdict(parts: readonly Part[]): Verdict {
+    const { archives = 'required' } = this.#options;
+    if (
+      archives === 'required' &&
+      parts.length > 0 &&
+      parts.every(({ header }) => header.scope === 'archive')
+    )
+      this.#notes.push(laterEntries);
     const newest = parts
       .map(({ header }) => header.exported_at)
       .sort()
@@ -202,6 +209,10 @@ class Verification {
     };
   }
 }
+
+/** An archive does not say whether another one follows. */
+const laterEntries =
+  'entries after the last row of each chain, in later archives or in the database: pass --database, or --anchor to prove that the files have an entry';
 
 /** The last row of a chain in exports of all chains, or in archives. */
 function endOf(scope: 'log' | 'archive', parts: readonly Part[]): number {

@@ -38,10 +38,10 @@ const proof = { context: 'sallyport proof', text: Buffer.from('sallyport') };
 
 /**
  * Throws `WrongMasterKey` if a master key that the database needs is not configured. A new database is bound to the
- * current key, under a lock.
+ * current key, under a lock, unless `readOnly`.
  */
-export async function bindMasterKey(db: Db, masters: MasterKeys): Promise<void> {
-  if (await db.transaction((tx) => checkMasterKeys(tx, masters))) return;
+export async function bindMasterKey(db: Db, masters: MasterKeys, readOnly = false): Promise<void> {
+  if ((await db.transaction((tx) => checkMasterKeys(tx, masters))) || readOnly) return;
   await db.exclusively(async (tx) => {
     if (!(await checkMasterKeys(tx, masters))) await writeMasterKey(tx, masters.current());
   });

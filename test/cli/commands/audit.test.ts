@@ -57,7 +57,7 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     expect(await offline.run('audit', 'verify', file)).toMatchObject({
       code: 0,
       out: expect.stringMatching(
-        /^valid: \d+ entries in \d chains, \d checkpoints\nanchor system:\d+:[0-9a-f]{64}\n$/,
+        /^valid: \d+ entries in \d chains, \d checkpoints\nchain system: rows 1 to \d, the latest of \S+Z\n(chain [0-9a-f-]{36}: rows? 1( to \d)?, the latest of \S+Z\n){2}anchor system:\d+:[0-9a-f]{64}\n$/,
       ),
     });
     expect(existsSync(offline.path('nowhere'))).toBe(false);
@@ -121,6 +121,19 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     await runSql(server.config.databaseUrl, changed('- 1'));
   });
 
+  test('is not changed by its verification', async () => {
+    const { databaseUrl } = server.config;
+    await runSql(databaseUrl, 'create table copy_of_key as select * from audit_key');
+    await runSql(databaseUrl, 'delete from audit_key');
+    expect(await cli.run('audit', 'verify')).toMatchObject({
+      code: 1,
+      out: expect.stringMatching(/^the table audit_key is empty, .* \(missing_key\)\n$/),
+    });
+    expect(await runSql(databaseUrl, 'select * from audit_key')).toEqual([]);
+    await runSql(databaseUrl, 'insert into audit_key select * from copy_of_key');
+    await runSql(databaseUrl, 'drop table copy_of_key');
+  });
+
   test('has an index that is verified and can be rebuilt', async () => {
     expect(await cli.run('audit', 'reindex')).toMatchObject({
       code: 0,
@@ -161,7 +174,10 @@ describe.each(databases)('the audit log on %s', (_, database) => {
       `not verified: rows 1 to 6 of chain ${tenant} are archived in audit-${tenant}-1-6.jsonl`,
     );
     expect((await cli.run('audit', 'verify', folder, '--database')).code).toBe(0);
-    expect((await offline.run('audit', 'verify', folder)).code).toBe(0);
+    const archives = await offline.run('audit', 'verify', folder);
+    expect(archives.code).toBe(0);
+    expect(archives.out).toContain(`\nchain ${tenant}: rows 1 to 6, the latest of `);
+    expect(archives.out).toContain('\nnot verified: entries after the last row of each chain, ');
     const later = cli.path('later.jsonl');
     await cli.run('audit', 'export', later);
     expect((await offline.run('audit', 'verify', folder, later)).code).toBe(0);

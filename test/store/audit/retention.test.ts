@@ -63,8 +63,8 @@ describe.each(databases)('the retention of the audit log in %s', (_, database) =
     const verdict = await verified();
     expect(verdict).toMatchObject({ ok: true, rows: 27, findings: [] });
     expect(verdict.notes).toEqual([
-      `rows 8 to 15 of chain ${tenant} were deleted after they were delivered to all sinks`,
-      `rows 1 to 7 of chain ${tenant} were deleted after they were delivered to all sinks`,
+      `rows 8 to 15 of chain ${tenant} were deleted after delivery to all sinks`,
+      `rows 1 to 7 of chain ${tenant} were deleted after delivery to all sinks`,
     ]);
     const { entries } = await testStore.store.audit.list(
       tenant,

@@ -4,8 +4,9 @@ import { chainAll } from '../../../src/operations/audit-files.ts';
 import { recordAuditedReads } from '../../../src/operations/audit-settings.ts';
 import { systemTenant } from '../../../src/store/audit/hash-chain.ts';
 import { verifyParts } from '../../../src/store/audit/verify.ts';
+import { openStore } from '../../../src/store/open.ts';
 import { entry, exportOf, masters, named, verify, write } from '../../support/audit-export.ts';
-import { databases, startTime } from '../../support/test-server.ts';
+import { databases, generousTimeout, startTime } from '../../support/test-server.ts';
 import { openTestStore, type TestStore } from '../../support/test-store.ts';
 
 describe.each(databases)('columns outside of the hash chains in %s', (_, database) => {
@@ -128,5 +129,12 @@ describe.each(databases)('columns outside of the hash chains in %s', (_, databas
     await on.runSql(`delete from setting_changes where value = 'all'`);
     await on.runSql(`update settings set value = 'off'`);
     expect(named(await verified())).toEqual(['changed_settings']);
+  });
+
+  test('opening the database read-only does not create a missing key', async () => {
+    await on.runSql('delete from audit_key');
+    const options = { masters, timeout: generousTimeout, existing: true, readOnly: true };
+    await (await openStore(on.url, options)).close();
+    expect(await on.runSql('select * from audit_key')).toEqual([]);
   });
 });

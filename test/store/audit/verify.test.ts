@@ -1,10 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import { restoreOperation } from '../../../src/domain/audit.ts';
+import { timestamp } from '../../../src/domain/common-fields.ts';
 import { genesis, systemTenant } from '../../../src/store/audit/hash-chain.ts';
 import { newMasterKey } from '../../../src/store/crypto/cipher.ts';
 import { entry, exportOf, masters, named, verify, write } from '../../support/audit-export.ts';
-import { sqlite } from '../../support/test-server.ts';
+import { sqlite, startTime } from '../../support/test-server.ts';
 import { openTestStore, type TestStore } from '../../support/test-store.ts';
 
 const count = 10;
@@ -34,10 +35,20 @@ describe('an export of the audit log', () => {
     const verdict = await verify(lines);
     expect(verdict).toMatchObject({ ok: true, rows: count + 1, checkpoints: 2, findings: [], notes: [] });
     expect(verdict.chains).toEqual([
-      { chain: 'system', first: 1, rows: 1, checkpoints: 1, anchor: expect.stringMatching(/^system:1:/) },
+      {
+        chain: 'system',
+        first: 1,
+        last: 1,
+        latest_at: expect.any(String),
+        rows: 1,
+        checkpoints: 1,
+        anchor: expect.stringMatching(/^system:1:/),
+      },
       {
         chain: tenant,
         first: 1,
+        last: count,
+        latest_at: timestamp(startTime + 4000),
         rows: count,
         checkpoints: 1,
         anchor: expect.stringContaining(`${tenant}:10:`),
