@@ -1121,6 +1121,8 @@ export interface LogCounts {
   interval_seconds: number;
   /** Entries before this time were not counted, because there are too many. Absent if all were counted. */
   counted_from?: string;
+  /** Periods in which entries that match the filters may be missing, so that they are not counted. Absent if there are none. */
+  gaps?: Array<LogGap>;
   /** The sum of all intervals. */
   totals: {
     /** Entries with the result `success`. */

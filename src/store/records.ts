@@ -210,6 +210,8 @@ export interface LogCounts {
   readonly counts: readonly Readonly<Record<Entry['result'], number>>[];
   /** Entries before this time were not counted, because there are too many. Undefined if all were. */
   readonly countedFrom: number | undefined;
+  /** Periods in which entries that match the filter are missing. */
+  readonly gaps: readonly LogGap[];
 }
 
 /** Identifies a request that has an idempotency key. */

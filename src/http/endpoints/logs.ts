@@ -66,6 +66,12 @@ const LogCounts = z
     counted_from: Timestamp.optional().describe(
       'Entries before this time were not counted, because there are too many. Absent if all were counted.',
     ),
+    gaps: z
+      .array(LogGap)
+      .optional()
+      .describe(
+        'Periods in which entries that match the filters may be missing, so that they are not counted. Absent if there are none.',
+      ),
     totals: z.object(resultCounts).describe('The sum of all intervals.'),
     data: z
       .array(z.object({ from: Timestamp.describe('Start of the interval.'), ...resultCounts }))
@@ -78,7 +84,7 @@ export const countLogs = readEndpoint({
   name: 'countLogs',
   tag: 'Logs',
   summary: 'Count audit log entries',
-  description: `Counts the entries that \`GET /logs\` lists with the same filters, by result, for at most ${maxIntervals} intervals of equal length. Without \`from\`, the period starts at the first entry; without \`to\`, it ends now. An aggregated entry counts once. At most the last two million entries of the period are counted.`,
+  description: `Counts the entries that \`GET /logs\` lists with the same filters, by result, for at most ${maxIntervals} intervals of equal length. Without \`from\`, the period starts at the first entry; without \`to\`, it ends now. An aggregated entry counts once. At most the last two million entries of the period are counted. If entries that match the filters may be missing, \`gaps\` says so.`,
   query: z
     .strictObject({
       token,
@@ -103,7 +109,7 @@ export const countLogs = readEndpoint({
   },
 });
 
-function countsBody({ start, length, end, counts, countedFrom }: StoredCounts) {
+function countsBody({ start, length, end, counts, countedFrom, gaps }: StoredCounts) {
   const totals = { success: 0, denied: 0, failed: 0 };
   for (const each of counts) for (const name of results) totals[name] += each[name];
   return {
@@ -111,6 +117,7 @@ function countsBody({ start, length, end, counts, countedFrom }: StoredCounts) {
     to: timestamp(end),
     interval_seconds: length / 1000,
     ...(countedFrom !== undefined && { counted_from: timestamp(countedFrom) }),
+    ...(gaps.length > 0 && { gaps }),
     totals,
     data: counts.map((each, index) => ({ from: timestamp(start + index * length), ...each })),
   };

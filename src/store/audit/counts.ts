@@ -41,7 +41,7 @@ export async function countEntries(
   filter: AuditFilter,
   now: number,
   limits: Limits = { maxCounted, maxWindow },
-): Promise<LogCounts> {
+): Promise<Omit<LogCounts, 'gaps'>> {
   const { after, upTo } = await spanOfTime(db, chainKeys, chain, filter);
   const hi = Math.min(upTo, chain.seq);
   const span = { lo: Math.max(after, hi - limits.maxCounted), hi };

@@ -64,14 +64,11 @@ export function auditLog(db: Db, chainKeys: () => Awaitable<ChainKeys>, writeEnt
         for (const entry of entries) await tx.defer(writeEntries, entry);
       }, Symbol('audit entries')),
     list: lister(db, chainKeys, append),
-    count: async (tenantId, filter, now) =>
-      countEntries(
-        db,
-        chainKeys,
-        (await currentChain(db, append, tenantId)) ?? { tenantId, ...emptyChain },
-        filter,
-        now,
-      ),
+    count: async (tenantId, filter, now) => {
+      const chain = await currentChain(db, append, tenantId);
+      const counts = await countEntries(db, chainKeys, chain ?? { tenantId, ...emptyChain }, filter, now);
+      return { ...counts, gaps: await gapsOf(db, chain, filter) };
+    },
   };
 }
 

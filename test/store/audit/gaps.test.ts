@@ -57,6 +57,13 @@ describe.each(databases)('gaps in the audit log on %s', (_, database) => {
     ] as never);
   });
 
+  test('are also returned with counts', async () => {
+    const counted = await testStore.store.audit.count(tenant, { operation: 'token.delete' }, time(40));
+    expect(counted.gaps).toEqual([archived] as never);
+    const { gaps: none } = await testStore.store.audit.count(tenant, { from: time(20) }, time(40));
+    expect(none).toEqual([]);
+  });
+
   test('are those of the transform that the filter asks for', async () => {
     expect(await gaps({ transform: 'reveal' }, {}, other)).toEqual([
       { ...off, transforms: ['reveal'] },
