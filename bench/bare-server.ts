@@ -1,14 +1,19 @@
-/** The upper limit: a bare `Bun.serve` that sends the same response bytes. */
+/**
+ * The upper limit: a bare `Bun.serve` that reads the key from the request headers, as the service must, and sends the same
+ * response bytes.
+ */
 
 /** Responses of the service by `METHOD path`. */
 export type Responses = Record<string, { status: number; headers: Record<string, string>; body: string }>;
 
 function route(recorded: Responses[string], method: string) {
   const { body, ...init } = recorded;
-  if (method === 'GET') return () => new Response(body, init);
+  const respond = ({ headers }: Request) =>
+    headers.has('svc-api-key') ? new Response(body, init) : new Response('', { status: 401 });
+  if (method === 'GET') return respond;
   return async (request: Request) => {
     await request.text();
-    return new Response(body, init);
+    return respond(request);
   };
 }
 
