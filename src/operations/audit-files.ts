@@ -3,7 +3,7 @@ import { closeSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { type ExportFile, readParts } from '../store/audit/export-files.ts';
 import { type Verdict, verifyParts } from '../store/audit/verify.ts';
-import type { Finding, Part, VerifyOptions } from '../store/audit/verify-chain.ts';
+import type { Finding, Part, VerifyOptions } from '../store/audit/verify-chain-options.ts';
 import { createExclusively } from '../store/engine/file-ownership.ts';
 import type { Maintenance } from '../store/maintenance.ts';
 import { readFileLines } from './line-reader.ts';

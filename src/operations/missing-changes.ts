@@ -3,7 +3,7 @@ import type { Entry } from '../domain/audit.ts';
 import type { AuditRow } from '../domain/revocation.ts';
 import { systemTenant } from '../store/audit/hash-chain.ts';
 import { type Chain, chainOf } from '../store/audit/rows.ts';
-import type { VerifiedRow } from '../store/audit/verify-chain.ts';
+import type { VerifiedRow } from '../store/audit/verify-chain-options.ts';
 import type { Db, DbTime } from '../store/engine/db.ts';
 import { Params } from '../store/engine/sql.ts';
 

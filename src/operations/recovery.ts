@@ -15,7 +15,7 @@ import { chainName } from '../store/audit/export-format.ts';
 import { anchorOf, genesis, type Head, systemTenant } from '../store/audit/hash-chain.ts';
 import { allChains } from '../store/audit/rows.ts';
 import type { Verdict } from '../store/audit/verify.ts';
-import type { Finding, VerifiedRow } from '../store/audit/verify-chain.ts';
+import type { Finding, VerifiedRow } from '../store/audit/verify-chain-options.ts';
 import { insertEntries } from '../store/audit/write.ts';
 import type { Db, Queries } from '../store/engine/db.ts';
 import type { Maintenance } from '../store/maintenance.ts';

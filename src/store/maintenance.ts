@@ -9,7 +9,7 @@ import type { Retention } from './audit/delivered.ts';
 import type { Deliveries } from './audit/deliveries.ts';
 import type { ChainKeys, SignedCheckpoint } from './audit/hash-chain.ts';
 import type { Reindexed } from './audit/reindex.ts';
-import type { Part } from './audit/verify-chain.ts';
+import type { Part } from './audit/verify-chain-options.ts';
 import type { Rotated, Rotation } from './crypto/key-rotation.ts';
 import type { MasterKeys } from './crypto/keyring.ts';
 import type { Db } from './engine/db.ts';

@@ -2,7 +2,7 @@
 import { chainAll, exportLines } from '../../src/operations/audit-files.ts';
 import { type ExportFile, readParts } from '../../src/store/audit/export-files.ts';
 import { type Verdict, verifyParts } from '../../src/store/audit/verify.ts';
-import type { VerifyOptions } from '../../src/store/audit/verify-chain.ts';
+import type { VerifyOptions } from '../../src/store/audit/verify-chain-options.ts';
 import { type MasterKey, parseMasterKeys } from '../../src/store/crypto/cipher.ts';
 import type { MasterKeys } from '../../src/store/crypto/keyring.ts';
 import type { Maintenance } from '../../src/store/maintenance.ts';

@@ -6,7 +6,7 @@ import { masterKeys } from '../../operations/master-key.ts';
 import { chainName, parsePosition } from '../../store/audit/export-format.ts';
 import { anchorOf, genesis, systemTenant } from '../../store/audit/hash-chain.ts';
 import type { Verdict } from '../../store/audit/verify.ts';
-import type { Anchor, ChainVerdict, Finding, Part } from '../../store/audit/verify-chain.ts';
+import type { Anchor, ChainVerdict, Finding, Part } from '../../store/audit/verify-chain-options.ts';
 import { rowNames } from '../../store/audit/verify-part.ts';
 import { wrappedChainKeys } from '../../store/crypto/keyring.ts';
 import type { DbTime } from '../../store/engine/db.ts';

@@ -5,8 +5,7 @@ import { hasTrait } from '../../domain/permission.ts';
 import type { Principal } from '../../domain/principal.ts';
 import { Container } from '../../domain/rule.ts';
 import { defaultContainer, isObject } from '../../domain/token.ts';
-import type { Store } from '../../store/store.ts';
-import type { TokenLocation } from '../../store/token-records.ts';
+import type { Store, TokenLocation } from '../../store/store.ts';
 import { bodyLimit, jsonTypes, type ReceivedBody, type RoutedRequest, readJson } from './read-input.ts';
 import type { KeyedRoute } from './route.ts';
 

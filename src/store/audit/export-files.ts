@@ -1,6 +1,6 @@
 /** Finds the parts of export files. */
 import { type Header, parseLine } from './export-format.ts';
-import type { Finding, Part } from './verify-chain.ts';
+import type { Finding, Part } from './verify-chain-options.ts';
 
 export interface ExportFile {
   readonly name: string;

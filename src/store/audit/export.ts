@@ -26,7 +26,7 @@ import {
   rowsAfter,
   toCheckpoint,
 } from './rows.ts';
-import type { Part } from './verify-chain.ts';
+import type { Part } from './verify-chain-options.ts';
 
 /** Rows per statement. */
 const pageSize = 1000;

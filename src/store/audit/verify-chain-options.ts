@@ -1,6 +1,69 @@
 /** What the verification of one chain is given, and what it reports. */
-import type { Position } from './export-format.ts';
-import type { Finding, Part, VerifyOptions } from './verify-chain.ts';
+import type { MasterKeys } from '../crypto/keyring.ts';
+import type { ExportedRow, Header, Position } from './export-format.ts';
+import type { ChainKeys } from './hash-chain.ts';
+import type { ChainIndex } from './index-check.ts';
+import type { FindingCode } from './verify-part.ts';
+
+export interface Finding {
+  readonly code: FindingCode;
+  /** The chain: the id of a tenant, or `system`. */
+  readonly chain?: string;
+  readonly file?: string;
+  readonly line?: number;
+  /** The number of the row in the chain. */
+  readonly row?: number;
+  /** The last of several rows. */
+  readonly last?: number;
+  readonly message: string;
+}
+
+export interface ChainVerdict {
+  readonly chain: string;
+  /** The first entry that was checked. */
+  readonly first: number;
+  /** The last entry that was checked, and the highest time of the entries up to it. */
+  readonly last: number;
+  readonly latest_at?: string;
+  readonly rows: number;
+  readonly checkpoints: number;
+  /** The last position that was checked, as CHAIN:SEQ:HASH. */
+  readonly anchor: string;
+}
+
+export interface Anchor extends Position {
+  readonly tenantId: string;
+}
+
+/** A row with the tenant of its chain; `systemTenant` if it has none. */
+export type VerifiedRow = Omit<ExportedRow, 'kind'> & { readonly tenantId: string };
+
+/** One chain, or a range of it, in a file or in the database. */
+export interface Part {
+  readonly header: Header;
+  /** Absent for a part that is read from the database. */
+  readonly file?: string;
+  /** The number of the header's line in its file. */
+  readonly line: number;
+  /** SEQ:HASH as the footer has it, if there is one. */
+  readonly head: string | undefined;
+  /** All lines, with the header. */
+  lines(): AsyncIterable<string>;
+  /** The index of the chain, which is compared with the rows. Absent for a file. */
+  readonly index?: ChainIndex;
+}
+
+export interface VerifyOptions {
+  readonly masters: Pick<MasterKeys, 'find' | 'missingReason'>;
+  /** Positions that were stored elsewhere before. */
+  readonly anchors?: readonly Anchor[];
+  /** If given, the export must be of the log with these keys. */
+  readonly log?: ChainKeys;
+  /** Whether deleted entries must be in archives that are given: otherwise a missing archive is a note, or ignored. */
+  readonly archives?: 'required' | 'optional' | 'ignored';
+  /** Called for every row with a valid MAC, before the result is known. */
+  readonly onRow?: (row: VerifiedRow) => void;
+}
 
 /** Recorded in the system chain, or given by the caller. */
 export interface Expected extends Position {

@@ -4,7 +4,7 @@
  */
 import { chainName, type Position } from './export-format.ts';
 import { systemTenant } from './hash-chain.ts';
-import type { Finding } from './verify-chain.ts';
+import type { Finding } from './verify-chain-options.ts';
 
 /** The start of each hash is stored, 4 bytes per entry. Entries after these are not compared. */
 const maxPositions = 2 ** 24;

@@ -4,15 +4,8 @@
  */
 import { chainName, type Position } from './export-format.ts';
 import { systemTenant } from './hash-chain.ts';
-import {
-  ChainCheck,
-  type ChainVerdict,
-  endOf as endOfPart,
-  type Finding,
-  type Part,
-  type VerifyOptions,
-} from './verify-chain.ts';
-import type { Expected } from './verify-chain-options.ts';
+import { ChainCheck, endOf as endOfPart } from './verify-chain.ts';
+import type { ChainVerdict, Expected, Finding, Part, VerifyOptions } from './verify-chain-options.ts';
 import { notInFiles } from './verify-gaps.ts';
 import { type SettingChange, settingChangeOf, settingDifferences } from './verify-settings.ts';
 import { SystemLinks } from './verify-system.ts';

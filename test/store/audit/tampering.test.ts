@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { LogEntry } from '../../../src/domain/audit.ts';
 import { systemTenant } from '../../../src/store/audit/hash-chain.ts';
-import type { Anchor } from '../../../src/store/audit/verify-chain.ts';
+import type { Anchor } from '../../../src/store/audit/verify-chain-options.ts';
 import { newMasterKey } from '../../../src/store/crypto/cipher.ts';
 import { openStore } from '../../../src/store/open.ts';
 import type { NewEntry } from '../../../src/store/store.ts';
