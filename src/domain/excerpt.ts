@@ -5,7 +5,7 @@ export class Excerpt {
   /** The whole value. */
   readonly value: string;
   readonly characters: readonly string[];
-  /** The characters `from` to `to` are those of the value, `offset` positions further on. The others are replaced. */
+  /** For `from <= i < to`, `characters[i]` is the character `i + offset` of the value. The others are replacements. */
   readonly from: number;
   readonly to: number;
   readonly offset: number;

@@ -2,7 +2,7 @@
 import type { Difference } from './audit.ts';
 import { type Grants, grantFields } from './grant.ts';
 
-/** The old or new grants of an entry that records both completely. Undefined if they are missing or were altered. */
+/** The grants before (`from`) or after (`to`) a change. Undefined unless the entry has permissions and rules, complete and valid. */
 export function recordedGrants(difference: Difference | undefined, side: 'from' | 'to'): Grants | undefined {
   if (!difference) return undefined;
   const permissions = grantFields.permissions.safeParse(difference.permissions?.[side]).data;

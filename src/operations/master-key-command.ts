@@ -46,7 +46,7 @@ export async function keysInBackground(
 ): Promise<MasterKey[]> {
   const [program = ''] = argv;
   const child = spawn(argv);
-  // Programs that it has started may have its output open after it was killed.
+  // Do not wait for the end of the output: programs that the command started may have it open after it was killed.
   const late = Promise.withResolvers<never>();
   const timer = setTimeout(() => {
     child.kill('SIGKILL');

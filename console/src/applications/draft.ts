@@ -179,7 +179,7 @@ export function fieldsOf(draft: Draft, before: Application, now: number): Applic
   };
 }
 
-/** Undefined if it never expires. */
+/** Undefined for `never`, and for the empty text, which means unchanged, or `never` for a new application. */
 export function expiryDate({ expiry }: Pick<Draft, 'expiry'>, now: number): string | undefined {
   if (expiry === '' || expiry === 'never') return undefined;
   return new Date(/^\d+$/.test(expiry) ? now + Number(expiry) : expiry).toISOString();

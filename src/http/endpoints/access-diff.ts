@@ -147,7 +147,7 @@ interface History {
 async function readHistory(store: Store, tenantId: string, from: number): Promise<History> {
   const applications = new Map<string, Changed>();
   let [isComplete, recordedSince] = [true, undefined as number | undefined];
-  // Read before the log, because the sweep may remove them at any time, with an entry.
+  // Read before the log. If the sweep removes an application afterwards, it is already in this list.
   const expired = await store.applications.expiredSince(tenantId, from, maxExpired);
   for (const operation of accessOperations) {
     const filter = { operation, result: 'success' as const, from };

@@ -12,7 +12,7 @@ export interface Quota {
 /** Call it when the request is done. The amount stays reserved until the next count: the request may have used it. */
 export type Release = () => void;
 
-/** Milliseconds for which a count is reused. Then rows of other processes, and freed rows, are counted. */
+/** For how many milliseconds a count is reused. Rows that other processes add, or that are deleted, are noticed later. */
 const maxCountAge = 1000;
 /** Applications whose count is cached. */
 const maxApplications = 10_000;

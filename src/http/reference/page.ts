@@ -21,7 +21,7 @@ interface Group {
 
 const style = palette + frame + content + media;
 
-/** Allows only the inline style and script. The page loads no other files and cannot be framed. */
+/** Allows only the inline style and script, and images in `data:` URLs. The page cannot be framed. */
 export const contentSecurityPolicy = [
   "default-src 'none'",
   `style-src 'sha256-${hash('sha256', style, 'base64')}'`,

@@ -36,7 +36,7 @@ export interface Statement {
 
 type Values = Readonly<Record<string, { from?: unknown; to?: unknown } | undefined>>;
 
-/** Returns undefined for all other entries. */
+/** Returns undefined if the entry contains no statement. */
 export function statementOf(entryText: string): Statement | undefined {
   if (!/"(?:audit|database)\./.test(entryText)) return undefined;
   const { operation, difference = {} } = JSON.parse(entryText) as { operation: string; difference?: Values };

@@ -1,6 +1,6 @@
 /**
- * Compares the table `setting_changes` with the log. `GET /logs` reads from the table in which periods reads were not
- * recorded. Every change has an entry in the system chain as well.
+ * Compares the table `setting_changes` with the log. `GET /logs` uses this table to tell for which periods no reads
+ * were recorded. Every change has an entry in the system chain as well.
  */
 import { readsOperation, readsSetting } from '../../domain/audit.ts';
 import { timestamp } from '../../domain/common-fields.ts';
@@ -26,7 +26,7 @@ export function settingChangeOf(at: number, entryText: string): SettingChange | 
   return operation === readsOperation && typeof value === 'string' ? { at, value } : undefined;
 }
 
-/** Later changes at the same time replace earlier ones. */
+/** If several changes have the same time, the last in the list counts. */
 function byTime(changes: readonly SettingChange[]): Map<number, string> {
   return new Map(changes.map(({ at, value }) => [at, value]));
 }

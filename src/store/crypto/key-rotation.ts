@@ -1,6 +1,6 @@
 /**
- * Replaces the master key while nodes serve requests. Every wrapped key names its master key, so nodes that hold both can
- * unwrap all of them. Keys are rewrapped in small batches, so that locks are short. An interrupted rotation is safe:
+ * Replaces the master key while nodes serve requests. Every wrapped key names its master key, so a node that holds the
+ * old and the new one can unwrap every key. Keys are rewrapped in small batches, so that locks are short. An interrupted rotation is safe:
  * everything can be read with the master keys that are configured, and another rotation finishes it.
  */
 

@@ -43,8 +43,8 @@ export function inRealFolder(path: string): string {
 }
 
 /**
- * Opens a SQLite file. A link that replaces the file after the check is not followed, nor is the
- * target of `vacuum into` if it is a link.
+ * Opens a SQLite file. Does not follow a link that is put there after `pathWithoutLinks` has checked the path.
+ * `vacuum into` does not follow links either.
  */
 export function openDatabase(path: string, mode: keyof typeof openModes): Database {
   return new Database(pathWithoutLinks(path), openModes[mode] | sqlite.SQLITE_OPEN_NOFOLLOW);

@@ -16,7 +16,7 @@ import { afterConflict, type Late } from './postgres-retry.ts';
 import { begin, execute, queries, type Session } from './postgres-session.ts';
 import { type PostgresTarget, parsePostgresUrl } from './postgres-url.ts';
 
-/** All in milliseconds, and in proportion to the timeout of a request, which is `call`. */
+/** In milliseconds. `call` is the timeout of a request; most others depend on it. */
 function timeoutsOf(call: number) {
   return {
     call,
