@@ -105,7 +105,7 @@ export function deliveries(db: Db, chainKeys: Keys): Deliveries {
     state: (sink) => sinkState(db, chainKeys, sink),
     resetChanged: async (sink) => {
       const removed = await resetChanged(db, await chainKeys(), sink);
-      const error = `the position of ${removed} chains was changed in the database: they are delivered again`;
+      const error = `the position was changed in the database, and the entries are delivered again: ${removed} ${removed === 1 ? 'chain' : 'chains'}`;
       if (removed > 0)
         await db.run('update audit_sinks set failed_at = :now, error = $2 where name = $1', [sink, error]);
       return removed;
