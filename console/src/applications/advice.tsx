@@ -82,11 +82,11 @@ function AdviceList({ application, advice }: { application: Application; advice:
 
 function noProposal({ last_used_at: used }: Application, since: string): string {
   if (used === undefined || used < since)
-    return 'The application has no recorded use in this period. If nobody needs it, delete it.';
+    return 'The application has no recorded use in this period. Delete it if it is not needed.';
   return 'No proposal: without these grants, other rules would allow more, or access that was used would change.';
 }
 
-/** What the grant allows at worst. */
+/** The risk of a grant as a badge. */
 export function Risk({ grant: { risk } }: { grant: RankedGrant }) {
   if (risk === 'management') return <span className="tag tag-bad">management</span>;
   if (risk === 'change') return <span className="tag tag-warn">change</span>;

@@ -25,7 +25,7 @@ function snippets(secret: string): [name: string, text: string][] {
   ];
 }
 
-/** What to do with a new key, and when it expires. */
+/** Tells the user to store a new key, and when it expires. */
 export function keyNote(expiry: string | undefined): string {
   const end = expiry === undefined ? '' : ` It expires on ${formatDate(expiry)}.`;
   return `Store it where your program can read it.${end}`;

@@ -36,7 +36,7 @@ export function storeDraft(id: string, stored: StoredDraft): void {
   }
 }
 
-/** Opens the form of the application with other grants. Nothing is saved until the user confirms it. */
+/** Opens the form of the application with other grants. The user reviews them before they are saved. */
 export function openDraft(application: Application, { permissions, rules }: Grants): void {
   storeDraft(application.id, {
     before: application,

@@ -1,4 +1,4 @@
-/** Response times of the API as this tab sees them: from sending a request to the headers of the response. */
+/** Response times of the API as this tab sees them: from sending a request to the first byte of the response. */
 export interface ResponseTimeSummary {
   readonly count: number;
   /** In milliseconds, like `slow`. */
@@ -26,4 +26,16 @@ export class ResponseTimes {
     if (median === undefined || slow === undefined) return undefined;
     return { count: sorted.length, median, slow };
   }
+}
+
+/** Starts to measure. The time that a request waits in the browser for a connection does not count. */
+export function measureResponseTimes(): ResponseTimes {
+  const times = new ResponseTimes();
+  const observer = new PerformanceObserver((list) => {
+    for (const entry of list.getEntries() as PerformanceResourceTiming[])
+      if (entry.initiatorType === 'fetch' && entry.responseStart > 0)
+        times.add(entry.responseStart - entry.requestStart);
+  });
+  observer.observe({ type: 'resource' });
+  return times;
 }

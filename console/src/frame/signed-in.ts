@@ -5,7 +5,7 @@ import { AuthenticationError, PermissionError, Sallyport } from '../../../sdk/sr
 import { ApplicationNames } from '../applications/application-names.ts';
 import { ApplicationStore } from '../applications/application-store.ts';
 import { type FoundKey, keepKeyForReload } from './kept-key.ts';
-import { ResponseTimes } from './response-times.ts';
+import { measureResponseTimes, type ResponseTimes } from './response-times.ts';
 
 export interface SignedIn {
   readonly api: Sallyport;
@@ -37,11 +37,9 @@ export function useSignedIn(): SignedIn {
 /** Throws the service's error if the key is invalid. Calls `lost` when a later request gets 401. */
 export async function signIn({ key, keep }: FoundKey, lost: () => void): Promise<SignedIn> {
   let signedIn = false;
-  const responseTimes = new ResponseTimes();
+  const responseTimes = measureResponseTimes();
   const watched = async (...[input, init]: Parameters<typeof fetch>) => {
-    const sent = performance.now();
     const response = await fetch(input, init);
-    responseTimes.add(performance.now() - sent);
     if (response.status === 401 && signedIn) lost();
     return response;
   };
