@@ -75,7 +75,10 @@ export function cached<R extends { readonly now: DbTime }>(
     }
     return then(lookUp(digest), (row) => {
       if (!row) return undefined;
-      const { principal, until, text } = entry && isSame(entry.row, row) ? entry : toCredential(row, digest);
+      const known = entries.get(name);
+      // Concurrent requests with the same key share a lookup on PostgreSQL, and so the row.
+      if (known?.row === row) return { ...known.principal, now: Number(row.now) };
+      const { principal, until, text } = known && isSame(known.row, row) ? known : toCredential(row, digest);
       save(name, { principal, until, text, row, generation });
       return { ...principal, now: Number(row.now) };
     });
