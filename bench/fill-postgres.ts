@@ -23,7 +23,7 @@ export async function insertPostgresRows(url: string, { tenant, page }: Owner, c
     await insert(
       'applications',
       'id, name, name_folded, type, permissions, rules, created_at',
-      `id, 'filled ' || n, 'filled ' || n, 'private', '["application:read"]', '[]', at`,
+      `id, 'filled ' || n, 'filled ' || n, 'private', '["application:read","token:read"]', '[]', at`,
     );
     await insert(
       'application_keys',
@@ -33,9 +33,9 @@ export async function insertPostgresRows(url: string, { tenant, page }: Owner, c
     await insert(
       'sessions',
       'application_id, id, key_digest, nonce_digest, permissions, rules, created_at, expires_at, authorized_at',
-      `'${page}', ${newUuid}, ${digest}, ${digest}, '[]', '[]', at, ${Date.now() + day} + n, at`,
+      `'${page}', ${newUuid}, ${digest}, ${digest}, '["application:read","token:read"]', '[]', at, ${Date.now() + day} + n, at`,
     );
-    const own = `'/customers/' || n % 1000 || '/'`;
+    const own = `'/customers/' || n % 50 * 20 || '/'`;
     await insert(
       'tokens',
       'seq, id, type, container, container_folded, content_version, data_bytes, masked_bytes, created_by, created_at',

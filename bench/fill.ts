@@ -95,7 +95,7 @@ async function inBatches<T, R>(
 function prepareSessionInsert(db: Database) {
   return db.prepare(
     `insert into sessions (tenant_id, application_id, id, key_digest, nonce_digest, permissions, rules, created_at,
-       expires_at, authorized_at) values (?1, ?2, ?3, randomblob(32), randomblob(32), '[]', '[]', ?4, ?5, ?4)`,
+       expires_at, authorized_at) values (?1, ?2, ?3, randomblob(32), randomblob(32), '["application:read","token:read"]', '[]', ?4, ?5, ?4)`,
   );
 }
 
@@ -105,7 +105,7 @@ function insertRows(path: string, { tenant, page }: Owner, count: number): void 
     db.run(`pragma ${pragma}`);
   const application = db.prepare(
     `insert into applications (tenant_id, id, name, name_folded, type, permissions, rules, created_at)
-     values (?1, ?2, ?3, ?3, 'private', '["application:read"]', '[]', ?4)`,
+     values (?1, ?2, ?3, ?3, 'private', '["application:read","token:read"]', '[]', ?4)`,
   );
   const key = db.prepare(
     `insert into application_keys (tenant_id, application_id, id, digest, ending, created_at)
@@ -131,7 +131,7 @@ function insertRows(path: string, { tenant, page }: Owner, count: number): void 
       application.run(tenant, id, `filled ${at}`, createdAt);
       key.run(tenant, id, newId(createdAt), createdAt);
       session.run(tenant, page, newId(createdAt), createdAt, Date.now() + day + at);
-      const own = `/customers/${at % 1000}/`;
+      const own = `/customers/${(at % 50) * 20}/`;
       token.run(tenant, id, own, page, createdAt);
       contents.run(tenant, id);
       container.run(tenant, '/customers/', 0, id);

@@ -24,8 +24,6 @@ interface FilledService {
   readonly tenant: string;
   /** The key of an application with fifty rules. */
   readonly fiftyRules: string;
-  /** The audit entries of the samples are older. */
-  readonly sampledUntil: string;
 }
 
 /** Creates `count` of each entity and as many audit entries. */
@@ -53,10 +51,9 @@ async function fillService(
   for (const id of sampled.tokens.slice(0, 20))
     await service.call('PATCH', `/tokens/${id}`, { type: 'seen' });
   await service.call('GET', '/logs?size=1');
-  const sampledUntil = new Date().toISOString();
   await fillAudit(service.databaseUrl, tenant, count);
   const name = `${count.toLocaleString('en-US')} of each`;
-  return { name, count, service, sampled, tenant, fiftyRules, sampledUntil };
+  return { name, count, service, sampled, tenant, fiftyRules };
 }
 
 const cursor = (id: string) => Buffer.from(id.replaceAll('-', ''), 'hex').toString('base64url');
@@ -66,7 +63,7 @@ interface Workload {
   readonly status: number;
 }
 
-function workloads({ service, sampled, fiftyRules, sampledUntil }: FilledService): Record<string, Workload> {
+function workloads({ service, sampled, fiftyRules }: FilledService): Record<string, Workload> {
   const { key } = service;
   const read = (requests: string[]) => ({ requests, status: 200 });
   const create = (path: string, body: object) => ({
@@ -97,7 +94,6 @@ function workloads({ service, sampled, fiftyRules, sampledUntil }: FilledService
     'search the audit log for an operation': read([
       requestBytes('GET', '/logs?operation=token.update&result=success', key),
     ]),
-    'search the audit log for a time': read([requestBytes('GET', `/logs?to=${sampledUntil}`, key)]),
     'create an application': create('/applications', application),
     'create a session': { requests: [requestBytes('POST', '/sessions', service.page.key)], status: 201 },
     'create a token': create('/tokens', { container: '/customers/42/', data: 'x'.repeat(100) }),
@@ -112,7 +108,7 @@ export async function growthRows(
   effort: Effort,
 ): Promise<Row[]> {
   const short = effort.quick
-    ? { ...effort, rounds: 1, seconds: 0.2, warmUp: 0 }
+    ? { ...effort, rounds: 2, seconds: 0.15, warmUp: 0 }
     : { ...effort, rounds: 3, seconds: 1, warmUp: 0.5 };
   const rows: Row[] = [];
   const small = await fillService(environment, database, 1000);
