@@ -19,8 +19,6 @@ export interface Samples {
   readonly tokens: string[];
 }
 
-/** Fewer than the rows of the smallest database. */
-const samples = 500;
 /** Samples that are created at the same time. */
 const concurrency = 25;
 const month = 30 * 86_400_000;
@@ -33,10 +31,16 @@ export async function openFilledStore(databaseUrl: string): Promise<OpenedStore>
   return openStore(databaseUrl, { masters, timeout: 60_000 });
 }
 
-export async function fill(databaseUrl: string, owner: Owner, count: number): Promise<Samples> {
+/** Creates `count` of each, of which `samples` are returned. */
+export async function fill(
+  databaseUrl: string,
+  owner: Owner,
+  count: number,
+  samples: number,
+): Promise<Samples> {
   const { store, close } = await openFilledStore(databaseUrl);
   await store.tokens.get(owner.tenant, 'none');
-  const sampled = await createSamples(store, owner);
+  const sampled = await createSamples(store, owner, samples);
   await close();
   if (databaseUrl.startsWith('sqlite:'))
     insertRows(databaseUrl.slice('sqlite:'.length), owner, count - samples);
@@ -44,7 +48,7 @@ export async function fill(databaseUrl: string, owner: Owner, count: number): Pr
   return sampled;
 }
 
-async function createSamples(store: Store, { tenant, page }: Owner): Promise<Samples> {
+async function createSamples(store: Store, { tenant, page }: Owner, samples: number): Promise<Samples> {
   const start = Date.now() - month;
   const times = Array.from({ length: samples }, (_, at) => start + Math.floor((at * month) / samples));
   const grants = { permissions: ['application:read', 'token:read'], rules: [] };

@@ -31,12 +31,13 @@ async function fillService(
   environment: Environment,
   on: DatabaseName,
   count: number,
+  samples: number,
 ): Promise<FilledService> {
   const url = on === 'SQLite' ? {} : { DATABASE_URL: await environment.database() };
   const database = on === 'SQLite' ? undefined : environment.postgres.pid;
   const service = await prepareService(await startService(url), database);
   const { tenant_id: tenant } = await service.call<{ tenant_id: string }>('GET', '/applications/key');
-  const sampled = await fill(service.databaseUrl, { tenant, page: service.page.id }, count);
+  const sampled = await fill(service.databaseUrl, { tenant, page: service.page.id }, count, samples);
   const rules = Array.from({ length: 50 }, (_, at) => ({
     priority: at + 1,
     container: `/customers/${at * 20}/`,
@@ -108,11 +109,12 @@ export async function growthRows(
   effort: Effort,
 ): Promise<Row[]> {
   const short = effort.quick
-    ? { ...effort, rounds: 2, seconds: 0.15, warmUp: 0 }
+    ? { ...effort, rounds: 2, seconds: 0.1, warmUp: 0 }
     : { ...effort, rounds: 3, seconds: 1, warmUp: 0.5 };
   const rows: Row[] = [];
-  const small = await fillService(environment, database, 1000);
-  const large = await fillService(environment, database, effort.quick ? 5000 : 1_000_000);
+  const samples = effort.quick ? 100 : 500;
+  const small = await fillService(environment, database, 1000, samples);
+  const large = await fillService(environment, database, effort.quick ? 5000 : 1_000_000, samples);
   for (const work of [...Object.keys(workloads(small)), whoWork]) {
     const named = (filled: FilledService) => `${work}, ${filled.name}`;
     const pair = [small, large].map((filled) => ({ ...candidateFor(filled, work), name: named(filled) }));

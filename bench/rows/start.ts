@@ -14,11 +14,11 @@ interface Started {
   readonly mebibytes: number;
 }
 
-async function measureStart(command: string[], env: Record<string, string>): Promise<Started> {
+async function measureStart(command: string[], env: Record<string, string>, idle: number): Promise<Started> {
   const began = performance.now();
   const server = await startServer(command, env);
   const milliseconds = performance.now() - began;
-  await Bun.sleep(500);
+  await Bun.sleep(idle);
   const mebibytes = resident(server.pid);
   await server.stop();
   return { milliseconds, mebibytes };
@@ -44,7 +44,7 @@ export async function startRows(_: unknown, effort: Effort): Promise<Row[]> {
   const found = new Map<string, Started[]>(contestants.map(([name]) => [name, []]));
   for (let round = 0; round <= effort.rounds; round++)
     for (const [name, command] of contestants) {
-      const started = await measureStart(command, env);
+      const started = await measureStart(command, env, effort.quick ? 200 : 500);
       if (round > 0) found.get(name)?.push(started);
     }
   rmSync(folder, { recursive: true });
