@@ -73,7 +73,7 @@ function scalarText(value: unknown): string {
 function excerptOf({ context }: FilterThis, value: unknown): Excerpt {
   const excerpt = value instanceof Excerpt ? value : undefined;
   const text = excerpt ? undefined : scalarText(value);
-  context.memoryLimit.use(excerpt?.characters.length ?? text?.length ?? 0);
+  context.memoryLimit.use(excerpt?.length ?? text?.length ?? 0);
   return excerpt ?? Excerpt.of(text ?? '');
 }
 
@@ -91,7 +91,7 @@ function wholeNumber(count: unknown): number {
 const filters = {
   reveal_last(this: FilterThis, value: unknown, count: unknown = 0, replacement: unknown = 'X') {
     const excerpt = excerptOf(this, value);
-    const { length } = excerpt.characters;
+    const { length } = excerpt;
     return excerpt.hideExcept(length - wholeNumber(count), length, oneCharacter(replacement));
   },
   reveal_first(this: FilterThis, value: unknown, count: unknown = 0, replacement: unknown = 'X') {
@@ -102,7 +102,7 @@ const filters = {
   },
   last(this: FilterThis, value: unknown, count: unknown = 1) {
     const excerpt = excerptOf(this, value);
-    const { length } = excerpt.characters;
+    const { length } = excerpt;
     return excerpt.slice(Math.max(0, length - wholeNumber(count)), length);
   },
   first(this: FilterThis, value: unknown, count: unknown = 1) {
