@@ -47,7 +47,7 @@ describeConsole('console overview:', (suite) => {
     expect(await textOf('Requests in the audit log')).toContain(
       `${counts.totals.success} succeeded ${counts.totals.denied} denied`,
     );
-    expect(await textOf('Expiring applications')).toMatch(/Next 7 days 1 .*worker/);
+    expect(await textOf('Expiries')).toMatch(/Next 7 days 1 .*worker/);
     await page.getByText(/^median; 95 % within [\d,]+ ms$/).waitFor();
     await panel('Unused grants').getByText('help desk').waitFor();
     expect(await textOf('Unused grants')).toMatch(/help desk reveal token:read/);
@@ -124,7 +124,7 @@ describeConsole('console overview:', (suite) => {
     const { key: few } = await server.application(key, { permissions: ['token:read'] });
     await open(few);
     await panel('Requests in the audit log').getByText('This key lacks log:read').waitFor();
-    for (const name of ['Expiring applications', 'Unused grants', 'Access map'])
+    for (const name of ['Expiries', 'Unused grants', 'Access map'])
       await panel(name).getByText('This key lacks application:read').waitFor();
     const tile = suite.tab.page.getByRole('link', { name: /^Applications –/ });
     expect(await tile.count()).toBe(1);

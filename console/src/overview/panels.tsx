@@ -91,11 +91,7 @@ export function Expiries() {
   const rows = horizons.map(([label], index) => ({ label, count: counts[index] ?? 0 }));
   const isEmpty = counts.every((count) => count === 0);
   return (
-    <Panel
-      title="Expiring applications"
-      link={['Applications', href('applications')]}
-      loaded={{ data: list, error }}
-    >
+    <Panel title="Expiries" link={['Applications', href('applications')]} loaded={{ data: list, error }}>
       {isEmpty ? (
         <p className="fine">No application expires.</p>
       ) : (
