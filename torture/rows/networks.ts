@@ -139,7 +139,7 @@ async function run(context: Context): Promise<Outcome> {
   );
   if (!proxied || !exposed) throw new Error('no application was created');
 
-  await forEachConcurrently(context.sized(4000, 100), 8, async (index) => {
+  await forEachConcurrently(context.sized(2000, 100), 8, async (index) => {
     for (const [kind, make] of Object.entries(attempts)) {
       const { headers: lines, isInside } = make(random);
       const status = await send(behind, proxied.app.key, lines, index);
