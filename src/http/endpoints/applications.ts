@@ -11,7 +11,6 @@ import {
   publicOnlyErrors,
 } from '../../domain/application.ts';
 import type { Difference } from '../../domain/audit.ts';
-import { then } from '../../domain/awaitable.ts';
 import { DateTime, Id, NameFilter, requireFuture, timestamp } from '../../domain/common-fields.ts';
 import { fail, orNotFound, throwIfInvalid } from '../../domain/error.ts';
 import { grantErrors } from '../../domain/grant.ts';
@@ -110,14 +109,11 @@ export const getApplicationByKey = readEndpoint({
     'Returns the application that your key belongs to. With a session key, returns the application of the session.',
   replies: { 200: reply('The application.', ApplicationView, example.application) },
   failures: ['not_found'],
-  // Not async: see `authenticate` in handle-request.ts.
-  handle: ({ principal }, { store }) =>
-    principal.kind === 'application'
-      ? { status: 200, body: jsonOf(principal.application) }
-      : then(store.applications.get(principal.tenantId, principal.applicationId), (application) => ({
-          status: 200,
-          body: orNotFound(application),
-        })),
+  handle: async ({ principal }, { store }) => {
+    if (principal.kind === 'application') return { status: 200, body: jsonOf(principal.application) };
+    const application = await store.applications.get(principal.tenantId, principal.applicationId);
+    return { status: 200, body: orNotFound(application) };
+  },
 });
 
 export const getApplication = readEndpoint({

@@ -75,10 +75,9 @@ export async function handleRequest(
       ? { ...input, jkt: await keyOfNewSession(principal, request, requestInfo, context) } // 400
       : input;
     const read = route.kind === 'read' ? route.handle : previewOf(route, call);
-    const handled = read
-      ? read(call, context)
-      : runChange(route as ChangeRoute, call, request.headers, bodyText, requestInfo, context);
-    const reply = handled instanceof Promise ? await handled : handled;
+    const reply = read
+      ? await read(call, context)
+      : await runChange(route as ChangeRoute, call, request.headers, bodyText, requestInfo, context);
     if (reply.disclosures || reply.report) {
       const operation = reply.isReplay ? replayOperation : operationOf(route);
       const written = recordDisclosures(operation, reply, principal, requestInfo, context);

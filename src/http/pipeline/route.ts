@@ -1,7 +1,6 @@
 /** Types and helpers to declare endpoints and routes. */
 import type { z } from 'zod';
 import type { AuditedReads, Difference, Entry, EntryDecision, EntryResource } from '../../domain/audit.ts';
-import type { Awaitable } from '../../domain/awaitable.ts';
 import type { Code, Failure } from '../../domain/error.ts';
 import type { DecidingRule } from '../../domain/explain.ts';
 import type { Owner } from '../../domain/grant.ts';
@@ -170,7 +169,7 @@ interface KeyedEndpoint<P, Q, B> extends EndpointDocs {
 }
 
 interface ReadDeclaration<P = unknown, Q = unknown, B = unknown> extends KeyedEndpoint<P, Q, B> {
-  readonly handle: (call: Call<P, Q, B>, context: HandlerContext) => Awaitable<Reply>;
+  readonly handle: (call: Call<P, Q, B>, context: HandlerContext) => Promise<Reply>;
 }
 
 interface ChangeDeclaration<P = unknown, Q = unknown, B = unknown> extends KeyedEndpoint<P, Q, B> {
