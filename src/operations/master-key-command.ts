@@ -46,10 +46,10 @@ export async function keysInBackground(
 ): Promise<MasterKey[]> {
   const [program = ''] = argv;
   const child = spawn(argv);
-  // Do not wait for the end of the output: programs that the command started may have it open after it was killed.
   const late = Promise.withResolvers<never>();
   const timer = setTimeout(() => {
-    child.kill('SIGKILL');
+    // The whole process group: programs that the command started may have its output open.
+    process.kill(-child.pid, 'SIGKILL');
     late.reject(tookTooLong(program, timeout));
   }, timeout);
   if (unref) {
@@ -67,7 +67,7 @@ export async function keysInBackground(
 
 function spawn(argv: readonly string[]): Bun.Subprocess<'ignore', 'pipe', 'ignore'> {
   try {
-    return Bun.spawn([...argv], options);
+    return Bun.spawn([...argv], { ...options, detached: true });
   } catch {
     throw cannotRun(argv[0]);
   }

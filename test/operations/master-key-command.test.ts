@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { openData } from '../../src/app.ts';
@@ -72,6 +72,15 @@ describe('a command that prints the master key', () => {
     expect(await errorOf(script('process.stdout.write("printed-secret".repeat(1e5))'))).toContain(
       `${failed} ${bun}`,
     );
+  });
+
+  test('is killed together with the programs that it has started', async () => {
+    const command = ['sh', '-c', 'sleep 1000 & echo $! > "$0"; wait', secretFile()];
+    for (let timeout = 250; !existsSync(secretFile()); timeout *= 2)
+      await expect(keysInBackground(command, { timeout })).rejects.toThrow('did not end within');
+    const pid = readFileSync(secretFile(), 'utf8').trim();
+    const state = () => Bun.spawnSync(['ps', '-o', 'stat=', '-p', pid]).stdout.toString().trim();
+    while (!['', 'Z'].includes(state().slice(0, 1)));
   });
 
   test('runs without a shell', async () => {

@@ -44,10 +44,7 @@ export interface Sender {
  */
 export function senderOf(peer: string, headers: Headers, trusts: Trust): Sender {
   if (!trusts(peer)) return { address: peer, isCertain: true };
-  const chains = [
-    headers.get('x-forwarded-for')?.split(','),
-    headers.get('forwarded')?.split(',').map(forOf),
-  ];
+  const chains = [headers.get('x-forwarded-for')?.split(','), forwardedHops(headers.get('forwarded'))];
   const senders = chains
     .filter((hops) => hops !== undefined)
     .map((hops) => firstUntrusted(peer, hops, trusts));
@@ -68,9 +65,26 @@ function firstUntrusted(peer: string, hops: readonly string[], trusts: Trust): S
   return { address, isCertain: true };
 }
 
+const wellQuoted = /^(?:[^"]|"(?:[^"\\]|\\.)*")*$/;
+const elements = /(?:[^",]|"(?:[^"\\]|\\.)*")+/g;
+const parameters = /(?:[^";]|"(?:[^"\\]|\\.)*")+/g;
+
+/**
+ * The addresses in a Forwarded header (RFC 7239). An empty text stands for an element without exactly one address.
+ * Clients choose what a proxy copies into quotes, such as `host="a,for=10.0.0.1"`, so separators in quotes do not count.
+ */
+function forwardedHops(header: string | null): string[] | undefined {
+  if (header === null) return undefined;
+  if (!wellQuoted.test(header)) return [''];
+  return (header.match(elements) ?? ['']).map(forOf);
+}
+
 /** `for=192.0.2.7;proto=https`, or with the address in quotes. */
 function forOf(element: string): string {
-  return /(?:^|;)\s*for=("?)([^";]*)\1/i.exec(element)?.[2] ?? '';
+  const values = (element.match(parameters) ?? []).flatMap(
+    (parameter) => /^\s*for=(.*)$/i.exec(parameter)?.[1]?.trim() ?? [],
+  );
+  return values.length === 1 ? (values[0] as string).replace(/^"(.*)"$/, '$1') : '';
 }
 
 /** Handles `192.0.2.7:4711`, `[2001:db8::1]:4711` and `[2001:db8::1]`. */

@@ -89,10 +89,10 @@ describe('the client address', () => {
       '2001:db9::1',
     ],
     [
-      'ignores an unclosed quote',
+      'is the peer if a quote is not closed',
       proxy,
       { forwarded: 'for="198.51.100.66, for=198.51.100.1' },
-      '198.51.100.1',
+      proxy,
     ],
     [
       'may come from both headers',
@@ -117,6 +117,22 @@ describe('the client address', () => {
     expect(sender(proxy, { 'x-forwarded-for': 'unknown, 198.51.100.1' }).isCertain).toBe(true);
     expect(sender('198.51.100.1', { 'x-forwarded-for': 'unknown' }).isCertain).toBe(true);
     expect(sender(proxy, {}).isCertain).toBe(true);
+  });
+
+  test('does not come from quoted texts that the client chose', () => {
+    for (const forwarded of [
+      'for=198.51.100.1;host="a,for=203.0.113.9"',
+      'host="a,for=203.0.113.9";for=198.51.100.1',
+      'proto=http;host="a;for=203.0.113.9";for="198.51.100.1:5"',
+      'host="\\",for=203.0.113.9";for=198.51.100.1',
+    ])
+      expect(sender(proxy, { forwarded })).toEqual({ address: '198.51.100.1', isCertain: true });
+    for (const forwarded of [
+      'x=", for=198.51.100.1;host="a,for=203.0.113.9"',
+      'for=203.0.113.9;for=198.51.100.1',
+      'for="198.51.100.1',
+    ])
+      expect(sender(proxy, { forwarded })).toEqual({ address: proxy, isCertain: false });
   });
 
   test('is uncertain if the two headers disagree', () => {

@@ -45,6 +45,7 @@ export async function findEntities(
 ): Promise<Entities> {
   const { principal } = caller;
   if (principal.kind === 'session') requireOwnSession(principal, subjects);
+  else if (isInBrowser(principal)) requireCredentials(subjects);
   const [{ found, unproven }, tokens] = await Promise.all([
     findSubjects(caller, subjects, context),
     findTokens(principal, resources, context.store),
@@ -85,6 +86,16 @@ function requireOwnSession(
         },
       );
   }
+}
+
+/** Throws if a public key asks about a subject whose key it does not send: anyone could list who has which access. */
+function requireCredentials(subjects: readonly AuthZenSubject[]): void {
+  if (subjects.every(({ properties }) => properties?.credential !== undefined)) return;
+  throw new Denial(
+    'permission_missing',
+    'A public key can ask only about a key that it sends in `subject.properties.credential`.',
+    { reason: 'a public key can ask only about keys that it sends' },
+  );
 }
 
 const kinds = ['application', 'session'];

@@ -22,7 +22,7 @@ export const evaluate = readEndpoint({
   tag,
   summary: 'Evaluate access',
   description:
-    'Decides whether a subject may perform an action on a resource, and why. A session can ask only about itself. The context names the container of a stored token only if your key may read that token.',
+    'Decides whether a subject may perform an action on a resource, and why. A session can ask only about itself, a public key only about keys that it sends. The context names the container of a stored token only if your key may read that token.',
   conventions,
   body: EvaluationRequest,
   bodyExample: example.authzen.evaluation,

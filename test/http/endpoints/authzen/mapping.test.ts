@@ -124,7 +124,7 @@ describe.each(databases)('AuthZEN on %s', (_, database) => {
   });
 
   test('the container of a token is named only to callers that may read the token', async () => {
-    const subject = { type: 'user', id: 'Support desk' };
+    const subject = { type: 'user', id: 'Support desk', properties: { credential: desk.key } };
     const gateway = await server.application(key, { permissions: ['decision:create'] });
     const web = await server.application(key, { type: 'public', permissions: ['decision:create'] });
     const remove = { name: 'delete' };
@@ -154,6 +154,16 @@ describe.each(databases)('AuthZEN on %s', (_, database) => {
     expect([other.status, other.code]).toEqual([403, 'permission_missing']);
     await server.call('DELETE', `/sessions/${asking.id}`, { key });
     expect((await decide(itself)).decision).toBe(false);
+  });
+
+  test('a public key can ask only about keys that it sends', async () => {
+    const page = await server.application(key, { type: 'public', permissions: ['decision:create'] });
+    const named = await decide({ type: 'user', id: 'Support desk' }, card, read, page.key);
+    expect([named.status, named.code]).toEqual([403, 'permission_missing']);
+    const byId = await decide({ type: 'application', id: desk.id }, card, read, page.key);
+    expect([byId.status, byId.code]).toEqual([403, 'permission_missing']);
+    const sent = { type: 'user', id: 'any', properties: { credential: desk.key } };
+    expect((await decide(sent, card, read, page.key)).decision).toBe(true);
   });
 
   test.each([
