@@ -74,10 +74,11 @@ async function fill(service: PreparedService, effort: Effort): Promise<void> {
   await load({ port, requests, status: 200 });
 }
 
-/** Bytes of the newest one as the API returns it. */
-async function jsonBytes({ call, key }: PreparedService, kind: Kind): Promise<number> {
+/** Bytes of the newest one as the API returns it, with the plaintext of tokens. */
+async function jsonBytes({ call, key, backend }: PreparedService, kind: Kind): Promise<number> {
   const path = { application: '/applications', session: '/sessions', token: '/tokens', audit: '/logs' }[kind];
-  const { data } = await call<{ data: unknown[] }>('GET', `${path}?size=1`, undefined, key);
+  const as = kind === 'token' ? backend.key : key;
+  const { data } = await call<{ data: unknown[] }>('GET', `${path}?size=1`, undefined, as);
   return JSON.stringify(data[0]).length;
 }
 
