@@ -1,4 +1,4 @@
-/** The results as Markdown tables: one line per workload, with a column for each database. */
+/** The results as Markdown tables: one line per workload, with a column for each database. Storage is in scaling.md. */
 import {
   formatBound,
   formatNumber,
@@ -54,10 +54,9 @@ export function resultTables({ machine, rows }: Results): string {
   return [
     `Measured on ${newest}, unless a row names another day: ${where.join(', ')}.`,
     ...busyNote(rows),
-    ...[...Map.groupBy(dated, ({ group }) => group)].flatMap(([group, each]) => [
-      `### ${titles[group] ?? group}`,
-      table(linesOf(each)),
-    ]),
+    ...[...Map.groupBy(dated, ({ group }) => group)]
+      .filter(([group]) => group !== 'storage')
+      .flatMap(([group, each]) => [`### ${titles[group] ?? group}`, table(linesOf(each))]),
   ].join('\n\n');
 }
 
@@ -74,11 +73,14 @@ function busyNote(rows: Results['rows']): string[] {
 
 function table(lines: readonly Line[]): string {
   const databases = lines.some(({ rows }) => rows.has('')) ? [''] : ['SQLite', 'PostgreSQL'];
-  const head = ['workload', 'compared with', 'target', ...databases.map((name) => name || 'result')];
+  const baselines = new Set(lines.map(({ baseline }) => baseline));
+  const [common] = baselines.size === 1 ? baselines : [];
+  const first = common === undefined ? ['workload', 'compared with'] : [`compared with ${common}`];
+  const head = [...first, 'target', ...databases.map((name) => name || 'result')];
   const cells = lines.map(({ work, baseline, rows }) => {
     const targets = new Set([...rows.values()].map(formatBound));
     const results = databases.map((name) => resultCell(rows.get(name)));
-    return [work, baseline, [...targets].join(' / '), ...results];
+    return [work, ...(common === undefined ? [baseline] : []), [...targets].join(' / '), ...results];
   });
   return [head, head.map(() => '---'), ...cells].map((line) => `| ${line.join(' | ')} |`).join('\n');
 }
@@ -98,15 +100,13 @@ function comparison(row: Row): string {
   return `${low === high ? formatNumber(median) : spread(row.ours)} ${row.unit}`;
 }
 
-/** Latencies, or the rate and the CPU time per operation. */
-function absolute({ group, latency, processor, database, ours, unit, min, maxRatio }: Row): string {
+/** Latencies, or the CPU time per operation. */
+function absolute({ group, latency, processor, database }: Row): string {
   if (group === 'latency' && latency)
     return `${[latency.p50, latency.p99, latency.p999].map(formatNumber).join(' / ')} ms`;
-  if (min === undefined && maxRatio === undefined) return '';
-  const value = `${formatNumber(ours.median)} ${unit}`;
-  if (!processor) return value;
+  if (!processor) return '';
   const onDatabase = database === undefined ? '' : ` + ${formatNumber(database)}`;
-  return `${value}; ${formatNumber(processor.ours)}${onDatabase} µs`;
+  return `${formatNumber(processor.ours)}${onDatabase} µs`;
 }
 
 export function nodesTable(points: readonly NodePoint[]): string {
