@@ -196,11 +196,11 @@ export function requestBytes(method: string, path: string, key: string, body?: u
   return `${method} ${path} HTTP/1.1\r\nHost: 127.0.0.1\r\n${auth}${more}${content}\r\n${text}`;
 }
 
-/** Microseconds of CPU time used by a process, its threads and its children. */
+/** Microseconds of CPU time used by a process, its threads and its children, also those that have ended. */
 export function processorTime(pid: number): number {
   try {
     const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
-    const own = (Number(fields[11]) + Number(fields[12])) * 10_000;
+    const own = fields.slice(11, 15).reduce((sum, ticks) => sum + Number(ticks), 0) * 10_000;
     return childrenOf(pid).reduce((sum, child) => sum + processorTime(child), own);
   } catch {
     return 0;
