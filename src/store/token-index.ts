@@ -32,12 +32,6 @@ export function indexMetadata(tx: Queries, dialect: Db['dialect'], token: Indexe
   return insertMetadata[dialect](tx, metadataRows(token));
 }
 
-const ofTokens = `(tenant_id, seq) in (select tenant_id, seq
-  from json_to_recordset(cast(cast($1 as text) as json)) as deleted (tenant_id uuid, seq uuid))`;
-const deleteOnPostgres = `with contents as (delete from token_contents where ${ofTokens}),
-  metadata as (delete from token_metadata where ${ofTokens})
-  delete from token_containers where ${ofTokens}`;
-
 /**
  * Deletes the contents and the index rows of deleted tokens. On SQLite, the database does that. Call it after the
  * tokens were deleted: only then no other transaction adds rows.
@@ -47,8 +41,19 @@ export async function deleteTokenRows(
   dialect: Db['dialect'],
   tokens: readonly Pick<Indexed, 'tenant_id' | 'seq'>[],
 ): Promise<void> {
-  if (dialect === 'sqlite' || tokens.length === 0) return;
-  await tx.run(deleteOnPostgres, [JSON.stringify(tokens.map(({ tenant_id, seq }) => ({ tenant_id, seq })))]);
+  if (dialect === 'sqlite') return;
+  for (const [tenant, deleted] of Map.groupBy(tokens, ({ tenant_id }) => tenant_id)) {
+    const params = new Params();
+    const seqs = deleted.map(({ seq }) => seq);
+    // One tenant and a list, not a list of pairs: PostgreSQL would scan a small table to join it with the pairs.
+    const ofTokens = `tenant_id = ${params.add(tenant)} and seq in ${params.list(seqs)}`;
+    await tx.run(
+      `with contents as (delete from token_contents where ${ofTokens}),
+         metadata as (delete from token_metadata where ${ofTokens})
+       delete from token_containers where ${ofTokens}`,
+      params.values,
+    );
+  }
 }
 
 /** Writes only what has changed. */
