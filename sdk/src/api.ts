@@ -1050,7 +1050,7 @@ export interface LogEntry {
   decision?: LogDecision;
   /** Why the request was made, from the `SVC-PURPOSE` header. */
   purpose?: string;
-  /** `success`: the operation was performed. `denied`: the key was valid, but not allowed to. `failed`: the key was not valid; such entries belong to no tenant. */
+  /** `success`: the operation was performed. `denied`: the key was valid, but not allowed to. `failed`: the key was not valid; such entries belong to no tenant. With a tenant and the reason `not_found`: an application or session in quarantine requested a resource that does not exist. */
   result: 'success' | 'denied' | 'failed';
   /** The error code, if the operation did not succeed. */
   reason?: string;

@@ -84,7 +84,7 @@ export const Entry = z.object({
   result: z
     .enum(results)
     .describe(
-      '`success`: the operation was performed. `denied`: the key was valid, but not allowed to. `failed`: the key was not valid; such entries belong to no tenant.',
+      '`success`: the operation was performed. `denied`: the key was valid, but not allowed to. `failed`: the key was not valid; such entries belong to no tenant. With a tenant and the reason `not_found`: an application or session in quarantine requested a resource that does not exist.',
     ),
   reason: z.string().optional().describe('The error code, if the operation did not succeed.'),
   from: z

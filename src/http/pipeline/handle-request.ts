@@ -13,6 +13,7 @@ import { recordDenial } from './denials.ts';
 import { disclosureFields, recordDisclosures } from './disclosures.ts';
 import { excludeConcurrent, idempotencyOf } from './idempotency.ts';
 import { problemResponse } from './problem.ts';
+import { countQuarantinedNotFound, countQuarantinedRead } from './quarantined-requests.ts';
 import type { Release } from './quota.ts';
 import { bodyLimit, type ReceivedBody, type RoutedRequest, readInput, receiveBody } from './read-input.ts';
 import { auditFields, type RequestInfo } from './request-info.ts';
@@ -83,10 +84,14 @@ export async function handleRequest(
       const written = recordDisclosures(operation, reply, principal, requestInfo, context);
       if (written) await written; // 503
     }
+    if (principal.policy.quarantined)
+      countQuarantinedRead(context, { route, request, principal, requestInfo }, reply);
     return respond(route, reply, principal, requestInfo, context);
   } catch (error) {
     if (route.kind !== 'open')
       await recordDenial(context, { route, principal, error, request, receiving, requestInfo });
+    if (route.kind !== 'open' && principal?.policy.quarantined)
+      countQuarantinedNotFound(context, { route, request, principal, requestInfo }, error);
     const failure = context.checkReplies ? checkFailure(route, error) : error;
     return closeIfStopping(problemResponse(failure, requestInfo, context.log), context);
   } finally {

@@ -69,12 +69,16 @@ interface Names {
 }
 
 async function namesIn({ request, receiving }: NamedRequest, isToken: boolean): Promise<Names> {
-  const id = request.params?.id;
-  if (id !== undefined || !isToken) return { ids: validIds([id]) };
+  if (request.params?.id !== undefined || !isToken) return { ids: pathIds(request) };
   if (receiving) return namesInBody(await receiving, request.headers);
   const { searchParams } = new URL(request.url, 'http://localhost');
   const ids = searchParams.getAll('id').flatMap((text) => text.split(','));
   return { ids: validIds(ids), container: validContainer(searchParams.get('container')) };
+}
+
+/** The id in the path, if there is one and it is valid. */
+export function pathIds({ params }: RoutedRequest): string[] {
+  return validIds([params?.id]);
 }
 
 /** Does not parse bodies above `bodyLimit`, so that denied requests cost little. */

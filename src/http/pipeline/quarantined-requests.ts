@@ -1,0 +1,59 @@
+/**
+ * Counts in the audit log what applications and sessions in quarantine request: successful reads, and requests for
+ * resources that do not exist. Denials, and the token data in responses, have entries of their own.
+ */
+import type { EntryResource } from '../../domain/audit.ts';
+import { Failure, problem } from '../../domain/error.ts';
+import type { Principal } from '../../domain/principal.ts';
+import { pathIds } from './named-resource.ts';
+import type { RoutedRequest } from './read-input.ts';
+import { auditFields, type RequestInfo } from './request-info.ts';
+import { type HandlerContext, type KeyedRoute, operationOf, type Reply } from './route.ts';
+
+interface QuarantinedRequest {
+  readonly route: KeyedRoute;
+  readonly request: RoutedRequest;
+  readonly principal: Principal;
+  readonly requestInfo: RequestInfo;
+}
+
+export function countQuarantinedRead(
+  context: Pick<HandlerContext, 'auditRecorder'>,
+  quarantined: QuarantinedRequest,
+  { disclosures = [] }: Reply,
+): void {
+  // A response to HEAD has no body, so its disclosures are not recorded.
+  if (disclosures.length > 0 && quarantined.requestInfo.method !== 'HEAD') return;
+  count(context, quarantined, { result: 'success' });
+}
+
+/** Ignores errors other than 404. */
+export function countQuarantinedNotFound(
+  context: Pick<HandlerContext, 'auditRecorder'>,
+  quarantined: QuarantinedRequest,
+  error: unknown,
+): void {
+  if (!(error instanceof Failure) || problem(error.code).status !== 404) return;
+  count(context, quarantined, { result: 'failed', reason: error.code });
+}
+
+function count(
+  { auditRecorder }: Pick<HandlerContext, 'auditRecorder'>,
+  { route, request, principal, requestInfo }: QuarantinedRequest,
+  outcome: { readonly result: 'success' | 'failed'; readonly reason?: string },
+): void {
+  const operation = operationOf(route);
+  const caller = principal.kind === 'session' ? principal.sessionId : '';
+  const group = {
+    // Not the quota of token reads, so that these requests cannot use it up.
+    quota: `quarantine ${principal.applicationId}`,
+    name: `${operation} ${outcome.result} ${caller}`,
+    coarseName: `${operation} ${outcome.result}`,
+  };
+  const resource: EntryResource = { ids: pathIds(request) };
+  auditRecorder.add(group, resource, () => ({
+    ...auditFields(principal, requestInfo),
+    operation,
+    ...outcome,
+  }));
+}
