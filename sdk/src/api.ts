@@ -259,7 +259,7 @@ export interface Impact {
     since: string;
     /** Which reads the audit log records: `SALLYPORT_AUDIT_READS` of the service. */
     recorded: 'all' | 'reveal' | 'off';
-    /** False if only a part was examined: the counts are then lower bounds. */
+    /** False if only a part of the entries was examined: the counts are then lower bounds. Entries that are not written yet are not part of it: reads of masked or redacted data are written up to a minute later. */
     complete: boolean;
     /** Reads of sessions or tokens about which too little is recorded. */
     undecided: number;

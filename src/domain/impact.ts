@@ -65,7 +65,11 @@ export const Impact = z
         recorded: z
           .enum(auditedReads)
           .describe('Which reads the audit log records: `SALLYPORT_AUDIT_READS` of the service.'),
-        complete,
+        complete: z
+          .boolean()
+          .describe(
+            'False if only a part of the entries was examined: the counts are then lower bounds. Entries that are not written yet are not part of it: reads of masked or redacted data are written up to a minute later.',
+          ),
         undecided: Count.describe('Reads of sessions or tokens about which too little is recorded.'),
         data: z
           .array(
