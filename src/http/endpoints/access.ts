@@ -92,7 +92,7 @@ export const whoHasAccess = readEndpoint({
   tag: 'Access review',
   summary: 'Find out who has access',
   description:
-    'Returns every application and active session of your tenant that has a permission in a container or on a token, with the transform, the deciding rule and the last use. A request examines a limited number of applications and sessions: a page can be short or empty and still have `next`.',
+    'Returns every application and active session of your tenant that has a permission in a container or on a token, with the transform, the deciding rule and the last use. An application is listed for its rules, also if it has no valid key at present: see `GET /applications/{id}/keys`. It is not listed after its own expiry. A request examines a limited number of applications and sessions: a page can be short or empty and still have `next`.',
   query: Query,
   replies: { 200: reply('Who has access.', AccessReview, example.accessReview) },
   failures: ['not_found'],

@@ -211,6 +211,22 @@ describe.each(databases)('an access review on %s', (_, database) => {
     expect([status, Object.keys(body.errors)]).toEqual([400, [field]]);
   });
 
+  test('lists an application without a valid key, but not an expired one', async () => {
+    const rules = [{ priority: 1, container: '/', transform: 'reveal', permissions: ['token:read'] }];
+    const expires_at = new Date(server.clock.now() + 60_000).toISOString();
+    const keyless = await server.application(tenant.key, { permissions: [], rules });
+    const expiring = await server.application(tenant.key, { permissions: [], rules, expires_at });
+    const keys = `/applications/${keyless.id}/keys`;
+    for (const { id } of (await server.call('GET', keys, { key: tenant.key })).body.data)
+      expect((await server.call('DELETE', `${keys}/${id}`, { key: tenant.key })).status).toBe(204);
+    expect((await server.call('GET', '/tokens', { key: keyless.key })).status).toBe(401);
+    const listed = async () => (await who('container=/a/')).body.data.map(({ subject }: Entry) => subject.id);
+    expect(await listed()).toEqual(expect.arrayContaining([keyless.id, expiring.id]));
+    server.clock.advance(60_000);
+    expect(await listed()).toContain(keyless.id);
+    expect(await listed()).not.toContain(expiring.id);
+  });
+
   test('an unknown token gets 404, like one of another tenant', async () => {
     const other = await server.tenant();
     await server.call('POST', '/tokens', { key: other.key, body: { id: 'card-7', data: 'x' } });
