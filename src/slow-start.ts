@@ -19,21 +19,34 @@ export async function reportSlowStart<T>(
   shared: boolean,
   open: (onStep: (waitingFor: string) => void) => Promise<T>,
 ): Promise<T> {
-  let step = '';
   let server: { stop(): Promise<void> } | undefined;
-  const report = () => {
-    if (port !== 0 && !shared) server ??= listen(host, port, log);
-    log.warn('startup is waiting', { for: step });
-    timer = setTimeout(report, interval);
+  try {
+    return await reportWaiting(open, (step) => {
+      if (port !== 0 && !shared) server ??= listen(host, port, log);
+      log.warn('startup is waiting', { for: step });
+    });
+  } finally {
+    await server?.stop();
+  }
+}
+
+/** Calls `report` with the current step after two seconds, and then every minute. */
+export async function reportWaiting<T>(
+  open: (onStep: (waitingFor: string) => void) => Promise<T>,
+  report: (waitingFor: string) => void,
+): Promise<T> {
+  let step = '';
+  const repeat = () => {
+    report(step);
+    timer = setTimeout(repeat, interval);
   };
-  let timer = setTimeout(report, patience);
+  let timer = setTimeout(repeat, patience);
   try {
     return await open((waitingFor) => {
       step = waitingFor;
     });
   } finally {
     clearTimeout(timer);
-    await server?.stop();
   }
 }
 

@@ -1,5 +1,6 @@
 /** The table of commands. */
 import { openDatabase } from '../app.ts';
+import { reportWaiting } from '../slow-start.ts';
 import { version } from '../version.ts';
 import type { Command, Invocation } from './command.ts';
 import { accessCommands } from './commands/access.ts';
@@ -93,8 +94,11 @@ export const commands: readonly Command[] = [
   },
 ];
 
-async function migrateOnly({ config, printResult }: Invocation): Promise<number> {
-  const { migrated, close } = await openDatabase(config);
+async function migrateOnly({ config, terminal, printResult }: Invocation): Promise<number> {
+  const { migrated, close } = await reportWaiting(
+    (onStep) => openDatabase(config, { onStep }),
+    (waitingFor) => terminal.writeError(`waiting for ${waitingFor}\n`),
+  );
   await close();
   const { from, to } = migrated;
   const words =

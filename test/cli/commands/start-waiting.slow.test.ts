@@ -45,6 +45,16 @@ describe('a start that waits', () => {
     expect(await waiting.node.ended).toBe(0);
   });
 
+  test('of the command `migrate` prints what it waits for, and migrates afterwards', async () => {
+    const waiting = await duringTransaction(url, maintenanceLock, async () => {
+      const command = folder.start(['migrate'], settings());
+      await command.until(/waiting for (the migration of the database)/);
+      return { command };
+    });
+    expect(await waiting.command.ended).toBe(0);
+    expect((await folder.run(['migrate'], settings())).out).toContain('schema is up to date');
+  });
+
   test('for a slow command that prints the master key says so', async () => {
     const pipe = folder.path('key.pipe');
     expect(Bun.spawnSync(['mkfifo', pipe]).exitCode).toBe(0);
