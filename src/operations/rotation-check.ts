@@ -1,7 +1,7 @@
 /** Checks before a rotation that every node can use the new master key. */
 import type { DbTime } from '../store/engine/db.ts';
 import type { Maintenance } from '../store/maintenance.ts';
-import type { ActiveNode } from '../store/nodes.ts';
+import { type ActiveNode, type Nodes, nodeLifetime } from '../store/nodes.ts';
 
 /** In milliseconds: between two checks, and the time that a node needs at most to write a record that it has begun. */
 const pause = 200;
@@ -9,18 +9,26 @@ const inProgress = 2000;
 
 /**
  * Returns the active nodes that cannot use the master key `id`. A node reads its key file again before it renews its
- * record, so this waits until every node without the key has renewed it, or has not for so long that it expired.
+ * record, so this waits until every node without the key has renewed it, or has not for so long that it expired. Calls
+ * `onWait` once if it waits, with the nodes and the seconds until the last of their records expires.
  */
 export async function nodesWithoutKey(
   { db, nodes }: Pick<Maintenance, 'db' | 'nodes'>,
   id: string,
-  onWait: (nodes: readonly ActiveNode[]) => void,
+  onWait: (nodes: readonly ActiveNode[], seconds: number) => void,
 ): Promise<ActiveNode[]> {
   const start = Number((await db.get<{ now: DbTime }>('select :now as now'))?.now);
   for (let isFirst = true; ; isFirst = false) {
-    const lacking = (await nodes.active()).filter(({ masterKeys }) => !masterKeys.includes(id));
-    if (lacking.every(({ seenAt }) => seenAt > start + inProgress)) return lacking;
-    if (isFirst) onWait(lacking);
+    const lacking = await recordedWithoutKey(nodes, id);
+    const due = lacking.filter(({ seenAt }) => seenAt <= start + inProgress);
+    if (due.length === 0) return lacking;
+    const lastSeen = Math.max(...due.map(({ seenAt }) => seenAt));
+    if (isFirst) onWait(due, Math.ceil((lastSeen + nodeLifetime - start) / 1000));
     await Bun.sleep(pause);
   }
+}
+
+/** The active nodes whose record does not list the master key `id`. Does not wait for newer records. */
+export async function recordedWithoutKey(nodes: Nodes, id: string): Promise<ActiveNode[]> {
+  return (await nodes.active()).filter(({ masterKeys }) => !masterKeys.includes(id));
 }

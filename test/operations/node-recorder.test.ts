@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { type Log, makeLog } from '../../src/log.ts';
 import { type NodeRecorder, nodeRecorder } from '../../src/operations/node-recorder.ts';
+import { nodesWithoutKey } from '../../src/operations/rotation-check.ts';
 import { nodeLifetime } from '../../src/store/nodes.ts';
 import { databases } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
@@ -55,6 +56,18 @@ describe.each(databases)('the record of a node on %s', (_, database) => {
     };
     await nodeRecorder(data.maintenance.nodes, broken, log, data.clock.now).record();
     expect((await active()).map(({ masterKeys }) => masterKeys)).toContainEqual([]);
+  });
+
+  test('of a stopped node delays a rotation until it expires, which is reported', async () => {
+    await node.record();
+    data.clock.advance(5000);
+    const waits: unknown[] = [];
+    const lacking = await nodesWithoutKey(data.maintenance, 'new', (nodes, seconds) => {
+      waits.push([nodes.map(({ masterKeys }) => masterKeys), seconds]);
+      data.clock.advance(nodeLifetime);
+    });
+    expect(lacking).toEqual([]);
+    expect(waits).toEqual([[[['old']], (nodeLifetime - 5000) / 1000]]);
   });
 
   test('is removed when the node stops', async () => {

@@ -1,7 +1,7 @@
 import type { Config } from '../../config.ts';
 import { byOperator } from '../../domain/audit.ts';
 import { keysInFile, rotation, usesKeyFile } from '../../operations/master-key.ts';
-import { nodesWithoutKey } from '../../operations/rotation-check.ts';
+import { nodesWithoutKey, recordedWithoutKey } from '../../operations/rotation-check.ts';
 import { newMasterKey } from '../../store/crypto/cipher.ts';
 import type { Rotated, Rotation } from '../../store/crypto/key-rotation.ts';
 import { currentMaster } from '../../store/crypto/keyring.ts';
@@ -34,7 +34,7 @@ export const masterKeyCommands: readonly LocalCommand[] = [
       {
         name: 'force',
         description:
-          'Rotate even if a running node does not have the new key. It responds with 503 until it has the key.',
+          'Rotate even if a running node does not have the new key. It responds with 503 until it has the key. Prints the names of these nodes.',
       },
       yesOption,
     ],
@@ -65,6 +65,7 @@ async function rotate(invocation: Invocation): Promise<number> {
     const difference = { master_key: { from, to } };
     const entry = { at: Date.now(), ...byOperator, operation: 'master-key.rotate', difference };
     if (from !== to) await store.audit.write([entry]);
+    if (options.on('force')) await warnOfNodes(invocation, maintenance, to);
     const note = usesKeyFile(config) ? [oldKeyNote(config.masterKeyFile, dropOld)] : [];
     return printResult(rotated, [formatResult(rotated), ...note].join('\n'));
   });
@@ -80,8 +81,9 @@ async function checkNodes({ config, terminal }: Invocation, maintenance: Mainten
     return { current, next: keys.next(current).id };
   });
   if (next === current) return;
-  const lacking = await nodesWithoutKey(maintenance, next, (nodes) => {
-    if (terminal.isTty.stderr) terminal.writeError(`waiting for ${namesOf(nodes)} to read the new key\n`);
+  const lacking = await nodesWithoutKey(maintenance, next, (nodes, seconds) => {
+    const expiry = `if a node has stopped, its record expires within ${seconds} s`;
+    terminal.writeError(`waiting for ${namesOf(nodes)} to read the new key; ${expiry}\n`);
   });
   if (lacking.length === 0) return;
   const variable = config.masterKey ? 'SALLYPORT_MASTER_KEY' : 'SALLYPORT_MASTER_KEY_COMMAND';
@@ -91,6 +93,18 @@ async function checkNodes({ config, terminal }: Invocation, maintenance: Mainten
   throw new CommandError(
     `nothing was rotated: ${namesOf(lacking)} cannot use the new master key ${next}`,
     `${source}, then run this command again. With --force it rotates now, and these nodes respond with 503 until they have the key`,
+  );
+}
+
+/** After a rotation that did not wait for the nodes. */
+async function warnOfNodes({ config, terminal }: Invocation, { nodes }: Maintenance, key: string) {
+  const lacking = await recordedWithoutKey(nodes, key);
+  if (lacking.length === 0) return;
+  const todo = usesKeyFile(config)
+    ? `Nodes that share ${shortPath(config.masterKeyFile)} read it within seconds; copy it to the others`
+    : 'Restart them with the new key';
+  terminal.writeError(
+    `sallyport: warning: without the master key ${key}, these nodes respond with 503: ${namesOf(lacking)}. ${todo}\n`,
   );
 }
 
