@@ -129,7 +129,7 @@ function declare(registry: Registry, sinkNames: readonly string[]) {
   const errors = registry.counter(
     'sallyport_http_errors_total',
     'Responses with a status from 500 on, without those of /readyz, by status.',
-    [{ status: '500' }, { status: '503' }],
+    [{ status: '500' }, { status: '503' }, { status: '507' }],
   );
   const authentications = registry.counter(
     'sallyport_authentications_total',

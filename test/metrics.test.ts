@@ -56,6 +56,7 @@ describe.each(databases)('metrics on %s', (_, database) => {
     const counters = [
       errors503,
       'sallyport_http_errors_total{status="500"}',
+      'sallyport_http_errors_total{status="507"}',
       'sallyport_authentications_total{result="failed"}',
       'sallyport_decisions_total{outcome="denied"}',
       'sallyport_limited_total{limit="storage"}',
