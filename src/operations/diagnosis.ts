@@ -17,7 +17,7 @@ import { type Check, fail, ok, startHint, warn } from './check.ts';
 import { checkLifetimes } from './lifetime-diagnosis.ts';
 import { masterKeyHint } from './master-key.ts';
 import { checkNodes } from './node-check.ts';
-import { checkPostgres } from './postgres-check.ts';
+import { checkPostgres, readSchemaAccess, type SchemaAccess } from './postgres-check.ts';
 import { checkSinks } from './sink-diagnosis.ts';
 import { checkSqliteFile, checkSqliteSettings } from './sqlite-check.ts';
 
@@ -75,12 +75,23 @@ async function checkSchema(db: Db): Promise<Check> {
   if (problem) return fail('schema', problem.message, problem.todo);
   const version = versionOf(applied);
   if (version === newestSchema) return ok('schema', `version ${version}; the hashes of its migrations match`);
+  const { missing, mayMigrate } = db.dialect === 'sqlite' ? onSqlite : await readSchemaAccess(db);
+  if (missing !== undefined)
+    return fail(
+      'schema',
+      `the schema ${missing} does not exist, or the role of DATABASE_URL may not use it`,
+      'create the schema and grant the role usage on it, or correct `schema` in DATABASE_URL',
+    );
   return warn(
     'schema',
     `version ${version}; this program needs version ${newestSchema}`,
-    'run `sallyport migrate`, or start the service',
+    mayMigrate
+      ? 'run `sallyport migrate`, or start the service'
+      : 'run `sallyport migrate` with the URL of the role that owns the tables: the role of DATABASE_URL may not change the schema',
   );
 }
+
+const onSqlite: SchemaAccess = { missing: undefined, mayMigrate: true };
 
 const tolerance = 2000;
 const setClock =

@@ -91,3 +91,20 @@ async function checkTimeouts(db: Db): Promise<Check> {
     : 'set for each transaction, because a connection pooler does not pass them on';
   return ok('timeouts', `${values}; ${how}`);
 }
+
+export interface SchemaAccess {
+  /** The search path, if it names no schema that exists and that the role may use. */
+  readonly missing: string | undefined;
+  /** Whether the role may create tables and alter ours. */
+  readonly mayMigrate: boolean;
+}
+
+export async function readSchemaAccess(db: Db): Promise<SchemaAccess> {
+  const row = await db.get<{ path: string; schema: string | null; may: boolean | null }>(
+    `select current_setting('search_path') as path, current_schema() as schema,
+       has_schema_privilege(current_schema(), 'create') and coalesce(
+         (select pg_has_role(relowner, 'usage') from pg_class where oid = to_regclass('schema_versions')),
+         true) as may`,
+  );
+  return { missing: row?.schema ? undefined : row?.path, mayMigrate: row?.may === true };
+}

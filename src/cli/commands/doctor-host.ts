@@ -5,6 +5,7 @@ import { parseEnv } from 'node:util';
 import { type Config, settingList } from '../../config.ts';
 import { type Check, fail, ok, warn } from '../../operations/check.ts';
 import { usesKeyFile } from '../../operations/master-key.ts';
+import { defaultPassfile, parsePostgresUrl } from '../../store/engine/postgres-url.ts';
 import { callVariables } from '../terminal/connection.ts';
 import { shortPath, sqlitePath } from '../terminal/database.ts';
 import { projectVariables } from './init.ts';
@@ -58,6 +59,7 @@ export function checkFiles(config: Config): Check[] {
       : []),
     ...files.flatMap((path) => checkFile(path, fail, owner)),
     ...data.flatMap((path) => checkFile(path, warn, owner)),
+    ...(database === undefined ? checkPostgresFiles(config.databaseUrl) : []),
   ];
   return found.length > 0 ? found : [ok('files', 'only the owner can read keys and data')];
 }
@@ -108,6 +110,30 @@ function checkFile(path: string, result: typeof fail, owner: number | undefined)
       ),
     );
   return found;
+}
+
+/** The files that the URL of a PostgreSQL database names. Connecting reports the other problems with them. */
+function checkPostgresFiles(databaseUrl: string): Check[] {
+  const { password, passfile, sslkey } = parsePostgresUrl(databaseUrl);
+  const isUnused = password !== undefined || passfile === defaultPassfile();
+  return [
+    ...(isUnused || existsSync(passfile)
+      ? []
+      : [
+          warn(
+            'files',
+            `the password file ${shortPath(passfile)} does not exist`,
+            'create it, or correct `passfile` in DATABASE_URL or PGPASSFILE',
+          ),
+        ]),
+    ...(sslkey === undefined || isGroupKeyOfRoot(sslkey) ? [] : checkFile(sslkey, warn, undefined)),
+  ];
+}
+
+/** PostgreSQL's own clients accept a client key that belongs to root and that a group may read. */
+function isGroupKeyOfRoot(path: string): boolean {
+  const file = statSync(path, { throwIfNoEntry: false });
+  return file?.uid === 0 && (file.mode & 0o037) === 0;
 }
 
 const mebibyte = 1024 * 1024;

@@ -61,7 +61,7 @@ export function parsePostgresUrl(url: string, env: Environment = process.env): P
     hosts: given.host ? hosts.map(({ port }) => ({ host: given.host as string, port })) : hosts,
     user: name,
     password: decode(rest.join(':')) || env.PGPASSWORD || undefined,
-    passfile: given.passfile || env.PGPASSFILE || join(homedir(), '.pgpass'),
+    passfile: given.passfile || env.PGPASSFILE || defaultPassfile(),
     database: decode(path) || env.PGDATABASE || name,
     sslmode: oneOf('sslmode', given.sslmode ?? 'prefer', sslModes),
     sslrootcert: given.sslrootcert === 'system' ? undefined : given.sslrootcert,
@@ -74,6 +74,10 @@ export function parsePostgresUrl(url: string, env: Environment = process.env): P
   if (given.schema !== undefined && !/^[A-Za-z_]\w{0,62}$/.test(given.schema))
     throw new Error(`must have a schema of letters, digits and _, not ${JSON.stringify(given.schema)}`);
   return target;
+}
+
+export function defaultPassfile(): string {
+  return join(homedir(), '.pgpass');
 }
 
 function invalid(): never {

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { writeFileSync } from 'node:fs';
 import { newestSchema } from '../../../src/store/engine/migrate.ts';
 import { type Cli, openCli } from '../../support/cli.ts';
 import { formatProblems, problemsIn, runDoctor } from '../../support/doctor.ts';
@@ -74,6 +75,41 @@ describe('doctor on PostgreSQL', () => {
       code: 1,
       problems: ['fail database: default_transaction_read_only is on: every write fails with 503'],
     });
+  });
+
+  test('reports a schema that does not exist, and a role that may not create the tables', async () => {
+    const missing = await runDoctor(cli, '--database-url', `${server.url}?schema=nope`);
+    expect({ code: missing.code, problems: problemsIn(missing.checks) }).toMatchObject({
+      code: 1,
+      problems: [
+        {
+          name: 'schema',
+          state: 'fail',
+          message: 'the schema "nope" does not exist, or the role of DATABASE_URL may not use it',
+          hint: expect.stringContaining('create the schema'),
+        },
+      ],
+    });
+    await runSql(server.url, 'create role reader login');
+    await runSql(server.url, 'create database empty');
+    const hintFor = async (role: string) => {
+      const url = server.url.replace(/\/\/[^@]*@/, `//${role}@`).replace(/postgres$/, 'empty');
+      const { checks } = await runDoctor(cli, '--database-url', url);
+      return problemsIn(checks).find(({ name }) => name === 'schema')?.hint;
+    };
+    expect(await hintFor('postgres')).toBe('run `sallyport migrate`, or start the service');
+    expect(await hintFor('reader')).toStartWith('run `sallyport migrate` with the URL of the role');
+  });
+
+  test('reports a missing password file and a client key that others can read', async () => {
+    const [certificate, key] = [cli.path('client.crt'), cli.path('client.key')];
+    for (const file of [certificate, key]) writeFileSync(file, '', { mode: 0o644 });
+    const query = `sslmode=require&passfile=${cli.path('none')}&sslcert=${certificate}&sslkey=${key}`;
+    const { checks } = await runDoctor(cli, '--database-url', `${server.url}?${query}`);
+    expect(formatProblems(checks).filter((line) => line.includes('files'))).toEqual([
+      expect.stringMatching(/^warn files: the password file .*none does not exist$/),
+      expect.stringMatching(/^warn files: .*client.key is readable by other users$/),
+    ]);
   });
 
   test('reports an empty database, a wrong encoding and an unreachable server', async () => {
