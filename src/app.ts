@@ -22,7 +22,7 @@ import { masterKeysAtStart } from './operations/master-key.ts';
 import { nodeRecorder } from './operations/node-recorder.ts';
 import { readSinks, type Sink } from './sinks/config.ts';
 import { type Delivery, startDelivery } from './sinks/deliver.ts';
-import { reportSlowStart } from './slow-start.ts';
+import { reportSlowStart, retryTimeouts } from './slow-start.ts';
 import { startTelemetry, timingFor } from './start-telemetry.ts';
 import { createFolder } from './store/engine/file-ownership.ts';
 import type { Migrated } from './store/engine/migrate.ts';
@@ -88,7 +88,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   const { store, bootstrapped } = data;
   const { now = Date.now } = options;
   const opened: Closeable[] = [data];
-  await recordAuditedReads(data.maintenance, config.auditReads, now());
+  await retryTimeouts(() => recordAuditedReads(data.maintenance, config.auditReads, now()));
   const auditRecorder = makeAuditRecorder(store, log, now);
   const clock = options.now ?? monotonicTime;
   const usage = usageRecorder(store);
@@ -268,14 +268,16 @@ type OpenedData = Awaited<ReturnType<typeof openData>>;
 /** Opens the database with the master key, and creates the first tenant in an empty database. */
 export async function openData(config: Config, options: Omit<OpenOptions, 'masters'> = {}) {
   const masters = await masterKeysAtStart(config, options.onStep);
-  const opened = await openDatabase(config, { ...options, masters });
-  try {
-    const now = (options.clock ?? Date.now)();
-    return { ...opened, bootstrapped: await bootstrap(opened, config.managementKeyFile, now) };
-  } catch (error) {
-    await opened.close();
-    throw error;
-  }
+  return retryTimeouts(async () => {
+    const opened = await openDatabase(config, { ...options, masters });
+    try {
+      const now = (options.clock ?? Date.now)();
+      return { ...opened, bootstrapped: await bootstrap(opened, config.managementKeyFile, now) };
+    } catch (error) {
+      await opened.close();
+      throw error;
+    }
+  });
 }
 
 function createDataFolder(path: string): void {

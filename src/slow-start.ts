@@ -4,6 +4,7 @@ import { fail } from './domain/error.ts';
 import { problemResponse } from './http/pipeline/problem.ts';
 import { RequestInfo } from './http/pipeline/request-info.ts';
 import type { Log } from './log.ts';
+import { isTimeout } from './store/engine/postgres-errors.ts';
 
 /** In milliseconds: before the first report, and between later ones. */
 const patience = 2000;
@@ -47,6 +48,26 @@ export async function reportWaiting<T>(
     });
   } finally {
     clearTimeout(timer);
+  }
+}
+
+/** In milliseconds: for how long timeouts are retried, and between two attempts. */
+const retryFor = 30_000;
+const pause = 200;
+
+/**
+ * Repeats work of the start if the database answers too slowly. The timeouts are those of requests, and a machine on
+ * which many processes start together may exceed them. Other errors, such as a refused connection, are not retried.
+ */
+export async function retryTimeouts<T>(work: () => Promise<T>): Promise<T> {
+  const deadline = performance.now() + retryFor;
+  for (;;) {
+    try {
+      return await work();
+    } catch (error) {
+      if (!isTimeout(error) || performance.now() > deadline) throw error;
+      await Bun.sleep(pause);
+    }
   }
 }
 

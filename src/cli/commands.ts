@@ -1,6 +1,6 @@
 /** The table of commands. */
 import { openDatabase } from '../app.ts';
-import { reportWaiting } from '../slow-start.ts';
+import { reportWaiting, retryTimeouts } from '../slow-start.ts';
 import { version } from '../version.ts';
 import type { Command, Invocation } from './command.ts';
 import { accessCommands } from './commands/access.ts';
@@ -96,7 +96,7 @@ export const commands: readonly Command[] = [
 
 async function migrateOnly({ config, terminal, printResult }: Invocation): Promise<number> {
   const { migrated, close } = await reportWaiting(
-    (onStep) => openDatabase(config, { onStep }),
+    (onStep) => retryTimeouts(() => openDatabase(config, { onStep })),
     (waitingFor) => terminal.writeError(`waiting for ${waitingFor}\n`),
   );
   await close();

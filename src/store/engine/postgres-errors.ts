@@ -11,6 +11,9 @@ export class NotWritable extends DbUnavailable {}
 /** A serialization failure or a deadlock: the same transaction may succeed if it runs again. */
 export class Conflict extends DbUnavailable {}
 
+/** The message of our own timeouts. */
+export const noAnswer = 'the database does not answer';
+
 /** SQLSTATEs about the state of the server, not the statement. 42501 is a missing privilege. */
 const serverState = /^(08|25|28|3D|40|42501|53|55|57|58|XX)/;
 /**
@@ -72,6 +75,14 @@ export function isUndefinedTable(error: unknown): boolean {
 /** The role may not run the statement. */
 export function lacksPrivilege(error: unknown): boolean {
   return error instanceof DbUnavailable && stateOf(error.cause) === '42501';
+}
+
+/** A connection, statement or lock took too long. */
+export function isTimeout(error: unknown): boolean {
+  if (!(error instanceof DbUnavailable)) return false;
+  const { message, cause } = error;
+  if (message === noAnswer || /^(55P03|57014)$/.test(stateOf(cause))) return true;
+  return cause instanceof SQL.PostgresError && cause.code === 'ERR_POSTGRES_CONNECTION_TIMEOUT';
 }
 
 /** The SQLSTATE; empty if the error is not from the server. */

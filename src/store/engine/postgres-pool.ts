@@ -12,6 +12,7 @@ import {
   isUnsupported,
   mapDriverError,
   NotWritable,
+  noAnswer,
   rejectsStartupParameters,
   Unreachable,
 } from './postgres-errors.ts';
@@ -152,10 +153,7 @@ async function probe(
     (select count(*) from pg_settings
      where source = 'client' and name in (${names.join() || 'null'})) = ${names.length} as applied`;
   const timeout = Promise.withResolvers<never>();
-  const timer = setTimeout(
-    () => timeout.reject(new Unreachable('the database does not answer')),
-    connectTimeout,
-  );
+  const timer = setTimeout(() => timeout.reject(new Unreachable(noAnswer)), connectTimeout);
   try {
     const [row] = await Promise.race([sql.unsafe(query), timeout.promise]);
     return { ...row, advisoryLocks: await Promise.race([hasAdvisoryLocks(sql), timeout.promise]) };

@@ -9,7 +9,7 @@ import {
   type Value,
 } from './db.ts';
 import { groupCommit } from './group-commit.ts';
-import { Unreachable } from './postgres-errors.ts';
+import { noAnswer, Unreachable } from './postgres-errors.ts';
 import { exclusiveWork } from './postgres-exclusive.ts';
 import { type Pool, type Pools, postgresPools } from './postgres-pool.ts';
 import { afterConflict, type Late } from './postgres-retry.ts';
@@ -71,7 +71,7 @@ function deadlines(pools: Pools, timeouts: Timeouts) {
       isLate = true;
       // Connections hang while the network drops their packets, so the whole pool is replaced.
       if (pool && isDead()) pools.discard(pool);
-      giveUp.reject(new DbUnavailable('the database does not answer'));
+      giveUp.reject(new DbUnavailable(noAnswer));
     }, longest);
     try {
       const value = await Promise.race([work(() => isLate), giveUp.promise]);

@@ -3,6 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { freePort } from '../../support/postgres.ts';
 import { duringTransaction, maintenanceLock } from '../../support/postgres-locks.ts';
 import { ProgramFolder } from '../../support/program.ts';
+import { openTcpProxy, type TcpProxy } from '../../support/tcp-proxy.ts';
 import { postgres, testMasterKey } from '../../support/test-server.ts';
 
 describe('a start that waits', () => {
@@ -43,6 +44,41 @@ describe('a start that waits', () => {
     expect(await status('/readyz')).toBe(200);
     waiting.node.kill('SIGTERM');
     expect(await waiting.node.ended).toBe(0);
+  });
+
+  describe('for a database that does not answer', () => {
+    let proxy: TcpProxy;
+    beforeEach(async () => {
+      proxy = await openTcpProxy(Number(new URL(url).port));
+      proxy.setMode('swallow');
+    });
+    afterEach(() => proxy.close());
+
+    const start = async (command: string) => {
+      const DATABASE_URL = url.replace(`:${new URL(url).port}/`, `:${proxy.port}/`);
+      const env = { ...settings(), DATABASE_URL, SALLYPORT_DATABASE_TIMEOUT: '800' };
+      const node = folder.start([command], env);
+      await node.until(/waiting.*(a connection to the database)/);
+      return node;
+    };
+
+    test('continues when it answers', async () => {
+      const migrating = await start('migrate');
+      proxy.setMode('pass');
+      expect(await migrating.ended).toBe(0);
+      proxy.setMode('swallow');
+      const node = await start('serve');
+      proxy.setMode('pass');
+      await node.until(/(listening on) http/);
+      node.kill('SIGTERM');
+      expect(await node.ended).toBe(0);
+    });
+
+    test('stops', async () => {
+      const node = await start('serve');
+      node.kill('SIGTERM');
+      expect(await node.ended).toBe(0);
+    });
   });
 
   test('of the command `migrate` prints what it waits for, and migrates afterwards', async () => {
