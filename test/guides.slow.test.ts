@@ -65,7 +65,7 @@ describe.skipIf(noCurl)('the commands of', () => {
         'npm ci && npm start\n': ':\n',
         'clone=$PWD\n': `clone='${root}'\n`,
         'clone=../sallyport\n': `clone='${root}'\n`,
-        'mkdir -p ../shop && cd ../shop\n': '',
+        'mkdir ../shop && cd ../shop\n': '',
         'npm --prefix "$clone" run --silent build:sdk\n': '',
         'npm install --silent "$clone/sdk"\n': '',
         ...replacements,

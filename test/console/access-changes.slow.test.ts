@@ -33,7 +33,10 @@ describeConsole('console access changes:', (suite) => {
 
   test('lists applications that gained and lost access, and what changed them', async () => {
     await open(`period=custom&from=${from}`);
+    const gained = suite.tab.page.getByRole('region', { name: 'Gained access' });
     await suite.tab.page.getByRole('region', { name: 'Lost access' }).waitFor();
+    // The names of actors are loaded afterwards.
+    await gained.getByText('by test').first().waitFor();
     expect(await textOf('Gained access')).toMatch(
       /help desk token:read in \/pci\/ .*mask to reveal application.update .* by test/,
     );
