@@ -56,7 +56,7 @@ const retryFor = 30_000;
 const pause = 200;
 
 /**
- * Repeats work of the start if the database answers too slowly. The timeouts are those of requests, and a machine on
+ * Repeats startup work if the database answers too slowly. The timeouts are those of requests, and a machine on
  * which many processes start together may exceed them. Other errors, such as a refused connection, are not retried.
  */
 export async function retryTimeouts<T>(work: () => Promise<T>): Promise<T> {

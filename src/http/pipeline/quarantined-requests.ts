@@ -1,6 +1,6 @@
 /**
  * Counts in the audit log what applications and sessions in quarantine request: successful reads, and requests for
- * resources that do not exist. Denials, and the token data in responses, have entries of their own.
+ * resources that do not exist. Denials, and responses with token data, are recorded elsewhere.
  */
 import type { EntryResource } from '../../domain/audit.ts';
 import { Failure, problem } from '../../domain/error.ts';

@@ -122,7 +122,7 @@ export class PartCheck {
     return { seq: this.#seq, hash: hexOf(this.#links[0] ?? new Uint8Array()) };
   }
 
-  /** The highest time of the rows up to `head`, as far as it is known. */
+  /** The highest known time of the rows up to `head`. */
   get latest(): number {
     return this.#latest;
   }
