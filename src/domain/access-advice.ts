@@ -23,7 +23,7 @@ export type RankedGrant = z.infer<typeof RankedGrant>;
 type PermissionUse = Pick<Use, 'permission' | 'container'>;
 
 export interface Advice {
-  /** Grants without a use, riskiest first. */
+  /** Grants that no recorded use needed, highest risk first. */
   readonly unused: readonly RankedGrant[];
   /** Undefined if nothing can be removed, or if nothing would remain. */
   readonly proposal: Grants | undefined;
@@ -55,7 +55,7 @@ export function byRisk(a: RankedGrant, b: RankedGrant): number {
   return risks.indexOf(a.risk) - risks.indexOf(b.risk);
 }
 
-/** One permission of the grants: where each rule grants it, and whether it is also granted without a rule. */
+/** Where one permission is granted: rule index → container, and whether it is in `permissions`. */
 interface Part {
   readonly containers: ReadonlyMap<number, string>;
   readonly plain: boolean;
@@ -72,7 +72,10 @@ function reduced(grants: Grants, policy: Policy, uses: readonly PermissionUse[])
   return grantsFrom(grants, parts);
 }
 
-/** The whole part if a smaller one would grant more somewhere, or would not cover a use. */
+/**
+ * Reduces the grants of one permission to its recorded uses. Returns them unchanged if the reduced ones would give
+ * more access somewhere, or would change the access of a recorded use.
+ */
 function reducedPart(
   grants: Grants,
   policy: Policy,
@@ -96,7 +99,7 @@ function reducedPart(
   return isWider || !isCovered ? whole : smaller;
 }
 
-/** The policy of one permission alone. */
+/** A policy with this permission only. */
 function policyOf({ rules }: Grants, permission: string, { containers, plain }: Part): Policy {
   return compilePolicy({
     permissions: plain ? [permission] : [],
@@ -118,8 +121,9 @@ function wholePart({ permissions, rules }: Grants, permission: string): Part {
 }
 
 /**
- * The deepest container that includes all uses that the rule decided. Undefined if it decided none. A use above the
- * container of the rule may stand for containers below it, so the rule then stays as it is.
+ * The deepest container that includes all uses that the rule decides. Undefined if it decides none. A recorded use may
+ * stand for uses in containers below it (see `mergeContainers`). So the container does not change if there is a use
+ * above it.
  */
 function usedContainer(
   policy: Policy,
@@ -143,7 +147,7 @@ function commonContainer(a: string, b: string): string {
   return a.slice(0, end);
 }
 
-/** Rules with several containers are split, unless there would be too many rules. */
+/** Splits rules whose permissions now have different containers, unless that gives more than `maxRules` rules. */
 function grantsFrom(grants: Grants, parts: ReadonlyMap<string, Part>): Grants {
   const permissions = grants.permissions.filter((permission) => parts.get(permission)?.plain);
   const split = grants.rules.flatMap((rule, index) => splitRule(rule, index, parts));
@@ -161,7 +165,7 @@ function splitRule(rule: Rule, index: number, parts: ReadonlyMap<string, Part>):
   for (const permission of rule.permissions) {
     const container = parts.get(permission)?.containers.get(index);
     if (container === undefined) continue;
-    // Only permissions for data depend on the container.
+    // Permissions that are not scoped ignore the container of their rule.
     const place = hasTrait(permission, 'scoped') ? container : original;
     byContainer.set(place, [...(byContainer.get(place) ?? []), permission]);
   }

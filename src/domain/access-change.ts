@@ -42,16 +42,16 @@ export function accessOf(
   return verdict.allowed ? verdict.transform : 'denied';
 }
 
-/** Whether two decisions differ in their effect. For permissions without data in the response, the transform has no effect. */
+/** Whether another decision has another effect. If a permission returns no data, its transform has no effect. */
 export function isChange(permission: string, from: Access, to: Access): boolean {
   const returnsData = hasTrait(permission, 'scoped') && permission !== 'token:delete';
   return returnsData ? from !== to : (from === 'denied') !== (to === 'denied');
 }
 
 /**
- * Everything that the new policy of an application decides differently. A decision about a resource depends only on
- * which containers of the rules include it, so one decision for each of those containers covers all resources. A change
- * that equals that of the next container above is left out.
+ * All differences between two policies of an application. A decision depends only on which of the rules' containers
+ * include the resource, so one comparison per container covers all resources. Omits a change that equals the change of
+ * the nearest container above.
  */
 export function accessChanges(before: Policy, after: Policy): AccessChange[] {
   const permissions = new Set([...before.byPermission.keys(), ...after.byPermission.keys()]);
@@ -94,7 +94,7 @@ function byDepth(a: string, b: string): number {
   return a.length - b.length || (a < b ? -1 : 1);
 }
 
-/** The value of the deepest container above this one. */
+/** The value of the nearest container above this one that has a value. Undefined if none has. */
 export function nearestAbove<T>(container: string, values: ReadonlyMap<string, T>): T | undefined {
   for (let path = container; path !== '/'; ) {
     path = path.slice(0, path.lastIndexOf('/', path.length - 2) + 1);
@@ -104,12 +104,13 @@ export function nearestAbove<T>(container: string, values: ReadonlyMap<string, T
   return undefined;
 }
 
-/** How many decisions about one session are compared. */
+/** Limits the decisions that are compared for one session. */
 const maxSessionPoints = 4000;
 
 /**
- * The largest change in the access of a session whose ceiling changes; undefined if there is none. `changed` are the
- * permissions whose decisions change in the ceiling. Not complete if the session has too many rules to compare all.
+ * The largest change in the access of a session when its ceiling changes from `before` to `after`. `changed` has the
+ * permissions that the two ceilings decide differently. `largest` is undefined if nothing changes. `complete` is false
+ * if the comparison stopped at `maxSessionPoints`.
  */
 export function sessionChange(
   grants: Grants,
@@ -141,10 +142,10 @@ function sizeOf({ from, to }: AccessChange): number {
   return Math.abs(compareAccess(from, to));
 }
 
-/** Not the name of a container or id in practice. A wrong guess can only hide a change of one session. */
+/** A name that real containers and ids do not have. With one that they have, a change could be missed. */
 const other = '_-other-_';
 
-/** Resources that between them meet every combination of conditions that a resource can meet. */
+/** Yields a resource for every combination of conditions that a resource can meet. */
 function* resourcesFor(
   policy: Policy,
   ceilings: readonly Policy[],
@@ -159,7 +160,7 @@ function* resourcesFor(
   for (const id of new Set([other, ...ids]))
     for (const container of containers) {
       yield { container, resource: { id, container } };
-      // A rule with `equals` matches the container, but not those below it.
+      // A condition with `equals` matches the container, but not the containers below it, so both cases are compared.
       yield { container, resource: { id, container: canonicalContainer(`${container}${other}`) } };
     }
 }

@@ -5,7 +5,7 @@ import { type Grants, grantFields, noGrants } from './grant.ts';
 import { compilePolicy, type Policy } from './policy.ts';
 import { quarantined } from './quarantine.ts';
 
-/** What decides about the access of an application. */
+/** The fields of an application that determine its access. */
 export interface ApplicationState extends Grants {
   readonly name: string;
   readonly created_at: string;
@@ -69,7 +69,7 @@ function stateIn(difference: Difference): ApplicationState | undefined {
   return checked(Object.fromEntries(stateFields.map((field) => [field, difference[field]?.from])));
 }
 
-/** Returns undefined if fields are missing, or if the entry was altered. */
+/** Returns undefined if a field is missing or invalid. */
 function checked(state: Record<string, unknown>): ApplicationState | undefined {
   const { name, created_at, expires_at, quarantined_at } = state;
   const [permissions, rules] = [state.permissions, state.rules].map((list) => Array.isArray(list) && list);
@@ -89,7 +89,7 @@ function checked(state: Record<string, unknown>): ApplicationState | undefined {
   };
 }
 
-/** The policy at `time`, given the state then. Grants nothing if the application did not exist yet or had expired. */
+/** The policy at `time`, from the state at that time. It grants nothing before the creation and after the expiry. */
 export function policyAt(state: ApplicationState, time: number): Policy {
   const { created_at, expires_at } = state;
   const exists =

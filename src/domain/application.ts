@@ -26,7 +26,7 @@ export type ApplicationType = z.infer<typeof ApplicationType>;
 /** No path, query, fragment or credentials, and no wildcard. */
 const originShape = /^[a-z][a-z0-9+.-]*:\/\/[^/?#@\\\s*]+$/i;
 
-/** The form that browsers send in `Origin`. Returns undefined if the text is not an origin. */
+/** The origin in the form that browsers send in `Origin`. Returns undefined if the text is not an origin. */
 export function originOf(text: string): string | undefined {
   if (!originShape.test(text) || !URL.canParse(text)) return undefined;
   const { protocol, host } = new URL(text);
@@ -184,7 +184,7 @@ const readOnlyFields = {
   quarantined_at: ReadOnlyDateTime,
 };
 
-/** Not null, which means absent: a client that sends null for unknown fields must not make a key last forever. */
+/** Removes the expiry. `null` does not: it means absent, because some clients send null for fields they do not set. */
 export const never = 'never';
 
 /** A new expiry: milliseconds since 1970, or `never`. */
@@ -223,8 +223,8 @@ export const ApplicationUpdate = z
 export type ApplicationUpdate = z.infer<typeof ApplicationUpdate>;
 
 /**
- * The `expires_at` after an update, for responses. Throws `validation_failed` if a new one is not in the future, or later
- * than the maximum lifetime of the tenant allows.
+ * The `expires_at` after an update, as responses show it. Throws `validation_failed` if a new expiry is not in the
+ * future or exceeds the maximum lifetime of the tenant.
  */
 export function expiryAfter(
   current: Application,
@@ -251,7 +251,7 @@ export function readOnlyErrors(current: Application, sent: ApplicationUpdate): E
   );
 }
 
-/** Ids and dates in the form that responses use. */
+/** Converts ids and dates to the form that responses use. */
 function normalized(field: string, sent: unknown): unknown {
   if (!field.endsWith('_at')) return Id.safeParse(sent).data ?? sent;
   const time = DateTime.safeParse(sent).data;

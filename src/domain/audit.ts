@@ -11,7 +11,7 @@ export const results = ['success', 'denied', 'failed'] as const;
 export const auditedReads = ['all', 'reveal', 'off'] as const;
 export type AuditedReads = (typeof auditedReads)[number];
 
-/** The name under which `SALLYPORT_AUDIT_READS` is stored. */
+/** The row of the `settings` table that stores `SALLYPORT_AUDIT_READS`. */
 export const readsSetting = 'audit_reads';
 
 /** Reads with these transforms are not recorded. */
@@ -27,7 +27,7 @@ export const restoreOperation = 'database.restore';
 /** Records the ends of the tenants' hash chains in the system chain: tenant id → SEQ:HASH, in `difference`. */
 export const headsOperation = 'audit.heads';
 
-/** Written some days before an application or key expires, with the time in `difference`. */
+/** Written some days before an application or key expires, with the expiry in `difference`. */
 export const expiringOperation = 'key.expiring';
 
 const Actor = z.object({
@@ -39,7 +39,7 @@ const Actor = z.object({
   authorized_by: z.uuid().optional().describe('Sessions only: the application that authorized the session.'),
 });
 
-/** The tokens or other data that a request read, changed or was denied. */
+/** The tokens or other resources that a request read, changed, or was denied access to. */
 const EntryResource = z
   .object({
     ids: z.array(z.string()).optional().describe('Ids of the resources.'),
@@ -128,7 +128,7 @@ export const readsOperation = 'audit.reads';
 /** Reason of an entry whose JSON was altered in the database. Only its other columns are returned. */
 export const unreadable = 'unreadable';
 
-/** For operations of the command line, outside the API. */
+/** For entries that the service or the command line writes without an API request. */
 export const byOperator = { actor: { kind: 'operator' as const }, result: 'success' as const, from: {} };
 
 export const LogEntry = z

@@ -1,6 +1,6 @@
 /**
- * Requests and responses of the OpenID AuthZEN Authorization API 1.0, and how its terms map to ours. Unknown fields are
- * ignored, as the standard demands.
+ * Requests and responses of the OpenID AuthZEN Authorization API 1.0, and their mapping to permissions. Unknown fields
+ * are ignored, as the standard requires.
  */
 import { z } from 'zod';
 import { containsNoSecret, optional } from './common-fields.ts';
@@ -80,7 +80,7 @@ export const EvaluationRequest = z
   .meta({ id: 'AuthZenEvaluationRequest' });
 export type EvaluationRequest = z.infer<typeof EvaluationRequest>;
 
-/** Checked one by one, so that an invalid evaluation does not affect the others. */
+/** Each evaluation is validated separately, so that an invalid one does not affect the others. */
 const UncheckedEvaluation = z.unknown().meta({
   type: 'object',
   description: 'The fields of a single evaluation. Those with a default may be absent.',
@@ -193,7 +193,7 @@ const Entity = z
   .object({ type: z.string().describe('Its type.'), id: z.string().describe('Its id, or its name.') })
   .meta({ id: 'AuthZenEntity' });
 
-/** A search examines a limited number of entries, so a part can be short or empty and still have a `next_token`. */
+/** A search examines a limited number of entries, so a page can be short or empty and still have a `next_token`. */
 export const EntityResults = z
   .object({ page: Page, results: z.array(Entity).describe('The results.') })
   .meta({ id: 'AuthZenEntities' });
@@ -206,14 +206,17 @@ export function permissionOf({ name }: AuthZenAction, { type }: { type: string }
   return name.includes(':') ? name : `${type}:${name}`;
 }
 
-/** The action with which `permissionOf` gives the permission. Undefined if the permission is for another type. */
+/** The inverse of `permissionOf`. Undefined if the permission is for another resource type. */
 export function actionOf(permission: string, type: string): AuthZenAction | undefined {
   if (!permission.startsWith(`${type}:`)) return undefined;
   const rest = permission.slice(type.length + 1);
   return { name: rest.includes(':') ? permission : rest };
 }
 
-/** Subject types whose search returns the names of applications. Evaluations accept a name with any type. */
+/**
+ * Types with which a subject search returns application names. An evaluation accepts an application name with any type
+ * except `application` and `session`.
+ */
 const namedTypes = new Set(['user', 'identity', 'client', 'service', 'workload', 'agent']);
 
 /** Which subjects a search for this type examines. Undefined if the type is unknown. */

@@ -30,7 +30,7 @@ export function optionalList<S extends z.ZodType<unknown[]>>(schema: S) {
 /** Original indexes of lists whose duplicates were removed, for the paths of validation errors. */
 const originalIndexes = new WeakMap<readonly unknown[], readonly number[]>();
 
-/** Returns the first entry of each identity. */
+/** Removes entries with the same identity as an earlier one. */
 export function dedupe<T>(list: T[], identityOf: (entry: T) => unknown): T[] {
   const firstIndex = new Map<unknown, number>();
   for (const [index, entry] of list.entries()) {
@@ -105,7 +105,7 @@ export function label(min: number, max: number) {
   return withoutBidi(line(min, max));
 }
 
-/** A substring of a name. Less strict than `Name`, so that older names can be found. */
+/** A substring of a name. Less strict than `Name`, so that it finds names that were valid when they were stored. */
 export const NameFilter = line(1, 200);
 
 export const Name = label(1, 200).refine((value) => /\S/u.test(value), 'must not be only white space');
@@ -133,7 +133,7 @@ export function parseDateTime(value: string): number | undefined {
   if (hour > 23 || minute > 59 || second > 59 || offsetHour > 23 || offsetMinute > 59) return undefined;
   const date = new Date(0);
   date.setUTCFullYear(year, month - 1, day);
-  // JavaScript moves a day or month that does not exist into another month.
+  // `Date` turns a day that does not exist, such as February 30, into a day of another month.
   if (date.getUTCMonth() !== month - 1) return undefined;
   date.setUTCHours(hour, minute, second, millisecond);
   const offset = (offsetHour * 60 + offsetMinute) * 60_000;

@@ -3,7 +3,7 @@ import { type EntryDecision, type EntryResource, resourceOf } from './audit.ts';
 import { type Code, Failure } from './error.ts';
 import type { Resource } from './policy.ts';
 
-/** `isStored`: whether it is a token that exists. Otherwise the caller may have made up its id and container. */
+/** `isStored`: whether the resource is an existing token. If not, the caller may have made up its id and container. */
 export interface DeniedResource extends Resource {
   readonly isStored: boolean;
   /** The application that created the token, if it is known. */

@@ -1,4 +1,4 @@
-/** DPoP proofs (RFC 9449) in requests and responses about a credential that a backend received. */
+/** DPoP proofs (RFC 9449) that a backend received with a session key and sends on in a decision request. */
 import { z } from 'zod';
 import { optional } from './common-fields.ts';
 
@@ -17,7 +17,7 @@ const proofFields = {
 export const PresentedProof = z.strictObject(proofFields).meta({ id: 'PresentedProof' });
 export type PresentedProof = z.infer<typeof PresentedProof>;
 
-/** The same, but unknown fields are ignored. */
+/** Like `PresentedProof`, but ignores unknown fields. */
 export const AuthZenProof = z.object(proofFields).meta({ id: 'AuthZenProof' });
 
 export const DpopResponse = z

@@ -143,8 +143,8 @@ interface FailureOptions {
   /** Logged, but never sent to the client. */
   readonly cause?: unknown;
   /**
-   * Whether it is part of normal operation, such as a 503 during shutdown. Then it is neither logged as an error nor
-   * recorded as a denial.
+   * Whether the failure is part of normal operation, such as a 503 during shutdown. It is then neither logged as an
+   * error nor recorded as a denial.
    */
   readonly expected?: true;
 }
@@ -166,7 +166,7 @@ export class Failure extends Error {
   }
 }
 
-/** `throw fail('nonce_used')` */
+/** Creates a failure to throw: `throw fail('nonce_used')`. */
 export function fail(code: Code, options?: FailureOptions): Failure {
   return new Failure(code, options);
 }
@@ -176,7 +176,7 @@ export function throwIfInvalid(errors: Errors): void {
   if (Object.keys(errors).length > 0) throw fail('validation_failed', { errors });
 }
 
-/** Returns the value, or throws `not_found` if there is none. */
+/** Returns the value. Throws `not_found` if it is undefined or false. */
 export function orNotFound<T>(value: T | undefined | false): T {
   if (value === undefined || value === false) throw fail('not_found');
   return value;

@@ -5,7 +5,7 @@ const joiningScripts =
     .map((script) => `\\p{Script=${script}}`)
     .join('');
 
-/** Zero-width characters in their proper place: within an emoji, or after a letter of such a script. */
+/** Invisible characters that change how a visible one is drawn: in an emoji, or after a letter of a joining script. */
 const shaping = [
   '(?<=[\\p{Extended_Pictographic}\\p{Emoji_Modifier}\\u{fe0f}])\\u{200d}',
   '(?<=\\p{Extended_Pictographic})[\\u{fe0e}\\u{fe0f}]',
@@ -14,15 +14,16 @@ const shaping = [
 ];
 
 /**
- * Characters that act on a screen or are not visible on it: control characters, line and paragraph separators,
- * bidirectional controls, zero-width and unassigned ones. Two names that differ in one of them would look the same.
+ * Characters that are invisible or change how other text is displayed: control characters, line and paragraph
+ * separators, bidirectional controls, zero-width and unassigned characters. With them, two different names can look
+ * the same.
  */
 const invisible = new RegExp(
   `(?!${shaping.join('|')})[\\p{C}\\p{Zl}\\p{Zp}\\p{Default_Ignorable_Code_Point}]`,
   'gu',
 );
 
-/** Escapes as `\u{202e}`, for a value on one line. */
+/** Escapes invisible characters as `\u{202e}`, for a value on one line. */
 export function escapeText(text: string): string {
   return text.replace(invisible, (character) => `\\u{${character.codePointAt(0)?.toString(16)}}`);
 }
@@ -32,14 +33,14 @@ export function escapeLines(text: string): string {
   return text.replace(invisible, (character) => (isLayout(character) ? character : escapeText(character)));
 }
 
-/** Escapes JSON text as `\u202e`, so that it parses to the same value. Leaves line feeds and tabs. */
+/** Escapes invisible characters in JSON as `\u202e`, so it parses to the same value. Leaves line feeds and tabs. */
 export function escapeJson(json: string): string {
   return json.replace(invisible, (character) =>
     isLayout(character) ? character : character.split('').map(asUnit).join(''),
   );
 }
 
-/** `U+202E` */
+/** The character as `U+202E`. */
 export function codePoint(character: string): string {
   return `U+${hex(character.codePointAt(0) as number).toUpperCase()}`;
 }

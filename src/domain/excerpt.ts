@@ -1,6 +1,6 @@
 /**
- * The parts of values that the outputs of a mask show. Positions count characters, which are Unicode code points. A text
- * without surrogates is cut without splitting it into them, which takes a tenth of the time.
+ * Tracks which parts of the data the outputs of a mask show. Positions count Unicode code points. Text without
+ * surrogates is cut by its UTF-16 index, which takes a tenth of the time.
  */
 
 const surrogate = /[\ud800-\udfff]/;
@@ -14,13 +14,16 @@ function cut(text: string, from: number, to: number): string {
   return surrogate.test(text) ? [...text].slice(from, to).join('') : text.slice(from, to);
 }
 
-/** A value while the filters of an output process it. */
+/** A value and the text that the filters of an output have made of it so far. */
 export class Excerpt {
-  /** The whole value. */
+  /** The value before all filters. */
   readonly value: string;
   readonly text: string;
   readonly length: number;
-  /** For `from <= i < to`, character `i` of `text` is character `i + offset` of the value. The others are replacements. */
+  /**
+   * The part of `text` that is unchanged: for `from <= i < to`, character `i` is character `i + offset` of `value`.
+   * All other characters are replacements.
+   */
   readonly from: number;
   readonly to: number;
   readonly offset: number;
@@ -38,7 +41,7 @@ export class Excerpt {
     return new Excerpt(value, value, 0, lengthOf(value), 0);
   }
 
-  /** Replaces all characters outside `from` to `to`. */
+  /** Replaces all characters outside `from` to `to` (exclusive). */
   hideExcept(from: number, to: number, replacement: string): Excerpt {
     const start = Math.max(from, 0);
     const end = Math.max(Math.min(to, this.length), start);
@@ -47,7 +50,7 @@ export class Excerpt {
     return new Excerpt(this.value, text, Math.max(this.from, from), Math.min(this.to, to), this.offset);
   }
 
-  /** Removes all characters outside `from` to `to`. */
+  /** Removes all characters outside `from` to `to` (exclusive). */
   slice(from: number, to: number): Excerpt {
     const [start, end] = [Math.max(this.from, from) - from, Math.min(this.to, to) - from];
     return new Excerpt(this.value, cut(this.text, from, to), start, end, this.offset + from);
@@ -68,7 +71,7 @@ export class ShownParts {
     this.#parts.set(value, parts);
   }
 
-  /** Whether the outputs together show every character of the value. */
+  /** Whether the outputs, taken together, show every character of the value. */
   includeAllOf(value: string): boolean {
     const parts = this.#parts.get(value)?.toSorted((a, b) => a.from - b.from);
     if (!parts) return false;

@@ -81,10 +81,10 @@ export interface Question {
   readonly hidesAuthorizer?: boolean;
 }
 
-/** The only reason that a session gets about its ceiling. */
+/** The reason if the ceiling decides and the caller may not see the authorizer's rules. */
 const limitedByAuthorizer = 'this session is limited to what its authorizer may do now';
 
-/** The result and its reason. `trace` lists every rule. */
+/** Returns the decision with its reason. To list every rule, use `trace`. */
 export function explain(
   { holder, policy, ceiling, hidesAuthorizer }: Question,
   permission: string,
@@ -156,9 +156,9 @@ function missingGrant(permission: string, { container }: Resource): MissingGrant
 /** A denial as the audit log records it, with the authorizer's rules. */
 export interface ExplainedDenial {
   readonly reason: string;
-  /** Absent if the quarantine decides. */
+  /** Absent if the quarantine denies the permission. */
   readonly missing?: MissingGrant;
-  /** The rule that the reason names: the one that comes closest to allowing it. */
+  /** The rule that comes closest to allowing the request. The reason names it. */
   readonly rule?: DecidingRule;
 }
 
@@ -195,7 +195,10 @@ export function trace(
   return [...own, ...stepsOf('authorizer', ceiling, permission, resource)];
 }
 
-/** Why the caller is denied, without the authorizer's rules. Only for a container that the caller sent. */
+/**
+ * Why the caller is denied, without the authorizer's rules. Use it only for a container that the caller sent, because
+ * the reason names the container.
+ */
 export function denialReason(question: Question, permission: string, resource: Resource): string {
   return explain({ ...question, hidesAuthorizer: true }, permission, resource).reason;
 }

@@ -1,4 +1,4 @@
-/** Grants: the permissions and rules of an application or session, and which owner may hold which. */
+/** Grants: the permissions and rules of an application or session. Which of them are allowed depends on the owner. */
 import { z } from 'zod';
 import { optionalList, originalIndex } from './common-fields.ts';
 import type { Errors } from './error.ts';
@@ -52,7 +52,7 @@ export function grantErrors(owner: Owner, grants: Grants): Errors {
   return errors;
 }
 
-/** A key in a browser must not change credentials, grant access or read about the whole tenant. */
+/** Keys in browsers must not change credentials, grant access or read about the whole tenant. */
 function mayHold(owner: Owner, permission: string): boolean {
   return owner === 'private' || owner === 'management' || hasTrait(permission, 'browser');
 }

@@ -1,4 +1,4 @@
-/** The impact of an update of an application, as responses have it. */
+/** The impact of updating an application: the fields of the response. */
 import { z } from 'zod';
 import { AccessChange } from './access-change.ts';
 import { auditedReads } from './audit.ts';

@@ -14,7 +14,7 @@ export interface Intervals {
   readonly count: number;
 }
 
-/** At most `maxIntervals`, which start at multiples of their length in UTC. `to` must be after `from`. */
+/** Returns at most `maxIntervals`. They start at multiples of their length in UTC. `to` must be after `from`. */
 export function intervalsBetween(from: number, to: number): Intervals {
   const divide = (length: number) => {
     const start = Math.floor(from / length) * length;

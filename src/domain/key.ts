@@ -38,7 +38,7 @@ const digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const digitValues = new Uint8Array(128);
 for (const [value, digit] of [...digits].entries()) digitValues[digit.charCodeAt(0)] = value;
 const shape = /^slp_(mgt|pvt|pub|ses|non)_[0-9A-Za-z]{49}$/;
-/** 62^43 is just above 2^256. */
+/** Enough digits for 256 bits: 62^43 is just above 2^256. */
 const randomLength = 43;
 const checksumLength = 6;
 
@@ -72,7 +72,7 @@ export function parseKey(text: string): { kind: Kind; digest: Digest } | undefin
 /** Replaces keys and nonces in the text by `[secret]`, also those without their `slp_` prefix. */
 export function redactSecrets(text: string): string {
   const redacted = text.replace(/slp_[a-z]{3}_[0-9A-Za-z]{20,}/g, '[secret]');
-  // A test is faster than a replacement, and most texts have no such run.
+  // Most texts have no run of 49 letters and digits, and testing for one is faster than replacing.
   if (!/[0-9A-Za-z]{49}/.test(redacted)) return redacted;
   return redacted.replace(/[0-9A-Za-z]{49,}/g, (run) => (containsBareKey(run) ? '[secret]' : run));
 }
@@ -80,10 +80,10 @@ export function redactSecrets(text: string): string {
 const kinds: readonly Kind[] = [...Object.values(applicationKinds), 'ses', 'non'];
 /** Computed on first use: the console bundles this module for browsers, which lack `Bun`. */
 let prefixChecksums: readonly number[] | undefined;
-/** Limits the time that a long text costs. Longer runs of letters and digits are hardly a pasted key. */
+/** Limits the time for long texts. A pasted key is unlikely to be further inside a run of letters and digits. */
 const maxPositions = 1000;
 
-/** Whether 49 of the digits are a key without its prefix: the checksum is that of one of the kinds. */
+/** Whether the run contains a key without its prefix: 49 characters with the correct checksum for one of the kinds. */
 function containsBareKey(run: string): boolean {
   prefixChecksums ??= kinds.map((kind) => Bun.hash.crc32(`slp_${kind}_`));
   const prefixes = prefixChecksums;
@@ -103,13 +103,16 @@ interface IdSequence {
   counter: number;
 }
 
-/** Least recently used first. Times arrive out of order: the denial log writes the entries of a second together. */
+/**
+ * Least recently used first. Several are kept, because times arrive out of order: the denial log writes the entries of
+ * a second together.
+ */
 const sequences = new Map<number, IdSequence>();
 const maxSequences = 2000;
 let current: IdSequence | undefined;
 
 /**
- * A UUIDv7. Ids of the same millisecond are ascending in the order of the calls, also if calls for other times come in
+ * A UUIDv7. Ids of the same millisecond ascend in the order of the calls, even if calls for other times come in
  * between. After the time, a 24-bit counter starts at a random value below 2^20. The last 48 bits are random.
  */
 export function newId(now: number): string {
@@ -142,7 +145,7 @@ function newSequence(time: number, random: string): IdSequence {
   return { time, prefix, counter: Number.parseInt(random.slice(0, 5), 16) };
 }
 
-/** Pads with zeros. Adding a leading 1 and removing it is faster than `padStart`. */
+/** Pads with zeros. Adding 16^length and removing the leading 1 is faster than `padStart`. */
 function hexadecimal(number: number, length: number): string {
   return (number + 16 ** length).toString(16).slice(1);
 }

@@ -2,20 +2,20 @@
 import { requireFuture, timestamp } from './common-fields.ts';
 import { throwIfInvalid } from './error.ts';
 
-/** Who asks, and the maximum lifetime of its tenant in milliseconds. Undefined if unlimited. */
+/** The time of the request, and the tenant's maximum lifetime in milliseconds, which is undefined if unlimited. */
 interface Caller {
   readonly now: number;
   readonly maxLifetime?: number | undefined;
 }
 
-/** The latest expiry that a new key may have. Undefined if it may be valid for ever. */
+/** The latest expiry that a new key may have. Undefined if it may be valid forever. */
 export function latestExpiry({ now, maxLifetime }: Caller): number | undefined {
   return maxLifetime === undefined ? undefined : now + maxLifetime;
 }
 
 /**
- * The expiry of a new application or key: the one of the request, or the latest possible one. Throws
- * `validation_failed` if it has passed or is too late.
+ * The expiry of a new application or key: `expiresAt` or, if absent, the latest one that the tenant allows. Throws
+ * `validation_failed` if `expiresAt` has passed or is too late.
  */
 export function newExpiry(expiresAt: number | undefined, caller: Caller): number | undefined {
   if (expiresAt === undefined) return latestExpiry(caller);
@@ -45,8 +45,8 @@ export function requireWithinApplication(
 }
 
 /**
- * Whether a key stops working with its application, before its own expiry. A key has a later expiry than its application
- * if the tenant has a maximum lifetime, which counts from the creation of the key, or if the application was shortened.
+ * Whether a key ends with its application, before its own expiry. This happens if the application's expiry was changed
+ * to an earlier time. It also happens with a maximum lifetime, which counts from the creation of each key.
  */
 export function endsWithApplication(expiresAt: number, applicationExpiry: string | undefined): boolean {
   return applicationExpiry !== undefined && expiresAt > Date.parse(applicationExpiry);

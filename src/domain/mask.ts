@@ -12,7 +12,7 @@ const maxDepth = 8;
 /** Total number of characters that the filters of a mask may process. */
 const maxFilteredCharacters = 200_000;
 const maxResultLength = 65_536;
-/** Limits the substring searches of `revealsAll`. More than the outputs that fit into a mask. */
+/** Limits the substring searches of `revealsAll`. A mask is too short to have this many outputs. */
 const maxSearches = 512;
 
 /** The value comes from the JSON parser, so its structure is not checked again. */
@@ -55,7 +55,7 @@ Object.assign(engine, { tags: Object.create(null), filters: Object.create(null) 
 
 type FilterThis = { context: Context };
 
-/** What the outputs of a rendering show. */
+/** The parts of the data that each rendering has shown so far. */
 const shownBy = new WeakMap<Context, ShownParts>();
 
 function output(this: FilterThis, value: unknown): string {
@@ -112,9 +112,10 @@ const filters = {
 for (const [name, filter] of Object.entries(filters)) engine.registerFilter(name, filter);
 
 /**
- * `value | filter: argument, argument`. Liquid ignores some syntax errors, such as a misplaced comma or a filter without
- * a name, and would output the plain value; this pattern rejects them. Arguments and list indexes must be literals:
- * taken from the data, they would let a caller who can change one field reveal another.
+ * The syntax of an output: `value | filter: argument, argument`. Liquid ignores some syntax errors, such as a
+ * misplaced comma or a filter without a name, and would output the plain value. This pattern rejects them. Arguments
+ * and list indexes must be literals. If they came from the data, a caller who can change one field could reveal
+ * another.
  */
 const outputSyntax = (() => {
   const name = String.raw`[\p{L}_][\p{L}\p{N}_-]*`;
@@ -147,7 +148,7 @@ function parse(template: string): Template[] {
 
 /**
  * Returns the masked value. Throws a MaskError if the mask does not render, exceeds a limit or would reveal all of the
- * data. The error depends on the data, so return it only to a caller that sees or sends all of the data.
+ * data. Return the error only to a caller that may see all of the data or has sent it, because it depends on the data.
  */
 export function renderMask(mask: Mask, data: unknown): unknown {
   const context = new Context({ data }, engine.options, { memoryLimit: maxFilteredCharacters });
@@ -190,7 +191,7 @@ function orMaskError<T>(work: () => T): T {
   }
 }
 
-/** Does not use messages of the library, because they may quote data. */
+/** Does not repeat messages of Liquid, because they may quote data. */
 function cause(error: Error & { originalError?: Error & { variableName?: string } }): string {
   const original: NonNullable<typeof error.originalError> = error.originalError ?? error;
   if (original instanceof MaskError) return original.message;
@@ -205,7 +206,7 @@ function cause(error: Error & { originalError?: Error & { variableName?: string 
   return malformedOutput;
 }
 
-/** A lone surrogate, which data cannot contain. So no value is found across the border of two pieces. */
+/** Separates the pieces in a substring search. Data cannot contain a lone surrogate, so no match spans two pieces. */
 const separator = '\ud800';
 
 /**

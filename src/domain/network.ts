@@ -22,13 +22,16 @@ function parseAddress(text: string): Block | undefined {
   return { version: 6, value: numberOf(groupsOf(compressed), 16n), prefix: 128 };
 }
 
-/** The canonical form of an IPv6 address. Bun's `URL` rejects some addresses that end with an IPv4 address. */
+/**
+ * The canonical form of an IPv6 address. Undefined if it is malformed. An IPv4 address at the end is converted first,
+ * because Bun's `URL` rejects some of these.
+ */
 export function compressIpv6(text: string): string | undefined {
   const url = `http://[${text.replace(/[\d.]+$/, withoutDots)}]`;
   return URL.canParse(url) ? new URL(url).hostname.slice(1, -1) : undefined;
 }
 
-/** The two groups of an IPv4 address. Other text is unchanged. */
+/** An IPv4 address as two groups of an IPv6 address. Other text is unchanged. */
 function withoutDots(text: string): string {
   const octets = ipv4.exec(text)?.slice(1).map(Number);
   if (!octets) return text;
@@ -65,7 +68,7 @@ function parseNetwork(text: string): { block: Block; text: string } | { error: s
   return { block, text: `${canonical}/${block.prefix}` };
 }
 
-/** The first bits of the address; the others are 0. */
+/** The address with all bits after the prefix set to 0. */
 function networkOf({ version, value }: Block, prefix: number): bigint {
   const rest = BigInt((version === 4 ? 32 : 128) - prefix);
   return (value >> rest) << rest;
@@ -88,7 +91,7 @@ export const Networks = z
   .max(maxNetworks)
   .transform((networks) => [...new Set(networks)]);
 
-/** A test whether an address is in one of the networks. An address that is unknown or malformed is in none. */
+/** Returns a test whether an address is in one of the networks. It is false for an unknown or malformed address. */
 export function networkMatcher(networks: readonly string[]): (address: string | undefined) => boolean {
   const blocks = networks.map(parseNetwork).flatMap((parsed) => ('block' in parsed ? [parsed.block] : []));
   return (text) => {

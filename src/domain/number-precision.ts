@@ -1,17 +1,20 @@
-/** Finds JSON numbers that cannot be stored exactly as IEEE 754 doubles. Such requests are rejected. */
+/** Finds JSON numbers that cannot be stored exactly as IEEE 754 doubles. Requests with such numbers are rejected. */
 
 /**
- * A cheap first check. Numbers of up to 15 digits without an exponent are always exact. A number is at the start of the
- * JSON or follows one of these characters, which digits inside strings rarely do.
+ * A cheap first check. Numbers of up to 15 digits without an exponent are always exact. Requiring the start of the
+ * JSON or one of these characters before the number avoids most matches inside strings.
  */
 const suspect = /(?:^|[\s[,:])-?(?:[\d.]{16}|[\d.]{1,15}[eE])/;
 /** A string or a number. */
 const token = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*/g;
-/** Parsed as Infinity. Starts with a space, so that it differs from each number that it replaces. */
+/** Replaces an inexact number and is parsed as Infinity. The space makes it differ from `1e999` in the text. */
 const marker = ' 1e999';
 const maxDigits = 400;
 
-/** Returns the dotted path of the first number that loses precision, such as 12345678901234567890 or 1e400. */
+/**
+ * Returns the dotted path of the first number that loses precision, such as 12345678901234567890 or 1e400. Undefined
+ * if there is none.
+ */
 export function findInexactNumber(validJson: string): string | undefined {
   if (!suspect.test(validJson)) return undefined;
   const marked = validJson.replace(token, (source) =>
@@ -28,7 +31,10 @@ function isExact(source: string): boolean {
   return decimal(String(value)) === decimal(source);
 }
 
-/** Canonical form of a number except 0: 0.125e2 for 12.50. NaN for Infinity and for more than `maxDigits` characters. */
+/**
+ * Canonical form of a number other than 0: 0.125e2 for 12.50. NaN, which equals nothing, for Infinity and for more
+ * than `maxDigits` characters.
+ */
 function decimal(source: string): string | number {
   if (source.length > maxDigits) return Number.NaN;
   const match = /(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?/i.exec(source);

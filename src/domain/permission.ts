@@ -4,7 +4,7 @@ import { dedupe } from './common-fields.ts';
 /**
  * The permissions that Sallyport checks, with their traits.
  * - `management`: only a holder may give it to an application (no escalation).
- * - `browser`: may be granted to public applications and sessions. Others: only to private and management ones.
+ * - `browser`: may also be granted to public applications and sessions, not only to private and management ones.
  * - `scoped`: applies to data in a container, so the container or conditions of a rule limit it.
  */
 const table = {

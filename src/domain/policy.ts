@@ -1,4 +1,4 @@
-/** Access decisions. A policy is a list of grants, compiled so that a decision reads only the rules it needs. */
+/** Access decisions. A policy is the compiled form of grants, in which a decision reads only the rules it needs. */
 import { hasTrait } from './permission.ts';
 import type { EffectiveGrants, Quarantined } from './quarantine.ts';
 import {
@@ -18,11 +18,11 @@ export interface Resource {
 }
 
 export interface CompiledRule {
-  /** Its index in the grants. */
+  /** The index of the rule in the grants. */
   readonly index: number;
   readonly rule: Rule;
   readonly permissions: ReadonlySet<string>;
-  /** In canonical form, also that on the container. All must hold; without conditions, the rule matches every resource. */
+  /** In canonical form, including the rule's container. All must hold. If empty, the rule matches every resource. */
   readonly conditions: readonly Condition[];
 }
 
@@ -39,7 +39,7 @@ export interface Policy {
   readonly plain: ReadonlySet<string>;
   /** In order of precedence: the first that grants the permission and matches the resource decides. */
   readonly rules: readonly CompiledRule[];
-  /** The same by permission. A permission without a rule is the last step. */
+  /** The rules that grant each permission, in the same order. If `plain` has the permission, it is the last step. */
   readonly byPermission: ReadonlyMap<string, readonly Step[]>;
 }
 
@@ -77,7 +77,7 @@ function stepsFor(
   const steps = rules
     .filter(({ permissions }) => permissions.has(permission))
     .flatMap((rule): Step[] => {
-      // At most one condition for each attribute remains.
+      // Undefined if the conditions contradict each other: the rule then never matches.
       const conditions = scoped ? narrowest(rule.conditions) : [];
       const verdict = { allowed: true, transform: rule.rule.transform, rule } as const;
       return conditions ? [{ conditions, verdict }] : [];
@@ -86,7 +86,10 @@ function stepsFor(
   return plain.has(permission) ? [...steps, last] : steps;
 }
 
-/** Omits the root container, which includes every resource, also one without a container. */
+/**
+ * The conditions of a rule, including its container. Omits the root container, because a rule on it also matches a
+ * resource without a container.
+ */
 function conditionsOf({ container, conditions = [] }: Rule): Condition[] {
   const all: Condition[] =
     container === undefined
@@ -112,7 +115,7 @@ export function decide(policy: Policy, permission: string, resource: Resource): 
   return denied;
 }
 
-/** With a ceiling, both policies must allow. The stricter transform applies. */
+/** With a ceiling, `policy` and `ceiling` must both allow the permission. The stricter transform applies. */
 export function decideUnder(
   policy: Policy,
   ceiling: Policy | undefined,
@@ -127,8 +130,8 @@ export function decideUnder(
 }
 
 /**
- * The transform of `decideUnder`, or undefined if denied, for grants that are used only once. Several times faster than
- * compiling them.
+ * The transform that `decideUnder` would return, or undefined if denied. For grants that are used only once: several
+ * times faster than compiling a policy.
  */
 export function transformUnder(
   grants: EffectiveGrants,

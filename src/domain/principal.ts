@@ -55,14 +55,14 @@ export function ownerOf(principal: Principal): Owner {
   return principal.kind === 'session' ? 'session' : principal.application.type;
 }
 
-/** As decisions identify the principal. */
+/** The principal as decisions name it. */
 export function identityOf(principal: Principal) {
   const { kind, applicationId } = principal;
   const id = kind === 'session' ? principal.sessionId : applicationId;
   return { kind, id, application_id: applicationId };
 }
 
-/** As audit entries identify the principal. */
+/** The principal as audit entries name it. */
 export function actorOf(principal: Principal) {
   const authorizedBy = principal.kind === 'session' ? principal.authorizedBy : undefined;
   return {
@@ -76,7 +76,7 @@ export function changeBy({ applicationId, now }: Principal) {
   return { by: applicationId, at: now };
 }
 
-/** Whether the key is used in browsers, where others hold the same public key or other sessions. */
+/** Whether the key is used in browsers. Others may hold the same public key, or a session of the same application. */
 export function isInBrowser(principal: Principal): boolean {
   const owner = ownerOf(principal);
   return owner === 'session' || owner === 'public';
@@ -95,7 +95,6 @@ export function mustHold(principal: Principal, permission: string): void {
   throw new Denial('permission_missing', detail, explainMissing(question, permission));
 }
 
-/** A stored token. */
 interface TokenResource extends Resource {
   readonly token?: { readonly created_by?: string | undefined };
 }
@@ -139,7 +138,7 @@ export function questionOf({ kind, policy, ceiling }: Principal): Question {
   return { holder: kind, policy, ceiling };
 }
 
-/** The question about an application or session whose grants are not compiled. */
+/** Like `questionOf`, for an application or session whose grants are not compiled. */
 export function questionAbout(subject: {
   readonly kind: Question['holder'];
   readonly grants: EffectiveGrants;

@@ -1,10 +1,10 @@
-/** Quarantine: the keys of an application or session stay valid, but cannot change or read data. */
+/** Quarantine: the keys of an application or session stay valid, but can only read, and get no token data. */
 import type { Grants } from './grant.ts';
 
 /** What is in quarantine: the application with its sessions, or one session. */
 export type Quarantined = 'application' | 'session';
 
-/** Grants as they apply now. In quarantine, permissions without a rule have the transform `redact` instead of `mask`. */
+/** Grants with a quarantine applied. It changes the transform of permissions without a rule from `mask` to `redact`. */
 export interface EffectiveGrants extends Grants {
   readonly quarantined?: Quarantined | undefined;
 }
@@ -25,7 +25,10 @@ export function quarantined(
   };
 }
 
-/** Of custom permissions, those whose last word is `read`. Decisions and reviews change nothing and return no data. */
+/**
+ * Whether quarantine keeps the permission. Custom permissions are kept if they end with `:read`. Decisions and reviews
+ * change nothing and return no data.
+ */
 export function isRead(permission: string): boolean {
   return permission.endsWith(':read') || permission === 'access:review' || permission === 'decision:create';
 }

@@ -4,7 +4,7 @@ import { type CompiledRule, canonicalResource, matches, type Policy, type Resour
 import { isRead, type Quarantined } from './quarantine.ts';
 import type { Condition, Transform } from './rule.ts';
 
-/** Whose rules decide: of the caller, or of the authorizer that limits a session. */
+/** Whose rules decide: the caller's, or those of the authorizer that limits a session. */
 export type Holder = 'application' | 'session' | 'authorizer';
 
 export function why({ conditions }: CompiledRule, permission: string, given: Resource): string {
@@ -20,7 +20,7 @@ function failing(conditions: readonly Condition[], given: Resource): Condition[]
 /** Limits the length of a reason: a rule may have 20 conditions of 500 characters. */
 const maxConditions = 3;
 
-/** Lists the conditions that do not hold. If all hold, lists them. */
+/** Describes the conditions that do not hold or, if all hold, all of them. */
 function describeConditions(conditions: readonly Condition[], given: Resource): string {
   if (conditions.length === 0) return 'it applies to every resource';
   const [relevant, describe] = matches(conditions, given)
@@ -59,7 +59,9 @@ export function allowReason(
   return `${ruleOf(of, rule)} grants ${permission} with the transform ${transform}: ${because}`;
 }
 
-/** Names the smallest change that would allow it: another permission in a matching rule, a wider rule, or a new grant. */
+/**
+ * Names the smallest change that would allow access: another permission in a matching rule, a wider rule, a new grant.
+ */
 export function denyReason(
   of: Holder,
   policy: Policy,
@@ -90,12 +92,12 @@ export function denyReason(
   };
 }
 
-/** Then no grant is missing: the end of the quarantine would change the result. */
+/** What is in quarantine, if the quarantine denies the permission. A new grant would then not help. */
 export function quarantineDenying({ quarantined }: Policy, permission: string): Quarantined | undefined {
   return isRead(permission) ? undefined : quarantined;
 }
 
-/** Longer values match fewer resources, so adding a permission to that rule grants less. */
+/** Longer values match fewer resources, so adding a permission to the narrowest rule grants the least. */
 function narrowness(conditions: readonly Condition[]): number {
   return conditions.reduce((sum, { value }) => sum + value.length, 0);
 }

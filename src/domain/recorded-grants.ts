@@ -2,7 +2,7 @@
 import type { Difference } from './audit.ts';
 import { type Grants, grantFields } from './grant.ts';
 
-/** The grants before (`from`) or after (`to`) a change. Undefined unless the entry has permissions and rules, complete and valid. */
+/** The grants before (`from`) or after (`to`) a change. Undefined if permissions or rules are missing or invalid. */
 export function recordedGrants(difference: Difference | undefined, side: 'from' | 'to'): Grants | undefined {
   if (!difference) return undefined;
   const permissions = grantFields.permissions.safeParse(difference.permissions?.[side]).data;

@@ -1,4 +1,4 @@
-/** Decides which changes of a token need the transform `reveal`: those that change who sees its existing data, or how. */
+/** Decides which changes of a token need `reveal`: those that affect who sees its existing data, or how. */
 import { decideUnder, type Resource } from './policy.ts';
 import { isInBrowser, type Principal } from './principal.ts';
 import { canonicalContainer, stricter, type Transform } from './rule.ts';
@@ -9,9 +9,9 @@ type TokenLocation = Resource & { readonly container: string };
 export interface PartialPatch {
   readonly from: TokenLocation;
   readonly to: TokenLocation;
-  /** Whether it sets a mask. */
+  /** Whether the patch sets a mask. */
   readonly remasks: boolean;
-  /** Whether it merges an object into the data. */
+  /** Whether the patch merges an object into the data. */
   readonly merges: boolean;
 }
 

@@ -2,7 +2,7 @@
 import type { Application } from './application.ts';
 import type { Difference, Entry } from './audit.ts';
 
-/** The fields of an audit entry that are needed here. */
+/** The fields of an audit entry that `revocations` needs. */
 export interface AuditRow {
   readonly tenant_id: string | null;
   readonly operation: string;
@@ -22,17 +22,17 @@ export interface Revocation {
   readonly tenant: string;
   readonly application: string;
   readonly deleted: boolean;
-  /** Ids of the revoked keys. `all` after a regenerate, and if a new key set the expiry of the old ones. */
+  /** Ids of the revoked keys. `all` after the keys were regenerated, or a new key set an expiry for the old ones. */
   readonly keys: 'all' | readonly string[];
   /** The final value of each changed field. */
   readonly access: Partial<Access>;
-  /** Whether it ended up in quarantine. */
+  /** Whether the application is in quarantine after the last entry. */
   readonly quarantined: boolean;
 }
 
 export interface Revocations {
   readonly applications: readonly Revocation[];
-  /** Tenants that ended up disabled or deleted, by id. */
+  /** Tenants that are disabled or deleted after the last entry, by id. */
   readonly tenants: ReadonlyMap<string, 'disabled' | 'deleted'>;
 }
 
@@ -48,7 +48,7 @@ const applicationReducers: Record<string, Reducer> = {
   'application.quarantine': (before) => ({ ...before, quarantined: true }),
   'application.release': (before) => ({ ...before, quarantined: false }),
   'application.regenerate': (before) => ({ ...before, keys: 'all' }),
-  // Keys with an overlap are revoked, too: their expiry may have passed since.
+  // The old keys count as revoked, because their overlap may have ended since then.
   'application.key.create': (before, { old_keys_expire_at: overlap }) =>
     overlap ? { ...before, keys: 'all' } : before,
   'application.key.delete': revokeOne,
@@ -121,8 +121,8 @@ function accessIn(difference: Difference): Partial<Access> {
 }
 
 /**
- * Whether the access in a restored backup, `now`, is wider than the later access in the audit log, `then`. An added rule
- * can reduce access as well as a removed one, so any difference in rules counts.
+ * Whether the access in a restored backup, `now`, is wider than the access that the audit log recorded later, `then`.
+ * Adding a rule can reduce access, and so can removing one, so any difference in rules counts.
  */
 export function isNarrower(now: Access, then: Partial<Access>): boolean {
   const { permissions, rules } = then;

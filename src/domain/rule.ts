@@ -24,7 +24,7 @@ function containerError(value: string): string | undefined {
   return containsNoSecret(value) ? undefined : secretError;
 }
 
-/** No upper-case letters and only ASCII. */
+/** Matches a container that is already canonical: ASCII without upper-case letters, with a slash at each end. */
 const canonical = /^\/(?:[^A-Z\u0080-\uffff]*\/)?$/;
 
 /** The form in which containers are compared: lower case, with a slash at each end. */
@@ -67,7 +67,7 @@ export const Condition = z
   .meta({ id: 'AccessRuleCondition' });
 export type Condition = z.infer<typeof Condition>;
 
-/** Rules of applications and sessions. `grantErrors` checks which of `container` and `conditions` the owner needs. */
+/** A rule of an application or session. `grantErrors` checks whether it needs `container` or `conditions`. */
 export const Rule = z
   .strictObject({
     description: optional(Description).describe('Purpose of the rule.'),

@@ -13,7 +13,7 @@ export interface Scope {
   readonly id?: Bound | undefined;
 }
 
-/** The resources that meet all conditions, in canonical form. Returns undefined if the conditions contradict each other. */
+/** The resources that meet all of these canonical conditions. Undefined if the conditions contradict each other. */
 export function scopeOf(conditions: readonly Condition[]): Scope | undefined {
   return conditions.reduce<Scope | undefined>(
     (scope, { attribute, operator, value }) =>

@@ -71,8 +71,8 @@ export const Session = z
 export type Session = z.infer<typeof Session>;
 
 /**
- * Whether a grant of the session applies in the container or below it. Permissions without a rule apply everywhere. The
- * limits of the authorizer are not considered.
+ * Whether a grant of the session applies in the container or below it. Permissions without a rule apply everywhere.
+ * Does not consider the ceiling.
  */
 export function appliesIn({ permissions, rules }: Grants, container: string): boolean {
   if (permissions.length > 0) return true;

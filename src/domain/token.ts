@@ -26,7 +26,7 @@ export function storedSize(bytes: number): number {
   return Math.ceil(bytes / storageUnit) * storageUnit;
 }
 
-/** Any JSON except null, which means absent. The value comes from the JSON parser, so its structure is not checked again. */
+/** Any JSON except null, which means absent. It comes from the JSON parser, so its structure is not checked again. */
 export const Data = z
   .unknown()
   .refine((value) => value !== undefined && value !== null, { error: 'is required', abort: true })
@@ -39,10 +39,10 @@ export const Data = z
   })
   .describe('The sensitive data: any JSON except null. Stored encrypted.');
 
-/** A lone surrogate as JSON escapes it, or text that looks like one. */
+/** A cheap first check: the JSON escape of a lone surrogate, or other text that looks like it. */
 const loneSurrogate = /\\ud[89a-f]/;
 
-/** The body limit covers new tokens, but merged patches can exceed it. */
+/** Needed although request bodies are limited: merging a patch can produce larger data. */
 function fits({ text }: JsonText): boolean {
   return text.length * 3 <= maxTokenBytes || Buffer.byteLength(text) <= maxTokenBytes;
 }
@@ -136,7 +136,7 @@ export const TokenCreate = TokenContentFields.extend({
 }).meta({ id: 'TokenCreate' });
 export type TokenCreate = z.infer<typeof TokenCreate>;
 
-/** The container in either spelling. Throws `validation_failed` if both are given and differ. */
+/** The container from `container` or its synonym `containers`. Throws `validation_failed` if they differ. */
 export function containerOf({
   container,
   containers,

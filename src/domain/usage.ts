@@ -31,8 +31,8 @@ export type UnusedGrant = z.infer<typeof UnusedGrant>;
 type PermissionUse = Pick<Use, 'permission' | 'container'>;
 
 /**
- * Returns the grants that no recorded use can come from. A use counts for a grant if the grant decides it now, or if its
- * container is above that of the grant, since it may stand for containers below.
+ * Returns the grants to which no recorded use belongs. A use belongs to the grant that decides it now. It also belongs
+ * to all grants on containers below its own, because `mergeContainers` may have moved it up.
  */
 export function unusedGrants(policy: Policy, uses: readonly PermissionUse[]): UnusedGrant[] {
   const decided = uses.map((use) => ({ ...use, by: decidedBy(policy, use) }));

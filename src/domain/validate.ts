@@ -4,7 +4,6 @@ import { type Errors, fail, maxErrors } from './error.ts';
 
 type Issue = Parameters<NonNullable<z.core.ParseContext<z.core.$ZodIssue>['error']>>[0];
 
-/** An error in the input. */
 export interface Fault {
   readonly path: readonly PropertyKey[];
   readonly message: string;
@@ -31,7 +30,7 @@ export function check<S extends z.ZodType>(
 
 const compiledSchemas = new WeakMap<z.ZodType, z.ZodType>();
 
-/** Compiles a schema on first use, which takes some milliseconds and halves the time of each validation. */
+/** Compiles a schema on first use. This takes some milliseconds and halves the time of each validation. */
 function compiled<S extends z.ZodType>(schema: S): S {
   const cached = compiledSchemas.get(schema);
   if (cached) return cached as S;
@@ -40,7 +39,10 @@ function compiled<S extends z.ZodType>(schema: S): S {
   return result;
 }
 
-/** Throws `validation_failed`. `part` is the path of an error about the whole value: `body`, `query` or `path`. */
+/**
+ * Returns the parsed value. Throws `validation_failed` if the value is invalid. `part` is the path of an error about
+ * the whole value: `body`, `query` or `path`.
+ */
 export function validate<S extends z.ZodType>(schema: S, value: unknown, part: string): z.output<S> {
   const checked = check(compiled(schema), value, part === 'query' ? 'parameter' : 'field');
   if ('data' in checked) return checked.data;
@@ -62,7 +64,7 @@ const nouns: Record<string, string> = {
   boolean: 'true or false',
 };
 
-/** A query parameter that is repeated arrives as a list. */
+/** A repeated query parameter arrives as a list. */
 function parameterMessage(issue: Issue): string {
   const single = issue.code === 'invalid_type' || issue.code === 'invalid_value';
   return single && Array.isArray(issue.input) ? 'must not be repeated' : fieldMessage(issue);

@@ -10,7 +10,7 @@ export interface Visible {
   readonly exact: boolean;
 }
 
-/** If session and ceiling intersect to more scopes, only the scopes of one of them are used. */
+/** Limits the scopes that a session and its ceiling share. Above it, `visible` uses the scopes of one of them. */
 export const maxScopes = 100;
 
 export function visible(
@@ -45,7 +45,7 @@ function scopesOf(policy: Policy, permission: string): Scope[] {
     .filter((scope) => scope !== undefined);
 }
 
-/** Removes scopes that another one contains. */
+/** Removes scopes that another scope contains. */
 function widest(scopes: Scope[]): Scope[] {
   return scopes.filter((scope, index) =>
     scopes.every((other, at) => !contains(other, scope) || (contains(scope, other) && index <= at)),
