@@ -4,7 +4,7 @@ import type { Config } from '../config.ts';
 import type { Input } from './terminal/input.ts';
 import type { Colorize, Terminal } from './terminal/terminal.ts';
 
-/** An option of one command; settings and connection options are declared elsewhere. */
+/** An option of one command. Settings are declared in config.ts, connection options in terminal/connection.ts. */
 export interface Option {
   readonly name: string;
   /** Placeholder of the value in help, such as FILE. Absent for a switch. */
@@ -20,7 +20,7 @@ interface CommandDescription {
   /** The values that the only argument accepts. */
   readonly choices?: readonly string[];
   readonly options?: readonly Option[];
-  /** Runs if only the name of its group is given. */
+  /** Runs if the user enters only the name of the group, without a subcommand. */
   readonly isDefault?: true;
   /** One imperative sentence. */
   readonly summary: string;

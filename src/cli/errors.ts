@@ -1,7 +1,7 @@
 /** Errors that end a command. Also turns errors of the operating system and of SQLite into messages for operators. */
 import { SQLiteError } from 'bun:sqlite';
 
-/** Exit code of a command that worked but has a negative result, such as `can` for a denied permission. Not a failure. */
+/** Exit code of a command that succeeded with a negative result, such as `can` for a denied permission. */
 export const negativeExitCode = 5;
 
 /** The command was called correctly and failed. */
@@ -22,7 +22,7 @@ export class UsageError extends CommandError {
   }
 }
 
-/** Says what another error is about. The message and the exit code come from `cause`. */
+/** Names the subject of another error, such as an application. The message and the exit code come from `cause`. */
 export class ErrorAbout extends Error {
   readonly subject: string;
   constructor(subject: string, cause: unknown) {
@@ -72,7 +72,7 @@ const messages: Readonly<Record<string, Message>> = {
   SQLITE_NOTADB: damaged,
 };
 
-/** Returns undefined for other errors, which may be bugs of the program. */
+/** Returns undefined for other errors, which may be bugs in the program. */
 export function systemErrorOf(error: unknown): SystemError | undefined {
   if (error instanceof SQLiteError) {
     const [code] = /^SQLITE_[A-Z]+/.exec(error.code ?? '') ?? [];

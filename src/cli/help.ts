@@ -1,7 +1,7 @@
 /** The layout of help pages. */
 import { type Command, Help, type Option } from 'commander';
 
-/** Above this width of the first column, descriptions go below the terms. */
+/** If the first column would be wider, descriptions are printed below the terms. */
 const maxTermWidth = 32;
 
 /** Usage, description, commands, then options. Commander prints options before commands. */

@@ -32,7 +32,7 @@ const settingOptions: readonly Option[] = settingList
 /** Settings that have no flag, because an argument list is visible to every user of the machine. */
 const secretSettings = settingList.filter(({ secret }) => secret);
 
-/** `print` receives help texts and completions. Resolves with the exit code. Throws UsageError. */
+/** `print` receives help and completions. Resolves with the exit code. Throws UsageError for invalid arguments. */
 export async function parseAndRun(
   argv: readonly string[],
   print: (text: string) => void,
@@ -59,7 +59,7 @@ export async function parseAndRun(
   return code;
 }
 
-/** Turns `help apps list` into `apps list --help`. Drops a help flag after an unknown command, which is an error. */
+/** Turns `help apps list` into `apps list --help`. After an unknown command, drops --help so that the error appears. */
 function normalizeHelp(argv: readonly string[], program: Program): string[] {
   const words = argv[0] === 'help' ? [...argv.slice(1), '--help'] : [...argv];
   let parent: Program | undefined = program;
@@ -117,7 +117,7 @@ function addGroup(program: Program, name: string, heading: string): Program {
   return group.description(groupSummaries[name] ?? '');
 }
 
-/** Turns commander's errors into a UsageError that names the command and its help. Help itself is no error. */
+/** Turns commander's errors into a UsageError that names the command and its help. A request for help is no error. */
 function reportErrors(program: Program): void {
   program.exitOverride((error) => {
     if (error.exitCode === 0 || error.code === 'commander.help') throw error;

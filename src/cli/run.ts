@@ -54,7 +54,9 @@ async function execute(
   return command.call({ ...context, service, url });
 }
 
-/** Throws if an argument is a secret: every user of the machine can read arguments, and the shell history stores them. */
+/**
+ * Throws if an argument is a secret: all users of the machine can read arguments, and the shell history stores them.
+ */
 function rejectSecrets(argv: readonly string[]): void {
   const flag = argv.some((word) => /^--(key|credential|nonce)(=|$)/.test(word));
   if (!flag && argv.every((word) => redactSecrets(word) === word)) return;
@@ -64,7 +66,7 @@ function rejectSecrets(argv: readonly string[]): void {
   );
 }
 
-/** Reads the settings on first use, so that a command that needs none accepts an invalid one. */
+/** Reads the settings on first use, so that an invalid setting does not stop a command that needs none. */
 function withSettings(context: Context, errorContext: ErrorContext): Invocation {
   let config: Config | undefined;
   const read = () => {

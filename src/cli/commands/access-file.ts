@@ -90,7 +90,10 @@ export function readAccessFile(text: string, name: string): Wanted[] {
   return applications.map((application, index) => ({ application, line: lineOf(['applications', index]) }));
 }
 
-/** Throws UsageError if `apply` would reject the text, for example because of a name that is no longer valid. */
+/**
+ * Returns the text of a file with these applications. Throws UsageError if `apply` would reject it, for example
+ * because a name is no longer valid.
+ */
 export function formatAccessFile(current: readonly Application[], asJson: boolean): string {
   const applications = current.map((application) =>
     Object.fromEntries(
@@ -120,7 +123,7 @@ export function reportProblems(name: string, problems: readonly Problem[]): void
   throw new UsageError(sorted.map(({ line, message }) => `${name}:${line}: ${message}`).join('\n'), hint);
 }
 
-/** Rejects excessive aliases and values that JSON cannot represent. */
+/** Throws UsageError if the document cannot be converted to values, for example because of excessive aliases. */
 function toValue(document: Document, name: string): unknown {
   try {
     return document.toJS();
@@ -129,7 +132,7 @@ function toValue(document: Document, name: string): unknown {
   }
 }
 
-/** Problems that the schema cannot find: duplicate names, and grants, origins or networks that the type does not allow. */
+/** Finds faults that the schema cannot: duplicate names; grants, origins or networks that the type does not allow. */
 function findFaults(applications: readonly FileApplication[]): Fault[] {
   const names = new Set<string>();
   const allNames = applications.flatMap(({ name, previous_name = [] }) => [name, previous_name].flat());
@@ -154,7 +157,7 @@ function findFaults(applications: readonly FileApplication[]): Fault[] {
   });
 }
 
-/** Names the application by its `name` if it has one. */
+/** The message names the application by its `name` if it has one. */
 function formatFault({ path, message }: Fault, value: unknown): string {
   const [list, index, ...rest] = path;
   if (list !== 'applications' || typeof index !== 'number')

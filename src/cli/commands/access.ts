@@ -99,7 +99,7 @@ async function who(call: Call): Promise<number> {
   return exitCode;
 }
 
-/** The first page is read separately: only it has totals. */
+/** The entries of all pages. The caller has read the first page, because only that has totals. */
 async function* entriesFrom(
   { data, pagination }: AccessReview,
   query: Record<string, string>,

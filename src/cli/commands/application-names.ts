@@ -4,7 +4,7 @@ import type { Call } from '../command.ts';
 /** The API accepts this many ids in one filter. */
 const maxIds = 100;
 
-/** Names of applications, for lines and tables that would otherwise have ids. */
+/** Looks up names of applications, to print them instead of ids. */
 export class ApplicationNames {
   readonly #service: Call['service'];
   readonly #names = new Map<string, string>();
@@ -13,7 +13,7 @@ export class ApplicationNames {
     this.#service = service;
   }
 
-  /** Reads the names of these ids. Without application:read, and for deleted applications, the id is the name. */
+  /** Reads the names of these ids. Without `application:read`, and for deleted applications, the id is the name. */
   async load(ids: readonly (string | undefined)[]): Promise<void> {
     const unknown = new Set(ids.filter((id) => id !== undefined && !this.#names.has(id)) as string[]);
     const all = [...unknown];
@@ -28,7 +28,7 @@ export class ApplicationNames {
     }
   }
 
-  /** Empty if there is no id. */
+  /** The name. Empty if the id is undefined. */
   of(id: string | undefined): string {
     return id === undefined ? '' : (this.#names.get(id) ?? id);
   }

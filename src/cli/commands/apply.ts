@@ -162,7 +162,7 @@ async function applyPlan(
   for (const { id, name } of plan.delete) await step(name, () => service.applications.delete(id));
 }
 
-/** Writes the key to `path` if it is given. Otherwise the result has it. */
+/** Writes the key to `path` if it is given. Otherwise the result contains the key. */
 export async function createApplication(
   { service }: Call,
   wanted: FileApplication,

@@ -172,7 +172,7 @@ async function update(call: Call): Promise<number> {
   return show(call, await call.service.applications.update(id, body as ApplicationUpdate));
 }
 
-/** The fields of `--file`, overridden by those of the options. */
+/** The fields of `--file`. Options override them. */
 async function sentFields(call: Call): Promise<Record<string, unknown>> {
   const { options, input } = call;
   return {

@@ -63,7 +63,7 @@ export const auditFileCommands: readonly Command[] = [
   },
 ];
 
-/** Characters per write to standard output. */
+/** Maximum number of characters per write to standard output. */
 const chunkSize = 65_536;
 
 function exportAudit(invocation: Invocation): Promise<number> {
@@ -85,7 +85,7 @@ function exportAudit(invocation: Invocation): Promise<number> {
   });
 }
 
-/** Chains all entries. For the whole log, records the ends of all chains in the system chain. */
+/** Chains all pending entries. Without a tenant, also records the ends of all chains in the system chain. */
 async function recordEnds(maintenance: Maintenance, tenant: string | undefined): Promise<void> {
   await chainAll(maintenance);
   if (tenant !== undefined) return;
@@ -142,7 +142,7 @@ const missingKey: Finding = {
   message: 'the table audit_key is empty, so no entry can be verified: restore it from a backup',
 };
 
-/** Files, and the exports in folders. Throws UsageError if a path does not exist or a folder is empty. */
+/** Replaces folders with the exports in them. Throws UsageError if a path does not exist or has no exports. */
 export function exportFilesOf(paths: readonly string[]): string[] {
   return paths.flatMap((text) => {
     const path = resolve(text);
@@ -170,7 +170,7 @@ export function formatVerdict({ ok, rows, checkpoints, chains, findings, more, n
   ];
 }
 
-/** Chains that are listed. With --json, all are. */
+/** Limits the chains in the text output. With --json, all are listed. */
 const maxRanges = 20;
 
 function formatRange({ chain, first, last, latest_at }: ChainVerdict): string {

@@ -52,8 +52,8 @@ async function backup({ config, args, printResult, terminal }: Invocation): Prom
 }
 
 /**
- * Writes to a temporary file under a lock and renames it when it is complete. Overwrites the temporary file of a backup
- * that was killed. `foreign` has the differences from the schema of this version.
+ * Writes to a temporary file under a lock and renames it when it is complete. Overwrites the temporary file of a
+ * backup that was killed. The result lists in `foreign` how the schema differs from that of this version.
  */
 async function copy(
   from: string,
@@ -73,7 +73,7 @@ async function copy(
       const [flaw] = flaws(partial);
       if (flaw) throw new CommandError(`the database is damaged: ${flaw}`, 'run `sallyport doctor`');
       const foreign = foreignSchema(partial);
-      // By descriptor, because another process may have replaced the file of this name.
+      // Uses the descriptor, because another process may have replaced the file at this path.
       const mac = tryAppend(file, master, at, path);
       await checkInterrupted();
       linkExclusively(path, partial);
@@ -103,7 +103,7 @@ function tryAppend(file: number, master: MasterKey, at: number, path: string): B
   }
 }
 
-/** SQLite does not name the file. A full disk can only concern the new one. */
+/** Adds a path to errors of SQLite, which name no file. If the disk is full, the error is about the new file. */
 function tryBackUp(from: string, partial: string, path: string): string | undefined {
   try {
     return backUp(from, partial);

@@ -76,12 +76,12 @@ function isShared({ mode }: Stats): boolean {
   return (mode & groupAndOthers) !== 0;
 }
 
-/** Kubernetes gives a volume to root and to the group `fsGroup` of the pod, with the setgid bit. */
+/** Kubernetes makes root the owner of a volume and `fsGroup` of the pod its group, and sets the setgid bit. */
 function isKubernetesVolume({ uid, gid, mode }: Stats): boolean {
   return uid === 0 && (mode & 0o2000) !== 0 && isOwnGroup(gid);
 }
 
-/** A file of root that root and a group of this process may read, such as a Kubernetes secret with `fsGroup`. */
+/** A file of root that a group of this process may read, such as a Kubernetes secret with `fsGroup`. */
 function isMountedSecret({ uid, gid, mode }: Stats): boolean {
   return uid === 0 && (mode & 0o777) === 0o440 && isOwnGroup(gid);
 }
@@ -90,7 +90,7 @@ function isOwnGroup(gid: number): boolean {
   return process.getgid?.() === gid || (process.getgroups?.() ?? []).includes(gid);
 }
 
-/** `owner` is the user that the other files belong to, if one is known. */
+/** `owner` is the user that owns the other files. Undefined if not known. */
 function checkFile(path: string, result: typeof fail, owner: number | undefined): Check[] {
   const file = statSync(path, { throwIfNoEntry: false });
   if (!file) return [];
@@ -99,7 +99,7 @@ function checkFile(path: string, result: typeof fail, owner: number | undefined)
   const isMounted = isMountedSecret(file);
   if (isShared(file) && !isMounted)
     found.push(result('files', `${name} is readable by other users`, `chmod 600 ${name}`));
-  // If root runs `doctor`, a group of root says nothing about the user of the service.
+  // If root runs `doctor`, the groups of this process are not those of the service.
   const isReadable = isMounted && process.getuid?.() !== 0;
   if (owner !== undefined && file.uid !== owner && !isReadable)
     found.push(
@@ -112,7 +112,10 @@ function checkFile(path: string, result: typeof fail, owner: number | undefined)
   return found;
 }
 
-/** The files that the URL of a PostgreSQL database names. Connecting reports the other problems with them. */
+/**
+ * Checks the password file and the client key in the URL of a PostgreSQL database. Other problems with them become
+ * errors when the database is opened.
+ */
 function checkPostgresFiles(databaseUrl: string): Check[] {
   const { password, passfile, sslkey } = parsePostgresUrl(databaseUrl);
   const isUnused = password !== undefined || passfile === defaultPassfile();
@@ -130,7 +133,7 @@ function checkPostgresFiles(databaseUrl: string): Check[] {
   ];
 }
 
-/** PostgreSQL's own clients accept a client key that belongs to root and that a group may read. */
+/** A client key of root that its group may read. PostgreSQL's own clients accept such keys. */
 function isGroupKeyOfRoot(path: string): boolean {
   const file = statSync(path, { throwIfNoEntry: false });
   return file?.uid === 0 && (file.mode & 0o037) === 0;
@@ -139,7 +142,7 @@ function isGroupKeyOfRoot(path: string): boolean {
 const mebibyte = 1024 * 1024;
 const minFree = 64 * mebibyte;
 
-/** Warns unless a backup and a write-ahead log of the size of the database both fit. */
+/** Warns unless there is space for a backup and a write-ahead log, each as large as the database. */
 export function checkDisk(config: Config): Check[] {
   const database = sqlitePath(config.databaseUrl);
   if (database === undefined || !existsSync(dirname(database))) return [];

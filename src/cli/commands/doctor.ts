@@ -49,7 +49,7 @@ async function runChecks(invocation: Invocation): Promise<Check[]> {
   }
 }
 
-/** A file that this user cannot read is a failed check, and the other checks still run. */
+/** Turns a file that this user cannot read into a failed check, so that the other checks still run. */
 function reportSystemErrors(name: string, check: () => Check[]): Check[] {
   try {
     return check();
@@ -78,7 +78,7 @@ async function checkDatabase(config: Config, sinks: readonly Sink[]): Promise<Ch
   }
 }
 
-/** The error of SQLite, or undefined if another problem is the cause. */
+/** The error of SQLite if the database is damaged. Undefined for other errors. */
 function damageOf(error: unknown): SQLiteError | undefined {
   const cause = error instanceof SQLiteError ? error : (error as Error).cause;
   return cause instanceof SQLiteError && /^SQLITE_(CORRUPT|NOTADB)/.test(cause.code ?? '')
@@ -87,8 +87,8 @@ function damageOf(error: unknown): SQLiteError | undefined {
 }
 
 /**
- * Runs before the file is opened: SQLite deletes the write-ahead log of an empty database, which may hold the only copy
- * of the data.
+ * Must run before SQLite opens the file. When SQLite opens an empty file, it deletes the write-ahead log beside it,
+ * which may have the only copy of the data.
  */
 function checkPresence(path: string, config: Config): Check | undefined {
   const size = statSync(path, { throwIfNoEntry: false })?.size;
@@ -102,7 +102,10 @@ function checkPresence(path: string, config: Config): Check | undefined {
   return warn('database', message, create + restored);
 }
 
-/** Files that exist only beside a used database. A failed first start leaves an empty database and a lock file. */
+/**
+ * Files that prove that the database was used. The lock file proves nothing beside an empty database, because a failed
+ * first start leaves both.
+ */
 function tracesOf(path: string, { managementKeyFile }: Config, empty: boolean): string[] {
   const files = [managementKeyFile, `${path}-wal`, `${path}-shm`];
   return empty ? files : [...files, lockFile(path)];

@@ -4,7 +4,7 @@ import type { Call } from '../command.ts';
 import { showProgress } from '../terminal/print.ts';
 import { type Plan, updateBody } from './plan.ts';
 
-/** By the id of the application. Without `access:review` it is empty, and a hint says so. */
+/** The impact of each update, by application id. Without `access:review`, prints a hint and returns an empty map. */
 export async function readImpacts({ service, terminal }: Call, plan: Plan): Promise<Map<string, Impact>> {
   const impacts = new Map<string, Impact>();
   const progress = showProgress(terminal);

@@ -9,13 +9,13 @@ import { check } from '../../domain/validate.ts';
 import { UsageError } from '../errors.ts';
 import type { SourceItem, SourceRecord } from './import-source.ts';
 
-/** How names of the source become names here. */
+/** Translates names of the source to names in Sallyport. */
 export interface Mapping {
-  /** By the old name. An empty new name drops the permission. */
+  /** Old name → new name. An empty new name drops the permission. */
   readonly permissions: ReadonlyMap<string, string>;
-  /** Old container in canonical form to new one, longest first. */
+  /** Old container in canonical form → new container. The longest old containers come first. */
   readonly containers: readonly (readonly [from: string, to: string])[];
-  /** Whether a token in several containers goes to the first one. Otherwise it is an error. */
+  /** Whether a token with several containers is stored in the first one. Otherwise such a token is an error. */
   readonly firstContainer: boolean;
 }
 
@@ -50,7 +50,7 @@ function mapContainer(container: string, { containers }: Mapping): string {
   return `${to.replace(/\/+$/, '')}/${opened.slice(from.length).replace(/\/*$/, '/')}`.replace(/\/+$/, '/');
 }
 
-/** Fields that a copy cannot have: the target sets them. */
+/** Fields that are not copied, because Sallyport sets them itself. */
 const setByTarget = [
   'id',
   'key',
@@ -62,7 +62,7 @@ const setByTarget = [
   'last_used_at',
 ];
 
-/** Names of fields with a value that a copy does not have, such as `fingerprint`. */
+/** Names of fields that have a value and are not copied, such as `fingerprint`. */
 function fieldsNotCopied(record: SourceRecord, copied: readonly string[]): string[] {
   return Object.keys(record).filter(
     (field) => !copied.includes(field) && !setByTarget.includes(field) && !isEmpty(record[field]),

@@ -8,9 +8,9 @@ import { noTokens, type TokenCounts } from './import-tokens.ts';
 export interface Report {
   readonly applications: ApplicationCounts;
   readonly tokens: TokenCounts;
-  /** Number of records by the name of a field or permission that was not copied. */
+  /** Name of a field or permission that was not copied → number of records that had it. */
   readonly notCopied: Map<string, number>;
-  /** One sentence for everything that is missing or different in the target. */
+  /** One sentence for each record that is missing or different in the target. */
   readonly failures: string[];
   readonly keyFiles: string[];
 }
@@ -19,7 +19,7 @@ interface ApplicationCounts {
   read: number;
   created: number;
   unchanged: number;
-  /** In the target with other grants, and not changed. */
+  /** Applications that exist in the target with other grants. They are not changed. */
   different: number;
   /** Management applications, which are not imported. */
   skipped: number;
@@ -36,17 +36,17 @@ export function emptyReport(): Report {
   };
 }
 
-/** Counts one record for each of its names. */
+/** Adds one to the total of each name. */
 export function countNames(totals: Map<string, number>, names: readonly string[]): void {
   for (const name of new Set(names)) totals.set(name, (totals.get(name) ?? 0) + 1);
 }
 
-/** More failures are printed with --json only. */
+/** Limits the printed failures. With --json, all are listed. */
 const maxPrinted = 50;
 
 type Totals = Readonly<Record<Kind, number | undefined>>;
 
-/** `inSource` has the numbers of records that the source has now, if it says so. Returns the exit code. */
+/** `inSource` has the numbers of records that the source reports, if it reports them. Returns the exit code. */
 export function printReport(
   { options, terminal, printResult }: Call,
   report: Report,

@@ -11,7 +11,7 @@ import { requireFile } from '../terminal/files.ts';
 /** An application or token with the fields of the source. */
 export type SourceRecord = Readonly<Record<string, unknown>>;
 
-/** A record, or the reason why it cannot be read. `place` is for messages. */
+/** A record, or the reason why it cannot be read. `place` identifies it in messages. */
 export type SourceItem =
   | { readonly place: string; readonly record: SourceRecord }
   | { readonly place: string; readonly error: string };
@@ -48,8 +48,8 @@ interface Page {
 }
 
 /**
- * Follows the cursor `next` or `after` if the source returns one, and counts pages otherwise. A record that appears on
- * two pages, because others were added meanwhile, is returned once.
+ * Follows the cursor `next` or `after` if the source returns one, and counts pages otherwise. Returns a record once,
+ * even if records that were added meanwhile moved it to another page.
  */
 async function* readPages(get: (path: string) => Promise<unknown>, path: string): AsyncGenerator<SourceItem> {
   const seen = new Set<unknown>();
@@ -94,7 +94,7 @@ interface Answer {
   readonly retryAfter: number;
 }
 
-/** Retries lost connections, 429 and 5xx. */
+/** Retries lost connections and the statuses 429 and 5xx. */
 async function getJson(options: ApiSourceOptions, path: string): Promise<unknown> {
   for (let attempt = 1; ; attempt++) {
     const answer = await send(options, path).catch((error: Error) => error);
@@ -160,7 +160,7 @@ interface SourceRule {
   readonly permissions: readonly string[];
 }
 
-/** Whether a rule reveals all tokens, and no rule that is evaluated before it masks or redacts some. */
+/** Whether a rule reveals all tokens, and no rule with precedence over it masks or redacts some. */
 function revealsAll({ rules }: SourceRecord): boolean {
   const reading = (Array.isArray(rules) ? (rules as SourceRule[]) : [])
     .filter(({ permissions }) => permissions?.includes('token:read'))
@@ -173,8 +173,8 @@ function revealsAll({ rules }: SourceRecord): boolean {
 }
 
 /**
- * One object per line. A line with `permissions` or `rules` is an application, any other a token. Lines that cannot be
- * read are returned with the records of the kind `errorsWith`.
+ * Reads one object per line. A line with `permissions` or `rules` is an application, any other a token. A line that
+ * cannot be read could be either: it is reported when the records of the kind `errorsWith` are read.
  */
 export function linesSource(lines: () => AsyncIterable<string>, errorsWith: Kind): Source {
   async function* read(kind: Kind): AsyncGenerator<SourceItem> {
@@ -203,10 +203,10 @@ function kindOf(record: SourceRecord): Kind {
   return 'permissions' in record || 'rules' in record ? 'applications' : 'tokens';
 }
 
-/** Stands for a line that is not UTF-8. It is not valid JSON either. */
+/** Replaces a line that is not UTF-8. It is not valid JSON, so the line is reported. */
 const notUtf8 = '\ufffd';
 
-/** Reads the file again for every pass. Standard input, `-`, is read once by `readStandard`. */
+/** Each call of the result reads the lines from the start. Standard input, `-`, is read once by `readStandard`. */
 export function linesOf(path: string, readStandard: () => Promise<string>): () => AsyncIterable<string> {
   if (path !== '-') return () => fileLines(path);
   let text: Promise<string> | undefined;
@@ -216,7 +216,7 @@ export function linesOf(path: string, readStandard: () => Promise<string>): () =
   };
 }
 
-/** The line reader returns an empty text for a line that is not UTF-8, so the length in bytes tells them apart. */
+/** `readFileLines` returns an empty text for a line that is not UTF-8. Its length in bytes shows the difference. */
 async function* fileLines(path: string): AsyncGenerator<string> {
   requireFile(path);
   const textOf = ({ text, start }: FileLine, end: number) => (text === '' && end > start ? notUtf8 : text);

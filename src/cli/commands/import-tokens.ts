@@ -17,17 +17,17 @@ type Mapped = Extract<MappedToken, { token: unknown }>;
 export interface TokenCounts {
   read: number;
   copied: number;
-  /** Already in the target, with the same content. */
+  /** Tokens that exist in the target with the same content. */
   unchanged: number;
-  /** Deleted and created again, because they differed. */
+  /** Tokens that differed, and were deleted and created again. */
   replaced: number;
-  /** In the target with other content, and not replaced. */
+  /** Tokens that exist in the target with other content. They were not replaced. */
   different: number;
   expired: number;
   failed: number;
   /** Tokens that were read back from the target and are equal to the source. */
   verified: number;
-  /** Of the verified ones, those whose data the target key does not see. */
+  /** Verified tokens whose data could not be compared, because the target key may not see it. */
   dataNotCompared: number;
   /** Tokens without a container in the source. */
   defaultContainer: number;
@@ -58,12 +58,12 @@ export interface CopyOptions {
 /** The number of tokens per batch. The API accepts 100 ids per filter; long ids must fit into a URL. */
 export const batchSize = 40;
 const concurrency = 4;
-/** The rate limit for tokens may delay an import many times. */
+/** An import can exceed the rate limit for tokens many times. */
 const requestOptions = { retries: 20, timeout: 60_000 };
 
 /**
- * Copies the tokens that are missing in the target. It can be repeated: tokens that are already there are compared. In a
- * dry run it counts what would be copied.
+ * Copies the tokens that are missing in the target, and compares those that exist, so it can be repeated. A dry run
+ * only counts the tokens that would be copied.
  */
 export async function copyBatch(
   service: Sallyport,
@@ -121,7 +121,7 @@ async function readById(service: Sallyport, batch: readonly Mapped[]): Promise<M
   return found;
 }
 
-/** Returns the reason if the target rejects this token. Throws if it would reject all, or is unavailable. */
+/** Returns the reason if the target rejects the token. Throws if it would reject all tokens or is unavailable. */
 async function create(service: Sallyport, { place, token }: Mapped): Promise<string | undefined> {
   try {
     await service.tokens.create(token, requestOptions);
@@ -134,7 +134,7 @@ async function create(service: Sallyport, { place, token }: Mapped): Promise<str
   }
 }
 
-/** The first field that differs, or undefined. Data is compared as far as the target key sees it. */
+/** The first field that differs. Undefined if none does. Compares only data that the target key may see. */
 function differenceOf({ token, masked }: Mapped, copy: Token): string | undefined {
   const timeOf = (text: string | undefined) => (text === undefined ? undefined : parseDateTime(text));
   if ((token.type ?? defaultType) !== copy.type) return 'type';

@@ -41,7 +41,7 @@ async function init(call: Call): Promise<number> {
   const project = await projectOf(call);
   const { name, container, file, existing } = project;
   await requireUnusedNames(call, project);
-  // With sample keys, to find out now whether the file can be extended.
+  // Tries the change with sample keys, to report an unsuitable file before applications are created.
   if (existing !== undefined) mergeEnv(existing, variablesOf(url, 'key', 'key'), file);
   if (terminal.isTty.stdin || existing !== undefined) {
     terminal.writeError(
@@ -98,7 +98,7 @@ async function requireUnusedNames({ service }: Call, { name }: Project): Promise
   }
 }
 
-/** If anything fails, deletes the applications that it created, and the file if it is new. */
+/** If a step fails, deletes the applications that were created, and the file if it is new. */
 async function createApplications({ service, url }: Call, { name, container, file, existing }: Project) {
   const rule = (transform: AccessRule['transform'], permissions: string[]): AccessRule[] => [
     { priority: 1, container, transform, permissions },

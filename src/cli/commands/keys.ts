@@ -98,7 +98,7 @@ async function revoke({ input, terminal, service, printResult }: Call): Promise<
   if (terminal.isTty.stdin)
     throw new UsageError('no key was given', 'pipe the key to standard input: sallyport keys revoke < FILE');
   const key = parseSecret(await input.standard('the key'), 'the key on standard input');
-  // The service gives the same response for every text. A mistake of the user can be found here.
+  // The response is the same for valid and invalid keys, so an incomplete key must be detected here.
   const kind = parseKey(key)?.kind;
   if (kind === undefined || kind === 'non')
     throw new UsageError(

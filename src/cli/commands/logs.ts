@@ -90,7 +90,7 @@ function filterOf(options: Options): LogQuery {
   return only(Object.fromEntries(values));
 }
 
-/** The API lists the newest first; returns the first `count` oldest first. */
+/** Returns the newest `count` entries, oldest first. `entries` are newest first. */
 async function newest(entries: AsyncIterable<LogEntry>, count: number): Promise<LogEntry[]> {
   const found: LogEntry[] = [];
   for await (const entry of entries) {
@@ -100,14 +100,14 @@ async function newest(entries: AsyncIterable<LogEntry>, count: number): Promise<
   return found.reverse();
 }
 
-/** How often something was read. */
+/** Number of responses, and the times of the first and the last. */
 interface Reads {
   responses: number;
   first: string;
   last: string;
 }
 
-/** Counts entries, which arrive newest first, by name. */
+/** Counts the entries of each name, with the first and the last time. */
 class ReadCounts<T> {
   readonly #counts = new Map<string, Reads & { readonly about: T }>();
 
@@ -122,7 +122,7 @@ class ReadCounts<T> {
     if (at > known.last) known.last = at;
   }
 
-  /** Latest first. */
+  /** Sorted by the time of the last read, latest first. */
   list(): (T & Reads)[] {
     const all = [...this.#counts.values()].sort((a, b) => b.last.localeCompare(a.last));
     return all.map(({ about, ...reads }) => ({ ...about, ...reads }));

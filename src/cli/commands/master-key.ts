@@ -61,7 +61,7 @@ async function rotate(invocation: Invocation): Promise<number> {
     if (!options.on('force')) await checkNodes(invocation, maintenance, keys);
     const rotated = await maintenance.rotateMasterKey(keys);
     const { from, to } = rotated;
-    // The entry has fingerprints, which reveal nothing about the keys.
+    // The entry contains fingerprints, which reveal nothing about the keys.
     const difference = { master_key: { from, to } };
     const entry = { at: Date.now(), ...byOperator, operation: 'master-key.rotate', difference };
     if (from !== to) await store.audit.write([entry]);
@@ -72,8 +72,8 @@ async function rotate(invocation: Invocation): Promise<number> {
 }
 
 /**
- * Stores the new key first, so that nodes that read the same file know it before the database needs it. Throws if a node
- * does not.
+ * Waits until all nodes have the new key, and throws if one does not get it. `keys.next` stores the key before the
+ * database needs it, so that nodes with the same key file can read it.
  */
 async function checkNodes({ config, terminal }: Invocation, maintenance: Maintenance, keys: Rotation) {
   const { current, next } = await maintenance.db.exclusively(async (tx) => {
@@ -96,7 +96,7 @@ async function checkNodes({ config, terminal }: Invocation, maintenance: Mainten
   );
 }
 
-/** After a rotation that did not wait for the nodes. */
+/** Warns about nodes that lack the new key. Used after a rotation with --force, which does not wait for them. */
 async function warnOfNodes({ config, terminal }: Invocation, { nodes }: Maintenance, key: string) {
   const lacking = await recordedWithoutKey(nodes, key);
   if (lacking.length === 0) return;

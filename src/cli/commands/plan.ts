@@ -11,7 +11,7 @@ import { formatRule } from './apps.ts';
 interface Update {
   readonly current: Application;
   readonly wanted: FileApplication;
-  /** Descriptions of what changes: grants, origins, bound sessions, networks, expiry and name. */
+  /** What the update changes, as text: grants, origins, bound sessions, networks, expiry and name. */
   readonly add: readonly string[];
   readonly remove: readonly string[];
 }
@@ -25,13 +25,13 @@ export interface Plan {
   readonly unchanged: number;
 }
 
-/** The existing applications with this name or, if none has it, with the previous name. */
+/** The applications with the wanted name or, if there are none, with the previous name. */
 function matching({ name, previous_name }: FileApplication, current: readonly Application[]): Application[] {
   const named = current.filter((one) => one.name === name);
   return named.length > 0 ? named : current.filter((one) => one.name === previous_name);
 }
 
-/** Changes that the API does not allow, such as a new type, and names that are ambiguous. */
+/** Finds changes that the API does not allow, such as another type, and names that are not unique. */
 export function findConflicts(
   wanted: readonly Wanted[],
   current: readonly Application[],
@@ -59,7 +59,7 @@ export function findConflicts(
   });
 }
 
-/** `own` is the id of the application whose key is used. It is never deleted. */
+/** `own` is the id of the application whose key the command uses. It is never deleted. */
 export function makePlan(
   wanted: readonly Wanted[],
   current: readonly Application[],
@@ -73,7 +73,7 @@ export function makePlan(
   const update = updates.filter(({ add, remove }) => add.length + remove.length > 0);
   return {
     create: pairs.filter(([, one]) => !one).map(([application]) => application),
-    // The application whose key is used comes last, because its update may remove permissions that the others need.
+    // The application whose key is used comes last: its update may remove permissions that other updates need.
     update: update.toSorted((a, b) => Number(a.current.id === own) - Number(b.current.id === own)),
     delete: prune ? others.filter(({ id }) => id !== own) : [],
     unmanaged: prune ? others.filter(({ id }) => id === own) : others,
@@ -81,7 +81,7 @@ export function makePlan(
   };
 }
 
-/** Compares without regard to order. Fields other than grants and the name stay unchanged if the file lacks them. */
+/** Ignores the order of lists. Fields other than name and grants stay unchanged if the file lacks them. */
 function difference(current: Application, wanted: FileApplication): Update {
   const { allowed_origins = current.allowed_origins } = wanted;
   const { require_bound_sessions = current.require_bound_sessions } = wanted;
@@ -111,7 +111,7 @@ interface Described {
   readonly expires_at?: string | undefined;
 }
 
-/** One description per grant, origin, network and other setting. Two of them are equal if their descriptions are. */
+/** One description per grant, origin, network and other setting. Equal settings have equal descriptions. */
 function describe({
   permissions,
   rules,
@@ -142,7 +142,6 @@ export function isEmpty(plan: Plan): boolean {
   return plan.create.length + plan.update.length + plan.delete.length === 0;
 }
 
-/** The request body of an update. */
 export function updateBody(wanted: FileApplication): ApplicationUpdate {
   const { name, permissions, rules, allowed_origins, require_bound_sessions, allowed_networks } = wanted;
   const expires_at = wanted.expires_at === never ? never : expiryOf(wanted);
@@ -154,7 +153,7 @@ export function updateBody(wanted: FileApplication): ApplicationUpdate {
   };
 }
 
-/** `impactOf` returns lines to add to an update. */
+/** `impactOf` returns lines to print below an update. */
 export function formatPlan(
   plan: Plan,
   colorize: Colorize,

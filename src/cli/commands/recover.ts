@@ -38,7 +38,7 @@ export const recoverCommand: Command = {
 };
 
 export interface Report extends Recovered {
-  /** The time of the audit export, which lists revocations up to then. */
+  /** The time of the audit export. Later revocations are not in it. */
   readonly exported_at?: string;
   readonly revived: Revived;
   readonly revoked: boolean;

@@ -87,7 +87,7 @@ function checkTarget(file: string, target: string, force: boolean): void {
     );
 }
 
-/** Unpacks and recovers the backup in a temporary file, so that the database is unchanged until everything succeeded. */
+/** Unpacks and recovers the backup in a temporary file. The database does not change unless everything succeeds. */
 async function stage(
   file: string,
   staged: string,
@@ -149,7 +149,8 @@ function tryUnpack(
 }
 
 /**
- * A crash between the two renames leaves no database, which the next start reports. It never leaves a partial one.
+ * Renames the existing database, then the restored one. A crash between the two renames leaves no database, which the
+ * next start reports. It never leaves a partial one.
  */
 function putInPlace(staged: string, target: string): string | undefined {
   settle(staged);

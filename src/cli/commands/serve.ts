@@ -1,4 +1,4 @@
-/** Runs the service in this process, or in several worker processes on one port. These share only the database. */
+/** Runs the service in this process, or in several worker processes on one port. Workers share only the database. */
 import { type App, cannotListen, openApp, openData } from '../../app.ts';
 import type { Config } from '../../config.ts';
 import { makeLog } from '../../log.ts';
@@ -39,8 +39,8 @@ async function serve({ config, print }: Invocation): Promise<number> {
 }
 
 /**
- * Exits if a stop signal arrives first. A start may wait long for a migration. The database rolls back the transaction of
- * a process that has exited.
+ * Returns the opened service. If a stop signal arrives first, exits, because opening can wait long for a migration.
+ * The database then rolls back the transaction of this process.
  */
 async function unlessStopped<T>(opening: Promise<T>, stop: Promise<unknown>): Promise<T> {
   const opened = await Promise.race([opening.then((value) => ({ value })), stop.then(() => undefined)]);
@@ -48,13 +48,13 @@ async function unlessStopped<T>(opening: Promise<T>, stop: Promise<unknown>): Pr
   return process.exit(0);
 }
 
-/** No load balancer sends requests to a service that someone runs in a terminal, so it does not drain. */
+/** Whether a user pressed Ctrl+C. No load balancer sends requests to a service in a terminal, so it need not drain. */
 function isCtrlC(signal: NodeJS.Signals | undefined): boolean {
   return signal === 'SIGINT' && process.stderr.isTTY;
 }
 
 type Listening = Pick<App, 'url' | 'metricsUrl'>;
-/** The exit code is that of a worker that could not start. */
+/** `code` is the exit code of a worker that could not start. */
 type Started = Listening | { code: number };
 
 async function superviseWorkers(config: Config, print: (line: string) => void): Promise<number> {
@@ -65,7 +65,7 @@ async function superviseWorkers(config: Config, print: (line: string) => void): 
   const { migrated, bootstrapped, close } = await unlessStopped(opening, stopped);
   await close();
   const running = new Set<Bun.Subprocess>();
-  /** The metrics port of each worker. A replacement gets the same one. */
+  /** The metrics port of each worker. A replacement of the worker uses the same port. */
   const metricsPorts = Array.from({ length: config.workers }, (_, number) => metricsPortOf(config, number));
   let { port } = config;
   let isStopping = false;
@@ -95,7 +95,7 @@ async function superviseWorkers(config: Config, print: (line: string) => void): 
     return started.promise;
   }
 
-  /** Waits before the restart, so that a permanent failure does not restart in a tight loop. */
+  /** Waits before the restart, so that a permanent failure does not cause a tight loop. */
   function replace(number: number, ended: Record<string, unknown>): void {
     log.error('worker exited; starting a replacement', ended);
     setTimeout(async () => {
@@ -128,7 +128,7 @@ async function superviseWorkers(config: Config, print: (line: string) => void): 
   return stop(await stopped);
 }
 
-/** SO_REUSEPORT would let the workers share the port with another program of the same user. */
+/** Throws if the port is in use. With SO_REUSEPORT, workers could share it with another program of the same user. */
 function requireFreePort({ host, port }: Config): void {
   try {
     Bun.listen({ hostname: host, port, socket: { data: () => {} } }).stop(true);

@@ -6,7 +6,7 @@ import { isBetween, matches } from '../../store/audit/terms.ts';
 import type { AuditChain, ChainHead } from '../../store/maintenance.ts';
 import type { AuditFilter } from '../../store/store.ts';
 
-/** Entries per transaction and per read. */
+/** Maximum number of entries per transaction and per read. */
 const batchSize = 500;
 
 type Reader = Pick<AuditChain, 'append' | 'heads' | 'list' | 'range'>;
@@ -15,7 +15,7 @@ export class AuditTail {
   readonly #audit: Reader;
   readonly #filter: AuditFilter;
   readonly #tenant: string | undefined;
-  /** The last position of each chain that was read. */
+  /** The tenant of each chain → the position up to which it was read. */
   readonly #read = new Map<string | undefined, number>();
 
   /** Without a tenant, reads all chains. */
@@ -25,7 +25,7 @@ export class AuditTail {
     this.#tenant = tenant;
   }
 
-  /** The newest `count` matching entries of all chains, oldest first. Call it once. */
+  /** The newest `count` matching entries of all chains, oldest first. Call it once, before `more`. */
   async last(count: number): Promise<LogEntry[]> {
     const heads = await this.#heads();
     let found: LogEntry[] = [];
@@ -38,9 +38,7 @@ export class AuditTail {
     return found;
   }
 
-  /**
-   * The entries since the previous call, chain by chain. If a call fails, the next one continues where it stopped.
-   */
+  /** Matching entries since the previous call, by chain. If a call fails, the next one continues where it stopped. */
   async *more(): AsyncGenerator<LogEntry[]> {
     for (const { tenantId, seq } of await this.#heads()) {
       let after: number | undefined = this.#read.get(tenantId) ?? 0;

@@ -32,14 +32,14 @@ export function banner(config: Config, opened: Opened, metricsUrls: readonly str
   ].join('\n');
 }
 
-/** Shown on a terminal only, because the link signs in. */
+/** Shown on a terminal only, because anyone with the link can sign in. */
 function signInLink(link: Secret | undefined): string {
   return link && process.stdout.isTTY ? `#${link.reveal()} (link works once, for ten minutes)` : '';
 }
 
 /**
- * Describes where the key is, and the shell expression that reads it. The key itself is printed on a terminal only, never
- * to a pipe or a log. A key file that is missing or does not work on this database is not named.
+ * Describes where the management key is, and the shell expression that reads it. Prints the key itself on a terminal
+ * only, never to a pipe or a log. Does not name a key file that is missing or is not valid for this database.
  */
 function managementKey(
   path: string,

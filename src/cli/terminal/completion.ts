@@ -1,4 +1,4 @@
-/** Shell completion. The scripts ask `sallyport __complete WORDS…`, so they never go stale. */
+/** Shell completion. The scripts call `sallyport __complete WORDS…`, so they stay valid when commands change. */
 import type { Command as Program, Option as ProgramOption } from 'commander';
 
 /** The hidden command that the scripts run. Its last argument is the word to complete, which may be empty. */

@@ -54,7 +54,7 @@ export function serviceUrl(options: Options, { env }: Terminal): string {
   return parseUrl(given, flag ? '--url' : 'SALLYPORT_URL');
 }
 
-/** Without a slash at the end. `name` is for the error. */
+/** Returns the URL without a trailing slash. Throws UsageError, with `name` in its message. */
 export function parseUrl(text: string, name: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   const isValid = url && /^https?:$/.test(url.protocol) && !url.username && !url.search && !url.hash;

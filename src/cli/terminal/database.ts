@@ -16,8 +16,8 @@ export function shortPath(path: string): string {
 }
 
 /**
- * A database address without its credentials. A password may contain any character unescaped, so everything up to the
- * last @ is removed, and so is the query. If an @ follows the query, the whole address is hidden.
+ * A database URL without its credentials and query. A password may contain any character unescaped, so everything up
+ * to the last @ is removed. If that @ is after a ? or #, the whole URL is hidden.
  */
 export function databaseLabel(databaseUrl: string): string {
   const path = sqlitePath(databaseUrl);
@@ -43,7 +43,7 @@ export function unavailableHint(databaseUrl: string | undefined): string {
     : 'check that the database runs, and that this machine can connect and write to it';
 }
 
-/** Throws if the SQLite file is missing or empty, so that a mistyped path is not taken for a service without data. */
+/** Throws if the SQLite file is missing or empty. Otherwise a mistyped path would look like a service without data. */
 export function requireDatabase({ databaseUrl }: Config): void {
   const path = sqlitePath(databaseUrl);
   if (path === undefined) return;

@@ -16,8 +16,8 @@ export function definedIn(text: string, names: readonly string[]): string[] {
 }
 
 /**
- * Replaces the values of defined variables in place and appends the others. `path` is for the error. Throws UsageError
- * if that would change another variable, for example where a name is part of a value with several lines.
+ * Replaces the values of defined variables in place and appends the others. Throws UsageError, with `path` in its
+ * message, if that would change another variable. An example is a name that occurs inside a multi-line value.
  */
 export function mergeEnv(text: string, variables: readonly EnvVariable[], path: string): string {
   const lineEnd = text.includes('\r\n') ? '\r\n' : '\n';

@@ -56,7 +56,7 @@ export function writeError(path: string, error: unknown): UsageError {
   return new UsageError(`cannot write ${path}: ${known?.reason ?? (error as Error).message}`, known?.hint);
 }
 
-/** Renames a file atomically, and fails if the new name exists. */
+/** Gives a file another name with a hard link. The caller deletes `from`. Throws UsageError if `path` exists. */
 export function linkExclusively(path: string, from: string): void {
   try {
     linkSync(from, path);
@@ -78,7 +78,7 @@ export const keyToOption: Option = {
   description: 'Write the key to this new file (mode 0600) instead of printing it.',
 };
 
-/** Creates something with a key. With `--key-to`, the key goes to that file and `show` gets the file name instead. */
+/** Creates something with a key. With `--key-to`, the key is written to that file, and `show` gets the file name. */
 export async function withKey<T extends { key: string }>(
   call: Call,
   create: () => Promise<T>,
@@ -121,8 +121,8 @@ export async function withNewFile<T>(
 }
 
 /**
- * Replaces an existing file atomically with what `work` writes. The owner stays; the mode becomes `mode` if it is given.
- * The file is unchanged if `work` fails.
+ * Replaces an existing file atomically with the text that `work` writes. Keeps the owner, and the mode unless `mode`
+ * is given. If `work` fails before it writes, the file is unchanged.
  */
 export async function withReplacedFile<T>(
   path: string,

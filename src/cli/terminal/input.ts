@@ -6,7 +6,7 @@ import type { Terminal } from './terminal.ts';
 
 export class Input {
   readonly #terminal: Terminal;
-  /** The option that has read standard input, which works only once. */
+  /** The option for which standard input was read. It can be read only once. */
   #stdinUsedBy: string | undefined;
 
   constructor(terminal: Terminal) {
@@ -25,7 +25,7 @@ export class Input {
     }
   }
 
-  /** Rejects numbers that JavaScript cannot represent exactly, because they would be sent changed. */
+  /** Throws for numbers that JavaScript cannot represent exactly, because it would send other numbers. */
   async json(path: string, option: string): Promise<unknown> {
     const text = await this.text(path, option);
     let value: unknown;
@@ -40,7 +40,7 @@ export class Input {
     throw new UsageError(`${option} ${path}: ${reason}`, 'send it as a string');
   }
 
-  /** Reads the request body of `--file`. Returns an empty object without it. */
+  /** Reads the request body of `--file`. Returns an empty object if `path` is undefined. */
   async body(path: string | undefined): Promise<Record<string, unknown>> {
     if (path === undefined) return {};
     const value = await this.json(path, '--file');

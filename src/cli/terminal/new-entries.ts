@@ -7,15 +7,16 @@ export type LogQuery = NonNullable<Parameters<Service['logs']['list']>[0]>;
 export const maxPageSize = 100;
 
 /**
- * Polls for new entries. Each poll reads the id of the newest entry, and the entries after the previous one only if the
- * id has changed. So the cost depends neither on the length of the log nor on how rarely entries match the filter.
+ * Polls for new entries. Each poll reads the id of the newest entry. If the id has changed, it reads the entries after
+ * the previous position. So the cost depends neither on the length of the log nor on how rarely entries match the
+ * filter.
  */
 export class NewEntries {
   readonly #service: Service;
   readonly #filter: LogQuery;
-  /** Everything up to this entry was returned; undefined if the log was empty. */
+  /** The entry up to which all were returned. Undefined if the log was empty. */
   #position: string | undefined;
-  /** Entries that were returned and may come after `#position`. */
+  /** Returned entries that may be after `#position`. */
   #returned = new Set<string>();
 
   private constructor(service: Service, filter: LogQuery, position: string | undefined) {
@@ -29,12 +30,12 @@ export class NewEntries {
     return new NewEntries(service, filter, id ?? (await newestId(service)));
   }
 
-  /** Does not return these again. */
+  /** Makes `poll` leave out these entries. */
   skip(entries: readonly LogEntry[]): void {
     for (const { id } of entries) this.#returned.add(id);
   }
 
-  /** Returns pages, oldest first. If a poll fails, the next one continues after the last page. */
+  /** Yields the new entries in pages, oldest first. If a poll fails, the next one continues after the last page. */
   async *poll(signal?: AbortSignal): AsyncGenerator<LogEntry[]> {
     const options = signal && { signal };
     const newest = await newestId(this.#service, options);

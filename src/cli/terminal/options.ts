@@ -49,7 +49,7 @@ export const oldKeysOption: Option = {
   description: 'Expiry of the existing keys, such as 2030-01-31T12:00:00Z, or 24h for 24 hours from now.',
 };
 
-/** The value of an option for a time. A duration counts from now. The service rejects what is not a time. */
+/** The value of an option for a time. A duration counts from now. Other text is unchanged: the service validates it. */
 export function timeOf({ options }: Pick<Context, 'options'>, { name }: Option): string | undefined {
   const text = options.value(name);
   const duration = text === undefined ? undefined : parseDuration(text);

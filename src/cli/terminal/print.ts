@@ -16,12 +16,12 @@ interface Columns<T> {
   /** In the plural, for the message about an empty list. */
   readonly noun: string;
   readonly head: readonly string[];
-  /** Reads what the rows need besides the entries, such as names. Not called with --json. */
+  /** Loads other data that the rows need, such as names. Not called with --json. */
   readonly load?: (entries: readonly T[]) => Promise<void>;
   readonly row: (entry: T) => readonly string[];
 }
 
-/** Prints nothing before all entries are read, so that a failure never leaves half a list on standard output. */
+/** Reads all entries before it prints any, so that a failure never leaves half a list on standard output. */
 export async function printList<T>(
   call: Call,
   entries: AsyncIterable<T>,
@@ -74,7 +74,7 @@ export function printTable(
   return 0;
 }
 
-/** An empty list is a message on standard error, so that a pipe gets no rows. */
+/** Reports an empty list on standard error, so that a pipe gets no rows. */
 function printRows(
   { print, colorize, terminal }: Context,
   noun: string,
@@ -126,7 +126,7 @@ export function progressBar(noun: string, done: number, total: number | undefine
   return `${noun} [${bar}] ${done} of ${total} (${Math.floor(share * 100)} %)`;
 }
 
-/** One "name  value" line per pair; pairs with an empty value are left out. */
+/** One "name  value" line per pair. Omits pairs with an empty value. */
 export function fields(pairs: readonly (readonly [name: string, value: string | undefined])[]): string {
   const present = pairs.filter(([, value]) => value !== undefined && value !== '');
   const width = Math.max(...present.map(([name]) => name.length));

@@ -2,14 +2,14 @@ import { readFileSync, writeSync } from 'node:fs';
 import { CommandError } from '../errors.ts';
 
 /**
- * Milliseconds in which a second signal counts as the first one. A launcher forwards the signal that the terminal has
- * already sent to the whole process group.
+ * A second signal within this many milliseconds is ignored as a copy of the first. Launchers forward a signal that the
+ * terminal has already sent to the whole process group.
  */
 const forwardedWithin = 500;
 
 /**
- * Resolves with the first stop signal, or with undefined when the supervisor is gone. A second signal exits immediately
- * with 130, without draining.
+ * Resolves with the first stop signal, or with undefined when the supervisor has exited. After a second signal, the
+ * process exits immediately with 130, without draining.
  */
 export function untilSignal(): Promise<NodeJS.Signals | undefined> {
   return new Promise((resolve) => {

@@ -11,7 +11,7 @@ import { type ErrorContext, toCliError } from './cli-error.ts';
 import { untilSignal } from './signals.ts';
 import type { Terminal } from './terminal.ts';
 
-/** The names are those of the filters of the API, with - instead of _. */
+/** The options are named like the filters of the API, with - instead of _. */
 export const filterOptions: readonly Option[] = [
   { name: 'token', value: 'ID', description: 'Filter by token.' },
   { name: 'container', value: 'PATH', description: 'Filter by container, including those below it.' },
@@ -85,7 +85,7 @@ export function formatEntry(entry: PrintableEntry, nameOf = noNames): string {
   return escapeText(parts.filter(Boolean).join('  '));
 }
 
-/** The names of the changed fields. Of a changed setting also the values. */
+/** The names of the changed fields. For a change of `SALLYPORT_AUDIT_READS`, also the values. */
 function formatDifference(operation: string, difference: object): string {
   if (operation !== readsOperation) return `changed ${Object.keys(difference).join(', ')}`;
   return Object.entries(difference as Difference)
@@ -100,10 +100,10 @@ function describeActor({ kind, id, application_id }: PrintableEntry['actor'], na
   return name && name !== application_id ? `${kind} ${id} of ${name}` : `${kind} ${id}`;
 }
 
-/** Ids that are printed for an entry. */
+/** Maximum number of ids that are printed for an entry. */
 const maxIds = 3;
 
-/** Omits an id that the entity has already. */
+/** Omits a single id that equals that of the entity, which is printed before. */
 function formatResource({ resource, entity }: PrintableEntry): string {
   const { ids: all = [], container, omitted = 0 } = resource ?? {};
   const ids = all.length === 1 && all[0] === entity?.id ? [] : all;

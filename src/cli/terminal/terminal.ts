@@ -8,7 +8,7 @@ export interface Terminal {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Writes data to standard output. */
   write(text: string): void;
-  /** Writes to standard output and resolves when the text was written, so that a long output is not buffered. */
+  /** Writes to standard output and resolves when the text was written, so that long output does not fill the memory. */
   writeAsync(text: string): Promise<void>;
   /** Writes messages to standard error. */
   writeError(text: string): void;
@@ -44,8 +44,8 @@ export function colorizer({ env, isTty }: Terminal): Colorize {
 export const clearLine = '\r\x1b[K';
 
 /**
- * Escapes control characters in all output, because names and log entries come from other people. Not escaped: the
- * color codes of `colorizer`, and what `writeAsync` sends to a pipe, because a program reads it.
+ * Escapes control characters in all output, because names and log entries come from other people. Does not escape the
+ * color codes of `colorizer`, nor what `writeAsync` sends to a pipe for another program.
  */
 export function escaping(terminal: Terminal, isJson: boolean): Terminal {
   const { stdout } = terminal.isTty;
@@ -63,7 +63,7 @@ export function escaping(terminal: Terminal, isJson: boolean): Terminal {
 
 function escapeColored(text: string, isColored: boolean): string {
   if (!isColored) return escapeLines(text);
-  // The pattern has one group, so every second part is a color code.
+  // `colorCodes` has one group, so every second part is a color code.
   return text
     .split(colorCodes)
     .map((part, index) => (index % 2 === 1 ? part : escapeLines(part)))
@@ -72,7 +72,7 @@ function escapeColored(text: string, isColored: boolean): string {
 
 export function processTerminal(): Terminal {
   process.stdout.on('error', exitOnWriteError);
-  // An error that cannot be reported must not end the process.
+  // Without a handler, a write error on standard error would end the process.
   process.stderr.on('error', () => {});
   return {
     env: process.env,

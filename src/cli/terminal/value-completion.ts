@@ -6,12 +6,12 @@ import { keyOf, serviceUrl } from './connection.ts';
 import { Input } from './input.ts';
 import type { Terminal } from './terminal.ts';
 
-/** Milliseconds that a shell waits at most for names. */
+/** Maximum number of milliseconds that a shell waits for names. */
 const timeout = 2000;
 
 /**
- * Lines of the form "value TAB description" for a placeholder of the usage. `words` is the whole command line. Returns
- * none if the service cannot be asked.
+ * Lines of the form "value TAB description" for a placeholder such as APP. `words` is the whole command line. Returns
+ * an empty list if the service cannot be reached.
  */
 export async function suggestValues(
   placeholder: string,
@@ -29,7 +29,7 @@ export async function suggestValues(
 }
 
 async function applicationNames(typed: string, options: Options, terminal: Terminal): Promise<string[]> {
-  // Standard input is the terminal of the user.
+  // The key cannot come from standard input, which is the user's terminal.
   if (options.on('key-stdin') || options.value('key-file') === '-') return [];
   const url = serviceUrl(options, terminal);
   const key = await keyOf(options, terminal, new Input(terminal));
@@ -38,7 +38,7 @@ async function applicationNames(typed: string, options: Options, terminal: Termi
   return data.map(({ name, type, id }) => `${name}\t${type} ${id}`);
 }
 
-/** The options of a command line that is not complete. */
+/** The options of an incomplete command line. */
 function optionsIn(words: readonly string[]): Options {
   const value = (name: string) => {
     const at = words.indexOf(`--${name}`);
