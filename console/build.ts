@@ -1,5 +1,6 @@
 /**
- * Bundles the console in memory: at the first request for it, or ahead of time when the single executable is built.
+ * Bundles the console in memory. The service does this at the first request for the console. The build of the single
+ * executable does it ahead of time.
  */
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -7,7 +8,7 @@ import { brotliCompress, constants, gzip } from 'node:zlib';
 import { page } from './page.ts';
 
 export interface ConsoleFile {
-  /** `/console` for the page; its assets are below. */
+  /** `/console` for the page. Other files have a path below it. */
   readonly path: string;
   readonly type: string;
   /** Whether the name contains a content hash, so that browsers may cache the file indefinitely. */

@@ -1,6 +1,6 @@
 /**
- * The backend of the bookshop: serves the page, knows the customer, and authorizes sessions. It also streams its own
- * requests to the page, which draws them.
+ * The backend of the bookshop: serves the page, knows the signed-in customer, and authorizes sessions. It also streams
+ * its own requests to the page, which draws them.
  */
 import { type AccessRule, authorizeSession, ProblemError, Sallyport } from '../sdk/src/sallyport.ts';
 import page from './page/index.html';
@@ -8,7 +8,7 @@ import { type RecordedRequest, recordingFetch } from './recording-fetch.ts';
 
 export interface BackendOptions {
   readonly port: number;
-  /** A promise, because seeding the service needs the backend's origin first. */
+  /** A promise, because seeding the service needs the origin of the running backend. */
   readonly settings: Promise<BackendSettings>;
 }
 
@@ -18,13 +18,13 @@ export interface BackendSettings {
   /** Sent to the page. */
   readonly publicKey: string;
   readonly privateKey: string;
-  /** Reads the audit log. */
+  /** The key of the application that may read the audit log. */
   readonly auditorKey: string;
 }
 
 type Transform = AccessRule['transform'];
 
-/** A real shop takes it from its login session. */
+/** The signed-in customer. A real shop reads this from its login session. */
 const customer = '42';
 
 export function rulesFor(transform: Transform): AccessRule[] {
@@ -43,7 +43,7 @@ export function startBackend({ port, settings }: BackendOptions): Bun.Server<und
     hostname: '127.0.0.1',
     port,
     development: false,
-    /** The event stream stays open while the page is. */
+    /** The event stream stays open as long as the page. */
     idleTimeout: 0,
     routes: {
       '/': page,
@@ -53,7 +53,7 @@ export function startBackend({ port, settings }: BackendOptions): Bun.Server<und
       },
       '/sessions/authorize': {
         POST: async (request) => {
-          // A page of another site cannot send this type without permission (CSRF).
+          // Prevents CSRF: a page of another site cannot send this type without a CORS preflight.
           if (request.headers.get('content-type') !== 'application/json')
             return new Response(null, { status: 415 });
           const { nonce } = (await request.json()) as { nonce: string };

@@ -9,7 +9,7 @@ export interface RecordedRequest {
   readonly at: number;
   readonly method: string;
   readonly path: string;
-  /** Shortened key of the SVC-API-KEY header. */
+  /** The shortened key from the `SVC-API-KEY` header. */
   readonly key?: string;
   readonly body?: unknown;
   /** Undefined until the response arrives. */

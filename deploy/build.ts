@@ -11,7 +11,7 @@ const root = join(import.meta.dirname, '..');
 const outfile = resolve(process.argv[2] ?? join(root, 'dist/sallyport'));
 mkdirSync(dirname(outfile), { recursive: true });
 
-/** Files in the current folder must not change the program. */
+/** Configuration files in the current folder must not change the program. */
 const ignoreCurrentFolder = {
   autoloadDotenv: false,
   autoloadBunfig: false,
@@ -19,7 +19,7 @@ const ignoreCurrentFolder = {
   autoloadPackageJson: false,
 };
 
-// Before Bun.build below: nested builds deadlock.
+// Must run before Bun.build below, because nested builds deadlock.
 const files = (await buildConsole({ quality: 11 })).map(asSource).join(',');
 
 /** Replaces console/build.ts with a module that contains the finished files. */
@@ -45,7 +45,7 @@ const { success, logs } = await Bun.build({
   compile: { outfile, ...ignoreCurrentFolder },
   minify: true,
   plugins: [embeddedConsole],
-  // Bytecode halves the start time; source maps give errors the lines of the source.
+  // Bytecode halves the start time. With source maps, errors have the lines of the source.
   bytecode: true,
   format: 'esm',
   sourcemap: 'inline',

@@ -26,7 +26,7 @@ const pages: Record<string, () => string> = {
   'decisions/README.md': decisionsPage,
 };
 
-/** Generated files that are not pages. */
+/** Generated files that are not Markdown. */
 const files: Record<string, () => string> = {
   'reference/access-file.schema.json': () => `${JSON.stringify(accessFileSchema(), undefined, 2)}\n`,
 };
@@ -39,7 +39,7 @@ function generateAll(): [path: string, text: string][] {
   ];
 }
 
-/** Paths of the files that differ from what would be generated. */
+/** Paths of files that are outdated. */
 export function stalePages(): string[] {
   return generateAll()
     .filter(([path, text]) => read(path) !== text)
@@ -199,7 +199,7 @@ function torturePage(): string {
   );
 }
 
-/** One line per test, with its result on each database. */
+/** One row per test, with its result on each database. */
 function tortureTable(rows: StoredResults['rows']): string {
   const tests = [...new Map(rows.map(({ name, requirement }) => [name, requirement]))];
   const resultOn = (database: string, test: string) => {
@@ -235,7 +235,7 @@ function titleOf(path: string): string {
   return /^# (.+)$/m.exec(read(path) ?? '')?.[1] ?? path;
 }
 
-/** Pads the columns. */
+/** A Markdown table with padded columns. */
 function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const all = [head, ...rows].map((cells) => cells.map((cell) => cell.replaceAll('|', '\\|')));
   const widths = head.map((_, column) => Math.max(...all.map((cells) => cells[column]?.length ?? 0)));

@@ -49,7 +49,7 @@ export function Console({ given }: { given: Promise<FoundKey | undefined> }) {
     };
     return guardKey(keptKey, { idle: lock, signOut });
   }, [keptKey, end, signOut]);
-  // The form appears before the rest of the console is loaded.
+  // Loads the other pages while the sign-in form is shown.
   useEffect(() => void loadPages().catch(() => undefined), []);
   const enter = (next: SignedIn, { key, keep }: FoundKey) => {
     setSignedIn(next);

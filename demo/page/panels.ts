@@ -26,7 +26,7 @@ export function showCard(transform: Transform, data: unknown): void {
   showResult(`${transform}: ${cell.textContent}`, transform);
 }
 
-/** The result of the last step, next to the buttons, because the panels scroll out of view. */
+/** The result of the last step. It is next to the buttons, because the panels scroll out of view. */
 export function showResult(text: string, kind: Transform | 'denied' | 'done'): void {
   const result = byId('result');
   result.textContent = text;
@@ -52,7 +52,7 @@ export function showCountdown(lifetime: { createdAt: number; end: number } | und
   byId('lane-browser').textContent = label.textContent;
 }
 
-/** Newest first. */
+/** `entries` are newest first. */
 export function showLog(entries: LogEntry[]): void {
   byId('log').replaceChildren(
     ...entries.map(({ at, operation, result, actor, reason }) =>

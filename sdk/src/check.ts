@@ -13,11 +13,11 @@ export interface GuardRequest<R = unknown> {
   readonly path: string;
   header(name: string): string | undefined;
   readonly params: Readonly<Record<string, string | undefined>>;
-  /** The absolute URL, as your server received it. Bound sessions need it, unless the guard has a `publicUrl`. */
+  /** The absolute URL, as your server received it. Proofs of bound sessions need it, unless `publicUrl` is set. */
   readonly url?: string | undefined;
   /**
-   * The request of the framework, for example to read `req.user`: that of Express or Fastify, the context of Hono, or
-   * the `Request` of a `fetch` handler. The same object for all guards of one request.
+   * The request object of the framework, for example to read `req.user`: the request of Express or Fastify, the
+   * context of Hono, or the `Request` of a `fetch` handler. It must be the same object for all guards of one request.
    */
   readonly original: R;
 }
@@ -37,21 +37,22 @@ export interface GuardOptions<R = unknown> extends FilterOptions {
    */
   readonly publicUrl?: string | URL;
   /**
-   * Whether the audit log of Sallyport records every decision. An allowed request is recorded before your handler runs,
-   * and denied with 503 if that fails. The client needs the key of a private or management application.
+   * Whether the audit log of Sallyport records every decision. An allowed request is recorded before your handler
+   * runs. If recording fails, the request is denied with 503. The client needs the key of a private or management
+   * application.
    */
   readonly record?: boolean;
   /** Why the request is made, for the audit log. */
   readonly purpose?: (request: GuardRequest<R>) => string | undefined | Promise<string | undefined>;
 }
 
-/** `requestId` is in the problem of a denial, and in the audit log of Sallyport. */
+/** `requestId` is in the problem of a denial, and in Sallyport's audit log. */
 export type CheckResult =
   | { readonly allowed: true; readonly decision: Decision; readonly requestId: string }
   /** `decision` has the reason, for your own log. Absent if the key or resource is invalid, or the check failed. */
   | ({ readonly allowed: false; readonly decision?: Decision; readonly requestId: string } & Denial);
 
-/** Throws if an option is missing or has the wrong type, which code without types could otherwise find out too late. */
+/** Throws if an option is missing or has the wrong type, so that callers without type checks find out at startup. */
 export function checkOptions<R>(guard: string, options: GuardOptions<R>): void {
   const reject = (message: string): never => {
     throw new SallyportError(`${guard}: ${message}`);
@@ -76,8 +77,8 @@ const validRequestId = /^[A-Za-z0-9._:-]{1,128}$/;
 
 /**
  * Checks one request. Denies it if the service cannot be reached. The response to the caller omits the decision's
- * reason, which could reveal your containers and the rules of a session's authorizer. Rejects if a function of the
- * options throws.
+ * reason, which could reveal your containers and the rules of a session's authorizer. Rejects if a function in
+ * `options` throws.
  */
 export async function check<R>(
   options: GuardOptions<R>,
@@ -129,7 +130,7 @@ const inputNames: Readonly<Record<string, string>> = {
   'svc-purpose': 'purpose',
 };
 
-/** The messages if only the id, the container or the purpose is invalid. Undefined for all other errors. */
+/** The error messages if the id, container or purpose is invalid and nothing else. Undefined for all other errors. */
 function invalidInput(error: unknown): string | undefined {
   if (!(error instanceof ValidationError)) return undefined;
   const messages = Object.entries(error.errors).map(([field, [reason]]) =>

@@ -70,7 +70,7 @@ export class Sallyport {
     return this.#transport.call('decide', { body: question }, options) as Promise<Decisions>;
   }
 
-  /** Revokes a leaked key, or ends the session of a session key. Needs no key of its own. Public keys are rejected. */
+  /** Revokes a leaked key, or ends the session of a session key. The client needs no key. Public keys are rejected. */
   async revokeKey(key: string, options?: RequestOptions): Promise<void> {
     await this.#transport.call('revokeKey', { body: { key } }, options);
   }
@@ -137,11 +137,11 @@ class Applications extends ResourceClient {
   get(id: string, options?: RequestOptions) {
     return this.transport.call('getApplication', { params: { id } }, options);
   }
-  /** Returns the application whose key, or whose session's key, this client uses. */
+  /** Returns the application of this client's key. For a session key, it is the application of the session. */
   current(options?: RequestOptions) {
     return this.transport.call('getApplicationByKey', {}, options);
   }
-  /** Replaces the name, permissions and rules, and `allowed_origins`, `allowed_networks` and `expires_at` if given. */
+  /** Replaces the name, permissions and rules. Other fields are replaced only if they are given. */
   update(id: string, body: ApplicationUpdate, options?: RequestOptions) {
     return this.transport.call(
       'updateApplication',
@@ -150,15 +150,15 @@ class Applications extends ResourceClient {
     ) as Promise<Application>;
   }
   /**
-   * Changes nothing. Returns what the update would change: access, sessions, tokens, and the recorded reads of the last
-   * `days` days (30 by default). Requires `access:review`, too.
+   * Returns what the update would change, without changing it: access, sessions, tokens, and the recorded reads of the
+   * last `days` days (30 by default). Also requires `access:review`.
    */
   preview(id: string, body: ApplicationUpdate, { days }: { days?: number } = {}, options?: RequestOptions) {
     const query = { dry_run: true, ...(days !== undefined && { days }) };
     const input = { params: { id }, query, body };
     return this.transport.call('updateApplication', input, options) as Promise<Impact>;
   }
-  /** Creates a new key. Revokes all existing ones immediately, or lets them expire at `old_keys_expire_at`. */
+  /** Creates a new key. Revokes all existing keys immediately, or lets them expire at `old_keys_expire_at`. */
   regenerate(id: string, body: ApplicationRegenerate = {}, options?: RequestOptions) {
     return this.transport.call('regenerateKey', { params: { id }, body }, options);
   }
@@ -166,7 +166,7 @@ class Applications extends ResourceClient {
   delete(id: string, options?: RequestOptions) {
     return this.transport.call('deleteApplication', { params: { id } }, options);
   }
-  /** Puts the application into quarantine: it can change nothing and read no token data. */
+  /** Puts the application into quarantine. Its keys can then change nothing and read no token data. */
   quarantine(id: string, options?: RequestOptions) {
     return this.transport.call('quarantineApplication', { params: { id } }, options);
   }
@@ -178,7 +178,7 @@ class Applications extends ResourceClient {
   usage(id: string, options?: RequestOptions) {
     return this.transport.call('getUsage', { params: { id } }, options);
   }
-  /** Adds a key; existing keys stay valid, or expire at `old_keys_expire_at`. The key is returned only here. */
+  /** Adds a key. Existing keys stay valid, or expire at `old_keys_expire_at`. The new key is returned only here. */
   createKey(id: string, body: ApplicationKeyCreate = {}, options?: RequestOptions) {
     return this.transport.call('createKey', { params: { id }, body }, options);
   }
@@ -197,7 +197,7 @@ class Sessions extends ResourceClient {
   create(options?: RequestOptions) {
     return this.transport.call('createSession', {}, options);
   }
-  /** Authorizes a pending session. Requires the key of a private or management application; a nonce works once. */
+  /** Authorizes a pending session. Requires the key of a private or management application. A nonce works once. */
   authorize(body: SessionAuthorize, options?: RequestOptions) {
     return this.transport.call('authorizeSession', { body }, options);
   }
@@ -213,7 +213,7 @@ class Sessions extends ResourceClient {
   end(id: string, options?: RequestOptions) {
     return this.transport.call('endSession', { params: { id } }, options);
   }
-  /** Puts the session into quarantine: it can change nothing and read no token data. */
+  /** Puts the session into quarantine. It can then change nothing and read no token data. */
   quarantine(id: string, options?: RequestOptions) {
     return this.transport.call('quarantineSession', { params: { id } }, options);
   }
@@ -236,7 +236,7 @@ class Tokens extends ResourceClient {
   all(query: Query<'listTokens'> = {}, options?: RequestOptions): AsyncGenerator<Token, void, undefined> {
     return paginate((page: Query<'listTokens'>) => this.list(page, options), { size: 100, ...query });
   }
-  /** Returns the token with its data revealed, masked or redacted, as the access rules decide. */
+  /** Returns the token. The access rules decide whether its data is revealed, masked or redacted. */
   get(id: string, options?: RequestOptions) {
     return this.transport.call('getToken', { params: { id } }, options);
   }
@@ -250,7 +250,7 @@ class Tokens extends ResourceClient {
 }
 
 class Logs extends ResourceClient {
-  /** Returns one page of audit entries, newest first; with `after`, oldest first. */
+  /** Returns one page of audit entries, newest first. With `after`, they are oldest first. */
   list(query: Query<'listLogs'> = {}, options?: RequestOptions) {
     return this.transport.call('listLogs', { query }, options);
   }
@@ -258,7 +258,7 @@ class Logs extends ResourceClient {
   counts(query: Query<'countLogs'> = {}, options?: RequestOptions) {
     return this.transport.call('countLogs', { query }, options);
   }
-  /** Iterates over all matching audit entries, newest first; with `after`, oldest first. */
+  /** Iterates over all matching audit entries, newest first. With `after`, they are oldest first. */
   all(query: Query<'listLogs'> = {}, options?: RequestOptions): AsyncGenerator<LogEntry, void, undefined> {
     const { after } = query;
     const fetch = ({ start, ...page }: Query<'listLogs'>) => {
@@ -270,7 +270,7 @@ class Logs extends ResourceClient {
 }
 
 class Access extends ResourceClient {
-  /** Returns one page of proposals for smaller grants, from recorded uses. */
+  /** Returns one page of proposals for smaller grants, based on recorded uses. */
   advise(query: Query<'adviseAccess'> = {}, options?: RequestOptions) {
     return this.transport.call('adviseAccess', { query }, options);
   }

@@ -1,7 +1,7 @@
 /** DPoP proofs (RFC 9449): a signature for each request, by a key that cannot leave the browser. */
 import { SallyportError } from './errors.ts';
 
-/** Whether sessions are bound by default: in browsers, on pages that were loaded securely. */
+/** Whether sessions are bound by default: in browsers, if the page is a secure context (HTTPS or localhost). */
 export function bindsByDefault(): boolean {
   return globalThis.isSecureContext === true && globalThis.crypto?.subtle !== undefined;
 }
@@ -9,7 +9,7 @@ export function bindsByDefault(): boolean {
 export class ProofKey {
   readonly #privateKey: CryptoKey;
   readonly #header: string;
-  /** The last nonce. Guards pass on nonces of Sallyport, so one is enough for all services. */
+  /** The latest DPoP nonce. Guards pass on nonces of Sallyport, so all services accept the same one. */
   #nonce: string | undefined;
 
   private constructor(privateKey: CryptoKey, header: string) {
@@ -27,7 +27,7 @@ export class ProofKey {
     return new ProofKey(privateKey, encodeJson({ typ: 'dpop+jwt', alg: 'ES256', jwk: { kty, crv, x, y } }));
   }
 
-  /** A proof for one request. Without a session key, it is for `POST /sessions`, which needs no nonce. */
+  /** Signs a proof for one request. Without a session key, the proof is for `POST /sessions`, which needs no nonce. */
   async sign(method: string, url: string, sessionKey?: string): Promise<string> {
     const payload = encodeJson({
       htm: method,
@@ -57,7 +57,7 @@ export class ProofKey {
   }
 }
 
-/** Whether the service asks for another proof, rather than for another key. */
+/** Whether the service asks for another proof. Otherwise a 401 means that the key is invalid. */
 export function isProofChallenge({ status, headers }: Response): boolean {
   return status === 401 && /^DPoP\b/i.test(headers.get('WWW-Authenticate') ?? '');
 }

@@ -34,7 +34,7 @@ export function sendDenial(response: ExpressResponse, { status, problem, headers
   response.end(JSON.stringify(problem));
 }
 
-/** Headers that describe a body that is not sent. */
+/** Headers about the original body, which must not be sent with an error instead of it. */
 const contentHeaders = [
   'Content-Type',
   'Content-Encoding',
@@ -44,7 +44,10 @@ const contentHeaders = [
 ];
 const failed = Symbol('filter failed');
 
-/** Replaces the methods that send data. The first call chooses the filter action and restores the original methods. */
+/**
+ * Replaces the methods that send data. A JSON body is buffered until the end and then filtered. Any other body is
+ * passed on or denied at the first call. Restores the original methods when it sends the response.
+ */
 export function interceptResponse(
   response: ExpressResponse,
   { decision, requestId }: { readonly decision: Decision; readonly requestId: string },
@@ -173,7 +176,7 @@ function callBack<T>(args: unknown[], result: T): T {
   return result;
 }
 
-/** The headers of `writeHead`: after an optional reason, an object or a flat list of names and values. */
+/** The headers of `writeHead`, which follow an optional reason: an object, or a flat list of names and values. */
 function headersOf(rest: unknown[]): [name: string, value: string][] {
   const headers = rest.find((one) => typeof one === 'object' && one !== null);
   if (!headers) return [];

@@ -1,4 +1,4 @@
-/** Passes the DPoP proof of a request on to `POST /decisions`. */
+/** Reads the DPoP proof of a request, to send it with `POST /decisions`. */
 import type { DecisionRequest } from './api.ts';
 import { randomId } from './transport.ts';
 
@@ -24,7 +24,7 @@ export function proofOf(
 
 const proofIds = new WeakMap<object, string>();
 
-/** All guards of a request send the same id, because a proof is otherwise accepted once. */
+/** All guards of a request send the same id. With another id, the service would reject the proof as already used. */
 function proofIdOf(request: ReceivedRequest): string {
   const { original } = request;
   const source = typeof original === 'object' && original !== null ? original : request;

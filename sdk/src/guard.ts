@@ -1,6 +1,6 @@
 /**
- * Middleware for your own API: asks Sallyport for a decision about the caller's key, denies the request or filters
- * the response by the decision's transform. For `fetch` handlers, Express, Fastify and Hono.
+ * Middleware for your own API. It asks Sallyport for a decision about the caller's key. Then it denies the request, or
+ * filters the response by the decision's transform. For `fetch` handlers, Express, Fastify and Hono.
  */
 
 import type { Decision } from './api.ts';
@@ -13,7 +13,7 @@ export { applyTransform, type FilterOptions } from './response-filter.ts';
 
 type Allowed = Extract<CheckResult, { allowed: true }>;
 
-/** Wraps a `fetch` handler, for Bun, Deno, workers and frameworks based on it. */
+/** Wraps a `fetch` handler, as used by Bun, Deno, workers and frameworks based on them. */
 export function guardFetch(
   options: GuardOptions<Request>,
   handler: (request: Request, decision: Decision) => Response | Promise<Response>,
@@ -37,7 +37,10 @@ function denialResponse({ status, problem, headers }: Denial): Response {
   return new Response(JSON.stringify(problem), { status, headers });
 }
 
-/** Sets `Cache-Control: no-store` unless the handler set it: a shared cache could serve the response to other callers. */
+/**
+ * Sets `Cache-Control: no-store` unless the handler set that header. A shared cache could otherwise serve the response
+ * to other callers.
+ */
 async function filterResponse<R>(
   response: Response,
   { decision, requestId }: Allowed,
@@ -60,12 +63,12 @@ async function filterResponse<R>(
   return new Response(filtered, { status, statusText, headers });
 }
 
-/** Without `params`, whose type Express and Fastify derive from the path. */
+/** The fields that Express and Fastify requests share. `params` is left out, because its type depends on the path. */
 interface NodeRequest {
   readonly method: string;
   readonly url: string;
   readonly originalUrl?: string;
-  /** As the framework determines it, for example behind a trusted proxy. */
+  /** As determined by the framework, for example behind a trusted proxy. */
   readonly protocol?: string;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
 }
@@ -115,7 +118,7 @@ interface FastifyReply {
 
 const allowedRequests = new WeakMap<object, Allowed>();
 
-/** Returns the decision about a Fastify request that its guard allowed. */
+/** Returns the decision about a Fastify request. Undefined unless its guard allowed the request. */
 export function decisionOf(request: object): Decision | undefined {
   return allowedRequests.get(request)?.decision;
 }

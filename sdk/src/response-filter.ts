@@ -2,7 +2,7 @@
 import type { Decision } from './api.ts';
 
 export interface FilterOptions {
-  /** Names of sensitive JSON fields, at any depth. With an empty list only the permission is checked. */
+  /** Names of sensitive JSON fields, at any depth. If the list is empty, only the permission is checked. */
   readonly fields: readonly string[];
   /** Returns the masked value of a field. The field is removed if this returns undefined or is not set. */
   readonly mask?: (value: unknown, field: string) => unknown;
@@ -36,7 +36,7 @@ export function applyTransform<T>(
 
 export type FilterAction = 'pass' | 'filter' | 'deny';
 
-/** Redirects and errors that are not JSON pass: their body is the framework's own text. */
+/** Redirects and errors that are not JSON pass, because their body is a text of the framework. */
 export function filterAction(
   { status, type }: { status: number; type: string | undefined },
   { transform }: Decision,
@@ -51,7 +51,7 @@ function isJson(type = ''): boolean {
   return /^(application|text)\/([\w.-]+\+)?json\s*(;|$)/i.test(type.trim());
 }
 
-/** Returns undefined if the text is not valid JSON. */
+/** Filters JSON text. Returns undefined if the text is not valid JSON. */
 export function filterJson(text: string, decision: Decision, options: FilterOptions): string | undefined {
   if (text.trim() === '') return text;
   const json = parseJson(text);
@@ -95,7 +95,7 @@ const titles = {
   503: 'Temporarily unavailable',
 } as const;
 
-/** `dpop` asks the client for another proof of its bound session. */
+/** `dpop` is for bound sessions: a new DPoP nonce and, if the proof was not accepted, the reason. */
 export function denial(
   status: Denial['status'],
   code: string,

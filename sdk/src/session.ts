@@ -13,12 +13,12 @@ export interface StartSessionOptions extends Omit<ClientOptions, 'key'> {
   readonly authorize: (nonce: string) => Promise<unknown>;
   /**
    * Milliseconds before its expiry at which a session is renewed. Default: 20 seconds, but not before half of its
-   * lifetime. If renewal fails, the current session is used until it expires.
+   * lifetime has passed. If renewal fails, the current session is used until it expires.
    */
   readonly renewBefore?: number;
   /**
    * Whether to bind the session to a key pair that cannot leave this browser, so that a stolen session key is useless
-   * (DPoP, RFC 9449). Default: true on pages that were loaded securely, false elsewhere.
+   * (DPoP, RFC 9449). Default: true in secure contexts (HTTPS or localhost), false elsewhere.
    */
   readonly bind?: boolean;
 }
@@ -28,7 +28,7 @@ export interface ManagedSession {
   readonly client: Sallyport;
   /**
    * The current session key, for requests to your own services. Renews the session like `client` does. The key of a
-   * bound session is of no use without a proof: use `fetch` instead.
+   * bound session does not work without a proof: use `fetch` instead.
    */
   key(): Promise<string>;
   /**
@@ -38,13 +38,13 @@ export interface ManagedSession {
   fetch(input: RequestInfo | URL, init?: RequestInit): Promise<Response>;
   /** Whether the session is bound to a key of this browser. */
   readonly bound: boolean;
-  /** Default expiry of the current session. The backend may have set another one when it authorized the session. */
+  /** The default expiry of the current session. The backend may have set another when it authorized the session. */
   readonly expiresAt: Date;
   /** Stops renewing the session. The current key stays valid until it expires. */
   stop(): void;
 }
 
-/** For browsers: creates a session, has it authorized, and renews it while it is used. */
+/** For browsers: creates a session, gets it authorized, and renews it while it is used. */
 export async function startSession(options: StartSessionOptions): Promise<ManagedSession> {
   const { publicKey, authorize, renewBefore = 20_000, bind = bindsByDefault(), ...rest } = options;
   const { timeout = defaultTimeout } = rest;
@@ -87,7 +87,7 @@ export async function startSession(options: StartSessionOptions): Promise<Manage
     return renewing;
   }
 
-  /** Adds a proof for the request, made with the session key if there is one. */
+  /** Sends the request with a proof. The proof contains the hash of the session key if it is given. */
   function sendProven(
     prover: ProofKey,
     url: string,
@@ -112,8 +112,8 @@ export async function startSession(options: StartSessionOptions): Promise<Manage
   }
 
   /**
-   * The body is sent again if the proof was not accepted, so the request is copied. Redirects are not followed, because
-   * the key and the proof would be sent to another server.
+   * Copies the request, because its body is sent again if the proof was not accepted. Does not follow redirects,
+   * because they would send the key and the proof to another server.
    */
   async function fetchWithKey(input: RequestInfo | URL, init?: RequestInit): Promise<Response> {
     const given = new Request(input, init);
@@ -129,7 +129,7 @@ export async function startSession(options: StartSessionOptions): Promise<Manage
     return proofKey.send(attempt, () => proofKey.sign(request.method, request.url, sessionKey));
   }
 
-  /** If a renewal fails or is slow while the current key is valid, returns the current key. */
+  /** The current key. Renews the session if necessary. If that fails or is slow, uses the old key while it is valid. */
   async function key(): Promise<string> {
     if (stopped || Date.now() < current.renewAt) return current.key;
     if (Date.now() >= current.end) return withTimeout(timeout, 'new session', renew);
@@ -159,7 +159,7 @@ export async function startSession(options: StartSessionOptions): Promise<Manage
 
 /** Milliseconds that a request waits for a renewal while the current key is still valid. */
 const renewalTimeout = 1000;
-/** The longest delay of `setTimeout`. The browser's clock may be wrong by more. */
+/** The longest delay that `setTimeout` supports. With a wrong clock, the computed delay could be longer. */
 const maxTimer = 2 ** 31 - 1;
 
 interface CurrentSession {

@@ -29,8 +29,8 @@ export interface RequestOptions {
   readonly timeout?: number;
   readonly retries?: number;
   /**
-   * Sent as `Idempotency-Key`, so that a retried change happens once. Default: a random key. Not sent with GET and
-   * DELETE requests, `decide`, `revokeKey` and `sessions.create`.
+   * Sent as `Idempotency-Key`, so that a retried change runs once. Default: a random key. Not sent with GET and DELETE
+   * requests, `decide`, `decideAll`, `revokeKey` and `sessions.create`.
    */
   readonly idempotencyKey?: string;
   /** Sent as `SVC-REQUEST-ID`. The service logs it with the request. */
@@ -106,8 +106,8 @@ export function transport(options: ClientOptions): Transport {
 }
 
 /**
- * A decision changes no data, and a key can be revoked twice. Session responses are never replayed, because all browsers
- * share the public key.
+ * Operations without an idempotency key. Decisions change no data, and revoking a key twice has no effect. The service
+ * does not replay responses of `createSession`, because all browsers share the public key.
  */
 const withoutIdempotencyKey: readonly (keyof Operations)[] = ['decide', 'createSession', 'revokeKey'];
 
@@ -140,7 +140,7 @@ function prepareRequest(
   };
 }
 
-/** `fetch` sends each character of a header as one byte. */
+/** Encodes the text as UTF-8. `fetch` sends each character of a header as one byte. */
 function utf8Header(text: string): string {
   return String.fromCharCode(...new TextEncoder().encode(text));
 }
@@ -172,7 +172,7 @@ function queryString(query: Record<string, unknown>): string {
   return text === '' ? '' : `?${text}`;
 }
 
-/** Whether a retried DELETE got 404. The first attempt, whose response was lost, may have deleted the entity. */
+/** Whether a retried DELETE got 404. An earlier attempt, whose response was lost, may have deleted the entity. */
 function isAlreadyDeleted({ init }: PreparedRequest, error: unknown): boolean {
   return init.method === 'DELETE' && error instanceof ProblemError && error.code === 'not_found';
 }

@@ -1,6 +1,6 @@
 /**
- * Evaluates grants with the service's own decision code, so that an unsaved draft gets the same result and reasons
- * as after saving.
+ * Evaluates grants with the service's own decision code. So the preview of an unsaved draft has the same results and
+ * reasons as the saved application.
  */
 import './no-eval.ts';
 
@@ -48,7 +48,7 @@ export function evaluator({
   });
 }
 
-/** Sample resources for the preview: containers and ids in the rules, children of some containers, and one that no rule matches. */
+/** Sample resources: containers and ids in the rules, children of some containers, and one that no rule matches. */
 export function sampleResources(...grants: readonly (Grants | undefined)[]): Resource[] {
   const rules = grants.flatMap((each) => each?.rules ?? []);
   const containers = new Set<string>();

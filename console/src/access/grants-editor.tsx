@@ -70,7 +70,7 @@ interface TenantWideProps {
   readonly choose: (permissions: string[]) => void;
 }
 
-/** Folded, because most applications need none of the many permissions. Opens if they have an error. */
+/** Collapsed at first, because most applications need none of these permissions. Opens if they have an error. */
 function TenantWidePermissions({ owner, chosen, error, choose }: TenantWideProps) {
   const [open, setOpen] = useState(false);
   const { permissions: known } = useSignedIn();

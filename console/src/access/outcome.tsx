@@ -26,7 +26,7 @@ interface AccessProps {
   readonly scoped: boolean;
 }
 
-/** A decision. Transforms have no effect on permissions that do not apply to containers. */
+/** A badge for a decision. The transform is shown only for permissions that apply to containers. */
 export function AccessBadge({ access, scoped }: AccessProps) {
   if (scoped || access === 'denied') return <OutcomeBadge answer={access} />;
   return <span className="tag tag-good">allowed</span>;

@@ -1,4 +1,4 @@
-/** Stored tokens for the preview: those in the containers and with the ids that the rules name, then the newest others. */
+/** Stored tokens for the preview: in the containers and with the ids of the rules, then the newest other tokens. */
 import './no-eval.ts';
 
 import { type Sallyport, type Token, ValidationError } from '../../../sdk/src/sallyport.ts';
@@ -18,7 +18,7 @@ const maxContainers = 12;
 const maxIds = 100;
 export const tokensPerContainer = 20;
 const newestTokens = 50;
-/** A page may be empty although the list continues. */
+/** Limits the pages that are read for one list. A page may be empty although the list continues. */
 const maxPages = 5;
 
 /** Valid containers and ids in the rules, each once. */
@@ -55,7 +55,7 @@ async function first(
   return found.slice(0, size);
 }
 
-/** The draft may have a container that the service rejects. */
+/** Returns no tokens if the draft has a container that the service rejects. */
 function ignoreInvalid(error: unknown): Token[] {
   if (error instanceof ValidationError) return [];
   throw error;

@@ -1,4 +1,4 @@
-/** The decision by the current rules of an application. */
+/** The decision that the current rules of an application would give. */
 import { DecisionTrace } from '../access/decision-trace.tsx';
 import { evaluator, type Resource } from '../access/evaluate.ts';
 import { InlineError } from '../frame/error-notice.tsx';

@@ -102,7 +102,7 @@ export function FilterBar({ filters, set }: Props) {
   );
 }
 
-/** Offers the operations of the service, and any other that is typed. */
+/** Offers the operations of the service. The user can type any other. */
 function OperationPicker({ value, choose }: { value: string; choose: (operation: string) => void }) {
   const [text, setText] = useState('');
   const all = [...new Set([...operations, value, text.trim()])].filter(Boolean);

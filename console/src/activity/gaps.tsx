@@ -1,9 +1,9 @@
-/** Says which entries may be missing from the log. */
+/** Lists the periods whose entries may be missing from the log. */
 import type { LogGap } from '../../../sdk/src/sallyport.ts';
 import { formatDate } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
 
-/** The gaps that are listed. The setting can have been changed many times. */
+/** Limits the listed gaps. Each change of `SALLYPORT_AUDIT_READS` can add one. */
 const maxGaps = 5;
 
 export function describeGap({ reason, transforms, from, to }: LogGap): string {

@@ -1,4 +1,4 @@
-/** Operations that the service writes to the audit log of a tenant. Callers can report others. */
+/** Operations that the service writes to the audit log of a tenant. Reports of other services can have other names. */
 export const operations: readonly string[] = [
   'access.review',
   'application.create',

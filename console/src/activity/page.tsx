@@ -25,7 +25,7 @@ export function Activity() {
   const [opened, setOpened] = useState(() => Date.now());
   const query = logQuery(filters, opened);
   const name = `${JSON.stringify(query)} ${opened}`;
-  // Only the first page has gaps.
+  // The API returns gaps with the first page only.
   const [gaps, setGaps] = useState<{ name: string; gaps: readonly LogGap[] }>();
   const counts = useLoad(`counts ${name}`, (signal) => api.logs.counts(query, { signal }));
   const entries = usePaged<LogEntry>(`logs ${name}`, async (start, signal) => {

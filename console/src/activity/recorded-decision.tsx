@@ -129,7 +129,7 @@ export function RecordedDecision({ entry }: { entry: LogEntry }) {
   );
 }
 
-/** Decides again with the current rules. Offered for applications only: the grants of ended sessions are gone. */
+/** Repeats the decision with the current rules. Only for applications: the grants of ended sessions are deleted. */
 function Comparison({ entry }: { entry: LogEntry }) {
   const { actor, resource } = entry;
   const id = actor.kind === 'application' ? actor.id : undefined;

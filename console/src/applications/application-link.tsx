@@ -3,7 +3,7 @@ import { href } from '../frame/route.ts';
 import { useApplicationSummary } from './application-summary.ts';
 import { QuarantineTag } from './quarantine.tsx';
 
-/** The name of an application, with its state. `name` is used until the application is loaded. */
+/** Link to an application, with its name and state. Shows `name` until the application is loaded. */
 export function ApplicationLink({ id, name }: { id: string; name?: string }) {
   const application = useApplicationSummary(id);
   return (

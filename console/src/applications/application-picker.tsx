@@ -9,7 +9,7 @@ import { useSignedIn } from '../frame/signed-in.ts';
 const maxResults = 50;
 const idPattern = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-/** Applications whose name contains the text, or whose id it is. Newest first. */
+/** Applications whose name contains the text, or whose id equals it. Newest first. */
 export function useApplicationSearch(text: string) {
   const { api } = useSignedIn();
   const wanted = useDebounced(text.trim());

@@ -11,7 +11,7 @@ export interface Snapshot {
 }
 
 const emptySnapshot: Snapshot = { list: [], byId: new Map(), complete: false, error: undefined };
-/** Number of loaded applications after which the list is rendered again. */
+/** The list is rendered again each time this many applications were loaded. */
 const renderBatch = 500;
 /** Milliseconds after which `refresh` loads the list again. */
 const maxAge = 10_000;

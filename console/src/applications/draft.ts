@@ -89,7 +89,7 @@ export const emptyDraft: Draft = {
   expiry: '',
 };
 
-/** The grants that an application of another type can have. */
+/** The part of the grants that an application of this type can have. */
 export function grantsForType(
   { permissions, rules }: Grants,
   type: Application['type'],
@@ -110,7 +110,7 @@ export function grantsForType(
   };
 }
 
-/** Permissions and rules of the draft that the next grants lack. Rules that were only restricted are listed too. */
+/** Permissions and rules in `draft` that `next` lacks. Rules that have fewer permissions in `next` are listed too. */
 export function removedGrants(draft: Grants, next: Grants): Difference[] {
   const named = ({ permissions, rules }: Grants) => ({
     name: '',
@@ -154,7 +154,7 @@ export function networksOf({ type, networks }: Draft): string[] | undefined {
   return networks.split(/[\s,]+/).filter(Boolean);
 }
 
-/** The body of an update, without the expiry: a lifetime begins when it is saved. */
+/** The body of an update. It has no expiry, because the lifetime of a draft begins when it is saved. */
 export function updateOf(draft: Draft): ApplicationUpdate {
   const { name, type, permissions, rules, requireBoundSessions } = draft;
   const [origins, networks] = [originsOf(draft), networksOf(draft)];
@@ -168,7 +168,7 @@ export function updateOf(draft: Draft): ApplicationUpdate {
   };
 }
 
-/** The fields of the application after the update, for a comparison. */
+/** The fields of the application after the update, to compare them with the current ones. */
 export function fieldsOf(draft: Draft, before: Application, now: number): ApplicationFields {
   return {
     ...draft,
@@ -179,7 +179,7 @@ export function fieldsOf(draft: Draft, before: Application, now: number): Applic
   };
 }
 
-/** Undefined for `never`, and for the empty text, which means unchanged, or `never` for a new application. */
+/** The expiry of the draft as a date. Undefined for `never` and for the empty text. */
 export function expiryDate({ expiry }: Pick<Draft, 'expiry'>, now: number): string | undefined {
   if (expiry === '' || expiry === 'never') return undefined;
   return new Date(/^\d+$/.test(expiry) ? now + Number(expiry) : expiry).toISOString();

@@ -4,7 +4,7 @@ import { formatDate } from '../frame/format.ts';
 import { lifetimes } from './draft.ts';
 import type { PartProps } from './type-choice.tsx';
 
-/** "Custom" is chosen, but no date yet. */
+/** The expiry while "Custom" is chosen and no date is entered yet. */
 const noDate = 'none';
 
 function isDate(expiry: string): boolean {

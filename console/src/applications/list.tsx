@@ -29,7 +29,7 @@ function passes(application: Application, filter: Filter): boolean {
   return application.type === filter || !filters.some(([value]) => value === filter) || filter === 'all';
 }
 
-/** Containers are not searched: a match would not say whether the application can read the container. */
+/** Does not search containers: a match would not show whether the application can read the container. */
 function contains({ name, id, permissions, rules }: Application, words: readonly string[]): boolean {
   return words.every(
     (word) =>
@@ -51,7 +51,7 @@ const comparisons: Record<Column, (a: Application, b: Application) => number> = 
   created: (a, b) => (a.created_at < b.created_at ? -1 : 1),
 };
 
-/** `created` or, descending, `-created`. */
+/** Parses `created` for ascending and `-created` for descending order. */
 function parseOrder(text: string): Order {
   const column = text.replace(/^-/, '');
   return Object.hasOwn(comparisons, column)

@@ -1,6 +1,6 @@
 /**
- * Unsaved changes of applications, in the storage of the tab: they survive a reload, an upgrade of the console and a
- * sign-out by an expired key. They contain no keys. Signing out deletes them.
+ * Unsaved changes of applications, in the tab's sessionStorage. They survive a reload, an upgrade of the console, and
+ * an automatic sign-out because the key is no longer valid. They contain no keys. Signing out deletes them.
  */
 import type { Application } from '../../../sdk/src/sallyport.ts';
 import type { Grants } from '../access/grants.ts';
@@ -8,7 +8,7 @@ import { navigate } from '../frame/route.ts';
 import { type Draft, draftOf, emptyDraft } from './draft.ts';
 
 export interface StoredDraft {
-  /** The application when editing began, to detect changes by others. Undefined for a new application. */
+  /** The application when editing began, to detect later changes by others. Undefined for a new application. */
   readonly before?: Application | undefined;
   readonly draft: Draft;
 }
@@ -21,7 +21,7 @@ export function readDraft(id: string): StoredDraft | undefined {
   if (text === null) return undefined;
   try {
     const { before, draft } = JSON.parse(text) as StoredDraft;
-    // A draft of an older version of the console lacks newer fields.
+    // Drafts of an older version of the console lack newer fields.
     return { before, draft: { ...emptyDraft, ...draft } };
   } catch {
     return undefined;
@@ -36,7 +36,7 @@ export function storeDraft(id: string, stored: StoredDraft): void {
   }
 }
 
-/** Opens the form of the application with other grants. The user reviews them before they are saved. */
+/** Opens the edit form of the application, filled in with other grants. The user reviews them before saving. */
 export function openDraft(application: Application, { permissions, rules }: Grants): void {
   storeDraft(application.id, {
     before: application,

@@ -1,4 +1,4 @@
-/** The table of applications. Renders, and loads keys for, visible rows only. */
+/** The table of applications. Renders only the visible rows, and loads only their keys. */
 import { memo, useRef, useState } from 'react';
 import type { Application } from '../../../sdk/src/sallyport.ts';
 import { OutcomeBadge } from '../access/outcome.tsx';

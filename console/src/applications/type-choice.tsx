@@ -1,4 +1,4 @@
-/** Chooses the type of a new application, or a template. Asks before that removes rules. */
+/** Chooses the type of a new application, or a template. Asks for confirmation if that would remove rules. */
 import { useState } from 'react';
 import type { Difference } from '../access/grants.ts';
 import { ConfirmDialog } from '../frame/confirm-dialog.tsx';

@@ -1,4 +1,4 @@
-/** Stacked bars over time, as plain SVG, with the same numbers as a table. The arrow keys move between the bars. */
+/** Stacked bars over time as SVG, and a table with the same numbers. The arrow keys move between the bars. */
 import { type KeyboardEvent, type ReactNode, useState } from 'react';
 import { formatDate, formatNumber, formatTime } from '../frame/format.ts';
 import { Scrollable } from './scrollable.tsx';
@@ -11,9 +11,9 @@ export interface Bar {
 }
 
 export interface Series {
-  /** As in `12 denied`. */
+  /** Follows the number, as in `12 denied`. */
   readonly label: string;
-  /** `success`, `denied` and so on: the name of a color in charts.css. */
+  /** The name of a color in charts.css, such as `denied`. */
   readonly color: string;
 }
 
@@ -34,7 +34,7 @@ function describe(values: readonly number[], series: readonly Series[]): string 
   return series.map(({ label }, index) => `${formatNumber(values[index] ?? 0)} ${label}`).join(', ');
 }
 
-/** `15 Nov, 14:00 – 15:00`, with the second date only if it is another day. */
+/** `15 Nov, 14:00 – 15:00`. The second date is shown only if it is another day. */
 export function periodLabel({ from, to }: Pick<Bar, 'from' | 'to'>): string {
   const [start, end] = [formatTime(from), formatTime(to)];
   const [day, time] = end.split(', ') as [string, string?];

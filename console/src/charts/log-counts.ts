@@ -2,7 +2,7 @@
 import type { LogCounts } from '../../../sdk/src/sallyport.ts';
 import type { Bar, Series } from './bar-chart.tsx';
 
-/** Failed requests have no tenant, so the log of a tenant has none. */
+/** Omits `failed`. A tenant has such entries only for callers in quarantine that request something unknown. */
 export const resultSeries: readonly Series[] = [
   { label: 'succeeded', color: 'success' },
   { label: 'denied', color: 'denied' },

@@ -1,4 +1,4 @@
-/** A scrollable area that can be reached, and then scrolled, with the keyboard. */
+/** A scrollable area that takes the keyboard focus, so that it can be scrolled with keys. */
 import type { ReactNode } from 'react';
 
 const reachable = { tabIndex: 0 };

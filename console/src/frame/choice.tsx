@@ -1,4 +1,4 @@
-/** Buttons of which one is chosen. */
+/** A group of buttons, one of which is chosen. */
 interface Props<T extends string> {
   readonly label: string;
   readonly value: T;

@@ -1,4 +1,4 @@
-/** A dialog that runs an action after a confirmation. Shows its error, and stays open then. */
+/** A dialog that runs an action after a confirmation. If the action fails, shows the error and stays open. */
 import { Button, Modal } from '@mantine/core';
 import { type FormEvent, type ReactNode, useState } from 'react';
 import { InlineError } from './error-notice.tsx';
@@ -6,7 +6,7 @@ import { InlineError } from './error-notice.tsx';
 interface Props {
   readonly title: string;
   readonly close: () => void;
-  /** The label of the button that closes it. */
+  /** The label of the button that closes the dialog. */
   readonly cancel?: string;
   /** The label of the button that runs the action. */
   readonly action: string;
@@ -14,10 +14,10 @@ interface Props {
   /** Whether the action removes something. */
   readonly dangerous?: boolean;
   readonly disabled?: boolean;
-  /** The element with the focus at first. `content` marks it with `data-autofocus`. */
+  /** The element that gets the focus first. For `content`, `children` mark it with `data-autofocus`. */
   readonly focus?: 'action' | 'cancel' | 'content';
   readonly size?: number;
-  /** Another text for some errors. Undefined for the others. */
+  /** Returns a message that replaces the default one of the error. Undefined for the default. */
   readonly explain?: (error: unknown) => string | undefined;
   readonly children: ReactNode;
 }
@@ -29,7 +29,7 @@ export function ConfirmDialog(props: Props) {
   const [error, setError] = useState<unknown>();
   const submit = async (event: FormEvent) => {
     event.preventDefault();
-    // React passes events of a portal on to the form that contains the dialog.
+    // React passes events in a portal on to the form around the dialog.
     event.stopPropagation();
     if (disabled) return;
     setBusy(true);

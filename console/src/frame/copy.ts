@@ -1,6 +1,6 @@
 /**
- * Copies text and reports whether it worked. Plain HTTP has no clipboard API, so it falls back to a copy event.
- * Reads the clipboard back only if the browser allows that without a prompt.
+ * Copies text and reports whether it worked. Browsers have no clipboard API on plain HTTP, so there it falls back to a
+ * copy event. Reads the clipboard back only if the browser allows that without a prompt.
  */
 export type CopyResult = 'checked' | 'copied' | 'failed';
 

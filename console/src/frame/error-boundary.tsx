@@ -1,4 +1,4 @@
-/** Confines a rendering error, or a page whose code cannot be loaded, to one page. */
+/** Limits the effect of a rendering error, or of code that cannot be loaded, to one page. */
 import { Button } from '@mantine/core';
 import { Component, type ReactNode, useEffect } from 'react';
 import { Icon } from './icons.tsx';

@@ -1,7 +1,7 @@
 /**
- * The key of a tab whose user chose to stay signed in. It is in the tab's sessionStorage, so a reload finds it and
- * closing the tab deletes it. New tabs ask open tabs for it. After `idleLimit` without input it is deleted: the tab is
- * locked, and does not ask other tabs until the user signs in again.
+ * The key of a tab whose user chose to stay signed in. It is in the tab's sessionStorage, so it survives a reload, and
+ * closing the tab deletes it. New tabs ask open tabs for it. After `idleLimit` without input, the key is deleted and
+ * the tab is locked: it does not ask other tabs until the user signs in again.
  */
 export interface FoundKey {
   readonly key: string;
@@ -20,7 +20,7 @@ const lockedName = 'sallyport.locked';
 const channelName = 'sallyport.sign-in';
 /** How long a new tab waits for an answer of another tab, in milliseconds. */
 const answerTimeout = 200;
-/** The stored time of the last input is at most this much too early. */
+/** Milliseconds between two writes of `lastInput`. The stored time can be this much too early. */
 const writeInterval = 10_000;
 
 type Message = { readonly type: 'ask' | 'sign-out' } | { readonly type: 'answer'; readonly key: string };
@@ -91,7 +91,10 @@ export function signOutOtherTabs(): void {
   channel.close();
 }
 
-/** While this tab keeps a key: answers new tabs, and locks after `idleLimit` without input. Returns a function that stops it. */
+/**
+ * While this tab keeps a key, answers new tabs that ask for it, and calls `idle` after `idleLimit` without input.
+ * Returns a function that stops this.
+ */
 export function guardKey(key: string, on: { readonly idle: () => void; readonly signOut: () => void }) {
   let lastInput = Date.now();
   let written = lastInput;

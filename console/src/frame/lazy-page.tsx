@@ -36,7 +36,7 @@ async function findFailure(): Promise<LoadFailure> {
   }
 }
 
-/** Whether a file could not be fetched, in the words of Chromium, Firefox or Safari. Code that throws is another error. */
+/** Whether a file could not be fetched, by the messages of Chromium, Firefox and Safari. */
 function isFetchFailure(error: unknown): boolean {
   return error instanceof TypeError && /dynamically imported module|module script/i.test(error.message);
 }

@@ -7,7 +7,7 @@ export interface Loaded<T> {
   readonly reload: () => void;
 }
 
-/** Loads again when `name` changes. If a reload fails, `data` remains the earlier result. */
+/** Loads data, and again when `name` changes. If a reload fails, `data` keeps the earlier result. */
 export function useLoad<T>(name: string, load: (signal: AbortSignal) => Promise<T>): Loaded<T> {
   const [state, setState] = useState<{ name: string; data?: T; error?: unknown }>({ name });
   const [attempt, setAttempt] = useState(0);

@@ -23,10 +23,10 @@ interface State<T> {
   readonly error: unknown;
 }
 
-/** A filtered page can be empty although later ones are not. So many of them are requested at once. */
+/** Maximum number of requests for one page. A filtered page can be empty although later ones are not. */
 const maxEmpty = 10;
 
-/** Starts again when `name` changes. */
+/** Starts from the first page again when `name` changes. */
 export function usePaged<T>(
   name: string,
   load: (start: string | undefined, signal: AbortSignal) => Promise<ListPage<T>>,

@@ -3,11 +3,11 @@ export interface ResponseTimeSummary {
   readonly count: number;
   /** In milliseconds, like `slow`. */
   readonly median: number;
-  /** 95 % of the requests are at least as fast. */
+  /** The 95th percentile. */
   readonly slow: number;
 }
 
-/** Only the last requests count. */
+/** Only this many of the latest requests count. */
 const maxTimes = 200;
 
 export class ResponseTimes {
@@ -28,7 +28,7 @@ export class ResponseTimes {
   }
 }
 
-/** Starts to measure. The time that a request waits in the browser for a connection does not count. */
+/** Starts to measure. Leaves out the time that a request waits in the browser for a connection. */
 export function measureResponseTimes(): ResponseTimes {
   const times = new ResponseTimes();
   const observer = new PerformanceObserver((list) => {

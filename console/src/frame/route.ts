@@ -48,9 +48,9 @@ type Query = Readonly<Record<string, string>>;
 type Setter<Q extends Query> = (change: Partial<Q>, how?: 'push' | 'replace') => void;
 
 /**
- * State that is stored in the query of the URL, so that back, reload and sharing keep it. Values that equal their
- * default are left out of the URL. Unknown parameters are ignored. `replace` adds no history entry; use it while the
- * user types.
+ * State that is stored in the query of the URL, so that back, reload and shared links restore it. Values that equal
+ * their default are not in the URL. Unknown parameters are ignored. Use `replace` while the user types: it adds no
+ * history entry.
  */
 export function useRouteQuery<Q extends Query>(defaults: Q): [query: Q, setQuery: Setter<Q>] {
   const { query } = parseRoute(useHash());

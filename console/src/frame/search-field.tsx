@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from 'react';
 import { Icon } from './icons.tsx';
 import { useShortcuts } from './keyboard.ts';
 
-/** Browsers limit how often a page may change its URL. */
+/** Milliseconds after the last key press until the URL changes. Browsers limit how often a page may change its URL. */
 const delay = 250;
 
 interface Props {

@@ -6,7 +6,7 @@ export interface Section {
   /** Label for narrow screens. */
   readonly short: string;
   readonly icon: IconName;
-  /** Required to see anything on the page. */
+  /** The permission without which the page shows nothing. Undefined if it needs none. */
   readonly permission: string | undefined;
 }
 

@@ -1,4 +1,4 @@
-/** Exchanges the one-time code of the link printed at the first start for a key. Removes the code from the address bar. */
+/** Exchanges the one-time code in the printed sign-in link for a key. Removes the code from the address bar. */
 export async function redeemSignInLink(): Promise<string | undefined> {
   const code = location.hash.slice(1);
   if (!/^slp_non_[0-9A-Za-z]{49}$/.test(code)) return undefined;

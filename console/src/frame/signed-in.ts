@@ -1,4 +1,4 @@
-/** The signed-in key. It is only in the page's memory, unless the user chose to stay signed in: see kept-key.ts. */
+/** The signed-in key. It is only in the page's memory, unless the user chose to stay signed in (see kept-key.ts). */
 import { createContext, useContext } from 'react';
 import type { Application, Permission } from '../../../sdk/src/sallyport.ts';
 import { AuthenticationError, PermissionError, Sallyport } from '../../../sdk/src/sallyport.ts';
@@ -34,7 +34,7 @@ export function useSignedIn(): SignedIn {
   return value;
 }
 
-/** Throws the service's error if the key is invalid. Calls `lost` when a later request gets 401. */
+/** Throws the service's error if the key is invalid. Calls `lost` if a later request gets 401. */
 export async function signIn({ key, keep }: FoundKey, lost: () => void): Promise<SignedIn> {
   let signedIn = false;
   const responseTimes = measureResponseTimes();

@@ -24,7 +24,7 @@ export function isTime(text: string): boolean {
   return !Number.isNaN(Date.parse(text));
 }
 
-/** The form that `datetime-local` needs. */
+/** The time in the form that a `datetime-local` input needs. */
 function localTime(iso: string): string {
   if (!isTime(iso)) return '';
   const time = new Date(iso);

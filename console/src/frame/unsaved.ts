@@ -11,8 +11,8 @@ export function confirmLeaving(): boolean {
 }
 
 /**
- * Calls `discard` when the user leaves without saving. Returns a function that turns the confirmation off. Call it
- * after saving.
+ * Asks for confirmation when the user leaves without saving. Calls `discard` if the user goes to another page of the
+ * console. Returns a function that turns the confirmation off. Call it after saving.
  */
 export function useUnsaved(unsaved: boolean, discard: () => void): () => void {
   const saved = useRef(false);
@@ -29,7 +29,7 @@ export function useUnsaved(unsaved: boolean, discard: () => void): () => void {
       if (confirm(question)) latest.current();
       else event.preventDefault();
     };
-    // Older browsers lack it, and ask only when the tab is closed or reloaded.
+    // Older browsers lack the Navigation API. They ask only when the tab is closed or reloaded.
     const { navigation } = globalThis as { navigation?: Navigation };
     addEventListener('beforeunload', leaving);
     navigation?.addEventListener('navigate', moving);

@@ -10,7 +10,7 @@ export interface VisibleRows {
   readonly show: (index: number) => void;
 }
 
-/** For lists that scroll with the page, not in an element of their own. */
+/** For lists that scroll with the page, not within an element. */
 export function useVisibleRows(
   list: RefObject<HTMLElement | null>,
   count: number,

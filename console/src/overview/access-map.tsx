@@ -20,10 +20,10 @@ import {
 } from './access-links.ts';
 
 const rowHeight = 32;
-/** Nodes per column. The others can be found by choosing a connected node, or in the table of applications. */
+/** Maximum number of nodes per column. Other nodes appear when the user chooses a node connected to them. */
 const maxNodes = 14;
 const maxTableRows = 200;
-/** Applications on the map until the list is loaded, so that a long list is not drawn again with each page. */
+/** Maximum number of applications on the map while the list loads, because each page draws the map again. */
 const maxWhileLoading = 100;
 const permissions = ['token:read', 'token:create', 'token:update', 'token:delete'];
 const columns: readonly [Column, string][] = [

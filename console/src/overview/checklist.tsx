@@ -1,4 +1,4 @@
-/** First steps: what is missing until a browser has its first session. */
+/** First steps: what is still to do until a browser has its first session. */
 import { Button } from '@mantine/core';
 import { type ReactNode, useState } from 'react';
 import { useApplications } from '../applications/application-store.ts';
@@ -8,7 +8,7 @@ import { useLoad } from '../frame/load.ts';
 import { href } from '../frame/route.ts';
 import { holds, useSignedIn } from '../frame/signed-in.ts';
 
-/** Until the page is closed or reloaded. */
+/** Whether the user hid the checklist. Forgotten when the page is closed or reloaded. */
 let wasHidden = false;
 
 const startSnippet = `import { startSession } from '@sallyport/sdk';
@@ -42,7 +42,7 @@ interface Step {
   readonly action?: ReactNode;
 }
 
-/** Whether anything has happened yet. Undefined while loading, or if the key may not see it. */
+/** Which steps were done. Undefined while loading, or if the key may not see it. */
 function useProgress() {
   const { api } = useSignedIn();
   return useLoad('first steps', async (signal) => {

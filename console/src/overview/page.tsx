@@ -1,4 +1,4 @@
-/** The first page: what happens, what is risky, and what to do next. */
+/** The overview: recent activity, risks, and next steps. */
 import { useState } from 'react';
 import { useApplications } from '../applications/application-store.ts';
 import { BarChart } from '../charts/bar-chart.tsx';
@@ -137,7 +137,7 @@ function Tiles({ denied, period }: { denied: number | undefined; period: string 
   );
 }
 
-/** Other callers are not included: their response times are in the metrics of the service, which has no tenants. */
+/** Only the requests of this tab. The service measures all callers, but its metrics are not separated by tenant. */
 function ResponseTimeTile() {
   const { responseTimes } = useSignedIn();
   useNow(2000);

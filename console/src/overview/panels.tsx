@@ -40,7 +40,7 @@ export function Panel({
   );
 }
 
-/** Pages of denials that are read. */
+/** Maximum number of pages of denials that are read. */
 const maxPages = 5;
 
 export function MostDenied({ from }: { from: string }) {

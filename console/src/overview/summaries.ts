@@ -29,9 +29,9 @@ export const horizons: readonly (readonly [label: string, days: number])[] = [
 ];
 
 export interface Expiries {
-  /** The number of applications for each horizon, without those of the earlier ones. */
+  /** How many applications expire within each horizon. Each is counted only in the first horizon that includes it. */
   readonly counts: readonly number[];
-  /** The ones that expire first. */
+  /** The applications that expire first. */
   readonly next: readonly Application[];
 }
 
@@ -58,7 +58,7 @@ export function riskOf({ permissions, rules }: Pick<Application, 'permissions' |
 
 const risks = ['management', 'reveal', 'change', 'mask', 'redact'];
 
-/** Applications with the riskiest unused grant first, then those with the most. */
+/** Sorts applications by their riskiest unused grant, then by the number of unused grants. */
 export function byRisk(a: AdviceEntry, b: AdviceEntry): number {
   const risk = ({ unused: [first] }: AdviceEntry) => (first ? risks.indexOf(first.risk) : risks.length);
   return risk(a) - risk(b) || b.unused.length - a.unused.length;

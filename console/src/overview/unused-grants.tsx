@@ -14,10 +14,10 @@ import { byRisk, riskOf } from './summaries.ts';
 
 const maxRows = 4;
 const days = 90;
-/** Applications whose use is compared, riskiest first. */
+/** Maximum number of applications that are reviewed, riskiest first. */
 const maxReviewed = 20;
 const concurrency = 4;
-/** Permissions that a row names. */
+/** Maximum number of permissions that a row names. */
 const maxNames = 2;
 
 export function UnusedGrants() {

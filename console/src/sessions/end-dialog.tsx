@@ -22,7 +22,7 @@ export function EndDialog({ sessions, close, done }: Props) {
     try {
       await api.sessions.end(id);
     } catch (failure) {
-      // It has expired or was ended by someone else.
+      // The session has expired or was ended by someone else.
       if (!(failure instanceof NotFoundError)) throw failure;
     }
     setEnded((old) => new Set(old).add(id));

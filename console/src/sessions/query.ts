@@ -13,7 +13,7 @@ export interface SessionQuery {
 }
 
 const pageSize = 100;
-/** A page may be empty although the list continues. */
+/** Limits the pages that are read. A page may be empty although the list continues. */
 const maxPages = 10;
 
 export function useSessions({ state, container, application, authorizer }: SessionQuery, limit: number) {

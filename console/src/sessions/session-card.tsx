@@ -9,7 +9,7 @@ interface Props {
   readonly session: Session;
   readonly now: number;
   readonly selected: boolean;
-  /** Undefined if the signed-in key cannot end sessions. */
+  /** `toggle` and `end` are undefined if the signed-in key cannot end sessions. */
   readonly toggle: (() => void) | undefined;
   readonly end: (() => void) | undefined;
 }

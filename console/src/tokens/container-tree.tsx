@@ -1,4 +1,4 @@
-/** The containers of the loaded tokens, as a tree that can be folded. On phones the whole tree is folded. */
+/** The containers of the loaded tokens, as a collapsible tree. On phones the whole tree is collapsed. */
 import { useState } from 'react';
 import { formatNumber } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
@@ -12,7 +12,7 @@ interface Props {
   readonly complete: boolean;
 }
 
-/** Branches with more children than this start folded. */
+/** Branches with more children than this are collapsed at first. */
 const maxOpen = 12;
 
 export function ContainerTree({ root, chosen, choose, complete }: Props) {

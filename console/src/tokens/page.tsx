@@ -84,7 +84,7 @@ interface TypeSelectProps {
   readonly choose: (type: string) => void;
 }
 
-/** Offers the types of the loaded tokens. Another type can be typed. */
+/** Offers the types of the loaded tokens. The user can type any other. */
 function TypeSelect({ tokens, value, choose }: TypeSelectProps) {
   const [text, setText] = useState(value);
   const typed = text.trim().toLowerCase();

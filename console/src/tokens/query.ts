@@ -9,10 +9,10 @@ export interface TokenQuery {
   readonly q: string;
 }
 
-/** The most tokens loaded at a time. Choosing a container loads the tokens of that container. */
+/** Maximum number of loaded tokens. Choosing a container loads the tokens of that container. */
 export const maxTokens = 1000;
 const pageSize = 100;
-/** A page may be empty although the list continues. */
+/** Limits the pages that are read. A page may be empty although the list continues. */
 const maxPages = 20;
 
 /** `name=value` searches metadata; other text is a token id. */

@@ -2,13 +2,13 @@
 import type { Token } from '../../../sdk/src/sallyport.ts';
 
 export interface Branch {
-  /** Lower case with leading and trailing slash, as containers are compared. */
+  /** In canonical form: lower case, with a leading and a trailing slash. */
   readonly path: string;
   readonly name: string;
   readonly branches: Branch[];
   /** 0 for the root. */
   readonly depth: number;
-  /** Number of tokens here and below. */
+  /** Number of tokens in this container and below it. */
   count: number;
 }
 

@@ -1,13 +1,13 @@
-/** Chooses a built-in permission, or any other that is typed. */
+/** Chooses a built-in permission. The user can type any other. */
 import { Select } from '@mantine/core';
 import { useState } from 'react';
 import { useSignedIn } from '../frame/signed-in.ts';
 
 interface Props {
-  /** Empty if all permissions are meant. */
+  /** Empty for all permissions. */
   readonly value: string;
   readonly choose: (permission: string) => void;
-  /** Whether no permission can be chosen, for all of them. */
+  /** Whether the field may be empty. */
   readonly optional?: boolean;
 }
 
