@@ -1,6 +1,6 @@
 /**
- * Whether a public key of Ed25519 is one of the points of small order. For such a key, signatures that are valid for many
- * messages can be computed without a private key, so a proof by it proves nothing.
+ * Whether a public key of Ed25519 is one of the points of small order. For such a key, signatures that are valid for
+ * many messages can be computed without a private key, so a proof by it proves nothing.
  */
 
 const p = 2n ** 255n - 19n;

@@ -1,7 +1,7 @@
 /**
- * Server nonces (RFC 9449, section 8): the time at which they were issued, with a MAC. Every node computes the same MAC,
- * so nodes accept each other's nonces without storing them. The time of a proof is that of its nonce, by the clock of
- * the database. The clock of the browser does not matter.
+ * Server nonces (RFC 9449, section 8): the time at which they were issued, with a MAC. Every node computes the same
+ * MAC, so nodes accept each other's nonces without storing them. The age of a proof is that of its nonce, by the clock
+ * of the database. The clock of the browser (`iat`) is ignored.
  */
 import { hkdfSync, timingSafeEqual } from 'node:crypto';
 
@@ -10,7 +10,7 @@ const macBytes = 16;
 
 /** Milliseconds for which a nonce is accepted. */
 export const nonceLifetime = 120_000;
-/** A response to a request with an older nonce contains a new one. */
+/** Milliseconds after which a nonce is still accepted, but the response contains a new one. */
 export const nonceRenewal = nonceLifetime / 2;
 
 export class ServerNonces {
@@ -27,14 +27,14 @@ export class ServerNonces {
     return bytes.toString('base64url');
   }
 
-  /** When the nonce was issued. Undefined if it was not issued here, or longer than its lifetime ago. */
+  /** Returns when the nonce was issued. Undefined if it is forged or has expired. */
   timeOf(nonce: string, now: number): number | undefined {
     const bytes = Buffer.from(nonce, 'base64url');
     if (bytes.length !== timeBytes + macBytes) return undefined;
     const expected = this.#mac(bytes.subarray(0, timeBytes));
     if (!timingSafeEqual(expected, bytes.subarray(timeBytes))) return undefined;
     const time = bytes.readUIntBE(0, timeBytes);
-    // The time may be slightly later than `now`, which concurrent requests read in any order.
+    // The time may be slightly later than `now`, because concurrent requests read the clock in any order.
     return Math.abs(now - time) < nonceLifetime ? time : undefined;
   }
 

@@ -3,7 +3,7 @@
 const p = 2n ** 256n - 2n ** 224n + 2n ** 192n + 2n ** 96n - 1n;
 const b = 0x5ac635d8aa3a93e7b3ebbd55769886bc651d06b0cc53b0f63bce3c3e27d2604bn;
 
-/** The coordinates in base64url. */
+/** `x` and `y` are coordinates in base64url. */
 export function isOnP256({ x, y }: { readonly x: string; readonly y: string }): boolean {
   const [left, right] = [coordinate(x), coordinate(y)];
   if (left === undefined || right === undefined) return false;

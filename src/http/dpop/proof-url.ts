@@ -6,7 +6,7 @@ export function sameUrl(one: string, other: string): boolean {
   return normalized !== undefined && normalize(one) === normalized;
 }
 
-/** Undefined if the text is not an absolute URL, or has credentials. */
+/** Returns undefined if the text is not an absolute http or https URL, or has credentials. */
 function normalize(text: string): string | undefined {
   const url = URL.parse(text);
   if (!url || !/^https?:$/.test(url.protocol) || url.username !== '' || url.password !== '') return undefined;

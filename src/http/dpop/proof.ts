@@ -9,7 +9,7 @@ import { isSmallOrderEd25519 } from './ed25519.ts';
 import { isOnP256 } from './p256.ts';
 import { sameUrl } from './proof-url.ts';
 
-/** Why a proof is not accepted. The message is a part of a sentence: "the proof …". It contains no part of the proof. */
+/** Why a proof is not accepted. The message continues "the proof …". It contains no value from the proof. */
 export class ProofError extends Error {
   readonly code: ProofErrorCode;
   constructor(message: string, code: ProofErrorCode = 'invalid_dpop_proof') {
@@ -21,22 +21,22 @@ export class ProofError extends Error {
 /** The request that a proof must be for. */
 export interface ProvenRequest {
   readonly method: string;
-  /** Without query and fragment. */
+  /** Query and fragment are ignored. */
   readonly url: string;
   /** SHA-256 of the session key, in base64url. Undefined for a request without a session. */
   readonly ath?: string | undefined;
-  /** The thumbprint of the key that must have signed the proof. Undefined if any key may. */
+  /** The thumbprint of the key that must have signed the proof. Undefined if any key is accepted. */
   readonly jkt?: string | undefined;
 }
 
 export interface Proof {
-  /** RFC 7638 thumbprint of the key that signed it. */
+  /** RFC 7638 thumbprint of the key that signed the proof. */
   readonly jkt: string;
   readonly jti: string;
   readonly nonce: string | undefined;
 }
 
-/** A proof with a long URL has about 1,000 characters. */
+/** Maximum characters of a proof. A proof with a long URL has about 1,000. */
 export const maxProofLength = 4096;
 const maxJtiLength = 256;
 
@@ -71,17 +71,17 @@ interface SigningKey {
   readonly key: CryptoKey;
 }
 
-/** The number of keys in memory, so that a client's key is imported once. All are dropped when it is exceeded. */
+/** Maximum imported keys in memory. When it is reached, all are dropped. */
 const maxKeys = 10_000;
 
 /** Verifies proofs. The caller checks that the nonce is recent and that the proof was not used before. */
 export class ProofVerifier {
-  /** By the encoded header, which is the same in all proofs of a client. Only headers of valid proofs. */
+  /** Keys of valid proofs, by the encoded JWT header, which is the same in all proofs of a client. */
   readonly #keys = new Map<string, SigningKey>();
 
   /**
-   * Throws `ProofError`. `checkNonce` is called before the signature is verified, which takes most of the time, and
-   * may throw as well.
+   * Throws `ProofError` if the proof is invalid. Calls `checkNonce`, which may throw too, before it verifies the
+   * signature, because that is the slowest step.
    */
   async verify(
     jwt: string,
@@ -117,13 +117,14 @@ async function readSigningKey(encodedHeader: string): Promise<SigningKey> {
   const { data: jwk } = PublicKey.safeParse(given);
   if (jwk?.kty !== (alg === 'ES256' ? 'EC' : 'OKP'))
     throw new ProofError('has a `jwk` that is not a public key for its `alg`');
-  // Checked before the import: after a failed import, Bun throws its error again from the next HMAC of another request.
+  // Must be checked before the import. If an import fails, Bun throws its error again from the next HMAC computation,
+  // which can belong to another request.
   if (jwk.kty === 'EC' && !isOnP256(jwk))
     throw new ProofError('has a `jwk` that is not a point of the curve');
   if (jwk.kty === 'OKP' && isSmallOrderEd25519(jwk.x))
     throw new ProofError('has a `jwk` that is a point of small order');
   try {
-    // Never symmetric, so not bytes.
+    // `importJWK` returns bytes only for symmetric keys.
     const key = (await importJWK(jwk, alg)) as CryptoKey;
     return { alg, jkt: await calculateJwkThumbprint(jwk), key };
   } catch {

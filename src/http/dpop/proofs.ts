@@ -23,8 +23,8 @@ export class Proofs {
   }
 
   /**
-   * Throws `ProofError` unless the proof is valid for this request, with a recent nonce, and was not used before.
-   * Returns a new nonce if the client should use it from now on. A proof may be used again for the same `purpose`.
+   * Throws `ProofError` if the proof is not valid for this request, has no recent nonce, or was used before. Returns a
+   * new nonce if the client should replace its own. A proof may be used again for the same non-empty `purpose`.
    */
   async check(
     jwt: string,
@@ -43,8 +43,8 @@ export class Proofs {
   }
 
   /**
-   * Throws `ProofError` unless the proof is valid for a request that creates a session. It needs no nonce, and may be
-   * used again: a session that is bound to the key of another client is of no use without that key.
+   * Throws `ProofError` if the proof is not valid for a request that creates a session. The proof needs no nonce and
+   * may be replayed: a session that an attacker creates with it is useless without the client's private key.
    */
   checkNewKey(jwt: string, request: ProvenRequest, now: number): Promise<Proof> {
     return this.#verifier.verify(jwt, request, (nonce) => {
@@ -52,7 +52,7 @@ export class Proofs {
     });
   }
 
-  /** When the nonce was issued. Throws `ProofError` if it is missing, unknown or too old. */
+  /** Returns when the nonce was issued. Throws `ProofError` if it is missing, forged or too old. */
   #timeOf(nonce: string | undefined, now: number): number {
     if (nonce === undefined) throw new ProofError('has no `nonce`', 'use_dpop_nonce');
     const time = this.#nonces.timeOf(nonce, now);

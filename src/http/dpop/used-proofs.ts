@@ -1,13 +1,14 @@
 /**
- * The proofs that this process has accepted, to refuse a replay. Other processes have their own memory.
+ * The proofs that this process has accepted, to refuse replays. Processes do not share them.
  *
  * Invariant: every accepted proof whose nonce was issued at `#oldest` or later is in memory, and proofs with an older
  * nonce are refused. Dropping proofs raises `#oldest`, so a dropped proof is never accepted again. This also holds for
  * concurrent requests, which read the clock in any order. Clients with an older nonce get a new one.
  *
- * Proofs are dropped when their nonce has expired, and when there are too many. A process that starts has `#oldest` at
- * its first request. If the clock is set back so far that new nonces would be refused for longer than a nonce is valid,
- * the process starts over, and can accept a proof of the repeated time once more.
+ * Proofs are dropped when their nonce has expired, and when there are too many. A process sets `#oldest` to the time of
+ * its first request. If the clock is set back, `#oldest` can be in the future, and new nonces are refused until then.
+ * If that would take longer than the lifetime of a nonce, the process drops all proofs and sets `#oldest` to the new
+ * time. It can then accept a proof from the repeated time once more.
  */
 import { createHash } from 'node:crypto';
 import { nonceLifetime } from './nonces.ts';
@@ -15,7 +16,7 @@ import { nonceLifetime } from './nonces.ts';
 /** `nonce_too_old`: the proof may have been used before, so it needs a newer nonce. */
 export type ProofUse = 'first' | 'replay' | 'nonce_too_old';
 
-/** About 100 bytes each. */
+/** Maximum proofs in memory, about 100 bytes each. */
 export const maxProofs = 200_000;
 
 /** Proofs are dropped together with all others whose nonces were issued in the same second. */
@@ -23,10 +24,10 @@ const period = 1000;
 
 export class UsedProofs {
   readonly #max: number;
-  /** By the period of the nonce: the hash of the proof, with what it was used for. */
+  /** For each period in which nonces were issued: hashes of proofs, each with the hash of its purpose. */
   readonly #periods = new Map<number, Map<string, string>>();
   #size = 0;
-  /** Nonces that were issued earlier are refused. */
+  /** Nonces that were issued before this time are refused. */
   #oldest: number | undefined;
 
   constructor(max = maxProofs) {
@@ -39,7 +40,7 @@ export class UsedProofs {
     return time >= (this.#oldest as number);
   }
 
-  /** Remembers a proof by its key and id. It may be used again for the same `purpose`, unless that is empty. */
+  /** Records a proof by its key and id. It may be used again for the same `purpose`, unless that is empty. */
   use({ jkt, jti }: { jkt: string; jti: string }, purpose: string, time: number, now: number): ProofUse {
     if (!this.accepts(time, now)) return 'nonce_too_old';
     const at = Math.floor(time / period);

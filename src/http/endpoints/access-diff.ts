@@ -20,11 +20,11 @@ import { scanLog } from './log-scan.ts';
 
 const maxListed = 200;
 const maxEvents = 10;
-/** Pages of audit entries that are read for each operation. */
+/** Page size, and maximum pages of audit entries that are read for each operation. */
 const pages = { size: 200, max: 10 };
-/** Pages of new applications that are read. */
+/** Maximum pages of new applications that are read. */
 const maxNewPages = 20;
-/** Applications that are read of those that have expired and were not removed yet. */
+/** Maximum applications that are read of those that have expired but are still stored. */
 const maxExpired = 2000;
 
 const Query = z.strictObject({
@@ -143,11 +143,11 @@ interface History {
   readonly recordedSince: number | undefined;
 }
 
-/** Applications that were changed or created, or that have expired, since a time. */
+/** Returns the applications that were created or changed, or have expired, since `from`. */
 async function readHistory(store: Store, tenantId: string, from: number): Promise<History> {
   const applications = new Map<string, Changed>();
   let [isComplete, recordedSince] = [true, undefined as number | undefined];
-  // Read before the log. If the sweep removes an application afterwards, it is already in this list.
+  // Read before the log, because the sweep may remove expired applications while the log is read.
   const expired = await store.applications.expiredSince(tenantId, from, maxExpired);
   for (const operation of accessOperations) {
     const filter = { operation, result: 'success' as const, from };
@@ -166,7 +166,7 @@ async function readHistory(store: Store, tenantId: string, from: number): Promis
   }
   for (const { entries } of applications.values()) entries.sort((a, b) => (a.id < b.id ? 1 : -1));
   await addCurrent(store, tenantId, applications);
-  // Again, because they may have expired while the log was read.
+  // Read again, because more applications may have expired while the log was read.
   const expiredMeanwhile = await store.applications.expiredSince(tenantId, from, maxExpired);
   for (const row of [...expired, ...expiredMeanwhile])
     applications.set(row.id, { entries: [], ...applications.get(row.id), current: row });
@@ -184,7 +184,7 @@ async function addCurrent({ applications }: Store, tenantId: string, changed: Ma
   }
 }
 
-/** Adds the applications that were created after `from`. Returns false if there are too many. */
+/** Adds the applications that were created after `from`. Returns false if there are too many to read. */
 async function addNew(
   { applications }: Store,
   tenantId: string,
@@ -204,7 +204,7 @@ async function addNew(
   return false;
 }
 
-/** The states of an application at `from` and `to`. Undefined if the entries do not record one of them. */
+/** Returns the states of an application at `from` and `to`. Undefined if the entries do not tell both states. */
 function statesOf(
   current: ApplicationState | undefined,
   entries: readonly LogEntry[],
@@ -218,7 +218,7 @@ function statesOf(
     if (at <= from) break;
     state = stateBefore(state, entry);
     if (at > to) after = state;
-    // An application that was removed before `to` had no access then. Its last state has its name and its expiry.
+    // The application was removed before `to`, so it had no access then. Uses the name and expiry of its last state.
     else if (!after) after = state && { ...state, permissions: [], rules: [] };
   }
   return state && after && { before: state, after };

@@ -16,7 +16,7 @@ export interface Review {
   readonly resource: Resource;
 }
 
-/** Where a page starts: with the entries of `transform` after `after`. Those of stricter transforms follow. */
+/** Where a page starts: at the first subject with `transform` after the position `after`. */
 export interface ReviewPosition {
   readonly transform: Transform;
   readonly after: ScanPosition;
@@ -31,13 +31,13 @@ export interface ReviewPage {
   readonly next: ReviewPosition | undefined;
   /** Undefined after the first page, and if there are too many subjects to count in one request. */
   readonly totals?: Record<Transform, number>;
-  /** The page number is too high to be reached. */
+  /** Whether the page number is too high to be reached. */
   readonly tooDeep?: boolean;
 }
 
 const maxListed = 10_000;
 
-/** Reads all subjects, counts them by transform, and remembers those up to the end of the page. */
+/** Returns a page by number. Reads all subjects to count them by transform. */
 export async function reviewPage(
   store: Store,
   review: Review,
@@ -61,7 +61,7 @@ export async function reviewPage(
   return { found, totals, next: total > end ? positionAfter(found) : undefined };
 }
 
-/** Not all subjects were read, so only entries with the riskiest transform can be listed yet. */
+/** Makes a page after the budget ended early. It has only subjects with `reveal`, because these come first. */
 function incompletePage(
   revealed: readonly FoundSubject[],
   size: number,
@@ -73,7 +73,7 @@ function incompletePage(
   return { found, next: { transform: 'reveal', after: stoppedAt }, tooDeep: page > 1 };
 }
 
-/** Continues after a position. Reads the subjects once for each transform, until the page is full. */
+/** Returns the page after a position. Reads the subjects once for each transform, until the page is full. */
 export async function reviewAfter(
   store: Store,
   review: Review,
@@ -100,7 +100,10 @@ function positionAfter(found: readonly FoundSubject[]): ReviewPosition | undefin
   return last && { transform: last.transform, after: { kind: last.kind, before: last.id } };
 }
 
-/** Calls `take` for each subject that has access, until it returns false. Returns the position if the budget ended. */
+/**
+ * Calls `take` for each subject that has access, until `take` returns false. Returns the current position if the budget
+ * ended first, otherwise undefined.
+ */
 async function examine(
   store: Store,
   { tenantId, permission, resource }: Review,
@@ -119,7 +122,7 @@ async function examine(
   }
 }
 
-/** 17 bytes: transform and kind, then the id. */
+/** Encodes 17 bytes: one for transform and kind, 16 for the id. */
 export function encodePosition({ transform, after: { kind, before } }: ReviewPosition): string {
   const first = riskiestFirst.indexOf(transform) * kinds.length + kinds.indexOf(kind);
   return Buffer.from([first, ...Buffer.from(before.replaceAll('-', ''), 'hex')]).toString('base64url');

@@ -123,10 +123,10 @@ async function resourceOf(
   return { id: token, container: orNotFound(stored).container };
 }
 
-/** How many entries are explained before other requests have their turn. */
+/** Entries that are explained before the event loop can handle other requests. */
 const batchSize = 10;
 
-/** Reads the subjects again. One that has lost access since is left out. */
+/** Reads the subjects again, with their names and rules. Omits subjects that have lost access since the scan. */
 async function entriesOf(
   found: readonly FoundSubject[],
   review: Review,

@@ -104,7 +104,7 @@ export const updateApplication = changeEndpoint({
   },
 });
 
-/** The fields after the update. Throws `validation_failed`, or `grant_not_held` if the caller may not make the change. */
+/** The fields after the update. Throws `validation_failed`, or `grant_not_held` if the caller may not grant them. */
 export function updatedFields(
   principal: Principal,
   current: Application,
@@ -135,7 +135,7 @@ export function updatedFields(
   };
 }
 
-/** A caller cannot exclude its own address from the networks of its own application. */
+/** Prevents lockout: a caller cannot remove its own address from the allowed networks of its own application. */
 function lockoutErrors(
   { applicationId }: Principal,
   id: string,

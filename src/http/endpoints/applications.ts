@@ -189,7 +189,7 @@ function withKey(application: Application, key: Minted, expiresAt: number | unde
   };
 }
 
-/** How the audit log records that old keys stay valid for a time. */
+/** The audit entry field that says until when the old keys stay valid. */
 export function overlapOf(oldKeysExpireAt: number): Difference {
   return { old_keys_expire_at: { to: timestamp(oldKeysExpireAt) } };
 }
@@ -200,7 +200,7 @@ export function entityOf(id: string) {
 
 const jsonTexts = new WeakMap<Application, JsonText>();
 
-/** The credential cache returns the same object many times. Serializing it once saves 5 % of the CPU time of a request. */
+/** Caches the JSON, because the credential cache often returns the same object. Saves 5 % of a request's CPU time. */
 function jsonOf(application: Application): JsonText {
   let json = jsonTexts.get(application);
   if (!json) {

@@ -1,4 +1,4 @@
-/** The console: its files, which are built on the first request and cached, and the link of the first start. */
+/** Serves the files of the console, which are built on the first request, and the link that the first start prints. */
 import { z } from 'zod';
 import type { ConsoleFile } from '../../../console/build.ts';
 import { fail } from '../../domain/error.ts';
@@ -33,7 +33,7 @@ const immutableHeaders = { 'Cache-Control': 'public, max-age=31536000, immutable
 
 let built: Promise<Map<string, ConsoleFile>> | undefined;
 
-/** A failed build is retried by the next request. */
+/** Builds the files once. If the build fails, the next request tries again. */
 function files(): Promise<Map<string, ConsoleFile>> {
   built ??= build().catch((error) => {
     built = undefined;

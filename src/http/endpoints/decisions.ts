@@ -152,7 +152,7 @@ function reportOf(actor: Principal, permission: string, resources: readonly Reso
   };
 }
 
-/** Rejects the request as soon as the outcomes exceed the maximum size of a reply. */
+/** Serializes the outcomes. Throws `validation_failed` as soon as they exceed the maximum size of a reply. */
 function withinLimit<T>(resources: readonly T[], outcomeOf: (resource: T) => object): JsonText[] {
   let bytes = envelopeBytes;
   return resources.map((resource) => {
@@ -171,7 +171,7 @@ function cannotRecord(): Denial {
   });
 }
 
-/** Finds the principal of the credential. Throws if a session asks about another key than its own. */
+/** Finds the principal of the credential. Throws if the caller is a session and sends another key than its own. */
 async function find(
   { credential, proof }: z.infer<typeof DecisionRequest>,
   caller: Caller,

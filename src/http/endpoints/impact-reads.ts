@@ -1,4 +1,4 @@
-/** Decides recorded uses again: what an update of an application would have changed about them. */
+/** Finds out what an update of an application would have changed for the token reads and changes in the audit log. */
 import {
   type Access,
   accessOf,
@@ -18,7 +18,7 @@ import { scanLog } from './log-scan.ts';
 
 /** Entries per page, and pages per search. */
 const pages = { size: 500, max: 20 };
-/** Sessions whose authorization is looked up. */
+/** Maximum sessions whose authorization is looked up. */
 const maxSessions = 200;
 
 type Outcome = readonly [from: Access, to: Access];
@@ -29,7 +29,7 @@ interface Actor {
   readonly policies: readonly Policy[];
 }
 
-/** `unaffected`: the update does not apply to the actor. `unknown`: that is not recorded. */
+/** `unaffected`: the update does not apply to the actor. `unknown`: the grants of the actor cannot be found. */
 type FoundActor = Actor | 'unaffected' | 'unknown';
 
 export async function recordedReads(
@@ -61,12 +61,12 @@ export async function recordedReads(
   return { complete, undecided, data };
 }
 
-/** Masked and redacted reads are not recorded by default, which the response says separately. */
+/** Whether the gap may hide uses. Ignores missing masked and redacted reads, about which the response has a field. */
 function hasUses({ reason, transforms }: LogGap): boolean {
   return reason === 'archived' || transforms?.includes('reveal') === true;
 }
 
-/** Only entries about a use of data have a transform. */
+/** Whether the entry is about token data: only such entries have a transform. */
 function isUse({ result, decision }: LogEntry): boolean {
   return result === 'success' && decision?.transform !== undefined;
 }
@@ -93,7 +93,7 @@ function addTo(groups: Map<string, Group>, [from, to]: Outcome, entry: LogEntry)
   groups.set(name, group);
 }
 
-/** The current containers of tokens, for entries about several of them. */
+/** Returns the current containers of the tokens in entries about several tokens. */
 async function locate(
   { tokens }: Store,
   tenantId: string,
@@ -118,7 +118,7 @@ function actorFinder(store: Store, { tenantId, applicationId, before, after }: U
   };
   const sessions = new Map<string, FoundActor>();
 
-  /** The grants of a session, from the entry about its authorization. */
+  /** Uses the grants of the session in the audit entry of its authorization. */
   async function session(id: string): Promise<FoundActor> {
     const filter = { entity: id, operation: 'session.authorize', result: 'success' as const };
     const { entries } = await store.audit.list(tenantId, filter, { limit: 1 });
@@ -147,7 +147,10 @@ function actorFinder(store: Store, { tenantId, applicationId, before, after }: U
   };
 }
 
-/** Returns undefined if too little is recorded. One read of several tokens has the strictest outcome of them. */
+/**
+ * Returns undefined if the entry has too little information. For one read of several tokens, returns the strictest
+ * outcome.
+ */
 function outcomeOf(
   entry: LogEntry,
   actor: Actor,

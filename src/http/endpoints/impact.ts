@@ -65,7 +65,7 @@ async function changedSessions(
   }
 }
 
-/** How many tokens a preview counts, and how many at a time. */
+/** Maximum tokens that a preview counts: in total, and per query. */
 const tokenBudget = { total: 20_000, batch: 1000 };
 
 async function changedTokens(
@@ -118,7 +118,7 @@ function isBelowAny(container: string, others: readonly string[]): boolean {
   return others.some((other) => other !== container && container.startsWith(other));
 }
 
-/** The listed change that applies to tokens in a container. Undefined if the access to them does not change. */
+/** Finds the change in `changes` that applies to tokens in a container. Undefined if access to them does not change. */
 function changeAt(
   { before, after }: Update,
   permission: string,

@@ -1,4 +1,4 @@
-/** Revokes a key that was found where it should not be. The holder of the key may revoke it. */
+/** Revokes a leaked key. Needs no other credential: whoever has the key may revoke it. */
 import { z } from 'zod';
 import { throwIfInvalid } from '../../domain/error.ts';
 import { applicationKinds, keyDigest } from '../../domain/key.ts';
@@ -20,7 +20,7 @@ const KeyRevoke = z
 
 const maxBodyBytes = 1024;
 
-/** Milliseconds. The statements are the same for every text, but deleting a row takes longer than finding none. */
+/** Minimum milliseconds of a request. Hides that deleting a row takes longer than finding no row. */
 const minDuration = 20;
 
 export const revokeKey = openEndpoint({
@@ -51,7 +51,7 @@ export const revokeKey = openEndpoint({
 
 const publicPrefix = `slp_${applicationKinds.public}_`;
 
-/** Throws `validation_failed` for every text with the prefix, so that the response does not tell which keys exist. */
+/** Throws `validation_failed` for every text with the prefix, so that the response does not show which keys exist. */
 function rejectPublicKey(text: string): void {
   if (!text.startsWith(publicPrefix)) return;
   throwIfInvalid({ key: ['must not be the key of a public application: regenerate its key instead'] });
@@ -59,7 +59,7 @@ function rejectPublicKey(text: string): void {
 
 const operation = 'key.revoke';
 
-/** An unknown key has an entry without a tenant. */
+/** The audit entry. It has no tenant if the key is unknown. */
 function entryOf(revoked: RevokedKey | undefined, at: number, requestInfo: RequestInfo): NewEntry {
   const common = { at, actor: { kind: 'anonymous' as const }, operation, ...clientFields(requestInfo) };
   if (!revoked) return { ...common, result: 'failed', reason: 'not_found' };

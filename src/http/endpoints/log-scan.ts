@@ -9,7 +9,7 @@ export interface LogPages {
 }
 
 export interface LogScan {
-  /** False if there are more entries than the pages have. */
+  /** False if there are more entries than `max` pages can contain. */
   readonly complete: boolean;
   readonly gaps: readonly LogGap[];
 }

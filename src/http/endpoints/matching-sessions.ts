@@ -4,12 +4,12 @@ import type { ListPage, ListWindow } from '../../store/store.ts';
 
 /** Sessions that are read and checked in one statement. */
 const batchSize = 100;
-/** Statements of one request. */
+/** Maximum statements of one request. */
 const maxBatches = 20;
 
 /**
- * Reads batches until the page is full. The work is bounded: a page may be short or empty and still have a `next`. There
- * are no totals, and only the first page has a number.
+ * Reads batches until the page is full or `maxBatches` is reached. A page may therefore be short or empty and still
+ * have `next`. Returns no totals. Page numbers above 1 are `tooDeep`.
  */
 export async function matchingSessions(
   matches: (session: Session) => boolean,
@@ -26,7 +26,7 @@ export async function matchingSessions(
       if (rows.length === size) return { rows, next: session.id, total: undefined, tooDeep: false };
     }
     next = found.next;
-    // The other filters are selective: this statement already examined as many rows as a request may.
+    // The batch is not full, so its statement already examined as many rows as one request may.
     if (found.rows.length < batchSize) break;
   }
   return { rows, next, total: undefined, tooDeep: false };

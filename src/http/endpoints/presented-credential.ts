@@ -1,4 +1,4 @@
-/** Finds the principal of a credential that a backend received from a client and asks about. */
+/** Finds the principal of a credential that a backend received from its client and sends for a decision. */
 import type { DpopResponse, PresentedProof } from '../../domain/dpop.ts';
 import { parseKey } from '../../domain/key.ts';
 import type { Principal } from '../../domain/principal.ts';
@@ -6,7 +6,7 @@ import { ProofError } from '../dpop/proof.ts';
 import { addDenial } from '../pipeline/denials.ts';
 import type { Call, HandlerContext } from '../pipeline/route.ts';
 
-/** The request of the backend. */
+/** The backend that sent the request. */
 export type Caller = Pick<Call, 'principal' | 'requestInfo'>;
 
 export interface FoundCredential {
@@ -17,7 +17,7 @@ export interface FoundCredential {
   readonly reason?: string;
 }
 
-/** Records a refused proof in the audit log. */
+/** Records an invalid proof in the audit log as a denial, except a missing or old DPoP nonce. */
 export async function findPresented(
   credential: string,
   proof: PresentedProof | undefined,

@@ -1,4 +1,4 @@
-/** Quarantine, for the time in which it is not known whether a key leaked. */
+/** Puts applications and sessions in quarantine, for example until it is known whether a key leaked. */
 import { type Application, Application as ApplicationView } from '../../domain/application.ts';
 import { difference } from '../../domain/audit.ts';
 import { orNotFound } from '../../domain/error.ts';

@@ -61,7 +61,7 @@ export const createSession = changeEndpoint({
   },
 });
 
-/** A holder of one of these can grant any permission that a session can hold. */
+/** With one of these permissions, a caller can grant any permission that a session can hold. */
 const unrestrictedBy = ['session:authorize', 'application:create'];
 
 export const authorizeSession = changeEndpoint({

@@ -4,7 +4,7 @@ import type { Store, Subject } from '../../store/store.ts';
 /** Greater than every id. */
 export const beforeAll = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 
-/** What remains of a scan: the subjects of this kind below the id, and those of the kinds after it. */
+/** Where a scan continues: with the subjects of `kind` whose id is less than `before`. The next kinds follow. */
 export interface ScanPosition {
   readonly kind: Subject['kind'];
   readonly before: string;
@@ -20,7 +20,7 @@ export interface ScanOptions {
   readonly uniqueNames?: boolean;
 }
 
-/** The work of one request: how many rows it examines, and how many characters of rules it reads. */
+/** Limits the work of one request: the rows that it examines, and the characters of rules that it reads. */
 export class ScanBudget {
   /** Rows per batch. 100 rows with 50 rules each are a few milliseconds of work. */
   readonly batchSize: number;
@@ -43,7 +43,7 @@ export class ScanBudget {
   }
 }
 
-/** Yields batches, newest first. Returns the position at which the budget ended; undefined if all were read. */
+/** Yields batches, newest first. Returns the position at which the budget ended, or undefined if all were read. */
 export async function* scanSubjects(
   { subjects }: Pick<Store, 'subjects'>,
   tenant: string,

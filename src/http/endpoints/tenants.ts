@@ -4,7 +4,7 @@ import { fail } from '../../domain/error.ts';
 import { readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 
-/** The tenant of the caller. A disabled tenant is never returned, since its keys are rejected. */
+/** The tenant of the caller. It is never disabled, because the keys of a disabled tenant are invalid. */
 const Tenant = z
   .object({
     id: z.uuid().describe('Unique identifier of the tenant.'),

@@ -1,4 +1,4 @@
-/** The content of a token to write: from a new body, or from the stored token and a patch. */
+/** Computes the content of a token to write: from the body of a new token, or from the stored token and a patch. */
 
 import { z } from 'zod';
 import { type Difference, difference } from '../../domain/audit.ts';
@@ -67,8 +67,8 @@ export interface PatchedContent {
 }
 
 /**
- * Applies a patch. The caller needs `token:update` in the old and the new container; the stricter transform applies
- * to the response. Stored data is read only to merge into it, to render a new mask, or for the response.
+ * Applies a patch. The caller needs `token:update` in the old and the new container. The response uses the stricter of
+ * the two transforms. Stored data is decrypted only to merge a patch, to render a new mask, or for the response.
  */
 export async function patchedContent(
   principal: Principal,
@@ -135,14 +135,14 @@ function revealRequired(principal: Principal, { id, container, token }: LockedTo
   );
 }
 
-/** The part of the new content that the caller may see. Unchanged data is read from the store. */
+/** The data that the caller may see after the update. Unchanged data is decrypted from the stored token. */
 function readVisibleData(transform: Transform, { data, mask, masked }: TokenRevision, current: LockedToken) {
   if (transform === 'reveal') return data ?? current.plaintext();
   if (transform === 'redact' || mask === undefined) return undefined;
   return data ? masked : current.masked();
 }
 
-/** Says only that data, mask, metadata or expiry changed, so that their values stay out of the audit log. */
+/** Says only that data, mask, metadata or expiry changed. Their values must not be in the audit log. */
 function contentDifference(
   before: TokenRecord['token'],
   content: TokenRevision,

@@ -57,7 +57,7 @@ export const createToken = changeEndpoint({
     const id = body.id ?? newId(principal.now);
     const content = contentOf(body, principal.now);
     const { container } = content;
-    // A generated id means nothing to a caller that was denied.
+    // A denial is logged without a generated id, which the caller does not know.
     const logged = { id: body.id, container, isStored: false };
     const transform = permitNamed(principal, 'token:create', { id, container }, logged);
     usage.record(principal, 'token:create', container);
@@ -177,7 +177,7 @@ export const deleteToken = changeEndpoint({
   },
 });
 
-/** The tokens of a list by transform. */
+/** Groups the tokens of a list by transform. */
 function disclosuresOf(principal: Principal, rows: readonly ListedToken[]): Disclosure[] {
   const question = questionOf(principal);
   return Array.from(
@@ -201,7 +201,7 @@ function viewOf(token: StoredToken['token'], data: JsonText | undefined): JsonTe
   return data ? JsonText.extended(token, 'data', data) : JsonText.of(token);
 }
 
-/** Stored for idempotent retries: the reply without its data. */
+/** The idempotency record: the reply without the token's data. */
 interface TokenReplyRecord {
   readonly status: number;
   readonly token: StoredToken['token'];
@@ -221,7 +221,7 @@ function tokenReply(
   return { status, body: viewOf(token, data), idempotencyRecord, disclosures };
 }
 
-/** Adds the data only if the token is unchanged. A token that was changed or deleted since is returned without. */
+/** Builds the reply to a retry. It has no data if the token was changed or deleted since. */
 async function replay(
   idempotencyRecord: unknown,
   { principal }: { principal: Principal },

@@ -7,9 +7,9 @@ import type { Log } from '../../log.ts';
 import type { NewEntry, Store } from '../../store/store.ts';
 
 export interface AuditRecorder {
-  /** Counts an event. Calls `makeEntry` only for the first event of an entry. `write` adds the resources of all events. */
+  /** Counts an event and its resource. Calls `makeEntry` only for the first event that an entry counts. */
   add(group: Group, resource: EntryResource | undefined, makeEntry: (at: number) => NewEntry): void;
-  /** Writes the first events of a group, and at the end of the minute the repeated ones. */
+  /** Writes new groups immediately. Later events of a group are written when its minute has ended. */
   writeDue(): Promise<void>;
   /** Writes all recorded events. If that fails, the next call writes them. */
   flush(): Promise<void>;
@@ -17,19 +17,19 @@ export interface AuditRecorder {
 
 /** Identifies the events that are counted in one entry. */
 export interface Group {
-  /** Groups with the same quota share one limit: one per application, and one for all callers without a valid key. */
+  /** Groups with the same quota share the limit `maxGroups`. All callers without a valid key share one quota. */
   readonly quota: string;
   readonly name: string;
-  /** The group without session, address, container and decision. */
+  /** Names the overflow entry. Does not contain the session, address, container and rule. */
   readonly coarseName: string;
 }
 
 /**
- * Groups per quota and minute. Further events are counted in the overflow entry of their coarse group, so that no caller
- * can fill the log or the memory, or displace the entries of another.
+ * Maximum groups per quota and minute. Events of further groups are counted in the overflow entry `coarseName`. No
+ * caller can therefore fill the log or the memory, or displace the entries of another caller.
  */
 export const maxGroups = 100;
-/** Ids in an aggregated entry. The others are only counted. */
+/** Maximum ids in an aggregated entry. Further ids are only counted. */
 export const maxIds = 20;
 const minute = 60_000;
 
@@ -42,9 +42,9 @@ interface Recorded {
 }
 
 interface RecordedGroup extends Recorded {
-  /** When its minute ends. */
+  /** When the minute of the group ends. */
   readonly end: number;
-  /** Whether this minute already has an entry of the group. */
+  /** Whether an entry of the group was already written in this minute. */
   isWritten: boolean;
 }
 
@@ -162,7 +162,7 @@ function aggregated({ entry, ids, container, omitted, count }: Recorded): NewEnt
   };
 }
 
-/** Removes what differs within a coarse group. */
+/** Removes the fields that differ between the events of an overflow entry. */
 function overflowEntry(entry: NewEntry): NewEntry {
   const { tenantId, at, operation, result, reason, actor, decision, reported_by } = entry;
   const { application_id: id } = actor;

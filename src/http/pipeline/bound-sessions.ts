@@ -9,8 +9,8 @@ import type { HandlerContext } from './route.ts';
 const header = 'dpop';
 
 /**
- * Throws `unauthenticated`, with a challenge in the headers, unless the request has a valid proof. Not called for
- * sessions that are not bound.
+ * Throws `unauthenticated`, with a challenge in the response headers, if the request has no valid proof. Called only
+ * for bound sessions.
  */
 export async function requireProof(
   { jkt, digest, now }: Principal,
@@ -29,15 +29,15 @@ export async function requireProof(
   } catch (error) {
     if (!(error instanceof ProofError)) throw error;
     requestInfo.dpop = { nonce: proofs.newNonce(now), error: error.code };
-    // A client that needs a nonce is not an attack, so it is not recorded as a denial.
+    // Every client starts without a DPoP nonce, so a missing or old one is not recorded as a denial.
     if (error.code === 'use_dpop_nonce') throw fail('unauthenticated', { expected: true });
     throw new Denial('unauthenticated', undefined, { reason: `the DPoP proof ${error.message}` });
   }
 }
 
 /**
- * The thumbprint of the key to which the new session is bound. Undefined if the request has no proof. Throws
- * `validation_failed` if the proof is invalid, or if it is missing and the application requires one.
+ * Returns the thumbprint of the key to which the new session is bound, or undefined if the request has no proof.
+ * Throws `validation_failed` if the proof is invalid, or if it is missing and the application requires one.
  */
 export async function keyOfNewSession(
   principal: Principal,
@@ -68,7 +68,7 @@ export async function keyOfNewSession(
 const missing =
   'is required: this application can create only bound sessions, so send a DPoP proof (RFC 9449)';
 
-/** The URL that the client used, without the query. Forwarded headers are not considered: any client can send them. */
+/** The URL that the client used. Ignores forwarded headers, because any client can send them. */
 function urlOf({ url }: Request, publicUrl: string | undefined): string {
   return publicUrl === undefined ? url : publicUrl + pathOf(url);
 }

@@ -1,10 +1,10 @@
-/** Checks of the tests: an endpoint returns only replies and errors that it declares. */
+/** Checks that run only in tests: an endpoint returns only replies and errors that it declares. */
 import { isDeepStrictEqual } from 'node:util';
 import { Failure } from '../../domain/error.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { failuresOf, type Reply, type Route } from './route.ts';
 
-/** Throws if the reply has an undeclared status or field: parsing with the declared schema removes such fields. */
+/** Throws if the reply has an undeclared status or field. Parsing with the schema removes undeclared fields. */
 export function checkReply(route: Route, reply: Reply): void {
   const declared = route.replies[reply.status];
   if (declared && !declared.schema) return;

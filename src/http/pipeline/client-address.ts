@@ -6,12 +6,12 @@ export type Trust = (address: string) => boolean;
 
 export const trustNobody: Trust = () => false;
 
-/** On a dual-stack socket, the system reports an IPv4 peer as an IPv4-mapped IPv6 address. */
+/** Removes the prefix of IPv4-mapped IPv6 addresses, as which a dual-stack socket reports IPv4 peers. */
 export function unwrapped(peer: string): string {
   return peer.startsWith('::ffff:') ? peer.slice('::ffff:'.length) : peer;
 }
 
-/** What identifies a client for limits: an IPv4 address, or the /64 network of an IPv6 address. */
+/** Returns the network that counts as one client for rate limits: an IPv4 address, or the /64 of an IPv6 address. */
 export function networkOf(address: string): string {
   if (!address.includes(':')) return address;
   const [head = [], tail] = address.split('::').map((part) => part.split(':'));
@@ -20,7 +20,7 @@ export function networkOf(address: string): string {
   return `${groups.map((group) => group || '0').join(':')}::/64`;
 }
 
-/** Parses a list such as `10.0.0.0/8, 192.0.2.7, 2001:db8::/32`. Throws an error that says what is accepted. */
+/** Parses a list such as `10.0.0.0/8, 192.0.2.7, 2001:db8::/32`. Throws if an item is invalid. */
 export function parseTrust(text: string | undefined): Trust {
   if (text === undefined) return trustNobody;
   const trusted = new Networks();
@@ -39,8 +39,8 @@ export interface Sender {
 }
 
 /**
- * The client's address: follows the hops of X-Forwarded-For or Forwarded backwards, as long as each is a trusted
- * proxy. If both headers are present and disagree, one of them was forged, so neither is used.
+ * Returns the client's address: the last address in X-Forwarded-For or Forwarded that is not a trusted proxy. If both
+ * headers are present and disagree, one of them was forged, so neither is used.
  */
 export function senderOf(peer: string, headers: Headers, trusts: Trust): Sender {
   if (!trusts(peer)) return { address: peer, isCertain: true };
@@ -58,7 +58,7 @@ function firstUntrusted(peer: string, hops: readonly string[], trusts: Trust): S
   for (const hop of hops.toReversed()) {
     if (!trusts(address)) break;
     const before = addressOf(withoutPort(hop.trim()));
-    // For example `unknown`: the request came through this proxy, but from elsewhere.
+    // For example `unknown`: the proxy does not tell the address of its client.
     if (before === undefined) return { address, isCertain: false };
     address = before;
   }
@@ -70,8 +70,8 @@ const elements = /(?:[^",]|"(?:[^"\\]|\\.)*")+/g;
 const parameters = /(?:[^";]|"(?:[^"\\]|\\.)*")+/g;
 
 /**
- * The addresses in a Forwarded header (RFC 7239). An empty text stands for an element without exactly one address.
- * Clients choose what a proxy copies into quotes, such as `host="a,for=10.0.0.1"`, so separators in quotes do not count.
+ * The addresses in a Forwarded header (RFC 7239). An element without exactly one address becomes an empty string.
+ * Separators in quotes are ignored, because clients can choose quoted values: `host="a,for=10.0.0.1"`.
  */
 function forwardedHops(header: string | null): string[] | undefined {
   if (header === null) return undefined;
@@ -79,7 +79,7 @@ function forwardedHops(header: string | null): string[] | undefined {
   return (header.match(elements) ?? ['']).map(forOf);
 }
 
-/** `for=192.0.2.7;proto=https`, or with the address in quotes. */
+/** The address in an element such as `for=192.0.2.7;proto=https`. It may be in quotes. */
 function forOf(element: string): string {
   const values = (element.match(parameters) ?? []).flatMap(
     (parameter) => /^\s*for=(.*)$/i.exec(parameter)?.[1]?.trim() ?? [],

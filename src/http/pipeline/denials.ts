@@ -18,7 +18,7 @@ interface DeniedRequest extends NamedRequest {
   readonly requestInfo: RequestInfo;
 }
 
-/** Ignores errors that are not denials, and those that are part of normal operation. Never rejects. */
+/** Ignores failures marked as `expected`, and errors other than 401 and 403. Never rejects. */
 export async function recordDenial(
   { auditRecorder, store }: Pick<HandlerContext, 'auditRecorder' | 'store'>,
   denied: DeniedRequest,
@@ -50,7 +50,7 @@ export async function recordDenial(
   );
 }
 
-/** Adds the container of the request to the missing grant: access to that container would be enough. */
+/** Adds the container of the request to the missing grant, because a grant on that container would be enough. */
 function withContainer(decision: EntryDecision, resource: EntryResource | undefined): EntryDecision {
   const { missing } = decision;
   const container = resource?.container;
@@ -81,7 +81,7 @@ function addUnauthenticated(
   }));
 }
 
-/** Whether the denial is about another container than that of the token. */
+/** Whether the missing grant is for another container than that of the token, to which the request would move it. */
 function isMove({ missing }: EntryDecision, resource: EntryResource | undefined): boolean {
   return (
     missing?.container !== undefined &&
@@ -90,7 +90,7 @@ function isMove({ missing }: EntryDecision, resource: EntryResource | undefined)
   );
 }
 
-/** A denial of `actor`. */
+/** An operation that was denied to `actor`. */
 export interface AccessDenial {
   readonly actor: Principal;
   readonly operation: string;
@@ -98,18 +98,19 @@ export interface AccessDenial {
   readonly reason: string;
   readonly decision: EntryDecision;
   readonly resource: EntryResource | undefined;
-  /** Whether ids and container are those of stored tokens. Otherwise the caller chose them. */
+  /** Whether the ids and container in `resource` are those of stored tokens. Otherwise the caller chose them. */
   readonly isStored: boolean;
   /** The application that created the stored tokens, if it is known and the same for all. */
   readonly createdBy?: string | undefined;
-  /** The application that reported it, if it was not denied by this service. */
+  /** The application that reported the denial. Undefined if this service denied the request. */
   readonly reportedBy?: string;
 }
 
 /**
- * Counts a denial. `caller` sent the request. Denials about tokens of others have a separate quota and separate entries,
- * so that a caller cannot use them up with tokens that it created, or with ids and containers that it made up. Purpose, reason and missing grant are those of the first
- * event, because the caller can choose parts of them, too.
+ * Counts a denial. `caller` sent the request. Denials about tokens of other applications have a separate quota. A
+ * caller cannot use it up with tokens that it created, or with ids and containers that it made up. Purpose, reason and
+ * missing grant do not separate groups, because the caller can choose parts of them. An entry has those of its first
+ * event.
  */
 export function addDenial(
   recorder: AuditRecorder,
@@ -129,7 +130,7 @@ export function addDenial(
       resource?.container,
       isMove(decision, resource),
       address && networkOf(address),
-      // A refused DPoP proof. The reason is one of a few sentences, so that a missing proof does not hide a forged one.
+      // An invalid DPoP proof: a missing and a forged one get separate entries. There are only a few possible reasons.
       reason === 'unauthenticated' ? decision.reason : null,
     ]),
     coarseName: JSON.stringify([reportedBy === undefined ? operation : reportedBy, reason]),

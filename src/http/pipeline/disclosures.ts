@@ -10,7 +10,7 @@ import { addDenial } from './denials.ts';
 import { auditFields, type RequestInfo } from './request-info.ts';
 import type { Disclosure, HandlerContext, Reply, Report } from './route.ts';
 
-/** `rule` is set if one rule decided about all resources. */
+/** Sets `rule` if the same rule decided for all tokens. */
 export function disclosureOf(
   question: Question,
   permission: string,
@@ -22,7 +22,7 @@ export function disclosureOf(
   return { tokens, transform, rule: isSame ? rule : undefined };
 }
 
-/** The fields of an entry about a disclosure. */
+/** The audit entry fields that describe a disclosure. */
 export function disclosureFields({ tokens, transform, rule }: Disclosure) {
   const resource = resourceOf(tokens);
   const isNamed = resource.ids !== undefined || resource.container !== undefined;
@@ -30,9 +30,9 @@ export function disclosureFields({ tokens, transform, rule }: Disclosure) {
 }
 
 /**
- * Aggregates reads of masked and redacted data in memory. If the reply contains plaintext, returns a promise that
- * resolves when its entry is durable, and rejects with `unavailable` if the entry cannot be written. Not async, because
- * an `await` adds to the CPU time of masked reads.
+ * Aggregates reads of masked and redacted data in memory. If the reply has plaintext or a report, returns a promise
+ * that resolves when the entries are durable. It rejects with `unavailable` if they cannot be written. Not async,
+ * because an `await` adds to the CPU time of masked reads.
  */
 export function recordDisclosures(
   operation: string,
@@ -41,7 +41,7 @@ export function recordDisclosures(
   requestInfo: RequestInfo,
   context: HandlerContext,
 ): Promise<void> | undefined {
-  // A response to HEAD has no body.
+  // A response to HEAD has no body, so it discloses nothing.
   if (requestInfo.method === 'HEAD') return undefined;
   const entries: NewEntry[] = [];
   for (const disclosure of disclosures) {
@@ -76,7 +76,7 @@ function countRead(
   { auditRecorder }: HandlerContext,
 ): void {
   const { tokens, transform } = disclosure;
-  // Handlers leave out the rule of masked reads, because it is needed only here.
+  // Handlers do not set the rule of masked reads, because only this function needs it.
   const { rule } = disclosure.rule
     ? disclosure
     : disclosureOf(questionOf(principal), 'token:read', tokens, transform);
@@ -96,7 +96,7 @@ function countRead(
   }));
 }
 
-/** Entries of the allowed resources. Denied ones are aggregated. */
+/** Returns entries about the allowed resources. Counts the denied ones in aggregated entries. */
 function reportedEntries(
   { actor, operation, disclosures, denials }: Report,
   caller: Principal,

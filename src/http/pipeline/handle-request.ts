@@ -1,4 +1,4 @@
-/** The steps of every request, in order. Comments name the status with which a step rejects the request. */
+/** The steps of every request, in order. A comment such as `// 429` is the status with which a step can fail. */
 import { resourceOf } from '../../domain/audit.ts';
 import { type Awaitable, then } from '../../domain/awaitable.ts';
 import { Denial } from '../../domain/denial.ts';
@@ -51,7 +51,7 @@ export async function handleRequest(
     limits.checkAddress(requestInfo); // 429
     const key = presentedKey(request.headers, route.conventions); // 401
     limits.checkKey(key.digest, requestInfo); // 429
-    // Received while the key is looked up. Errors are thrown by `readInput`, after 401 and 403.
+    // Not awaited yet: the body arrives during the key lookup. `readInput` throws its errors, after 401 and 403.
     receiving = takesBody(route) ? receiveBody(request, route.bodyLimit ?? bodyLimit) : undefined;
     const found = authenticate(key, store.credentials); // 401
     principal = found instanceof Promise ? await found : found;
@@ -59,7 +59,7 @@ export async function handleRequest(
     requireAccess(route, principal, request.headers, requestInfo); // 403
     const received = receiving && (await receiving);
     if (received?.late) {
-      // The key may have been revoked while the body was on its way.
+      // The key may have been revoked while the service waited for the body.
       principal = undefined;
       principal = await authenticate(key, store.credentials);
       requireAccess(route, principal, request.headers, requestInfo);
@@ -101,14 +101,14 @@ export async function handleRequest(
 
 type PresentedKey = NonNullable<ReturnType<typeof parseKey>>;
 
-/** The key in `SVC-API-KEY`. If the header is sent twice, the values arrive joined by a comma, which is no key. */
+/** The key in `SVC-API-KEY`. A repeated header arrives as values joined by a comma, which is not a valid key. */
 function presentedKey(headers: Headers, conventions: Conventions | undefined): PresentedKey {
   const key = parseKey(headers.get('svc-api-key') ?? conventions?.otherKey(headers) ?? '');
   if (!key) throw fail('unauthenticated');
   return key;
 }
 
-/** Not async: on SQLite the answer is often cached, and an `await` adds 6 % to the CPU time of GET /applications/key. */
+/** Not async: on SQLite the result is often cached, and an `await` adds 6 % to the CPU time of a small request. */
 function authenticate({ kind, digest }: PresentedKey, credentials: Credentials): Awaitable<Principal> {
   return then(credentials.find(kind, digest), (principal) => {
     if (!principal) throw fail('unauthenticated');
@@ -153,7 +153,7 @@ function originReason(origin: string): string {
   return `the origin ${redactSecrets(origin).slice(0, maxOriginLength)} is not in allowed_origins of the application`;
 }
 
-/** For permissions that rules limit to containers, the handler records the container. */
+/** Does not record scoped permissions: the handler does, because it knows the container. */
 function recordUse({ permission }: KeyedRoute, principal: Principal, { usage }: HandlerContext): void {
   usage.record(
     principal,
@@ -161,14 +161,14 @@ function recordUse({ permission }: KeyedRoute, principal: Principal, { usage }: 
   );
 }
 
-/** The handler of a request that asks what the change would do. Otherwise undefined. */
+/** Returns the preview handler if the query has `dry_run`, otherwise undefined. */
 function previewOf({ preview }: ChangeRoute, { query }: Call): ChangeRoute['preview'] {
   return (query as { dry_run?: boolean } | undefined)?.dry_run ? preview : undefined;
 }
 
 /**
- * Commits the change, its audit entry and its idempotency record in one transaction. The entry also records the data in
- * the reply. A replay returns its disclosures, to be recorded by an entry of their own.
+ * Commits the change, its audit entry and its idempotency record in one transaction. The entry also records the token
+ * data in the reply. A replay writes no entry here: it returns `disclosures`, for which `handleRequest` writes one.
  */
 async function runChange(
   route: ChangeRoute,
@@ -204,7 +204,7 @@ async function runChange(
     return reply;
   }
 
-  // Begins, runs the steps above, commits. Changes of one entity run one after the other.
+  // Changes of the same entity run one after the other.
   const entity = (params as { id?: string } | undefined)?.id ?? Symbol('new');
   const commit = () => context.store.change(tenant, inTransaction, entity);
   if (!idempotency) return commit();
@@ -219,7 +219,7 @@ function respond(
   context: HandlerContext,
 ): Response {
   if (context.checkReplies) checkReply(route, reply);
-  // A change is already committed, so its reply is always sent. It is hardly larger than the request.
+  // Only reads count against the limit of unread bytes. A change is already committed, so its reply must be sent.
   const reader = route.kind === 'read' ? principal?.applicationId : undefined;
   return closeIfStopping(toResponse(reply, requestInfo, context.largeReplies, reader), context);
 }

@@ -27,8 +27,8 @@ export function idempotencyOf(
 }
 
 /**
- * Runs a request unless this process is already handling one with the same idempotency key: then throws
- * `idempotency_running`. Other processes are excluded by a lock in the database.
+ * Throws `idempotency_running` if this process is already handling a request with the same idempotency key. Other
+ * processes are excluded by a lock in the database.
  */
 export async function excludeConcurrent<T>(
   inProgress: Set<string>,

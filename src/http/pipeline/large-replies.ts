@@ -1,6 +1,6 @@
 /**
- * A large response stays in memory until the client has read it. Limits those bytes per application and in total, so
- * that clients that do not read cannot fill the memory.
+ * A large response stays in memory until the client has read it. This class limits such bytes per application and in
+ * total, so that slow clients cannot fill the memory.
  */
 import { fail } from '../../domain/error.ts';
 
@@ -21,12 +21,15 @@ export class LargeReplies {
     this.#budget = budget;
   }
 
-  /** Bytes that wait to be sent now. */
+  /** Bytes of large responses that are not sent yet. */
   get unsentBytes(): number {
     return this.#totalUnsent;
   }
 
-  /** Counts the bytes until they are sent or the client disconnects. Throws if the budget is exceeded. */
+  /**
+   * Counts the bytes until they are sent or the client disconnects. Throws `too_many_requests` if the application has
+   * too many unsent bytes, `unavailable` if all applications together have.
+   */
   stream(application: string, text: string): ReadableStream<Uint8Array> {
     const bytes = Buffer.from(text);
     const unsent = this.#unsent.get(application) ?? 0;

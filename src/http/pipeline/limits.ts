@@ -11,7 +11,7 @@ export interface Rate {
   readonly burst: number;
 }
 
-/** A rate of 0 is no limit. */
+/** A rate of 0 means no limit. */
 export interface Rates {
   /** Requests by address, checked before the key is read. */
   readonly address: Rate;
@@ -21,13 +21,13 @@ export interface Rates {
   readonly sessions: Rate;
   /** Requests to `POST /keys/revoke`, by address. */
   readonly revocations: Rate;
-  /** Stored tokens created or changed, per application. */
+  /** Tokens created or changed, by application. */
   readonly tokens: Rate;
   /** Bytes of request bodies that create or change tokens, by application. */
   readonly 'token-bytes': Rate;
 }
 
-/** Each check throws `too_many_requests` if the rate is exceeded, and adds to the `RateLimit` headers. */
+/** Each check adds its limit to the `RateLimit` headers. Throws `too_many_requests` if the rate is exceeded. */
 export interface Limits {
   checkAddress(requestInfo: RequestInfo): void;
   checkKey(digest: Digest, requestInfo: RequestInfo): void;
@@ -89,12 +89,12 @@ interface Taken {
   readonly wait: number;
 }
 
-/** Buckets in memory. One for an address or a key takes about 150 bytes. */
+/** Maximum buckets in memory per limit, about 150 bytes each. */
 const maxBuckets = 100_000;
 
 /**
- * One bucket per client. A bucket is stored as the time at which it will be full again, in integers: a millisecond
- * counts `rate`, a unit counts `per`. The least recently used buckets are dropped, which makes them full again.
+ * One bucket per client, stored as the time at which it will be full again. Times are multiplied by `rate` so that they
+ * are integers: taking a unit adds `per`. The least recently used buckets are dropped, which makes them full again.
  */
 export class Buckets {
   readonly #rate: Rate;
@@ -121,7 +121,7 @@ export class Buckets {
     return { granted, remaining: Math.floor(rest / per), wait: (per - (rest % per)) / rate };
   }
 
-  /** When the bucket is full again. Makes room among the recent buckets, to which the caller adds it. */
+  /** Returns when a bucket that is not in `#recent` is full again. Makes room in `#recent` for one more bucket. */
   #olderOrNew(client: string): number {
     const fullAt = this.#older.get(client) ?? 0;
     if (this.#recent.size >= maxBuckets / 2) {

@@ -17,17 +17,20 @@ export interface NamedRequest {
 
 export interface NamedResource {
   readonly resource: EntryResource;
-  /** Whether the tokens exist. Otherwise the caller may have made up ids and container. */
+  /** Whether the tokens exist. Otherwise the caller may have made up the ids and the container. */
   readonly isStored: boolean;
-  /** The application of the caller, if it has created all of the tokens. */
+  /** The application of the caller, if it created all of the tokens. */
   readonly createdBy?: string | undefined;
 }
 
-/** More than fit into a URL. */
+/** Maximum ids to look up. A URL has room for fewer UUIDs. */
 const maxIds = 5000;
 const batchSize = 500;
 
-/** Looks up the container of the tokens that the request names. If none of them exists, returns what it names. */
+/**
+ * Looks up the container of the tokens that the request names. If none of them exists, returns the ids and container in
+ * the request, or undefined if it has neither.
+ */
 export async function namedResource(
   named: NamedRequest,
   { tenantId, applicationId }: Principal,
@@ -38,7 +41,7 @@ export async function namedResource(
   const { ids, container } = await namesIn(named, isToken);
   const located = isToken && ids.length > 0 ? await locate(tokens, tenantId, ids) : [];
   if (located.length > 0) {
-    // Tokens of the caller are only counted, so that they do not displace the ids of others.
+    // Tokens that the caller created are only counted, so that they do not displace the ids of other tokens.
     const others = located.filter(({ created_by }) => created_by !== applicationId);
     const [found, createdBy] = others.length > 0 ? [others, undefined] : [located, applicationId];
     const omitted = ids.length - found.length;
@@ -49,7 +52,7 @@ export async function namedResource(
   return ids.length > 0 || container !== undefined ? { resource, isStored: false } : undefined;
 }
 
-/** If the database cannot answer, the denial is recorded without the containers. */
+/** Never rejects. If a query fails, returns the tokens found before it. */
 async function locate(
   tokens: Store['tokens'],
   tenant: string,

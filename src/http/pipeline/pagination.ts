@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { throwIfInvalid } from '../../domain/error.ts';
 import type { ListPage, ListWindow } from '../../store/store.ts';
 
-/** An optional whole number in a query. The default is only documented. */
+/** An optional integer in a query. `fallback` is documented but not applied. */
 export function integer(min: number, max: number, fallback: number, description: string) {
   const message = `must be an integer from ${min} to ${max}`;
   return z

@@ -28,7 +28,7 @@ const codeHeaders: Partial<Record<Code, Record<string, string>>> = {
   unavailable: { 'Retry-After': '1' },
 };
 
-/** Every 401 is the same, so it does not report rate limits. */
+/** A 401 does not show rate limits: the response must be the same for every invalid key. */
 const noRateLimits = new RateLimitStatus();
 
 /** An error that is not a `Failure` becomes `internal`. Server errors are logged; their cause is never sent. */

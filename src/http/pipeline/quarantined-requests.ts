@@ -1,6 +1,6 @@
 /**
- * Counts in the audit log what applications and sessions in quarantine request: successful reads, and requests for
- * resources that do not exist. Denials, and responses with token data, are recorded elsewhere.
+ * Counts requests of applications and sessions in quarantine in the audit log: successful reads, and requests for
+ * resources that do not exist. Denials are recorded by denials.ts, responses with token data by disclosures.ts.
  */
 import type { EntryResource } from '../../domain/audit.ts';
 import { Failure, problem } from '../../domain/error.ts';
@@ -22,7 +22,7 @@ export function countQuarantinedRead(
   quarantined: QuarantinedRequest,
   { disclosures = [] }: Reply,
 ): void {
-  // A response to HEAD has no body, so its disclosures are not recorded.
+  // `recordDisclosures` records disclosures, except for HEAD, whose response has no body.
   if (disclosures.length > 0 && quarantined.requestInfo.method !== 'HEAD') return;
   count(context, quarantined, { result: 'success' });
 }
@@ -45,7 +45,7 @@ function count(
   const operation = operationOf(route);
   const caller = principal.kind === 'session' ? principal.sessionId : '';
   const group = {
-    // Not the quota of token reads, so that these requests cannot use it up.
+    // A separate quota, so that these requests cannot use up that of token reads.
     quota: `quarantine ${principal.applicationId}`,
     name: `${operation} ${outcome.result} ${caller}`,
     coarseName: `${operation} ${outcome.result}`,

@@ -1,6 +1,6 @@
 /**
- * Quotas per application: pending sessions, and bytes of stored tokens. With them, a public key cannot fill the
- * disk. A count from the database is reused for one second; requests of this process since then are added to it.
+ * Quotas per application for pending sessions and for bytes of stored tokens. They prevent that clients with a public
+ * key fill the disk. A count from the database is reused for one second, plus the requests of this process since then.
  */
 import type { Failure } from '../../domain/error.ts';
 
@@ -9,28 +9,28 @@ export interface Quota {
   reserve(tenant: string, application: string, amount?: number): Promise<Release>;
 }
 
-/** Call it when the request is done. The amount stays reserved until the next count: the request may have used it. */
+/** Call it when the request is done. The amount counts as used until the next count from the database. */
 export type Release = () => void;
 
-/** For how many milliseconds a count is reused. Rows that other processes add, or that are deleted, are noticed later. */
+/** Milliseconds for which a count is reused. Rows that are deleted, or added by other processes, are noticed later. */
 const maxCountAge = 1000;
-/** Applications whose count is cached. */
+/** Maximum applications whose count is cached. */
 const maxApplications = 10_000;
 
 interface CachedCount {
   countedAt: number;
   counted: number;
-  /** Released by this process since it was counted. */
+  /** Amount that requests of this process released since the count. */
   since: number;
-  /** Reserved by requests in progress, which the count may or may not include. */
+  /** Amount reserved by requests in progress. The count may already include their rows. */
   reserved: number;
   counting: Promise<void> | undefined;
 }
 
-/** Counts up to `max`. */
+/** Returns the amount that the application uses. May stop counting at `max`. */
 type Count = (tenant: string, application: string, max: number) => Promise<number>;
 
-/** A quota of 0 is no limit. */
+/** A `max` of 0 means no limit. `exceeded` makes the error to throw. */
 export function quota(max: number, count: Count, now: () => number, exceeded: () => Failure): Quota {
   if (max === 0) return { reserve: async () => () => {} };
   const cache = new Map<string, CachedCount>();
@@ -53,7 +53,7 @@ export function quota(max: number, count: Count, now: () => number, exceeded: ()
   const isExceeded = ({ counted, since, reserved }: CachedCount, amount: number) =>
     counted + since + reserved + amount > max;
 
-  /** A recent count suffices, unless only later requests exceed the quota: rows may have been freed since. */
+  /** False if the count is old, or if only requests since the count exceed the quota: rows may have been deleted. */
   function isUsable(entry: CachedCount, amount: number): boolean {
     const isRecent = now() - entry.countedAt < maxCountAge;
     return isRecent && (entry.counted + amount > max || !isExceeded(entry, amount));

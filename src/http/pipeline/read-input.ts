@@ -10,7 +10,7 @@ import type { Call, KeyedRoute } from './route.ts';
 export const jsonTypes = ['application/json'];
 export const mergePatchTypes = ['application/merge-patch+json', ...jsonTypes];
 
-/** Maximum size of a body in bytes. An endpoint can declare another one. */
+/** Maximum size of a body in bytes. An endpoint can declare another maximum. */
 export const bodyLimit = 65_536;
 const maxDepth = 32;
 
@@ -20,15 +20,15 @@ export interface Json {
   readonly text: string;
 }
 
-/** `failure` is thrown by `readJson`, so that a caller without access gets 401 or 403 first. */
+/** `readJson` throws `failure` later, so that a caller without access gets 401 or 403 first. */
 export interface ReceivedBody {
   readonly bytes: Uint8Array;
   readonly failure?: Failure;
-  /** Whether it arrived later than the headers. */
+  /** Whether the body arrived later than the headers. */
   readonly late: boolean;
 }
 
-/** With the parameters of the path. Bun creates them on the first access, so they are read only where they are needed. */
+/** A request with its path parameters. Bun parses them on the first access, so access them only if needed. */
 export type RoutedRequest = Request & { readonly params?: Readonly<Record<string, string>> };
 
 /** Validates all input of a request. Throws `validation_failed`, `too_large` or `unsupported_media_type`. */
@@ -116,7 +116,7 @@ async function receiveBytes(request: Request, limit: number): Promise<Uint8Array
   return request.bytes();
 }
 
-/** A body without Content-Length is read only up to the limit. */
+/** Reads a body without Content-Length. Throws `too_large` when the limit is exceeded. */
 async function receiveChunks(body: ReadableStream<Uint8Array>, limit: number): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
   let length = 0;

@@ -1,4 +1,4 @@
-/** Facts about a request: id, path, client, and what its response says about rate limits and DPoP proofs. */
+/** Facts about a request: id, path, client, and the values of its rate limit and DPoP response headers. */
 import { line } from '../../domain/common-fields.ts';
 import type { ProofErrorCode } from '../../domain/dpop.ts';
 import { throwIfInvalid } from '../../domain/error.ts';
@@ -34,7 +34,7 @@ export class RequestInfo {
     this.#senderOf = senderOf;
   }
 
-  /** Without the query, which may contain sensitive values, and with keys redacted. */
+  /** Without the query, which may contain sensitive values. Percent-encoded keys are redacted. */
   get path(): string {
     return redactPath(pathOf(this.#request.url));
   }
@@ -74,7 +74,7 @@ export class RequestInfo {
     return this.#findSender()?.address;
   }
 
-  /** The client's address for decisions about access. Undefined if the proxy headers contradict each other or name none. */
+  /** The client's address for access decisions. Undefined if the proxy headers disagree or have no address. */
   certainAddress(): string | undefined {
     const sender = this.#findSender();
     return sender?.isCertain ? sender.address : undefined;
@@ -85,7 +85,7 @@ export class RequestInfo {
     return this.#sender;
   }
 
-  /** As the audit log stores it. */
+  /** The client's address and user agent, as the audit log stores them. */
   from(): { ip?: string; user_agent?: string } {
     const ip = this.address();
     const agent = this.#request.headers.get('user-agent');
@@ -96,7 +96,7 @@ export class RequestInfo {
   }
 }
 
-/** HTTP delivers the bytes of a header as Latin-1. Most clients send UTF-8. */
+/** Bun decodes headers as Latin-1, but most clients send UTF-8. Returns the value unchanged if it is not UTF-8. */
 function decodeHeader(value: string): string {
   const bytes = Buffer.from(value, 'latin1');
   const text = bytes.toString();
@@ -139,7 +139,7 @@ export function logFields({ method, path, requestId, traceId }: RequestInfo) {
   return { method, path, request_id: requestId, ...(traceId !== undefined && { trace_id: traceId }) };
 }
 
-/** Finds keys in percent-encoded paths, too. */
+/** Redacts percent-encoded keys. Other keys are redacted where the path is logged or sent. */
 function redactPath(path: string): string {
   if (!path.includes('%')) return path;
   const decoded = path.replace(/%([0-9a-f]{2})/gi, (_, code) =>
@@ -149,7 +149,7 @@ function redactPath(path: string): string {
   return redacted === decoded ? path : redacted.replace(/[^\x21-\x7e]/g, '?');
 }
 
-/** If the Host header is invalid, the URL is only the path. */
+/** Returns the path without the query. If the Host header is invalid, `url` has no origin. */
 export function pathOf(url: string): string {
   const path = url.startsWith('/') ? url : url.slice(url.indexOf('/', 8));
   const queryStart = path.indexOf('?');
@@ -158,7 +158,7 @@ export function pathOf(url: string): string {
 
 const validRequestId = /^[A-Za-z0-9._:-]{1,128}$/;
 
-/** The caller's `SVC-REQUEST-ID`, or the other header, if it is valid and contains no key. Otherwise a new id. */
+/** The caller's `SVC-REQUEST-ID` or else `otherHeader`, if it is valid and contains no key. Otherwise a new id. */
 export function requestIdOf(headers: Headers, otherHeader?: string | undefined): string {
   const given = headers.get('svc-request-id') ?? (otherHeader ? headers.get(otherHeader) : null);
   const isValid = given !== null && validRequestId.test(given) && redactSecrets(given) === given;

@@ -20,7 +20,10 @@ const preflightHeaders = {
 
 export type Content = string | Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array> | null;
 
-/** Large replies to `reader`, an application, count against its limit of unread bytes: throws if it is exceeded. */
+/**
+ * Large replies count against the limit of unread bytes of `reader`, the id of an application. Throws
+ * `too_many_requests` or `unavailable` if there are too many.
+ */
 export function toResponse(
   reply: Reply,
   requestInfo: RequestInfo,

@@ -21,7 +21,7 @@ import type { Quota, Release } from './quota.ts';
 import type { RequestInfo } from './request-info.ts';
 import type { UsageRecorder } from './usage-recorder.ts';
 
-/** The dependencies of handlers. In a change, `store` is bound to its transaction. */
+/** The dependencies of handlers. In the handler of a change, `store` is bound to the transaction. */
 export interface HandlerContext<S = Store> {
   readonly store: S;
   readonly log: Log;
@@ -32,7 +32,7 @@ export interface HandlerContext<S = Store> {
   readonly pendingSessions: Quota;
   /** Stored token bytes per application. */
   readonly storage: Quota;
-  /** The same quota in bytes; undefined if unlimited. */
+  /** The storage quota in bytes. Undefined if unlimited. */
   readonly storageQuota: number | undefined;
   readonly largeReplies: LargeReplies;
   readonly usage: UsageRecorder;
@@ -75,15 +75,15 @@ export interface LimitedRequest {
   readonly bodyBytes: number;
 }
 
-/** Data in a reply, with the same transform. */
+/** Token data in a reply. All tokens have the same transform. */
 export interface Disclosure {
   readonly tokens: readonly Resource[];
   readonly transform: Transform;
-  /** The rule that decided. Undefined if several did. */
+  /** The rule that decided. Undefined if several rules did. */
   readonly rule?: DecidingRule | undefined;
 }
 
-/** Decisions about a credential that the caller wants to be recorded. */
+/** Decisions about `actor` that the caller wants to have in the audit log. */
 export interface Report {
   readonly actor: Principal;
   readonly operation: string;
@@ -94,11 +94,11 @@ export interface Report {
 export interface Reply {
   readonly status: number;
   readonly body?: unknown;
-  /** Added to the headers of every response. The body is JSON unless there is a Content-Type. */
+  /** Added to the headers that every response has. The body is JSON unless this contains Content-Type. */
   readonly headers?: Record<string, string>;
   /** Sent instead of `body`: the same content, encoded as the `Content-Encoding` header says. */
   readonly encoded?: Uint8Array<ArrayBuffer>;
-  /** Whether it repeats the reply to an earlier request with the same idempotency key. */
+  /** Whether the reply repeats that of an earlier request with the same idempotency key. */
   readonly isReplay?: boolean;
   /** The token data in the body, for the audit log. */
   readonly disclosures?: readonly Disclosure[];
@@ -110,7 +110,7 @@ export interface Reply {
 export interface ChangeReply extends Reply {
   readonly entity: NonNullable<Entry['entity']>;
   readonly difference?: Difference;
-  /** What was changed, if `disclosures` does not say it. */
+  /** The token that was changed, if `disclosures` does not contain it. */
   readonly resource?: Resource;
   /** Stored for idempotent retries in place of the reply; `replay` turns it into a reply again. */
   readonly idempotencyRecord?: unknown;
@@ -145,13 +145,13 @@ interface EndpointDocs {
   readonly summary: string;
   readonly description?: string;
   readonly conventions?: Conventions;
-  /** By status. */
+  /** By HTTP status. */
   readonly replies: Record<number, DeclaredReply>;
   /** Error codes in addition to those of `failuresOf`. */
   readonly failures?: readonly Code[];
 }
 
-/** The generic types are those of the validated path parameters, query and body. */
+/** `P`, `Q` and `B` are the types of the validated path parameters, query and body. */
 interface KeyedEndpoint<P, Q, B> extends EndpointDocs {
   /** The operation's name in the audit log, if it does not follow from the permission. */
   readonly operation?: string;
@@ -160,7 +160,7 @@ interface KeyedEndpoint<P, Q, B> extends EndpointDocs {
   readonly params?: z.ZodType<P>;
   readonly query?: z.ZodType<Q>;
   readonly body?: z.ZodType<B>;
-  /** What a request without a body means. If absent, a body is required. */
+  /** Used as the body of a request without one. If undefined, a body is required. */
   readonly bodyIfMissing?: unknown;
   readonly bodyLimit?: number;
   readonly bodyExample?: unknown;
@@ -173,7 +173,7 @@ interface ReadDeclaration<P = unknown, Q = unknown, B = unknown> extends KeyedEn
 }
 
 interface ChangeDeclaration<P = unknown, Q = unknown, B = unknown> extends KeyedEndpoint<P, Q, B> {
-  /** False if `Idempotency-Key` is ignored: many browsers share a public key and could get each other's replies. */
+  /** False to ignore `Idempotency-Key`: browsers share a public key, and could get each other's replies. */
   readonly idempotent?: false;
   /** Builds the reply to a retry from `idempotencyRecord`, without data that has changed since. */
   readonly replay?: (
@@ -181,13 +181,13 @@ interface ChangeDeclaration<P = unknown, Q = unknown, B = unknown> extends Keyed
     call: Call<P, Q, B>,
     context: HandlerContext<StoreTransaction>,
   ) => Promise<Reply>;
-  /** Answers a request with the query parameter `dry_run` in place of `handle`. Changes nothing, so there is no entry. */
+  /** Called instead of `handle` if the query has `dry_run`. Changes nothing, so no audit entry is written. */
   readonly preview?: (call: Call<P, Q, B>, context: HandlerContext) => Promise<Reply>;
   /** Runs in a transaction, so it may await only the store. */
   readonly handle: (call: Call<P, Q, B>, context: HandlerContext<StoreTransaction>) => Promise<ChangeReply>;
 }
 
-/** Requires a permission, the key of some kinds of owners, or no key. */
+/** What a route requires: a permission, a key of certain types of applications or sessions, or no key. */
 export type Access = BuiltIn | KeysOf | typeof noKey;
 interface KeysOf {
   readonly callers: readonly Owner[];
@@ -200,7 +200,7 @@ export function keysOf(...callers: Owner[]): KeysOf {
 
 type OpenEndpoint = EndpointDocs & {
   readonly kind: 'open';
-  /** Read by the handler; declared for the reference. */
+  /** Only for the API reference: the handler reads and validates the body. */
   readonly body?: z.ZodType;
   readonly bodyLimit?: number;
   readonly bodyExample?: unknown;
@@ -215,7 +215,7 @@ interface RoutePath {
   readonly path: string;
 }
 interface RouteAccess {
-  /** The caller must hold it. For `token:*` the handler also checks the token's container. */
+  /** The permission that the caller must hold. For `token:*` the handler also checks the token's container. */
   readonly permission?: BuiltIn;
   readonly callers?: readonly Owner[];
 }

@@ -111,7 +111,7 @@ function handlerOf(
   return requestIdHeader === undefined ? respond : echoing(requestIdHeader, respond);
 }
 
-/** Adds a request header, if there is one, to the response. */
+/** Copies the request header `name`, if present, to the response. */
 function echoing(name: string, handle: BunHandler): BunHandler {
   return async (request) => {
     const given = request.headers.get(name);
@@ -121,7 +121,7 @@ function echoing(name: string, handle: BunHandler): BunHandler {
   };
 }
 
-/** Metrics use the fixed `name`, since the path can be anything. */
+/** Counts a request that has no route. Metrics use the fixed `name`, since the path can be anything. */
 function withoutRoute(
   name: string,
   response: Response,

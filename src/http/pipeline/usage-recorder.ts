@@ -1,6 +1,6 @@
 /**
- * Records when each key and each permission was last used, and in which container. Collected in memory and written
- * by a background job: requests do not wait for it.
+ * Records when each key and each permission was last used, and in which container. Uses are collected in memory and
+ * written by a background job, so that requests do not wait.
  */
 import type { Principal } from '../../domain/principal.ts';
 import { canonicalContainer } from '../../domain/rule.ts';
@@ -10,12 +10,13 @@ import type { ApplicationUse, Store } from '../../store/store.ts';
 export interface UsageRecorder {
   /** Records the use of a key and, if given, of a permission. The container is `/` by default. */
   record(principal: Principal, permission?: string, container?: string): void;
-  /** Writes what was recorded. If that fails, it is written by the next flush. */
+  /** Writes all recorded uses. If that fails, the next flush writes them. */
   flush(): Promise<void>;
 }
 
-/** Containers per permission, and uses per application, in memory. Further containers are merged into their parents. */
+/** Maximum containers per permission, in memory. Further containers are merged into their parents. */
 const maxContainers = 100;
+/** Maximum uses per application, in memory. A use is a permission in a container. */
 const maxRecorded = 2 * maxUses;
 /** Applications per transaction. */
 const batchSize = 20;

@@ -133,7 +133,7 @@ function searchIndex() {
   });
 }
 
-/** Every word must occur. Matches in headings come first, then names of fields, then the text. */
+/** Finds entries that contain every word. Sorts matches in headings first, then in field names, then in the text. */
 function search(index, words) {
   return index
     .filter(({ text }) => words.every((word) => text.includes(word)))

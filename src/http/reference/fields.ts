@@ -38,7 +38,7 @@ function readOnlyFields(fields: Field[], schemas: Schemas, direction: Direction,
   return html`<details class="nested"><summary>Read-only: ${names}</summary>${tree(fields, schemas, direction, above)}</details>`;
 }
 
-/** Also for parameters, which have the same fields. */
+/** Renders fields, or parameters, which have the same properties. */
 export function tree(
   fields: readonly Field[],
   schemas: Schemas,
@@ -69,7 +69,7 @@ ${fieldDetails(schema, schemas, direction, above)}
 </li>`;
 }
 
-/** Collapsed lists of the nested fields. Skips schemas that a parent already shows, so recursion ends. */
+/** Renders nested fields as collapsed lists. Skips schemas that a parent already shows, so that recursion ends. */
 export function fieldDetails(
   schema: Schema,
   schemas: Schemas,
@@ -84,7 +84,7 @@ ${fieldTree(shape, schemas, direction, above)}</details>`,
     );
 }
 
-/** The object schemas of a value or of its entries. */
+/** The object schemas that a value, or an item of a list, can have. */
 function shapesOf(schema: Schema, schemas: Schemas, seen: readonly Schema[] = []): Schema[] {
   const whole = resolve(schema, schemas);
   if (seen.includes(whole)) return [];

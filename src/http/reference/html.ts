@@ -1,8 +1,8 @@
-/** Escaped HTML, and the Markdown of descriptions: paragraphs, second-level headings and code. */
+/** Escapes HTML, and renders the Markdown of descriptions: paragraphs, second-level headings and code. */
 import { codes } from '../../domain/error.ts';
 import { builtIn } from '../../domain/permission.ts';
 
-/** The `html` tag escapes every value except `Html`. */
+/** HTML that is already escaped. The `html` tag escapes all other values. */
 export class Html {
   readonly #text: string;
   constructor(text: string) {
@@ -15,7 +15,7 @@ export class Html {
 
 export type Part = Html | string | number | false | undefined | readonly Part[];
 
-/** `html`<p>${text}</p>``. Attributes must be quoted. */
+/** Template tag: `html`<p>${text}</p>``. Attributes must be quoted. */
 export function html(strings: TemplateStringsArray, ...parts: Part[]): Html {
   const pieces = strings.map((text, index) => text + (index < parts.length ? render(parts[index]) : ''));
   return new Html(pieces.join(''));
@@ -58,7 +58,7 @@ export interface Section {
   readonly body: string;
 }
 
-/** The text before the first heading, and each heading with what follows it. */
+/** Splits the text at its headings: `lead` is the text before the first heading. */
 export function sections(markdown: string): { lead: string; rest: Section[] } {
   const [lead = '', ...others] = markdown.split(/^## /m);
   const rest = others.map((other) => {

@@ -28,7 +28,7 @@ export interface Schema {
   anyOf?: Schema[];
 }
 
-/** The schema of the input. Adds named schemas to `components`. */
+/** Returns the JSON Schema of the values that `schema` accepts. Adds named schemas to `components`. */
 export function jsonSchema(schema: z.ZodType, components: Record<string, Schema>): Schema {
   const { $schema, $defs, ...json } = z.toJSONSchema(schema, {
     io: 'input',
@@ -42,8 +42,8 @@ export function jsonSchema(schema: z.ZodType, components: Record<string, Schema>
 }
 
 /**
- * Metadata with a `type` replaces the generated schema: how query text is parsed does not belong in the document. Zod
- * also drops the default and the examples of transformed schemas.
+ * Metadata with a `type` replaces the generated schema, which would show how query text is parsed. Also restores the
+ * default and the examples of transformed schemas, which zod drops.
  */
 function keepMeta({
   zodSchema,
@@ -61,7 +61,7 @@ function keepMeta({
   if (Array.isArray(meta.examples)) jsonSchema.examples = meta.examples;
 }
 
-/** Zod's prefix for recursive schemas without an id. The only one is `z.json()`. */
+/** Zod's prefix for recursive schemas without an id. The only such schema here is `z.json()`. */
 const unnamed = '__schema';
 
 /** Removes `null` from a union. Null means absent, so the reference and the SDK types do not show it. */
@@ -93,7 +93,7 @@ function tidy({ anyOf, ...own }: Schema): Schema {
   return schema;
 }
 
-/** Moves the description of the only option besides null to the union. */
+/** If a union has only one option besides null, moves the description of that option to the union. */
 function hoisted(options: Schema[]): Schema {
   const [only, ...more] = options.filter(({ type }) => type !== 'null');
   if (!only || more.length > 0) return { anyOf: options };
@@ -104,7 +104,7 @@ function hoisted(options: Schema[]): Schema {
   };
 }
 
-/** True only for an option of `z.json()`. */
+/** Detects `z.json()`: only its schema has such an option. */
 function isListOfAnything({ type, items }: Schema): boolean {
   return type === 'array' && items !== undefined && Object.keys(items).length === 0;
 }

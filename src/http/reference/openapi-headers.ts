@@ -88,7 +88,7 @@ export function responseHeadersOf(
   { kind, conventions, failures }: Pick<Route, 'kind' | 'conventions' | 'failures'>,
   status = 200,
 ): Record<string, Reference> {
-  // A 401 is the same for all invalid keys, so it has no counters.
+  // A 401 must be the same for every invalid key, so it has no rate limit headers.
   const isLimited = (kind !== 'open' || failures?.includes('too_many_requests')) && status !== 401;
   return references([
     'SVC-REQUEST-ID',
@@ -159,7 +159,7 @@ const proofParameter: Parameter = {
   schema: text,
 };
 
-/** Without the key, which is a security scheme. */
+/** The request headers of a route, except the key, which is declared as a security scheme. */
 export function requestHeaders(route: Route): Parameter[] {
   return [
     ...(takesIdempotencyKey(route) ? [idempotencyKey] : []),

@@ -1,4 +1,4 @@
-/** Generates the OpenAPI 3.1 document from the declarations that also validate requests. */
+/** Generates the OpenAPI 3.1 document from the route declarations, whose schemas also validate requests. */
 import type { z } from 'zod';
 import { type Code, codes, fail, problem } from '../../domain/error.ts';
 import { Problem, problemBody } from '../pipeline/problem.ts';
@@ -198,7 +198,7 @@ function parameter(
   };
 }
 
-/** A map is sent as `metadata.NAME=VALUE`, which OpenAPI cannot express: the document describes one entry. */
+/** OpenAPI cannot express a map in the query (`metadata.NAME=VALUE`), so the document describes one of its values. */
 function entryOf(field: Schema): Schema {
   return typeof field.additionalProperties === 'object' ? field.additionalProperties : field;
 }
@@ -208,7 +208,7 @@ function content(schema: Schema, example: unknown, types = jsonTypes): Record<st
   return Object.fromEntries(types.map((type) => [type, media]));
 }
 
-/** `application/json` first. */
+/** Puts `application/json` first. */
 function bodyTypes({ method }: Route): string[] {
   return method === 'PATCH' ? mergePatchTypes.toReversed() : jsonTypes;
 }
@@ -241,7 +241,7 @@ function errorResponses(route: Route, schemaOf: SchemaOf): Record<string, OpenAp
   return Object.fromEntries(entries);
 }
 
-/** Codes that no route declares, because any request can cause them. */
+/** Error codes that no route declares, because any request can cause them. */
 function undeclaredCodes(routes: readonly Route[]): Code[] {
   const declared = new Set(routes.flatMap(failuresOf));
   return codes.filter((code) => !declared.has(code));
@@ -251,7 +251,7 @@ function examplesOf(errorCodes: Code[]): Record<string, Reference> {
   return Object.fromEntries(errorCodes.map((code) => [code, { $ref: `#/components/examples/${code}` }]));
 }
 
-/** Shows the last route that declares the code. */
+/** Makes an example with the path of the last route that declares the code. */
 function problemExample(code: Code, routes: readonly Route[], schemaOf: SchemaOf) {
   const route = routes.findLast((each) => failuresOf(each).includes(code));
   const path = route ? pathExample(pathTemplate(route), parameters(route, schemaOf)) : '/example';

@@ -46,7 +46,7 @@ export function methodLabel(method: string): Html {
   return html`<span class="method ${method}">${method.toUpperCase()}</span>`;
 }
 
-/** Every operation accepts it, so only the introduction describes it. */
+/** Every operation accepts this header, so only the introduction describes it. */
 const commonHeader = 'SVC-REQUEST-ID';
 
 function parameters(

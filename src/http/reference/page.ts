@@ -103,7 +103,7 @@ ${groups.map(
 </nav>`;
 }
 
-/** Not the heading alone, since the list of error codes has the id `errors`. */
+/** The prefix avoids a conflict with the list of error codes, which has the id `errors`. */
 function topicId(heading: string): string {
   return `about-${heading.toLowerCase().replaceAll(' ', '-')}`;
 }

@@ -3,7 +3,7 @@
 import { type Html, html, type Part } from './html.ts';
 import { type Operation, pathExample } from './openapi.ts';
 
-/** The script of the page replaces it by the address of the service. */
+/** The script of the page replaces this address with that of the service. */
 const origin = html`<span class="origin">http://127.0.0.1:8080</span>`;
 
 export function figure(caption: Part, code: Html): Html {
@@ -17,7 +17,7 @@ curl ${origin}/applications/key \\
 /** How a language writes the values of JSON. */
 interface Syntax {
   readonly indent: string;
-  /** Whether names of fields are quoted if they are identifiers. */
+  /** Whether field names are quoted even if they are valid identifiers. */
   readonly quotesNames: boolean;
   readonly trailingComma: boolean;
   scalar(value: unknown): string;
@@ -32,7 +32,7 @@ const jsonSyntax: Syntax = {
 
 const lineWidth = 60;
 
-/** Formats a value. A short list of scalars is on one line. */
+/** Formats a value. Writes a short list of scalars on one line. */
 function format(value: unknown, indent = '', syntax = jsonSyntax): string {
   if (typeof value !== 'object' || value === null) return syntax.scalar(value);
   const inner = indent + syntax.indent;
@@ -96,7 +96,7 @@ const languages = [
   { id: 'python', name: 'Python', sample: python },
 ] as const;
 
-/** All three languages. The script of the page shows one of them at a time. */
+/** Renders a request in all languages. The script of the page shows one language at a time. */
 export function requestSample(method: string, path: string, operation: Operation): Html {
   const request = sampleRequest(method, path, operation);
   const blocks = languages.map(
@@ -120,7 +120,7 @@ function sampleRequest(method: string, path: string, operation: Operation): Samp
   };
 }
 
-/** The management key, unless the operation does not accept it. */
+/** Returns the variable of the management key, or of another key if the operation does not accept management keys. */
 function keyVariable(callers: readonly string[] = ['management']): string {
   return callers.includes('management') ? 'SALLYPORT_KEY' : `${callers[0]?.toUpperCase()}_KEY`;
 }

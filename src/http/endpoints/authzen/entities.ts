@@ -12,12 +12,12 @@ import type { HandlerContext } from '../../pipeline/route.ts';
 import { type Caller, type FoundCredential, findPresented } from '../presented-credential.ts';
 
 export interface FoundSubject extends Question {
-  /** Only if the request has its key. */
+  /** Undefined if the request names the subject by id or name instead of by key. */
   readonly principal?: Principal;
   readonly dpop?: FoundCredential['dpop'];
 }
 
-/** A bound session without a valid proof. */
+/** The result for a key of a bound session without a valid proof. */
 interface Unproven {
   readonly dpop: NonNullable<FoundCredential['dpop']>;
   readonly reason: string;
@@ -30,13 +30,13 @@ export interface FoundResource extends Resource {
 }
 
 export interface Entities {
-  /** Undefined if the subject does not exist in the tenant, or its key is invalid or not proven. */
+  /** Undefined if the subject does not exist in the tenant, its key is invalid, or a required proof is not valid. */
   subject(given: AuthZenSubject): FoundSubject | undefined;
   unproven(given: AuthZenSubject): Unproven | undefined;
   resource(given: AuthZenResource): FoundResource;
 }
 
-/** Looks up all entities together, so that a batch needs no more queries than a single evaluation. */
+/** Looks up all subjects and resources of a batch together, instead of one by one. */
 export async function findEntities(
   caller: Caller,
   subjects: readonly AuthZenSubject[],
@@ -66,7 +66,7 @@ export async function findEntities(
   };
 }
 
-/** Throws if a session asks about another subject than itself, as `POST /decisions` does. */
+/** Throws if a session asks about another subject than itself. The same rule applies to `POST /decisions`. */
 function requireOwnSession(
   caller: Principal & { kind: 'session' },
   subjects: readonly AuthZenSubject[],
@@ -88,7 +88,7 @@ function requireOwnSession(
   }
 }
 
-/** Throws if a public key asks about a subject whose key it does not send: anyone could list who has which access. */
+/** Throws if a public key asks about a subject without its key. Otherwise anyone could find out who has access. */
 function requireCredentials(subjects: readonly AuthZenSubject[]): void {
   if (subjects.every(({ properties }) => properties?.credential !== undefined)) return;
   throw new Denial(
@@ -148,7 +148,7 @@ async function findSubjects(
   return { found, unproven };
 }
 
-/** A session asks only about itself. If it is bound, its request already had a valid proof. */
+/** Finds the principal of a credential. A session asks only about itself, and its request is already authenticated. */
 async function credentialOf(
   { properties }: AuthZenSubject,
   caller: Caller,

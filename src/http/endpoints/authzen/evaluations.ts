@@ -76,7 +76,7 @@ interface Invalid {
   readonly error: { readonly status: number; readonly message: string };
 }
 
-/** An entity of the evaluation replaces the default as a whole. */
+/** A subject, action or resource of the evaluation replaces the whole default. The two are not merged. */
 function withDefaults(given: unknown, defaults: object): EvaluationRequest | Invalid {
   const isObject = typeof given === 'object' && given !== null && !Array.isArray(given);
   const fields = isObject ? given : undefined;

@@ -140,7 +140,7 @@ export const searchActions = readEndpoint({
   },
 });
 
-/** In the order of their names. */
+/** The actions that the subject may perform, sorted by name. */
 function actionsOf(subject: FoundSubject | undefined, type: string, resource: Resource): AuthZenAction[] {
   if (!subject) return [];
   const { policy, ceiling } = subject;
@@ -157,7 +157,7 @@ function namesOf({ type, id, properties }: AuthZenSubject | AuthZenResource): Se
 
 type Search = readonly (string | undefined)[];
 
-/** A token contains the position, and a checksum of the search, since it is valid only for the same search. */
+/** Makes a page token: the position and a checksum of the search, because a token is valid only for the same search. */
 function tokenOf(search: Search, position: string): string {
   return Buffer.from(JSON.stringify([checksum(search), position])).toString('base64url');
 }
@@ -166,7 +166,7 @@ function checksum(search: Search): string {
   return Bun.hash(JSON.stringify(search)).toString(36);
 }
 
-/** The position in `page.token`. Throws `validation_failed` if the token is of another search. */
+/** Returns the position in `page.token`. Throws `validation_failed` if the token belongs to another search. */
 function positionIn(
   { page }: { page?: { token?: string | undefined } | undefined },
   search: Search,
