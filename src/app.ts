@@ -1,4 +1,4 @@
-/** The whole service as an object, which tests open on a free port. */
+/** Opens and closes the whole service in one process. Tests open it on a free port. */
 import { dirname } from 'node:path';
 import { type Config, ConfigError } from './config.ts';
 import { fail } from './domain/error.ts';
@@ -44,8 +44,8 @@ export interface App {
   /** Runs the background jobs now. */
   flush(): Promise<void>;
   /**
-   * Reports itself as not ready, serves requests for `drain` milliseconds, answers all accepted ones, and closes. The
-   * default of `drain` is the setting.
+   * Makes `/readyz` report not ready, serves requests for `drain` more milliseconds, finishes running requests, and
+   * closes. The default of `drain` comes from the configuration.
    */
   close(options?: { readonly drain?: number }): Promise<void>;
 }
@@ -59,7 +59,7 @@ export interface AppOptions {
   readonly shared?: boolean;
   /** Whether background jobs run on timers; true by default. If false, only `flush` runs them. */
   readonly timers?: boolean;
-  /** Replaces the limit of unread responses, in tests. */
+  /** Replaces the limits for unread responses, in tests. */
   readonly largeReplies?: LargeReplies | undefined;
   /** See `openStore`. */
   readonly through?: OpenOptions['through'];
@@ -156,7 +156,7 @@ interface Closeable {
   close(): Promise<void>;
 }
 
-/** Adds the server to `opened`. If it cannot listen, closes those that are open and throws. */
+/** Adds the server to `opened`. If it cannot listen, closes the servers in `opened` and throws. */
 async function tryListen<T extends Closeable>(
   opened: Closeable[],
   { variable, host, port }: { variable: string; host: string; port: number },
@@ -230,7 +230,7 @@ function startSinks(
   return startDelivery(sinks, maintenance, { log, observer, now, random: Math.random, timers });
 }
 
-/** Recorded before it serves requests, so that a rotation of the master key that begins later knows this node. */
+/** Called before the node serves requests, so that a later rotation of the master key knows about this node. */
 async function recordNode({ nodes, masters }: Maintenance, log: Log, now: () => number) {
   const node = nodeRecorder(nodes, masters, log, now);
   await node.record().catch((error) => log.warn('could not record this node', { error }));
@@ -242,7 +242,7 @@ function retentionOf({ auditRetention: age }: Config, { deliveredUpTo }: Deliver
   return age === undefined ? undefined : { age, deliveredUpTo };
 }
 
-/** In milliseconds; unaffected by changes of the system clock. */
+/** Milliseconds on a clock that is not affected by changes of the system time. */
 function monotonicTime(): number {
   return Math.floor(performance.now());
 }

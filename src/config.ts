@@ -200,7 +200,7 @@ export function flagOf(variable: string): string {
     .replaceAll('_', '-');
 }
 
-/** The flag if it was given, and the variable. */
+/** Names the setting in error messages: the flag, if it was given, and the variable. */
 function sourceOf(variable: string, flags: Values = {}): string {
   return flags[flagOf(variable)] ? `--${flagOf(variable)} (${variable})` : variable;
 }
@@ -232,7 +232,7 @@ export function readConfig(sources: { flags?: Values; env?: Values; envFile?: st
   return config;
 }
 
-/** Of the three sources of the master key, a command must be the only one. */
+/** Throws if a master key command is set together with a master key or a key file. */
 function checkMasterKeySources({ flags, env }: { flags?: Values; env?: Values }, file: Values): void {
   const isSet = (variable: string) => flags?.[flagOf(variable)] || env?.[variable] || file[variable];
   const command = settings.masterKeyCommand.variable;

@@ -2,7 +2,10 @@
 import { BlockList, isIP } from 'node:net';
 import { compressIpv6 } from './domain/network.ts';
 
-/** The canonical form: IPv4-mapped IPv6 addresses become IPv4, other IPv6 addresses are compressed. */
+/**
+ * Returns the canonical form of an address: IPv4-mapped IPv6 addresses become IPv4, other IPv6 addresses are
+ * compressed. Returns undefined if the text is not an address.
+ */
 export function addressOf(text: string): string | undefined {
   const family = isIP(text);
   if (family !== 6) return family === 4 ? text : undefined;

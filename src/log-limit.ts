@@ -1,23 +1,23 @@
-/** Limits the lines about repeated failures, such as those of every request while the disk is full. */
+/** Limits log lines about repeated failures, for example if every request fails while the disk is full. */
 
 type Fields = Readonly<Record<string, unknown>>;
 type Write = (level: string, message: string, fields: Fields) => void;
 
-/** Milliseconds between two lines about failures of one kind. */
+/** Milliseconds between two lines about failures of the same kind. */
 const interval = 1000;
 const maxKinds = 100;
 
 interface Kind {
   writtenAt: number;
-  /** Failures since then that were not written. */
+  /** Failures since `writtenAt` that were not written. */
   heldBack: number;
-  /** Writes the newest of them. */
+  /** Writes the newest of these failures, with their number. */
   writeNewest: () => void;
 }
 
 /**
- * A line with an `error` is about a failure. Writes the first failure of a kind immediately. Further ones are counted; a line per second has the newest of them, and
- * `count`, the number of failures that the line stands for.
+ * Applies to lines with the field `error`. Writes the first failure of a kind immediately. After that, writes one line
+ * per second: the newest failure, with the number of failures since the previous line as `count`.
  */
 export class FailureLimiter {
   readonly #write: Write;
@@ -49,12 +49,12 @@ export class FailureLimiter {
     for (const { heldBack, writeNewest } of this.#kinds.values()) if (heldBack > 0) writeNewest();
   };
 
-  /** Also due if the clock was set back. */
+  /** Whether the interval has passed, or the clock was set back by more than that. */
   #isDue({ writtenAt }: Kind): boolean {
     return Math.abs(this.#now() - writtenAt) >= interval;
   }
 
-  /** If too many kinds fail within a second, those with the same message count as one. */
+  /** If there are too many kinds, further failures with the same message count as one kind. */
   #kindOf(message: string, fields: Fields): Kind {
     const name = nameOf(message, fields);
     if (this.#kinds.size >= maxKinds && !this.#kinds.has(name)) this.#forget();
@@ -75,14 +75,14 @@ export class FailureLimiter {
   }
 }
 
-/** Fields that tell kinds of failures apart. Others, such as the request id, differ for each. */
+/** Fields that distinguish kinds of failures. Other fields, such as the request id, differ for each failure. */
 const distinctive = ['code', 'sink', 'error'];
 
 function nameOf(message: string, fields: Fields): string {
   return [message, ...distinctive.map((name) => describe(fields[name]))].join('\n');
 }
 
-/** Numbers in an error message, such as a port or a position, make no other kind. */
+/** Replaces numbers in an error message, such as a port, so that they do not make a new kind. */
 function describe(value: unknown): string {
   if (!(value instanceof Error)) return value === undefined ? '' : String(value).slice(0, 200);
   const text = `${value.name}: ${value.message}`.slice(0, 200).replace(/\d+/g, '0');

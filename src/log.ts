@@ -1,5 +1,5 @@
 /**
- * Writes one JSON object per line to standard error, or text on a terminal. A failure that repeats is written once per
+ * Writes one JSON object per line to standard error, or text on a terminal. Repeated failures are written once per
  * second, with a count.
  */
 import { logLevels } from './config.ts';
@@ -66,11 +66,11 @@ function formatText(time: string, level: string, message: string, fields: Fields
   return `${time.slice(11, 19)} ${level.padEnd(5)} ${message}${rest.join('')}`;
 }
 
-/** Milliseconds before the same stack is written again, and the number of stacks to remember. */
+/** Milliseconds before the same stack trace is written again, and the maximum number of stack traces in memory. */
 const stackInterval = 60_000;
 const maxStacks = 100;
 
-/** A lasting failure affects every request, so its stack is written once per minute. */
+/** Writes each stack trace only once per minute, because a lasting failure affects every request. */
 class StackLimiter {
   readonly #writtenAt = new Map<string, number>();
   readonly #now: () => number;

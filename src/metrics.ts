@@ -1,7 +1,7 @@
 /**
- * Counters, gauges and histograms, and their Prometheus text format. Label values come from the code or the
- * configuration, such as a route name, a status or the name of a sink, and never from a request. No id or key can leak,
- * and the number of series is bounded.
+ * Counters, gauges and histograms, and their Prometheus text format. Label values, such as a route name or a sink name,
+ * come from the code or the configuration, never from a request. The number of series is therefore bounded, and metrics
+ * contain no ids or keys.
  */
 export type Labels = Readonly<Record<string, string>>;
 
@@ -12,7 +12,7 @@ export interface NumberSeries {
 
 export interface HistogramSeries {
   readonly labels: Labels;
-  /** Observations per bucket; the last one is above all bounds. */
+  /** Observations per bucket. The last bucket is for values above all bounds. */
   readonly counts: readonly number[];
   readonly sum: number;
 }
@@ -79,7 +79,7 @@ export class Registry {
     this.families.push({ name, help, type: 'gauge', series: () => toSeries(read) });
   }
 
-  /** A counter that something else counts. */
+  /** A counter whose value is read on every scrape. */
   externalCounter(name: string, help: string, read: Read): void {
     this.families.push({ name, help, type: 'counter', series: () => toSeries(read) });
   }

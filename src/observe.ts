@@ -16,7 +16,7 @@ export interface Observer {
   swept(rows: number): void;
   /** Counts a batch of the audit log that a sink has confirmed. */
   delivered(sink: string, entries: number): void;
-  /** Counts a failed attempt. */
+  /** Counts a failed attempt to deliver a batch. */
   deliveryFailed(sink: string): void;
 }
 
@@ -34,28 +34,28 @@ export const unobserved: Observer = {
 export interface Observed extends Observer {
   /** In the Prometheus text format. */
   text(): Promise<string>;
-  /** Updates the gauges. Call `series` of each family immediately afterwards to read the values. */
+  /** Updates the gauges and returns the families. Read the values by calling `series` immediately afterwards. */
   collect(): Promise<readonly Family[]>;
 }
 
 /** Records spans. Called only if traces are on. */
 export interface RequestTracer {
-  /** Runs `handle` in the span of a request, which continues the trace of its `traceparent`. */
+  /** Runs `handle` in a span, which continues the trace of the `traceparent` header. */
   request(
     route: { readonly method: string; readonly path: string; readonly name: string },
     request: Request,
-    /** `traceId` is set to the trace of the span. */
+    /** The method sets `traceId` to that of the span. */
     requestInfo: { readonly requestId: string; traceId: string | undefined },
     handle: () => Promise<Response>,
   ): Promise<Response>;
-  /** Adds a span that ends now to the current request, if there is one. */
+  /** Adds a span for a database call that just ended to the current request. Does nothing outside a request. */
   database(operation: string, seconds: number): void;
 }
 
 export interface MetricSources {
   maintenance(): Pick<Maintenance, 'gauges' | 'inFlight'>;
   readSinks(): Promise<readonly SinkState[]>;
-  /** Seconds by which the clock of this machine is ahead of that of the database, if it is known. */
+  /** Seconds by which the clock of this machine is ahead of that of the database. Undefined if not known yet. */
   clockOffset(): number | undefined;
   readonly sinkNames: readonly string[];
   /** The maximum number of connections of this process. Undefined for SQLite. */
@@ -72,7 +72,7 @@ const limits = [
   'token-bytes',
   'storage',
 ] as const;
-/** A request that a rate limit or quota can reject. */
+/** The name of a rate limit or quota that can reject requests. */
 export type Limit = (typeof limits)[number];
 
 export function observe(sources: MetricSources): Observed {
@@ -195,7 +195,7 @@ function sinkGauges(registry: Registry, states: () => readonly SinkState[]): voi
 
 type Latest = () => Gauges | undefined;
 
-/** Adds a gauge that is left out of the output while its value is undefined. */
+/** Adds a gauge. While its value is undefined, the output does not contain it. */
 function addGauge(registry: Registry, name: string, help: string, value: () => number | undefined): void {
   registry.gauge(name, help, () => {
     const now = value();

@@ -54,7 +54,7 @@ function histogramOf({ counts, sum }: HistogramSeries) {
   return { buckets, sum, count: counts.reduce((total, count) => total + count, 0) };
 }
 
-/** In the notation of UCUM, as OpenTelemetry requires. */
+/** The unit in the notation of UCUM, as OpenTelemetry requires. */
 function unitOf(name: string): string {
   if (/_seconds(_total)?$/.test(name)) return 's';
   return name.endsWith('_bytes') ? 'By' : '';

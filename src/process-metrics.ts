@@ -20,7 +20,7 @@ export function addProcessMetrics(registry: Registry): void {
   gauge('process_max_fds', 'Maximum number of open file descriptors, on Linux.', () => maxFiles);
 }
 
-/** Without the one that lists them. */
+/** Does not count the descriptor that `readdirSync` opens. */
 function countOpenFiles(): number | undefined {
   try {
     return readdirSync('/proc/self/fd').length - 1;

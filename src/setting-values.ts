@@ -1,4 +1,4 @@
-/** The declaration of a setting, and functions that parse values. Every function throws a message such as "must be …". */
+/** The type of a setting, and functions that parse values. They throw messages such as "must be …". */
 import { join, resolve } from 'node:path';
 import { parseDuration } from './domain/duration.ts';
 import { Secret } from './domain/key.ts';
@@ -9,13 +9,13 @@ import { parsePostgresUrl } from './store/engine/postgres-url.ts';
 export interface Setting<T> {
   readonly variable: string;
   readonly description: string;
-  /** Has no flag, because every user of the machine can read argument lists. */
+  /** The setting has no flag, because every user of the machine can read the arguments of a process. */
   readonly secret?: true;
-  /** Must not come from `.env`, because its author could run any program. */
+  /** The setting must not come from `.env`: whoever can write that file could run any program. */
   readonly notInEnvFile?: true;
-  /** The default in help and documentation. Every one but `unset` is also a valid value. */
+  /** The default that help and documentation show. A valid value, or `unset`. */
   readonly fallback: string;
-  /** Returns the default for undefined. May use settings that are declared before. Throws a message such as "must be …". */
+  /** Returns the default if `text` is undefined. May use settings that are declared earlier. */
   readonly parse: (text: string | undefined, settings: { dataDir: string }) => T;
 }
 
@@ -35,7 +35,7 @@ export function zeroOrInteger(text: string | undefined, fallback: number, min: n
   }
 }
 
-/** Milliseconds. Undefined if unset. */
+/** Returns milliseconds, or undefined if the setting is unset. */
 export function duration(text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
   const value = parseDuration(text);
@@ -48,7 +48,7 @@ export function oneOf<T extends string>(text: string, values: readonly T[]): T {
   throw new Error(`must be one of ${values.join(', ')}, not ${JSON.stringify(text)}`);
 }
 
-/** `sqlite:PATH` or `postgres://…`. The value may contain a password, so the message does not repeat it. */
+/** Accepts `sqlite:PATH` or `postgres://…`. The value may contain a password, so error messages do not repeat it. */
 export function databaseUrl(text: string | undefined, { dataDir }: { dataDir: string }): string {
   if (text === undefined) return `sqlite:${join(dataDir, 'sallyport.db')}`;
   if (/^sqlite:./.test(text)) return `sqlite:${resolve(text.slice('sqlite:'.length))}`;
@@ -57,8 +57,8 @@ export function databaseUrl(text: string | undefined, { dataDir }: { dataDir: st
 }
 
 /**
- * The program and its arguments, split at spaces. Quotes group text with spaces; there are no escapes, variables or
- * other features of a shell. The value may contain secrets, so the message does not repeat it.
+ * Returns the program and its arguments, split at spaces. Quotes group text with spaces. Escapes, variables and other
+ * shell syntax are not supported. The value may contain secrets, so error messages do not repeat it.
  */
 export function commandLine(text: string | undefined): readonly string[] | undefined {
   if (text === undefined) return undefined;

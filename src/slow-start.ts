@@ -6,13 +6,13 @@ import { RequestInfo } from './http/pipeline/request-info.ts';
 import type { Log } from './log.ts';
 import { isTimeout } from './store/engine/postgres-errors.ts';
 
-/** In milliseconds: before the first report, and between later ones. */
+/** Milliseconds before the first report, and between later reports. */
 const patience = 2000;
 const interval = 60_000;
 
 /**
- * After two seconds, logs what startup waits for, and answers `/livez` so that an orchestrator does not kill the
- * process. Other requests get 503. Workers that share a port do not listen before they are ready.
+ * If startup takes more than two seconds, logs what it waits for, and answers `/livez` so that an orchestrator does not
+ * kill the process. Other requests get 503. Workers that share a port do not listen before they are ready.
  */
 export async function reportSlowStart<T>(
   { host, port }: Config,
@@ -51,13 +51,13 @@ export async function reportWaiting<T>(
   }
 }
 
-/** In milliseconds: for how long timeouts are retried, and between two attempts. */
+/** Milliseconds for which timeouts are retried, and between two attempts. */
 const retryFor = 30_000;
 const pause = 200;
 
 /**
- * Repeats startup work if the database answers too slowly. The timeouts are those of requests, and a machine on
- * which many processes start together may exceed them. Other errors, such as a refused connection, are not retried.
+ * Repeats startup work after a database timeout. Startup uses the timeouts of requests, and may exceed them if many
+ * processes start together on one machine. Other errors, such as a refused connection, are not retried.
  */
 export async function retryTimeouts<T>(work: () => Promise<T>): Promise<T> {
   const deadline = performance.now() + retryFor;
@@ -71,7 +71,7 @@ export async function retryTimeouts<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** Returns undefined if the port is taken. Startup itself reports that later. */
+/** Returns undefined if the port is taken. Startup reports that error later, when it listens itself. */
 function listen(host: string, port: number, log: Log): { stop(): Promise<void> } | undefined {
   try {
     return Bun.serve({

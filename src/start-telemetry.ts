@@ -3,14 +3,14 @@ import type { Observed, RequestTracer } from './observe.ts';
 import type { OpenOptions } from './store/open.ts';
 import type { TelemetrySettings } from './telemetry-settings.ts';
 
-/** Loads the packages of OpenTelemetry only if they are needed. */
+/** Loads the packages of OpenTelemetry only if traces or metrics are on. Otherwise returns undefined. */
 export async function startTelemetry(settings: TelemetrySettings, log: Log) {
   if (!settings.traces && !settings.metrics) return undefined;
   const { openTelemetry } = await import('./telemetry.ts');
   return openTelemetry(settings, log);
 }
 
-/** Receives the duration of each database call, for metrics and traces. */
+/** Returns a function that receives the duration of each database call, for metrics and traces. */
 export function timingFor(
   metrics: Observed | undefined,
   tracer: RequestTracer | undefined,

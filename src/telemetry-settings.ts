@@ -1,4 +1,7 @@
-/** OpenTelemetry's environment variables: https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/ */
+/**
+ * Reads the environment variables of OpenTelemetry:
+ * https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/
+ */
 import { ConfigError } from './config.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
@@ -11,11 +14,11 @@ export interface TelemetrySettings {
 export interface SamplerSettings {
   /** Share of the traces to record, from 0 to 1. */
   readonly ratio: number;
-  /** Whether a caller with a `traceparent` decides instead. */
+  /** Whether the `traceparent` of a caller decides instead of `ratio`. */
   readonly parentBased: boolean;
 }
 
-/** The certificate, header, timeout and compression variables are read by the exporters themselves. */
+/** Does not read the certificate, header, timeout and compression variables: the exporters do. */
 export function readTelemetrySettings(env: Env): TelemetrySettings {
   const isDisabled = env.OTEL_SDK_DISABLED?.toLowerCase() === 'true';
   const isOn = (signal: 'TRACES' | 'METRICS') =>
@@ -28,7 +31,7 @@ export function readTelemetrySettings(env: Env): TelemetrySettings {
   };
 }
 
-/** Throws if the variables ask for an exporter or a protocol that does not exist here. */
+/** Throws `ConfigError` if the variables name an exporter or a protocol that is not supported. */
 function exportsOtlp(env: Env, signal: 'TRACES' | 'METRICS'): boolean {
   const exporter = `OTEL_${signal}_EXPORTER`;
   if (env[exporter] === 'none') return false;

@@ -1,6 +1,6 @@
 /**
- * Exports traces and metrics with the packages of OpenTelemetry. app.ts imports this file only if they are on, so that
- * they cost nothing otherwise.
+ * Exports traces and metrics with the packages of OpenTelemetry. start-telemetry.ts imports this file only if traces or
+ * metrics are on, because loading the packages takes time and memory.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import {
@@ -35,9 +35,9 @@ import { version } from './version.ts';
 export interface Telemetry {
   /** Undefined if traces are off. */
   readonly tracer: RequestTracer | undefined;
-  /** Exports metrics periodically, if they are on. `collect` reads them. */
+  /** Exports metrics periodically, if they are on. `collect` reads their values. */
   exportMetrics(collect: Observed['collect']): void;
-  /** Exports what is left, for at most three seconds. */
+  /** Exports the remaining spans and metrics. Takes at most three seconds. */
   close(): Promise<void>;
 }
 
@@ -77,7 +77,7 @@ function metricReader(interval: number, collect: Observed['collect']): PeriodicE
   });
 }
 
-/** The packages report failed exports as JSON text. */
+/** Writes failed exports to the log. The packages report them as JSON text. */
 function logFailures(log: Log): void {
   const report = (message: string) => log.warn('could not export traces or metrics', { error: message });
   const ignore = () => {};
@@ -103,7 +103,7 @@ const headerGetter = {
   keys: (headers: Headers) => [...headers.keys()],
 };
 
-/** Attributes never contain a path, a query or a header, which may contain ids and keys. */
+/** Attributes contain the route pattern, but not the path, query or other input that may contain ids and keys. */
 function requestTracer(provider: TracerProvider): RequestTracer {
   const tracer = provider.getTracer('sallyport', version);
   const current = new AsyncLocalStorage<Context>();

@@ -1,7 +1,7 @@
 /**
- * Moves old entries of the audit log into files. Each step is complete before the next one starts: the file is written,
- * flushed and verified; the chain records it; the entries are deleted in small batches. If it stops anywhere, no
- * entry is lost, and the next run continues with the files that exist.
+ * Moves old entries of the audit log into files, in three steps. First, the file is written, flushed and verified. Then
+ * an entry about it is added to the chain. Last, the archived entries are deleted in small batches. If a run stops at
+ * any point, no entry is lost, and the next run continues with the files that exist.
  */
 import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -25,11 +25,11 @@ export interface ArchiveOptions {
   readonly now: number;
   /** Entries before this time are archived. */
   readonly before: number;
-  /** Only the chain of this tenant; `systemTenant` for entries without one. */
+  /** Archives only the chain of this tenant. `systemTenant` is the chain of entries without a tenant. */
   readonly tenantId?: string | undefined;
-  /** The names of the configured sinks. Entries that one of them has not received stay in the database. */
+  /** The names of the configured sinks. Entries that a sink has not received stay in the database. */
   readonly sinks?: readonly string[];
-  /** Archive entries that a sink has not received, too. The sink then misses them. */
+  /** Whether to archive entries that a sink has not received. The sink then never receives them. */
   readonly skipUndelivered?: boolean;
   /** Called between steps. May throw to stop. */
   readonly between?: () => Promise<void>;
@@ -43,7 +43,7 @@ export interface Archived {
   readonly last: number;
 }
 
-/** Entries that are old enough and stay in the database, because a sink has not received them. */
+/** Entries that are old enough, but stay in the database because a sink has not received them. */
 export interface HeldBack {
   /** The id of the tenant, or `system`. */
   readonly chain: string;
@@ -59,7 +59,7 @@ export interface ArchiveResult {
   readonly held: readonly HeldBack[];
 }
 
-/** A file does not verify or has other entries than the database. The entries stay in the database. */
+/** An archive file does not verify, or its entries differ from the database. No entry was deleted. */
 export class ArchiveError extends Error {
   readonly hint: string;
   constructor(message: string, hint: string) {
@@ -76,7 +76,7 @@ export async function archiveLog(maintenance: Maintenance, options: ArchiveOptio
     tenantId === undefined ? (await allChains(maintenance.db)).map((chain) => chain.tenantId) : [tenantId];
   const archived: Archived[] = [];
   const held: HeldBack[] = [];
-  // The system chain last: it records the ends of the others.
+  // Sorts the system chain last, because it records the ends of the other chains.
   for (const tenant of tenants.sort().reverse()) {
     const slowest = await slowestSink(maintenance, tenant, options);
     archived.push(...(await archiveChain(maintenance, tenant, options, slowest?.received)));
@@ -90,7 +90,7 @@ interface SinkPosition {
   readonly received: number;
 }
 
-/** The sink that has received the least of a chain. Undefined without sinks, and if undelivered entries are skipped. */
+/** The sink that has received the fewest entries of a chain. Undefined without sinks, or with `skipUndelivered`. */
 async function slowestSink(
   { deliveries }: Maintenance,
   tenantId: string,
@@ -148,7 +148,7 @@ async function archiveChain(
   return archived;
 }
 
-/** A file that an interrupted run has left: it has the oldest entries that are still in the database. */
+/** Finds the file of an interrupted run. It contains the oldest entries that are still in the database. */
 function findArchive(folder: string, { tenantId, baseSeq, seq }: Chain, maxSeq: number): string | undefined {
   return readdirSync(folder).find((name) => {
     const archive = parseArchiveName(name);
@@ -157,7 +157,7 @@ function findArchive(folder: string, { tenantId, baseSeq, seq }: Chain, maxSeq: 
   });
 }
 
-/** Returns undefined if no entry is old enough. */
+/** Writes an archive file and returns its name. Returns undefined if no entry is old enough. */
 async function writeArchive(
   { db, chainKeys }: Maintenance,
   chain: Chain,
@@ -172,7 +172,7 @@ async function writeArchive(
   return name;
 }
 
-/** Returns the last position of the file. Throws unless the file has the entries that the database has. */
+/** Returns the last position of the file. Throws `ArchiveError` if its entries differ from those in the database. */
 async function verifyArchive(
   { db, masters, chainKeys }: Maintenance,
   chain: Chain,

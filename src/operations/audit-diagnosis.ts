@@ -20,7 +20,7 @@ import { type MasterKeys, unwrapChainKeys, wrappedChainKeys } from '../store/cry
 import type { Db, DbTime } from '../store/engine/db.ts';
 import { type Check, fail, ok, startHint, warn } from './check.ts';
 
-/** Milliseconds. Entries that are not chained after this time are a warning. */
+/** Milliseconds after which an entry that is not chained causes a warning. */
 const maxUnchained = 60_000;
 
 export async function checkChained(db: Db, unchained: number): Promise<Check> {
@@ -37,8 +37,8 @@ export async function checkChained(db: Db, unchained: number): Promise<Check> {
 }
 
 /**
- * Checks each chain: its last checkpoint has a valid signature and signs its last entry, this entry is unchanged, and the
- * index contains the newest entries.
+ * Checks for each chain that its last checkpoint has a valid signature and signs its last entry, that this entry is
+ * unchanged, and that the index matches the newest entries.
  */
 export async function checkHeads(db: Db, masters: MasterKeys, hint: string): Promise<Check[]> {
   const chains = await allChains(db);
@@ -69,7 +69,7 @@ export async function checkHeads(db: Db, masters: MasterKeys, hint: string): Pro
   ];
 }
 
-/** The newest entries of each chain whose index is checked. `audit verify` checks all. */
+/** How many of the newest entries of each chain are compared with the index. `audit verify` compares all. */
 const checkedEntries = 100;
 
 /** Compares the index with the newest entries of a chain. */
@@ -88,7 +88,7 @@ async function hasChangedIndex(db: Db, chain: Chain): Promise<boolean> {
   return isChanged;
 }
 
-/** Reads are repeated if the service has extended the chain between them. */
+/** Maximum attempts to check a chain. A problem is checked again if the service has extended the chain. */
 const maxAttempts = 20;
 
 async function findProblem(
@@ -144,7 +144,7 @@ function chainName(tenantId: string): string {
   return tenantId === systemTenant ? 'the system' : `tenant ${tenantId}`;
 }
 
-/** Returns undefined without the master key. */
+/** Returns undefined if the master key that wraps the chain keys is missing. */
 export async function chainKeysOf(db: Db, masters: MasterKeys): Promise<ChainKeys | undefined> {
   const stored = await wrappedChainKeys(db);
   const master = stored && masters.find(stored.master_id);

@@ -13,14 +13,14 @@ export function exportFile(path: string): ExportFile {
   return { name: basename(path), lines: (from) => readFileLines(path, from) };
 }
 
-/** The path, or if it is a folder, the exports in it. */
+/** Returns the path, or if it is a folder, the paths of the exports in it. */
 export function exportPaths(path: string): string[] {
   if (!statSync(path).isDirectory()) return [path];
   const names = readdirSync(path).filter((name) => name.endsWith('.jsonl'));
   return names.sort().map((name) => join(path, name));
 }
 
-/** Verifies files together, and with them parts of a database. `found` are findings about the database. */
+/** Verifies files together with `others`, parts from a database. `found` has earlier findings about the database. */
 export async function verifyFiles(
   paths: readonly string[],
   options: VerifyOptions,
@@ -48,8 +48,8 @@ export async function* exportLines(parts: readonly Part[]): AsyncGenerator<strin
 }
 
 /**
- * Writes a file under a temporary name, flushes it and renames it, so that a file with this name is complete. Calls
- * `between` after every few lines; if it throws, the file is removed.
+ * Writes a file under a temporary name, flushes it and renames it, so that a file at `path` is always complete. Calls
+ * `between` after every few lines. If `between` throws, the file is removed.
  */
 export async function writeDurably(
   path: string,

@@ -1,8 +1,8 @@
-/** Records in the audit log which reads it records. */
+/** Records changes of `SALLYPORT_AUDIT_READS` in the audit log. */
 import { type AuditedReads, byOperator, readsOperation, readsSetting } from '../domain/audit.ts';
 import type { Maintenance } from '../store/maintenance.ts';
 
-/** Writes an entry if `SALLYPORT_AUDIT_READS` differs from the last start, and at the first start. */
+/** Writes an entry at the first start, and if the setting has changed since the last start. */
 export async function recordAuditedReads(
   { changeTenants }: Pick<Maintenance, 'changeTenants'>,
   reads: AuditedReads,

@@ -6,16 +6,16 @@ import type { Maintenance } from '../store/maintenance.ts';
 import type { Store } from '../store/store.ts';
 import type { NodeRecorder } from './node-recorder.ts';
 
-/** Rows per transaction. On SQLite, other changes wait while one runs. */
+/** Maximum rows per transaction. On SQLite, other changes wait for such a transaction. */
 const batchSize = { chain: 500, sweep: 100, notices: 100 };
-/** Milliseconds that `stop` waits at most for running jobs. */
+/** Maximum milliseconds that `stop` waits for running jobs. */
 const maxStopTime = 3000;
 
 export interface BackgroundJobs {
   /** Runs every job once, one after the other. */
   flush(): Promise<void>;
   /**
-   * Stops the timers and writes what the recorders hold. Resolves when running jobs have ended, or after three seconds.
+   * Stops the timers and flushes the recorders. Resolves when running jobs have ended, or after three seconds.
    */
   stop(): Promise<void>;
 }
@@ -79,7 +79,7 @@ export function startBackgroundJobs(
     if (chains > 0) log.info('deleted audit entries that were delivered', { chains });
   }
 
-  /** Repeats `work` as long as it processes whole batches. Returns the total. */
+  /** Repeats `work` until it processes less than a full batch. Returns the total number of rows. */
   async function whileFull(batch: number, work: (limit: number) => Promise<number>): Promise<number> {
     let total = 0;
     for (let last = batch; last >= batch && !stopped; total += last) last = await work(batch);
@@ -90,7 +90,7 @@ export function startBackgroundJobs(
     return startJob(work, timers ? interval : undefined, (error) => log.warn(`could not ${name}`, { error }));
   }
 
-  /** The end of the log that this node has written can then be verified, even if no node runs for a while. */
+  /** Chains all entries and records the ends of the chains, so that a later truncation of the log can be detected. */
   async function recordHeads(): Promise<void> {
     try {
       while ((await maintenance.audit.append(batchSize.chain)) >= batchSize.chain);
@@ -101,7 +101,7 @@ export function startBackgroundJobs(
     }
   }
 
-  /** Concurrently, so that a job that hangs does not keep the recorders from being written. */
+  /** Runs the steps concurrently, so that the recorders are flushed even if a job hangs. */
   const finish = () =>
     Promise.all([
       ...jobs.map((one) => one.stop()),
@@ -129,13 +129,13 @@ export function startBackgroundJobs(
 }
 
 interface Job {
-  /** Waits for a run in progress and starts another, which sees everything recorded before this call. */
+  /** Waits for a run in progress, then runs the job again, so that it processes all rows written before this call. */
   runNow(): Promise<void>;
   /** Stops the timer. Returns a promise that resolves at the end of the run in progress. */
   stop(): Promise<unknown> | undefined;
 }
 
-/** Without `interval`, it runs only on `runNow`. */
+/** Starts a job. Without `interval`, it runs only on `runNow`. */
 function startJob(
   work: () => Promise<unknown>,
   interval: number | undefined,

@@ -32,7 +32,7 @@ export function managementOf(name: string, now: number): NewApplication {
 export interface Bootstrapped {
   /** The first management key, if this start created it. */
   readonly secret: Secret | undefined;
-  /** Whether the key file contains a management key that is valid on this database. */
+  /** Whether the key file contains a management key that is valid in this database. */
   readonly keyFileValid: boolean;
 }
 
@@ -59,7 +59,7 @@ export async function bootstrap(
   return { secret: created ? tenant.secret : undefined, keyFileValid: await isValid(store, keyFile) };
 }
 
-/** Returns false also if the file is missing or unreadable, or if its key is for another database. */
+/** Returns false if the file is missing or unreadable, or if its key is invalid or of another database. */
 async function isValid(store: Store, keyFile: string): Promise<boolean> {
   const key = parseKey(textOf(keyFile)?.trim() ?? '');
   return key?.kind === 'mgt' && (await store.credentials.find(key.kind, key.digest)) !== undefined;

@@ -11,7 +11,7 @@ const requiringApplication = `select a.id, a.name from applications a
 
 const boundSession = 'select id from sessions where jkt is not null and expires_at > :now limit 1';
 
-/** A proof names the URL that the browser used. Behind a proxy, the service sees another one. */
+/** A proof contains the URL that the browser used. Behind a proxy, the service sees another URL. */
 export async function checkBoundSessions(db: Db, config: Config): Promise<Check> {
   const { publicUrl } = config;
   if (publicUrl !== undefined) return ok(name, `proofs must be for ${publicUrl}`);

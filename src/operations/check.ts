@@ -19,5 +19,5 @@ export function fail(name: string, message: string, hint: string): Check {
   return { name, state: 'fail', message, hint };
 }
 
-/** For a background job that is late. */
+/** The hint if a background job is late. */
 export const startHint = 'start the service, or look for errors in its log';

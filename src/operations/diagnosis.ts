@@ -1,6 +1,6 @@
 /**
- * Checks a database, its clock and the audit log for `doctor`. Writes no data and does not migrate. An undamaged SQLite
- * database is opened like the service opens it, so that the checked settings are those of the service.
+ * Checks a database, its clock and the audit log for `doctor`. Writes no data and does not migrate. Opens an undamaged
+ * SQLite database in the same way as the service, so that the checked settings are those of the service.
  */
 import type { Config } from '../config.ts';
 import { timestamp } from '../domain/common-fields.ts';
@@ -22,8 +22,8 @@ import { checkSinks } from './sink-diagnosis.ts';
 import { checkSqliteFile, checkSqliteSettings } from './sqlite-check.ts';
 
 /**
- * `now` is the clock of this machine, `sinks` are the names of the configured ones. Runs all checks, if the schema is
- * that of this version; otherwise only some.
+ * `now` is the clock of this machine. `sinks` are the names of the configured sinks. If the schema is not that of this
+ * version, checks only the database settings, the schema and the clock.
  */
 export async function diagnose(
   config: Config,
@@ -98,7 +98,7 @@ const setClock =
   'correct the clock: while it is slow, sessions and keys expire too late; if it was fast and is now correct, the next change clears this';
 const recheck = 'check that the clock is correct now; expiry times set before may be wrong';
 
-/** Compares the clock that decides on expiry with the audit log, if it can be read, and with this machine. */
+/** Compares the clock that decides on expiry with the clock of this machine and with the times in the audit log. */
 async function checkClock(db: Db, machineTime: () => number, hasAuditLog: boolean): Promise<Check> {
   const now = Number((await db.get<{ now: DbTime }>('select :now as now'))?.now);
   const difference = Math.abs(machineTime() - now);
@@ -118,16 +118,16 @@ async function checkClock(db: Db, machineTime: () => number, hasAuditLog: boolea
   return ok('clock', `${timestamp(now)} (${db.dialect === 'sqlite' ? 'this machine' : 'the database'})`);
 }
 
-/** The time of the newest audit entry, chained or not. 0 if there is none. */
+/** The time of the newest audit entry, chained or not. Returns 0 if the audit log is empty. */
 async function newestEntryTime(db: Db): Promise<number> {
   const pending = await db.get<{ at: DbTime | null }>('select max(at) as at from audit_pending');
   return Math.max(Number(pending?.at ?? 0), ...(await latestTimes(db)).values());
 }
 
 /**
- * Tells a clock that is slow now from one that was fast for a while. A chain has its entries in order of arrival. If the
- * clock was fast, the time jumps before the first entry in the future, by at least as much as the newest is ahead, and
- * the last entry is in the past again.
+ * Returns true if the clock was fast for a while, false if it is slow now. A chain has its entries in order of arrival.
+ * If the clock was fast, the time jumps at the first entry after `now`, at least by the difference between `newest` and
+ * `now`. The last entry of the chain is before `now` again.
  */
 async function hasLeapt(db: Db, now: number, newest: number): Promise<boolean> {
   const at = async (chain: number, where: string, params: readonly number[] = []) => {
@@ -148,7 +148,7 @@ async function hasLeapt(db: Db, now: number, newest: number): Promise<boolean> {
   return true;
 }
 
-/** The position of the first entry of a chain with a time after `now`. Checkpoints tell in which range it is. */
+/** The position of the first entry of a chain with a time after `now`. Starts at the last checkpoint before `now`. */
 async function firstAhead(db: Db, chain: number, now: number): Promise<number | undefined> {
   const before = await db.get<{ seq: DbTime | null }>(
     'select max(seq) as seq from audit_checkpoints where chain = $1 and at <= $2',
@@ -161,7 +161,7 @@ async function firstAhead(db: Db, chain: number, now: number): Promise<number | 
   return first && Number(first.seq);
 }
 
-/** A database without a master key accepts any. */
+/** A database that has no master key yet accepts any master key. */
 async function checkMasterKey(db: Db, masters: MasterKeys): Promise<Check> {
   const isBound = await db.get('select 1 as one from master_key');
   try {
@@ -172,7 +172,7 @@ async function checkMasterKey(db: Db, masters: MasterKeys): Promise<Check> {
   }
 }
 
-/** Seconds. A longer lag is a warning. */
+/** Seconds. A longer lag causes a warning. */
 const maxSweepLag = 300;
 
 const verify = 'run `sallyport audit verify`, which lists the entries: see docs/operations/audit.md';
@@ -184,7 +184,7 @@ function checkSweep(lag: number): Check {
     : ok('sweep', 'no expired rows are overdue for removal');
 }
 
-/** The share of the storage quota of an application from which `doctor` warns. */
+/** The share of an application's storage quota above which `doctor` warns. */
 const nearlyFull = 0.8;
 
 async function checkStorage(db: Db, quota: number): Promise<Check> {

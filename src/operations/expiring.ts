@@ -7,7 +7,7 @@ export interface Expiring {
   readonly tenant: string;
   readonly application_id: string;
   readonly application: string;
-  /** Absent if the application expires, and with it all of its keys. */
+  /** Absent if the application itself expires, together with its keys. */
   readonly key?: { readonly id: string; readonly ending: string };
   readonly expires_at: string;
 }
@@ -27,7 +27,7 @@ const isSoon = (alias: string) => `${alias}.expires_at > :now and ${alias}.expir
 const columns = 'select t.id as tenant_id, t.name as tenant, a.id as application_id, a.name as application';
 const ownTenant = 'join tenants t on t.id = a.tenant_id and t.deleted_at is null';
 
-/** The ones that the metrics `sallyport_applications_expiring` and `sallyport_keys_expiring` count. */
+/** Selects the rows that the metrics `sallyport_applications_expiring` and `sallyport_keys_expiring` count. */
 const expiring = `
   ${columns}, null as key_id, null as ending, a.expires_at
   from applications a ${ownTenant} where ${isSoon('a')}
@@ -37,7 +37,7 @@ const expiring = `
   ${ownTenant} where ${isSoon('k')}
   order by expires_at, tenant_id, application_id, key_id limit $2`;
 
-/** Those that expire within `within` milliseconds, the next one first: at most `limit`. */
+/** Lists at most `limit` that expire within `within` milliseconds, earliest first. */
 export async function listExpiring(db: Db, within: number, limit: number): Promise<Expiring[]> {
   const rows = await db.all<Row>(expiring, [within, limit]);
   return rows.map(({ key_id: id, ending, expires_at, ...row }) => ({

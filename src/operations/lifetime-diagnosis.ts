@@ -17,7 +17,7 @@ const applicationsTooLong = `select a.id, a.name, null as ending ${valid}
   where ${isLimited} and (a.expires_at is null or a.expires_at > :now + t.max_lifetime)
   order by a.id limit $1`;
 
-/** A key also expires with its application. */
+/** Checks the expiry of the application, too, because a key expires with its application. */
 const keysTooLong = `select a.id, a.name, k.ending ${valid}
   join application_keys k on k.tenant_id = a.tenant_id and k.application_id = a.id and ${notExpired('k')}
   where ${isLimited}
@@ -25,7 +25,7 @@ const keysTooLong = `select a.id, a.name, k.ending ${valid}
     and (a.expires_at is null or a.expires_at > k.created_at + t.max_lifetime)
   order by a.id, k.id limit $1`;
 
-/** How many are named, and how many are counted. */
+/** How many applications and keys the message names, and how many are counted. */
 const [maxNamed, maxCounted] = [10, 1000];
 
 export async function checkLifetimes(db: Db): Promise<Check> {

@@ -5,7 +5,7 @@ const maxLineBytes = 64 * 1024 * 1024;
 
 export interface FileLine {
   readonly text: string;
-  /** The position of its first byte in the file. */
+  /** The position in the file of the first byte of the line. */
   readonly start: number;
 }
 
@@ -15,7 +15,7 @@ export class LineTooLong extends Error {
   }
 }
 
-/** Streams the lines of a file from the beginning of a line. Throws `LineTooLong`. */
+/** Streams the lines of a file. `from` must be the position where a line starts. Throws `LineTooLong`. */
 export async function* readFileLines(path: string, from = 0): AsyncGenerator<FileLine> {
   let rest = Buffer.alloc(0);
   let start = from;
@@ -35,7 +35,7 @@ export async function* readFileLines(path: string, from = 0): AsyncGenerator<Fil
 
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-/** Returns an empty line for bytes that are not UTF-8. */
+/** Returns an empty string if the bytes are not UTF-8. */
 function decode(bytes: Uint8Array): string {
   try {
     return decoder.decode(bytes);

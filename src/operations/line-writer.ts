@@ -5,7 +5,7 @@ import { dirname } from 'node:path';
 /** Lines per write. */
 const chunkSize = 128;
 
-/** Writes lines to an open file and flushes it to disk. Calls `between` after every few lines, which may throw to stop. */
+/** Writes lines to an open file and flushes it to disk. Calls `between` regularly, which may throw to stop. */
 export async function writeFileLines(
   file: number,
   lines: AsyncIterable<string>,

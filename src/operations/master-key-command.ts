@@ -1,4 +1,4 @@
-/** Master keys from a program, such as the client of a key management service. */
+/** Reads master keys from the output of a program, such as the client of a key management service. */
 import { ConfigError } from '../config.ts';
 import { type MasterKey, parseMasterKeys } from '../store/crypto/cipher.ts';
 import type { MasterKeys } from '../store/crypto/keyring.ts';
@@ -8,10 +8,10 @@ const variable = 'SALLYPORT_MASTER_KEY_COMMAND';
 /** Milliseconds until the command is killed. */
 export const commandTimeout = 30_000;
 const maxOutput = 65_536;
-/** Milliseconds between two runs in the background. */
+/** Minimum milliseconds between two runs in the background. */
 const minInterval = 10_000;
 
-/** How the command runs: without a shell, without input, and with nothing of what it prints in the log. */
+/** The command runs without a shell and without input. Its output is never logged. */
 const options = {
   stdin: 'ignore',
   stdout: 'pipe',
@@ -22,7 +22,7 @@ const options = {
 
 const hint = 'run the command by hand to see what it prints: the service does not show it';
 
-/** Runs the command and waits for it. Throws `ConfigError` without its output. */
+/** Runs the command and blocks until it ends. Throws `ConfigError`, whose message does not contain the output. */
 export function keysFromCommand(argv: readonly string[], timeout = commandTimeout): MasterKey[] {
   const [program = ''] = argv;
   let result: Bun.SyncSubprocess<'pipe', 'ignore'>;
@@ -37,8 +37,8 @@ export function keysFromCommand(argv: readonly string[], timeout = commandTimeou
 }
 
 /**
- * Runs the command without blocking this process. Rejects with `ConfigError` without its output. With `unref`, the
- * process may exit before the command has ended.
+ * Runs the command without blocking this process. Rejects with `ConfigError`, whose message does not contain the
+ * output. With `unref`, this process may exit before the command ends.
  */
 export async function keysInBackground(
   argv: readonly string[],
@@ -48,7 +48,7 @@ export async function keysInBackground(
   const child = spawn(argv);
   const late = Promise.withResolvers<never>();
   const timer = setTimeout(() => {
-    // The whole process group: programs that the command started may have its output open.
+    // Kills the whole process group, because programs that the command started may hold its output open.
     process.kill(-child.pid, 'SIGKILL');
     late.reject(tookTooLong(program, timeout));
   }, timeout);
@@ -100,7 +100,7 @@ function tookTooLong(program: string, timeout: number): ConfigError {
   return new ConfigError(`${variable} failed: ${program} did not end within ${timeout / 1000} seconds`, hint);
 }
 
-/** Runs the command at the start of the service, which waits for it without blocking. */
+/** Runs the command at the start of the service and waits for its output, without blocking the process. */
 export async function startCommandKeys(
   argv: readonly string[],
   onStep: (waitingFor: string) => void,
@@ -110,8 +110,9 @@ export async function startCommandKeys(
 }
 
 /**
- * Runs the command when a key is first needed, unless `keys` contains its output. If a key is missing later, because another node has
- * rotated, runs it again in the background: `find` returns the key after that.
+ * Runs the command when a key is first needed, or uses `keys`, the output of an earlier run. A key can be missing
+ * later, because another node has rotated the master key. `find` then returns undefined and runs the command again in
+ * the background, so that a later call finds the key.
  */
 export function commandKeys(
   argv: readonly string[],

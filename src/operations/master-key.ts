@@ -19,11 +19,11 @@ import type { MasterKeys } from '../store/crypto/keyring.ts';
 import { copyOwnership, createFolder } from '../store/engine/file-ownership.ts';
 import { commandKeys, keysFromCommand, startCommandKeys } from './master-key-command.ts';
 
-/** For a database that needs another master key. */
+/** The hint if the database needs another master key. */
 export const masterKeyHint =
   'put that key into SALLYPORT_MASTER_KEY_FILE or SALLYPORT_MASTER_KEY, or let SALLYPORT_MASTER_KEY_COMMAND print it; without it token data cannot be decrypted';
 
-/** Whether the key is in a file, which this program may write. */
+/** Whether the master key comes from a file, which this program may write. */
 export function usesKeyFile({ masterKey, masterKeyCommand }: Config): boolean {
   return masterKey === undefined && masterKeyCommand === undefined;
 }
@@ -52,7 +52,7 @@ export function masterKeys(config: Config): MasterKeys {
   };
 }
 
-/** The same at the start of the service. Waits for a command without blocking, and calls `onStep` before. */
+/** Like `masterKeys`, for the start of the service: runs a command without blocking. Calls `onStep` before that. */
 export async function masterKeysAtStart(
   config: Config,
   onStep: (waitingFor: string) => void = () => {},
@@ -66,7 +66,7 @@ function lackingIn(path: string): string {
   return existsSync(path) ? `which ${file} does not contain` : `and ${file} does not exist`;
 }
 
-/** Empty if the file does not exist. */
+/** Returns an empty list if the file does not exist. */
 function readFile(path: string): MasterKey[] {
   const text = readText(path);
   if (text === undefined) return [];
@@ -100,8 +100,9 @@ function firstKey(config: Config): MasterKey {
 }
 
 /**
- * The next key is the first one given. In a key file, if the database uses that key already, a new key is added at the
- * top of the file. Older keys stay below it, because older backups and exports need them, unless `dropOld` is set.
+ * The next master key is the first key of the setting, the command or the key file. If the database already uses the
+ * first key of the file, a new key is added at the top of the file. Older keys stay below it, because older backups and
+ * exports need them. With `dropOld`, unused keys are removed from the file after the rotation.
  */
 export function rotation(config: Config, dropOld = false): Rotation {
   const { masterKey, masterKeyCommand } = config;
@@ -143,7 +144,7 @@ export function keysInFile({ masterKeyFile }: Config): string[] {
   return readFile(masterKeyFile).map(({ id }) => id);
 }
 
-/** Checked before any data key is rewrapped. */
+/** Throws if the file cannot be replaced. Called before any data key is rewrapped. */
 function mustBeWritable(path: string): void {
   try {
     accessSync(path, constants.W_OK);

@@ -24,9 +24,10 @@ export function toChange({ tenantId: chain, seq, at, mac, entry }: VerifiedRow):
 }
 
 /**
- * The changes that this audit log does not have. Every change has an entry, so these were not made here. Two logs with a
- * common beginning have the same entries at the same positions up to there. Archived entries are of that beginning.
- * Entries that were pending in the backup are compared by their MAC.
+ * Returns the changes of an export that this database does not have. Every change has an audit entry, so a change is
+ * missing if its entry is. Both logs start with the same entries at the same positions, up to the time of the backup.
+ * Entries that are archived here belong to this common start. Entries that were pending in the backup may have other
+ * positions, so they are compared by their MAC.
  */
 export async function missingIn(db: Db, changes: readonly ChangeRow[]): Promise<ChangeRow[]> {
   const missing: ChangeRow[] = [];
@@ -42,8 +43,8 @@ export async function missingIn(db: Db, changes: readonly ChangeRow[]): Promise<
 }
 
 /**
- * The MACs of this log from the time of the first of these rows on. Entries that were not yet chained in the backup may
- * have other positions here than in the log that was replaced.
+ * Returns the MACs of `rows` that this log has at other positions. Entries that were not yet chained in the backup may
+ * have other positions here than in the export. Starts at the time of the first row.
  */
 async function macsSince(db: Db, chain: Chain, rows: readonly ChangeRow[]): Promise<Set<string | null>> {
   const macs = new Set<string | null>();

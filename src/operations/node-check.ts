@@ -13,7 +13,7 @@ export async function checkNodes(db: Db, now: () => number): Promise<Check[]> {
   const master = await currentMaster(db);
   const problems = active.flatMap((node) => [
     ...checkMasterKey(node, master),
-    // On SQLite, the clock of the node itself decides.
+    // On SQLite, the clock of the node decides on expiry, so it is compared with this machine.
     ...checkClock(node.name, db.dialect === 'sqlite' ? Math.max(0, node.seenAt - now()) : node.clockOffset),
   ]);
   if (problems.length > 0) return problems;

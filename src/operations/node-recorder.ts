@@ -6,17 +6,17 @@ import type { MasterKeys } from '../store/crypto/keyring.ts';
 import type { Nodes } from '../store/nodes.ts';
 import { version } from '../version.ts';
 
-/** Milliseconds after which the row is renewed. The lifetime of a row covers two failed attempts. */
+/** Milliseconds after which the row is renewed. Two attempts can fail before the row expires. */
 const renewal = 15_000;
-/** Milliseconds. A larger offset of the clock is logged. */
+/** Milliseconds. A larger difference between the clocks is logged. */
 export const clockTolerance = 2000;
 
 export interface NodeRecorder {
-  /** Writes the row, if it is due or if the master keys of this node have changed. */
+  /** Writes the row if it must be renewed, or if the master keys of this node have changed. */
   record(): Promise<void>;
-  /** Errors are logged. */
+  /** Removes the row. Logs errors and never rejects. */
   remove(): Promise<void>;
-  /** Seconds by which the clock of this machine is ahead of the clock that decides; undefined before the first row. */
+  /** Seconds by which the clock of this machine is ahead of the database. Undefined before the first row is written. */
   clockOffset(): number | undefined;
 }
 
@@ -54,7 +54,7 @@ export function nodeRecorder(
   };
 }
 
-/** None if the key file cannot be read: then the node cannot use a new key either. */
+/** Returns no ids if the key file cannot be read, because the node cannot use a new key then. */
 function readIds(masters: Pick<MasterKeys, 'ids'>): readonly string[] {
   try {
     return masters.ids();

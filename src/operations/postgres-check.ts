@@ -71,7 +71,7 @@ interface Timeouts {
   readonly statement: string;
   readonly lock: string;
   readonly idle: string;
-  /** Whether the timeouts are set on the connection. Behind a pooler, each transaction sets them. */
+  /** Whether the timeouts are set on the connection. Behind a connection pooler, each transaction sets them. */
   readonly onConnection: boolean;
 }
 
@@ -93,9 +93,9 @@ async function checkTimeouts(db: Db): Promise<Check> {
 }
 
 export interface SchemaAccess {
-  /** The search path, if it names no schema that exists and that the role may use. */
+  /** The search path, if it contains no schema that exists and that the role may use. Otherwise undefined. */
   readonly missing: string | undefined;
-  /** Whether the role may create tables and alter ours. */
+  /** Whether the role may create tables and alter those of Sallyport. */
   readonly mayMigrate: boolean;
 }
 

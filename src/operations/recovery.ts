@@ -1,4 +1,4 @@
-/** Prepares a database that was restored to an earlier state for service. */
+/** Prepares a restored database for service: ends sessions, and repeats revocations that the backup does not have. */
 import { removedState } from '../domain/access-history.ts';
 import { byOperator, type Entry, restoreOperation } from '../domain/audit.ts';
 import {
@@ -45,9 +45,9 @@ export interface RevivedApplication {
   readonly deleted: boolean;
   /** Keys that were revoked and are valid again. */
   readonly keys: readonly { readonly id: string; readonly ending: string }[];
-  /** Its last grants, origins and networks, if they allowed less than those of the backup. */
+  /** The last grants, origins and networks before the restore, if they allowed less than those in the backup. */
   readonly access?: Access;
-  /** Whether it was in quarantine. */
+  /** Whether the application was in quarantine. */
   readonly quarantined: boolean;
 }
 
@@ -60,7 +60,8 @@ export const none: Revived = { tenants: [], applications: [] };
 
 /**
  * Reads exports and archives of the audit log and returns the revocations in them that this database does not have.
- * Returns none if they do not verify or are of another log. Archives that are older than the database are not needed.
+ * Returns `none` if the files do not verify or belong to another audit log. Archives may be missing if this database
+ * already has all of their entries.
  */
 export async function findRevived(
   { db, masters, chainKeys }: Maintenance,
@@ -90,7 +91,7 @@ export interface Restore {
 
 /**
  * Deletes all sessions, nonces and idempotency records, revokes `revoke` again, and writes audit entries, in one
- * transaction. The rows of deleted tenants are removed after it. Call it when all audit entries are chained.
+ * transaction. Then removes the rows of deleted tenants. All audit entries must be chained before the call.
  */
 export async function recover(
   { db, chainKeys, removeTenantRows }: Maintenance,
@@ -114,7 +115,7 @@ export async function recover(
   return recovered;
 }
 
-/** One entry for the system chain, and one for every chain that had another end before. */
+/** Returns one entry for the system chain, and one for each other chain that did not have the same end before. */
 function restoreEntries(chains: readonly Head[], { at, difference, replaced }: Restore): NewEntry[] {
   const system = { tenantId: systemTenant, seq: 0, hash: genesis };
   const all = chains.some(({ tenantId }) => tenantId === systemTenant) ? chains : [system, ...chains];

@@ -3,14 +3,14 @@ import type { DbTime } from '../store/engine/db.ts';
 import type { Maintenance } from '../store/maintenance.ts';
 import { type ActiveNode, type Nodes, nodeLifetime } from '../store/nodes.ts';
 
-/** In milliseconds: between two checks, and the time that a node needs at most to write a record that it has begun. */
+/** Milliseconds between two checks, and the maximum time between reading the key file and writing the record. */
 const pause = 200;
 const inProgress = 2000;
 
 /**
  * Returns the active nodes that cannot use the master key `id`. A node reads its key file again before it renews its
- * record, so this waits until every node without the key has renewed it, or has not for so long that it expired. Calls
- * `onWait` once if it waits, with the nodes and the seconds until the last of their records expires.
+ * record. The function therefore waits until every record without the key was renewed or has expired. If it waits, it
+ * calls `onWait` once, with the nodes and the seconds until the last of their records expires.
  */
 export async function nodesWithoutKey(
   { db, nodes }: Pick<Maintenance, 'db' | 'nodes'>,

@@ -6,13 +6,13 @@ import type { Db } from '../store/engine/db.ts';
 import { chainKeysOf } from './audit-diagnosis.ts';
 import { type Check, fail, ok, warn } from './check.ts';
 
-/** Seconds after which undelivered entries are a warning. Batches for S3 are collected for a minute by default. */
+/** Seconds after which undelivered entries cause a warning. By default, batches for S3 are collected for a minute. */
 const maxLag = 300;
 
 /** `sinks` are the names of the configured sinks. */
 export async function checkSinks(db: Db, masters: MasterKeys, sinks: readonly string[]): Promise<Check[]> {
   const keys = sinks.length === 0 ? undefined : await chainKeysOf(db, masters);
-  // Without the keys, the checks of the audit log fail.
+  // If the keys are missing, the checks of the audit log already report it.
   if (!keys) return [];
   const states = await Promise.all(sinks.map((name) => deliveries(db, () => keys).state(name)));
   const problems = states.flatMap(checkSink);

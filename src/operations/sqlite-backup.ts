@@ -9,12 +9,13 @@ import { createExclusively, inRealFolder, openDatabase } from '../store/engine/f
 import { schemaDifferences } from '../store/engine/migrate.ts';
 import { lockFile, lockShared } from '../store/engine/sqlite-lock.ts';
 
-/** Tables that a backup leaves out: sessions with their nonces, and idempotency records. */
+/** Tables that are empty in a backup: sessions with their nonces, and idempotency records. */
 const shortLived = ['sessions', 'idempotency'];
 
 /**
- * Copies a consistent snapshot of a database, which may be in use, into an empty file. Sessions, nonces and idempotency
- * records are left out, so that the copy can be served without `recover`. Returns the id of its master key, if any.
+ * Copies a consistent snapshot of a database, which may be in use, into an empty file. Omits sessions, nonces and
+ * idempotency records, so that the copy can be served without `recover`. Returns the id of its master key, if it has
+ * one.
  */
 export function backUp(from: string, to: string): string | undefined {
   const letGo = lockShared(from);
@@ -37,8 +38,8 @@ export type Verification =
   | { readonly verified: false; readonly why: string };
 
 /**
- * Copies a backup into a new file that only its owner can read. Calls `accept` if it is not verified; `accept` throws to
- * stop. Applies a write-ahead log beside the file only if it is not verified, because no MAC covers the log.
+ * Copies a backup into a new file that only its owner can read. If the backup cannot be verified, calls `accept`, which
+ * may throw to stop. Applies the write-ahead log of a backup only if it is not verified: no MAC covers that log.
  */
 export function unpack(
   from: string,
@@ -99,7 +100,7 @@ function writeNew<T>(path: string, write: (file: number) => T): T {
   return withFile(createExclusively(path), path, write);
 }
 
-/** Closes the file afterwards. Adds the path to system errors, which have none for a descriptor. */
+/** Closes the file after `work`. Adds the path to system errors, which do not have it for file descriptors. */
 function withFile<T>(file: number, path: string, work: (file: number) => T): T {
   try {
     return work(file);
@@ -111,12 +112,12 @@ function withFile<T>(file: number, path: string, work: (file: number) => T): T {
   }
 }
 
-/** The differences between its schema and that of this version. Throws if the file cannot be read. */
+/** Returns the differences between the schema of a file and that of this version. Throws if the file cannot be read. */
 export function foreignSchema(path: string): string[] {
   return within(path, schemaDifferences);
 }
 
-/** The results of the integrity checks; empty if there are no errors. */
+/** Returns the errors that the integrity checks find, or the reason why the file cannot be checked. */
 export function flaws(path: string): string[] {
   try {
     return within(path, (db) =>
@@ -127,7 +128,7 @@ export function flaws(path: string): string[] {
   }
 }
 
-/** Reads the whole database. Throws if a page that SQLite needs for the check itself is damaged. */
+/** Checks the whole database. Throws if a page that SQLite needs for the check itself is damaged. */
 export function integrityErrors(db: Database): string[] {
   const found = db.query('pragma integrity_check(10)').values() as [string][];
   const orphans = db.query('pragma foreign_key_check').values();
@@ -136,7 +137,7 @@ export function integrityErrors(db: Database): string[] {
   return orphans.length > 0 ? [...errors, `${orphans.length} rows refer to deleted rows`] : errors;
 }
 
-/** Moves the write-ahead log into the database file. Returns the ends of the audit chains, if it can be read. */
+/** Moves the write-ahead log into the database file. Returns the ends of the audit chains, or undefined on an error. */
 export function settle(path: string): Head[] | undefined {
   try {
     return within(path, (db) => {
@@ -148,7 +149,7 @@ export function settle(path: string): Head[] | undefined {
   }
 }
 
-/** Suffixes of the files of a database. A log that remains would be applied to the next database with this name. */
+/** Suffixes of the files of a database. A remaining log would be applied to the next database with the same name. */
 const parts = ['', '-wal', '-shm', '-journal'];
 
 export function anythingOf(path: string): boolean {
@@ -165,7 +166,7 @@ export function removeDatabase(path: string): void {
   for (const file of [lockFile(path), generationFile(path)]) rmSync(file, { force: true });
 }
 
-/** Removes the database and its log, but not the lock file, which may be locked. */
+/** Removes the database and its logs, but not the lock file, which may be locked. */
 export function removeParts(path: string): void {
   for (const part of parts) rmSync(path + part, { force: true });
 }
@@ -182,7 +183,7 @@ export function readFrom<T>(path: string, work: (db: Database) => T): T {
 function using<T>(db: Database, work: (db: Database) => T): T {
   try {
     db.run('pragma busy_timeout = 5000');
-    // The file may come from an untrusted place.
+    // The file may come from an untrusted source.
     db.run('pragma trusted_schema = off');
     return work(db);
   } finally {

@@ -11,8 +11,8 @@ export function restoreHint(path: string): string {
 }
 
 /**
- * Reads the whole file over a connection that cannot write, because opening and closing it like the service does may
- * move the write-ahead log into a damaged file. Returns problems only. Throws if the file cannot be opened.
+ * Checks the whole file with a read-only connection. A connection that can write may move the write-ahead log into the
+ * damaged file. Returns only problems. Throws if the file cannot be opened.
  */
 export function checkSqliteFile(path: string): Check[] {
   const unlock = lockShared(path);
@@ -27,7 +27,7 @@ export function checkSqliteFile(path: string): Check[] {
   }
 }
 
-/** A database without applied migrations is reported elsewhere. */
+/** Returns no problems for a database without migrations: `checkSchema` reports it. */
 function checkSchemaObjects(db: Database, path: string): Check[] {
   if (!hasTable(db, 'schema_versions') || !db.query('select 1 from schema_versions').get()) return [];
   const [first, ...others] = schemaDifferences(db);
@@ -40,7 +40,7 @@ function checkSchemaObjects(db: Database, path: string): Check[] {
 /** Older versions can corrupt a database in WAL mode when two connections write at the same time. */
 const minSqlite = '3.51.3';
 
-/** Checks the settings of a connection of the service. */
+/** Checks the SQLite version and the settings of a connection that was opened like those of the service. */
 export async function checkSqliteSettings(db: Db, path: string): Promise<Check[]> {
   const { version = '' } = (await db.get<{ version: string }>('select sqlite_version() as version')) ?? {};
   const { journal_mode } = (await db.get<{ journal_mode: string }>('pragma journal_mode')) ?? {};

@@ -13,14 +13,14 @@ export interface DeliveredCheckpoint {
   readonly hash: string;
   /** Hexadecimal. */
   readonly signature: string;
-  /** For `audit verify --anchor`. */
+  /** The signed position in the form that `audit verify --anchor` accepts. */
   readonly anchor: string;
-  /** The end of the system chain, which is signed, too, as SEQ:HASH. Absent in the system chain. */
+  /** The end of the system chain as SEQ:HASH. It is part of the signed text. Absent in the system chain itself. */
   readonly system?: string;
 }
 
 export interface Batch {
-  /** Equal for repeated deliveries of the same entries. Contains no full stop, as Standard Webhooks requires. */
+  /** The same for repeated deliveries of the same entries. Contains no full stop, as Standard Webhooks requires. */
   readonly id: string;
   readonly type: 'audit.entries' | 'sink.test';
   /** Undefined for entries that belong to no tenant. */
@@ -32,7 +32,7 @@ export interface Batch {
   readonly checkpoints: readonly DeliveredCheckpoint[];
 }
 
-/** The name of the chain in object names and ids. */
+/** The name of a chain in the names of S3 objects and the ids of batches. */
 export function chainName(tenantId: string | undefined): string {
   return tenantId ?? 'system';
 }
@@ -70,7 +70,7 @@ function toDelivered(checkpoint: SignedCheckpoint): DeliveredCheckpoint {
   };
 }
 
-/** For `sallyport sinks test`. It belongs to no chain, and its position is 0. */
+/** The batch for `sallyport sinks test`. Its entry belongs to no chain and has the position 0. */
 export function testBatch(now: number): Batch {
   const id = newId(now);
   const entry: ChainedEntry = {
@@ -94,7 +94,7 @@ export function testBatch(now: number): Batch {
   };
 }
 
-/** Distinguishes batches with equal positions, which exist after an older backup was restored. */
+/** Distinguishes batches with the same positions but other entries. They occur after a restore of an older backup. */
 function digestOf(entries: readonly ChainedEntry[]): string {
   const hash = createHash('sha256');
   for (const { seq, id } of entries) hash.update(`${seq} ${id}\n`);

@@ -25,13 +25,13 @@ import { secretBytes, webhookSender } from './webhook.ts';
 export interface Sink {
   readonly name: string;
   readonly type: z.output<typeof SinkConfig>['type'];
-  /** Where it sends to, without secrets: the origin of a URL, a bucket or a path. */
+  /** Where the sink sends to, without secrets: the origin of a URL, a bucket or a path. */
   readonly target: string;
   /** Maximum number of entries per batch. */
   readonly batch: number;
-  /** Milliseconds between two looks for new entries. */
+  /** Milliseconds between two checks for new entries. */
   readonly interval: number;
-  /** Milliseconds for one attempt. */
+  /** Maximum milliseconds of one attempt. */
   readonly timeout: number;
   readonly sender: Sender;
 }
@@ -46,7 +46,7 @@ export interface SinkEnvironment {
 const nameRule = /^[a-z0-9][a-z0-9-]{0,39}$/;
 const seconds = z.number().min(0.1).max(3600);
 
-/** A value in the file itself, or where to read it. */
+/** A secret in the configuration itself, or the file or environment variable that contains it. */
 const SecretSource = z.union(
   [
     z.string().min(1),
@@ -145,7 +145,7 @@ type SinkConfig = z.output<typeof SinkConfig>;
 
 const SinksFile = z.strictObject({ sinks: z.array(SinkConfig).max(20) });
 
-/** Throws `ConfigError` with the setting, the sink and the field. Messages contain no values of secrets. */
+/** Throws `ConfigError` that names the setting, the sink and the field. Messages contain no secrets. */
 export function readSinks(
   { sinksFile, sink }: Pick<Config, 'sinksFile' | 'sink'>,
   context: SinkEnvironment,
@@ -163,7 +163,7 @@ export function readSinks(
   return configs.map((config) => toSink(config, context));
 }
 
-/** YAML is a superset of JSON. */
+/** Parses YAML, which includes JSON. */
 function parse<S extends z.ZodType>(schema: S, text: string, source: string, defaults?: object): z.output<S> {
   const document = parseDocument(text);
   const [error] = document.errors;
@@ -176,7 +176,7 @@ function parse<S extends z.ZodType>(schema: S, text: string, source: string, def
   throw new ConfigError(`${source}: ${describePath(fault?.path ?? [], value)} ${fault?.message}`);
 }
 
-/** Names a sink by its `name` if it has one: `sink "siem": url`. */
+/** Names the field and its sink: `sink "siem": url`, or `sinks.0: url` if the sink has no valid name. */
 function describePath([list, index, ...rest]: readonly PropertyKey[], value: unknown): string {
   if (list === undefined) return 'the configuration';
   if (list !== 'sinks' || typeof index !== 'number') return [list, index, ...rest].filter(isGiven).join('.');
@@ -243,7 +243,7 @@ function toAllowPrivate(setting: NetworkConfig['allow_private']): AllowPrivate {
   return (address) => allowed.includes(address);
 }
 
-/** Host names are resolved for each delivery. Addresses and localhost are checked here. */
+/** Checks addresses and localhost. Other host names are resolved and checked at each delivery. */
 function checkedUrl({ name, allow_private }: NetworkConfig, field: string, text: string): URL {
   const url = new URL(text);
   if (url.protocol === 'http:' && allow_private === false)

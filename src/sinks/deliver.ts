@@ -1,7 +1,7 @@
 /**
- * Delivers the audit log to sinks: every entry at least once, in the order of each chain. The position is stored in the
- * database, so delivery continues after a restart. In a fleet one node delivers to a sink at a time. Sinks do not wait
- * for each other, and requests do not wait for sinks.
+ * Delivers the audit log to sinks: every entry at least once, in the order of each chain. The positions are stored in
+ * the database, so delivery continues after a restart. In a fleet, only one node at a time delivers to a sink. Sinks do
+ * not wait for each other, and requests do not wait for sinks.
  */
 import { setImmediate } from 'node:timers/promises';
 import { escapeText } from '../domain/escape.ts';
@@ -15,7 +15,7 @@ import { type Batch, makeBatch } from './batch.ts';
 import type { Sink } from './config.ts';
 import { DeliveryError, type Receipt } from './sender.ts';
 
-/** Where the audit log is read, and where deliveries are recorded. */
+/** The audit log to read, and the repository that records deliveries. */
 export interface AuditSource {
   readonly audit: Pick<AuditChain, 'range' | 'checkpoints'>;
   readonly deliveries: Deliveries;
@@ -25,33 +25,33 @@ export interface DeliveryOptions {
   readonly log: Log;
   readonly observer: Pick<Observer, 'delivered' | 'deliveryFailed'>;
   readonly now: () => number;
-  /** A number from 0 to 1, to spread the retries of several sinks and fleets. */
+  /** Returns a number from 0 to 1, the jitter of retries. */
   readonly random: () => number;
   /** If false, entries are delivered only by `flush`. */
   readonly timers: boolean;
 }
 
 export interface Delivery {
-  /** Delivers all chained entries, except to sinks that fail or wait for their next attempt. */
+  /** Delivers all chained entries. Skips a sink when an attempt fails, or while it waits for its next attempt. */
   flush(): Promise<void>;
-  /** Aborts running attempts and releases the sinks, so that other nodes can take over immediately. */
+  /** Aborts running attempts and releases the leases, so that other nodes can take over immediately. */
   stop(): Promise<void>;
   states(): Promise<SinkState[]>;
-  /** The last entry of a chain that all sinks of all nodes have received. Undefined if this node has none. */
+  /** The last entry of a chain that all sinks of all nodes have received. Undefined if this node has no sinks. */
   deliveredUpTo(tenantId: string | undefined): Promise<number | undefined>;
 }
 
-/** Chains per query, rows per read, and bytes of JSON per batch. A batch may be larger by one read. */
+/** Chains per query, rows per read, and bytes of JSON per batch. The last read may exceed `maxBatchBytes`. */
 const chainsPerRound = 100;
 const rowsPerRead = 50;
 const maxBatchBytes = 4 * 1024 * 1024;
 const maxCheckpoints = 1000;
 /** Milliseconds between two checks of the positions. */
 const checkInterval = 60_000;
-/** Milliseconds that `stop` waits at most for running attempts. */
+/** Maximum milliseconds that `stop` waits for running attempts. */
 const maxStopTime = 3000;
 
-/** Milliseconds between attempts: the first one, doubled with each failure up to the maximum. */
+/** Milliseconds until the next attempt: `first` after one failure, doubled with each further failure up to `max`. */
 const backoff = { first: 1000, max: 300_000 };
 
 export function startDelivery(
@@ -117,7 +117,7 @@ class SinkDelivery {
     this.#timer.unref();
   }
 
-  /** Waits for a run in progress, and starts another one. */
+  /** Waits for a run in progress, then starts another run. */
   async run(): Promise<void> {
     const { log } = this.#options;
     await this.#running;
@@ -150,7 +150,7 @@ class SinkDelivery {
     }
   }
 
-  /** A position that another program has changed is removed, so that the sink misses no entries. */
+  /** Resets positions that another program has changed, so that the sink misses no entries. */
   async #checkPositions(): Promise<void> {
     const { log, now } = this.#options;
     if (now() < this.#nextCheck) return;
@@ -161,7 +161,7 @@ class SinkDelivery {
       log.error('the position of a sink was changed by another program', { sink: name, chains });
   }
 
-  /** An attempt ends before the claim does, so that two nodes do not send at the same time. */
+  /** Claims or renews the lease. It lasts longer than an attempt, so that two nodes do not send at the same time. */
   async #isHeld(): Promise<boolean> {
     const { name, timeout } = this.#sink;
     if (this.#stopped.aborted) return false;
@@ -211,7 +211,7 @@ class SinkDelivery {
     return true;
   }
 
-  /** Entries that another program has deleted cannot be delivered. They must not stop the others. */
+  /** Logs entries that another program has deleted. The delivery continues without them. */
   #reportMissing(chain: UndeliveredChain, entries: readonly ChainedEntry[], end: number): void {
     let next = chain.after + 1;
     for (const seq of [...entries.map((entry) => entry.seq), ...(entries.length === 0 ? [end + 1] : [])]) {
@@ -230,7 +230,7 @@ function describeRejection({ rejected }: Receipt, { entries }: Batch): string | 
   );
 }
 
-/** At most `limit` entries and about `maxBatchBytes` of JSON. */
+/** Reads at most `limit` entries and about `maxBatchBytes` of JSON. */
 async function readEntries(
   audit: AuditSource['audit'],
   { tenantId, after, head, batchEnd }: UndeliveredChain,
@@ -246,20 +246,20 @@ async function readEntries(
     for (const entry of page.entries) bytes += JSON.stringify(entry).length;
     entries.push(...page.entries);
     if (page.end === undefined) break;
-    // SQLite reads synchronously. Requests are served between two reads.
+    // SQLite reads block the event loop. Serves requests between two reads.
     await setImmediate();
   }
   return entries;
 }
 
-/** Exponential backoff with up to 50 % jitter; at least `Retry-After`, up to the maximum. */
+/** Exponential backoff with up to 50 % jitter. A longer `Retry-After` is respected up to `backoff.max`. */
 export function delayAfter(failures: number, error: unknown, random: () => number): number {
   const delay = Math.min(backoff.max, backoff.first * 2 ** Math.min(failures - 1, 20));
   const asked = error instanceof DeliveryError ? Math.min(error.retryAfter ?? 0, backoff.max) : 0;
   return Math.max(asked, Math.round(delay * (1 - random() / 2)));
 }
 
-/** One line for operators. */
+/** Describes the error in one line for operators. */
 export function describeError(error: unknown): string {
   const { message, code } = error as NodeJS.ErrnoException;
   const text = error instanceof DeliveryError ? message : [code, message].filter(Boolean).join(': ');

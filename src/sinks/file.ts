@@ -7,7 +7,7 @@ import { DeliveryError, type Sender } from './sender.ts';
 
 const { O_APPEND, O_CREAT, O_RDWR, O_NONBLOCK } = constants;
 
-/** Why the path cannot be the file of a sink. A file that does not exist yet, or cannot be read now, has no problem. */
+/** Returns why a sink cannot write to the path. Undefined if it is a file, does not exist, or cannot be checked. */
 export function pathProblem(path: string): string | undefined {
   try {
     const found = statSync(path);
@@ -18,11 +18,11 @@ export function pathProblem(path: string): string | undefined {
   }
 }
 
-/** Opens the file for each batch, so that it may be moved at any time to rotate it. */
+/** Opens the file for each batch, so that log rotation can move it at any time. */
 export function fileSender({ path }: { readonly path: string }): Sender {
   return {
     send: async (batch) => {
-      // O_NONBLOCK: opening a named pipe would wait for a reader.
+      // Without O_NONBLOCK, opening a named pipe would wait for a reader.
       const file = await open(path, O_APPEND | O_CREAT | O_RDWR | O_NONBLOCK, 0o600);
       try {
         const status = await file.stat();

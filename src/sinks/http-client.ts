@@ -1,6 +1,6 @@
 /**
- * Sends one HTTP request to a checked address. Does not follow redirects, ignores proxy settings, and reads a limited
- * part of the response within a limited time.
+ * Sends one HTTP request to a checked address. Does not follow redirects and ignores proxy settings. Limits the time
+ * and the size of the response.
  */
 import {
   type ClientRequest,
@@ -15,9 +15,9 @@ import { type AllowPrivate, checkedAddress, type Resolve, resolveBySystem } from
 
 export interface HttpTarget {
   readonly allowPrivate: AllowPrivate;
-  /** Milliseconds for the whole exchange. */
+  /** Maximum milliseconds for request and response together. */
   readonly timeout: number;
-  /** Certificates in PEM that are trusted instead of the system's. */
+  /** CA certificates in PEM that are trusted instead of those of the system. */
   readonly ca?: string | undefined;
   readonly resolve?: Resolve | undefined;
 }
@@ -101,7 +101,7 @@ async function readBody(response: IncomingMessage): Promise<HttpResponse> {
   return { status, headers, body: Buffer.concat(chunks).toString('utf8', 0, maxBody) };
 }
 
-/** The milliseconds of a `Retry-After` header in seconds. Undefined for a date or if it is absent. */
+/** Returns the `Retry-After` header in milliseconds. Undefined if it is absent or a date. */
 export function retryAfter({ headers }: HttpResponse): number | undefined {
   const seconds = headers['retry-after'];
   return seconds !== undefined && /^\d{1,6}$/.test(seconds) ? Number(seconds) * 1000 : undefined;

@@ -79,7 +79,7 @@ function checkpointRecord(tenantId: string | undefined, checkpoint: DeliveredChe
   };
 }
 
-/** 64-bit numbers are strings in the JSON of Protocol Buffers. */
+/** Returns a string, because the JSON format of Protocol Buffers requires it for 64-bit numbers. */
 function nanoseconds(milliseconds: number): string {
   return `${milliseconds}000000`;
 }
@@ -101,8 +101,9 @@ const ExportResponse = z.object({
 });
 
 /**
- * OTLP forbids to retry a partial success, so rejected records are reported and not sent again. All other responses but
- * 2xx are retried, also those that OTLP calls permanent: an audit log must not skip entries because of a wrong setting.
+ * OTLP forbids retries after a partial success, so rejected records are reported and not sent again. All responses
+ * other than 2xx are retried, even those that OTLP calls permanent: entries must not be lost because of a wrong
+ * setting.
  */
 function receiptOf(response: HttpResponse): Receipt {
   const { status, body } = response;

@@ -20,8 +20,8 @@ export interface S3Options extends HttpTarget {
 const expiresIn = 300;
 
 /**
- * Bun's client signs the request. It is sent by our own client, because Bun's `write` has no timeout and resolves the
- * host itself.
+ * Bun's S3 client only signs the request. http-client.ts sends it, because Bun's `write` has no timeout and would
+ * connect to an unchecked address.
  */
 export function s3Sender(options: S3Options): Sender {
   const { endpoint, region, bucket, accessKeyId, secretAccessKey, sessionToken, ...target } = options;
@@ -46,7 +46,7 @@ export function s3Sender(options: S3Options): Sender {
           `the storage answered with status ${response.status}${code ? ` (${code})` : ''}`,
         );
       }
-      // Every S3-compatible service returns it. A proxy or a login page that answers 200 does not.
+      // Every S3-compatible service returns an ETag. A proxy or a login page that answers 200 does not.
       if (response.headers.etag === undefined)
         throw new DeliveryError('the response with status 200 has no ETag, so it is not from S3');
       return {};

@@ -1,13 +1,13 @@
 import type { Batch } from './batch.ts';
 
 export interface Receipt {
-  /** Entries that the receiver has rejected for good. */
+  /** Entries that the receiver has rejected. They are not sent again. */
   readonly rejected?: { readonly count: number; readonly reason: string };
 }
 
 /** Sends batches to one receiver. */
 export interface Sender {
-  /** Resolves when the receiver has confirmed the batch. Throws a `DeliveryError`, or any other error of the network. */
+  /** Resolves when the receiver has confirmed the batch. Rejects with `DeliveryError` or a network error. */
   send(batch: Batch, signal: AbortSignal): Promise<Receipt>;
 }
 

@@ -1,6 +1,7 @@
 /**
- * Protects internal services from requests to a configured URL (SSRF). A host must resolve to public addresses, unless
- * the sink allows private ones. The connection goes to the address that was checked, not to a second DNS answer.
+ * Prevents requests to internal services through a configured URL (SSRF). A host must resolve to public addresses,
+ * unless the sink allows private ones. The connection uses the checked address: a second DNS lookup could return
+ * another one.
  */
 import { lookup } from 'node:dns/promises';
 import { isIP } from 'node:net';
@@ -19,7 +20,7 @@ export type Resolve = (host: string) => Promise<readonly string[]>;
 export const resolveBySystem: Resolve = async (host) =>
   (await lookup(host, { all: true })).map(({ address }) => address);
 
-/** Ranges that are not public unicast, from the IANA special-purpose registries. */
+/** Address ranges that are not public, from the IANA special-purpose registries. */
 const special = networks(
   '0.0.0.0/8',
   '10.0.0.0/8',
@@ -49,7 +50,7 @@ export function isPublic(address: string): boolean {
   return isIP(address) === 4 || globalIpv6.includes(address);
 }
 
-/** Returns the host if it is an address, or localhost, that is not allowed. Other names are resolved later. */
+/** Returns the host if it is localhost or an address, and not allowed. Other host names are resolved later. */
 export function refusedHost(hostname: string, allowPrivate: AllowPrivate): string | undefined {
   const host = unbracketed(hostname);
   const addresses = /(^|\.)localhost$/i.test(host)

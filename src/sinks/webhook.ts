@@ -7,12 +7,12 @@ import { DeliveryError, type Sender } from './sender.ts';
 
 export interface WebhookOptions extends HttpTarget {
   readonly url: URL;
-  /** Each is `whsec_` and base64. All of them sign, so that a receiver can change from one to the next. */
+  /** Each is `whsec_` and base64. Messages are signed with all of them, so that a receiver can rotate its secret. */
   readonly secrets: readonly Secret[];
   readonly headers: Readonly<Record<string, Secret>>;
 }
 
-/** `now` is the clock for the time in the signature. Receivers reject messages that are some minutes old. */
+/** `now` is the clock for the signed time. Receivers reject messages that are a few minutes old. */
 export function webhookSender(
   { url, secrets, headers, ...target }: WebhookOptions,
   now: () => number,
@@ -54,7 +54,7 @@ function sign(secret: Secret, content: string): string {
   return `v1,${createHmac('sha256', key).update(content).digest('base64')}`;
 }
 
-/** The key in `whsec_…`. Undefined unless it has the 24 to 64 bytes that Standard Webhooks allows. */
+/** Returns the key in `whsec_…`. Undefined if it does not have the 24 to 64 bytes that Standard Webhooks allows. */
 export function secretBytes(text: string): Buffer | undefined {
   const [, base64] = /^whsec_([A-Za-z0-9+/]+={0,2})$/.exec(text) ?? [];
   const bytes = base64 === undefined ? undefined : Buffer.from(base64, 'base64');
