@@ -192,7 +192,7 @@ export function hasTrustedProxies({ trustedProxies }: Pick<Config, 'trustedProxi
 
 export const settingList: readonly Setting<unknown>[] = Object.values(settings);
 
-/** `--session-ttl` for SALLYPORT_SESSION_TTL, `--port` for PORT. */
+/** Returns the name of the flag: `session-ttl` for SALLYPORT_SESSION_TTL, `port` for PORT. */
 export function flagOf(variable: string): string {
   return variable
     .replace(/^SALLYPORT_/, '')

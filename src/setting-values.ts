@@ -11,7 +11,7 @@ export interface Setting<T> {
   readonly description: string;
   /** The setting has no flag, because every user of the machine can read the arguments of a process. */
   readonly secret?: true;
-  /** The setting must not come from `.env`: whoever can write that file could run any program. */
+  /** The setting must not come from `.env`: a person who can write that file could run any program. */
   readonly notInEnvFile?: true;
   /** The default that help and documentation show. A valid value, or `unset`. */
   readonly fallback: string;

@@ -82,7 +82,6 @@ const api: readonly Route[] = [
 const { getOpenApi, getReference } = documentation(() => [...api, openApi]);
 const openApi = route('GET', '/openapi.json', noKey, getOpenApi);
 
-/** The routes of the API. */
 export const routes: readonly Route[] = [
   ...api,
   openApi,

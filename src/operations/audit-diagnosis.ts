@@ -72,7 +72,6 @@ export async function checkHeads(db: Db, masters: MasterKeys, hint: string): Pro
 /** How many of the newest entries of each chain are compared with the index. `audit verify` compares all. */
 const checkedEntries = 100;
 
-/** Compares the index with the newest entries of a chain. */
 async function hasChangedIndex(db: Db, chain: Chain): Promise<boolean> {
   const after = Math.max(chain.baseSeq, chain.seq - checkedEntries);
   const rows = await rowsAfter(db, chain, { after, upTo: chain.seq }, checkedEntries);

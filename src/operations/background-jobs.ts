@@ -129,7 +129,7 @@ export function startBackgroundJobs(
 }
 
 interface Job {
-  /** Waits for a run in progress, then runs the job again, so that it processes all rows written before this call. */
+  /** Waits for a run in progress, then runs the job again. The new run sees everything recorded before this call. */
   runNow(): Promise<void>;
   /** Stops the timer. Returns a promise that resolves at the end of the run in progress. */
   stop(): Promise<unknown> | undefined;

@@ -11,7 +11,7 @@ export function restoreHint(path: string): string {
 }
 
 /**
- * Checks the whole file with a read-only connection. A connection that can write may move the write-ahead log into the
+ * Checks the whole file with a read-only connection. A connection that can write may move the write-ahead log into a
  * damaged file. Returns only problems. Throws if the file cannot be opened.
  */
 export function checkSqliteFile(path: string): Check[] {

@@ -21,7 +21,6 @@ import {
 } from './target-address.ts';
 import { secretBytes, webhookSender } from './webhook.ts';
 
-/** A configured sink. */
 export interface Sink {
   readonly name: string;
   readonly type: z.output<typeof SinkConfig>['type'];

@@ -84,7 +84,6 @@ export function startDelivery(
   };
 }
 
-/** Delivers to one sink. */
 class SinkDelivery {
   readonly #sink: Sink;
   readonly #audit: AuditSource['audit'];

@@ -1,11 +1,11 @@
 /**
- * Whether a public key of Ed25519 is one of the points of small order. For such a key, signatures that are valid for
- * many messages can be computed without a private key, so a proof by it proves nothing.
+ * Detects Ed25519 public keys that are points of small order. Anyone can compute signatures that such a key accepts for
+ * many messages, without a private key. A proof that is signed with such a key proves nothing.
  */
 
 const p = 2n ** 255n - 19n;
 
-/** The y coordinates of the eight points whose order is 1, 2, 4 or 8: 1; -1; 0; and two of order 8. */
+/** The eight points of order 1, 2, 4 or 8 have five y coordinates: 1, -1, 0, `order8` and its negative. */
 const order8 = 0x05fc536d880238b13933c6d305acdfd5f098eff289f4c345b027b2c28f95e826n;
 const smallOrderY: ReadonlySet<bigint> = new Set([1n, p - 1n, 0n, order8, p - order8]);
 

@@ -1,5 +1,5 @@
 /**
- * Server nonces (RFC 9449, section 8): the time at which they were issued, with a MAC. Every node computes the same
+ * A server nonce (RFC 9449, section 8) is the time at which it was issued, with a MAC. Every node computes the same
  * MAC, so nodes accept each other's nonces without storing them. The age of a proof is that of its nonce, by the clock
  * of the database. The clock of the browser (`iat`) is ignored.
  */

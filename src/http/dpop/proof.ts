@@ -1,6 +1,6 @@
 /**
- * DPoP proofs (RFC 9449): a JWT that the holder of a private key signs for one request. It names the method and the URL
- * of the request and, for a bound session, the hash of the session key.
+ * A DPoP proof (RFC 9449) is a JWT that the holder of a private key signs for one request. It contains the method and
+ * the URL of the request and, for a bound session, the hash of the session key.
  */
 import { type CryptoKey, calculateJwkThumbprint, compactVerify, importJWK } from 'jose';
 import { z } from 'zod';

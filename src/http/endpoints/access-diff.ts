@@ -1,4 +1,4 @@
-/** Who gained and lost access between two times. */
+/** Lists who gained or lost access between two times. */
 import { z } from 'zod';
 import { Access, type AccessChange, accessChanges, accessOf, isChange } from '../../domain/access-change.ts';
 import {

@@ -29,7 +29,7 @@ export interface FoundSubject extends Pick<Subject, 'kind' | 'id'> {
 export interface ReviewPage {
   readonly found: readonly FoundSubject[];
   readonly next: ReviewPosition | undefined;
-  /** Undefined after the first page, and if there are too many subjects to count in one request. */
+  /** Undefined for a page by cursor, and if there are too many subjects to count in one request. */
   readonly totals?: Record<Transform, number>;
   /** Whether the page number is too high to be reached. */
   readonly tooDeep?: boolean;

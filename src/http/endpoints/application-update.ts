@@ -1,4 +1,4 @@
-/** The update of an application, and its preview. */
+/** Updates an application, or previews the update. */
 import { z } from 'zod';
 import {
   type Application,
@@ -135,7 +135,7 @@ export function updatedFields(
   };
 }
 
-/** Prevents lockout: a caller cannot remove its own address from the allowed networks of its own application. */
+/** Prevents lockout: a caller cannot remove its address from the allowed networks of the application it belongs to. */
 function lockoutErrors(
   { applicationId }: Principal,
   id: string,

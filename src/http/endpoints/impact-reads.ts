@@ -1,4 +1,4 @@
-/** Finds out what an update of an application would have changed for the token reads and changes in the audit log. */
+/** Finds out what an update of an application would have changed for the uses of data in the audit log. */
 import {
   type Access,
   accessOf,
@@ -61,12 +61,12 @@ export async function recordedReads(
   return { complete, undecided, data };
 }
 
-/** Whether the gap may hide uses. Ignores missing masked and redacted reads, about which the response has a field. */
+/** Whether a gap may hide uses. Missing masked and redacted reads do not count: the response has a field for them. */
 function hasUses({ reason, transforms }: LogGap): boolean {
   return reason === 'archived' || transforms?.includes('reveal') === true;
 }
 
-/** Whether the entry is about token data: only such entries have a transform. */
+/** Whether the entry is about a use of data. Only such entries have a transform. */
 function isUse({ result, decision }: LogEntry): boolean {
   return result === 'success' && decision?.transform !== undefined;
 }
@@ -118,7 +118,7 @@ function actorFinder(store: Store, { tenantId, applicationId, before, after }: U
   };
   const sessions = new Map<string, FoundActor>();
 
-  /** Uses the grants of the session in the audit entry of its authorization. */
+  /** Reads the grants of a session from the audit entry of its authorization. */
   async function session(id: string): Promise<FoundActor> {
     const filter = { entity: id, operation: 'session.authorize', result: 'success' as const };
     const { entries } = await store.audit.list(tenantId, filter, { limit: 1 });

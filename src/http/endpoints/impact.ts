@@ -1,4 +1,4 @@
-/** What an update of an application would change: its access, its sessions, stored tokens and recorded reads. */
+/** Previews what an update of an application would change: its access, its sessions, stored tokens, recorded reads. */
 import {
   type AccessChange,
   accessChanges,

@@ -1,4 +1,4 @@
-/** Revokes a leaked key. Needs no other credential: whoever has the key may revoke it. */
+/** Revokes a leaked key. Needs no other credential: the holder of the key may revoke it. */
 import { z } from 'zod';
 import { throwIfInvalid } from '../../domain/error.ts';
 import { applicationKinds, keyDigest } from '../../domain/key.ts';

@@ -4,7 +4,7 @@ import type { Store, Subject } from '../../store/store.ts';
 /** Greater than every id. */
 export const beforeAll = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 
-/** Where a scan continues: with the subjects of `kind` whose id is less than `before`. The next kinds follow. */
+/** Where a scan continues: with the subjects of `kind` whose id is less than `before`, then with the next kinds. */
 export interface ScanPosition {
   readonly kind: Subject['kind'];
   readonly before: string;

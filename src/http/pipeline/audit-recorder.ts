@@ -1,6 +1,6 @@
 /**
- * Aggregates frequent events for the audit log: denials, and reads of masked or redacted data. Events of one group in
- * one minute are counted in one entry, so that many events become few rows.
+ * Aggregates frequent events for the audit log: denials, and reads of masked or redacted data. Events of the same group
+ * and minute are counted together, so that many events become few entries.
  */
 import { commonContainer, type EntryResource } from '../../domain/audit.ts';
 import type { Log } from '../../log.ts';

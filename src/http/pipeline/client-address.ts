@@ -39,8 +39,8 @@ export interface Sender {
 }
 
 /**
- * Returns the client's address: the last address in X-Forwarded-For or Forwarded that is not a trusted proxy. If both
- * headers are present and disagree, one of them was forged, so neither is used.
+ * Returns the client's address: the last address in X-Forwarded-For or Forwarded that is not a trusted proxy, or the
+ * first address if all are. If both headers are present and disagree, one of them was forged, so neither is used.
  */
 export function senderOf(peer: string, headers: Headers, trusts: Trust): Sender {
   if (!trusts(peer)) return { address: peer, isCertain: true };

@@ -81,7 +81,7 @@ function addUnauthenticated(
   }));
 }
 
-/** Whether the missing grant is for another container than that of the token, to which the request would move it. */
+/** Whether the missing grant is for another container than the token's. This happens if a request moves the token. */
 function isMove({ missing }: EntryDecision, resource: EntryResource | undefined): boolean {
   return (
     missing?.container !== undefined &&

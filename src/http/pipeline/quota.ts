@@ -1,6 +1,6 @@
 /**
- * Quotas per application for pending sessions and for bytes of stored tokens. They prevent that clients with a public
- * key fill the disk. A count from the database is reused for one second, plus the requests of this process since then.
+ * Quotas per application for pending sessions and for bytes of stored tokens. They stop clients with a public key from
+ * filling the disk. A count from the database is reused for one second, plus the requests of this process since then.
  */
 import type { Failure } from '../../domain/error.ts';
 

@@ -187,7 +187,7 @@ interface ChangeDeclaration<P = unknown, Q = unknown, B = unknown> extends Keyed
   readonly handle: (call: Call<P, Q, B>, context: HandlerContext<StoreTransaction>) => Promise<ChangeReply>;
 }
 
-/** What a route requires: a permission, a key of certain types of applications or sessions, or no key. */
+/** The requirement of a route: a permission, a key of certain types of applications or sessions, or no key. */
 export type Access = BuiltIn | KeysOf | typeof noKey;
 interface KeysOf {
   readonly callers: readonly Owner[];

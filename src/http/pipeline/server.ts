@@ -86,7 +86,7 @@ function handlersByPath(
   return handlers;
 }
 
-/** Bun matches the path. The method is matched here, so that a wrong one gets 405 with `Allow`. */
+/** Bun matches the path. The method is matched here, so that a wrong method gets 405 with `Allow`. */
 function handlerOf(
   routes: readonly Route[],
   context: HandlerContext,

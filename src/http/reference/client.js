@@ -1,7 +1,7 @@
 const languages = ['curl', 'javascript', 'python'];
 const storedLanguage = 'sallyport-docs-language';
 
-// Set before the page is rendered, so that its height does not change afterwards.
+// Called before the page is rendered, so that the height of the page does not change afterwards.
 showLanguage(readLanguage());
 
 document.addEventListener('DOMContentLoaded', () => {

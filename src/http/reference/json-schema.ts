@@ -104,7 +104,7 @@ function hoisted(options: Schema[]): Schema {
   };
 }
 
-/** Detects `z.json()`: only its schema has such an option. */
+/** Detects `z.json()`: only its union has an option that is a list of any values. */
 function isListOfAnything({ type, items }: Schema): boolean {
   return type === 'array' && items !== undefined && Object.keys(items).length === 0;
 }
