@@ -24,7 +24,7 @@ async function run(command: string[], options: { cwd?: string; env?: Record<stri
 
 describe('the executable', () => {
   const sallyport = join(folder, 'sallyport');
-  /** Without Node, Bun or any other program. */
+  /** A PATH without Node, Bun or any other program. */
   const bare = { PATH: '/nowhere' };
   let service: Service | undefined;
 

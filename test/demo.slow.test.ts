@@ -112,7 +112,7 @@ describe('demo:', () => {
   });
 });
 
-/** Browser to backend to Sallyport and back, then the card. */
+/** The browser calls the backend, which calls Sallyport. Then the browser reads the card from Sallyport. */
 const authorizedRead = [
   ...['POST /sessions/authorize', 'POST /sessions/authorize'],
   ...['204 No Content', '204 No Content'],

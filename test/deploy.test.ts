@@ -167,7 +167,7 @@ describe('in Kubernetes', () => {
     expect(container.image).toBe(image.name);
   });
 
-  test.skipIf(noKubectl)('kubectl renders both with that image', () => {
+  test.skipIf(noKubectl)('kubectl renders the Deployment and the migration with that image', () => {
     const [image] = read('image/kustomization.yaml').images;
     for (const path of ['kubernetes', 'kubernetes/migrate']) {
       const { stdout } = Bun.spawnSync(['kubectl', 'kustomize', join(folder, path)]);

@@ -24,7 +24,7 @@ const pages = [
 const cardPage = 'guides/collect-cards-in-a-browser.md';
 const guardPage = 'guides/protect-your-own-api.md';
 const gatewayPage = 'guides/authzen-behind-a-gateway.md';
-/** Run by readme.slow.test.ts. */
+/** readme.slow.test.ts runs this page. */
 const curlPage = 'guides/redact-mask-reveal.md';
 
 describe.skipIf(noCurl)('the commands of', () => {
@@ -41,12 +41,12 @@ describe.skipIf(noCurl)('the commands of', () => {
   });
 
   interface Options extends Partial<ExampleSetup> {
-    /** Run only this section. */
+    /** Runs only the section with this heading. */
     readonly heading?: string;
     readonly port?: number;
   }
 
-  /** Runs a page in a new folder with the SDK installed. All pages share a tenant: readers follow several of them. */
+  /** Runs a page in a new folder with the SDK. All pages share a tenant, because readers follow several of them. */
   async function follow(
     page: string,
     { heading, replacements, port = freePort(), ...rest }: Options = {},

@@ -1,5 +1,5 @@
 /**
- * Runs the tests with a clean environment, a temporary folder and one PostgreSQL, and removes them afterwards.
+ * Runs the tests with a clean environment, a temporary folder and a PostgreSQL server, which it removes afterwards.
  *
  *   npm test                     all but `*.slow.test.ts`
  *   npm run test:all             all
@@ -17,7 +17,7 @@ import { report } from './support/test-report.ts';
 import { databaseUrl } from './support/test-server.ts';
 
 const root = join(import.meta.dirname, '..');
-/** Ends hung tests, in milliseconds. No test relies on it. */
+/** Milliseconds after which a test counts as hung. No test relies on it. */
 const testTimeout = 600_000;
 const slow = '.slow.test.ts';
 /** One more than the cores of a small machine, because some tests mostly wait for child processes. */

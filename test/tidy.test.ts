@@ -82,7 +82,7 @@ describe('imports:', () => {
       );
     expect(consoleSources.length).toBeGreaterThan(10);
     expect(forbidden.map(arrow)).toEqual([]);
-    // The API reference has the same colors.
+    // The API reference uses the colors of the console, so it may import palette.css.
     const importers = imports.filter(
       ({ from, to }) =>
         to.startsWith('console/') &&
@@ -151,7 +151,7 @@ describe('lengths:', () => {
     expect(long).toEqual([]);
   });
 
-  /** Relies on the formatter: a block ends at the indentation of its first line. */
+  /** Finds the end of a function by its indentation, which the formatter makes equal to that of its first line. */
   function functionsIn(path: string): { name: string; length: number }[] {
     const lines = read(path).split('\n');
     return lines.flatMap((line, start) => {
@@ -221,7 +221,7 @@ describe('not allowed:', () => {
     expect(found(/(:|\bas|<|\|) ?any\s*([,;)>\]=|&[]|$)/, sources)).toEqual([]);
   });
 
-  /** See docs/decisions/0037-console-sign-in.md. */
+  /** Files that may use browser storage. See docs/decisions/0037-console-sign-in.md. */
   const mayStore = [
     'console/src/applications/stored-draft.ts',
     'console/src/frame/kept-key.ts',

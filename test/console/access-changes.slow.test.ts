@@ -35,7 +35,7 @@ describeConsole('console access changes:', (suite) => {
     await open(`period=custom&from=${from}`);
     const gained = suite.tab.page.getByRole('region', { name: 'Gained access' });
     await suite.tab.page.getByRole('region', { name: 'Lost access' }).waitFor();
-    // The names of actors are loaded afterwards.
+    // The names of actors are loaded after the lists.
     await gained.getByText('by test').first().waitFor();
     expect(await textOf('Gained access')).toMatch(
       /help desk token:read in \/pci\/ .*mask to reveal application.update .* by test/,

@@ -59,7 +59,7 @@ const views: [name: string, hash: string, prepare: (page: Page) => Promise<void>
 ];
 
 const rules = ['wcag2a', 'wcag2aa', 'wcag21aa', 'best-practice'];
-/** In the dark theme the elements are the same, so only colors are checked. */
+/** Both themes have the same elements, so only colors are checked in the dark one. */
 const screens = [
   [1280, 'light', rules],
   [390, 'light', rules],

@@ -142,7 +142,7 @@ describeConsole('console activity:', (suite) => {
     await tab.navigate('#/who?q=/pci/');
     await tab.page.getByRole('link', { name: 'help desk' }).waitFor();
     tab.page.off('request', listen);
-    // The choices of the filter.
+    // Only the filter loads a list of applications, for its choices.
     expect(lists).toEqual([expect.stringContaining('?size=50')]);
   });
 });

@@ -39,11 +39,11 @@ describe.skipIf(noBrowser)('console pages:', () => {
   ];
   const rules = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
 
-  /** Checks what is on the screen: on a desktop in both color schemes, and on a phone. Returns the violations. */
+  /** Checks the current page on a desktop, in both color schemes, and on a phone. Returns the violations. */
   const check = async (name: string): Promise<string[]> => {
     const { page } = tab;
     const found = await accessibilityViolations(page, rules);
-    // The elements are the same, so only colors are checked.
+    // Both color schemes have the same elements, so only colors are checked.
     await tab.setColorScheme('dark');
     found.push(...(await accessibilityViolations(page, ['color-contrast'])));
     await page.setViewportSize({ width: 390, height: 844 });

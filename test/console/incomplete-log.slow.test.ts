@@ -1,4 +1,4 @@
-/** Aggregated, combined and missing entries of the activity page in a browser. */
+/** How the activity page shows aggregated, overflow and missing entries, in a browser. */
 import { expect, test } from 'bun:test';
 import { maxGroups, maxIds } from '../../src/http/pipeline/audit-recorder.ts';
 import { describeConsole } from '../support/console-suite.ts';

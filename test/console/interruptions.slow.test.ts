@@ -1,4 +1,4 @@
-/** Lost connections, deployments and expired keys lose neither the sign-in nor a draft. */
+/** The sign-in and drafts survive lost connections, deployments and expired keys. */
 import { expect, test } from 'bun:test';
 import { describeConsole } from '../support/console-suite.ts';
 
@@ -6,7 +6,7 @@ const chunk = /\/console\/part-/;
 const page = /\/console$/;
 
 describeConsole('console interruptions:', (suite) => {
-  /** React logs errors that a boundary caught. */
+  /** React logs errors even if an error boundary catches them. */
   const ignoreLoggedErrors = () => suite.tab.violations.splice(0);
 
   test('a lost connection, a failed deployment and an upgrade are told apart', async () => {

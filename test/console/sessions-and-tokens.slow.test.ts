@@ -49,7 +49,7 @@ describeConsole('console sessions and tokens:', (suite) => {
     await rows.filter({ hasText: 'kiosk page' }).waitFor();
   });
 
-  test('new sessions appear without a reload, and several can be ended at once', async () => {
+  test('new sessions appear without a reload, and several can be ended together', async () => {
     const { key } = await suite.server.tenant();
     const shop = await web(key, 'shop page');
     const sessions = [await startSession(shop.key), await startSession(shop.key)];

@@ -15,7 +15,7 @@ import { Random, randomContainer, randomGrants } from '../support/random-policy.
 const permissions = ['token:read', 'token:update', 'invoice:read', 'decision:create', 'application:read'];
 const scoped = permissions.filter((permission) => hasTrait(permission, 'scoped'));
 
-/** The change that the list gives for a container: that of the deepest container listed with these decisions. */
+/** The listed changes of the permission in the container and in all containers above it. */
 function listed(changes: readonly AccessChange[], permission: string, container: string) {
   const own = changes.filter((change) => change.permission === permission);
   if (!hasTrait(permission, 'scoped')) return own;
@@ -58,7 +58,7 @@ test('equal policies have no changes, and the order of rules does not matter', (
 
 const ids = ['card-1', 'card-10', 'card-', 'Card-1', 'card', 'tok:1.a', 'a-b', 'x'];
 
-/** Whether any of many resources is decided differently. */
+/** Whether a session with `policy` gets other decisions under `after` than under `before`, for random resources. */
 function differs(random: Random, policy: Policy, before: Policy, after: Policy): boolean {
   for (let tries = 0; tries < 200; tries++) {
     const resource = { id: random.of(ids), container: randomContainer(random) };
@@ -69,7 +69,7 @@ function differs(random: Random, policy: Policy, before: Policy, after: Policy):
   return false;
 }
 
-test('finds every session whose access changes with its ceiling, and a change that decisions confirm', () => {
+test('finds every session whose access changes with its ceiling, and its largest change', () => {
   const random = new Random(3);
   let [affected, unaffected] = [0, 0];
   for (let round = 0; round < 400; round++) {
@@ -90,7 +90,7 @@ test('finds every session whose access changes with its ceiling, and a change th
   expect([affected, unaffected].every((count) => count > 50)).toBe(true);
 });
 
-test('a change that equals that of the container above is left out', () => {
+test('a change that equals the change of the container above is left out', () => {
   const rule = (container: string, transform: 'reveal' | 'mask') => ({
     priority: 1,
     container,

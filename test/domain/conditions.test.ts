@@ -38,7 +38,7 @@ describe('a condition', () => {
   });
 });
 
-test('a rule with a container is equal to one condition', () => {
+test('a rule with a container is compiled to one condition', () => {
   const [byContainer, byCondition] = [
     grants({ container: '/pci/' }),
     grants(when(['container', 'starts_with', '/pci/'])),

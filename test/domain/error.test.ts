@@ -63,7 +63,7 @@ describe('the errors of a failure', () => {
   });
 
   test('are limited to 65,536 bytes', () => {
-    // `a` has 3 bytes as JSON, the message has 2 quotes, and punctuation counts as 6.
+    // The name "a" has 3 bytes with quotes. The quotes of the message count as 2, and punctuation counts as 6.
     const longest = 65_536 - 3 - 2 - 6;
     const errors = (length: number) => ({ a: ['x'.repeat(length)] });
     expect(errorsOf(errors(longest))).toEqual(errors(longest));

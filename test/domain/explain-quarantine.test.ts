@@ -1,4 +1,4 @@
-/** In quarantine the reason names the quarantine, if the result would be different without it. */
+/** The reason names the quarantine if the result would be different without it. */
 import { expect, test } from 'bun:test';
 import { explain, explainDenial, type Question } from '../../src/domain/explain.ts';
 import { compilePolicy } from '../../src/domain/policy.ts';

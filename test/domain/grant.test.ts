@@ -86,7 +86,7 @@ function beyond({ own, ceiling }: Someone, ...touched: Grants[]): string[] {
   return touched.flatMap(written).filter((name) => !has(name));
 }
 
-/** Whether it does not throw. */
+/** Whether `work` succeeds. The only expected error is `grant_not_held`. */
 function passes(work: () => void): boolean {
   try {
     work();

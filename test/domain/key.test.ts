@@ -35,7 +35,7 @@ describe('a key', () => {
   });
 
   test('has 43 random digits of base62, each with the same probability', () => {
-    // Every byte once: 248 of them give each digit four times, the others are skipped.
+    // Each byte value once. 248 of the values give each of the 62 digits four times; the other 8 are skipped.
     const bytes = fc.shuffledSubarray(
       Array.from({ length: 256 }, (_, byte) => byte),
       { minLength: 256 },
@@ -258,7 +258,7 @@ describe('an id', () => {
       return times.map((time, at) => counterOf(newId(time)) === (before[at] as number) + 1);
     };
     expect(continues(1997)).toEqual([true, true, true]);
-    // A new counter starts at a random value, so one of the three may follow by chance.
+    // A new counter starts at a random value, which may by chance continue an old counter. So one difference suffices.
     expect(continues(2000)).toContain(false);
   });
 

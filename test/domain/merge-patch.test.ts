@@ -72,7 +72,7 @@ const isObject = (value: Json): value is Record<string, Json> =>
 const get = (value: Json, name: string) =>
   isObject(value) && Object.hasOwn(value, name) ? value[name] : undefined;
 
-/** The expected value of one field. */
+/** The expected result of the patch, by a second implementation. */
 function expected(target: Json, patch: Json): Json {
   if (!isObject(patch)) return patch;
   const names = new Set([...Object.keys(isObject(target) ? target : {}), ...Object.keys(patch)]);

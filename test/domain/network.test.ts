@@ -64,7 +64,7 @@ describe('allowed networks', () => {
         fc.array(network, { maxLength: 5 }),
         fc.array(address, { minLength: 1 }),
         (some, addresses) => {
-          // Separate lists: Node also finds an IPv4 address in an IPv6 network that contains its mapped form.
+          // Separate lists, because a BlockList also finds an IPv4 address in an IPv6 network with its mapped form.
           const lists = { ipv4: new BlockList(), ipv6: new BlockList() };
           const networks: string[] = [];
           for (const [host, bits] of some) {
@@ -72,7 +72,7 @@ describe('allowed networks', () => {
             const version = text.includes(':') ? 'ipv6' : 'ipv4';
             const prefix = version === 'ipv4' ? bits % 33 : bits;
             const parsed = Networks.safeParse([`${text}/${prefix}`]);
-            // A network with bits after its prefix is rejected. Use the single address instead.
+            // A network with bits set after its prefix is rejected. Use the single address instead.
             const [accepted] = parsed.data ?? Networks.parse([text]);
             const [base, length] = (accepted as string).split('/') as [string, string];
             lists[version].addSubnet(base, Number(length), version);

@@ -5,17 +5,17 @@ import { at, grants, outcome } from '../support/grants.ts';
 
 const pci = { container: '/pci/' };
 
-describe('holding a permission at all', () => {
+describe('whether a permission is granted anywhere:', () => {
   test.each<[string, Grants, string, boolean]>([
-    ['plainly', grants('token:read'), 'token:read', true],
-    ['by a rule, wherever it acts', grants(pci), 'token:read', true],
-    ['not by a rule that grants another', grants(pci), 'token:create', false],
-    ['not without any grant', noGrants, 'token:read', false],
+    ['as a plain permission', grants('token:read'), 'token:read', true],
+    ['by a rule on any container', grants(pci), 'token:read', true],
+    ['not by a rule that grants another permission', grants(pci), 'token:create', false],
+    ['not without grants', noGrants, 'token:read', false],
   ])('%s', (_, given, permission, expected) => {
     expect(isGrantedSomewhere(compilePolicy(given), permission)).toBe(expected);
   });
 
-  test.each(['constructor', 'toString', '__proto__'])('is not said of %s, which every object has', (name) => {
+  test.each(['constructor', 'toString', '__proto__'])('not for %s, a property of every object', (name) => {
     const policy = compilePolicy(grants(pci));
     expect(isGrantedSomewhere(policy, name)).toBe(false);
     expect(outcome(decide(policy, name, at('/pci/')))).toBe('denied');

@@ -266,7 +266,7 @@ describe.each([
   ['conditions', conditions],
   ['which rule decides', precedence],
   ['plain permissions', plainly],
-  ['what rules narrow', families],
+  ['permissions that rules limit to containers', families],
 ])('%s', (_, rows) => {
   test.each(rows)('%s', (_, given, resource, expected, permission = 'token:read') => {
     expect(outcome(decide(compilePolicy(given), permission, resource))).toBe(expected);
@@ -275,7 +275,7 @@ describe.each([
   });
 });
 
-test('the rule that decided is named by its index, and plain permissions and denials by none', () => {
+test('a decision has the index of the rule that decided; plain permissions and denials have none', () => {
   const given = compilePolicy(grants('token:read', { container: '/other/' }, { ...pci, priority: 3 }, low));
   const decided = decide(given, 'token:read', at('/pci/'));
   expect(decided).toMatchObject({ allowed: true, rule: { index: 2 } });
@@ -287,7 +287,7 @@ test('the rule that decided is named by its index, and plain permissions and den
   expect(decide(given, 'token:create', at('/x/'))).toEqual({ allowed: false });
 });
 
-test('the grants that a policy was made of are left as they were', () => {
+test('compiling a policy and deciding with it do not change the grants', () => {
   const given = grants(low, pci, 'token:read');
   const before = structuredClone(given);
   decide(compilePolicy(given), 'token:read', at('/pci/'));

@@ -1,4 +1,4 @@
-/** Which changes to data that stays need `token:update` with `reveal`. */
+/** Which changes of a token that leave data in place need `token:update` with `reveal`. */
 import { expect, test } from 'bun:test';
 import type { Grants, Owner } from '../../src/domain/grant.ts';
 import { compilePolicy } from '../../src/domain/policy.ts';
@@ -17,7 +17,7 @@ const base = {
 };
 type Seen = Transform | undefined;
 
-/** Rules for `token:update` and `token:read` in the old container and in the new one. */
+/** Rules for `token:update` and `token:read` in /from/ and in /to/, with these transforms. */
 function policy([updateHere, readHere]: [Seen, Seen], [updateThere, readThere]: [Seen, Seen]): Grants {
   const rules = [
     ['/from/', 'token:update', updateHere],
@@ -50,7 +50,7 @@ const stays: PartialPatch = { from, to: from, remasks: false, merges: false };
 const moves = { ...stays, to: { id: 'x', container: '/to/' } };
 const owners: Owner[] = ['private', 'management', 'public', 'session'];
 
-test.each(owners)('with reveal, a %s key makes any change', (owner) => {
+test.each(owners)('with reveal, a %s key can make any change', (owner) => {
   const seeing = caller(owner, policy(['reveal', undefined], ['redact', undefined]));
   for (const change of [stays, moves]) {
     expect(needsReveal(seeing, change)).toBe(false);
@@ -58,7 +58,7 @@ test.each(owners)('with reveal, a %s key makes any change', (owner) => {
   }
 });
 
-test.each(owners)('without reveal, a %s key changes neither the mask nor a part of the data', (owner) => {
+test.each(owners)('without reveal, a %s key cannot change the mask or a part of the data', (owner) => {
   for (const here of ['redact', 'mask'] as const) {
     const blind = caller(owner, policy([here, 'reveal'], ['reveal', 'reveal']));
     expect(needsReveal(blind, stays)).toBe(false);
@@ -67,7 +67,7 @@ test.each(owners)('without reveal, a %s key changes neither the mask nor a part 
   }
 });
 
-test.each(['public', 'session'] as const)('without reveal, a %s key moves nothing', (owner) => {
+test.each(['public', 'session'] as const)('without reveal, a %s key cannot move a token', (owner) => {
   for (const there of ['redact', 'mask', 'reveal'] as const)
     expect(needsReveal(caller(owner, policy(['mask', 'mask'], [there, there])), moves)).toBe(true);
   const renamed = { ...stays, to: { id: 'x', container: '/From' } };

@@ -1,4 +1,4 @@
-/** The scopes of a permission. proof.test.ts compares them with single decisions. */
+/** The scopes in which a permission is granted. proof.test.ts compares them with single decisions. */
 import { describe, expect, test } from 'bun:test';
 import type { Grants } from '../../src/domain/grant.ts';
 import { compilePolicy } from '../../src/domain/policy.ts';

@@ -114,7 +114,7 @@ describe.each(databases)('archiving the audit log in %s', (_, database) => {
     },
   );
 
-  test('is not a gap for a sink that is configured later', async () => {
+  test('does not cause a gap for a sink that is configured later', async () => {
     await delivery.flush();
     await archive();
     const later = openSink({ name: 'later', type: 'file', path: join(folder, 'later') });

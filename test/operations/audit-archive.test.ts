@@ -31,7 +31,7 @@ describe.each(databases)('an archive of the audit log in %s', (_, database) => {
   const files = () => readdirSync(folder).sort();
   const name = (first: number, last: number) => `audit-${tenant}-${first}-${last}.jsonl`;
 
-  /** Entries of one tenant, one per day. Each has a unique request id. */
+  /** Writes one entry per day for a tenant, each with a unique request id. */
   async function write(from: number, to: number, tenantId = tenant): Promise<void> {
     const days = Array.from({ length: to - from + 1 }, (_, at) => from + at);
     await testStore.store.audit.write(
@@ -44,7 +44,7 @@ describe.each(databases)('an archive of the audit log in %s', (_, database) => {
     await chainAll(testStore.maintenance);
   }
 
-  /** Archives what is older than a day number. */
+  /** Archives the entries from before a day. */
   function archive(
     before: number,
     options: Partial<Parameters<typeof archiveLog>[1]> = {},
@@ -57,7 +57,7 @@ describe.each(databases)('an archive of the audit log in %s', (_, database) => {
     return (await archiveLog(on, { folder, ...times, ...options })).archived;
   }
 
-  /** The database together with the files. */
+  /** Verifies the database together with the files. */
   async function verifyAll(paths = exportPaths(folder)): Promise<Verdict> {
     await chainAll(testStore.maintenance);
     const parts = await testStore.maintenance.audit.export(startTime);
@@ -73,7 +73,7 @@ describe.each(databases)('an archive of the audit log in %s', (_, database) => {
 
   const numbers = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, at) => from + at);
 
-  test('has the old entries, which the database then does not have', async () => {
+  test('contains the old entries, which are then deleted from the database', async () => {
     await write(1, 20);
     expect(await archive(13)).toEqual([{ chain: tenant, file: name(1, 12), first: 1, last: 12 }]);
     expect(files()).toEqual([name(1, 12)]);
@@ -93,7 +93,7 @@ describe.each(databases)('an archive of the audit log in %s', (_, database) => {
     });
   });
 
-  test('continues the one before, and a missing one is named', async () => {
+  test('continues the previous one, and verification names a missing one', async () => {
     await write(1, 30);
     for (const before of [11, 21, 26]) await archive(before);
     expect(files()).toEqual([name(1, 10), name(11, 20), name(21, 25)]);
@@ -117,7 +117,7 @@ describe.each(databases)('an archive of the audit log in %s', (_, database) => {
     ]);
   });
 
-  test('of a changed file does not verify with the database', async () => {
+  test('that was changed does not verify with the database', async () => {
     await write(1, 20);
     await archive(11);
     const path = join(folder, name(1, 10));
@@ -128,7 +128,7 @@ describe.each(databases)('an archive of the audit log in %s', (_, database) => {
     expect(named(await verifyAll())).toContain('missing_rows 5');
   });
 
-  test('of one tenant leaves the others alone, and everything can be archived', async () => {
+  test('of one tenant does not affect the others, and all entries can be archived', async () => {
     const other = await testStore.tenant();
     await write(1, 10, other);
     await write(1, 300);
@@ -141,7 +141,7 @@ describe.each(databases)('an archive of the audit log in %s', (_, database) => {
       `select count(*) as count from audit_index where chain =
        (select number from audit_chains where tenant_id = '${tenant}')`,
     );
-    // Only the terms of the entry about the archive.
+    // Only terms of the entry about the archive remain.
     expect(Number(left?.count)).toBeLessThanOrEqual(2);
     await archive(2000);
     expect(files()).toHaveLength(3);
@@ -175,7 +175,7 @@ describe.each(databases)('an archive of the audit log in %s', (_, database) => {
     expect(await verifyAll()).toMatchObject({ ok: true, rows: 1201 });
   });
 
-  test('ends with a checkpoint, even if the service replaces it meanwhile', async () => {
+  test('ends with a checkpoint, even if the service replaces the checkpoint during the run', async () => {
     await write(1, 10);
     let grown = false;
     const growing = (db: Db): Db => ({
@@ -195,7 +195,7 @@ describe.each(databases)('an archive of the audit log in %s', (_, database) => {
     expect((await verifyAll()).ok).toBe(true);
   });
 
-  test('stops an export of the entries that it deletes', async () => {
+  test('stops an export that is reading the entries it deletes', async () => {
     await write(1, 1400);
     const [, part] = await testStore.maintenance.audit.export(startTime);
     const lines = part?.lines()[Symbol.asyncIterator]();
@@ -206,7 +206,7 @@ describe.each(databases)('an archive of the audit log in %s', (_, database) => {
     );
   });
 
-  test('loses nothing if the database or the process fails at any step, and the next run completes it', async () => {
+  test('loses no entry if the database or the process fails at any step, and the next run completes it', async () => {
     const faults = new Faults();
     const { maintenance } = await testStore.open(undefined, faults.through);
     let [written, steps] = [0, 0];
@@ -248,7 +248,7 @@ describe.each(databases)('an archive of the audit log in %s', (_, database) => {
     expect(files().filter((file) => file.endsWith('.partial'))).toEqual([]);
   }, 120_000);
 
-  test('also has entries that were written while the clock was fast', async () => {
+  test('includes entries that were written while the clock was fast', async () => {
     await write(1, 10);
     await write(50_000, 50_000);
     await write(11, 20);
@@ -258,7 +258,7 @@ describe.each(databases)('an archive of the audit log in %s', (_, database) => {
     expect((await verifyAll()).ok).toBe(true);
   });
 
-  test('is not made of a chain that does not verify', async () => {
+  test('is not created from a chain that does not verify', async () => {
     await write(1, 20);
     const chain = `chain = (select number from audit_chains where tenant_id = '${tenant}')`;
     await testStore.runSql(`update audit set at = at + 1 where seq = 5 and ${chain}`);
@@ -273,7 +273,7 @@ describe.each(databases)('an archive of the audit log in %s', (_, database) => {
     expect(Number(row?.count)).toBe(19);
   });
 
-  test('of a database that was restored since is not used', async () => {
+  test('from before a restore of the database is not continued', async () => {
     await write(1, 20);
     await archive(11);
     const other = await openTestStore(database);

@@ -19,7 +19,7 @@ beforeEach(() => {
 afterEach(() => rmSync(folder, { recursive: true }));
 const secretFile = () => join(folder, 'secret');
 
-/** The error of a command, which must not contain what it printed. It is the same if the command does not block. */
+/** The error of a command. It must not contain the command's output, and must be the same in the background. */
 async function errorOf(argv: string[], timeout?: number): Promise<string> {
   const runs = [
     () => keysFromCommand(argv, timeout),

@@ -1,4 +1,4 @@
-/** Verification names the archives that are missing, as far as signed entries tell, and otherwise the entries. */
+/** Verification names missing archives if signed entries mention them, and otherwise the missing entries. */
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -21,7 +21,7 @@ describe.each(databases)('missing archives of the audit log in %s', (_, database
     tenant = await on.tenant();
     folder = mkdtempSync(join(tmpdir(), 'sallyport-archive-'));
     await write(1, 10, tenant);
-    // On the day after, so that the next archive has the entry about this one.
+    // On the next day, so that the next archive contains the entry about this archive.
     await archive(11);
     await write(11, 20, tenant);
     await archive(21);
@@ -33,7 +33,7 @@ describe.each(databases)('missing archives of the audit log in %s', (_, database
     rmSync(folder, { recursive: true, force: true });
   });
 
-  /** One entry per day. */
+  /** Writes one entry per day. */
   async function write(from: number, to: number, tenantId: string): Promise<void> {
     const days = Array.from({ length: to - from + 1 }, (_, at) => from + at);
     await on.store.audit.write(
@@ -62,7 +62,7 @@ describe.each(databases)('missing archives of the audit log in %s', (_, database
     return verifyFiles(without(...missing), { masters }, await on.maintenance.audit.export(startTime));
   }
 
-  test('are none if all files are given', async () => {
+  test('are not reported if all files are given', async () => {
     expect(exportPaths(folder).map((path) => path.slice(folder.length + 1))).toEqual(
       expect.arrayContaining([name(1, 10), name(11, 21), name(22, 32)]),
     );

@@ -1,4 +1,4 @@
-/** A change whose audit entry was not yet chained in a backup is in the backup, so a restore does not undo it. */
+/** A backup contains a change even if its audit entry was not yet chained, so a restore does not undo the change. */
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -40,7 +40,7 @@ describe.each(databases)(
 
     test('lists the changes after it, and not those whose entries have other positions now', async () => {
       const [before, after] = [await on.application(tenant), await on.application(tenant)];
-      // An entry that was committed after the backup, but has a lower number.
+      // Committed after the backup, although its number is lower: the backup below does not contain it.
       await on.store.audit.write([entry('in-flight', before.id)]);
       await on.store.audit.write([entry('application.regenerate', before.id)]);
       for (const table of tables)

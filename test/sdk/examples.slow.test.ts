@@ -1,4 +1,4 @@
-/** The examples of the SDK compile with the strictest settings that users have, also those without types. */
+/** The SDK examples compile with the strictest settings that users have. JavaScript examples are checked, too. */
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -116,7 +116,7 @@ describe('SDK sessions and guards:', () => {
 
   test.each([
     ['denied', loggedOut, 60_000],
-    // The renewal must time out. The other requests must not, also on a busy machine.
+    // The renewal must time out. The other requests must not, even on a busy machine.
     ['never answered', silent, 4000],
   ])(
     'a session whose renewal is %s is used until it expires, without a renewal for every request',

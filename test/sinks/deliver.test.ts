@@ -83,7 +83,7 @@ describe.each(databases)('delivery on %s', (name, database) => {
     expect(await restarted.states()).toMatchObject([{ lagEntries: 0, lagSeconds: 0, failures: 0 }]);
   });
 
-  test('is done by one node, and by another one after the first has died or stopped', async () => {
+  test('is done by one node, and by another after the first was killed or stopped', async () => {
     const tenant = await data.tenant();
     const { maintenance } = await data.open();
     const [first, second] = [start(), start(undefined, maintenance)];
@@ -106,7 +106,7 @@ describe.each(databases)('delivery on %s', (name, database) => {
     expect(operationsOf(receiver, tenant)).toEqual(['1 a', '2 b', '3 c']);
   });
 
-  test('starts at once on SQLite after the process was killed, and on PostgreSQL when its claim has expired', async () => {
+  test('starts immediately on SQLite after the process was killed, and on PostgreSQL when its lease has expired', async () => {
     const tenant = await data.tenant();
     await start().flush();
     await writeEntries(data, tenant, 'a');
@@ -119,7 +119,7 @@ describe.each(databases)('delivery on %s', (name, database) => {
     expect(operationsOf(receiver, tenant)).toEqual(['1 a']);
   });
 
-  test('a node that lost its claim while it was sending does not record its failure', async () => {
+  test('a node that lost its lease while it was sending does not record its failure', async () => {
     const tenant = await data.tenant();
     await writeEntries(data, tenant, 'a');
     const { maintenance } = await data.open();

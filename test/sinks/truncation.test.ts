@@ -25,7 +25,7 @@ test('a database that was replaced by an older copy does not contain the anchors
   const second = await open();
   await second.application(key);
   await second.flush();
-  // After a minute, the system chain records the ends of the others.
+  // After a minute, the system chain records the ends of the other chains.
   second.clock.advance(120_000);
   await second.flush();
   await second.close();

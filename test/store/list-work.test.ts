@@ -8,12 +8,12 @@ import { openTestStore, runSql, type TestStore } from '../support/test-store.ts'
 
 const many = 12_000;
 
-describe.each(databases)('on %s, one of many', (name, database) => {
+describe.each(databases)('on %s, one row of many', (name, database) => {
   const asked = recorder();
   let on: TestStore;
   let store: Store;
   let tenant: string;
-  /** The oldest of each. */
+  /** The oldest application and the oldest session. */
   let application: string;
   let session: string;
   beforeAll(async () => {
@@ -65,7 +65,7 @@ describe.each(databases)('on %s, one of many', (name, database) => {
     ],
   ];
 
-  test.each(lists)('%s is found page by page, each of bounded work', async (_, wanted, list) => {
+  test.each(lists)('%s: found page by page, with bounded work per page', async (_, wanted, list) => {
     const found: string[] = [];
     let pages = 0;
     for (let window: ListWindow | undefined = { size: 100, page: 1 }; window; pages++) {
@@ -84,16 +84,16 @@ describe.each(databases)('on %s, one of many', (name, database) => {
       window = page.next === undefined ? undefined : { size: 100, before: page.next };
     }
     expect(found).toEqual([wanted()]);
-    // 10,000 with the totals, then 2,000, then the rest.
+    // The first page examines 10,000 rows to count them, the second 2,000, and the third the rest.
     expect(pages).toBe(3);
   });
 
-  test.each(lists)('%s has no page number beyond what is counted', async (_, _wanted, list) => {
+  test.each(lists)('%s: page numbers beyond the counted rows are too deep', async (_, _wanted, list) => {
     expect(await list({ size: 100, page: 101 })).toMatchObject({ tooDeep: true });
     expect(await list({ size: 100, page: 2 })).toMatchObject({ tooDeep: true });
   });
 
-  test('the number of applications of a tenant is left out', async () => {
+  test('the number of applications of a tenant is omitted if it is too large to count', async () => {
     expect(await store.applications.count(tenant)).toBeUndefined();
   });
 });

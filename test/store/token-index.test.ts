@@ -1,4 +1,4 @@
-/** What lists find Tokens by follows the Tokens, and goes with them. */
+/** The index rows by which lists find a token change with its container, and are deleted with it. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { JsonText } from '../../src/domain/json-text.ts';
 import { newId } from '../../src/domain/key.ts';

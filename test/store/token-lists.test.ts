@@ -52,7 +52,7 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
   let on: TestStore;
   let db: Db;
   let tenant: string;
-  /** Newest first. */
+  /** All created tokens, newest first. */
   const made: Made[] = [];
   beforeAll(async () => {
     const random = new Random(2026);
@@ -107,7 +107,7 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
     return ids;
   }
 
-  /** With totals where they could be counted. Stops where the page number is too deep. */
+  /** Reads pages by number until the last, or until the page number is too deep. Returns the ids and totals. */
   async function byNumber(of: Case): Promise<{ ids: string[]; totals: Set<number | undefined> }> {
     const ids: string[] = [];
     const totals = new Set<number | undefined>();
@@ -164,7 +164,7 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
       };
     });
 
-  test('pages by cursor and by number show exactly what one decision after the other would', async () => {
+  test('pages by cursor and by number list exactly the tokens that single decisions allow', async () => {
     let partly = 0;
     await fc.assert(
       fc.asyncProperty(cases, async (of) => {

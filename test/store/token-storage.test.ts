@@ -34,7 +34,7 @@ describe.each(databases)('storage used by an application on %s', (_, database) =
   const create = (node: Store, tenant: string, by: string, id: string, content: TokenContent) =>
     node.change(tenant, (tx) => tx.tokens.create(tenant, id, content, { by, at: on.clock.now() }));
 
-  /** Counted from the tokens themselves. */
+  /** The storage that a creator uses, computed from its tokens. */
   async function counted(creator: string) {
     const size = ['c.data', 'c.masked', 't.mask', 't.metadata'].map((c) => `coalesce(octet_length(${c}), 0)`);
     const [row] = await on.runSql<{ tokens: number; bytes: number }>(

@@ -44,7 +44,7 @@ const cases: [name: string, count: number, own: Grants, filter?: TokenFilter, ab
     { type: 'rare', metadata: entries },
   ],
 ];
-/** The visible tokens are older than all that one request may read. */
+/** Cases in which a request finds no token among the rows that it may read. */
 const endless: typeof cases = [
   [
     'fifty id prefixes and ten filters that every token passes',
@@ -86,7 +86,7 @@ const tables = {
 };
 type Rows = Record<keyof typeof tables, string[]>;
 
-/** One row in SQL. */
+/** A row for an SQL `values` list. */
 function row(...values: (string | number)[]): string {
   const literals = values.map((value) => {
     return typeof value === 'number' ? value : `'${value}'`;
@@ -151,7 +151,7 @@ describe.each(databases)('on %s, a list of few tokens among many', (name, databa
     });
   }
 
-  /** Rows that the statements of one list may return together: index entries and candidates. */
+  /** The most rows, index entries and candidates, that all statements of one list may return. */
   const maxRows = { byCursor: 8_000, byNumber: 8_000 };
 
   async function expectBounded(statements: readonly Statement[], limit: number): Promise<void> {
@@ -164,7 +164,7 @@ describe.each(databases)('on %s, a list of few tokens among many', (name, databa
       expect(searches.filter((step) => !narrow.test(step))).toEqual([]);
       expect(steps.filter((step) => /^SCAN (?!e\b|CONSTANT ROW)/.test(step))).toEqual([]);
     } else {
-      // Each entry passes through a few steps of a plan.
+      // Several steps of a plan count the same entry.
       expect(await rowsVisited(on.url, statements, on.clock.now())).toBeLessThanOrEqual(100_000);
     }
   }

@@ -12,7 +12,7 @@ export interface ProvenOptions extends CallOptions {
 export class BoundClient {
   readonly prover: Prover;
   readonly key: string;
-  /** The last nonce of the service. */
+  /** The last DPoP nonce that the service sent. */
   nonce: string;
   readonly #server: Server;
 

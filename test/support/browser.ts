@@ -24,7 +24,7 @@ export const noBrowser = isMissing(
   'browser tests: no Chromium found (install one, or set CHROME_PATH)',
 );
 
-/** Chromium's sandbox does not work for root, and tests in containers often run as root. */
+/** Starts Chromium, without its sandbox if the user is root: the sandbox does not work for root. */
 export function openBrowser(): Promise<Browser> {
   return chromium.launch({ executablePath: path as string, chromiumSandbox: process.getuid?.() !== 0 });
 }

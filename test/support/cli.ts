@@ -31,7 +31,7 @@ export interface Cli {
   /** The path of a file in the folder. */
   path(name: string): string;
   run(...words: string[]): Promise<ShellResult>;
-  /** Runs with `--json` and parses the output. Throws if there is none. */
+  /** Runs with `--json` and parses the output. Throws if the output is empty. */
   // biome-ignore lint/suspicious/noExplicitAny: tests check the shape themselves
   json(...words: string[]): Promise<{ code: number; body: any }>;
   /** Runs with `--json` and returns one entry per line. Throws on an error. */
@@ -84,7 +84,7 @@ export function openCli(settings: (folder: string) => Record<string, string> = (
   };
 }
 
-/** With a SQLite database in `live.db` and the master key of `openTestServer`. */
+/** A CLI with a SQLite database in `live.db` and the master key of `openTestServer`. */
 export function openSqliteCli(): Cli {
   return openCli((folder) => ({
     DATABASE_URL: `sqlite:${join(folder, 'live.db')}`,

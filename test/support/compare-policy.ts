@@ -194,7 +194,7 @@ function* compareScopes(
   yield ['scopes contained in another', redundant, []];
 }
 
-/** Whether a resource is in a scope, implemented without the domain's own comparison. */
+/** Whether a resource is in a scope. Does not use the functions of src/domain that it is compared with. */
 export function isInScope({ id, container }: Resource, scope: Scope): boolean {
   const path = container?.toLowerCase().split('/').filter(Boolean) ?? [];
   const canonical = path.length === 0 ? '/' : `/${path.join('/')}/`;

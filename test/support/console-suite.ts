@@ -10,7 +10,7 @@ export interface ConsoleSuite {
   readonly tab: Tab;
 }
 
-/** Properties of the suite are available inside of tests. Skipped without a browser. */
+/** Defines a suite, which is skipped without a browser. The properties of `suite` are available inside tests only. */
 export function describeConsole(name: string, define: (suite: ConsoleSuite) => void): void {
   describe.skipIf(noBrowser)(name, () => {
     let server: TestServer;

@@ -4,7 +4,7 @@ import axe from 'axe-core';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { startTime } from './test-server.ts';
 
-/** Ignored by git. */
+/** The folder of the screenshots, which git ignores. */
 const pictures = join(import.meta.dirname, '../../dist/screenshots');
 
 export interface Tab {

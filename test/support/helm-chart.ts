@@ -1,4 +1,4 @@
-/** Renders the Helm chart with Helm, or else with Go and the template packages of Helm, which Debian has. */
+/** Renders the Helm chart with Helm. Without Helm, uses Go and the packages of Debian that Helm is made of. */
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -50,7 +50,7 @@ export function naiveDecide(grants: NaiveGrants, permission: string, resource: N
   return { allowed: true, transform, deciders };
 }
 
-/** Both grants and ceiling must allow it; the stricter transform applies. */
+/** Grants and ceiling must both allow the permission. The stricter transform applies. */
 export function naiveDecideUnder(
   grants: NaiveGrants,
   ceiling: NaiveGrants | undefined,
@@ -96,7 +96,7 @@ function holds(
   return container !== undefined && covers(value, container) && covers(container, value);
 }
 
-/** The root covers every resource, also one without a container. Any other container covers its own subtree. */
+/** The root covers every resource, even one without a container. Any other container covers its own subtree. */
 function covers(outer: string, inner: string | undefined): boolean {
   const above = segments(outer);
   if (above.length === 0) return true;

@@ -39,7 +39,7 @@ export async function createProject(): Promise<Project> {
 
 async function pack(source: string, target: string): Promise<Packed> {
   const out = await run(source, 'npm', 'pack', '--json', '--silent', '--pack-destination', target);
-  // The output of the build comes first.
+  // npm prints the output of the build before the JSON.
   const [{ filename, files }] = JSON.parse(out.slice(out.indexOf('[\n')));
   return { path: join(target, filename), files: files.map(({ path }: { path: string }) => path) };
 }

@@ -42,7 +42,7 @@ function lines(text: string): string[] {
 
 export const isStatus = (line: string) => /^\d{3}$/.test(line);
 
-/** One pattern for all lines. */
+/** A pattern that matches all expected lines together. */
 function patternOf(expected: readonly string[]): RegExp {
   const escaped = expected.map((line) =>
     line === '…' ? '(?:.*\\n)*?' : `${line.split('…').map(RegExp.escape).join('.*')}\\n`,
@@ -53,7 +53,7 @@ function patternOf(expected: readonly string[]): RegExp {
 export interface ExampleSetup {
   readonly folder: string;
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Text on the page, and the text to use here. */
+  /** Texts of the page, with their replacements in the test. */
   readonly replacements: Readonly<Record<string, string>>;
   /** Runs after the last step, while background processes of the example still run. */
   readonly whileRunning?: () => Promise<void>;
@@ -116,7 +116,7 @@ function substitute(text: string, replacements: ExampleSetup['replacements']): s
   return Object.entries(replacements).reduce((result, [from, to]) => result.replaceAll(from, to), text);
 }
 
-/** Runs the steps in one shell. Expects status codes on stderr, where the README's `as` prints them, and the rest on stdout. */
+/** Runs the steps in one shell. Expects status codes on stderr, where `as` of the README prints them, else stdout. */
 export async function runExample(
   { steps, files }: Example,
   { folder, env, replacements, whileRunning }: ExampleSetup,

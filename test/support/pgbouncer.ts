@@ -11,7 +11,7 @@ export interface Pgbouncer {
   stop(): Promise<void>;
 }
 
-/** Debian installs it in /usr/sbin, which may not be in the PATH. `PGBOUNCER_PATH` adds another version. */
+/** Debian installs PgBouncer in /usr/sbin, which may not be in the PATH. `PGBOUNCER_PATH` adds another version. */
 const installed = [
   Bun.which('pgbouncer', { PATH: `${process.env.PATH}:/usr/sbin` }),
   process.env.PGBOUNCER_PATH,

@@ -13,7 +13,7 @@ export interface Postgres {
   stop(): Promise<void>;
 }
 
-/** PostgreSQL does not run as root; tests that do run it as user `nobody`. */
+/** PostgreSQL refuses to run as root. Tests that run as root start it as the user `nobody`. */
 const nobody = 65534;
 export const serverUser = process.getuid?.() === 0 ? { uid: nobody, gid: nobody } : {};
 

@@ -107,7 +107,7 @@ function varySpelling(random: Random, path: readonly string[]): string {
   return `${random.chance(0.8) ? '/' : ''}${joined}${random.chance(0.8) ? '/' : ''}`;
 }
 
-/** Usually close to the values of one rule, so that rules often match or just fail to. */
+/** Usually close to the values of one rule, so that the rule often matches or almost matches. */
 function randomResource(random: Random, ...all: (Grants | undefined)[]): Resource {
   const rules = all.flatMap((grants) => grants?.rules ?? []);
   const values = rules.length === 0 ? [] : valuesOf(random.of(rules));

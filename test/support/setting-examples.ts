@@ -14,7 +14,7 @@ const count: Row['valid'] = [
   ['5000', 5000],
 ];
 
-/** Of every setting: its default, valid texts with their values, and invalid texts. */
+/** For every setting: its default, valid texts with their values, and invalid texts. */
 export const table: { [K in Name]: Row } = {
   dataDir: {
     unset: resolve('data'),

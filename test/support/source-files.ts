@@ -21,7 +21,7 @@ export const consoleSources = [...filesIn('console/src', '.ts'), ...filesIn('con
 
 export interface Import {
   readonly from: string;
-  /** A path from the root, or the name of a package. */
+  /** A path from the root of the project, or the name of a package. */
   readonly to: string;
   readonly typesOnly: boolean;
 }

@@ -22,7 +22,7 @@ export function sqlInSource(): string[] {
     });
 }
 
-/** The string literals of TypeScript, also those inside the expressions of templates. */
+/** The string literals in TypeScript code, including those inside the expressions of templates. */
 function stringsIn(text: string): string[] {
   const found: string[] = [];
   let at = 0;

@@ -71,7 +71,7 @@ interface PlanNode {
   readonly Plans?: PlanNode[];
 }
 
-/** Counts only nodes that read a table, so that sorting and the entries of deleted rows in an index do not count. */
+/** Counts rows of plan nodes that read a table. Sorting, and index entries of deleted rows, do not count. */
 function rowsOf(node: PlanNode): number {
   const below = (node.Plans ?? []).reduce((sum, each) => sum + rowsOf(each), 0);
   if (node['Relation Name'] === undefined) return below;

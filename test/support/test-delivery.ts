@@ -18,7 +18,7 @@ export function openSink(config: object): Sink {
   return readSinks({ sinksFile: undefined, sink }, { env: {}, now: Date.now })[0] as Sink;
 }
 
-/** A node that delivers on `flush`. Retries are not spread: the first one is due after a second. */
+/** A node that delivers on `flush`. Retries have no jitter: the first one is due after a second. */
 export function openDelivery(
   sinks: readonly Sink[],
   { clock }: TestStore,
@@ -41,7 +41,7 @@ export async function writeEntries(
   while ((await maintenance.audit.append(100)) > 0);
 }
 
-/** Operations of a tenant in the order in which the receiver got them, with their positions. */
+/** Positions and operations of a tenant's entries, such as "1 token.read", in the order of arrival. */
 export function operationsOf({ received }: WebhookReceiver, tenantId: string | undefined): string[] {
   return received
     .filter(({ data }) => data.tenant_id === tenantId)

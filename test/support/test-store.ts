@@ -20,7 +20,7 @@ export interface TestStore {
   readonly url: string;
   /** Opens the same database a second time, like another node. `openStore` documents the arguments. */
   open(masters?: MasterKeys, through?: OpenOptions['through'], timeout?: number): Promise<OpenedStore>;
-  /** The same, for tests that need only the store. */
+  /** Like `open`, for tests that need only the store. */
   openNode(...options: Parameters<TestStore['open']>): Promise<Store>;
   /** Creates a tenant and returns its id. Tests that share a database use separate tenants. */
   tenant(): Promise<string>;

@@ -8,7 +8,7 @@ import { freePort, type Postgres, startPostgres } from '../../support/postgres.t
 import { testMasterKey } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
-/** With SALLYPORT_DATABASE_TIMEOUT=16000. */
+/** The expected timeouts with SALLYPORT_DATABASE_TIMEOUT=16000. */
 const timeouts = 'statement_timeout 15900ms, lock_timeout 5s, idle_in_transaction_session_timeout 100s';
 const quiet = { SALLYPORT_TEST_POSTGRES: '' };
 

@@ -20,11 +20,11 @@ function request(method: string, path: string, body?: unknown): string {
 
 interface Answer {
   readonly status: number;
-  /** Whether the connection closes after it. */
+  /** Whether the server closes the connection after this response. */
   readonly last: boolean;
 }
 
-/** A keep-alive connection with one request at a time. */
+/** A persistent connection with one request at a time. */
 class Connection {
   readonly #socket: Socket;
   #received = '';

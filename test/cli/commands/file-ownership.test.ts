@@ -1,4 +1,4 @@
-/** Files belong to the user of the service, also if root runs the command. */
+/** Files belong to the user of the service, even if root runs the command. */
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { chmodSync, chownSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { type Cli, openCli } from '../../support/cli.ts';

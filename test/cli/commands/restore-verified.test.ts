@@ -79,7 +79,7 @@ const forgeries: [string, () => unknown, RegExp][] = [
   [
     'with an added trigger',
     () => change(backup(), 'create trigger t after insert on audit begin delete from audit; end'),
-    // If the file grows, the change overwrites the MAC.
+    // The MAC is at the end of the file. If the trigger makes the database grow, it overwrites the MAC.
     /MAC does not match|has no MAC/,
   ],
   [

@@ -37,7 +37,7 @@ async function start(): Promise<void> {
   server = await openTestServer(`sqlite:${database()}`);
 }
 
-/** A plain copy of the file has no MAC. */
+/** For backups that are plain copies of the file, without a MAC. */
 const copied = ['--unverified'];
 
 async function restore(...options: string[]) {

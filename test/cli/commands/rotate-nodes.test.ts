@@ -28,7 +28,7 @@ describe.each(databases)('nodes and the master key on %s', (_, database) => {
   const rotate = (...options: string[]) => run(`${next},${old}`, 'master-key', 'rotate', ...options);
   const current = async () => (await runSql<{ id: string }>(url, 'select id from master_key'))[0]?.id;
 
-  /** A node that renews its record `later` milliseconds from now. Its clock is ahead by `ahead` milliseconds. */
+  /** Inserts the record of a node, renewed `later` milliseconds from now. Its clock is `ahead` milliseconds fast. */
   const addNode = (name: string, masterKeys: string[], later: number, ahead = 0) =>
     runSql(
       url,
@@ -71,7 +71,7 @@ describe.each(databases)('nodes and the master key on %s', (_, database) => {
     await addNode('web-1', [oldId], 0);
     expect(await doctorLines()).toEqual([expect.stringMatching(/^ok .* 1 node is running, with/)]);
     await addNode('web-2', [nextId], 0);
-    // On SQLite, the node writes its own time. On PostgreSQL, the database writes the time.
+    // `seen_at` is the time of the node on SQLite, and the time of the database on PostgreSQL.
     await addNode('web-3', [oldId], database.name === 'SQLite' ? minute : 0, minute);
     expect(await doctorLines()).toEqual([
       expect.stringMatching(new RegExp(`^fail .* web-2 does not have the master key ${oldId}$`)),

@@ -36,7 +36,7 @@ function isReachable(): Promise<boolean> {
   );
 }
 
-/** The kernel picks the worker of a connection, so this opens several. Returns the first status. */
+/** Opens several connections, because the kernel picks the worker of each. Returns the first status. */
 async function firstStatus(): Promise<number> {
   const rest = new AbortController();
   const requests = Array.from({ length: 16 }, async () => {

@@ -51,7 +51,7 @@ describe('a proof', () => {
     for (const wrong of [{ y: x }, { x: tooLarge }, { y: tooLarge }]) {
       const jwt = prover.proof({ url, key, header: { jwk: { ...prover.jwk, ...wrong } } });
       expect(await verify(jwt)).toBe('has a `jwk` that is not a point of the curve');
-      // A failed import would make this throw.
+      // After a failed import, Bun would throw its error again from this HMAC.
       expect(new Bun.CryptoHasher('sha256', new Uint8Array(32)).update('x').digest()).toHaveLength(32);
     }
   });
@@ -62,7 +62,7 @@ describe('a proof', () => {
     const nearPrime = (lowest: string) => `${lowest}${'ff'.repeat(30)}7f`;
     const [zero, one] = ['00', '01'].map((lowest) => lowest + '00'.repeat(31)) as [string, string];
     const points = [one, zero, order8, itsNegative, ...['ec', 'ed', 'ee'].map(nearPrime)];
-    // A valid signature of every message by the key `one`: R is the neutral element, and S is 0.
+    // A signature that is valid for every message under the key `one`: R is the neutral element, and S is 0.
     const forged = Buffer.from(one + zero, 'hex').toString('base64url');
     for (const point of points) {
       for (const sign of [0, 0x80]) {

@@ -29,7 +29,7 @@ describe('server nonces', () => {
 });
 
 describe('used proofs', () => {
-  test('a proof is accepted once, and one of another key with the same id is another proof', () => {
+  test('a proof is accepted once, and a proof of another key with the same id is accepted, too', () => {
     const used = new UsedProofs();
     expect(used.use(proof(1), '', start, start)).toBe('first');
     expect(used.use(proof(1), '', start, start)).toBe('replay');
@@ -48,7 +48,7 @@ describe('used proofs', () => {
     expect(used.accepts(start + 1, start + 1)).toBe(true);
   });
 
-  test('a proof is refused in every millisecond around the end of its nonce, also by a request that read the clock earlier', () => {
+  test('a proof is refused in every millisecond around the expiry of its nonce, even if the request read the clock earlier', () => {
     const nonces = new ServerNonces(Buffer.alloc(32, 1));
     // The first, a middle and the last millisecond of the period in which the nonce was issued.
     for (const time of [start, start + 1, start + 500, start + 999]) {
@@ -58,7 +58,7 @@ describe('used proofs', () => {
       for (let later = end - 1001; later <= end + 1001; later++) {
         const used = new UsedProofs();
         used.use(proof(1), '', time, time);
-        // Another request at `later` drops what has expired then. The replay read the clock before that.
+        // A request at `later` drops expired proofs. The replay below has read the clock before that request.
         expect(used.use(proof('other'), '', later, later)).toBe('first');
         for (const now of [end - 1, end - 1001, time])
           expect(used.use(proof(1), '', time, now)).not.toBe('first');
@@ -71,7 +71,7 @@ describe('used proofs', () => {
     for (const jti of [1, 2]) used.use(proof(jti), '', start + 999, start + 999);
     const now = start + 1000 + nonceLifetime;
     expect(used.use(proof(3), '', now, now)).toBe('first');
-    // A third proof in memory would have dropped this second, and would refuse its nonces.
+    // With three proofs in memory, those of this second would be dropped, and its nonces refused.
     expect(used.accepts(now, now)).toBe(true);
   });
 

@@ -68,7 +68,7 @@ describe.each(databases)('the history of access on %s', (_, database) => {
       )
       .sort();
 
-  test('lists who gained, lost and changed access, and what did it', async () => {
+  test('lists who gained, lost and changed access, and which change caused it', async () => {
     const desk = await application('desk', rule('/cards/', 'mask'));
     const gone = await application('gone', rule('/', 'reveal'));
     const same = await application('same', rule('/cards/', 'reveal'));

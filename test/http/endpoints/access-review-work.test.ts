@@ -48,7 +48,7 @@ describe.each(databases)('the work of an access review on %s', (_, database) => 
       const review = { tenantId, permission: 'token:read', resource: { container: '/' } };
       const { totals } = await reviewPage(counting, review, 1, 20);
       isRunning = false;
-      // The management application of the tenant is one more.
+      // All created applications, and the management application of the tenant.
       expect([examined, totals?.mask]).toEqual([count + 1, count + 1]);
       expect(batches).toBe(Math.floor((count + 1) / 100) + 2);
       expect(turns).toBeGreaterThanOrEqual(batches);

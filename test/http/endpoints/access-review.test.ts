@@ -40,7 +40,7 @@ describe.each(databases)('an access review on %s', (_, database) => {
     }
   }
 
-  /** Creates subjects with random grants, some of which expire, are pending or are ended, and returns their keys. */
+  /** Creates applications and sessions with random grants, some expired, pending or ended. Returns their keys. */
   async function randomSubjects(random: Random): Promise<Minted[]> {
     const { store } = server.app;
     const keys: Minted[] = [];
@@ -75,7 +75,7 @@ describe.each(databases)('an access review on %s', (_, database) => {
     return keys;
   }
 
-  /** The transforms of the decisions about every key, by id. */
+  /** The transform for every allowed key, by the id of its application or session. */
   async function decisions(keys: readonly Minted[], permission: string, resource: Resource) {
     const allowed = new Map<string, string>();
     for (const { secret, digest } of keys) {
@@ -193,7 +193,7 @@ describe.each(databases)('an access review on %s', (_, database) => {
       const { data } = (await who(`container=${container}`)).body as { data: Entry[] };
       return (data.find(({ subject }) => subject.id === desk.id) as { last_used_at?: string })?.last_used_at;
     };
-    // Uses of many containers are recorded for the container above them.
+    // Uses of many containers are recorded for their parent, so a use of the parent counts for those below it.
     expect(await lastUse('/customers/42/deeper/')).toBeDefined();
     expect(await lastUse('/customers/43/')).toBeUndefined();
   });

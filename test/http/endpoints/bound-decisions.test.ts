@@ -20,7 +20,7 @@ describe.each(databases)('decisions about bound sessions on %s', (_, database) =
   });
   afterAll(() => server.close());
 
-  /** As a backend presents it, after a request of the client to that backend. */
+  /** The field `proof` of a decision: the client has sent a request with this proof to a backend at `url`. */
   const presented = (changes: object = {}, proof: object = {}) => ({
     jwt: client.proof('GET', '', { url, ...proof }),
     method: 'GET',
@@ -28,7 +28,7 @@ describe.each(databases)('decisions about bound sessions on %s', (_, database) =
     ...changes,
   });
 
-  /** Asks `POST /decisions` and AuthZEN, which must agree, each with a proof of its own. */
+  /** Asks `POST /decisions` and AuthZEN, each with a new proof. Both must give the same decision. */
   async function ask(proof: () => object | undefined, as = key) {
     const body = { credential: client.key, permission: 'invoice:read', proof: proof() };
     const decision = (await server.call('POST', '/decisions', { key: as, body })).body;

@@ -31,7 +31,7 @@ describe.each(databases)('bound sessions on nodes with one %s', (_, database) =>
     const proof = client.proof('GET', path);
     const there = client.at(at(second));
     expect((await client.call('GET', path, { proof })).status).toBe(200);
-    // Nodes share no memory of proofs: docs/guides/bound-sessions.md says what that means.
+    // Nodes do not share the proofs that they have seen. docs/guides/bound-sessions.md describes the consequences.
     expect((await there.call('GET', path, { proof })).status).toBe(200);
     for (const one of [client, there])
       expect(challengeOf(await one.call('GET', path, { proof }))).toEqual(invalidProof);

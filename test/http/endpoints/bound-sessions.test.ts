@@ -37,7 +37,7 @@ describe.each(databases)('bound sessions on %s', (_, database) => {
     expect((await client.call('GET', path)).status).toBe(200);
   });
 
-  test('the audit entry of a bound session says so', async () => {
+  test('the audit entry says that a session is bound', async () => {
     const { key } = await scene();
     const { body } = await server.call('GET', '/logs?operation=session.create', { key });
     expect(body.data[0].difference).toEqual({ bound: { to: true } });

@@ -33,7 +33,7 @@ describe('a limited session', () => {
     ['sees a container above the one it asks about', [{ ...rule, container: '/' }]],
   ];
 
-  test.each(authorizers)('learns only that its authorizer limits it, if that one %s', async (_, rules) => {
+  test.each(authorizers)('learns only that its authorizer limits it, if the authorizer %s', async (_, rules) => {
     const backend = await server.application(management, { permissions: [ask], rules });
     const { key, web } = await session(backend.key, { permissions: [ask, read, 'token:create'] });
     for (const asker of [key, web])
@@ -83,13 +83,13 @@ test('a pending session is denied everything', async () => {
 });
 
 describe('the size of a response', () => {
-  /** 50 rules with three conditions each, none of which match. */
   const id = 'é'.repeat(60);
   const conditions = Array.from({ length: 3 }, (_, at) => ({
     attribute: 'id',
     operator: 'equals',
     value: `${id}${at}`,
   }));
+  /** 50 rules with three conditions each. No rule matches. */
   const rules = Array.from({ length: 50 }, (_, at) => ({
     priority: at + 1,
     transform: 'mask',

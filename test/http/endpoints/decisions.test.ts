@@ -8,7 +8,6 @@ const card = { id: 'card-42', container: '/customers/42/' };
 describe.each(databases)('decisions on %s', (_, database) => {
   let server: TestServer;
   let management: string;
-  /** Checks that the response does not contain the credential. */
   let guard: string;
 
   beforeAll(async () => {
@@ -18,6 +17,7 @@ describe.each(databases)('decisions on %s', (_, database) => {
   });
   afterAll(() => server.close());
 
+  /** Requests a decision, and checks that the response does not contain the credential. */
   async function ask(credential: string, permission: string, given: object, key = guard) {
     const answer = await server.call('POST', '/decisions', {
       key,

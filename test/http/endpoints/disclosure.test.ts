@@ -18,7 +18,7 @@ const secret = 'Ada-Lovelace-7731';
 const mask = 'ends in {{ data.secret | last: 4 }}';
 const masks = ['{{ data.secret }}', '{{ data.secret | reveal_first: 16 }}', '{{ data.other }}', null];
 
-/** Most have access, so that most requests change something. */
+/** Random levels, mostly with access, so that most requests change something. */
 const level = fc.constantFrom(...levels, 'redact', 'mask', 'reveal');
 const grant = fc.record({
   'token:read': level,
@@ -42,7 +42,7 @@ const patch = (weight: number, fields: Record<string, fc.Arbitrary<unknown>>) =>
   weight,
   arbitrary: fc.record({ by, body: fc.record(fields) }),
 });
-/** Without a body: deletes the token, and creates another with the same id. */
+/** An action without a body deletes the token and creates another with the same id. */
 const action = fc.oneof(
   patch(10, move),
   patch(4, remask),
@@ -66,7 +66,7 @@ const byContainer = (container: string) => ({ container });
 const byCondition = (value: string) => ({
   conditions: [{ attribute: 'container', operator: 'starts_with', value }],
 });
-/** Grants no permission on tokens, so that every application has a rule. */
+/** A rule without token permissions, because an application needs at least one grant. */
 const idle = { priority: 9, container: '/idle/', transform: 'redact', permissions: ['idle:read'] };
 
 describe(`with the seed ${seed}`, () => {
@@ -137,7 +137,7 @@ describe(`with the seed ${seed}`, () => {
     return Object.fromEntries(seen) as Record<Caller, Level>;
   }
 
-  /** False if the secret no longer exists. */
+  /** Sends the request of the action. Returns false if the secret no longer exists. */
   async function act(key: string, { body }: Action): Promise<boolean> {
     if (body) {
       const { status } = await server.call('PATCH', '/tokens/secret', { key, body });
@@ -151,7 +151,7 @@ describe(`with the seed ${seed}`, () => {
 
   const beyond = (one: Level, other: Level) => levels.indexOf(one) > levels.indexOf(other);
 
-  test('no key learns more of a secret than a key that could reveal it has disclosed', async () => {
+  test('no key sees more of a secret than before, except by a key that may disclose it', async () => {
     const scenarios = fc.record({
       policies: fc.record({
         public: policy,
@@ -193,7 +193,7 @@ describe(`with the seed ${seed}`, () => {
     expect(tally.moved).toBeGreaterThan(15);
   });
 
-  /** A session of the key that moves the token sees no more than that key could. */
+  /** What `caller` may see after `by` moved the token. A session of `by` sees at most what `by` could see before. */
   function limitOf(caller: Caller, by: Caller, entitled: Record<Caller, Level>): Level {
     const isItsSession = by === 'bound' && caller.startsWith('session ') && caller !== 'session of free';
     return isItsSession ? entitled.bound : 'reveal';

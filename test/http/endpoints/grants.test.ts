@@ -102,7 +102,7 @@ describe('grants', () => {
     return (await server.call('POST', '/sessions', { key: web.key })).body.nonce;
   }
 
-  /** Grants these to an owner of that type. A rejected request does not use the nonce, so one nonce serves all. */
+  /** Grants to an application of the type or to a session. Rejected requests do not use the nonce, so all share one. */
   async function give(owner: Owner, grants: object): Promise<ApiResponse> {
     if (owner === 'session') {
       return server.call('POST', '/sessions/authorize', { key, body: { nonce, ...grants } });

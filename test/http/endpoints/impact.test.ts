@@ -92,7 +92,7 @@ describe.each(databases)('the preview of an update on %s', (_, database) => {
         { ...toRedact, container: '/cards/old/', count: 1 },
       ],
     });
-    // The list is one read, with the strictest change of its tokens.
+    // A list of tokens counts as one read. Of the changes of its tokens, the strictest counts.
     expect(body.reads).toEqual({
       since: new Date(server.clock.now() - 30 * day).toISOString(),
       recorded: 'all',
@@ -192,7 +192,7 @@ describe.each(databases)('the preview of an update on %s', (_, database) => {
     expect((await put('dry_run=false')).body.permissions).toEqual(['token:read']);
   });
 
-  test('in quarantine, the impact is that after the release', async () => {
+  test('in quarantine, shows the impact after the release', async () => {
     await server.call('POST', `/applications/${desk.id}/quarantine`, { key: tenant.key });
     const { body } = await preview({ rules: [read('/cards/', 'mask')] });
     expect(body.quarantined).toBe(true);

@@ -56,7 +56,7 @@ describe.each(databases)('POST /keys/revoke on %s', (_, database) => {
   });
 
   let addresses = 0;
-  /** Each call comes from another address, so that the rate limit does not apply. */
+  /** Each call comes from a new address, so that the rate limit does not apply. */
   const revoke = (key: unknown, from = `198.51.100.${++addresses}`) =>
     server.call('POST', '/keys/revoke', {
       body: { key },
@@ -130,7 +130,7 @@ describe.each(databases)('POST /keys/revoke on %s', (_, database) => {
     const { sessions, credentials } = server.app.store;
     const { digest } = parseKey(backend.key)!;
     await revoke(backend.key);
-    // The request was authenticated before the revocation.
+    // As in a request that was authenticated before the revocation.
     await sessions.authorize(tenant.id, parseKey(session.nonce)!.digest, {
       permissions: ['application:read'],
       rules: [],

@@ -1,4 +1,4 @@
-/** What the audit log records about the requests of applications and sessions in quarantine. */
+/** Audit entries about the requests of applications and sessions in quarantine. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { builtIn } from '../../../src/domain/permission.ts';
 import { type KeyedRoute, operationOf } from '../../../src/http/pipeline/route.ts';

@@ -137,7 +137,7 @@ describe.each(databases)('quarantine on %s', (_, database) => {
     for (const each of sessions) expect(await statuses(each)).toEqual([undefined, 403]);
   });
 
-  test('decisions and access reviews say so', async () => {
+  test('decisions and access reviews report it', async () => {
     await quarantine();
     const resource = { id: 'card-42', container: '/cards/42/' };
     const decide = async (permission: string) =>

@@ -22,7 +22,7 @@ describe.each(databases)('secrets on %s', (_, database) => {
   let server: TestServer;
   /** Every issued key and nonce. */
   const issued = new Set<string>();
-  /** Every response, headers and body, without the secrets that it issues. */
+  /** Headers and body of every response, without the secrets that it issues. */
   const answers: string[] = [];
   const called = new Set<string>();
 
@@ -108,7 +108,7 @@ describe.each(databases)('secrets on %s', (_, database) => {
     await call('DELETE', one, { key });
   }
 
-  /** With secrets in every field where a caller may put them by mistake. */
+  /** Sends requests that fail, with secrets in every field where a caller may put them by mistake. */
   async function everyFailure(key: string, old: string, session: { session_key: string; nonce: string }) {
     const secrets = [key, old, session.session_key, session.nonce];
     for (const secret of secrets) {
@@ -158,7 +158,7 @@ describe.each(databases)('secrets on %s', (_, database) => {
     await hideTable(server.config.databaseUrl, 'sessions');
     await hideTable(server.config.databaseUrl, 'application_keys');
     for (const key of issued) {
-      // Repeated failures within a second are one line.
+      // The log has one line for repeated failures within a second.
       server.clock.advance(1000);
       const { status, body } = await call('GET', `/applications/${key}`, { key });
       expect([401, 500]).toContain(status);

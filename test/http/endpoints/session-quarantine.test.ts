@@ -37,7 +37,7 @@ describe.each(databases)('the quarantine of a session on %s', (_, database) => {
     server.call('POST', `/sessions/${id}/quarantine`, { key: caller });
   const release = (id: string, caller = key) =>
     server.call('DELETE', `/sessions/${id}/quarantine`, { key: caller });
-  /** What the session can do on a node: the data it reads, and the status of a change. */
+  /** The access of the session on a node: the data that it reads, and the status of a change. */
   const access = async (node: TestServer, caller: string) => [
     (await node.call('GET', '/tokens/card-42', { key: caller })).body.data,
     (await node.call('PATCH', '/tokens/card-42', { key: caller, body: { metadata: {} } })).status,

@@ -129,7 +129,7 @@ describe.each(databases)('bounds on %s', (_, database) => {
       }
     });
 
-    /** For every page of the list: its tokens and bytes, and the bytes of data read for it. */
+    /** For every page of the list: its token ids, its size, and the bytes of data that were read for it. */
     async function pages(key: string) {
       const seen: { ids: string[]; size: number; read: number }[] = [];
       for (let query = 'size=100'; ; ) {

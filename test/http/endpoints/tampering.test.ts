@@ -34,7 +34,7 @@ describe.each(databases)('a token with modified ciphertext on %s', (_, database)
 
   /** Uses `fetch`, since the test client throws on a 500. */
   async function failing(method: string, path: string, body?: object) {
-    // Repeated failures within a second are one line.
+    // The log has one line for repeated failures within a second.
     server.clock.advance(1000);
     const before = server.logged.length;
     const response = await fetch(server.url + path, {

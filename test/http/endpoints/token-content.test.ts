@@ -1,4 +1,4 @@
-/** A PATCH that leaves data and mask alone neither writes them again nor reads more of them than it returns. */
+/** A PATCH without `data` and `mask` does not write them again, and reads only the data that it returns. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { statSync } from 'node:fs';
 import type { Db, Transaction } from '../../../src/store/engine/db.ts';
@@ -8,7 +8,7 @@ import { runSql } from '../../support/test-store.ts';
 const megabyte = 1_000_000;
 
 describe.each(databases)('a PATCH of a token with 1 MB of data on %s', (name, database) => {
-  /** The statements of all changes. */
+  /** The SQL of all changes so far. */
   let sent: string[] = [];
   const recorded = (tx: Transaction): Transaction => ({
     get: (sql, params) => {
@@ -46,7 +46,10 @@ describe.each(databases)('a PATCH of a token with 1 MB of data on %s', (name, da
   const call = (method: string, path: string, key: string, body?: object) =>
     server.call(method, path, { key, body });
 
-  /** SQLite: the bytes in the write-ahead log. PostgreSQL: how often the data was written, since a log is of all databases. */
+  /**
+   * The bytes written so far. On SQLite, the size of the write-ahead log. PostgreSQL shares its log between databases,
+   * so each new version of the row counts as 5 MB there.
+   */
   async function written(): Promise<number> {
     const { databaseUrl: url } = server.config;
     if (name === 'SQLite') return statSync(`${url.slice('sqlite:'.length)}-wal`).size;

@@ -106,7 +106,7 @@ describe.each(databases)('authentication on %s', (_, database) => {
   test.each(guarded)('%s rejects invalid keys', async (line) => {
     const bodies = new Set<string>();
     for (const headers of Object.values(bad)) {
-      // The AuthZEN endpoints accept a valid bearer key.
+      // The AuthZEN endpoints accept bearer keys, so `Authorization` is not sent to them here.
       const sent = line.includes('/access/v1/')
         ? headers.filter((each) => !each.startsWith('Auth'))
         : headers;

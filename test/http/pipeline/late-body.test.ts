@@ -1,4 +1,4 @@
-/** A request counts as sent when its body has arrived, so access that was revoked before does not count. */
+/** Access is checked after the body has arrived, so a revocation before that applies to the request. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { connect } from 'node:net';
 import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
@@ -12,7 +12,7 @@ describe.each(databases)('a request whose body arrives after a revocation, on %s
   });
   afterAll(() => server.close());
 
-  /** Sends the headers, runs the given function, then sends the body. */
+  /** Sends the headers, runs `meanwhile`, then sends the body. */
   async function interrupted(
     as: string,
     method: string,

@@ -67,7 +67,7 @@ describe.each(databases)('allowed networks on %s', (_, database) => {
     expect((await from(app.key, `${inside}, ${outside}`)).status).toBe(403);
     expect((await from(app.key, `${outside}, ${inside}`)).status).toBe(200);
     expect((await from(app.key, `${outside}, 10.9.9.9`)).status).toBe(403);
-    // The proxy's own address is allowed, but not used if the headers disagree.
+    // The address of the proxy is in the allowed networks. It is not used if the headers disagree.
     const near = await fenced({ allowed_networks: ['127.0.0.1'] });
     for (const Forwarded of [`for=${outside}`, 'for=unknown', 'x']) {
       const both = { 'X-Forwarded-For': outside, Forwarded };
@@ -97,7 +97,7 @@ describe.each(databases)('allowed networks on %s', (_, database) => {
     expect((await regenerate(second.key, inside)).status).toBe(200);
   });
 
-  test('do not limit the sessions that a fenced backend authorizes, but the authorization', async () => {
+  test('limit the requests that authorize sessions, but not the sessions', async () => {
     const backend = await fenced();
     const web = await server.application(key, { type: 'public', permissions: ['token:create'] });
     const { body: session } = await server.call('POST', '/sessions', { key: web.key });

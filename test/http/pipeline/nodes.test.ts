@@ -17,7 +17,7 @@ const times = <T>(count: number, make: (at: number) => T) =>
 const countOf = (answers: { status: number }[], status: number) =>
   answers.filter((answer) => answer.status === status).length;
 
-/** Exactly one succeeds; returns which. */
+/** Expects one 204, and the status `other` for the rest. Returns the index of the 204. */
 function expectOnce(answers: { readonly status: number }[], other: number): number {
   expect([countOf(answers, 204), countOf(answers, other)]).toEqual([1, answers.length - 1]);
   return answers.findIndex(({ status }) => status === 204);

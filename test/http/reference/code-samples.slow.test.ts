@@ -78,7 +78,7 @@ async function run(...command: string[]): Promise<RecordedRequest[]> {
   return [...recorded];
 }
 
-/** As text, so that the order of the fields counts, too. */
+/** The requests as text, so that a comparison includes the order of fields. */
 const ordered = (requests: RecordedRequest[]) => requests.map((request) => JSON.stringify(request));
 
 test.skipIf(noCurl)('the curl examples send the documented requests', async () => {

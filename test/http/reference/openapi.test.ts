@@ -124,7 +124,10 @@ describe('the OpenAPI document', () => {
   });
 });
 
-/** They ignore Idempotency-Key: `createSession` returns a secret to holders of a shared key, the others can be repeated. */
+/**
+ * Operations that ignore Idempotency-Key. A replay of `createSession` would give its session key to another holder of
+ * the public key. The others can be repeated.
+ */
 const notIdempotent = [
   ...['createSession', 'revokeKey', 'decide', 'evaluate', 'evaluateAll'],
   ...['searchSubjects', 'searchResources', 'searchActions'],
@@ -147,7 +150,7 @@ describe.each(named)('%s in the OpenAPI document', (name, operation) => {
     if (permission) {
       expect(operation.description.split('\n\n').at(-1)).toContain(`\`${permission}\``);
     }
-    // Undefined means that the security requirement of the document applies.
+    // If `security` is undefined, the requirement of the whole document applies.
     const keys = route.conventions ? [{ key: [] }, { bearer: [] }] : undefined;
     expect(operation.security).toEqual(route.kind === 'open' ? [] : keys);
   });

@@ -1,4 +1,4 @@
-/** Someone who changes the index hides entries from filters. Verification finds it, and `reindex` repairs it. */
+/** An attacker could change the index to hide entries from filters. Verification finds this; `reindex` repairs it. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { chainAll } from '../../../src/operations/audit-files.ts';
 import { systemTenant } from '../../../src/store/audit/hash-chain.ts';
@@ -27,7 +27,7 @@ describe.each(databases)('the index of the audit log in %s', (name, database) =>
   });
   afterAll(() => on.close());
 
-  /** Every 500th entry is about the token `needle`, and was written late. */
+  /** Every 500th entry is about the token `needle`, and is older than the entries before it. */
   const entry = (number: number): NewEntry => ({
     tenantId: tenant,
     at: startTime + number - (number % 500 === 0 ? 700 : 0),
@@ -157,7 +157,7 @@ describe.each(databases)('the index of the audit log in %s', (name, database) =>
     expect(verdict.findings).toEqual([]);
   });
 
-  test('does not have an entry that was changed', async () => {
+  test('does not contain an entry that was changed', async () => {
     const position = `chain = ${chain} and seq = 500`;
     await on.runSql(`update audit set at = at + 1 where ${position}`);
     expect((await verified()).findings.map(({ code }) => code)).toEqual(['changed_row']);

@@ -13,7 +13,7 @@ test('any JSON is restored', () => {
   );
 });
 
-/** Text that consists of what packing looks for, and of beginnings of it. */
+/** Text from fragments that packing recognizes, and from parts of these fragments. */
 const id = fc.constantFrom('0190a000-0000-7000-8000-000000000001', 'FFFFFFFF-0000-7000-8000-000000000001');
 const part = fc.oneof(
   fc.uuid(),

@@ -19,7 +19,7 @@ describe.each(databases)('the retention of the audit log in %s', (_, database) =
   });
   afterEach(() => testStore.close());
 
-  /** Entries of one hour each, up to the current time. */
+  /** Advances the clock, and writes one entry per hour. */
   async function write(count: number): Promise<void> {
     for (let number = 0; number < count; number++) {
       testStore.clock.advance(hour);
@@ -77,7 +77,7 @@ describe.each(databases)('the retention of the audit log in %s', (_, database) =
     ]);
   });
 
-  test('does not replace its own entries for ever', async () => {
+  test('deletes nothing if only its own entries are old enough', async () => {
     await write(5);
     const { audit } = testStore.maintenance;
     for (const expected of [1, 0, 0]) {

@@ -81,7 +81,7 @@ describe.each(databases)('the cost of a search in the audit log on %s', (name, d
     await on.runSql(`update audit_chains set seq = ${first + count} where tenant_id = '${tenant}'`);
   }
 
-  /** Rows that the database visits on PostgreSQL; rows that it returns on SQLite, whose plans are checked. */
+  /** PostgreSQL: the rows that it visits. SQLite: the rows that it returns, since every step must use an index. */
   async function costOf(filter: AuditFilter): Promise<number> {
     statements.take();
     await watched.audit.list(tenant, filter, { limit: 20 });

@@ -1,4 +1,4 @@
-/** Searching the audit log: the index finds what a filter over all entries finds, and time bounds are exact. */
+/** A search with the index finds the same entries as a filter over all entries. Time bounds are exact. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import type { Entry, LogEntry } from '../../../src/domain/audit.ts';
@@ -25,7 +25,7 @@ const actor: fc.Arbitrary<Entry['actor']> = fc.oneof(
     .map(([id, of]) => ({ kind: 'session' as const, id: uuid(id), application_id: uuid(of) })),
 );
 
-/** Entries of a log. Their clocks differ by up to 50 ms, and some are far in the future. */
+/** Entries whose times are up to 50 ms out of order. Some are far in the future. */
 const newEntry = fc
   .record(
     {
@@ -63,7 +63,7 @@ const filter: fc.Arbitrary<AuditFilter> = fc.record(
   { requiredKeys: [] },
 );
 
-/** The filters as the reference documents them. */
+/** A simple implementation of the filters, from their documentation. */
 function isWanted(entry: NewEntry, wanted: AuditFilter): boolean {
   const { token, entity, container, from, to } = wanted;
   const ids = entry.resource?.ids ?? [];

@@ -220,8 +220,8 @@ describe.each(databases)('tampering with the audit log in %s', (_, database) => 
     expect(found).toContain('forged_checkpoint 10');
   });
 
-  /** Restores all rows of a chain as they were in a copy: its end was valid once. */
-  test('by resetting a chain to an earlier state is found by the system chain, and for that one by an anchor', async () => {
+  /** Replaces all rows of a chain with those of an older copy, which was valid once. */
+  test('by resetting a chain to an earlier state is found by the system chain; a reset system chain, by an anchor', async () => {
     const other = await openTestStore(database);
     const id = await other.tenant();
     const tables = ['audit', 'audit_checkpoints', 'audit_chains'] as const;

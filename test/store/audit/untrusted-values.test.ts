@@ -1,4 +1,4 @@
-/** Columns that are in no chain: changing them in the database changes nothing, or is found by verification. */
+/** Columns that no hash chain covers. Changing them has no effect, or verification finds the change. */
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { chainAll } from '../../../src/operations/audit-files.ts';
 import { recordAuditedReads } from '../../../src/operations/audit-settings.ts';

@@ -66,7 +66,7 @@ describe.each(databases)('the system chain in %s', (_, database) => {
     rmSync(folder, { recursive: true });
   });
 
-  test('is missing after its removal, and does not verify after the service has started another one', async () => {
+  test('is reported as missing after its removal, and does not verify after the service has started another one', async () => {
     await remove(systemTenant);
     const missing = await verified();
     expect(named(missing)).toEqual(['missing_chain']);

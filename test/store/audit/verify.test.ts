@@ -14,7 +14,7 @@ describe('an export of the audit log', () => {
   let testStore: TestStore;
   let tenant: string;
   let lines: string[];
-  /** The chain of the tenant alone. */
+  /** An export of the tenant's chain alone. */
   let chain: string[];
   beforeAll(async () => {
     testStore = await openTestStore(sqlite);
@@ -101,7 +101,7 @@ describe('an export of the audit log', () => {
     }
   });
 
-  /** The smallest changes. */
+  /** Values that differ slightly from the given one. */
   function near(value: unknown): unknown[] {
     if (typeof value === 'number') return [value + 1, value - 1, -1 - value, String(value)];
     if (typeof value === 'string')

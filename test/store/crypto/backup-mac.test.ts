@@ -24,7 +24,7 @@ function opened<T>(flags: string, work: (file: number) => T, name = path): T {
   }
 }
 
-/** Whether the MAC holds, and what was copied. */
+/** Whether the MAC matches, and the copied bytes. */
 function check(key = master): { holds: boolean; copy: Buffer } {
   const copied = join(folder, 'copy');
   const holds = opened('r', (from) =>
@@ -41,7 +41,7 @@ function patch(offset: number): void {
 
 const mebibyte = 1024 * 1024;
 test.each([1, 4096, mebibyte, mebibyte + 1, 2.5 * mebibyte])(
-  'a file of %d bytes is covered to its last',
+  'the MAC covers all bytes of a file of %d bytes',
   (size) => {
     const content = Buffer.from(crypto.getRandomValues(new Uint8Array(16)))
       .toString('hex')

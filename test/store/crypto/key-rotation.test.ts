@@ -54,7 +54,7 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
     return rows.map(({ id }) => id).sort();
   };
 
-  test('leaves nothing on the old key, with which the database is then refused', async () => {
+  test('rewraps all data keys and audit keys; the old key no longer opens the database', async () => {
     await create(on.store, tenants[0] as string, 'card-1');
     let inUse: readonly string[] = [];
     const both = await on.open(masterKeys(next, old));
@@ -74,7 +74,7 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
     expect(await after.maintenance.audit.append(10)).toBe(0);
   });
 
-  test('does not disturb nodes that hold both keys, nor tokens and tenants that are created concurrently', async () => {
+  test('does not affect nodes that hold both keys, and tokens and tenants can be created concurrently', async () => {
     const [reader, writer, both] = await Promise.all([
       on.openNode(masterKeys(next, old)),
       on.openNode(masterKeys(next, old)),
@@ -101,7 +101,7 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
     for (const [tenant, id] of made) expect(await read(after, tenant, id)).toBe('secret');
   });
 
-  test('that breaks off leaves everything readable with both keys, and is finished by the next', async () => {
+  test('that fails halfway leaves everything readable with both keys, and the next rotation finishes it', async () => {
     await create(on.store, tenants[0] as string, 'card-1');
     const broken = tenants.at(-1) as string;
     const [row] = await on.runSql<{ wrapped: Uint8Array }>(
@@ -134,7 +134,7 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
     expect(await mastersInRows()).toEqual([idOf(next)]);
   });
 
-  test('may be overtaken by another: both finish, and neither gives up a key that is in use', async () => {
+  test('can run concurrently with another: both finish, and neither drops a key that is in use', async () => {
     const other = text(newMasterKey());
     const [one, two] = await Promise.all([
       on.open(masterKeys(next, other, old)),
@@ -153,8 +153,8 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
   });
 });
 
-describe('a rotation of the master key on PostgreSQL, beside a node that is just making a data key', () => {
-  test('waits for it, so that it is not left on the old key', async () => {
+describe('a rotation of the master key on PostgreSQL while a node creates a data key', () => {
+  test('waits, and rewraps the new data key', async () => {
     const on = await openTestStore(postgres);
     const next = text(newMasterKey());
     const [maker, both] = [

@@ -10,7 +10,7 @@ describe.each(databases)('the store on %s: the master key', (_, database) => {
   });
   afterEach(() => on.close());
 
-  test('must decrypt the proof, and not only have the id that the database stores', async () => {
+  test('must decrypt the stored proof; the right id is not enough', async () => {
     await (await on.openNode()).ping();
     await on.runSql('update master_key set proof = (select wrapped from audit_key)');
     await expect(on.openNode()).rejects.toThrow(WrongMasterKey);

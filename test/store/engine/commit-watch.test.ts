@@ -25,7 +25,7 @@ const generation = () => db.local!.generation();
 const insert = 'insert into t values (1)';
 const nextTurn = () => new Promise(setImmediate);
 
-/** Runs a statement in another process that opens the database as the service does. No turn of the event loop passes. */
+/** Runs a statement in another process, which opens the database like the service. Blocks the event loop. */
 function inAnotherProcess(sql: string): void {
   const engine = join(import.meta.dir, '../../../src/store/engine/sqlite.ts');
   const program = `
@@ -50,7 +50,7 @@ test('the generation stays the same until the next commit', async () => {
   expect(generation()).toBe(before);
 });
 
-test('every commit of this process changes it, on every connection', async () => {
+test('every commit of this process changes the generation, on every connection', async () => {
   const other = openSqlite(path, Date.now);
   const seen = new Set([generation()]);
   for (let n = 0; n < 20; n++) {
@@ -62,14 +62,14 @@ test('every commit of this process changes it, on every connection', async () =>
   await other.close();
 });
 
-test('a commit of another process changes it within the same turn of the event loop', () => {
+test('a commit of another process changes the generation within the same turn of the event loop', () => {
   const before = generation();
   inAnotherProcess(insert);
   expect(generation()).toBeNumber();
   expect(generation()).not.toBe(before);
 });
 
-test('a commit after the write-ahead log was reset changes it', async () => {
+test('a commit after the write-ahead log was reset changes the generation', async () => {
   for (let n = 0; n < 5; n++) {
     await db.run(insert);
     db.get('pragma wal_checkpoint(truncate)');
@@ -79,7 +79,7 @@ test('a commit after the write-ahead log was reset changes it', async () => {
   }
 });
 
-test('a commit of a program that does not use the counters changes it in the next turn of the event loop', async () => {
+test('a commit of a program without counters changes the generation in the next turn of the event loop', async () => {
   const foreign = new Database(path);
   const before = generation();
   foreign.run(insert);
@@ -88,7 +88,7 @@ test('a commit of a program that does not use the counters changes it in the nex
   foreign.close();
 });
 
-test('a process that uses another counter file is noticed like a foreign program', async () => {
+test('a commit of a process with another counter file changes the generation in the next turn of the event loop', async () => {
   const before = generation();
   rmSync(generationFile(path));
   inAnotherProcess(insert);
@@ -115,7 +115,7 @@ test('the generation is undefined after a process ended during its commit, until
   expect(generation()).toBeNumber();
 });
 
-test('a process that ends its commit after a later one is never taken for the later one', async () => {
+test('the generation is undefined after two commits ended in the wrong order, until the next commit', async () => {
   const writer = watchCommits(mapCounters(path), db);
   const [first, second] = [writer.beginCommit(), writer.beginCommit()];
   first();

@@ -1,4 +1,4 @@
-/** Files are made and opened by name in a folder where another user may put a link at any moment. */
+/** Files are created and opened by name in a folder where another user can create a link at any time. */
 import { Database } from 'bun:sqlite';
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import {
@@ -61,7 +61,7 @@ describe.each(targets)('a link to %s', (_, make) => {
 
   test('is not followed to take a backup', () => expect(() => backUp(database, link)).toThrow());
 
-  test('is refused in place of the lock', () => {
+  test('is rejected in place of the lock file', () => {
     rmSync(`${database}-lock`);
     symlinkSync(target, `${database}-lock`);
     expect(() => openSqlite(database, Date.now)).toThrow(/-lock is a link/);
@@ -86,7 +86,7 @@ describe.each(targets)('a link to %s', (_, make) => {
   });
 });
 
-test('a link of one’s own leads to the database', async () => {
+test('a link of the same user to the database is followed', async () => {
   symlinkSync(database, link);
   const db = openSqlite(link, Date.now);
   expect(await db.all('select version from schema_versions')).toEqual([]);
@@ -100,7 +100,7 @@ test('a folder may be reached through a link', async () => {
   expect(existsSync(join(folder, 'real/new.db'))).toBe(true);
 });
 
-test('owner and mode are never given to what a link or a second name stands for', () => {
+test('owner and mode are not copied to the target of a symbolic or hard link', () => {
   writeFileSync(target, '', { mode: 0o600 });
   const old = join(folder, 'old');
   writeFileSync(old, '', { mode: 0o644 });

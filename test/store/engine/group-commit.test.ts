@@ -38,8 +38,8 @@ describe.each(databases)('on %s, changes that wait at the same time', (_name, da
 
   test.each([
     ['one after the other', false],
-    ['alongside each other', true],
-  ])('are all made when they resolve, %s', async (_how, alongside) => {
+    ['concurrently', true],
+  ])('are all committed when they resolve, %s', async (_how, alongside) => {
     const made = Array.from({ length: 200 }, (_, at) => {
       const work = async (tx: Transaction) => (await add(tx, `n${at}`)) && at;
       return db.change(work, alongside ? Symbol('new') : undefined);
@@ -48,7 +48,7 @@ describe.each(databases)('on %s, changes that wait at the same time', (_name, da
     expect(await names()).toHaveLength(200);
   });
 
-  test('see what those before them have changed, so that none is lost', async () => {
+  test('see earlier changes, so that no update is lost', async () => {
     await db.change((tx) => Promise.resolve(add(tx, 'sum')));
     const raise = async (tx: Transaction) => {
       const locked = db.dialect === 'postgres' ? 'for update' : '';
@@ -61,10 +61,10 @@ describe.each(databases)('on %s, changes that wait at the same time', (_name, da
   });
 
   test.each([
-    ['what it throws', async () => Promise.reject(refused)],
-    ['a statement that fails', async (tx: Queries) => add(tx, 'taken')],
+    ['an error', async () => Promise.reject(refused)],
+    ['a failed statement', async (tx: Queries) => add(tx, 'taken')],
     [
-      'nothing, though a statement failed',
+      'an error after a failed statement',
       async (tx: Queries) => {
         await Promise.resolve()
           .then(() => add(tx, 'taken'))
@@ -72,7 +72,7 @@ describe.each(databases)('on %s, changes that wait at the same time', (_name, da
         throw refused;
       },
     ],
-  ])('are taken back alone by %s, and the others stand', async (_what, last) => {
+  ])('are rolled back alone after %s, and the others are committed', async (_what, last) => {
     await db.change(async (tx) => add(tx, 'taken'));
     const outcomes = await Promise.allSettled([
       db.change(async (tx) => add(tx, 'before')),
@@ -87,7 +87,7 @@ describe.each(databases)('on %s, changes that wait at the same time', (_name, da
     expect(await names()).toEqual(['after', 'before', 'half', 'taken']);
   });
 
-  test('run once, if those that fail have only looked', async () => {
+  test('run once if the failed ones have changed nothing', async () => {
     let runs = 0;
     const make = async (tx: Transaction) => {
       runs++;
@@ -104,7 +104,7 @@ describe.each(databases)('on %s, changes that wait at the same time', (_name, da
     expect(runs).toBe(1);
   });
 
-  test('are taken back if they fail while a statement of theirs may still change something', async () => {
+  test('are rolled back if they fail while one of their statements may still change data', async () => {
     const both = async (tx: Transaction) => {
       await Promise.all([tx.get('select count(*) as count from things'), add(tx, 'half')]);
       throw refused;
@@ -128,7 +128,7 @@ describe.each(databases)('on %s, changes that wait at the same time', (_name, da
     expect(await runSql(url, 'select name from things where count = 1')).toHaveLength(3);
   });
 
-  test('leave nothing if they fail, even if that is all they have done', async () => {
+  test('drop their deferred writes if they fail, even without other writes', async () => {
     const write = async (tx: Queries, all: readonly string[]) => {
       for (const name of all) await add(tx, name);
     };
@@ -143,7 +143,7 @@ describe.each(databases)('on %s, changes that wait at the same time', (_name, da
     expect(await names()).toEqual(['left by one']);
   });
 
-  test('do not happen where what they leave cannot be written, and the others do', async () => {
+  test('are rolled back if a deferred write fails, and the others are committed', async () => {
     const write = async (tx: Queries, all: readonly string[]) => {
       for (const name of all) await add(tx, name);
     };
@@ -223,7 +223,7 @@ describe('on PostgreSQL, changes that time out', () => {
     expect(await names()).toEqual(['held', 'one', 'three', 'two']);
   });
 
-  /** Fills every lane with a transaction that runs until the gate opens, so that later changes wait. */
+  /** Starts as many transactions as may run at a time. They end when `gate` resolves, so later changes wait. */
   async function fillLanes(change: Db['change'], gate: Promise<void>): Promise<Promise<unknown>[]> {
     const running: Promise<unknown>[] = [];
     for (let lane = 0; lane < 4; lane++) {
@@ -242,7 +242,7 @@ describe('on PostgreSQL, changes that time out', () => {
   /** Waits until no transaction uses the table. */
   const idle = () => runSql(url, 'alter table things add column idle integer');
 
-  test('a change that waited too long is refused, and those that came later are made', async () => {
+  test('a change that waited too long is rejected, and later ones are committed', async () => {
     await open(postgres);
     let now = 0;
     const limits = { maxBatch: 32, maxInFlight: 4, maxQueueTime: 500 };
@@ -261,7 +261,7 @@ describe('on PostgreSQL, changes that time out', () => {
     expect(await names()).toEqual(['soon']);
   });
 
-  test('a shared transaction is rolled back if one of its changes is given up', async () => {
+  test('a shared transaction is rolled back if one of its changes times out', async () => {
     await open(postgres, 1000);
     const [gate, givenUp] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     const running = await fillLanes(db.change, gate.promise);

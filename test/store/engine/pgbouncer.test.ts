@@ -7,7 +7,7 @@ import { openTcpProxy } from '../../support/tcp-proxy.ts';
 import { generousTimeout, openTestServer, postgres, type TestServer } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
-/** PgBouncer rejects startup parameters, or ignores those that it is configured to ignore. In neither case do they take effect. */
+/** Startup parameters. PgBouncer rejects them by default, and can be configured to ignore them. */
 const ignored = 'statement_timeout, lock_timeout, idle_in_transaction_session_timeout';
 const configurations: Record<string, Record<string, string>> = {
   'with its default settings': {},
@@ -23,7 +23,7 @@ describe.skipIf(noPgbouncer).each(suites)('through PgBouncer $version $how', ({ 
   let url: string;
   beforeEach(async () => {
     direct = await postgres.createMigrated('');
-    // Fewer connections than clients, so that transactions of one client use several of them.
+    // Fewer connections than clients, so that the transactions of one client run on several connections.
     pooler = await startPgbouncer(path, Number(new URL(direct).port), {
       default_pool_size: '3',
       ...settings,

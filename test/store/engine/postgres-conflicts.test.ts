@@ -20,7 +20,7 @@ describe('changes that conflict with other transactions', () => {
   const names = async () =>
     (await runSql<{ name: string }>(url, 'select name from things order by name')).map(({ name }) => name);
 
-  /** The first five inserts of `name` fail like a serialization conflict, or the commit of their transaction does. */
+  /** Makes the first five inserts of `name` fail with a serialization conflict, or their commits if it is deferred. */
   async function failFirst(name: string, timing: '' | 'deferrable initially deferred'): Promise<void> {
     await runSql(
       url,

@@ -17,13 +17,13 @@ function listed(heading: string): string[] {
 
 const sql = sqlInSource().join('\n').replace(/\s+/g, ' ');
 
-/** What the expression captures, without what only SQLite has. */
+/** The names that the pattern captures, except those that only SQLite has. */
 const found = (pattern: RegExp) =>
   [...new Set([...sql.matchAll(pattern)].map(([, name = '']) => name))].filter(
     (name) => !/^(pragma_|sqlite_|quick_check$)/.test(name),
   );
 
-/** Clauses that a database may lack. Some are not used, so that using one later makes the test fail. */
+/** Clauses that some databases lack. Unused ones are listed, too: the test fails if one is used and not documented. */
 const clauses: Record<string, RegExp> = {
   'collate "C"': /collate "C"/,
   'create unique index': /create unique index/,

@@ -10,7 +10,7 @@ import { freePort, type Postgres, startPostgres } from '../../support/postgres.t
 import { generousTimeout, openTestServer, postgres } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
-/** Opens the database for the time of `work`. */
+/** Opens the database, runs `work` and closes the database. */
 async function using<T>(url: string, work: (db: Db) => Promise<T>, timeout = generousTimeout): Promise<T> {
   const db = openPostgres(url, undefined, timeout);
   try {
@@ -20,7 +20,7 @@ async function using<T>(url: string, work: (db: Db) => Promise<T>, timeout = gen
   }
 }
 
-/** Null for a Unix socket. */
+/** The port of the connection, or null for a Unix socket. */
 const portOf = async (db: Db) => db.get<{ port: number | null }>('select inet_server_port() as port');
 
 describe('a database that cannot be reached', () => {
@@ -133,7 +133,7 @@ describe('connection settings', () => {
     await expect(using(url, portOf)).rejects.toThrow(DbUnavailable);
     write('*:*:*:*:wrong\n', 0o640);
     await expect(using(url, portOf)).rejects.toThrow('chmod 600');
-    // A secret that Kubernetes or systemd mounts belongs to root.
+    // Kubernetes and systemd mount secrets with this mode and root as owner, so it is accepted for root's files.
     write('*:*:*:*:wrong\n', 0o440);
     const isRoot = process.getuid?.() === 0;
     await expect(using(url, portOf)).rejects.toThrow(isRoot ? /password authentication failed/ : /chmod 600/);

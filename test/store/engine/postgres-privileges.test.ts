@@ -6,7 +6,7 @@ import { openPostgres } from '../../../src/store/engine/postgres.ts';
 import { generousTimeout, openTestServer, postgres, testMasterKey } from '../../support/test-server.ts';
 import { masterKeys, runSql } from '../../support/test-store.ts';
 
-/** The SQL that the guide gives for two roles. */
+/** The documented SQL for two roles. */
 const guide = await Bun.file(`${import.meta.dirname}/../../../docs/operations/postgresql.md`).text();
 const [, statements = ''] = /### Least privilege[\s\S]*?```sql\n([\s\S]*?)```/.exec(guide) ?? [];
 

@@ -26,7 +26,7 @@ describe('a service that loses its connections to PostgreSQL', () => {
     const url = new URL(await postgres.createMigrated(''));
     proxy = await openTcpProxy(Number(url.port));
     url.port = String(proxy.port);
-    // The first one takes its time to make a tenant; the other is the one that is tested.
+    // The first server has a long timeout to create the tenant. The tested one has a short timeout.
     const first = await openTestServer(url.href);
     key = (await first.tenant()).key;
     await first.close();
@@ -39,7 +39,7 @@ describe('a service that loses its connections to PostgreSQL', () => {
   });
 
   const read = () => server.call('GET', '/applications/key', { key });
-  /** The first status other than 503. */
+  /** Repeats the call until its status is not 503, and returns that status. */
   async function recovered(call: () => Promise<ApiResponse>): Promise<number> {
     for (;;) {
       const { status } = await call();
@@ -96,7 +96,7 @@ describe('a service that loses its connections to PostgreSQL', () => {
   });
 });
 
-/** Repeats it while the database does not answer in time. */
+/** Repeats `work` while the database does not answer in time. */
 async function answered<T>(work: () => Promise<T>): Promise<T> {
   for (;;) {
     try {
@@ -111,7 +111,7 @@ describe('a store that loses its connections to PostgreSQL', () => {
   let direct: string;
   let proxy: TcpProxy;
   let on: TestStore;
-  /** With a short timeout. */
+  /** The same database with a short timeout. */
   let impatient: OpenedStore;
   beforeEach(async () => {
     direct = await postgres.createMigrated('');
@@ -193,7 +193,7 @@ test('a lookup on a standby fails, even if the standby has the key', async () =>
 
 describe('the store on PostgreSQL while another transaction holds a lock', () => {
   let on: TestStore;
-  /** With a short timeout. */
+  /** The same database with a short timeout. */
   let impatient: OpenedStore;
   beforeEach(async () => {
     on = await openTestStore(postgres);

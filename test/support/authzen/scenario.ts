@@ -17,18 +17,18 @@ export const levels = {
   Discovery: ['c-6'],
 };
 
-/** Decisions that depend on properties of the action, which permissions do not have. */
+/** Cases that depend on properties of the action. Permissions have no properties. */
 export const unsupported = ['c-2-2-6', 'c-2-2-7'];
 
 export interface ScenarioCase {
-  /** A section, or a part of one. */
+  /** The anchor of a section, or of a part of one. */
   readonly id: string;
   readonly what: string;
   readonly path: string;
   readonly body: unknown;
   readonly headers?: Record<string, string>;
   readonly status: number;
-  /** Decisions in order, or the least results of a search. Undefined if only the structure counts. */
+  /** Decisions in order, or results that a search must contain. If undefined, only the structure is checked. */
   readonly expected?: readonly (boolean | undefined)[] | readonly object[];
 }
 

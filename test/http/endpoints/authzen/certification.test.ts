@@ -43,7 +43,7 @@ describe.each(databases)('the AuthZEN certification scenario on %s', (_, databas
   });
   afterAll(() => server.close());
 
-  /** As a gateway sends it. */
+  /** Sends the key as a bearer token, like a gateway. */
   const post = (path: string, body: unknown, headers: Record<string, string> = {}) =>
     server.call('POST', path, { body, headers: { Authorization: `Bearer ${key}`, ...headers } });
 

@@ -241,7 +241,7 @@ describe.each(databases)('AuthZEN on %s', (_, database) => {
       expect(status).toBe(400);
     } while (seen.length < 20);
     const { data } = (await server.call('GET', '/applications', { key })).body;
-    // The management application of the tenant holds token:read, too.
+    // All applications: the management application holds token:read, too.
     expect(seen).toEqual(data.map(({ id }: { id: string }) => id));
     expect(await ask(subjects, { ...search, page: { limit: 0 } })).toMatchObject({ results: [] });
   });
