@@ -1,4 +1,4 @@
-/** Takes a backup while the service runs, as the manual describes for its database. */
+/** Takes backups while the service runs, with the documented command for its database. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -6,7 +6,7 @@ import { SQL } from 'bun';
 import type { Service } from './servers.ts';
 
 const main = join(import.meta.dirname, '../src/main.ts');
-/** The manual leaves out the rows of these tables. */
+/** Tables whose rows the documented command leaves out. */
 const excluded = ['sessions', 'idempotency'];
 
 /** Backs up again and again until `running.on` is false. Returns the number of complete backups. */
@@ -59,7 +59,7 @@ async function dumpMatches(databaseUrl: string): Promise<boolean> {
   return own >= row.major;
 }
 
-/** Reads what `pg_dump` would read: all tables as of one moment. */
+/** A script that reads what `pg_dump` would read: all tables in one snapshot. */
 async function copyScript(databaseUrl: string): Promise<string> {
   const sql = new SQL(databaseUrl, { max: 1 });
   const tables = await sql`select tablename from pg_tables where schemaname = current_schema()`;

@@ -1,6 +1,6 @@
 /**
- * The upper limit: a bare `Bun.serve` that reads the key from the request headers, as the service must, and sends the same
- * response bytes.
+ * The upper limit for the service: a bare `Bun.serve` that reads the key from the request headers and sends the same
+ * response bytes as the service.
  */
 
 /** Responses of the service by `METHOD path`. */

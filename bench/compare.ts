@@ -100,7 +100,7 @@ function startGenerator(): Generator {
   };
 }
 
-/** A candidate did not answer during a round, so the round has no ratio. */
+/** A candidate answered no request in a round, so the round has no ratio. */
 export class NothingAnswered extends Error {
   constructor(candidate: string) {
     super(`not measurable: ${candidate} answered nothing in ${maxAttempts} rounds`);
@@ -124,7 +124,7 @@ export async function compare(candidates: readonly Candidate[], effort: Effort):
   return series;
 }
 
-/** Repeats a round in which a candidate answered nothing, with four times the time. */
+/** Repeats a round in which a candidate answered nothing, four times as long. */
 async function measureRound(
   candidates: readonly Candidate[],
   seconds: number,
@@ -156,7 +156,7 @@ export function seriesOf(series: readonly Series[], name: string): Series {
 /** Microseconds of CPU time per operation, of the service and of its database. */
 export const cpuTime = ({ processor = 0, database = 0 }: Sample): number => processor + database;
 
-/** Divides round by round, so that other load on the machine affects both sides. */
+/** Divides the values of the same round, because other load on the machine affects both of them alike. */
 export function ratio(
   ours: Series,
   theirs: Series,

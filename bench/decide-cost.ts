@@ -1,6 +1,6 @@
 /**
- * `npm run bench:decide`: time and memory of one decision by number of rules. Runs a second time without garbage
- * collection, so that allocations show as growth of the process.
+ * `npm run bench:decide`: time and memory of one decision by number of rules. Measures allocations in a second process
+ * without garbage collection, as growth of its memory.
  */
 import { heapStats } from 'bun:jsc';
 import { compilePolicy, decide, type Policy, type Resource } from '../src/domain/policy.ts';
@@ -25,7 +25,7 @@ function rule(priority: number, container: string): Rule {
   };
 }
 
-/** `count` rules for other containers, of which one may match. */
+/** `count` rules. Only the one at index `matching`, if given, matches the resources. */
 function policy(count: number, matching?: number): Policy {
   const rules = Array.from({ length: count }, (_, at) =>
     rule(at + 1, at === matching ? '/customers/42/' : `/customers/${1000 + at}/`),

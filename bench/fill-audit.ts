@@ -1,4 +1,4 @@
-/** Lengthens the audit log of a tenant with SQL: entries that no search finds, and their rows of the index. */
+/** Adds audit entries that no search finds to a tenant with SQL, and their rows of the index. */
 import { Database } from 'bun:sqlite';
 import { SQL } from 'bun';
 

@@ -19,7 +19,7 @@ export interface Samples {
   readonly tokens: string[];
 }
 
-/** Samples that are created at the same time. */
+/** The number of samples that are created concurrently. */
 const concurrency = 25;
 const month = 30 * 86_400_000;
 const day = 86_400_000;
@@ -31,7 +31,7 @@ export async function openFilledStore(databaseUrl: string): Promise<OpenedStore>
   return openStore(databaseUrl, { masters, timeout: 60_000 });
 }
 
-/** Creates `count` of each, of which `samples` are returned. */
+/** Creates `count` applications, sessions and tokens, and returns `samples` of each. */
 export async function fill(
   databaseUrl: string,
   owner: Owner,

@@ -1,7 +1,7 @@
 /**
  * Load generator over raw sockets. Without `rate`, each connection sends its next request as soon as the last response
- * arrived. With `rate`, operations start at constant intervals, also if the server is too slow. An operation waits if no
- * connection is free, and its latency counts from the time at which it should have started. At the end, the
+ * arrived. With `rate`, operations start at constant intervals, even if the server is too slow. An operation waits if
+ * no connection is free, and its latency counts from the time at which it should have started. At the end, the
  * generator waits for the responses that are still missing, so that they do not disturb the next measurement.
  */
 import type { Socket } from 'bun';
@@ -17,7 +17,7 @@ export interface Plan {
   readonly requests: readonly string[];
   /** The expected status. */
   readonly status: number;
-  /** A second request after each response, with its nonce in place of `NONCE`. Both count as one operation. */
+  /** Sent after each response, with the nonce of the response in place of `NONCE`. Both requests are one operation. */
   readonly second?: { readonly request: string; readonly status: number };
 }
 

@@ -26,7 +26,7 @@ export function peer(name: string): string {
 }
 
 export interface Peer extends Server {
-  /** The credential that it created. */
+  /** The credential that the peer created. */
   readonly key: string;
 }
 

@@ -44,5 +44,5 @@ function replace(path: string, name: string, text: string): void {
   writeFileSync(join(root, path), `${before}${from}\n\n${text}\n\n${to}${after}`);
 }
 
-// `bun bench/publish.ts` writes the plots and pages again.
+// `bun bench/publish.ts` generates the plots and pages from the stored results.
 if (import.meta.main) publish([], []);

@@ -12,7 +12,7 @@ export interface Row {
   readonly theirs: Figure;
   /** Ours divided by theirs. */
   readonly ratio: Figure;
-  /** The target: a lowest or highest ratio, or a highest value of ours. */
+  /** The target, if any: a minimum ratio, a maximum ratio, or a maximum for our value. */
   readonly min?: number;
   readonly maxRatio?: number;
   readonly max?: number;
@@ -37,8 +37,8 @@ export interface PublishedRow extends Row {
 export const maxLoad = 1.5;
 
 /**
- * Whether the target was reached: by the median of the rounds, or, if the figures are rough, by any round. Rows without
- * a target always reach it.
+ * Whether the target was reached by the median of the rounds or, if `rough`, by the best round. True for rows without a
+ * target.
  */
 export function isReached({ min, maxRatio, max, ratio, ours }: Omit<Row, 'reached'>, rough = false): boolean {
   if (min !== undefined) return (rough ? ratio.high : ratio.median) >= min;
@@ -121,7 +121,7 @@ export function costRow(
   });
 }
 
-/** A figure of which the median must not exceed `max`, if there is a target, next to a baseline. */
+/** Compares a value with a baseline: the median of ours must be at most `max`, if there is a target. */
 export function maxRow(
   spec: Omit<RowSpec, 'min'> & { readonly max?: number },
   ours: Figure,

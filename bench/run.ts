@@ -1,8 +1,8 @@
 /**
  * `npm run bench [-- MEASUREMENT…]` runs all measurements, or the named ones. Each one writes its results to
- * bench/results.json, the plots and the pages. Results of measurements that did not run, or failed, remain. `--long` adds those that take longer than
- * all others together. `npm run bench:quick` prints rough figures and writes nothing. Exits with 1 if a measurement
- * failed or missed its target.
+ * bench/results.json, the plots and the pages. Results of measurements that did not run, or failed, remain. `--long`
+ * adds measurements that take longer than all others together. `npm run bench:quick` prints rough figures and writes
+ * nothing. Exits with 1 if a measurement failed or missed its target.
  */
 import { loadavg } from 'node:os';
 import { type Effort, NothingAnswered } from './compare.ts';
@@ -50,7 +50,7 @@ const measurements: Record<string, (environment: Environment, effort: Effort) =>
 };
 /** Only with `--long`, or by name. */
 const longMeasurements = ['memory-long'];
-/** Not in quick runs, unless by name: they mean nothing with few rows or requests. */
+/** Left out of quick runs unless they are named: their results mean nothing with few rows or requests. */
 const fullMeasurements = ['storage', 'memory'];
 
 const wanted = process.argv.slice(2).filter((argument) => !argument.startsWith('--'));
@@ -83,11 +83,11 @@ const rows: Row[] = [];
 const nodes: NodePoint[] = [];
 const failed: string[] = [];
 const notMeasurable: string[] = [];
-/** Of other work, before the first measurement. */
+/** The load average of other work, before the first measurement. */
 const load = loadavg()[0] as number;
 const day = new Date().toISOString().slice(0, 10);
 
-/** From what a failed measurement left behind. */
+/** Ignores errors of work that a failed measurement left running. */
 process.on('unhandledRejection', (error) => console.log(`ignored: ${(error as Error).message}`));
 
 async function run(name: string, measure: () => Promise<void>): Promise<void> {

@@ -37,7 +37,7 @@ export function killOnExit(pid: number, signal: NodeJS.Signals = 'SIGKILL'): voi
   running.set(pid, signal);
 }
 
-/** The processes that run now serve all measurements: `stopStarted` spares them. */
+/** Marks the processes that run now as shared by all measurements. `stopStarted` does not kill them. */
 export function keepRunning(): void {
   for (const pid of running.keys()) shared.add(pid);
 }
@@ -94,7 +94,7 @@ export interface Service extends Server {
   readonly key: string;
   readonly databaseUrl: string;
   readonly keyFile: string;
-  /** Its environment, for commands on the same database. */
+  /** The environment of the service, for commands on the same database. */
   readonly settings: Record<string, string>;
   call<T = unknown>(method: string, path: string, body?: unknown, key?: string): Promise<T>;
   /** The response in the form that the bare server replays. */

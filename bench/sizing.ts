@@ -1,7 +1,7 @@
 /** Tables for capacity planning: requests per second and core, and bytes in the database. */
 import { formatNumber, type Row } from './report.ts';
 
-/** Workloads by the group and start of their rows, and the audit entries that each writes. */
+/** Workloads, found in the results by `group` and by the start of the row's name, with their audit entries. */
 const requests = [
   { kind: 'authenticated `GET`', group: 'reads', work: 'GET /applications/key', entries: 0 },
   { kind: '`POST /decisions`', group: 'decisions', work: 'POST /decisions', entries: 0 },

@@ -24,7 +24,7 @@ export const titles: Record<string, string> = {
   decide: 'Decisions in memory compared with libraries',
 };
 
-/** The rows of one workload. Without a database, it is the same for both. */
+/** The rows of one workload by database. A row without a database applies to both. */
 interface Line {
   readonly work: string;
   readonly baseline: string;

@@ -135,7 +135,7 @@ function firstAnswer(text: string, noBody: boolean): { answer: ClientResponse; l
   };
 }
 
-/** The decoded chunks from `start` on, if the last one has arrived. */
+/** The decoded chunks from `start` on. Undefined until the last one has arrived. */
 function chunked(text: string, start: number): { text: string; end: number } | undefined {
   const parts: string[] = [];
   for (let at = start; ; ) {
@@ -154,7 +154,7 @@ function decoded(bytes: string): string {
   return Buffer.from(bytes, 'latin1').toString('utf8');
 }
 
-/** Milliseconds. The server closes idle connections after ten seconds, possibly while a request is sent. */
+/** Milliseconds after which a connection is not reused. The server closes idle connections after ten seconds. */
 const longestIdle = 5000;
 
 /** Opens as many connections to one server as there are concurrent requests. */

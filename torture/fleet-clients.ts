@@ -47,7 +47,7 @@ export function clientsOf(context: Context, fleet: Fleet): Clients {
   };
 }
 
-/** A separate node in the full run; the shared nodes in the short run, because starting takes longest. */
+/** A separate node in the full run. The short run uses the shared nodes, because starting a node takes long. */
 export function oneNode(context: Context, options: FleetOptions = {}): Promise<Fleet> {
   return context.size === 'full' ? context.start({ ...options, nodes: 1 }) : context.fleet();
 }

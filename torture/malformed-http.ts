@@ -3,9 +3,9 @@ import type { Random } from './random.ts';
 
 export interface MalformedRequest {
   readonly text: string;
-  /** Whether it is a complete, well-framed request, which the service itself must answer. */
+  /** Whether the request is complete and well-framed. The service, and not Bun, must answer it. */
   readonly sound: boolean;
-  /** Whether it is truncated and cannot be answered. */
+  /** Whether the request is truncated and cannot be answered. */
   readonly unfinished?: boolean;
 }
 

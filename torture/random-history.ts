@@ -90,7 +90,7 @@ export class History {
     return this.#ask(expected, method, path, this.#context.owner, body);
   }
 
-  /** Often the exact time of another event. */
+  /** A random expiry or none. It is often the exact time of another event. */
   #ending(): number | undefined {
     return this.#random.chance(0.4) ? this.#context.now() + 1000 * (1 + this.#random.below(5)) : undefined;
   }
@@ -216,7 +216,7 @@ export class History {
     if (await this.#owned(expected, 'DELETE', `/tokens/${token.id}`)) token.gone = true;
   }
 
-  /** Usually a valid one. */
+  /** A random key or nonce, usually a valid one. */
   #anySecret(): string {
     const all = [...this.#model.secrets, 'none'];
     const living = all.filter((secret) => this.#model.principalOf(secret));
@@ -259,7 +259,7 @@ export class History {
     );
   }
 
-  /** Newest first. */
+  /** `seen` is ordered newest first, `expected` oldest first. */
   #compare(seen: readonly { id: string }[], expected: readonly { id: string }[]): void {
     const [left, right] = [seen.map(({ id }) => id), expected.map(({ id }) => id).toReversed()];
     if (!Bun.deepEquals(left, right)) this.#differ(`listed ${left} instead of ${right}`);

@@ -43,7 +43,7 @@ export function permissionsIn({ permissions, rules }: Grants): string[] {
 
 const everywhere = { attribute: 'container', operator: 'starts_with', value: '/' };
 
-/** Session rules. Half of them redact everything: a session that sees less than its authorizer must not help it. */
+/** Session rules. Half of the results redact everything: a weaker session must not help its authorizer to see more. */
 export function randomSessionRules(random: Random, held: readonly string[]): object[] {
   if (random.chance(0.5)) {
     return [{ priority: 1, transform: 'redact', permissions: held, conditions: [everywhere] }];

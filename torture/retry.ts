@@ -15,7 +15,7 @@ export async function retryUnavailable<T>(work: () => Promise<T>): Promise<T> {
   return work();
 }
 
-/** Database timeout for nodes. The full run uses the default; the short run shares the CPU with other tests and needs more. */
+/** The database timeout of nodes. It is longer in the short run, which shares the CPU with other tests. */
 export function databaseTimeout(context: {
   sized(full: string, short: string): string;
 }): Record<string, string> {

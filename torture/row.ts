@@ -54,7 +54,7 @@ export interface Context {
 
 /** Files and databases of a run, for the rows that inspect them. */
 export interface RunArtifacts {
-  /** Folder with everything that rows and nodes have written. */
+  /** Folder with all files that rows and nodes have written. */
   readonly folder: string;
   /** All databases of the run. */
   readonly databaseUrls: readonly string[];

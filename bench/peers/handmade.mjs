@@ -1,7 +1,7 @@
 /**
- * What a team would write by hand: Fastify, AES-256-GCM from node:crypto, keys looked up by digest, and an audit row in
- * the same transaction as a change or before a plaintext is sent. On SQLite through node:sqlite, on PostgreSQL through pg.
- * Prints a key that may create and read plaintext, and a second one that reads masked values.
+ * A token service as a team might write it: Fastify, AES-256-GCM from node:crypto, and keys looked up by digest. It
+ * writes an audit row in the transaction of a change, and before it sends plaintext. Uses node:sqlite or pg. Prints a
+ * key that may create tokens and read plaintext, and a second one that reads masked values.
  */
 import { createCipheriv, createDecipheriv, createHash, randomBytes, randomUUID } from 'node:crypto';
 import { DatabaseSync } from 'node:sqlite';

@@ -1,4 +1,4 @@
-/** The cost of the audit log: reads of a 1 KB token with their entries, compared with the same reads without. */
+/** The cost of the audit log: reads of a 1 KB token with audit entries, compared with reads without entries. */
 import { type Candidate, compare, type Effort, seriesOf, underLoad } from '../compare.ts';
 import { type Environment, prepareService } from '../environment.ts';
 import { type Row, rowOf } from '../report.ts';
@@ -23,7 +23,7 @@ export async function auditRows(environment: Environment, effort: Effort): Promi
   return rows;
 }
 
-/** Each pair has its own services, because entries are chained for some time after the reads. */
+/** Starts new services each time, because a service chains entries for some time after the reads. */
 async function compareReads(
   environment: Environment,
   database: Database,

@@ -1,4 +1,4 @@
-/** Decisions about a credential, compared with Better Auth's API keys and with token introspection of an OpenID provider. */
+/** Decisions about a credential, compared with Better Auth's API keys and an OpenID provider's token introspection. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -20,7 +20,7 @@ const calmSeconds = 10;
 /** The largest data that fits into a request of 1 MiB. */
 const largeData = 'x'.repeat(1_048_000);
 
-/** A quick run is too short for a sweep. */
+/** A quick run has no sweep, because it is too short. */
 export async function disturbedRows(environment: Environment, effort: Effort): Promise<Row[]> {
   const sweep = !effort.quick;
   const rows: Row[] = [];
@@ -85,7 +85,7 @@ function withSeconds({ name, measure }: Candidate, fixed: number | undefined): C
   return { name, measure: (seconds) => measure(fixed ?? seconds) };
 }
 
-/** Throws if one of the disturbances did not happen. A slow machine may not sweep all sessions in time. */
+/** Throws if a disturbance did not happen. Half of the sessions must be swept: a slow machine may not sweep all. */
 function whileBusy(reads: Candidate, service: PreparedService, sweep: boolean): Candidate {
   return {
     name: reads.name,

@@ -1,4 +1,4 @@
-/** The same workloads with a thousand and a million of each entity on both databases, by CPU time. */
+/** The CPU time of the same workloads with a thousand and with a million of each entity, on both databases. */
 import { Database } from 'bun:sqlite';
 import { type Candidate, compare, cpuTime, type Effort, seriesOf, underLoad } from '../compare.ts';
 import {
@@ -144,8 +144,8 @@ function candidateFor(filled: FilledService, work: string): Candidate {
 }
 
 /**
- * Commits from another connection during the measurement, which invalidates the credential cache of SQLite, so that
- * every key is looked up in the database.
+ * Commits on another connection during the measurement. On SQLite each commit invalidates the credential cache, so keys
+ * are looked up in the database.
  */
 function withConcurrentCommits(candidate: Candidate, databaseUrl: string): Candidate {
   return {

@@ -13,7 +13,7 @@ const mask = '************{{ data.last4 }}';
 const token = { container: '/customers/42/', data: { note: 'x'.repeat(980), last4: '4242' }, mask };
 const tokens = 100;
 
-/** The keys of a contestant: one that creates tokens and reads their plaintext, one that reads them masked. */
+/** A server with two keys: `key` creates tokens and reads their plaintext, `maskedKey` reads them masked. */
 interface Contestant {
   readonly name: string;
   readonly pid: number;
@@ -31,7 +31,7 @@ const works = {
 } as const;
 type Work = keyof typeof works;
 
-/** What to send for a workload. Reads are of `tokens` stored tokens in turn. */
+/** The requests of a workload. Reads rotate over stored tokens, which this creates. */
 export async function tokenRequests(contestant: Contestant, work: Work): Promise<Requests> {
   const { port, url, key, maskedKey } = contestant;
   if (work === 'create')

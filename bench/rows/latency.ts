@@ -16,14 +16,14 @@ export interface Target {
   readonly requests: Requests;
 }
 
-/** The rate that a server reaches when 64 connections send as fast as they can: the better one of two rounds. */
+/** The rate that a server reaches when 64 connections send as fast as they can: the best round. */
 export async function maxRate({ name, pid, requests }: Target, effort: Effort): Promise<number> {
   const rounds = effort.quick ? 1 : 2;
   const series = await compare([underLoad(name, pid, requests)], { ...effort, rounds });
   return Math.max(...seriesOf(series, name).samples.map(({ rate }) => rate));
 }
 
-/** Measures with constant arrivals. A slow server is measured longer, so that its percentiles mean something. */
+/** Sends requests at a constant rate. A slow server is measured longer, to have enough samples for percentiles. */
 export function atRate({ name, pid, requests }: Target, rate: number, effort: Effort): Candidate {
   const loaded = underLoad(name, pid, { ...requests, rate });
   const [arrivals, maxSeconds] = effort.quick ? [50, 1] : [1000, 6];
@@ -54,7 +54,7 @@ export async function latencyRows(environment: Environment, effort: Effort): Pro
 
 const services = ({ onSqlite, onPostgres }: Environment) => ({ SQLite: onSqlite, PostgreSQL: onPostgres });
 
-/** The service on both databases and a bare server that sends the same bytes, then the peers. */
+/** Compares the service on both databases with a bare server that sends the same bytes, then with the peers. */
 async function compareWithBare(
   work: string,
   environment: Environment,
@@ -99,7 +99,7 @@ async function compareWithBare(
   ];
 }
 
-/** Sends each of the first requests once, and returns the responses by method and path. */
+/** Sends each of `requests` once, and returns the responses by method and path. Does not send `second`. */
 async function recordResponses(service: PreparedService, { requests, second }: Requests) {
   const responses: Parameters<typeof startBareServer>[0] = {};
   for (const text of requests) {

@@ -1,4 +1,4 @@
-/** Resident memory while the service answers many mixed requests: it must not grow over the last half. */
+/** Resident memory while the service answers many mixed requests. It must not grow in the second half of the run. */
 import { connections, figure, type Requests, send } from '../compare.ts';
 import { prepareService } from '../environment.ts';
 import { isReached, type Row } from '../report.ts';

@@ -22,7 +22,7 @@ function pairs(name: string, service: PreparedService): Candidate {
   return underLoad(name, service.pid, pairRequests(service), service.database);
 }
 
-/** Raw commits, with `slowDisk` as prefix on a slow disk. */
+/** Raw commits of another process. Pass `slowDisk` as `prefix` to simulate a slow disk. */
 function rawCommits(name: string, prefix: readonly string[] = []): Candidate {
   const command = [
     ...prefix,

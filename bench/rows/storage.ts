@@ -74,7 +74,7 @@ async function fill(service: PreparedService, effort: Effort): Promise<void> {
   await load({ port, requests, status: 200 });
 }
 
-/** Bytes of the newest one as the API returns it, with the plaintext of tokens. */
+/** Bytes of the newest entity in the JSON of the API. Tokens are read with their plaintext. */
 async function jsonBytes({ call, key, backend }: PreparedService, kind: Kind): Promise<number> {
   const path = { application: '/applications', session: '/sessions', token: '/tokens', audit: '/logs' }[kind];
   const as = kind === 'token' ? backend.key : key;

@@ -30,7 +30,7 @@ function sweepCandidate({ service, tenant }: FilledService, sessions: number): C
       const { user, system } = process.cpuUsage(used);
       const database = databaseTime() - before;
       await close();
-      // The service may sweep at the same time.
+      // The service may have swept some of the sessions at the same time.
       if (removed < sessions / 2) throw new NothingAnswered('sweep');
       const processor = user + system;
       return {
@@ -42,7 +42,7 @@ function sweepCandidate({ service, tenant }: FilledService, sessions: number): C
   };
 }
 
-/** `create` is measured as a request, which is how sessions are created. */
+/** `create` measures whole requests, because sessions are created by requests. */
 export async function sweepRow(
   filled: FilledService,
   create: Candidate,

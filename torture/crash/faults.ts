@@ -3,8 +3,8 @@ import { type Awaitable, then } from '../../src/domain/awaitable.ts';
 import { type Db, DbUnavailable, type Queries, type Transaction } from '../../src/store/engine/db.ts';
 
 /**
- * `refused`: one call fails without being made. `lost`: one call is made, but its result is lost. `down`: that call
- * and all later ones fail.
+ * `refused`: one call fails without being made. `lost`: one call is made, but its result is lost. `down`: a call and
+ * all later ones fail.
  */
 export const faultKinds = ['refused', 'lost', 'down'] as const;
 export type FaultKind = (typeof faultKinds)[number];

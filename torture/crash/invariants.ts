@@ -17,7 +17,7 @@ interface Rows {
     content_version: number | string;
     created_by: string;
     size: number | string;
-    /** Absent if the token has no row in `token_contents`, or one of another size. */
+    /** Null if `token_contents` has no row for the token, or a row of another size. */
     contents: string | null;
   }[];
   readonly storage: readonly { application_id: string; tokens: number | string; bytes: number | string }[];

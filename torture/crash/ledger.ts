@@ -17,7 +17,7 @@ export class Ledger {
   #open: Scenario[] = [];
   /** Acknowledged changes. */
   answered = 0;
-  /** Changes without a response, or with one that guarantees nothing. */
+  /** Changes whose outcome is unknown: without a response, or with one that is not a success. */
   unanswered = 0;
   #waiting: { readonly count: number; readonly resolve: () => void } | undefined;
   /** Unexpected responses. */
@@ -69,8 +69,8 @@ export class Ledger {
   }
 
   /**
-   * Acknowledged changes that are lost: of all scenarios, of those written to since the last check, or of the
-   * finished ones.
+   * Acknowledged changes that are lost. `all`: of all scenarios. `new`: of scenarios that were written to since the
+   * last check. `certain`: of finished scenarios.
    */
   async broken(url: string, which: 'all' | 'new' | 'certain'): Promise<string[]> {
     const over = this.#stories.filter((story) => !story.pending);
@@ -120,7 +120,7 @@ export class Ledger {
   }
 }
 
-/** A 503 says nothing about what is stored, so it is repeated. */
+/** Attempts to read an expected state. A read that gets 503 is repeated, because it says nothing about the state. */
 const maxAttempts = 20;
 
 async function check(client: Client, claim: ExpectedResponse, attempt = 1): Promise<string | undefined> {

@@ -52,8 +52,8 @@ export function environmentOf(
 const maxStarts = 5;
 
 /**
- * Resolves when it listens. Its log goes to the row's folder. Stopped at the end of the row. A start that the database
- * does not answer in time, because the machine is busy, is repeated.
+ * Starts a node, and resolves when it listens. Its log goes to the row's folder. It is stopped at the end of the row.
+ * Tries again if the database does not answer in time, because the machine may be busy.
  */
 export async function startNode(
   context: Context,

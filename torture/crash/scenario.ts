@@ -72,7 +72,7 @@ export class Scenario {
     this.inDoubt = false;
   }
 
-  /** What all acknowledged changes imply. */
+  /** Reads, with the responses that follow from all acknowledged changes. */
   claims(): ExpectedResponse[] {
     return [...this.#ofKeys(), ...this.#ofSession(), ...this.#ofToken()];
   }

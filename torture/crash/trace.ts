@@ -1,4 +1,4 @@
-/** Reads an strace log of a server: when requests arrived, when the log was written and synced, when responses were sent. */
+/** Reads from an strace log of a server when requests arrived, the log was written and synced, and responses sent. */
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 
@@ -15,7 +15,7 @@ export function traced(output: string): string[] {
   return ['strace', '-D', '-f', '-y', '-s', '700', '--seccomp-bpf', '-o', output, '-e', calls];
 }
 
-/** Command prefix that makes the syncs of each thread fail that `when` selects, in strace syntax. */
+/** Command prefix that makes syncs fail. `when` selects the failing syncs of each thread, in strace syntax. */
 export function failingSyncs(calls: 'fsync,fdatasync' | 'fdatasync', when: string): string[] {
   const inject = `inject=${calls}:error=EIO:when=${when}`;
   return [

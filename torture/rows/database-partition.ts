@@ -30,7 +30,7 @@ const faults: readonly ((proxy: TcpProxy) => void)[] = [
 ];
 
 const probes = 40;
-/** Milliseconds within which it must return 503, and serve again after the connection is restored. */
+/** Milliseconds within which the node must return 503, and serve again after the connection is restored. */
 interface Bounds {
   readonly refusal: number;
   readonly recovery: number;
@@ -46,7 +46,7 @@ interface Seen {
 
 async function run(context: Context): Promise<Outcome> {
   const rounds = context.sized(15, 2);
-  // The short run is a test and asserts no times.
+  // The short run checks no times, because it runs beside other tests.
   const bounds = {
     refusal: context.sized(1000, Number.POSITIVE_INFINITY),
     recovery: context.sized(2000, Number.POSITIVE_INFINITY),
@@ -93,7 +93,7 @@ function late({ accepted, slowest, slowestRecovery }: Seen, { refusal, recovery 
   ];
 }
 
-/** A valid key, one that another node deletes during the partition, and an unknown one. */
+/** Sends a valid key, a key that another node deletes during the partition, and an unknown key. */
 async function oneRound(
   context: Context,
   { near, far }: { near: Client; far: Client },

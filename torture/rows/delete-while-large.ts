@@ -96,7 +96,7 @@ async function left(databaseUrl: string, id: string): Promise<number> {
 
 const batchSize = 500;
 
-/** Runs the cleanup like another node, until it is done or the batches are used up. */
+/** Runs the cleanup like another node, for at most this many batches. */
 async function sweepSome(databaseUrl: string, batches: number): Promise<void> {
   const { maintenance, close } = await openStore(databaseUrl, {
     masters: masterKeys(testMasterKey),
@@ -118,7 +118,7 @@ async function cleanedUp(context: Context, databaseUrl: string, id: string): Pro
   return least;
 }
 
-/** Another caller, which must be served throughout. */
+/** Sends requests of another caller, which must always succeed. `stop` returns how many did not. */
 function watch(nodes: Nodes, key: string): { stop(): Promise<number> } {
   let [stopped, refused] = [false, 0];
   const watching = (async () => {

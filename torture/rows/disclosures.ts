@@ -16,7 +16,7 @@ export const disclosures: Row = {
 const withDatabase = 20;
 const readers = 8;
 const tokens = 12;
-/** A kill comes after fewer responses than this. */
+/** The node is killed after at most this many responses. */
 const maxResponses = 40;
 const plaintext = 'plaintext-of-a-token';
 
@@ -76,7 +76,7 @@ async function prepare({ url }: KillableNode, management: string, { secrets }: C
 
 type Request = Parameters<Client['call']>;
 
-/** The same idempotency key every time, so that repeated requests are replays. */
+/** The idempotency key depends only on `number`, so that repeated requests are replays. */
 function createToken(number: number, key: string, id: string): Request {
   const headers = [`Idempotency-Key: create-${number}`, `SVC-REQUEST-ID: ${id}`];
   const body = { id: `card-${number}`, container: `/cards/${number}/`, data: plaintext };

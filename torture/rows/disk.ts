@@ -1,4 +1,4 @@
-/** The disk is full or fsync fails: no unsaved change is acknowledged, and the service recovers when space is available. */
+/** The disk is full or fsync fails: no unsaved change is acknowledged, and the service recovers with free space. */
 import { chownSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { serverUser } from '../../test/support/postgres.ts';
@@ -73,12 +73,12 @@ async function fillDisk(context: Context): Promise<Seen> {
   return seen;
 }
 
-/** While writes fail, all acknowledged data can be read. */
+/** Checks that all acknowledged data can be read while writes fail. */
 async function stillThere(node: KillableNode, ledger: Ledger, seen: Seen): Promise<void> {
   seen.wrong.push(...(await ledger.broken(node.url, 'certain')));
 }
 
-/** Some syncs fail. On PostgreSQL this is a crash with automatic recovery. */
+/** Makes some syncs fail. PostgreSQL crashes at a failed sync and recovers automatically. */
 async function failSyncs(context: Context): Promise<Seen> {
   const seen: Seen = { answered: 0, refused: 0, recovered: 0, wrong: [] };
   if (!hasStrace()) {
@@ -143,7 +143,7 @@ async function smallDatabase(
   return { databaseUrl: cluster.url('small'), disk: small };
 }
 
-/** On PostgreSQL only WAL syncs: a failed one is a crash, also during recovery. */
+/** A database whose syncs fail. On PostgreSQL only WAL syncs fail: a failed sync during recovery is another crash. */
 async function databaseThatFails(context: Context): Promise<{ databaseUrl: string; before: string[] }> {
   mkdirSync(context.folder, { recursive: true });
   if (context.database.name === 'SQLite') {

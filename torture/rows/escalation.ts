@@ -17,7 +17,7 @@ const ofSessions = management.filter((name) => hasTrait(name, 'browser'));
 const free = ['token:read', 'mine:x'];
 /** Holders of these permissions may grant a session anything. */
 const freely = ['session:authorize', 'application:create'];
-/** One read per permission that a session may hold. */
+/** A read for each management permission that a session may hold. */
 const doors: Record<string, string> = {
   'application:read': '/applications?size=1',
   'session:read': '/sessions?size=1',
@@ -71,7 +71,7 @@ class Attack {
   #web = '';
   #token = '';
   #start: readonly string[] = [];
-  /** Applications whose ids it can learn. */
+  /** Applications whose ids the attacker can learn. */
   #targets: string[] = [];
   #held: Held[] = [];
   #told = '';
@@ -119,7 +119,7 @@ class Attack {
     return { rules: [{ priority: 1, container: '/mine/', transform: 'reveal', permissions: names }] };
   }
 
-  /** Compares every grant with the attacker's initial access. */
+  /** Sends a request of the attacker. Returns undefined if it does not succeed. */
   async #try(key: string, method: string, path: string, body?: object): Promise<Body | undefined> {
     const { status, text } = await this.#clients.call(this.#node, method, path, { key, body });
     this.#told = `${method} ${path} ${JSON.stringify(body)} → ${status}`;
@@ -157,6 +157,7 @@ class Attack {
     this.#check(made);
   }
 
+  /** Records a gain if the application has a management permission that the attacker did not have at the start. */
   #check({ permissions, rules, type }: Body): void {
     if (type === 'public') return;
     const names = [permissions, ...rules.map((rule: Body) => rule.permissions)].flat() as string[];
@@ -164,7 +165,7 @@ class Attack {
     if (more.length > 0) this.gains.push(`from ${this.#start} to ${more} by ${this.#told}`);
   }
 
-  /** The session must not exceed what its authorizer may grant, nor the authorizer's own access under a ceiling. */
+  /** The session must not have more than its authorizer may grant, or under a ceiling, more than the authorizer has. */
   async #authorize(key: string): Promise<void> {
     const { must, call } = this.#clients;
     const { session_key, nonce } = await must(this.#node, 'POST', '/sessions', { key: this.#web });
@@ -193,7 +194,7 @@ class Attack {
       this.gains.push(`a Session sees ${views[its]}, its authorizer ${views[mine] ?? 'nothing'}`);
   }
 
-  /** How much of the token is visible, as a number. */
+  /** How much of the token is visible: an index in `views`, or -1 if the token cannot be read. */
   async #seenBy(key: string): Promise<number> {
     const { status, text } = await this.#clients.call(this.#node, 'GET', `/tokens/${this.#token}`, { key });
     if (status >= 300) return -1;

@@ -90,7 +90,7 @@ async function costOf(context: Context, fleet: Fleet): Promise<() => number> {
   return () => processorTime(pid) + processorTimeWithChildren(server);
 }
 
-/** The minimum of several measurements, alternating with an ordinary request. */
+/** Compares the attack with ordinary requests. Both are measured in turn, and the minimum of each counts. */
 async function judged(context: Context, attack: Attack, cost: () => number, failures: string[]) {
   let [worst, ordinary] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
   let answer: ClientResponse | undefined;
@@ -116,7 +116,7 @@ async function judged(context: Context, attack: Attack, cost: () => number, fail
   return { name, times, bytes, refused: status >= 400 };
 }
 
-/** Twelve attacking connections of one session, and one other caller. */
+/** Measures another caller while one session attacks on twelve connections. */
 async function crowded(
   context: Context,
   { call, application }: Clients,

@@ -76,7 +76,7 @@ async function run(context: Context): Promise<Outcome> {
   };
 }
 
-/** Sends requests to nodes whose database address leads to a standby. */
+/** Sends requests while the database address of the nodes leads to a standby. Returns the statuses. */
 async function ask(urls: readonly string[], key: string): Promise<number[]> {
   const headers = { 'SVC-API-KEY': key };
   const paths = ['/applications/key', '/readyz'].flatMap((path) => urls.map((url) => url + path));
@@ -87,7 +87,7 @@ async function ask(urls: readonly string[], key: string): Promise<number[]> {
 interface Pair {
   readonly primary: Cluster;
   readonly standby: Cluster;
-  /** The standby is now the primary and gets a new standby. */
+  /** Makes the promoted standby the primary, and creates a new standby for it. */
   renew(): Promise<void>;
 }
 

@@ -29,7 +29,7 @@ async function run(context: Context): Promise<Outcome> {
   return { figures: { writes: answered, syncs, 'responses before their fsync': early.length }, failures };
 }
 
-/** The first half sequentially, the rest concurrently so that they share commits. */
+/** Sends the first half of the writes sequentially, and the rest concurrently, so that they share commits. */
 async function write(context: Context, output: string, writes: number): Promise<void> {
   const command = [...traced(output), await context.executable()];
   const node = await startNode(context, { databaseUrl: await context.freshDatabase(), command });

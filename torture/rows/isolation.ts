@@ -50,7 +50,7 @@ async function run(context: Context): Promise<Outcome> {
     }
   }
 
-  /** Calls with every kind of caller that may use the route. */
+  /** Calls the route with every kind of id, as every kind of caller that may use it. */
   async function everyId(route: Route): Promise<void> {
     const expected = statusById[route.name] ?? [];
     const able = callers.filter((_, at) => (statusByCaller[route.name]?.[at] ?? 403) < 300);

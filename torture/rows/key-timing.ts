@@ -4,7 +4,7 @@ import { clientsOf, oneNode } from '../fleet-clients.ts';
 import type { Random } from '../random.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
-/** Above this, two samples differ significantly. */
+/** Above this value of Welch’s t, two samples differ significantly. */
 const limit = 4.5;
 
 export const keyTiming: Row = {
@@ -16,8 +16,8 @@ export const keyTiming: Row = {
 };
 
 /**
- * Timing must not reveal whether an invalid key was ever issued. The known keys were revoked, or differ from a valid
- * key by one digit.
+ * Timing must not reveal whether an invalid key was ever issued. `known` has revoked keys, and keys that differ from a
+ * valid one in the last random digit. `never` has keys that were not issued.
  */
 async function run(context: Context): Promise<Outcome> {
   const samples = context.sized(20_000, 200);

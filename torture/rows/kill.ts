@@ -19,7 +19,7 @@ const withDatabase = 20;
 const lanes = 6;
 /** A kill comes after fewer responses than this. */
 const mostAnswers = 16;
-/** After this many kills, everything written since is checked. */
+/** Kills between two checks of what was written since the last check. */
 const between = 10;
 
 async function run(context: Context): Promise<Outcome> {

@@ -64,7 +64,7 @@ async function run(context: Context): Promise<Outcome> {
   const ask = async (node: number, key: string) =>
     (await retry503(() => call(node, 'GET', '/applications/key', { key }))).status;
 
-  /** Sends requests on many connections until `stop`. Counts those that were sent after the 204. */
+  /** Sends requests on many connections until `stop`. Counts those that were sent after the revocation's response. */
   async function bombard(name: string, keys: readonly string[], state: { revoked: boolean; stop: boolean }) {
     const lanes = fleet.nodes.flatMap((_, node) =>
       Array.from({ length: connections }, (_, lane) => ({ node, key: keys[lane % keys.length] as string })),

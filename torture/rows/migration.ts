@@ -1,4 +1,4 @@
-/** A newer program migrates the schema while older nodes serve. The older program must not start on the newer schema. */
+/** A newer program migrates the schema while older nodes serve. The older one must not start on the newer schema. */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

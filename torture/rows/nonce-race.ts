@@ -24,7 +24,7 @@ async function run(context: Context): Promise<Outcome> {
     const { nonce, session_key } = await must(round, 'POST', '/sessions', { key: web.key });
     const answers = await Promise.all(
       Array.from({ length: racers }, (_, racer) => {
-        // The session shows whether an even or an odd request succeeded.
+        // Even and odd requests grant different permissions, so the session shows which kind succeeded.
         const permissions = [racer % 2 === 0 ? 'application:read' : 'token:read'];
         return call(racer, 'POST', '/sessions/authorize', { key, body: { nonce, permissions } });
       }),

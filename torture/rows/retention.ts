@@ -70,7 +70,7 @@ async function run(context: Context): Promise<Outcome> {
   };
 }
 
-/** Returns whether the command was still running. */
+/** Starts the command and kills it after a random time. Returns whether it was still running. */
 async function killCommand(
   context: Context,
   env: ReturnType<typeof environmentOf>,

@@ -1,4 +1,4 @@
-/** Sinks that are down, slow or lie, while requests are served and the delivering node is killed. */
+/** Sinks that are down, slow or dishonest, while requests are served and the delivering node is killed. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import {
@@ -22,7 +22,7 @@ export const sinks: Row = {
   run,
 };
 
-/** Milliseconds without a newly delivered entry after which delivery counts as stuck. A killed node's lease is 31 s. */
+/** Milliseconds without a new entry after which delivery counts as stuck. The lease of a killed node lasts 30.5 s. */
 const longestPause = 90_000;
 
 async function run(context: Context): Promise<Outcome> {

@@ -40,7 +40,7 @@ async function run(context: Context): Promise<Outcome> {
 
   const waits: number[] = [];
   const failures: string[] = [];
-  /** The short run does not wait for the sockets to close, because other tests run in parallel. */
+  // The short run checks no latency and does not wait for the sockets to close, because other tests run in parallel.
   const slowestHealthy = context.sized(100, Number.POSITIVE_INFINITY);
   const until = context.sized(longest + 1000, 500);
   while (performance.now() - began < until && slow.some((each) => each.closedAt === undefined)) {

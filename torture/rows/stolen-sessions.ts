@@ -42,7 +42,7 @@ function proofOf({ prover, key, nonce }: Owner, method: string, path: string, ch
   return prover.proof({ method, url: origin + path, key, nonce, ...changes });
 }
 
-/** By kind of theft. `stolen` is a proof of the owner for the first request. */
+/** Requests of the thief, by kind. `stolen` is a proof of the owner for the first of `requests`. */
 const thefts: Record<string, (owner: Owner, stolen: string, random: Random) => Attempt> = {
   'no proof': (_, __, random) => at(random.one(requests)),
   'other method': (owner, _, random) =>
@@ -193,7 +193,7 @@ function nonceOf(head: string): string | undefined {
   return /\r\ndpop-nonce: *([\w-]+)/i.exec(head)?.[1];
 }
 
-/** Without the request id and the path. */
+/** The body without request id and path, which differ between responses. */
 function bodyOf(text: string): string {
   return text.replace(/"(request_id|instance)":"[^"]*"/g, '');
 }

@@ -18,7 +18,7 @@ export const storage: Row = {
 
 /** More calls than any operation makes. */
 const mostCalls = 60;
-/** Calls that fail per operation in the short run. */
+/** In the short run only these first calls of an operation fail. */
 const fewCalls = 2;
 const secret = /slp_[a-z]{3}_/;
 
@@ -91,7 +91,7 @@ interface Case {
   readonly named: boolean;
 }
 
-/** Returns false if the operation made fewer calls. */
+/** Makes one database call of the operation fail, by its number. Returns false if the operation made fewer calls. */
 async function failOne(
   { server, faults, snapshots, tenant }: Bench,
   route: Route,
@@ -143,7 +143,7 @@ async function again(
     complain(`the retry returned ${status}: ${JSON.stringify(body)}`);
 }
 
-/** A valid request, to be sent with a request id. */
+/** Returns a function that sends a valid request with a request id. */
 async function prepared(
   server: TestServer,
   route: Route,

@@ -71,11 +71,11 @@ interface Tally {
 /** Keys that one caller controls. */
 interface Group {
   readonly name: string;
-  /** The key of an application and those of the sessions that it authorized under its ceiling, or of one session. */
+  /** Either the key of an application and of the sessions under its ceiling, or the key of one session. */
   readonly keys: string[];
   /** The application and what it was granted, if it may authorize sessions under its own ceiling. */
   readonly authorizer?: { readonly id: string; held: string[] };
-  /** Secrets that it wrote itself. */
+  /** Secrets that the group wrote itself. */
   readonly own: Set<string>;
 }
 
@@ -181,7 +181,7 @@ class Scenario {
     this.#tell('owner', `creates ${id} in ${body.container}`);
   }
 
-  /** Everything that these keys can read. */
+  /** All responses in which these keys can see token data, as one text. */
   async #shownTo(...keys: string[]): Promise<string> {
     const first = keys[0] as string;
     const probe = { metadata: { probed: String(this.#random.below(1e9)) } };

@@ -38,7 +38,7 @@ export interface Keys {
   readonly owner: string;
   /** A session with 50 rules by id, under a ceiling of 50 containers. */
   readonly crowded: string;
-  /** The same with rules and a ceiling that match no token. */
+  /** Like `crowded`, with rules and a ceiling that match no token. */
   readonly blind: string;
   /** A public application that may create and list tokens in its containers. */
   readonly page: string;
@@ -180,7 +180,7 @@ export function attacksWith(context: Context, fleet: Fleet, keys: Keys, filler: 
   ];
 }
 
-/** 249 levels, or the allowed maximum. */
+/** Sends a container with 241 levels or, if that is rejected, with the maximum of 16. */
 async function deepest(send: (container: string) => Promise<ClientResponse>): Promise<ClientResponse> {
   const answer = await send(`/page/${'a/'.repeat(240)}`);
   return answer.status === 400 ? send(`/page/${'a/'.repeat(15)}`) : answer;

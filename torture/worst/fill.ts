@@ -2,7 +2,7 @@
 import { runSql } from '../../test/support/test-store.ts';
 import type { DatabaseName } from '../row.ts';
 
-/** Names of metadata entries. Each token lacks one of them. */
+/** Names of metadata entries. Each token has all but one of them. */
 export const metadataNames = Array.from({ length: 10 }, (_, at) => `m${at}`);
 
 /** Tokens of one container. */
@@ -88,8 +88,8 @@ export class Filler {
   }
 
   /**
-   * Entries of 100 actors; the first half of them only created, the second half only updated. The running service
-   * chains them. They have no MAC, so the log does not verify afterwards.
+   * Audit entries of 100 actors. The first 50 actors only create applications, the others only update them. The running
+   * service chains the entries. They have no MAC, so the log does not verify afterwards.
    */
   async log(tenant: string, count: number): Promise<void> {
     const actor = `cast(${this.#words.id('01900001', 'n % 100')} as text)`;
@@ -126,7 +126,7 @@ export class Filler {
     await this.#analyze('sessions');
   }
 
-  /** On PostgreSQL, because every remaining row is searched for secrets at the end of the run. */
+  /** Removes the rows on PostgreSQL. Otherwise the search for secrets at the end of the run would read all of them. */
   async clear(): Promise<void> {
     if (this.#isPostgres)
       await runSql(
