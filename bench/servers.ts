@@ -12,7 +12,7 @@ export interface Server {
   readonly url: string;
   readonly port: number;
   readonly pid: number;
-  /** Everything printed to stdout before it listened. */
+  /** Everything printed to stdout before the server listened. */
   readonly printed: string;
   stop(): Promise<void>;
 }
@@ -196,7 +196,7 @@ export function requestBytes(method: string, path: string, key: string, body?: u
   return `${method} ${path} HTTP/1.1\r\nHost: 127.0.0.1\r\n${auth}${more}${content}\r\n${text}`;
 }
 
-/** Microseconds of CPU time used by a process, its threads and its children, also those that have ended. */
+/** Microseconds of CPU time used by a process, its threads and its children, including ended ones. */
 export function processorTime(pid: number): number {
   try {
     const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];

@@ -35,7 +35,7 @@ interface Waiting {
   readonly noBody: boolean;
 }
 
-/** One connection. Requests sent before the last response arrived are pipelined. */
+/** One connection. A request that is sent before the last response has arrived is pipelined. */
 class Connection {
   /** Time of the last response. */
   usedAt = 0;

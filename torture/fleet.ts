@@ -26,7 +26,7 @@ export interface Node extends RunningProgram {
 
 export interface Tenant {
   readonly id: string;
-  /** Its management key with all permissions. */
+  /** The tenant's management key with all permissions. */
   readonly key: string;
 }
 
@@ -37,7 +37,7 @@ export interface Fleet {
   readonly managementKey: string | undefined;
   /** Operator tasks on the same database. */
   readonly maintenance: Maintenance;
-  /** URL of the node with this number, modulo the number of nodes. */
+  /** The node with this number, modulo the number of nodes. */
   at(index: number): Node;
   tenant(): Promise<Tenant>;
   /** Stops the nodes and stores their logs. Idempotent. */

@@ -11,7 +11,7 @@ export interface MalformedRequest {
 
 const chunk = (text: string) => `${text.length.toString(16)}\r\n${text}\r\n`;
 
-/** One character per byte. */
+/** A random request as text, with one character per byte. */
 export function rawRequest(random: Random, key: string): MalformedRequest {
   const own = [`Host: x`, `SVC-API-KEY: ${key}`];
   const json = '{"name":"x","type":"private","permissions":["mine:x"]}';

@@ -107,7 +107,7 @@ export class Model {
       : { status: 403 };
   }
 
-  /** The expected status of an authorization. Applies it if it succeeds. */
+  /** Returns the expected status of an authorization, and applies a successful one to the model. */
   authorize(secret: string, nonce: string, grants: NaiveGrants, endsAt: number | undefined): number {
     const principal = this.principalOf(secret);
     if (!principal) return 401;

@@ -14,7 +14,7 @@ function rates(command: string[]): Rates {
   return JSON.parse(child.stdout.toString()) as Rates;
 }
 
-/** Each library runs on Node and on Bun; the faster one counts. */
+/** Runs each library on Node and on Bun, and compares with the fastest of all. */
 export async function decideRows(_: unknown, effort: Effort): Promise<Row[]> {
   if (effort.quick) return rowsWith(8, '', { ...effort, rounds: 1 });
   const rounds = { ...effort, rounds: 3 };

@@ -90,7 +90,7 @@ describe('a request', () => {
       signal,
     );
 
-  /** A server that answers each connection with these bytes. */
+  /** A server that calls `answer` when a connection has sent data. Returns its URL. */
   async function raw(answer: (socket: Socket) => void): Promise<string> {
     const server: Server = createServer((socket) => {
       socket.on('error', () => {});

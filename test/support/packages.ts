@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { root } from './service.ts';
 
 export interface Packed {
-  /** The tarball. */
+  /** The path of the tarball. */
   readonly path: string;
-  /** Paths of the files in it. */
+  /** Paths of the files in the tarball. */
   readonly files: readonly string[];
 }
 

@@ -4,7 +4,7 @@ import { SQL } from 'bun';
 /** Takes the advisory lock that serializes migrations, bootstrap, key rotation and recovery. */
 export const maintenanceLock = 'select pg_advisory_xact_lock(7255901877)';
 
-/** Runs `sql` in a transaction and holds it open until `during` resolves. `run` adds statements to it. */
+/** Runs `sql` in a transaction that stays open until `during` resolves. `run` adds statements to the transaction. */
 export async function duringTransaction<T>(
   url: string,
   sql: string,

@@ -61,7 +61,7 @@ export class Cluster {
     return `postgres://postgres@127.0.0.1:${this.port}/${name}`;
   }
 
-  /** Resolves when it accepts connections. `before` is a command prefix. */
+  /** Resolves when the server accepts connections. `before` is a command prefix. */
   async start(more: Readonly<Record<string, string>> = {}, before: readonly string[] = []): Promise<void> {
     const all = { ...settings, port: String(this.port), ...more };
     const flags = Object.entries(all).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
@@ -92,7 +92,7 @@ export class Cluster {
     return this.#said;
   }
 
-  /** Kills all its processes, like a power failure. */
+  /** Kills all processes of the server, like a power failure. */
   async kill(): Promise<void> {
     const pid = this.#server?.pid;
     if (pid === undefined || this.#server?.exitCode !== null) return;

@@ -8,9 +8,9 @@ export interface SmallDisk {
   readonly folder: string;
   /** Command prefix for a process that is limited to this disk. */
   readonly before: readonly string[];
-  /** Fills the disk except for this many bytes. */
+  /** Fills the disk except for this many kilobytes. */
   leave(kilobytes: number): void;
-  /** Frees space for that process. */
+  /** Frees space for the process. */
   grow(pid: number): void;
 }
 

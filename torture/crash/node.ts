@@ -10,7 +10,7 @@ export interface KillableNode {
   readonly pid: number;
   /** Sends SIGKILL. */
   kill(): Promise<void>;
-  /** Stops it gracefully and returns its exit code. */
+  /** Stops the node gracefully and returns its exit code. */
   stop(): Promise<number>;
 }
 

@@ -26,7 +26,7 @@ interface Step {
   request(): Request;
   /** Applies a successful response. */
   accept(body: Body): void;
-  /** False if it cannot be retried with the same idempotency key. */
+  /** False if the change cannot be retried with the same idempotency key. */
   readonly repeatable?: false;
 }
 
@@ -58,7 +58,7 @@ export class Scenario {
     ];
   }
 
-  /** The next change; the same one until it is accepted. Undefined at the end. */
+  /** The next change, or the same one until it is accepted. Undefined at the end. */
   get pending(): Pending | undefined {
     const step = this.#steps[this.#done];
     if (!step) return undefined;

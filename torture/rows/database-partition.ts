@@ -14,7 +14,7 @@ export const cutOff: Row = {
   run,
 };
 
-/** Each cuts the node off from its database until the proxy is restored. */
+/** Ways to cut the node off from its database, until the proxy is restored. */
 const faults: readonly ((proxy: TcpProxy) => void)[] = [
   (proxy) => proxy.setMode('swallow'),
   (proxy) => {

@@ -74,7 +74,7 @@ function neighbourOf(key: string): string {
   return made;
 }
 
-/** In random order, so that drift affects both sides alike. */
+/** Measures in random order, so that drift affects both sides alike. */
 async function measured(
   samples: number,
   random: Random,

@@ -1,4 +1,4 @@
-/** kill -9 during writes; on PostgreSQL sometimes also of the database. */
+/** Kills the node during writes with SIGKILL. On PostgreSQL, sometimes kills the database, too. */
 import { join } from 'node:path';
 import { Cluster } from '../crash/cluster.ts';
 import { brokenInvariants } from '../crash/invariants.ts';
@@ -17,7 +17,7 @@ export const kill: Row = {
 /** On PostgreSQL, one in this many kills includes the database. */
 const withDatabase = 20;
 const lanes = 6;
-/** A kill comes after fewer responses than this. */
+/** The node is killed after fewer responses than this. */
 const mostAnswers = 16;
 /** Kills between two checks of what was written since the last check. */
 const between = 10;

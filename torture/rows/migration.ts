@@ -32,7 +32,7 @@ const next = [
   'create table next_things (tenant_id uuid not null references tenants (id), id uuid primary key)',
 ];
 
-/** A newer program: this one with more migrations. */
+/** A newer program: the current one with more migrations. */
 const newer: SourcePatch = {
   file: /src[\\/]store[\\/]engine[\\/]migrate\.ts$/,
   revise: (source) => {

@@ -16,7 +16,7 @@ export const retention: Row = {
 };
 
 const lanes = 6;
-/** A kill comes within this many milliseconds. */
+/** The command is killed within this many milliseconds. */
 const maxLife = 400;
 
 async function run(context: Context): Promise<Outcome> {

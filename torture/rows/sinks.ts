@@ -181,7 +181,7 @@ function otlpSeqs(records: ReturnType<typeof openOtlpReceiver>['records'], tenan
     .map(({ seq }) => seq);
 }
 
-/** Entries may be repeated, but none may arrive before those that precede it. */
+/** Returns gaps and missing entries. Entries may be repeated, but a new one must directly follow the last new one. */
 function findGaps(name: string, seqs: readonly number[], expected: number): string[] {
   let last = 0;
   const found: string[] = [];

@@ -186,7 +186,7 @@ async function deepest(send: (container: string) => Promise<ClientResponse>): Pr
   return answer.status === 400 ? send(`/page/${'a/'.repeat(15)}`) : answer;
 }
 
-/** Every value appears in the masked output, far from its start. */
+/** Data whose values all appear in the masked output, far from its start. */
 const manyValues = (() => {
   const random = new Random(1);
   const tail = Array.from({ length: 9000 }, () => random.one([...'abcdefghijklmnopqrstuvw'])).join('');

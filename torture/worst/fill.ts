@@ -5,7 +5,7 @@ import type { DatabaseName } from '../row.ts';
 /** Names of metadata entries. Each token has all but one of them. */
 export const metadataNames = Array.from({ length: 10 }, (_, at) => `m${at}`);
 
-/** Tokens of one container. */
+/** The number of tokens in each container. */
 export const tokensOfEach = 100;
 
 function metadataBut(without: string): string {

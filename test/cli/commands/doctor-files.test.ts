@@ -5,7 +5,7 @@ import { type Cli, openCli } from '../../support/cli.ts';
 import { formatProblems, problemsIn, runDoctor } from '../../support/doctor.ts';
 import { isMissing } from '../../support/skip.ts';
 
-/** Changes a name in an index, but not in its table. `quick_check` does not notice that. */
+/** Changes a name in an index, but not in its table. `quick_check` does not notice the difference. */
 function damageIndex(path: string): void {
   const db = new Database(path);
   db.run('pragma journal_mode = delete');

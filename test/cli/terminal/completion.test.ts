@@ -97,7 +97,7 @@ describe('the bash script', () => {
   );
   chmodSync(program, 0o700);
 
-  /** Loads the script as its first line says, and completes the last word. */
+  /** Loads the script with the command in its first line, and completes the last word. */
   async function complete(env: Record<string, string>, ...words: string[]): Promise<string[]> {
     const typed = ['sallyport', ...words].map((word) => `'${word}'`).join(' ');
     const script = `eval "$(sallyport completion bash)"

@@ -11,7 +11,7 @@ describe.each(databases)('authorizing a session on %s', (_, database) => {
   });
   afterAll(() => server.close());
 
-  /** A tenant, a backend with these grants, and a function that authorizes a new session with it. */
+  /** A tenant, a backend with these grants, and a function by which the backend authorizes a new session. */
   async function scene(backendFields: Record<string, unknown>) {
     const { key } = await server.tenant();
     const backend = await server.application(key, backendFields);

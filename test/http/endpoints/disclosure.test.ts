@@ -1,7 +1,7 @@
 /**
- * No sequence of requests discloses more of a secret to a key than it could see at the start. There are two
- * exceptions: a key that can reveal the secret discloses it, or a private key that was granted both containers moves
- * it. Policies and requests are generated.
+ * No sequence of requests shows a key more of a secret than the key could see at the start. There are two exceptions:
+ * another key that can reveal the secret discloses it, or a private key with access to both containers moves it.
+ * Policies and requests are generated.
  */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import fc from 'fast-check';

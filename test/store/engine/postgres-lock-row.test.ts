@@ -5,7 +5,7 @@ import { openPostgres } from '../../../src/store/engine/postgres.ts';
 import { generousTimeout, openTestServer, postgres } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
-/** Replaces the advisory lock functions by some that fail like those of YugabyteDB before 2025.1. */
+/** Replaces the advisory lock functions with functions that fail like those of YugabyteDB before 2025.1. */
 async function withoutAdvisoryLocks(url: string): Promise<string> {
   for (const name of ['pg_advisory_xact_lock', 'pg_advisory_xact_lock_shared', 'pg_try_advisory_xact_lock'])
     await runSql(
