@@ -1,6 +1,6 @@
 /**
- * Moves entries from `audit_pending` to the hash chain of their tenant. One transaction assigns their positions, extends
- * the hash, signs a checkpoint and updates the index.
+ * Moves entries from `audit_pending` to the hash chain of their tenant. One transaction assigns their positions,
+ * extends the hash chain, signs checkpoints and updates the index.
  */
 import type { Awaitable } from '../../domain/awaitable.ts';
 import { type Db, type DbTime, type Queries, rowLock } from '../engine/db.ts';
@@ -24,15 +24,18 @@ import { pack } from './pack.ts';
 import { type Chain, chainOf, lastCheckpoint } from './rows.ts';
 import { indexTerms } from './terms.ts';
 
-/** Returns a function that chains at most `limit` pending entries: of one tenant, or of all in turn. */
+/**
+ * Returns a function that chains at most `limit` pending entries: of one tenant, or of all tenants in turn. That
+ * function returns the number of chained entries.
+ */
 export function chainAppender(
   db: Db,
   chainKeys: () => Awaitable<ChainKeys>,
 ): (limit: number, tenantId?: string) => Promise<number> {
-  /** The tenant whose entries the last call has chained last. The next call continues with another one. */
+  /** The last tenant that was processed. The next call continues with the tenant after it. */
   let last = beforeFirst;
 
-  /** Continues after `last`, and then from the first tenant up to `last`, so that each has its turn. */
+  /** Starts after `last` and wraps around to it, so that a busy tenant does not delay the others. */
   async function appendAll(tx: Queries, keys: ChainKeys, limit: number): Promise<number> {
     const end = last;
     let total = 0;
@@ -78,10 +81,10 @@ interface PendingRow {
   readonly entry: string;
 }
 
-/** Bytes of entries per transaction, unless one entry is larger. */
+/** Maximum bytes of entries per transaction. A single entry may be larger. */
 const maxBytes = 4 * 1024 * 1024;
 
-/** Deletes the first entries of a tenant and returns them. */
+/** Deletes the oldest pending entries of a tenant and returns them. */
 const takePending = `delete from audit_pending where tenant_id = $1 and id in (
     select id from (
       select id, sum(octet_length(entry)) over (order by id) - octet_length(entry) as bytes_before
@@ -89,7 +92,7 @@ const takePending = `delete from audit_pending where tenant_id = $1 and id in (
     ) as sums where bytes_before < ${maxBytes}
   ) returning id, at, format, mac, entry`;
 
-/** Returns how many were chained: none if another node has locked the chain and `lock` does not wait. */
+/** Returns the number of chained entries: 0 if `lock` skips locked rows and another node has locked the chain. */
 async function appendPending(
   tx: Queries,
   dialect: Db['dialect'],
@@ -107,7 +110,10 @@ async function appendPending(
   return pending.length;
 }
 
-/** Creates the chain if it is new. Returns undefined if another node has locked it and `lock` does not wait. */
+/**
+ * Creates the chain's row if there is none. Returns undefined if `lock` skips locked rows and another node has locked
+ * the chain.
+ */
 async function lockChain(
   tx: Queries,
   dialect: Db['dialect'],
@@ -145,7 +151,7 @@ const insertRows = inserter<AuditInsert>('audit', {
   entry: 'bytea',
 });
 
-/** For a row that another program has inserted without a MAC. */
+/** Used instead of the MAC for a row that another program has inserted without one. */
 const noMac = new Uint8Array();
 
 async function append(
@@ -186,19 +192,19 @@ async function append(
   ]);
 }
 
-/** The highest time of an entry of the chain, as its last checkpoint signs it. */
+/** The latest time of the chain's entries, from its last checkpoint if that is valid. */
 async function latestTime(tx: Queries, keys: ChainKeys, chain: Chain): Promise<number> {
   if (chain.seq === 0) return 0;
   const last = await lastCheckpoint(tx, chain);
   if (last?.seq === chain.seq && isSigned(keys, last)) return last.at;
-  // Another program has changed the checkpoints. Verification finds that.
+  // Another program has changed the checkpoints. `audit verify` reports this.
   const row = await tx.get<{ at: DbTime | null }>('select max(at) as at from audit where chain = $1', [
     chain.number,
   ]);
   return Number(row?.at ?? 0);
 }
 
-/** The end of the system chain, which the checkpoints of the other chains sign. */
+/** The current end of the system chain, to be signed by a checkpoint of another chain. */
 async function linkToSystem(
   tx: Queries,
   tenantId: string,
@@ -209,8 +215,8 @@ async function linkToSystem(
 }
 
 /**
- * The last position of the chain. If another program has inserted rows above it, the chain continues above those, so
- * that their numbers do not stop it. Verification finds such rows.
+ * The last position that is in use. If another program has inserted rows after the end of the chain, new entries get
+ * positions after those rows. `audit verify` reports the inserted rows.
  */
 async function lastPosition(tx: Queries, { number, seq }: Chain): Promise<number> {
   const taken = await tx.get<{ row: DbTime | null; checkpoint: DbTime | null }>(

@@ -1,6 +1,6 @@
 /**
- * Counts the entries of one chain by result and time. Which entries match is read from the index, not from the entries.
- * Times are read only near the boundaries of the intervals, which a binary search finds.
+ * Counts the entries of one chain by result and time interval. The index tells which entries match. A binary search
+ * finds the boundaries of the intervals, so times are read only for entries near a boundary.
  */
 
 import type { Awaitable } from '../../domain/awaitable.ts';
@@ -14,9 +14,11 @@ import type { Chain } from './rows.ts';
 import { spanOfTime } from './search.ts';
 import { termsFor } from './terms.ts';
 
-/** Older entries are not counted. */
+/** Maximum number of positions that are counted. Older entries are left out. */
 const maxCounted = 2048 * blockSize;
-/** Entries whose times are read at each boundary. Entries beyond are assigned to an interval by their position. */
+/**
+ * Maximum number of entries whose times are read at each boundary. All others are assigned to an interval by position.
+ */
 const maxWindow = 1024;
 /** Blocks of the index per statement. */
 const batchSize = 128;
@@ -47,12 +49,12 @@ export async function countEntries(
   const span = { lo: Math.max(after, hi - limits.maxCounted), hi };
   const to = filter.to ?? now;
   const from = filter.from ?? Math.min(await firstTime(db, chain, chain.baseSeq), to - 1);
-  // An open period includes the entries of this millisecond.
+  // Without `to`, entries of the current millisecond are counted too.
   const intervals = intervalsBetween(from, filter.to ?? now + 1);
   const windows = await windowsAt(db, chain, span, boundariesOf(intervals, filter), limits.maxWindow);
   const times = await timesIn(db, chain, windows);
   const counts = Array.from({ length: intervals.count }, () => ({ success: 0, denied: 0, failed: 0 }));
-  /** The number of boundaries before the position, which is one more than the index of its interval. */
+  /** The number of boundaries before `seq`: the index of its interval, plus one. */
   let passed = 0;
   for await (const { first, results } of resultsIn(db, chain, filter, span)) {
     for (let offset = 0; offset < results.length; offset++) {
@@ -71,7 +73,10 @@ export async function countEntries(
   return { start, length, end: to, counts, countedFrom };
 }
 
-/** The start of each interval, and the end of the last. Infinite at the ends if the filter has no `from` or `to`. */
+/**
+ * The start of each interval, and the end of the last one. Without `from`, the first boundary is infinite; without
+ * `to`, the last.
+ */
 function boundariesOf({ start, length, count }: Intervals, { from, to }: AuditFilter): number[] {
   const inner = Array.from({ length: count - 1 }, (_, index) => start + (index + 1) * length);
   return [from ?? Number.NEGATIVE_INFINITY, ...inner, to ?? Number.POSITIVE_INFINITY];
@@ -83,7 +88,7 @@ function intervalOf(time: number, { start, length, count }: Intervals, { from, t
   return Math.min(Math.max(Math.floor((time - start) / length), 0), count - 1);
 }
 
-/** The time of the first entry above a position. */
+/** The time of the first entry above a position; infinity if there is none. */
 async function firstTime(db: Reader, { number }: Chain, after: number): Promise<number> {
   const row = await db.get<{ at: DbTime }>(
     'select at from audit where chain = $1 and seq > $2 order by seq limit 1',
@@ -92,16 +97,17 @@ async function firstTime(db: Reader, { number }: Chain, after: number): Promise<
   return Number(row?.at ?? Number.POSITIVE_INFINITY);
 }
 
-/** Finds the last position up to which entries are older than `time`, between `lo` and `hi`. */
+/** A binary search between `lo` and `hi` for the last entry that is older than `time`. */
 interface Search extends Span {
   readonly time: number;
-  /** Whether a missing entry counts as older. Another program has deleted it. */
+  /** Whether an entry that another program has deleted counts as older. */
   readonly missingIsOlder: boolean;
 }
 
 /**
- * For each time, the entries that must be read to assign them: those up to `lo` are older, those above `hi` are not. An
- * entry is older than the entries before it by at most `maxDelay`. Of a larger window, the middle is returned.
+ * For each boundary, the range of entries whose times must be read. Entries up to `lo` are older than the boundary, and
+ * entries above `hi` are not: no entry is more than `maxDelay` older than an entry before it. If a range is longer than
+ * `maxWindow`, only its middle is returned.
  */
 async function windowsAt(
   db: Reader,
@@ -128,7 +134,7 @@ async function windowsAt(
 
 type Triple = [lo: number, middle: number, hi: number];
 
-/** Runs the binary searches together, with one statement for each step of all. */
+/** Runs all binary searches in parallel, with one statement per step. */
 async function findPositions(db: Reader, { number }: Chain, searches: readonly Search[]): Promise<number[]> {
   let open = searches;
   while (open.some(({ lo, hi }) => lo < hi)) {
@@ -150,7 +156,7 @@ async function findPositions(db: Reader, { number }: Chain, searches: readonly S
   return open.map(({ lo }) => lo);
 }
 
-/** Rounded up, and so above `lo`: each step makes the range smaller. */
+/** Rounds up, so that the middle is above `lo` and each step makes the range smaller. */
 function middleOf({ lo, hi }: Span): number {
   return Math.ceil((lo + hi) / 2);
 }
@@ -176,7 +182,7 @@ async function timesIn(
   return times;
 }
 
-/** The number 0 stands for an entry that does not match the filter. */
+/** Index 0 stands for an entry that does not match the filter. */
 const resultNames = [undefined, 'success', 'denied', 'failed'] as const;
 
 interface Batch {
@@ -215,7 +221,7 @@ async function* resultsIn(
           if (results[seq - first]) results[seq - first] = isWanted ? resultNames.indexOf(result) : 0;
     }
     yield { first, results };
-    // SQLite runs in this thread: let other requests have their turn.
+    // SQLite blocks this thread. Other requests get a turn between two batches.
     if (db.dialect === 'sqlite') await new Promise(setImmediate);
   }
 }

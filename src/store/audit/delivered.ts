@@ -10,11 +10,11 @@ import { DamagedChain } from './signed-position.ts';
 import { verifyParts } from './verify.ts';
 
 export interface Retention {
-  /** Milliseconds. */
+  /** Milliseconds after which delivered entries are deleted. */
   readonly age: number;
   /**
-   * The last position of a chain that every sink has received. Undefined without sinks: then no entry is deleted.
-   * The tenant is undefined for the chain of entries without one.
+   * The last position of a chain that every sink has received. Returns undefined if there are no sinks: then no entry
+   * is deleted. `tenantId` is undefined for the system chain.
    */
   readonly deliveredUpTo: (tenantId: string | undefined) => Awaitable<number | undefined>;
   /** Called between batches. Returns false to stop. */
@@ -22,8 +22,9 @@ export interface Retention {
 }
 
 /**
- * Deletes entries that are older than the retention and that were delivered. They must verify first, so that evidence of
- * tampering is not deleted. Returns how many chains were shortened, and throws the first error after all were tried.
+ * Deletes entries that are older than the retention and were delivered. They must verify first, so that evidence of
+ * tampering is not deleted. Returns the number of shortened chains. If some chains fail, the others are still
+ * processed, and the first error is thrown at the end.
  */
 export async function deleteDelivered(
   db: Db,

@@ -13,12 +13,15 @@ import {
 } from './sink-positions.ts';
 import { chainsOfSink, isBehind, readSink, type SinkState, sinkState } from './sink-state.ts';
 
-/** `held`: this node delivers. `other`: another node does. `waiting`: the sink failed, and the next attempt is not due. */
+/**
+ * `held`: this node delivers. `other`: another node delivers. `waiting`: a delivery failed, and the next attempt is not
+ * due.
+ */
 export type Claim = 'held' | 'other' | 'waiting';
 
 /** A chain with entries that a sink has not received. */
 export interface UndeliveredChain {
-  /** Undefined for the chain of entries without a tenant. */
+  /** Undefined for the system chain. */
   readonly tenantId: string | undefined;
   /** Entries up to here were delivered, or archived and deleted. */
   readonly after: number;
@@ -31,26 +34,29 @@ export interface UndeliveredChain {
 export interface Lease {
   /** Milliseconds for which a claim is valid. */
   readonly duration: number;
-  /** Milliseconds. A claim that is valid for less than this is renewed. */
+  /** Milliseconds. A claim that expires sooner than this is renewed. */
   readonly minimum: number;
   /**
-   * This is the first claim of a process. On SQLite it ends the claim of another process: only one node delivers, so the
-   * other one was killed or is about to stop.
+   * Whether this is the first claim of a process. On SQLite, only one process delivers, so the first claim takes over
+   * the lease of an older process, which was killed or is about to stop.
    */
   readonly isFirst?: boolean;
 }
 
 export interface Deliveries {
-  /** Only one node holds the lease on a sink. If it does not renew the lease, another node takes over. */
+  /**
+   * Claims or renews the lease on a sink. Only one node holds it. If that node does not renew it, another node takes
+   * over.
+   */
   claim(sink: string, holder: string, lease: Lease): Promise<Claim>;
   release(sink: string, holder: string): Promise<void>;
-  /** At most `limit` chains, the one that was attempted least recently first. */
+  /** At most `limit` chains with undelivered entries. The least recently attempted chain is first. */
   undelivered(sink: string, limit: number): Promise<UndeliveredChain[]>;
   /** Records that entries up to `batchEnd` are about to be sent. Returns false if another node holds the sink. */
   begin(sink: string, holder: string, chain: UndeliveredChain, batchEnd: number): Promise<boolean>;
   /**
-   * Records a delivery, also if another node holds the sink now. `rejected` is the reason why the receiver has rejected
-   * some of its entries for good.
+   * Records a delivery, even if another node holds the sink by now. `rejected` is set if the receiver has permanently
+   * rejected some of the entries, and says why.
    */
   complete(
     sink: string,
@@ -67,15 +73,21 @@ export interface Deliveries {
   state(sink: string): Promise<SinkState>;
   /** Removes positions that another program has changed. Returns how many. */
   resetChanged(sink: string): Promise<number>;
-  /** The last entry up to which the sink has received and accepted the whole chain. */
+  /** The last position up to which the sink has accepted every entry. */
   deliveredUpTo(sink: string, tenantId: string | undefined): Promise<number>;
-  /** The last entry that the sink has received, also if it has rejected some. */
+  /** The last position up to which the sink has received every entry, including entries that it rejected. */
   receivedUpTo(sink: string, tenantId: string | undefined): Promise<number>;
-  /** These sinks, and those to which a node delivers now: the configurations of nodes and commands may differ. */
+  /**
+   * The given sinks, and those to which any node delivers now. Another node may have more sinks configured than the
+   * caller.
+   */
   withActive(sinks: readonly string[]): Promise<string[]>;
-  /** Call it before entries above `baseSeq` are deleted that the sink has not received. It then counts them. */
+  /**
+   * Call this before deleting entries above `baseSeq` that the sink has not received. The state of the sink then counts
+   * them as skipped.
+   */
   markSkipped(sink: string, tenantId: string | undefined, baseSeq: number): Promise<void>;
-  /** Counts the entries that the receiver has rejected as delivered, so that they can be deleted. */
+  /** Treats entries that the receiver has rejected as delivered, so that they can be deleted. */
   acceptRejections(sink: string): Promise<void>;
 }
 

@@ -1,18 +1,18 @@
 /**
- * Ids of audit entries. An id is not stored: it is a UUIDv7 made from the time of the entry (48 bits), its position in
- * the chain (42 bits) and the end of the tenant's id (32 bits). So a cursor contains a position, and ids of different
+ * Ids of audit entries. An id is not stored. It is a UUIDv7 made from the time of the entry (48 bits), its position in
+ * the chain (42 bits) and the end of the tenant's id (32 bits). So an id can be used as a cursor, and ids of different
  * tenants differ.
  */
 import { systemTenant } from './hash-chain.ts';
 
 /**
- * No chain is as long. A chain ignores rows with a higher number, which only another program can insert. Leaves room for
- * more entries above a row with this number.
+ * More than any chain reaches. Rows with a higher position are ignored: only another program can insert them. An id has
+ * room for 2^42 positions, so a chain can continue after a row with this position.
  */
 export const maxForeignSeq = 2 ** 40;
 const maxTime = 2 ** 48 - 1;
 
-/** Bits of the position that are stored after the variant. The higher ones are stored after the version. */
+/** The low 30 bits of the position are stored after the variant of the UUID, the other 12 after its version. */
 const lowBits = 2 ** 30;
 
 export function entryId(at: number, seq: number, tenantId: string): string {

@@ -1,4 +1,4 @@
-/** The ends of the chains at one time, up to which an export reads them. */
+/** Reads the ends of the chains at one time. An export has the entries up to these ends. */
 import type { Db, DbTime } from '../engine/db.ts';
 import { type ExportedCheckpoint, formatPosition, type Position } from './export-format.ts';
 import type { Head, SignedCheckpoint } from './hash-chain.ts';
@@ -16,11 +16,14 @@ import {
 export const maxSeq = Number.MAX_SAFE_INTEGER;
 
 export interface End {
-  /** The end that the chain itself has. */
+  /** The end that is stored in `audit_chains`. */
   readonly head: Position;
-  /** The highest number of rows and checkpoints: another program may have deleted or inserted some of them. */
+  /**
+   * The highest position of a row or checkpoint. It differs from `head` if another program has deleted or inserted
+   * rows.
+   */
   readonly last: number;
-  /** The last checkpoint. The next commit may replace it. */
+  /** The last checkpoint. It is read together with `head`, because the next commit may replace it. */
   readonly checkpoint: ExportedCheckpoint | undefined;
 }
 
@@ -30,8 +33,8 @@ export interface ChainWithEnd {
 }
 
 /**
- * All chains, or one. Read in one statement, so that it is one state of the log: chains mention each other's ends, and
- * none may be older than another one says.
+ * Reads all chains, or the chain of one tenant. Chains record each other's ends, and no chain may be shorter than its
+ * recorded end. So one statement reads all of them in one consistent state.
  */
 export async function chainsWithEnds(db: Db, tenantId: string | undefined): Promise<ChainWithEnd[]> {
   type Row = ChainRow & { row_seq: DbTime | null } & Prefixed<CheckpointRow>;
@@ -76,7 +79,7 @@ export function headOf({ seq, hash }: Head): Position {
   return { seq, hash: toHex(hash) };
 }
 
-/** The fields are in the order of `CheckpointLine`. */
+/** The fields must be in the order of `CheckpointLine`, because `parseLine` compares the JSON text. */
 export function toExported({
   format,
   seq,

@@ -4,7 +4,10 @@ import type { Finding, Part } from './verify-chain-options.ts';
 
 export interface ExportFile {
   readonly name: string;
-  /** The lines from a start that an earlier call has returned, or from the beginning. */
+  /**
+   * The lines of the file. `from` is the `start` of a line that an earlier call has returned; the default is the first
+   * line.
+   */
   lines(from?: number): AsyncIterable<FileLine>;
 }
 
@@ -26,7 +29,7 @@ interface FoundPart {
   head: string | undefined;
 }
 
-/** Reads the headers and footers of a file. */
+/** Finds the parts of a file by their headers and footers. Does not check their rows. */
 export async function readParts(file: ExportFile): Promise<FileParts> {
   const found: FoundPart[] = [];
   const findings: Finding[] = [];

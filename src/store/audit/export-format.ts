@@ -34,7 +34,7 @@ export function parsePosition(text: string): Position | undefined {
 const number = z.number();
 const text = z.string();
 const position = z.string().regex(positionPattern);
-/** Null only if another program has removed it from the database. */
+/** Null only if another program has removed the value from the database. */
 const hex = z
   .string()
   .regex(/^([0-9a-f]{2})*$/)
@@ -44,7 +44,10 @@ export const Header = z.strictObject({
   kind: z.literal('header'),
   format: z.literal(exportFormat),
   exported_at: text,
-  /** `log`: one of all chains at that time. `chain`: one whole chain. `archive`: entries that were then deleted. */
+  /**
+   * `log`: the file has all chains. `chain`: it has one whole chain. `archive`: it has entries of one chain that were
+   * deleted from the database afterwards.
+   */
   scope: z.enum(['log', 'chain', 'archive']),
   part: number,
   parts: number,
@@ -76,7 +79,7 @@ export const Footer = z.strictObject({
   kind: z.literal('footer'),
   rows: number,
   checkpoints: number,
-  /** Rows in the database that are in no chain: another program has inserted them. */
+  /** Rows and checkpoints of the database that are in no chain, so another program has inserted them. */
   strays: number,
   head: position,
   signature: hex,
@@ -89,7 +92,7 @@ export type ExportedRow = z.infer<typeof Row>;
 export type ExportedCheckpoint = z.infer<typeof CheckpointLine>;
 export type Footer = z.infer<typeof Footer>;
 
-/** The text that the footer signs. */
+/** The text that the signature in the footer covers. */
 export function footerText(header: Header, footer: Omit<Footer, 'kind' | 'signature'>): string {
   const { exported_at, scope, part, parts, tenant_id, after } = header;
   const { rows, checkpoints, strays, head } = footer;
@@ -116,7 +119,10 @@ export function parseLine(text: string): Line | UnknownLine | undefined {
   }
 }
 
-/** The format of a line that a newer version has written. Its other fields may be unknown too. */
+/**
+ * Returns the format of a line that a newer version has written, and undefined for all other lines. Only the format is
+ * checked, because a newer version may also have added fields.
+ */
 function newerFormat(json: { kind?: unknown; format?: unknown }): unknown {
   const { kind, format } = json;
   if (kind === 'header') return isOtherExport(format) ? format : undefined;
@@ -129,7 +135,7 @@ function isOtherExport(format: unknown): boolean {
   return format !== exportFormat && /^sallyport audit export \d+$/.test(String(format));
 }
 
-/** A file with the entries from `first` to `last` of one chain. */
+/** The file name of an archive with the entries from `first` to `last` of one chain. */
 export function archiveName(tenantId: string, first: number, last: number): string {
   return `audit-${chainName(tenantId)}-${first}-${last}.jsonl`;
 }

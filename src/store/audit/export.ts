@@ -44,7 +44,7 @@ export async function exportedParts(
   const wrapped = await wrappedKeys(db);
   const chains = await chainsWithEnds(db, tenantId);
   const sorted = chains.sort((a, b) => bySystemFirst(a.chain, b.chain));
-  // An export of the whole log always has the system chain, so that an empty one is a valid file, too.
+  // An export of the whole log always has a system chain, so that the export of an empty log is a valid file.
   if (tenantId === undefined && sorted[0]?.chain.tenantId !== systemTenant)
     sorted.unshift({ chain: emptyChain, end: { head: headOf(emptyChain), last: 0, checkpoint: undefined } });
   return sorted.map(({ chain, end }, index) => {
@@ -78,7 +78,10 @@ function bySystemFirst(a: Chain, b: Chain): number {
   return Number(b.tenantId === systemTenant) - Number(a.tenantId === systemTenant) || a.number - b.number;
 }
 
-/** The oldest entries of a chain, up to the checkpoint `end`. It is not read again: the service may have replaced it. */
+/**
+ * The oldest entries of a chain, up to the checkpoint `end`. The caller passes the checkpoint, because the service may
+ * have replaced it in the database.
+ */
 export async function archivePart(
   db: Db,
   chainKeys: () => Awaitable<ChainKeys>,
@@ -157,13 +160,13 @@ async function nextChain(db: Db, after = -(2 ** 31)): Promise<number | undefined
   return (await db.get<{ chain: number }>(sql, [after]))?.chain;
 }
 
-/** Counts at most a page. */
+/** Counts at most `pageSize` rows. */
 async function count(db: Db, table: string, where: string, params: readonly number[]): Promise<number> {
   const sql = `select count(*) as count from (select 1 as one from ${table} where ${where} limit ${pageSize}) as found`;
   return Number((await db.get<{ count: DbTime }>(sql, params))?.count);
 }
 
-/** Reads page by page. */
+/** Reads the rows and checkpoints of a chain in order, page by page. */
 async function* rowsAndCheckpoints(
   db: Db,
   chain: Chain,
@@ -173,7 +176,7 @@ async function* rowsAndCheckpoints(
     const rows = await rowsAfter(db, chain, { after, upTo: last }, pageSize);
     if (rows[0]?.seq !== after + 1) await checkNotDeleted(db, chain, after);
     const end = rows.length < pageSize ? last : (rows.at(-1) as ChainedRow).seq;
-    // The first page has the checkpoint before the first row, too.
+    // The first page includes the checkpoint before the first row.
     const stored = await db.all<CheckpointRow>(
       `select ${checkpointColumns} from audit_checkpoints
        where chain = $1 and seq >= $2 and seq <= $3 and seq < $4 order by seq`,
@@ -206,7 +209,7 @@ function* merged(
   yield* checkpoints.slice(next);
 }
 
-/** The fields are in the order of `Row`. */
+/** The fields must be in the order of `Row`, because `parseLine` compares the JSON text. */
 function toRow({ format, seq, at, entryText: entry, mac }: ChainedRow): ExportedRow {
   return { kind: 'row', format, seq, at, entry, mac: mac && toHex(mac) };
 }

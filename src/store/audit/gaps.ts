@@ -1,4 +1,6 @@
-/** Periods in which entries that a filter asks for are missing: archived ones, and reads that were not recorded. */
+/**
+ * Finds periods for which a search may miss matching entries: the entries were archived, or reads were not recorded.
+ */
 import { type AuditedReads, type LogGap, readsSetting, unrecordedTransforms } from '../../domain/audit.ts';
 import { timestamp } from '../../domain/common-fields.ts';
 import type { Db, DbTime } from '../engine/db.ts';
@@ -7,11 +9,11 @@ import type { Chain } from './rows.ts';
 
 type Reader = Pick<Db, 'get' | 'all'>;
 
-/** The latest time that a date can have. */
+/** The latest time that a `Date` can have. */
 const maxTime = 8.64e15;
 const readOperations = ['token.read', 'token.replay'];
 
-/** Changes of the setting that are read. Earlier ones are ignored. */
+/** Maximum number of changes of the setting that are read. Earlier changes are ignored. */
 const maxChanges = 100;
 
 export async function gapsOf(db: Reader, chain: Chain | undefined, filter: AuditFilter): Promise<LogGap[]> {
@@ -37,7 +39,9 @@ function toLogGap({ from, to, ...gap }: Gap): LogGap {
   };
 }
 
-/** The period of the archived entries. It ends `maxDelay` after the first remaining entry: no archived one is later. */
+/**
+ * The period of the archived entries. It ends `maxDelay` after the first remaining entry: no archived entry is later.
+ */
 async function archivedGap(db: Reader, { number, baseSeq, maxDelay }: Chain): Promise<Gap> {
   const first = await db.get<{ at: DbTime }>('select at from audit where chain = $1 and seq = $2', [
     number,

@@ -10,8 +10,8 @@ import {
 } from 'node:crypto';
 
 /**
- * The format of rows that are written now. A change to what their MAC or link covers is a new format. Rows of every older
- * format must still verify: see test/store/audit/format.test.ts.
+ * The format of new rows. If the data that the MAC or link covers changes, the format must change too. Rows of all
+ * older formats must still verify: see test/store/audit/format.test.ts.
  */
 export const rowFormat = 2;
 
@@ -38,10 +38,10 @@ export interface ChainKeys {
   readonly signing: Uint8Array;
 }
 
-/** Precedes the first link. */
+/** The hash before the first entry of a chain. */
 export const genesis = new Uint8Array(32);
 
-/** New keys, packed to be wrapped. */
+/** Creates keys and packs them into one value, which the master key can wrap. */
 export function newChainKeys(): Uint8Array {
   const { privateKey } = generateKeyPairSync('ed25519');
   return Buffer.concat([randomBytes(32), privateKey.export({ type: 'pkcs8', format: 'der' })]);
@@ -53,19 +53,19 @@ export function unpackChainKeys(packed: Uint8Array): ChainKeys {
 
 /** Bytes of a MAC. */
 const macLength = 16;
-/** The first bytes of a MAC of format 2. They make it unique. Forging the rest means guessing 96 bits. */
+/** Bytes at the start of a MAC of format 2 that make it unique. The other 96 bits are the HMAC. */
 const nonceLength = 4;
 
 export function isKnownFormat(format: number): boolean {
   return format === 1 || hasUniqueMac(format);
 }
 
-/** Whether two rows with the same MAC are copies. In format 1 they can be two entries with the same content. */
+/** Whether two rows with the same MAC must be copies. In format 1, two entries with equal content have the same MAC. */
 export function hasUniqueMac(format: number): boolean {
   return format === rowFormat;
 }
 
-/** Counts the rows that this process has written. */
+/** Incremented for each row that this process writes. Starts at a random number. */
 let nonce = randomBytes(nonceLength).readUInt32BE();
 
 /** Proves that a holder of the key wrote the row. */
@@ -76,13 +76,16 @@ export function newMac(keys: ChainKeys, row: Omit<AuditRow, 'format'>): Uint8Arr
   return macWith(keys, { ...row, format: rowFormat }, bytes);
 }
 
-/** The MAC that a row must have. `stored` is the one that it has. Throws if the format is unknown. */
+/**
+ * The MAC that a row must have. `stored` is the MAC in the database, from which the nonce is taken. Throws if the
+ * format is unknown.
+ */
 export function expectedMac(keys: ChainKeys, row: AuditRow, stored: Uint8Array): Uint8Array {
   if (!isKnownFormat(row.format)) throw new Error(`an audit row has the unknown format ${row.format}`);
   return macWith(keys, row, hasUniqueMac(row.format) ? stored.subarray(0, nonceLength) : new Uint8Array());
 }
 
-/** The text is unambiguous. The entry is JSON already, so it is appended without encoding it again. */
+/** The text is unambiguous, because only its last part, the entry, can contain spaces. */
 function macWith(
   { mac }: ChainKeys,
   { format, tenantId, at, entryText }: AuditRow,
@@ -95,7 +98,7 @@ function macWith(
   return Buffer.concat([unique, hash], macLength);
 }
 
-/** Binds a row, through its MAC, to its number and to every row before it. The MAC covers the format. */
+/** Binds a row to its position and to every row before it. The row's MAC covers its content and format. */
 export function link({ mac }: ChainKeys, previous: Uint8Array, seq: number, rowMac: Uint8Array): Uint8Array {
   return new Bun.CryptoHasher('sha256', mac)
     .update(`sallyport audit link ${seq} `)
@@ -105,8 +108,8 @@ export function link({ mac }: ChainKeys, previous: Uint8Array, seq: number, rowM
 }
 
 /**
- * A MAC of values about the log that are stored in the database but are in no chain. `kind` says which ones. An older
- * MAC proves only that the values were valid once.
+ * The MAC of values about the log that are stored in the database, but not in a chain. `kind` says which values. The
+ * MAC does not detect that values were replaced with older ones.
  */
 export function valuesMac(
   { mac }: ChainKeys,
@@ -134,8 +137,8 @@ export interface Checkpoint extends Head {
 }
 
 /**
- * The format of checkpoints that also sign the end of the system chain. So someone who removes the system chain, or its
- * end, must remove the checkpoints of all other chains, too.
+ * The format of checkpoints that also sign the end of the system chain. To hide the removal of the system chain or its
+ * end, someone must also remove the checkpoints of all other chains.
  */
 export const linkedFormat = 2;
 
@@ -147,7 +150,7 @@ export interface SignedCheckpoint extends Checkpoint {
   readonly signature: Uint8Array;
 }
 
-/** Every position that is a multiple of this has a checkpoint. Verification requires it. */
+/** Every position that is a multiple of this has a checkpoint. Verification reports a missing one. */
 export const checkpointInterval = 256;
 
 /** A position in a chain as operators store it elsewhere: TENANT:SEQ:HASH, with `system` for the system chain. */
@@ -155,7 +158,7 @@ export function anchorOf({ tenantId, seq, hash }: Head): string {
   return `${tenantId === systemTenant ? 'system' : tenantId}:${seq}:${Buffer.from(hash).toString('hex')}`;
 }
 
-/** The text that a checkpoint signs. */
+/** The text that the signature of a checkpoint covers. */
 export function checkpointText({ format, tenantId, seq, at, hash, system }: Checkpoint): string {
   const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex');
   const text = `sallyport audit checkpoint ${format} ${tenantId} ${seq} ${at} ${hex(hash)}`;

@@ -1,7 +1,7 @@
 /**
- * Ties the chains together: entries in the system chain mention the ends of the chains of the tenants. Which end of a
- * chain was recorded last is stored with a MAC. Without a valid one the end is recorded again, so another program cannot
- * exclude a chain.
+ * Records the ends of the tenants' chains in entries of the system chain, so that verification detects a truncated
+ * chain. `audit_chains` has the end that was recorded last, with a MAC. If the MAC is invalid, the end is recorded
+ * again. So another program cannot keep a chain from being recorded.
  */
 import { byOperator, headsOperation } from '../../domain/audit.ts';
 import type { Awaitable } from '../../domain/awaitable.ts';
@@ -12,7 +12,7 @@ import { insertEntries } from './write.ts';
 
 /** Chains per entry. */
 const maxHeads = 100;
-/** Milliseconds between two records of the same chain. */
+/** Minimum time in milliseconds between two records of the same chain. */
 const interval = 60_000;
 /** Chains per statement. */
 const pageSize = 1000;
@@ -29,7 +29,10 @@ interface HeadRow {
 
 const columns = 'number, tenant_id, seq, hash, recorded_seq, recorded_at, recorded_mac';
 
-/** Records the ends of all chains that are due in the system chain, and marks them as recorded in the same transaction. */
+/**
+ * Records the ends of chains in the system chain, and marks them as recorded in the same transaction. `all` includes
+ * chains that were recorded less than `interval` ago.
+ */
 export async function recordHeads(
   db: Db,
   chainKeys: () => Awaitable<ChainKeys>,
@@ -48,7 +51,10 @@ export async function recordHeads(
   }
 }
 
-/** Whether the chain has new entries and was last recorded at `before` or earlier. */
+/**
+ * Whether the chain has new entries and was last recorded at `before` or earlier. Also true if the MAC of the last
+ * record is invalid.
+ */
 function isUnrecorded(keys: ChainKeys, row: HeadRow, before: number, now: number): boolean {
   const [seq, at] = [Number(row.recorded_seq), Number(row.recorded_at)];
   if (Number(row.seq) > seq && (at <= before || at > now)) return true;
@@ -61,7 +67,7 @@ function recordedMac(keys: ChainKeys, tenantId: string, seq: number, at: number)
   return valuesMac(keys, 'recorded end', [tenantId, seq, at]);
 }
 
-/** Leaves out chains that another node records. */
+/** Skips chains that another node has locked or has recorded since. */
 function recordSome(
   db: Db,
   keys: ChainKeys,

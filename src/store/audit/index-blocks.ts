@@ -21,7 +21,7 @@ export interface IndexedEntry {
   readonly terms: ReadonlySet<number>;
 }
 
-/** The rows for entries in ascending order, one per term and block. */
+/** Returns one row per term and block. The entries must be in ascending order. */
 export function rowsFor(entries: readonly IndexedEntry[]): IndexRow[] {
   const offsets = new Map<number, { term: number; block: number; bytes: number[] }>();
   for (const { seq, terms } of entries) {
@@ -44,7 +44,7 @@ const insertMany = `insert into audit_index (chain, term, block, offsets)
   from json_to_recordset(cast(cast($2 as text) as json)) as rows (term integer, block integer, offsets text)`;
 const onConflict = 'on conflict (chain, term, block) do update set offsets =';
 
-/** What happens to the offsets of a row that exists already. */
+/** If the row exists, `append` adds the new offsets to it, and `replace` overwrites its offsets. */
 const append = {
   sqlite: `${insertOne} ${onConflict} cast(audit_index.offsets || excluded.offsets as blob)`,
   postgres: `${insertMany} ${onConflict} audit_index.offsets || excluded.offsets`,
@@ -54,7 +54,7 @@ const replace = {
   postgres: `${insertMany} ${onConflict} excluded.offsets`,
 };
 
-/** Call it once for every new entry, in ascending order, while the chain is locked. */
+/** Adds new entries to the index. The chain must be locked. Each entry must be added only once, in ascending order. */
 export function addToIndex(
   tx: Queries,
   dialect: Db['dialect'],
@@ -64,7 +64,7 @@ export function addToIndex(
   return writeRows(tx, dialect, append, chain, rowsFor(entries));
 }
 
-/** Call it while the chain is locked. */
+/** Overwrites rows of the index. The chain must be locked. */
 export function replaceRows(
   tx: Queries,
   dialect: Db['dialect'],
@@ -119,7 +119,7 @@ export interface Block {
   readonly seqs: readonly number[];
 }
 
-/** At most `limit` blocks with the term, starting at one end of the range. */
+/** At most `limit` blocks that have the term, from the start (`asc`) or the end (`desc`) of the range. */
 export function blocksWith(
   db: Pick<Queries, 'all'>,
   { chain, term }: { readonly chain: number; readonly term: number },
@@ -135,7 +135,7 @@ export function blocksWith(
   return then(rows, (found) => found.map(toBlock));
 }
 
-/** Keeps the positions that have every one of the other terms, too. */
+/** Returns those positions of `blocks` that have all of `terms`. */
 export async function intersect(
   db: Pick<Queries, 'all'>,
   chain: number,

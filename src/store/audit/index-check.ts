@@ -29,20 +29,23 @@ interface Rows {
   readonly last: number;
 }
 
-/** `terms`: the index of terms or request ids. `times`: what searches by time rely on. */
+/**
+ * `terms`: the index of terms or request ids was changed. `times`: `max_delay`, which searches by time use, was
+ * changed.
+ */
 export type ReportIndex = (changed: 'terms' | 'times', rows: Rows) => void;
 
 /**
- * Checks the rows of a chain block by block, in ascending order. Leave out rows with an invalid MAC. The service may add
- * and delete entries meanwhile.
+ * Compares the index with the rows of a chain, block by block. Add the rows in ascending order, without rows that have
+ * an invalid MAC. The service may add and delete entries during the check.
  */
 export class IndexCheck {
   readonly #index: ChainIndex;
   readonly #report: ReportIndex;
-  /** Entries of one block, and of the block before if it is complete. */
+  /** The entries of the current block. When it is complete, they move to `#complete`. */
   #block: Indexed[] = [];
   #complete: readonly Indexed[] | undefined;
-  /** Adjacent blocks whose index was changed. */
+  /** Adjacent blocks whose index was changed. They are reported as one range. */
   #changed: Rows | undefined;
   #seen: Rows | undefined;
   #latest: number;
@@ -106,10 +109,13 @@ async function chainNow({ db, chain }: ChainIndex): Promise<Chain> {
   return (await chainOf(db, chain.tenantId)) ?? chain;
 }
 
-/** The comparison is repeated if entries were deleted meanwhile. */
+/** Maximum number of comparisons of a block. A comparison is repeated if entries were deleted during it. */
 const maxAttempts = 20;
 
-/** Whether the index has these entries of one block, and nothing else about them. */
+/**
+ * Whether the index has all terms and request ids of these entries, which are in one block. Additional terms are not
+ * detected: a search reads the entry and ignores them.
+ */
 async function isIndexed(index: ChainIndex, entries: readonly Indexed[]): Promise<boolean> {
   let [present, base] = [entries, index.chain.baseSeq];
   for (let attempt = 0; attempt < maxAttempts; attempt++) {
@@ -146,7 +152,7 @@ function isSame(a: Uint8Array | undefined, b: Uint8Array): boolean {
   return a !== undefined && Buffer.compare(a, b) === 0;
 }
 
-/** Compares only the checked positions: the index may also have others, up to the end of the chain. */
+/** Compares only the checked positions. The stored row may have other positions, such as those of new entries. */
 function agrees(
   { block, offsets }: IndexRow,
   stored: Uint8Array | undefined,

@@ -6,7 +6,7 @@ import { blockOf, blockSize, type IndexedEntry } from './index-blocks.ts';
 /** Terms per statement. */
 const maxTerms = 512;
 
-/** Removes all positions up to `upTo` of the terms of these entries. Call it while the chain is locked. */
+/** Removes positions up to `upTo` from the index, for the terms of these entries. The chain must be locked. */
 export async function removeFromIndex(
   tx: Queries,
   dialect: Db['dialect'],
@@ -55,7 +55,7 @@ async function removeTerms(
   );
 }
 
-/** The offsets that are not below `first`. They are ascending, two bytes each. */
+/** The offsets that are at least `first`. Offsets are in ascending order, two bytes each. */
 function offsetsFrom(offsets: Uint8Array, first: number): Uint8Array {
   const view = new DataView(offsets.buffer, offsets.byteOffset, offsets.byteLength);
   let at = 0;

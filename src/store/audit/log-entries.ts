@@ -1,4 +1,4 @@
-/** Entries about the log itself. Verification reads them, if their MAC is valid. */
+/** Entries about the log itself. Verification uses them if their MAC is valid. */
 import { headsOperation, restoreOperation } from '../../domain/audit.ts';
 import { type Position, parsePosition } from './export-format.ts';
 
@@ -30,7 +30,10 @@ export interface Statement {
   /** The ends of other chains, by tenant. */
   readonly heads?: readonly (readonly [tenantId: string, Position])[];
   readonly removal?: Removal;
-  /** The database was restored from a backup. The last entry of the replaced chain; infinity if it is unknown. */
+  /**
+   * Set if the entry records a restore from a backup. The last position of the chain that the restore replaced;
+   * infinity if unknown.
+   */
   readonly replacedEnd?: number;
 }
 

@@ -26,10 +26,10 @@ import type { EntryWriter } from './write.ts';
 
 type Append = ReturnType<typeof chainAppender>;
 
-/** Entries per transaction, and transactions, that a reader of a log runs at most before it reads. */
+/** Limits for chaining pending entries before the log is read: entries per transaction, and number of transactions. */
 const readerBatch = { size: 500, count: 20 };
 
-/** Chains the entries of the tenant first, so that a reader finds them. */
+/** Chains the pending entries of the tenant, so that a reader finds them, and returns the chain. */
 async function currentChain(db: Db, append: Append, tenantId: string): Promise<Chain | undefined> {
   const { size, count } = readerBatch;
   for (let batch = 0; batch < count; batch++) if ((await append(size, tenantId)) === 0) break;
@@ -58,7 +58,7 @@ function lister(db: Db, chainKeys: () => Awaitable<ChainKeys>, append: Append) {
 export function auditLog(db: Db, chainKeys: () => Awaitable<ChainKeys>, writeEntries: EntryWriter): AuditLog {
   const append = chainAppender(db, chainKeys);
   return {
-    // A symbol, because entries do not wait for each other.
+    // A unique symbol as the entity, so that these writes do not wait for other changes.
     write: (entries) =>
       db.change(async (tx) => {
         for (const entry of entries) await tx.defer(writeEntries, entry);
@@ -72,7 +72,7 @@ export function auditLog(db: Db, chainKeys: () => Awaitable<ChainKeys>, writeEnt
   };
 }
 
-/** Characters of JSON that `range` returns, unless one entry is larger. */
+/** Maximum characters of JSON that `range` returns. A single entry may be larger. */
 const maxRangeBytes = 4 * 1024 * 1024;
 
 export function auditChain(db: Db, chainKeys: () => Awaitable<ChainKeys>, masters: MasterKeys): AuditChain {

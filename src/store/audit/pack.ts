@@ -1,14 +1,14 @@
 /**
- * A shorter form of the JSON of audit entries, as bytes. JSON contains no raw control characters, so these stand for
- * what entries repeat:
+ * Packs the JSON of audit entries into fewer bytes. JSON contains no raw control characters, so these are used as codes
+ * for text that entries often contain:
  *
  * - `\x02` and 16 bytes: a UUID;
- * - `\x03` and a byte: the first (0), second (1) … UUID of the same entry once more;
+ * - `\x03` and a byte: the first (0), second (1) … UUID of the same entry again;
  * - `\x04` to `\x1e`, and `\x1f` with a character: a phrase of the tables below;
- * - `\x01` at the beginning: the rest is not packed. For text that is not JSON, which only another program can write.
+ * - `\x01` at the beginning: the rest is not packed. Only another program can write such text, which is not JSON.
  *
- * The form belongs to the row format: phrases may be added at the end of the second table, but never changed, moved or
- * removed.
+ * These codes are part of the row format. Phrases may be added at the end of the second table, but never changed, moved
+ * or removed.
  */
 
 /** Phrases with a code of one byte. */
@@ -141,7 +141,7 @@ function phraseAt(text: string, at: number): Phrase | undefined {
 
 const uuidLength = 36;
 const uuid = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/y;
-/** UUIDs of one entry that can be repeated. */
+/** Maximum number of UUIDs of one entry to which `\x03` can refer. */
 const maxRepeated = 256;
 
 /** The text must be well-formed Unicode. */
@@ -184,7 +184,7 @@ function codeOf(id: string, seen: string[]): string {
   return `\x02${Buffer.from(id.replaceAll('-', ''), 'hex').toString('latin1')}`;
 }
 
-/** Returns some other text, and does not throw, if another program has changed the bytes. */
+/** Does not throw. If another program has changed the bytes, the result is a wrong text. */
 export function unpack(packed: Uint8Array): string {
   const buffer = Buffer.from(packed.buffer, packed.byteOffset, packed.byteLength);
   if (buffer[0] === 0x01) return buffer.toString('utf8', 1);

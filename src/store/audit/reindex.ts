@@ -20,16 +20,17 @@ import { insertEntries } from './write.ts';
 
 export interface Reindexed {
   readonly entries: number;
-  /** Entries in blocks whose index was wrong. A block counts in full if one of its rows was wrong. */
+  /** Entries in blocks whose index was wrong. If one row of a block's index was wrong, all its entries count. */
   readonly corrected: number;
   /** Entries without a valid MAC. They are not in the index. */
   readonly invalid: number;
 }
 
 /**
- * Rebuilds the index block by block, each in its own transaction, so that the service can write between two blocks. Rows
- * of the index that belong to no entry stay: a search reads the entry and ignores them. Returns undefined if the tenant
- * has no chain. Writes an audit entry if something was wrong. With the system chain, also restores `setting_changes`.
+ * Rebuilds the index block by block, and calls `between` after each. Each block has its own transaction, so that the
+ * service can write between two blocks. Index rows that belong to no entry are not deleted: a search reads the entry
+ * and ignores them. For the system chain, the table `setting_changes` is restored too. Writes an audit entry if
+ * something was wrong. Returns undefined if the tenant has no chain.
  */
 export async function reindex(
   db: Db,
@@ -66,7 +67,7 @@ interface Times {
 
 type BlockRow = StoredRow & { readonly request: number | null };
 
-/** The chain is locked, so no entry is added or deleted meanwhile. */
+/** Locks the chain, so that no entry is added or deleted during the transaction. */
 async function reindexBlock(
   tx: Queries,
   db: Db,
@@ -120,7 +121,10 @@ function hasValidMac(keys: ChainKeys, row: ChainedRow): boolean {
   return isKnownFormat(row.format) && Buffer.compare(expectedMac(keys, row, mac), mac) === 0;
 }
 
-/** Returns whether it was wrong. It may be higher than necessary, because of deleted entries. */
+/**
+ * Raises the chain's `max_delay` if it is too low, and returns whether it was. A higher value is not wrong: it may be
+ * due to deleted entries.
+ */
 async function correctDelay(tx: Queries, db: Db, tenantId: string, { maxDelay }: Times): Promise<boolean> {
   const chain = await chainOf(tx, tenantId, rowLock(db, 'for update'));
   if (!chain || chain.maxDelay >= maxDelay) return false;

@@ -1,6 +1,6 @@
 /**
- * Deletes the oldest entries of a chain. Before that, they must be archived or delivered, and an entry of the chain must
- * record the deletion: see operations/audit-archive.ts for archives, and `deleteDelivered` for sinks.
+ * Deletes the oldest entries of a chain. Before that, they must be archived or delivered, and an entry of the chain
+ * must record the deletion. See operations/audit-archive.ts for archives, and `deleteDelivered` for sinks.
  */
 import { byOperator } from '../../domain/audit.ts';
 import { type Db, type DbTime, type Queries, rowLock } from '../engine/db.ts';
@@ -20,15 +20,19 @@ import { DamagedChain, signedPosition } from './signed-position.ts';
 import { indexTerms } from './terms.ts';
 import { insertEntries } from './write.ts';
 
-/** Entries before the time `before`. Entries after `now` were written while the clock was fast, so they do not count. */
+/**
+ * Entries with a time before `before` are old enough. A time after `now` means that the clock was fast, so it does not
+ * prevent the deletion of an entry.
+ */
 export interface Age {
   readonly before: number;
   readonly now: number;
 }
 
 /**
- * The checkpoint of the last position up to which every entry is older than `before`. Returns undefined if no
- * entry is old enough, or if the old ones only record earlier deletions.
+ * Returns the checkpoint of the last position, at most `maxSeq`, up to which every entry is old enough. Returns
+ * undefined if no entry is old enough, or if the old entries only record earlier deletions. Throws `DamagedChain` if
+ * the entries around this position do not verify.
  */
 export async function findCut(
   db: Db,
@@ -42,7 +46,7 @@ export async function findCut(
   return isWorthIt ? signedPosition(db, keys, chain, seq) : undefined;
 }
 
-/** How many entries above `maxSeq` are old enough. None if they only record earlier deletions. */
+/** The number of entries above `maxSeq` that are old enough. Returns 0 if they only record earlier deletions. */
 export async function countHeldBack(db: Db, chain: Chain, age: Age, maxSeq: number): Promise<number> {
   const range = { after: Math.max(maxSeq, chain.baseSeq), upTo: await lastSeqBefore(db, chain, age) };
   return (await hasOthersThanRecords(db, chain, range)) ? range.upTo - range.after : 0;
@@ -58,7 +62,9 @@ async function hasOthersThanRecords(
   return first.length > maxRecords || !first.every(({ entryText }) => statementOf(entryText)?.removal);
 }
 
-/** A chain with at most this many entries that record deletions is not worth another one. */
+/**
+ * Up to this many entries that only record deletions are not deleted, because their deletion would add another record.
+ */
 const maxRecords = 3;
 /** Rows per statement. */
 const pageSize = 500;
@@ -93,11 +99,14 @@ export async function recordRemoval(
   );
 }
 
-/** Rows, and terms of the index, per transaction. */
+/** Maximum number of rows, and of index terms, per transaction. */
 const maxRows = 250;
 const maxTerms = 4000;
 
-/** Deletes a small batch of entries up to `upTo`. Returns false after the last one. */
+/**
+ * Deletes one batch of the oldest entries, up to `upTo`. Returns whether more remain. Throws `DamagedChain` if entries
+ * are missing, or if the hash differs from that of `upTo`.
+ */
 export function deleteBatch(db: Db, keys: ChainKeys, tenantId: string, upTo: Position): Promise<boolean> {
   return db.transaction(async (tx) => {
     const chain = await chainOf(tx, tenantId, rowLock(db, 'for update'));
@@ -137,7 +146,7 @@ async function firstEntries(tx: Queries, chain: Chain, upTo: Position): Promise<
   return entries;
 }
 
-/** The position of the last of these entries. Throws if entries are missing, or if the hash differs from that of `upTo`. */
+/** The position of the last of these entries. Throws `DamagedChain` as described at `deleteBatch`. */
 function endOf(
   keys: ChainKeys,
   { tenantId, baseSeq, baseHash }: Chain,

@@ -28,7 +28,10 @@ export interface ChainRow {
 /** The columns of `ChainRow`. */
 export const chainColumns = 'number, tenant_id, seq, hash, max_delay, base_seq, base_hash';
 
-/** Returns undefined if the tenant has no chained entries. `lock` is appended to the statement. */
+/**
+ * Returns undefined if the tenant has no chained entries. `lock` is SQL that is appended to the statement, such as `for
+ * update`.
+ */
 export function chainOf(db: Pick<Queries, 'get'>, tenantId: string, lock = ''): Awaitable<Chain | undefined> {
   const sql = `select ${chainColumns} from audit_chains where tenant_id = $1 ${lock}`;
   return then(db.get<ChainRow>(sql, [tenantId]), (row) => row && toChain(row));
@@ -39,7 +42,10 @@ export function allChains(db: Pick<Queries, 'all'>): Awaitable<Chain[]> {
   return then(db.all<ChainRow>(sql), (rows) => rows.map(toChain));
 }
 
-/** The highest time of the entries of each chain, by its number, as its last checkpoint has it. */
+/**
+ * The latest time of the entries of each chain, according to its last checkpoint. The keys are the numbers of the
+ * chains.
+ */
 export async function latestTimes(db: Pick<Queries, 'all'>): Promise<Map<number, number>> {
   const rows = await db.all<{ number: number; at: DbTime }>(
     'select c.number, p.at from audit_chains c join audit_checkpoints p on p.chain = c.number and p.seq = c.seq',
@@ -62,7 +68,7 @@ export function toChain(row: ChainRow): Chain {
 /** A row of `audit`, with its entry unpacked. */
 export interface ChainedRow extends AuditRow {
   readonly seq: number;
-  /** Null only if another program has removed it. */
+  /** Null only if another program has removed the MAC. */
   readonly mac: Uint8Array | null;
 }
 
@@ -140,7 +146,7 @@ export function lastCheckpoint(
   return then(row, (found) => found && toCheckpoint(tenantId, found));
 }
 
-/** The highest time of the entries of a chain that were deleted. */
+/** The latest time of the deleted entries of a chain; 0 if unknown. */
 export async function latestBefore(
   db: Pick<Queries, 'get'>,
   { number, baseSeq }: Pick<Chain, 'number' | 'baseSeq'>,
@@ -159,7 +165,10 @@ export function toCheckpoint(tenantId: string, row: CheckpointRow): SignedCheckp
 /** The end of the year 9999. */
 const maxTime = Date.UTC(10_000, 0) - 1;
 
-/** An entry that another program has made unreadable is listed as such, so that it does not hide the others. */
+/**
+ * If another program has made an entry unreadable, returns a placeholder, so that the other entries can still be
+ * listed.
+ */
 export function toLogEntry({ tenantId, seq, at, entryText }: ChainedRow): LogEntry {
   return {
     id: entryId(at, seq, tenantId),

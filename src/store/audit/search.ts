@@ -1,6 +1,6 @@
 /**
- * Searches one chain. The index suggests candidates, which are then compared with the filter. A page examines a bounded
- * number of candidates, whatever the filter and the length of the log are.
+ * Searches one chain. The index suggests candidates, which are then compared with the filter. A page examines a limited
+ * number of candidates, regardless of the filter and the length of the log.
  */
 import type { LogEntry } from '../../domain/audit.ts';
 import type { Awaitable } from '../../domain/awaitable.ts';
@@ -24,14 +24,14 @@ import {
 } from './rows.ts';
 import { isBetween, matches, requestHash, termsFor } from './terms.ts';
 
-/** How many entries one page examines, and how many characters of JSON it returns. */
+/** Maximum number of entries that one page examines, and of characters of JSON that it returns. */
 export const maxExamined = 2000;
 const maxPageBytes = 4 * 1024 * 1024;
 
-/** Rows per statement, and rows of the index. */
+/** Maximum number of rows of `audit`, and of `audit_index`, per statement. */
 const maxRows = 250;
 const maxBlocks = 16;
-/** A row of the index costs as much as this many entries. */
+/** Reading a row of the index counts as examining this many entries. */
 const blockCost = 10;
 
 type Reader = Pick<Db, 'get' | 'all'>;
@@ -85,9 +85,9 @@ async function spanOf(
 }
 
 /**
- * The checkpoints have the highest time of all entries up to them, so entries up to a checkpoint before `from` are too
- * old. No entry is older than that highest time by more than `maxDelay`. A checkpoint without a valid signature does not
- * limit the search.
+ * The positions of entries that may match the times of the filter. A checkpoint has the latest time of all entries up
+ * to it, so entries up to a checkpoint before `from` are too old. Entries after a checkpoint are at most `maxDelay`
+ * older than its time. A checkpoint without a valid signature does not limit the search.
  */
 export async function spanOfTime(
   db: Reader,
@@ -109,7 +109,10 @@ export async function spanOfTime(
   return { after: Math.max(chain.baseSeq, first ?? 0), upTo: last ?? Number.MAX_SAFE_INTEGER };
 }
 
-/** Returns the position of `after`. Throws if entries behind it may be missing. */
+/**
+ * Returns the position of the entry with the id `after`. Throws `validation_failed` if the id is not of this chain, or
+ * if entries after it were archived.
+ */
 async function checkAfter(db: Reader, chain: Chain, after: string): Promise<number> {
   const position = positionOf(after, chain.tenantId);
   const at = position && (await timeAt(db, chain, position.seq));
@@ -139,7 +142,7 @@ async function idAt(db: Reader, chain: Chain, seq: number): Promise<string> {
 interface Candidates {
   readonly rows: readonly ChainedRow[];
   readonly cost: number;
-  /** Every candidate up to this position was returned. */
+  /** All candidates up to this position, in the order of the search, were returned. */
   readonly end: number;
 }
 

@@ -26,12 +26,14 @@ export class DamagedChain extends Error {
   }
 }
 
-/** The longest stretch without a checkpoint. Longer ones exist only if another program has deleted checkpoints. */
+/**
+ * Maximum number of rows between two checkpoints. More are possible only if another program has deleted checkpoints.
+ */
 const maxDistance = 2000;
 
 /**
- * Returns the checkpoint of a position, and signs a missing one. The rows up to the next checkpoint must verify:
- * otherwise the new signature would cover what another program has changed. Throws `DamagedChain`.
+ * Returns the checkpoint of a position. If there is none, signs and stores one. Throws `DamagedChain` if the rows up to
+ * the next checkpoint do not verify: a signature must not cover rows that another program has changed.
  */
 export async function signedPosition(
   db: Db,
@@ -72,7 +74,8 @@ export async function signedPosition(
     );
   if (head?.seq !== seq || end?.seq !== next.seq || toHex(end.hash) !== toHex(next.hash))
     throw new DamagedChain(chain.tenantId);
-  // The highest time before `start` is unknown if an earlier deletion was interrupted.
+  // If an earlier deletion was interrupted, the latest time up to `start` is unknown. Then the later time of `next` is
+  // used.
   const at = end.at < next.at ? next.at : head.at;
   const { format, system } = next;
   const unsigned = { format, tenantId, seq, at, hash: head.hash, ...(system && { system }) };
@@ -91,7 +94,7 @@ interface Point {
   readonly hash: Uint8Array;
 }
 
-/** Returns undefined if rows are missing. */
+/** Returns the position and hash after these rows, or undefined if rows are missing. */
 function follow(keys: ChainKeys, start: Point, rows: readonly ChainedRow[]): Point | undefined {
   let point = start;
   for (const { seq, at, mac } of rows) {

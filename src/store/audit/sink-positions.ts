@@ -9,7 +9,9 @@ import { type ChainKeys, valuesMac } from './hash-chain.ts';
 export interface SinkPosition {
   /** The last entry that the sink has received. */
   readonly seq: number;
-  /** The last entry before those that the receiver has rejected. */
+  /**
+   * The last entry before the first batch in which the receiver rejected entries. Undefined if there is no such batch.
+   */
   readonly completeSeq: number | undefined;
   /** Entries that were deleted before they were delivered. */
   readonly skipped: number;

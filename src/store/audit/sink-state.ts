@@ -1,4 +1,4 @@
-/** What is known about the deliveries to a sink, for operators. */
+/** The state of the deliveries to a sink, as shown to operators. */
 import type { Awaitable } from '../../domain/awaitable.ts';
 import type { Db, DbTime } from '../engine/db.ts';
 import type { ChainKeys } from './hash-chain.ts';
@@ -7,17 +7,17 @@ import { changedPositions } from './sink-positions.ts';
 export interface SinkState {
   readonly name: string;
   readonly lagEntries: number;
-  /** Seconds since the oldest entry that is not delivered was written; 0 if none is missing. */
+  /** The age in seconds of the oldest undelivered entry; 0 if all were delivered. */
   readonly lagSeconds: number;
   readonly lastDeliveryAt: number | undefined;
-  /** Attempts since the last delivery. */
+  /** Failed attempts since the last delivery. */
   readonly failures: number;
   readonly lastErrorAt: number | undefined;
   readonly lastError: string | undefined;
   readonly retryAt: number | undefined;
   /** Chains in which the receiver has rejected entries. */
   readonly rejectedChains: number;
-  /** Entries that were archived and deleted before the sink has received them. */
+  /** Entries that were archived and deleted before the sink received them. */
   readonly skippedEntries: number;
   /** Chains that end before the last delivered entry: entries were removed, or an older backup was restored. */
   readonly truncatedChains: number;
@@ -36,7 +36,7 @@ interface SinkRow {
   readonly now: DbTime;
 }
 
-/** Chains with the delivery of one sink ($1). `after` is where the next batch begins. */
+/** All chains, with their delivery to the sink $1. `after` is the last position before the next batch. */
 export const chainsOfSink = `audit_chains c left join audit_deliveries d on d.sink = $1 and d.tenant_id = c.tenant_id`;
 const after = 'case when coalesce(d.seq, 0) > c.base_seq then d.seq else c.base_seq end';
 export const isBehind = `c.seq > coalesce(d.seq, 0) and c.seq > c.base_seq`;

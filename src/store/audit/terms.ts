@@ -1,9 +1,12 @@
-/** Terms of audit entries: the words by which the index finds them. */
+/** Terms of audit entries: values by which the index finds entries, stored as hashes. */
 import type { Entry } from '../../domain/audit.ts';
 import { canonicalContainer } from '../../domain/rule.ts';
 import type { AuditFilter } from '../store.ts';
 
-/** What the index stores about the JSON of an entry. Nothing if it was not written by this program. */
+/**
+ * The terms and the request id that the index stores for an entry. Both are empty if the text is not the JSON of an
+ * entry.
+ */
 export function indexTerms(text: string): { terms: ReadonlySet<number>; request: number | null } {
   try {
     const entry = JSON.parse(text) as Entry;
@@ -25,12 +28,12 @@ function termsOf({ actor, operation, entity, resource, result }: Entry): Set<num
   if (actor.application_id !== undefined) add(`actor:${actor.application_id}`);
   if (actor.authorized_by !== undefined) add(`authorizer:${actor.authorized_by}`);
   add(`operation:${operation}`);
-  // Most entries are successes: an index of them would only be longer than the log.
+  // Most entries are successes, so an index of them would be as long as the log.
   if (result !== 'success') add(`result:${result}`);
   return terms;
 }
 
-/** The terms that every entry that matches the filter has. The one that probably has the fewest entries is first. */
+/** The terms that an entry must have to match the filter. The term that probably has the fewest entries is first. */
 export function termsFor(filter: AuditFilter): number[] {
   const { token, entity, actor, authorizer, operation, container, result } = filter;
   const path = container === undefined ? '/' : canonicalContainer(container);
@@ -51,7 +54,7 @@ export function requestHash(requestId: string): number {
   return hash(requestId);
 }
 
-/** As a signed 32-bit number, which fits the column. */
+/** A signed 32-bit number, to fit the columns `term` and `request`. */
 function hash(text: string): number {
   return Bun.hash.xxHash32(text) | 0;
 }
@@ -64,7 +67,10 @@ function containersOf(container: string | undefined): string[] {
   return ends.filter((end) => end > 1).map((end) => path.slice(0, end));
 }
 
-/** Whether an entry matches the filter, except for its time. The index only suggests candidates. */
+/**
+ * Whether an entry matches the filter, except for its time. Checks all fields, because terms in the index are hashes,
+ * which may collide.
+ */
 export function matches(entry: Entry, filter: AuditFilter): boolean {
   const { actor, operation, entity, resource, decision, result, request_id } = entry;
   const { container } = filter;

@@ -1,4 +1,4 @@
-/** What the verification of one chain is given, and what it reports. */
+/** Input and results of the verification of a chain. */
 import type { MasterKeys } from '../crypto/keyring.ts';
 import type { ExportedRow, Header, Position } from './export-format.ts';
 import type { ChainKeys } from './hash-chain.ts';
@@ -13,7 +13,7 @@ export interface Finding {
   readonly line?: number;
   /** The number of the row in the chain. */
   readonly row?: number;
-  /** The last of several rows. */
+  /** The last row, if the finding is about a range of rows. */
   readonly last?: number;
   readonly message: string;
 }
@@ -22,7 +22,7 @@ export interface ChainVerdict {
   readonly chain: string;
   /** The first entry that was checked. */
   readonly first: number;
-  /** The last entry that was checked, and the highest time of the entries up to it. */
+  /** The last entry that was checked. `latest_at` is the latest time of the entries up to it. */
   readonly last: number;
   readonly latest_at?: string;
   readonly rows: number;
@@ -45,9 +45,9 @@ export interface Part {
   readonly file?: string;
   /** The number of the header's line in its file. */
   readonly line: number;
-  /** SEQ:HASH as the footer has it, if there is one. */
+  /** SEQ:HASH from the footer. Undefined if the part has no footer. */
   readonly head: string | undefined;
-  /** All lines, with the header. */
+  /** All lines, including the header. */
   lines(): AsyncIterable<string>;
   /** The index of the chain, which is compared with the rows. Absent for a file. */
   readonly index?: ChainIndex;
@@ -55,24 +55,27 @@ export interface Part {
 
 export interface VerifyOptions {
   readonly masters: Pick<MasterKeys, 'find' | 'missingReason'>;
-  /** Positions that were stored elsewhere before. */
+  /** Positions that were stored outside the database earlier. */
   readonly anchors?: readonly Anchor[];
   /** If given, the export must be of the log with these keys. */
   readonly log?: ChainKeys;
-  /** Whether deleted entries must be in archives that are given: otherwise a missing archive is a note, or ignored. */
+  /**
+   * What to do if archived entries are not in the given files. `required`, the default, reports a finding. `optional`
+   * adds a note. `ignored` does not check for missing entries.
+   */
   readonly archives?: 'required' | 'optional' | 'ignored';
   /** Called for every row with a valid MAC, before the result is known. */
   readonly onRow?: (row: VerifiedRow) => void;
 }
 
-/** Recorded in the system chain, or given by the caller. */
+/** A position that the chain should have. It was recorded in the system chain, or given by the caller. */
 export interface Expected extends Position {
   readonly source: string;
   /** Whether the caller gave it. */
   readonly given?: boolean;
   /**
-   * The chain must be at least as long. `log`: in the log that was exported. `archive`: in these archives, because the
-   * archive of the system chain recorded it. Undefined if these files cannot be expected to have it.
+   * Which files must contain this position. `log`: the export of the whole log. `archive`: the given archives, because
+   * an archive of the system chain has recorded it. Undefined if the given files need not contain it.
    */
   readonly required: 'log' | 'archive' | undefined;
 }

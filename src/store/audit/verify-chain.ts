@@ -1,4 +1,4 @@
-/** Verifies all parts of one chain together: whether they are complete and continue each other. */
+/** Verifies all parts of one chain together: whether they are complete, and whether each continues the one before. */
 import { timestamp } from '../../domain/common-fields.ts';
 import { chainName, formatPosition, type Position, parsePosition } from './export-format.ts';
 import { type ChainIndex, IndexCheck } from './index-check.ts';
@@ -13,10 +13,10 @@ export class ChainCheck {
   readonly #parts: readonly Part[];
   readonly #expected: readonly Expected[];
   readonly #options: ChainOptions;
-  /** Positions in `expected` that were compared with the chain. */
+  /** Those of `#expected` that were compared with the chain. */
   readonly #compared = new Set<Expected>();
   readonly #removals: Removal[] = [];
-  /** Entries about a restore, each with the end of the chain that it replaced. */
+  /** Entries that record a restore, each with the end of the chain that the restore replaced. */
   readonly #restores: { readonly row: number; readonly end: number }[] = [];
   readonly #replays = new ReplayCheck((row, of) =>
     this.#report('replayed_row', `row ${row} is a copy of row ${of}`, { row }),
@@ -122,7 +122,7 @@ export class ChainCheck {
     });
   }
 
-  /** The ends of other parts that lie within this one. They must be positions of the same chain. */
+  /** The starts and ends of other parts that are within this part, by position. Their hashes must match this part. */
   #bordersOf(part: Part): ReadonlyMap<number, (Position & { source: string })[]> {
     const borders = this.#parts
       .filter((other) => other !== part)
@@ -153,7 +153,10 @@ export class ChainCheck {
     }
   }
 
-  /** A restore explains why positions between it and the end of the replaced chain do not match. */
+  /**
+   * A note for messages about positions that differ because of a restore: those from its entry to the end of the
+   * replaced chain.
+   */
   #restoreNote(seq: number): string {
     const restore = this.#restores.findLast(({ row, end }) => row <= seq && seq <= end);
     return restore ? `; row ${restore.row} records that the database was restored from a backup` : '';
@@ -167,7 +170,7 @@ export class ChainCheck {
     checkGap(this.#tenantId, gap, this.#removals, { archives, report, note });
   }
 
-  /** A part must start where the deleted entries before it ended. */
+  /** If a part starts after deleted entries, its start must have the hash that was recorded for the last of them. */
   #checkRemovals(): void {
     for (const { last } of this.#removals)
       for (const part of this.#parts) {
@@ -208,7 +211,7 @@ function startOf({ header }: Part): Position {
   return parsePosition(header.after) as Position;
 }
 
-/** According to its footer, which may be missing. */
+/** The end of a part according to its footer; its start if the footer is missing. */
 export function endOf(part: Part): Position {
   return parsePosition(part.head ?? '') ?? startOf(part);
 }

@@ -1,4 +1,4 @@
-/** Checks that rows which no part has were archived or delivered before they were deleted. */
+/** Checks that missing rows were archived or delivered before they were deleted. */
 import { chainName } from './export-format.ts';
 import type { Removal } from './log-entries.ts';
 import type { FindingCode } from './verify-part.ts';
@@ -12,14 +12,14 @@ export interface Rows {
 export type GapReport = (code: FindingCode, message: string, rows: Rows) => void;
 
 interface GapOptions {
-  /** Whether archives must be given. */
+  /** Whether a missing archive is a finding (`required`) or a note (`optional`). */
   readonly archives: 'required' | 'optional';
   readonly report: GapReport;
   readonly note: (text: string) => void;
 }
 
 /**
- * Checks a gap from its last row to its first, because a deletion is recorded in a later row than those it deleted.
+ * Checks a gap from its last row to its first, because the record of a deletion comes after the deleted rows.
  * `removals` must be in log order.
  */
 export function checkGap(
@@ -29,7 +29,7 @@ export function checkGap(
   { archives, report, note }: GapOptions,
 ): void {
   const of = `of chain ${chainName(tenantId)}`;
-  /** The removal of the rows above, which have the record about the rows below. */
+  /** The removal of the rows after `end`. The record about the rows up to `end` was among them. */
   let above: Removal | undefined;
   for (let end = last; end >= first; ) {
     const removal = removals.findLast((one) => one.first <= end && end <= one.last.seq);
@@ -53,7 +53,7 @@ export function checkGap(
   }
 }
 
-/** Rows that exist according to the system chain. Whether they were archived is not known. */
+/** A message about rows that the system chain mentions. It is not known whether they were archived. */
 export function notInFiles(first: number, last: number, source: string): string {
   const is = first === last ? 'is' : 'are';
   return `${rowNames(first, last)}, which ${source} mentions, ${is} not in these files: add the archives, or pass --database`;

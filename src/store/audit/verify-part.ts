@@ -53,7 +53,7 @@ export interface PartOptions {
   readonly report: (code: FindingCode, line: number, message: string, row?: number) => void;
   /** Called for every row whose MAC is valid. */
   readonly onRow: (row: ExportedRow) => void;
-  /** Called for every position, with the hashes that it may have; none if rows before it are missing. */
+  /** Called for every position, with the hashes that it may have. There are none if rows before it are missing. */
   readonly onPosition: (seq: number, hashes: readonly string[], line: number) => void;
   /** Called for every checkpoint with a valid signature that mentions the end of the system chain. */
   readonly onSystem: (seq: number, system: Position) => void;
@@ -73,17 +73,17 @@ export class PartCheck {
   /** The last row so far. */
   #seq: number;
   /**
-   * The link of the last row: computed with the stored MACs, and with the MACs that the rows should have, if they
-   * differ. Empty after missing rows, until the next checkpoint.
+   * The hash of the chain up to the last row, computed with the stored MACs. If MACs are wrong, also the hash computed
+   * with the correct MACs. Empty after missing rows, until the next checkpoint.
    */
   #links: readonly Uint8Array[];
-  /** The last row with a valid checkpoint; at first the start of the part. */
+  /** The last row with a valid checkpoint. Initially the start of the part. */
   #signed: number;
-  /** The row of the last checkpoint, also of an invalid one. */
+  /** The row of the last checkpoint, even if that is invalid. */
   #lastCheckpoint: number;
-  /** The highest time of the rows so far. */
+  /** The latest time of the rows so far. */
   #latest = 0;
-  /** Whether `latest` is exact. It is not after deleted, missing or changed rows, until the next checkpoint. */
+  /** Whether `#latest` is exact. After deleted, missing or changed rows it is not, until the next checkpoint. */
   #isLatestExact: boolean;
 
   /** `line` is the number of the header in its file. */
@@ -112,7 +112,7 @@ export class PartCheck {
     else options.onPosition(start.seq, [start.hash], line);
   }
 
-  /** Whether the rest of the part could not be checked. */
+  /** Whether some of the part could not be checked. */
   get isUnreadable(): boolean {
     return this.#stopped || !this.#keys;
   }
@@ -122,7 +122,7 @@ export class PartCheck {
     return { seq: this.#seq, hash: hexOf(this.#links[0] ?? new Uint8Array()) };
   }
 
-  /** The highest known time of the rows up to `head`. */
+  /** The latest known time of the rows up to `head`. */
   get latest(): number {
     return this.#latest;
   }
@@ -144,7 +144,7 @@ export class PartCheck {
     return true;
   }
 
-  /** Call it after the last line. */
+  /** Call this after the last line. */
   end(): void {
     if (this.isUnreadable) return;
     const last = this.#seq;
@@ -266,7 +266,7 @@ export class PartCheck {
       this.#report('broken_chain', `the chain ended with another row ${head.seq}`, head.seq);
   }
 
-  /** The rest may depend on a line that this version does not understand. */
+  /** Stops the check: the meaning of later lines may depend on this line, which a newer version has written. */
   #stopAt(format: unknown): void {
     this.#stopped = true;
     const message = `line ${this.#line} has the format ${format}, which this version cannot verify: use a newer version`;

@@ -1,18 +1,18 @@
 /**
- * Finds entries that another program has inserted again. Every row has a MAC that no other row has, so a second row with
- * the same MAC is a copy.
+ * Finds copies of entries that another program has inserted. Every row of format 2 has a unique MAC, so a second row
+ * with the same MAC is a copy.
  */
 import type { ExportedRow } from './export-format.ts';
 import { hasUniqueMac } from './hash-chain.ts';
 
-/** Rows whose MACs stay in memory. */
+/** Maximum number of rows whose MACs are in memory. */
 const maxRecent = 16_384;
-/** Rows that are compared with the whole chain. */
+/** Maximum number of rows that are compared with the whole chain. */
 const maxLate = 2 ** 20;
 
 interface Recent {
   readonly seq: number;
-  /** The highest time of the rows up to this one. */
+  /** The latest time of the rows up to this one. */
   readonly latest: number;
 }
 
@@ -20,20 +20,23 @@ export type ReportCopy = (seq: number, original: number) => void;
 
 export class ReplayCheck {
   readonly #report: ReportCopy;
-  /** By MAC, in the order of the chain. */
+  /** Keys are MACs. Rows are in the order of the chain. */
   readonly #recent = new Map<string, Recent>();
-  /** Rows that could be a copy of one that is no longer in memory, by MAC. */
+  /** Rows that may be copies of a row that is no longer in memory. Keys are MACs, values are positions. */
   readonly #late = new Map<string, number>();
   #seq = 0;
   #latest = Number.NEGATIVE_INFINITY;
-  /** The highest time of the rows that are no longer in memory. A copy has the time of its original. */
+  /**
+   * The latest time of the rows that are no longer in memory. A copy has the time of its original, so a later row is
+   * not a copy of these.
+   */
   #latestForgotten = Number.NEGATIVE_INFINITY;
 
   constructor(report: ReportCopy) {
     this.#report = report;
   }
 
-  /** Call it for each row with a valid MAC. Parts may overlap: rows that were added before are ignored. */
+  /** Call this for each row with a valid MAC. Parts may overlap: rows that were added before are ignored. */
   add({ format, seq, at, mac }: ExportedRow): void {
     if (mac === null || !hasUniqueMac(format) || seq <= this.#seq) return;
     this.#seq = seq;
@@ -56,7 +59,10 @@ export class ReplayCheck {
     }
   }
 
-  /** Call it after the last row. Reads all parts again if that is necessary. */
+  /**
+   * Call this after the last row. Reads all parts again if some rows may be copies of rows that are no longer in
+   * memory.
+   */
   async end(parts: readonly { lines(): AsyncIterable<string> }[]): Promise<void> {
     if (this.#late.size === 0) return;
     for (const part of parts)

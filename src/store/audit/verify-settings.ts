@@ -1,13 +1,13 @@
 /**
- * Compares the table `setting_changes` with the log. `GET /logs` uses this table to tell for which periods no reads
- * were recorded. Every change has an entry in the system chain as well.
+ * Compares the table `setting_changes` with the audit log. `GET /logs` uses this table to tell for which periods no
+ * reads were recorded. Each change is also an entry of the system chain.
  */
 import { readsOperation, readsSetting } from '../../domain/audit.ts';
 import { timestamp } from '../../domain/common-fields.ts';
 import { type Db, type DbTime, type Queries, rowLock } from '../engine/db.ts';
 import { systemTenant } from './hash-chain.ts';
 
-/** Milliseconds. The entry of an older change is chained, or at least pending. */
+/** Milliseconds. A change that is older than this must have an entry that is chained or pending. */
 const maxUnchained = 60_000;
 
 export interface SettingChange {
@@ -40,8 +40,8 @@ async function storedChanges(db: Pick<Queries, 'all'>): Promise<Map<number, stri
 }
 
 /**
- * Describes how the tables differ from the log, whose changes are given. `isComplete`: no entry of the system chain is
- * missing. Changes that are not yet chained are ignored.
+ * Describes how the tables `settings` and `setting_changes` differ from `changes`, which were read from the log.
+ * `isComplete`: no entry of the system chain is missing. Changes that are not yet chained are ignored.
  */
 export async function settingDifferences(
   db: Pick<Db, 'all' | 'get'>,
@@ -74,14 +74,14 @@ export async function settingDifferences(
   ];
 }
 
-/** Writes changes that are missing in the tables. Returns whether there were any. */
+/** Writes changes that are missing in the table `setting_changes`. Returns whether there were any. */
 export async function restoreSettings(
   tx: Queries,
   db: Pick<Db, 'dialect'>,
   changes: readonly SettingChange[],
 ): Promise<boolean> {
   const logged = byTime(changes);
-  // A node that starts now waits for this row.
+  // Locks this row, so that a node that starts now waits before it changes the setting.
   await tx.get(`select value from settings where name = $1 ${rowLock(db, 'for update')}`, [readsSetting]);
   const stored = await storedChanges(tx);
   const missing = [...logged].filter(([at, value]) => stored.get(at) !== value);

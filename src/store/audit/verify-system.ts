@@ -1,24 +1,28 @@
 /**
- * Compares the system chain with the checkpoints of the other chains. Each signs the end that the system chain had at that
- * time. So the removal of the system chain, or of its end, is found, unless all other chains are reset, too.
+ * Compares the system chain with the checkpoints of the other chains. Each of these checkpoints signs the end of the
+ * system chain at that time. So the removal of the system chain or its end is detected, unless the checkpoints of all
+ * other chains are removed too.
  */
 import { chainName, type Position } from './export-format.ts';
 import { systemTenant } from './hash-chain.ts';
 import type { Finding } from './verify-chain-options.ts';
 
-/** The start of each hash is stored, 4 bytes per entry. Entries after these are not compared. */
+/** Maximum number of entries that are compared. Only 4 bytes of each hash are stored. */
 const maxPositions = 2 ** 24;
 
 export class SystemLinks {
   #hashes = new Uint32Array(1024);
-  /** The highest position that a checkpoint mentions, and where. */
+  /** The highest position of the system chain that a checkpoint mentions, and which checkpoint. */
   #furthest: { readonly seq: number; readonly source: string } | undefined;
-  /** The same for exports of all chains, whose system chain must be as long. */
+  /**
+   * Like `#furthest`, for checkpoints in exports of all chains. The system chain of the export must reach this
+   * position.
+   */
   #required: { readonly seq: number; readonly source: string } | undefined;
-  /** Chains with a checkpoint that does not match. */
+  /** Chains for which a finding was returned. */
   readonly #reported = new Set<string>();
 
-  /** Call it for every position of the system chain, and then `compare`. */
+  /** Call this for every position of the system chain before the first call of `compare`. */
   record(seq: number, hash: string): void {
     if (seq >= maxPositions) return;
     if (seq >= this.#hashes.length) {
@@ -30,8 +34,8 @@ export class SystemLinks {
   }
 
   /**
-   * Compares a checkpoint of row `row`. `isComplete`: it is in an export of all chains. Returns a finding if it does not
-   * match, one per chain.
+   * Compares the checkpoint of `row` with the system chain. `isComplete`: the checkpoint is in an export of all chains.
+   * Returns a finding if they differ, at most one per chain.
    */
   compare(tenantId: string, row: number, system: Position, isComplete: boolean): Finding | undefined {
     const { seq, hash } = system;
@@ -50,7 +54,10 @@ export class SystemLinks {
     };
   }
 
-  /** `end` is the last row of the system chain in exports of all chains. */
+  /**
+   * Returns a finding if the system chain is shorter than checkpoints say. `end` is its last row in exports of all
+   * chains.
+   */
   findMissing(end: number): Finding | undefined {
     if (!this.#required || this.#required.seq <= end) return undefined;
     const { seq, source } = this.#required;
@@ -65,7 +72,7 @@ export class SystemLinks {
     return { code: 'cut_off', chain, row: end, message };
   }
 
-  /** For files without the system chain. */
+  /** A note for files without the system chain. */
   get note(): string | undefined {
     return (
       this.#furthest &&
@@ -74,7 +81,7 @@ export class SystemLinks {
   }
 }
 
-/** Never 0, which stands for an unknown hash. */
+/** The first 4 bytes as a number. Never 0, which stands for an unknown hash. */
 function startOf(hash: string): number {
   return Number.parseInt(hash.slice(0, 8), 16) || 1;
 }

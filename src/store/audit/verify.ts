@@ -1,5 +1,5 @@
 /**
- * Verifies exports and archives of the audit log together, with the master key and without a database. Each chain must be
+ * Verifies exports and archives of the audit log together. Needs the master key, but no database. Each chain must be
  * complete from its first entry, and must contain the ends that the system chain has recorded.
  */
 import { chainName, type Position } from './export-format.ts';
@@ -35,7 +35,7 @@ export async function verifyParts(
   for (const finding of unreadable) verification.report(finding);
   verification.checkComplete(parts);
   const byTenant = Map.groupBy(parts, ({ header }) => header.tenant_id);
-  // The system chain first: it has the ends of the others.
+  // The system chain sorts first. It has the recorded ends of the other chains.
   const tenants = [...byTenant.keys()].sort();
   for (const tenant of tenants) await verification.verifyChain(tenant, byTenant.get(tenant) as Part[]);
   verification.checkMissingChains(new Set(tenants));
@@ -51,7 +51,7 @@ class Verification {
   readonly #notes: string[] = [];
   readonly #chains: ChainVerdict[] = [];
   readonly #expected = new Map<string, Expected[]>();
-  /** The last end of each chain that the system chain has recorded. */
+  /** For each tenant, the last end of its chain that the system chain has recorded. */
   readonly #recorded = new Map<string, Expected>();
   readonly #links = new SystemLinks();
   readonly #settings: SettingChange[] = [];
@@ -111,7 +111,10 @@ class Verification {
     if (tenantId === systemTenant) this.#restored = check.restored;
   }
 
-  /** A part that ended before the heads were recorded cannot contain them. */
+  /**
+   * Remembers an end that `row` of the system chain recorded. It is required only in files of the same scope as that
+   * row: a file that was written earlier cannot have it.
+   */
   #record(tenantId: string, position: Position, row: number, systemParts: readonly Part[]): void {
     const required =
       row <= endOf('log', systemParts) ? 'log' : row <= endOf('archive', systemParts) ? 'archive' : undefined;
@@ -144,7 +147,7 @@ class Verification {
     if (parts.length === 0 && archives === 'required' && this.#links.note) this.#notes.push(this.#links.note);
   }
 
-  /** Only with the database. */
+  /** Does nothing if only files are verified. */
   async checkSettings(systemParts: readonly Part[]): Promise<void> {
     const { db } = systemParts.find(({ index }) => index)?.index ?? {};
     if (!db) return;
@@ -203,7 +206,7 @@ class Verification {
   }
 }
 
-/** An archive does not say whether another one follows. */
+/** Added if only archives are given: an archive does not say whether another one follows. */
 const laterEntries =
   'entries after the last row of each chain, in later archives or in the database: pass --database, or --anchor to prove that the files have an entry';
 

@@ -1,4 +1,4 @@
-/** Writes entries of a request. A background job chains them, see chain.ts. */
+/** Writes entries to `audit_pending`. A background job chains them: see chain.ts. */
 import type { Awaitable } from '../../domain/awaitable.ts';
 import { Failure, fail } from '../../domain/error.ts';
 import type { Db, Queries } from '../engine/db.ts';
@@ -17,12 +17,15 @@ const insertPending = inserter<ReturnType<typeof rowOf>>('audit_pending', {
 /** Writes entries in the transaction of a change. */
 export type EntryWriter = (tx: Queries, entries: readonly NewEntry[]) => Promise<void>;
 
-/** All changes share one writer: the deferred entries of a transaction are then written in one batch. */
+/** Create one writer for all changes, so that the deferred entries of a transaction are inserted in one batch. */
 export function entryWriter({ dialect }: Db, chainKeys: () => Awaitable<ChainKeys>): EntryWriter {
   return async (tx, entries) => insertEntries(tx, dialect, await chainKeys(), entries);
 }
 
-/** Call it in the transaction of the change. If the entries cannot be written, the change fails with `unavailable`. */
+/**
+ * Call this in the transaction of the change. Throws `unavailable` if the entries cannot be written, so that the change
+ * fails.
+ */
 export async function insertEntries(
   tx: Queries,
   dialect: Db['dialect'],
@@ -39,7 +42,7 @@ export async function insertEntries(
   }
 }
 
-/** The fields are in the order of the columns. */
+/** The fields must be in the order of the columns of `insertPending`. */
 function rowOf(keys: ChainKeys, { tenantId = systemTenant, at, ...entry }: NewEntry) {
   const entryText = JSON.stringify(entry);
   const mac = newMac(keys, { tenantId, at, entryText });
