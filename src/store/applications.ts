@@ -41,7 +41,10 @@ export const notExpired = (alias: string) => `(${alias}.expires_at is null or ${
 const selectOne = `select ${applicationColumns('a')} from applications a
   where a.tenant_id = $1 and a.id = $2 and ${notExpired('a')}`;
 
-/** Reads an application and locks it until the transaction ends. Every change of its keys locks it first. */
+/**
+ * Returns a function that reads an application and locks its row until the transaction ends. Changes of an
+ * application's keys take this lock first.
+ */
 export function lockApplication(db: Pick<Executor, 'dialect'>) {
   const sql = `${selectOne} ${rowLock(db, 'for no key update')}`;
   return async (tx: Queries, tenant: string, id: string): Promise<Application | undefined> => {
@@ -179,7 +182,8 @@ async function markDeleted(
   const old = await lock(tx, tenant, id);
   if (!old) return undefined;
   await tx.run('update applications set expires_at = 0 where tenant_id = $1 and id = $2', [tenant, id]);
-  // There are at most three keys. They are deleted now, so that response times do not reveal which keys existed.
+  // Deletes the keys (at most three) now instead of in the sweep, so that response times do not reveal which keys
+  // existed.
   await tx.run('delete from application_keys where tenant_id = $1 and application_id = $2', [tenant, id]);
   return old;
 }
@@ -213,7 +217,7 @@ export async function insertApplication(
   await insertKey(tx, tenant, id, key, { at: createdAt, by: createdBy }, keyExpiresAt);
 }
 
-/** Names every field, so that no other column can reach a response. */
+/** Lists the fields one by one, so that a new column does not reach responses by accident. */
 export function toApplication(row: ApplicationRow): Application {
   return {
     id: row.id,
@@ -238,12 +242,12 @@ export function toGrants(row: { permissions: string; rules: string }): Grants {
   return { permissions: JSON.parse(row.permissions), rules: JSON.parse(row.rules) };
 }
 
-/** The grants as they apply now. */
+/** The grants after quarantine is applied. */
 export function toEffectiveGrants(row: {
   permissions: string;
   rules: string;
   quarantined_at: DbTime | null;
-  /** The grants of a session only: when the session itself was put into quarantine. */
+  /** Only for sessions: when the session itself was quarantined. */
   session_quarantined_at?: DbTime | null;
 }): EffectiveGrants {
   const grants = toGrants(row);
@@ -265,8 +269,8 @@ export function toText(grants: Grants): [permissions: string, rules: string] {
 }
 
 /**
- * Folds case here, because the databases differ in how they compare text. `toUpperCase` comes last,
- * because `toLowerCase` writes a Greek sigma differently at the end of a word.
+ * Folds case in this process, because SQLite and PostgreSQL compare text differently. `toUpperCase` comes last:
+ * `toLowerCase` alone maps a sigma at the end of a Greek word to another letter than elsewhere.
  */
 function fold(name: string): string {
   return name.normalize('NFC').toLowerCase().toUpperCase();

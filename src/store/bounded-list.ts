@@ -6,9 +6,9 @@ import type { DbTime, Executor, Value } from './engine/db.ts';
 import { all, Params } from './engine/sql.ts';
 import type { ListPage, ListWindow } from './store.ts';
 
-/** How many rows a request examines. */
+/** Maximum number of rows that a request examines. */
 export const scanBudget = 2_000;
-/** How many rows are counted. Limits page numbers too. */
+/** Maximum number of rows that are counted. Page numbers cannot go beyond it. */
 export const countBudget = 10_000;
 
 /** Greater than every generated id. */
@@ -23,7 +23,7 @@ export interface Filtered<R> {
   readonly ids?: readonly string[] | undefined;
   /** A condition on the alias `x`. */
   readonly filter: (params: Params) => string;
-  /** Reads the rows of a page, in any order. Rows that were deleted meanwhile are left out. */
+  /** Reads the rows of a page, in any order. Leaves out rows that no longer exist. */
   readonly read: (ids: readonly string[]) => Promise<(R & { readonly id: string })[]>;
 }
 
@@ -48,7 +48,9 @@ export async function boundedList<R>(
   return { rows: rows.sort((a, b) => (a.id < b.id ? 1 : -1)), next, total, tooDeep };
 }
 
-/** Returns undefined if there are more than `countBudget` rows. */
+/**
+ * Counts the rows that match the filter. Returns undefined if more than `countBudget` rows would have to be examined.
+ */
 export async function countFiltered<R>(
   db: Pick<Executor, 'all'>,
   list: Omit<Filtered<R>, 'read'>,
@@ -78,7 +80,7 @@ async function endOf<R>(
   return last.length > 1 ? last[0]?.id : undefined;
 }
 
-/** `examined` are the newest rows older than `before`, at most `limit`. */
+/** Runs a statement on a subquery, `examined`: the newest rows before the id `before`, at most `limit`. */
 async function select<T>(
   db: Pick<Executor, 'all'>,
   { table, columns, tenant, ids }: Omit<Filtered<unknown>, 'read' | 'filter'>,

@@ -28,9 +28,9 @@ import type { DbTime, Local } from './engine/db.ts';
 
 export interface CachedCredential {
   readonly principal: Principal;
-  /** When it expires, if no commit changes that. */
+  /** When the credential expires, unless a later commit changes that. */
   readonly until: number;
-  /** Length of the stored grants in characters, which is counted as its size in the cache. */
+  /** Length of the stored grants in characters, which counts towards `maxText`. */
   readonly text: number;
 }
 
@@ -44,7 +44,7 @@ interface Entry<R> extends CachedCredential {
 const maxEntries = 10_000;
 const maxText = 16_000_000;
 
-/** Returns a function like `Credentials.find`. */
+/** Returns a function that finds the principal of a key by its digest. It returns undefined if the key is invalid. */
 export function cached<R extends { readonly now: DbTime }>(
   local: Local | undefined,
   lookUp: (digest: Digest) => Awaitable<R | undefined>,
@@ -76,7 +76,7 @@ export function cached<R extends { readonly now: DbTime }>(
     return then(lookUp(digest), (row) => {
       if (!row) return undefined;
       const known = entries.get(name);
-      // Concurrent requests with the same key share a lookup on PostgreSQL, and so the row.
+      // On PostgreSQL, concurrent requests with the same key share one lookup, and so the same row object.
       if (known?.row === row) return { ...known.principal, now: Number(row.now) };
       const { principal, until, text } = known && isSame(known.row, row) ? known : toCredential(row, digest);
       save(name, { principal, until, text, row, generation });
@@ -85,7 +85,7 @@ export function cached<R extends { readonly now: DbTime }>(
   };
 }
 
-/** Ignores the time of the lookup, and the key, by which both were found. */
+/** Compares two rows that were found by the same key. Ignores `now`, the time of the lookup, and `key`. */
 function isSame<R extends object>(one: R, other: R): boolean {
   for (const field in one)
     if (field !== 'now' && field !== 'key' && one[field] !== other[field]) return false;

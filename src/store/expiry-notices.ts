@@ -1,7 +1,4 @@
-/**
- * Writes an audit entry 7 days and 1 day before an application expires, and with it all of its keys, or before a single
- * key does.
- */
+/** Writes an audit entry 7 days and 1 day before an application expires, or before one of its keys expires earlier. */
 
 import { byOperator, expiringOperation } from '../domain/audit.ts';
 import type { Awaitable } from '../domain/awaitable.ts';
@@ -11,21 +8,24 @@ import { insertEntries } from './audit/write.ts';
 import type { Db, DbTime, Queries } from './engine/db.ts';
 import type { NewEntry } from './store.ts';
 
-/** Ascending: what expires within a day gets no second notice for the week. */
+/** In ascending order: the notice for 1 day also replaces a missing notice for 7 days, so that only one is written. */
 const noticeDays = [1, 7];
 const day = 86_400_000;
 
 interface ExpiringRow {
   readonly tenant_id: string;
   readonly id: string;
-  /** Null if the application expires. */
+  /** Null if the application itself expires. */
   readonly key_id: string | null;
   readonly ending: string | null;
   readonly expires_at: DbTime;
   readonly now: DbTime;
 }
 
-/** What lives for less than the notice is not announced. A later expiry time is announced again. */
+/**
+ * There is no notice if the whole lifetime is shorter than the notice period. After a change of the expiry time, there
+ * is a new notice.
+ */
 const isDue = (alias: string) => `${alias}.expires_at > :now and ${alias}.expires_at <= :now + $1
   and ${alias}.expires_at - $1 >= ${alias}.created_at and t.deleted_at is null`;
 
@@ -48,8 +48,8 @@ const keysWithoutNotice = `
   order by k.expires_at limit $3`;
 
 /**
- * Writes at most `limit` entries of each kind and returns how many. Any node may call it at any time: each entry is written
- * once, in the transaction that records the notice.
+ * Writes at most `limit` entries for each notice period, for applications and for keys. Returns the total. Any node may
+ * call this at any time: each entry is written once, in the transaction that records the notice.
  */
 export async function writeExpiryNotices(
   db: Db,
@@ -72,7 +72,7 @@ export async function writeExpiryNotices(
   return written;
 }
 
-/** Returns false if it is recorded already, or if the key no longer exists. */
+/** Returns false if the notice is recorded already, or if the key no longer exists. */
 async function recordNotice(tx: Queries, row: ExpiringRow, days: number): Promise<boolean> {
   const { tenant_id: tenant, id, key_id: key, expires_at } = row;
   const expiresAt = Number(expires_at);

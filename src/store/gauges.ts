@@ -4,7 +4,7 @@ import type { Connections, Gauges } from './maintenance.ts';
 const tables = ['applications', 'sessions', 'tokens'] as const;
 const week = 7 * 86_400_000;
 
-/** Rows are estimates: the highest row number on SQLite, the last `analyze` on PostgreSQL. */
+/** Row counts are estimates: the highest rowid on SQLite, the result of the last `analyze` on PostgreSQL. */
 const sizes = {
   sqlite: {
     bytes: 'select page_count * page_size as value from pragma_page_count(), pragma_page_size()',
@@ -49,7 +49,7 @@ export async function readGauges(db: Db): Promise<Gauges> {
   };
 }
 
-/** Undefined on databases that speak PostgreSQL's protocol without these views and settings. */
+/** Returns undefined on databases that are compatible with PostgreSQL, but lack these views and settings. */
 async function readConnections(db: Db): Promise<Connections | undefined> {
   const sql = `select sum(case when state = 'idle' then 1 else 0 end) as idle, sum(case when state = 'idle' then 0 else 1 end) as busy,
       current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int as max

@@ -35,7 +35,7 @@ export function idempotency(tx: Executor, dataKey: (tenant: string) => Uint8Arra
         contextOf(tenant, caller, digest),
         Buffer.from(JSON.stringify(reply)),
       );
-      // Only an expired record is replaced. If another change has inserted one since `find`, the insert fails.
+      // Only an expired record is replaced. If another change has inserted a record since `find`, the insert fails.
       await tx.run(
         `delete from idempotency
          where tenant_id = $1 and caller_id = $2 and key_digest = $3 and expires_at <= :now`,
@@ -50,7 +50,7 @@ export function idempotency(tx: Executor, dataKey: (tenant: string) => Uint8Arra
   };
 }
 
-/** Locks until the transaction ends. Returns false if another transaction runs the same request. */
+/** Takes a lock until the transaction ends. Returns false if another transaction runs the same request. */
 async function tryLock(tx: Queries, name: string): Promise<boolean> {
   const number = sha256(name).readBigInt64BE().toString();
   const row = await tx.get<{ got: boolean }>(`select pg_try_advisory_xact_lock(${number}) as got`);

@@ -1,13 +1,13 @@
 /** The inputs and results of key operations in store.ts. */
 
-/** When a new key expires, and when those that it replaces do. */
+/** When a new key expires, and when the keys that it replaces expire. */
 export interface KeyExpiry {
   readonly expiresAt?: number | undefined;
   /** Old keys that expire earlier are unchanged. */
   readonly oldKeysExpireAt?: number | undefined;
 }
 
-/** What a key belonged to. */
+/** The application or session to which a revoked key belonged. */
 export type RevokedKey =
   | {
       readonly tenantId: string;

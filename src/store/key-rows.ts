@@ -1,4 +1,4 @@
-/** Statements on single keys of an application. Callers lock the application first. */
+/** Statements on the keys of an application. Callers must lock the application first. */
 import { type Minted, newId } from '../domain/key.ts';
 import type { DbTime, Queries } from './engine/db.ts';
 import type { Change } from './store.ts';

@@ -1,4 +1,4 @@
-/** Revokes a key by the key itself, without knowing its owner. */
+/** Revokes a key by its digest, without knowing its owner. */
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import type { Digest } from '../domain/key.ts';
 import { longestSession } from '../domain/session.ts';
@@ -20,7 +20,10 @@ interface SessionRow {
   readonly id: string;
 }
 
-/** Ends the sessions that the key authorized without limiting them. Those that it limits end when it is deleted. */
+/**
+ * Ends the sessions that the key authorized without being their ceiling. Sessions whose ceiling it is end when the key
+ * is deleted.
+ */
 const endUnlimitedSessions = `insert into leaked_keys (tenant_id, digest, expires_at)
   select k.tenant_id, k.digest, :now + ${longestSession} from application_keys k
   where k.digest = $1 and ${notExpired('k')} on conflict do nothing`;

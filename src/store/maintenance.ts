@@ -1,6 +1,6 @@
 /**
- * Storage operations of the operator: background jobs, CLI commands and the tools in src/operations. Request handlers
- * use store.ts. Methods that change a tenant return false if it does not exist or is being deleted.
+ * Storage operations for operators: background jobs, CLI commands and the tools in src/operations. Request handlers use
+ * store.ts. Methods that change a tenant return false if it does not exist or is being deleted.
  */
 import type { LogEntry } from '../domain/audit.ts';
 import type { Awaitable } from '../domain/awaitable.ts';
@@ -34,24 +34,26 @@ export interface Tenants {
   rename(id: string, name: string): Promise<boolean>;
   /**
    * Limits the lifetime of applications and keys to `max` milliseconds, for every request sent after this resolves.
-   * Existing ones are unchanged. Undefined removes the limit.
+   * Existing applications and keys are unchanged. `undefined` removes the limit.
    */
   limitLifetime(id: string, max: number | undefined): Promise<boolean>;
   /**
-   * The keys of its applications and sessions are invalid for every request sent after this resolves. Its data is
-   * unchanged.
+   * Makes the keys of the tenant's applications and sessions invalid, for every request sent after this resolves. Its
+   * data is unchanged.
    */
   disable(id: string): Promise<boolean>;
-  /** Its keys work again, unless they were revoked or have expired. */
+  /** Makes the keys of a disabled tenant valid again, unless they were revoked or have expired. */
   enable(id: string): Promise<boolean>;
-  /** Disables it permanently and deletes its data key: its encrypted data cannot be decrypted any more. */
+  /**
+   * Disables the tenant permanently and deletes its data key, so that its encrypted data can no longer be decrypted.
+   */
   markDeleted(id: string): Promise<boolean>;
 }
 
 export interface TenantRemoval {
-  /** Rows that were deleted, without cascaded ones. */
+  /** The number of deleted rows, without rows that foreign keys deleted. */
   readonly removed: number;
-  /** No rows of the tenant remain. */
+  /** Whether no rows of the tenant remain. */
   readonly done: boolean;
 }
 
@@ -60,34 +62,35 @@ export type ChainedEntry = LogEntry & { readonly seq: number };
 
 export interface ChainedEntries {
   readonly entries: ChainedEntry[];
-  /** The position of the last entry, if there are more. */
+  /** The position of the last returned entry. Undefined if there are no more entries. */
   readonly end?: number | undefined;
 }
 
 /** The end of a chain. */
 export interface ChainHead {
-  /** Undefined for the chain of the entries without a tenant. */
+  /** Undefined for the system chain. */
   readonly tenantId: string | undefined;
   readonly seq: number;
   readonly hash: Uint8Array;
-  /** The highest time of its entries. */
+  /** The latest time of its entries. */
   readonly at: number;
-  /** Entries up to this position were archived and deleted. */
+  /** Entries up to this position were deleted after they were archived or delivered. */
   readonly baseSeq: number;
 }
 
 /**
- * The hash chains of the audit log: one per tenant, and one for the entries without a tenant, which `undefined` stands
- * for. Reading methods return chained entries: call `append` before, to include all that were written.
+ * The hash chains of the audit log: one per tenant, and the system chain for entries without a tenant. For the system
+ * chain, `tenant` is undefined. Methods that read return only chained entries: call `append` first to include all
+ * entries.
  */
 export interface AuditChain {
   /**
-   * Appends at most `limit` entries that are not yet chained to their hash chains, and signs checkpoints. Returns how
-   * many. With `tenant`, which is null for entries without a tenant, waits for other nodes that append to that chain;
-   * otherwise leaves such a chain to them.
+   * Chains at most `limit` pending entries and signs checkpoints. Returns the number of chained entries. With `tenant`,
+   * which is null for the system chain, waits for other nodes that append to that chain. Without `tenant`, skips chains
+   * to which other nodes append.
    */
   append(limit: number, tenant?: string | null): Promise<number>;
-  /** All chains, in the order of their first entries. */
+  /** All chains, in the order in which they were created. */
   heads(): Promise<ChainHead[]>;
   /**
    * The entries of a chain with a position above `after` and up to `upTo`, in ascending order: at most `limit`, and
@@ -103,19 +106,18 @@ export interface AuditChain {
   /** Like `AuditLog.list`, for any chain. */
   list(tenant: string | undefined, filter: AuditFilter, window: LogWindow): Promise<LogPage>;
   /**
-   * For every tenant chain that has grown, records its last entry in the system chain. This makes it detectable if the
-   * end of a tenant's chain, or all of it, is deleted. Each chain is recorded at most once a minute, except with
-   * `all`.
+   * For every tenant chain that has grown, records its end in the system chain. Verification then detects if the end of
+   * a tenant's chain, or all of it, is deleted. Each chain is recorded at most once a minute, except with `all`.
    */
   recordHeads(which?: 'all'): Promise<void>;
   /**
-   * The parts of an export: every entry of all chains that is chained now, or of the chain of one tenant, which is
-   * `systemTenant` for entries without one. Throws `EntriesDeleted` while it is read if entries are deleted meanwhile.
+   * Exports all chains, or the chain of one tenant, up to their current ends. `tenant` is `systemTenant` for the system
+   * chain. Reading a part throws `EntriesDeleted` if some of its entries were deleted since.
    */
   export(at: number, tenant?: string): Promise<Part[]>;
   /**
-   * Rebuilds the index of the chain of one tenant, which is `systemTenant` for entries without one. Returns undefined if
-   * it has no chain. Calls `between` between two transactions, which may throw to stop.
+   * Rebuilds the index of one chain. `tenant` is `systemTenant` for the system chain. Returns undefined if the tenant
+   * has no chain. Calls `between` after each transaction; `between` may throw to stop.
    */
   reindex(tenant: string, between?: () => Promise<void>): Promise<Reindexed | undefined>;
   /**
@@ -131,28 +133,28 @@ export interface Gauges {
   readonly rows: Readonly<Record<string, number>>;
   /** Applications that expire within a week. */
   readonly expiring: number;
-  /** Keys with an expiry of their own within a week. */
+  /** Keys that expire within a week, not counting the expiry of their application. */
   readonly expiringKeys: number;
-  /** Seconds since the oldest row that the sweep has not removed yet expired. */
+  /** Seconds since the expiry of the oldest expired row that the sweep has not removed. */
   readonly sweepLag: number;
   /** Audit entries that are not yet chained, counted up to 10,000. */
   readonly unchained: number;
-  /** PostgreSQL only; undefined if the server does not tell. */
+  /** PostgreSQL only. Undefined if the server does not provide these numbers. */
   readonly connections?: Connections | undefined;
 }
 
-/** Connections of the user of the service to its PostgreSQL server. */
+/** Connections to the PostgreSQL server by the database user of the service. */
 export interface Connections {
   readonly busy: number;
   readonly idle: number;
-  /** What the server accepts, without the connections that are reserved for superusers. */
+  /** Maximum number of connections that the server accepts, without those that are reserved for superusers. */
   readonly max: number;
 }
 
 export interface Settings {
   /**
-   * Returns the previous value if it was different or there was none, and stores the time of the change. Returns
-   * undefined if the value is unchanged.
+   * Stores the value of a setting. If it has changed, also stores the time of the change and returns the previous value
+   * in `from`, which is undefined if there was none. Returns undefined if the value is unchanged.
    */
   replace(
     name: string,
@@ -174,30 +176,37 @@ export interface Maintenance {
   /** Runs `work` in one transaction. Durable when it resolves. Rolled back if `work` throws. */
   changeTenants<T>(work: (transaction: TenantTransaction) => Awaitable<T>): Promise<T>;
   /**
-   * Creates the tenant if the database has none. If several nodes call it concurrently, one returns true. `prepare` runs
-   * in the transaction that creates the tenant, which is rolled back if it throws.
+   * Creates the tenant if the database has none. If several nodes call this concurrently, only one returns true.
+   * `prepare` runs in the transaction that creates the tenant. If `prepare` throws, the transaction is rolled back.
    */
   createFirstTenant(tenant: NewTenant, prepare?: () => void): Promise<boolean>;
   /**
-   * Deletes about `limit` rows of a tenant that was marked as deleted, and with the last of them the tenant. The audit
-   * log is not deleted. May be interrupted and called again. Does nothing for other tenants.
+   * Deletes about `limit` rows of a tenant that was marked as deleted. When no rows remain, deletes the tenant itself.
+   * The audit log is not deleted. May be interrupted and called again. Does nothing for other tenants.
    */
   removeTenantRows(id: string, limit: number): Promise<TenantRemoval>;
-  /** Rewraps every data key with the next master key. Other nodes can read and write while it runs. */
+  /**
+   * Rewraps every data key and the audit keys with the next master key. Other nodes can read and write while this runs.
+   */
   rotateMasterKey(rotation: Rotation): Promise<Rotated>;
   /**
-   * Removes at most `limit` rows of each kind that are expired or belong to a deleted application, and returns how
-   * many. Any node may call it.
+   * Removes at most `limit` rows of each kind that are expired or belong to a deleted application. Returns the number
+   * of removed rows. Any node may call this.
    */
   sweep(limit: number): Promise<number>;
   /**
-   * Writes audit entries about applications and keys that expire in 7 days or 1 day, each once. Returns how many, about `limit` at
-   * most. Any node may call it.
+   * Writes audit entries about applications and keys that expire in 7 days or 1 day, each once. Returns the number of
+   * entries, at most four times `limit`. Any node may call this.
    */
   writeExpiryNotices(limit: number): Promise<number>;
-  /** Analyzes the tables that have grown much since the last time and returns their names. On SQLite none. */
+  /**
+   * Runs `analyze` on tables that have grown much since it last ran, and returns their names. Does nothing on SQLite.
+   */
   analyzeTables(): Promise<readonly string[]>;
-  /** Cheap enough to be called every few seconds. Rejects like `ping`. */
+  /**
+   * Cheap enough to be called every few seconds. Rejects if the database cannot be reached, or if a SQLite file is no
+   * longer at its path.
+   */
   gauges(): Promise<Gauges>;
   /** How many statements and transactions are waiting for the database. */
   inFlight(): number;

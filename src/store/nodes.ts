@@ -1,4 +1,4 @@
-/** The nodes that run on this database. Each one renews its row; a row that is not renewed expires. */
+/** The nodes that use this database. Each node renews its row; a row that is not renewed expires. */
 import type { Db, DbTime } from './engine/db.ts';
 
 export interface NodeRecord {
@@ -8,19 +8,19 @@ export interface NodeRecord {
   readonly version: string;
   /** Ids of the master keys that the node can use. */
   readonly masterKeys: readonly string[];
-  /** The time by its own clock. */
+  /** The current time by the node's own clock. */
   readonly clock: number;
 }
 
 export interface ActiveNode extends Omit<NodeRecord, 'clock'> {
-  /** When it renewed its row, by the clock that decides: see db.ts. */
+  /** When the node last renewed its row, by the clock of `:now` (see db.ts). */
   readonly seenAt: number;
-  /** Milliseconds by which its own clock was ahead of the clock that decides. */
+  /** Milliseconds by which the node's own clock was ahead of the clock of `:now`. */
   readonly clockOffset: number;
 }
 
 export interface Nodes {
-  /** Adds or renews the row of a node, and deletes expired ones. Returns the time by the clock that decides. */
+  /** Adds or renews the row of a node, and deletes expired rows. Returns the time by the clock of `:now`. */
   record(node: NodeRecord): Promise<number>;
   remove(id: string): Promise<void>;
   /** The nodes whose row has not expired. */

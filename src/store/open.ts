@@ -1,4 +1,4 @@
-/** Composition: driver → instrumentation → repositories. */
+/** Opens a store: connects to the database, adds instrumentation, and creates the repositories. */
 import { applications } from './applications.ts';
 import { deliveries } from './audit/deliveries.ts';
 import { auditChain, auditLog } from './audit/log.ts';
@@ -65,7 +65,10 @@ export interface OpenedStore {
   close(): Promise<void>;
 }
 
-/** Opens `sqlite:PATH` or `postgres://…`, migrates the schema and checks the master key. */
+/**
+ * Opens `sqlite:PATH` or `postgres://…`, migrates the schema and checks the master key. Throws `IncompatibleSchema` or
+ * `WrongMasterKey` if the database cannot be used.
+ */
 export async function openStore(
   url: string,
   {

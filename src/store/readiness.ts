@@ -9,7 +9,9 @@ export async function checkReadiness(db: Db, masters: MasterKeys | undefined): P
   if (masters) await checkCurrentMaster(db, masters);
 }
 
-/** An old primary that was made read-only after a failover does not know the latest changes. */
+/**
+ * Rejects a read-only server: after a failover, this may be the old primary, which does not have the latest changes.
+ */
 async function checkWritable(db: Db): Promise<void> {
   const sql = "select current_setting('transaction_read_only') = 'on' as read_only";
   if ((await db.get<{ read_only: boolean }>(sql))?.read_only)

@@ -15,7 +15,9 @@ export interface Change {
   readonly at: number;
 }
 
-/** Either a page number, which also counts the rows, or the page that starts below the id `before`. */
+/**
+ * Selects a page by its number, which also counts the rows, or by the id `before`: the page has rows with lower ids.
+ */
 export interface ListWindow {
   readonly size: number;
   readonly page?: number | undefined;
@@ -23,7 +25,7 @@ export interface ListWindow {
 }
 
 /**
- * Newest first. A list examines a bounded number of rows: a page may be shorter than its size, or empty, and still
+ * Newest first. A list examines a bounded number of rows. So a page may be shorter than its size, or empty, and still
  * have a `next`.
  */
 export interface ListPage<T> {
@@ -87,9 +89,9 @@ export interface NewSession {
 
 export interface Authorization extends Grants {
   readonly by: string;
-  /** The authorizer's key, if the access of that key limits the session. */
+  /** The authorizer's key, if it is the ceiling of the session. */
   readonly ceiling: Digest | undefined;
-  /** The authorizer's key, if it does not limit the session. Revoking it as leaked ends the session. */
+  /** The authorizer's key, if it is not the ceiling of the session. Revoking this key as leaked ends the session. */
   readonly unlimitedBy?: Digest | undefined;
   /** Replaces the session's own expiry, if defined. */
   readonly expiresAt: number | undefined;
@@ -104,7 +106,7 @@ export type Authorized =
   /** `expiresAt` is later than `latest`. The nonce can still be used. */
   | { outcome: 'too_long'; latest: number };
 
-/** An application or session with its grants, which the caller compiles if it needs them more than once. */
+/** An application or session with its grants. The caller compiles the grants if it needs them more than once. */
 export interface Subject {
   readonly kind: 'application' | 'session';
   readonly id: string;
@@ -125,7 +127,7 @@ export interface SubjectScan {
   /** Only sessions that are limited by a key of this application. */
   readonly limitedBy?: string | undefined;
   readonly before: string;
-  /** How many rows are examined. */
+  /** Maximum number of rows to examine. */
   readonly limit: number;
   /** Leaves out applications that share their name. */
   readonly uniqueNames?: boolean;
@@ -135,7 +137,7 @@ export interface SubjectScan {
 export interface SubjectBatch {
   readonly subjects: readonly Subject[];
   readonly examined: number;
-  /** Length of the rules that were read. */
+  /** Total length of the rules that were read. */
   readonly characters: number;
   /** The next batch starts below this id; undefined after the last one. */
   readonly next: string | undefined;
@@ -152,7 +154,7 @@ export interface Tenant {
   readonly id: string;
   readonly name: string;
   readonly created_at: string;
-  /** Absent if its keys work. */
+  /** Absent if the tenant is not disabled. */
   readonly disabled_at?: string;
   /** When its deletion began; absent if it is not being deleted. */
   readonly deleted_at?: string;
@@ -161,7 +163,7 @@ export interface Tenant {
 }
 
 export interface NewEntry extends Entry {
-  /** Absent if the tenant is unknown. */
+  /** Absent if the entry has no tenant. It is then written to the system chain. */
   readonly tenantId?: string | undefined;
   readonly at: number;
 }
@@ -169,7 +171,7 @@ export interface NewEntry extends Entry {
 export interface AuditFilter {
   /** Entries about this token. */
   readonly token?: string | undefined;
-  /** Entries about the resource with this id. */
+  /** Entries about the entity with this id. */
   readonly entity?: string | undefined;
   /** Entries about data in this container or below it. */
   readonly container?: string | undefined;
@@ -185,7 +187,10 @@ export interface AuditFilter {
   readonly to?: number | undefined;
 }
 
-/** Either entries that were chained before the one with the id `before`, newest first, or after `after`, oldest first. */
+/**
+ * Selects entries that were chained after the id `after`, oldest first. Without `after`: those chained before the id
+ * `before`, or all, newest first.
+ */
 export interface LogWindow {
   readonly limit: number;
   readonly before?: string | undefined;
@@ -194,7 +199,7 @@ export interface LogWindow {
 
 export interface LogPage {
   readonly entries: LogEntry[];
-  /** Where the next page starts: its `before`, or its `after`. Absent if every entry was examined. */
+  /** The `before` or `after` of the next page. Absent if every entry was examined. */
   readonly next?: string | undefined;
   /** First page only: periods in which entries that match the filter are missing. */
   readonly gaps?: readonly LogGap[];
@@ -208,7 +213,7 @@ export interface LogCounts {
   readonly length: number;
   readonly end: number;
   readonly counts: readonly Readonly<Record<Entry['result'], number>>[];
-  /** Entries before this time were not counted, because there are too many. Undefined if all were. */
+  /** Entries before this time were not counted, because there are too many. Undefined if all entries were counted. */
   readonly countedFrom: number | undefined;
   /** Periods in which entries that match the filter are missing. */
   readonly gaps: readonly LogGap[];
@@ -220,6 +225,8 @@ export interface IdempotentRequest {
   readonly caller: string;
   /** The idempotency key. */
   readonly key: string;
-  /** A fingerprint of what it asks for. */
+  /**
+   * The content of the request as text, to detect that the key is used for another request. Only its HMAC is stored.
+   */
   readonly request: string;
 }

@@ -7,7 +7,10 @@ import { type DbTime, type Executor, rowLock } from './engine/db.ts';
 import { all, inserter, Params } from './engine/sql.ts';
 import type { Authorized, NewSession, SessionFilter, Sessions } from './store.ts';
 
-/** Joins of `sessions s`. `c` is the application whose key limits the session. If that key is invalid, so is the session. */
+/**
+ * Joins a session `s` with its application `a`, the key `k` that is its ceiling, and the application `c` of that key.
+ * If `k` is invalid, the session is invalid too.
+ */
 export const ownerAndAuthorizer = `
   join applications a on a.tenant_id = s.tenant_id and a.id = s.application_id
   left join application_keys k on k.digest = s.authorizer_digest and ${notExpired('k')}
@@ -16,7 +19,7 @@ export const withAuthorizer = `sessions s ${ownerAndAuthorizer}`;
 export const isValid = `s.expires_at > :now and ${notExpired('a')}
   and (s.authorizer_digest is null or c.id is not null) and ${notLeaked('s')}`;
 
-/** The session $2 of the tenant $1, if its key works. */
+/** The session $2 of the tenant $1, if its key is valid. */
 const oneValid = `select s.tenant_id, s.id from ${withAuthorizer} where s.tenant_id = $1 and s.id = $2 and ${isValid}`;
 
 interface SessionRow {
@@ -140,13 +143,13 @@ export function sessions(db: Executor): Sessions {
 }
 
 /**
- * The tenant is compared as text, which no index covers, and the application in a scalar subquery. Otherwise
- * PostgreSQL may choose another plan than the index of the nonce while its statistics are out of date.
+ * Makes PostgreSQL use the index of the nonce even while its statistics are out of date. For this, the tenant is
+ * compared as text, which no index covers, and the application is checked in a scalar subquery.
  */
 const byNonce = `s.nonce_digest = $1 and cast(s.tenant_id as text) = $2 and (select 1 from applications a
   where a.tenant_id = s.tenant_id and a.id = s.application_id and ${notExpired('a')}) = 1`;
 
-/** Two statements: PostgreSQL would plan one with an optional condition anew each time. */
+/** Two statements, because PostgreSQL would plan a single statement with an optional condition again each time. */
 const [spend, spendUntil] = [spending('', ''), spending(', expires_at = $8', `and $8 <= ${latest('s')}`)];
 
 function spending(also: string, unless: string): string {
@@ -156,7 +159,7 @@ function spending(also: string, unless: string): string {
     returning id`;
 }
 
-/** Names every field, so that no other column can reach a response. */
+/** Lists the fields one by one, so that a new column does not reach responses by accident. */
 function toSession(row: SessionRow): Session {
   return {
     id: row.id,
@@ -174,7 +177,7 @@ function toSession(row: SessionRow): Session {
   };
 }
 
-/** Sessions whose key works. Subqueries instead of joins, so that no database reads whole tables. */
+/** Selects sessions whose key is valid. Uses subqueries instead of joins, so that no database scans whole tables. */
 function filtered(tenant: string, { ids, application, authorizer, state }: SessionFilter) {
   const owner = `select 1 from applications a where a.tenant_id = x.tenant_id and a.id = x.application_id
     and ${notExpired('a')}`;
@@ -200,13 +203,16 @@ function filtered(tenant: string, { ids, application, authorizer, state }: Sessi
   };
 }
 
-/** Whether the key that authorized a session without limiting it was not revoked as leaked. */
+/** An SQL condition: the key in `unlimited_by` was not revoked as leaked. */
 function notLeaked(session: string): string {
   return `(select 1 from leaked_keys l
     where l.tenant_id = ${session}.tenant_id and l.digest = ${session}.unlimited_by) is null`;
 }
 
-/** The latest expiry that a session may have: its longest lifetime, or the expiry of its application. */
+/**
+ * SQL for the latest expiry that a session may have: the end of its maximum lifetime, or the expiry of its application
+ * if that is earlier.
+ */
 function latest(alias: string, longest = '$9'): string {
   const application = `select a.expires_at from applications a
     where a.tenant_id = ${alias}.tenant_id and a.id = ${alias}.application_id`;

@@ -1,4 +1,4 @@
-/** Settings of the last start that have an audit entry when they change. */
+/** Stores the values of audited settings at the last start. */
 import type { Queries } from './engine/db.ts';
 import type { Settings } from './maintenance.ts';
 
@@ -6,7 +6,7 @@ export function settings(db: Pick<Queries, 'get' | 'run'>): Settings {
   return {
     replace: async (name, value, at) => {
       const before = await db.get<{ value: string }>('select value from settings where name = $1', [name]);
-      // Compares again: another node may have started in the meantime.
+      // Compares again, because another node may have stored a value since.
       const changed = await db.get<{ name: string }>(
         `insert into settings (name, value) values ($1, $2)
          on conflict (name) do update set value = excluded.value where settings.value <> excluded.value

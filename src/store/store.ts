@@ -48,14 +48,17 @@ export interface Applications {
   get(tenant: string, id: string): Awaitable<Application | undefined>;
   /** Newest first; the order of `ids` is ignored. */
   list(tenant: string, filter: ApplicationFilter, window: ListWindow): Promise<ListPage<Application>>;
-  /** Expired after `since`, but not removed by the sweep yet. No other method returns them. Deleted ones are left out. */
+  /**
+   * Applications that expired after `since`, but were not removed by the sweep yet. No other method returns them.
+   * Deleted applications are left out.
+   */
   expiredSince(tenant: string, since: number, limit: number): Promise<Application[]>;
   /** Returns undefined if there are too many to count. */
   count(tenant: string): Promise<number | undefined>;
   /**
-   * Replaces the fields with the result of `revise` for the current ones. Rejects without a change if `revise` throws.
-   * Concurrent updates run one after the other, each on the result of the one before. Returns undefined if the
-   * application does not exist.
+   * Calls `revise` with the current application and stores the fields that it returns. Rejects without a change if
+   * `revise` throws. Concurrent updates run one after another, each on the result of the previous one. Returns
+   * undefined if the application does not exist.
    */
   update(
     tenant: string,
@@ -76,9 +79,9 @@ export interface Applications {
     check: (current: Application) => void,
   ): Promise<{ before: Application; after: Application } | undefined>;
   /**
-   * Replaces all keys with the result of `rekey`, which gets the application and the number of keys that stay valid for
-   * a time. Rejects without a change if `rekey` throws. Without `oldKeysExpireAt`, the old keys are invalid for every
-   * request sent after this resolves. Returns undefined if the application does not exist.
+   * Replaces all keys with the key that `rekey` returns. `rekey` gets the application and the number of old keys that
+   * stay valid for a time. Rejects without a change if `rekey` throws. Without `oldKeysExpireAt`, the old keys are
+   * invalid for every request sent after this resolves. Returns undefined if the application does not exist.
    */
   regenerate(
     tenant: string,
@@ -88,9 +91,9 @@ export interface Applications {
     expiry?: KeyExpiry,
   ): Promise<{ application: Application; key: Minted } | undefined>;
   /**
-   * The keys and sessions of the application are invalid for every request sent after this resolves. The cost does not
-   * depend on the number of sessions: the sweep removes their rows in batches. Returns the deleted application, or
-   * undefined if it does not exist.
+   * Deletes the application. Its keys and sessions are invalid for every request sent after this resolves. The cost
+   * does not depend on the number of sessions: the sweep removes their rows in batches. Returns the deleted
+   * application, or undefined if it does not exist.
    */
   delete(tenant: string, id: string): Promise<Application | undefined>;
 }
@@ -99,9 +102,9 @@ export interface Keys {
   /** Newest first. Empty if the application does not exist. */
   list(tenant: string, application: string): Awaitable<ApplicationKey[]>;
   /**
-   * Calls `mint` with the application and its number of keys, and adds the key that it returns. Concurrent calls run one
-   * after the other. Rejects without a change if `mint` throws. Returns undefined if the application does not exist. Without
-   * `oldKeysExpireAt`, existing keys are unchanged.
+   * Calls `mint` with the application and its number of keys, and adds the key that it returns. Concurrent calls run
+   * one after another. Rejects without a change if `mint` throws. Without `oldKeysExpireAt`, existing keys are
+   * unchanged. Returns undefined if the application does not exist.
    */
   create(
     tenant: string,
@@ -111,8 +114,8 @@ export interface Keys {
     expiry?: KeyExpiry,
   ): Promise<{ created: ApplicationKey; key: Minted } | undefined>;
   /**
-   * The key, and every session that it limits as a ceiling, is invalid for every request sent after this resolves.
-   * Rejects without a change if `check` throws. Returns undefined if the key does not exist.
+   * Deletes a key. The key, and every session whose ceiling it is, is invalid for every request sent after this
+   * resolves. Rejects without a change if `check` throws. Returns undefined if the key does not exist.
    */
   delete(
     tenant: string,
@@ -128,14 +131,14 @@ export interface Usage {
    * longer exist. The number of containers per permission is bounded; further ones are merged.
    */
   write(uses: readonly ApplicationUse[]): Promise<void>;
-  /** Latest first. */
+  /** Most recent first. */
   list(tenant: string, application: string): Awaitable<Use[]>;
 }
 
 export interface Sessions {
   /**
    * Throws `unauthenticated` if the application does not exist. A session of an application that was deleted or has
-   * expired may be created, but its key never works.
+   * expired may be created, but its key is never valid.
    */
   create(tenant: string, session: NewSession): Awaitable<void>;
   /** How many pending sessions the application has, counted up to `max`. */
@@ -145,13 +148,13 @@ export interface Sessions {
   /** Sessions whose key works, newest first. */
   list(tenant: string, filter: SessionFilter, window: ListWindow): Promise<ListPage<Session>>;
   /**
-   * Its key and its nonce are invalid for every request sent after this resolves. Returns false if the session does not
-   * exist.
+   * Ends a session. Its key and its nonce are invalid for every request sent after this resolves. Returns false if the
+   * session does not exist.
    */
   end(tenant: string, id: string): Promise<boolean>;
   /**
-   * Puts the session into quarantine at this time, or ends the quarantine if the time is undefined, for every request
-   * sent after this resolves. Changes nothing if it is so already. Returns undefined if the session does not exist.
+   * Puts the session into quarantine at the time `at`, or releases it if `at` is undefined, for every request sent
+   * after this resolves. Does nothing if it is already in that state. Returns undefined if the session does not exist.
    */
   setQuarantine(
     tenant: string,
@@ -163,7 +166,7 @@ export interface Sessions {
 export interface Credentials {
   /**
    * The principal of a key, with every change that was committed before the call. Returns undefined if the key is
-   * unknown or expired, its tenant is disabled, or it is of a session whose ceiling no longer exists.
+   * unknown or expired, if its tenant is disabled, or if it belongs to a session whose ceiling is no longer valid.
    */
   find(kind: Kind, digest: Digest): Awaitable<Principal | undefined>;
 }
@@ -178,8 +181,9 @@ export interface Subjects {
   /** Reads a batch of applications, or of active sessions whose key works. */
   scan(tenant: string, kind: Subject['kind'], scan: SubjectScan): Awaitable<SubjectBatch>;
   /**
-   * When each application last used the permission in the container, below or above: uses of many containers are
-   * recorded for the container above them. Those that never did are left out.
+   * When each application last used the permission in the container, or in a container below or above it. Containers
+   * above count, because uses of many containers are recorded for a container above them. Applications without such a
+   * use are left out.
    */
   lastUses(
     tenant: string,
@@ -198,14 +202,14 @@ export interface AuditLog {
   /**
    * Entries of a tenant in the order in which they were chained, including all that were committed before the call.
    * Examines a bounded number of entries, so a page may be short or empty and still have a `next`. Throws
-   * `validation_failed` if `after` is not the id of an entry of this tenant, or if later ones were archived. The first
-   * page has the gaps: periods in which entries that match the filter are missing.
+   * `validation_failed` if `after` is not the id of an entry of this tenant, or if entries after it were archived. The
+   * first page has the gaps: periods in which entries that match the filter may be missing.
    */
   list(tenant: string, filter: AuditFilter, window: LogWindow): Promise<LogPage>;
   /**
-   * Counts the entries that `list` would return, by result and time. Without times in the filter, from the first entry
-   * until `now`. Counts by the index, without reading the entries: it cannot filter by `entity`, `transform`,
-   * `request_id` or the root container. Counts the last two million entries at most.
+   * Counts the entries that `list` would return, by result and time. Without times in the filter, counts from the first
+   * entry until `now`. Reads only the index, so it cannot filter by `entity`, `transform`, `request_id` or the root
+   * container. Counts at most the last two million entries.
    */
   count(tenant: string, filter: CountFilter, now: number): Promise<LogCounts>;
 }
@@ -214,8 +218,8 @@ export type CountFilter = Omit<AuditFilter, 'entity' | 'transform' | 'request_id
 
 export interface Idempotency {
   /**
-   * The reply to the same request within the last day, otherwise undefined. Rejects if the idempotency key was used for
-   * a different request.
+   * Returns the reply to the same request within the last day, or undefined. Throws `idempotency_mismatch` if the key
+   * was used for a different request, and `idempotency_running` if another transaction is using the key.
    */
   find(tenant: string, request: IdempotentRequest): Promise<unknown>;
   save(tenant: string, request: IdempotentRequest, reply: unknown, now: number): Promise<void>;
@@ -244,8 +248,8 @@ export interface Store {
   readonly audit: AuditLog;
   /**
    * Runs `work` in one transaction. Durable when it resolves. Rolled back if `work` throws. `work` may await only the
-   * transaction, and may run twice if the first attempt was rolled back. Changes of different entities may interleave;
-   * changes of the same entity, and changes without one, run one after the other.
+   * transaction, and may run again if the transaction was rolled back. Changes of different entities may interleave.
+   * Changes of the same entity run one after another, and so do changes without an entity.
    */
   change<T>(
     tenant: string,
@@ -254,13 +258,16 @@ export interface Store {
   ): Promise<T>;
   /**
    * Revokes the application key with this digest and ends all sessions that it authorized, or ends the session with
-   * this digest. Writes the audit entry. The keys are invalid for every request sent after this resolves. Runs the same
-   * statements if the key does not exist.
+   * this digest. Writes the audit entry that `entryOf` returns. The keys are invalid for every request sent after this
+   * resolves. Runs the same statements if the key does not exist.
    */
   revokeKey(
     digest: Digest,
     entryOf: (revoked: RevokedKey | undefined, at: number) => NewEntry,
   ): Promise<void>;
-  /** Rejects if the database cannot be reached, or if a SQLite file is no longer at its path. */
+  /**
+   * Rejects if this node cannot serve requests. The database cannot be reached or is read-only, the SQLite file is no
+   * longer at its path, or the current master key is not configured.
+   */
   ping(): Promise<void>;
 }

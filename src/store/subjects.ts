@@ -1,4 +1,4 @@
-/** The access of applications and sessions by id or name, for decisions and reviews that have no key of theirs. */
+/** Finds the grants of applications and sessions by id or name, for decisions and access reviews without their key. */
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { notExpired, toEffectiveGrants } from './applications.ts';
@@ -12,7 +12,7 @@ interface ApplicationRow {
   name: string;
   permissions: string;
   quarantined_at: DbTime | null;
-  /** Null if the application was filtered out. */
+  /** Null if the row was filtered out. */
   rules: string | null;
 }
 
@@ -80,7 +80,8 @@ export function subjects(db: Executor): Subjects {
 
     scan: (tenant, kind, { permission, limitedBy, before, limit, uniqueNames }) => {
       const sql = kind === 'application' ? scanApplications(uniqueNames) : scanSessions(limitedBy);
-      // An underscore in a permission matches any character, so too much may be found, but not too little.
+      // For `like`, an underscore in a permission matches any character. So the query may find too many rows, but not
+      // too few.
       const pattern = permission === undefined ? '%' : `%"${permission}"%`;
       const values = [tenant, before, limit, pattern, ...(limitedBy === undefined ? [] : [limitedBy])];
       const rows = db.all<SessionRow>(sql, values);
@@ -89,7 +90,7 @@ export function subjects(db: Executor): Subjects {
 
     lastUses: (tenant, applications, permission, container) => {
       const params = new Params();
-      // Uses of many containers are recorded for the container above them.
+      // Includes containers above, because uses of many containers are recorded for a container above them.
       const below = params.add(container);
       const sql = `select application_id, max(last_used_at) as last_used_at from application_uses
         where tenant_id = ${params.add(tenant)} and application_id in ${params.list(applications)}
@@ -105,7 +106,7 @@ export function subjects(db: Executor): Subjects {
   };
 }
 
-/** `rules` is null unless the application is valid, and its permissions or rules mention the permission $4. */
+/** `rules` is null if the application has expired, or if neither its permissions nor its rules match the pattern $4. */
 const scanApplications = (uniqueNames = false) => `
   select a.id, a.name, a.permissions, a.quarantined_at, case when ${notExpired('a')}
       and (a.permissions like $4 or a.rules like $4) ${uniqueNames ? `and ${hasUniqueName}` : ''}

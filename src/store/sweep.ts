@@ -10,7 +10,10 @@ import type { TenantRemoval } from './maintenance.ts';
 import type { NewEntry } from './store.ts';
 import { deleteTokens } from './token-storage.ts';
 
-/** Primary keys of the tables with a `tenant_id`. Rows of all other tables are deleted by foreign keys. */
+/**
+ * The tables from which the rows of a tenant are deleted, with their primary keys. Rows of other tables are deleted by
+ * foreign keys.
+ */
 const primaryKeys = {
   sessions: 'tenant_id, id',
   leaked_keys: 'tenant_id, digest',
@@ -25,7 +28,10 @@ const primaryKeys = {
   data_keys: 'tenant_id',
 };
 
-/** Removes at most `limit` rows of each kind and returns how many. Rows that another transaction has locked are skipped. */
+/**
+ * Removes at most `limit` rows of each kind and returns the total. Rows that another transaction has locked are
+ * skipped.
+ */
 export async function sweep(db: Db, chainKeys: () => Awaitable<ChainKeys>, limit: number): Promise<number> {
   let removed = 0;
   for (const table of ['idempotency', 'sessions', 'leaked_keys', 'application_keys'] as const)
@@ -40,7 +46,10 @@ interface RemovedRow extends ApplicationRow {
   tenant_deleted_at: DbTime | null;
 }
 
-/** Writes an entry with the last state of each expired application. Those with the expiry 0 were deleted and have one. */
+/**
+ * Removes expired applications that have no sessions. Writes an audit entry with the last state of each, except if the
+ * expiry is 0: then the application was deleted, and the deletion has an entry.
+ */
 async function removeApplications(
   db: Db,
   chainKeys: () => Awaitable<ChainKeys>,
@@ -86,7 +95,10 @@ async function removeExpired(db: Db, table: Table, limit: number, also?: string)
   return db.run(expired(db, table, also), [limit]);
 }
 
-/** Deletes sessions before their application, whose foreign key would delete all of them in one statement. */
+/**
+ * Deletes the sessions of expired applications in batches. If the application were deleted first, its foreign key would
+ * delete all of them in one statement.
+ */
 async function removeOrphanedSessions(db: Db, limit: number): Promise<number> {
   const ended = await db.all<{ tenant_id: string; id: string; session: number | null }>(
     `select tenant_id, id, ${someSession} as session from applications
@@ -108,8 +120,9 @@ async function removeOrphanedSessions(db: Db, limit: number): Promise<number> {
 }
 
 /**
- * Deletes in batches, so that transactions are short. The last one deletes the tenant under a lock, together with rows that
- * running requests have added meanwhile: their foreign keys lock the tenant too.
+ * Deletes in batches, so that transactions are short. The last transaction locks the tenant and deletes it, together
+ * with rows that running requests have added since. No request can add rows during this transaction, because their
+ * foreign keys must lock the tenant too.
  */
 export async function removeTenantRows(db: Db, tenant: string, limit: number): Promise<TenantRemoval> {
   const deleted = 'select id from tenants where id = $1 and deleted_at is not null';

@@ -13,12 +13,12 @@ interface Row {
 
 const columns = `t.seq, case when ${notExpired('t')} then t.container_folded end as container`;
 const everywhere = `select ${columns} from tokens t where t.tenant_id = $1 and t.seq < $2 order by t.seq desc limit $3`;
-/** The index has the tokens of the container itself (own = 1) apart from those below it (own = 0). */
+/** The index separates the tokens of the container itself (own = 1) from the tokens below it (own = 0). */
 const inContainer = `select ${columns} from token_containers i
   join tokens t on t.tenant_id = i.tenant_id and t.seq = i.seq
   where i.tenant_id = $1 and i.seq < $2 and i.container = $4 and i.own = $5 order by i.seq desc limit $3`;
 
-/** Positions are `own` and the lowest seq that was counted. */
+/** `start` and `next` are positions: `own`, and the lowest seq that was counted. */
 export function countTokens(
   db: Pick<Executor, 'all'>,
   tenant: string,

@@ -1,4 +1,4 @@
-/** The index tables of tokens, by container and by metadata. */
+/** The index tables of tokens: by container and by metadata. */
 import { canonicalContainer } from '../domain/rule.ts';
 import type { Metadata } from '../domain/token.ts';
 import type { Db, Queries } from './engine/db.ts';
@@ -33,8 +33,8 @@ export function indexMetadata(tx: Queries, dialect: Db['dialect'], token: Indexe
 }
 
 /**
- * Deletes the contents and the index rows of deleted tokens. On SQLite, the database does that. Call it after the
- * tokens were deleted: only then no other transaction adds rows.
+ * Deletes the contents and the index rows of deleted tokens. On SQLite, foreign keys and a trigger do that. Call this
+ * after the tokens were deleted, because until then another transaction could add rows.
  */
 export async function deleteTokenRows(
   tx: Queries,
@@ -45,7 +45,8 @@ export async function deleteTokenRows(
   for (const [tenant, deleted] of Map.groupBy(tokens, ({ tenant_id }) => tenant_id)) {
     const params = new Params();
     const seqs = deleted.map(({ seq }) => seq);
-    // One tenant and a list, not a list of pairs: PostgreSQL would scan a small table to join it with the pairs.
+    // Uses one tenant with a list of seqs. With a list of pairs, PostgreSQL would scan the whole table while it is
+    // small.
     const ofTokens = `tenant_id = ${params.add(tenant)} and seq in ${params.list(seqs)}`;
     await tx.run(
       `with contents as (delete from token_contents where ${ofTokens}),
@@ -56,7 +57,7 @@ export async function deleteTokenRows(
   }
 }
 
-/** Writes only what has changed. */
+/** Writes only the index whose values have changed. */
 export async function updateIndex(
   tx: Queries,
   dialect: Db['dialect'],
@@ -88,7 +89,10 @@ function metadataRows({ tenant_id, seq, metadata }: Indexed) {
   return entries.map(([name, value]) => ({ tenant_id, name, value, seq }));
 }
 
-/** Its container first, then those above it. The root is left out, since it contains every token. */
+/**
+ * The container of the token first, then the containers above it. Leaves out the root above it, which contains every
+ * token.
+ */
 export function containersOf({ container }: Pick<Indexed, 'container'>): string[] {
   const own = canonicalContainer(container);
   const containers = [own];

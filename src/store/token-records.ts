@@ -9,9 +9,12 @@ import type { Visible } from '../domain/visible-scopes.ts';
 import type { Change, ListPage, ListWindow } from './records.ts';
 
 export interface Tokens {
-  /** The tokens that the application created and that are still stored. Expired ones count until they are swept. */
+  /** The storage of all tokens that the application has created. Expired tokens count until the sweep removes them. */
   storageUsed(tenant: string, application: string): Awaitable<StorageUsed>;
-  /** Encrypts the data and the masked value for this tenant, token and version. Returns undefined if the id is taken. */
+  /**
+   * Creates a token. Encrypts its data and masked value, bound to this tenant, token and version. Returns undefined if
+   * the id is taken.
+   */
   create(
     tenant: string,
     id: string,
@@ -24,12 +27,12 @@ export interface Tokens {
   locate(tenant: string, ids: readonly string[]): Awaitable<TokenLocation[]>;
   /** Counts the tokens in a container and below. */
   count(tenant: string, scan: TokenCountScan): Awaitable<TokenCounts>;
-  /** Reads at most one page of data, measured in bytes. */
+  /** Returns one page, with fewer tokens than `size` if their data is large. */
   list(tenant: string, query: TokenQuery): Promise<ListPage<ListedToken>>;
   /**
-   * Replaces the content with what `revise` returns for the current one; concurrent updates run one after the other.
-   * Data that does not change is neither read nor written. Throws `storage_full` if the token grows and its creator
-   * would have more than `quota` bytes stored. Returns undefined if the token does not exist.
+   * Calls `revise` with the current token and stores the content that it returns. Concurrent updates run one after
+   * another. Data that does not change is neither read nor written. Throws `storage_full` if the token grows and its
+   * creator would have more than `quota` bytes stored. Returns undefined if the token does not exist.
    */
   update(
     tenant: string,
@@ -38,7 +41,7 @@ export interface Tokens {
     revise: (current: LockedToken) => Awaitable<TokenRevision>,
     quota?: number,
   ): Promise<TokenRecord | undefined>;
-  /** Rejects without a change if `check` throws. Returns false if the token does not exist. */
+  /** Deletes a token. Rejects without a change if `check` throws. Returns false if the token does not exist. */
   delete(tenant: string, id: string, check: (current: TokenRecord) => void): Promise<boolean>;
 }
 
@@ -55,9 +58,9 @@ export interface TokenRecord {
 export interface TokenCountScan {
   /** In canonical form. */
   readonly container: string;
-  /** How many tokens are counted. */
+  /** Maximum number of tokens to count. */
   readonly limit: number;
-  /** Continues where an earlier scan ended. */
+  /** The `next` of an earlier scan, to continue it. */
   readonly start?: string | undefined;
 }
 
@@ -101,7 +104,7 @@ export interface TokenContent {
 
 /**
  * The new content of a token. Without `data`, the stored data does not change, and the masked value changes only if the
- * mask is removed. A new mask needs `data`, to be stored with the masked value that it renders.
+ * mask is removed. A new mask needs `data` and `masked`, because both are encrypted again.
  */
 export interface TokenRevision extends Omit<TokenContent, 'data' | 'masked'> {
   readonly data?: JsonText | undefined;
@@ -115,14 +118,17 @@ export interface TokenFilter {
 }
 
 export interface TokenQuery extends ListWindow {
-  /** Limits which rows are read. A superset of what `show` allows. */
+  /** Limits which rows are read. Must include every token for which `transformFor` returns a transform. */
   readonly visible: Visible;
   /** The transform for a token; undefined leaves it out of the list. */
   readonly transformFor: (token: Resource) => Transform | undefined;
   readonly filter: TokenFilter;
 }
 
-/** A token with its data as the transform shows it; undefined if redacted. */
+/**
+ * A token with its data as the transform shows it. `data` is undefined if it is redacted, or if a masked token has no
+ * mask.
+ */
 export interface ListedToken {
   readonly seq: string;
   readonly token: Omit<Token, 'data'>;

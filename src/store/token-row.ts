@@ -7,7 +7,7 @@ import { decrypt, encrypt } from './crypto/cipher.ts';
 import type { DbTime } from './engine/db.ts';
 import type { TokenContent, TokenRecord } from './store.ts';
 
-/** What reads need of a row in `tokens`. Its ciphertexts are in `token_contents`. */
+/** The columns of `tokens` that reads need. The ciphertexts are in `token_contents`. */
 export interface TokenRow extends ContentOwner {
   readonly type: string;
   readonly container: string;

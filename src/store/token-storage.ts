@@ -1,4 +1,7 @@
-/** Counts the tokens of each application, and their bytes, in the transaction that changes the token. */
+/**
+ * Counts the tokens of each application, and their bytes. The counts are updated in the transaction that changes a
+ * token.
+ */
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { fail } from '../domain/error.ts';
 import { storageUnit, storedSize } from '../domain/token.ts';
@@ -21,10 +24,10 @@ function bytesOf(text: string | null): number {
   return text === null ? 0 : Buffer.byteLength(text);
 }
 
-/** A change to what the creator of a token has stored. */
+/** A change of the storage that the creator of a token uses. */
 export interface Charge extends StorageUsed {
   readonly tenant: string;
-  /** Absent for a token that no application created. */
+  /** Null for a token that no application created. */
   readonly creator: string | null;
 }
 
@@ -32,13 +35,14 @@ const columns = 'tenant_id, application_id, shard, tokens, bytes';
 const addToStored = `on conflict (tenant_id, application_id, shard)
   do update set tokens = stored.tokens + excluded.tokens, bytes = stored.bytes + excluded.bytes`;
 
-/** Charges of deleted applications are dropped. */
+/** Charges of deleted applications are ignored. */
 const addOne = `insert into application_storage as stored (${columns})
   select tenant_id, id, 0, $3, $4 from applications where tenant_id = $1 and id = $2 ${addToStored}`;
 
 /**
- * A transaction locks one of 16 rows until it commits: which one depends on its connection, so that few wait for
- * each other. Rows are locked in the order of the applications, so that transactions cannot deadlock.
+ * Each application has 16 rows. A transaction locks one of them until it commits. The connection determines which one,
+ * so that few transactions wait for each other. Rows are locked in the order of the applications, so that transactions
+ * cannot deadlock.
  */
 const addAll = `insert into application_storage as stored (${columns})
   select c.tenant, c.creator, pg_backend_pid() % 16, c.tokens, c.bytes
@@ -60,7 +64,7 @@ export const writeCharges: Record<
   },
 };
 
-/** One charge for each application. */
+/** Adds up the charges of each application. */
 function summed(charges: readonly Charge[]): Charge[] {
   const sums = new Map<string, Charge>();
   for (const charge of charges) {
@@ -87,7 +91,7 @@ export function storageUsedBy(
   }));
 }
 
-/** The same size in SQL, for a statement that deletes tokens. */
+/** Computes `sizeOf` in SQL, for a statement that deletes tokens. */
 const returningSize = `returning tenant_id, seq, created_by, (data_bytes + masked_bytes
   + coalesce(octet_length(mask), 0) + coalesce(octet_length(metadata), 0)
   + ${storageUnit - 1}) / ${storageUnit} * ${storageUnit} as size`;
@@ -99,7 +103,10 @@ interface Deleted {
   readonly size: DbTime;
 }
 
-/** Runs a statement that deletes tokens, deletes their other rows, and credits their creators. Returns how many. */
+/**
+ * Runs the statement `deletion`, deletes all other rows of the deleted tokens, and subtracts their size from the
+ * storage of their creators. Returns the number of deleted tokens.
+ */
 export async function deleteTokens(
   tx: Queries,
   dialect: Executor['dialect'],
@@ -118,7 +125,7 @@ export async function deleteTokens(
   return deleted.length;
 }
 
-/** Throws `storage_full` if a token that grows would take its creator beyond the quota. */
+/** Throws `storage_full` if the growth of a token would take its creator beyond the quota. */
 export async function checkGrowth(
   tx: Queries,
   tenant: string,

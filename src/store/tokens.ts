@@ -38,7 +38,7 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
   const selectLocked = `select ${columns}, t.data_bytes, t.masked_bytes from tokens t
     where ${byId} ${rowLock(db, 'for update')}`;
 
-  /** Deferred to the end of a shared transaction, where the charges of one application are added up. */
+  /** Deferred to the end of the transaction, where all charges of one application are added up. */
   const charge = (row: SizedRow, tokens: number, bytes: number) =>
     db.defer(writeCharges[db.dialect], { tenant: row.tenant_id, creator: row.created_by, tokens, bytes });
 
@@ -132,7 +132,7 @@ interface SizedRow extends TokenRow {
 }
 type WholeRow = SizedRow & Ciphertexts;
 
-/** Has ciphertexts only if they change. */
+/** The row after an update. It has ciphertexts only if they change. */
 function revisedRow(
   key: Uint8Array,
   old: SizedRow,
@@ -159,7 +159,7 @@ const insertToken = `insert into tokens (tenant_id, seq, id, created_by, created
     content_version, data_bytes, masked_bytes, mask, metadata, expires_at)
   values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) on conflict (tenant_id, id) do nothing`;
 const insertContents = 'insert into token_contents (tenant_id, seq, masked, data) values ($1, $2, $3, $4)';
-/** All in one statement. `$17` are the `containersOf` the token. */
+/** Inserts a token, its contents and its containers in one statement. `$17` is the result of `containersOf` as JSON. */
 const insertWithIndex = `with inserted as (${insertToken} returning tenant_id, seq),
   contents as (insert into token_contents (tenant_id, seq, masked, data)
     select tenant_id, seq, cast($15 as bytea), cast($16 as bytea) from inserted)
@@ -181,7 +181,10 @@ async function insert(tx: Queries, { dialect }: Executor, row: WholeRow): Promis
   return true;
 }
 
-/** Succeeds if the id was taken by an expired token, which a sweep may have removed meanwhile. */
+/**
+ * Deletes an expired token with the same id, then inserts again. Also succeeds if a sweep has removed the expired token
+ * since the first attempt. Returns false if the id is taken by a valid token.
+ */
 async function insertInsteadOfExpired(tx: Queries, db: Executor, row: WholeRow): Promise<boolean> {
   const expired = 'delete from tokens where tenant_id = $1 and id = $2 and expires_at <= :now';
   await deleteTokens(tx, db.dialect, expired, [row.tenant_id, row.id]);
@@ -208,7 +211,7 @@ async function update(tx: Queries, old: SizedRow, row: SizedRow | WholeRow): Pro
   }
 }
 
-/** The columns that both statements write, in the order in which both name them. */
+/** The values of the columns that both `insert` and `update` write, in the same order. */
 function changeable(row: SizedRow): Value[] {
   const { type, container, content_version, data_bytes, masked_bytes, mask, metadata, expires_at } = row;
   const expiry = expires_at === null ? null : Number(expires_at);
@@ -224,7 +227,7 @@ function toToken(row: TokenRow & Ciphertexts, key: Uint8Array): StoredToken {
   };
 }
 
-/** The lock on the row in `tokens` covers its contents: they are written only under it. */
+/** The lock on the row in `tokens` also covers its contents, because they are written only while it is held. */
 function lockedToken(tx: Queries, row: TokenRow, key: Uint8Array): LockedToken {
   const read = (part: Part) => {
     const sql = `select ${part} as ciphertext from token_contents where tenant_id = $1 and seq = $2`;

@@ -32,7 +32,7 @@ export function transactionRunner(db: Db, keys: Keyring, writeEntries: EntryWrit
     const { get, all, run, defer } = tx;
     const transaction = <T>(work: (tx: Queries) => Awaitable<T>) => work(tx) as Promise<T>;
     const executor: Executor = { dialect, get, all, run, defer, transaction };
-    // Created on access: most changes need one of them.
+    // Repositories are created on access, because most changes need only one of them.
     return {
       get applications() {
         return applications(executor);

@@ -6,7 +6,7 @@ import { type DbTime, type Executor, type Queries, rowLock } from './engine/db.t
 import { inserter, Params } from './engine/sql.ts';
 import type { ApplicationUse, Usage } from './store.ts';
 
-/** How many containers are recorded per permission of an application. */
+/** Maximum number of containers that are recorded per permission of an application. */
 export const maxContainers = 50;
 
 interface UseRow {
@@ -109,7 +109,7 @@ async function writeUses(
   if (changed.length > 0) await insertUses[dialect](tx, changed);
 }
 
-/** Merges two maps, with the later time of each container. */
+/** Merges two maps. If both have a container, the later time counts. */
 function latest(a: LastUses, b: LastUses): LastUses {
   const both = new Map(a);
   for (const [container, at] of b) both.set(container, Math.max(at, both.get(container) ?? at));

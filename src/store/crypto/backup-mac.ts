@@ -53,7 +53,7 @@ export function copyChecked(from: number, to: number, found: BackupMac, master: 
   return timingSafeEqual(hmac.digest(), Buffer.from(found.mac, 'hex'));
 }
 
-/** Copies the first bytes of a file. */
+/** Copies the first `length` bytes of a file. */
 export function copyBytes(from: number, to: number, length: number): void {
   eachChunk(from, length, (bytes) => writeSync(to, bytes));
 }

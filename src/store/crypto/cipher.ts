@@ -6,8 +6,8 @@ const nonceLength = 12;
 const tagLength = 16;
 
 /**
- * Returns nonce, ciphertext and tag in one. `context` names what is encrypted and where it is stored. It is
- * authenticated (as AAD), but not part of the result.
+ * Returns the nonce, the ciphertext and the tag in one array. `context` names what is encrypted and where it is stored.
+ * It is authenticated (as AAD), but not part of the result.
  */
 export function encrypt(key: Uint8Array, context: string, plaintext: string | Uint8Array): Uint8Array {
   const nonce = crypto.getRandomValues(new Uint8Array(nonceLength));

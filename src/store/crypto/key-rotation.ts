@@ -1,7 +1,8 @@
 /**
- * Replaces the master key while nodes serve requests. Every wrapped key names its master key, so a node that holds the
- * old and the new one can unwrap every key. Keys are rewrapped in small batches, so that locks are short. An interrupted rotation is safe:
- * everything can be read with the master keys that are configured, and another rotation finishes it.
+ * Replaces the master key while nodes serve requests. Every wrapped key names its master key, so a node that has the
+ * old and the new master key can unwrap all keys. Keys are rewrapped in small batches, so that locks are short. An
+ * interrupted rotation is safe: the configured master keys can still unwrap all keys, and another rotation completes
+ * it.
  */
 
 import type { Db, Queries } from '../engine/db.ts';
@@ -21,11 +22,11 @@ import {
   writeMasterKey,
 } from './keyring.ts';
 
-/** The operator's storage of master keys. No other rotation runs during either call. */
+/** The operator's storage of master keys. No other rotation runs while one of these functions is called. */
 export interface Rotation {
   /** Returns the new master key, after storing it next to the old ones. */
   next(current: string): MasterKey;
-  /** Called in the end with the ids of all master keys that are still needed. */
+  /** Called at the end with the ids of all master keys that are still needed. */
   done(inUse: readonly string[]): void;
 }
 
@@ -53,7 +54,10 @@ export async function rotateMasterKey(db: Db, masters: MasterKeys, rotation: Rot
   return { from, to: to.id, rewrapped };
 }
 
-/** Uses the current master key, which is another one if a second rotation has started meanwhile. */
+/**
+ * Rewraps one batch of keys and returns its size. Wraps them with the current master key of the database, which may be
+ * that of a second rotation.
+ */
 async function rewrapSome(db: Db, tx: Queries, find: MasterKeys['find']): Promise<number> {
   const to = mustFind(find, await lockCurrentMaster(db, tx));
   const chain = await tx.all<WrappedKey>('select wrapped, master_id from audit_key where master_id <> $1', [

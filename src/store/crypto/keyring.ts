@@ -9,24 +9,27 @@ import { type ChainKeys, newChainKeys, unpackChainKeys } from '../audit/hash-cha
 import { type Db, type Queries, rowLock } from '../engine/db.ts';
 import { decrypt, encrypt, type MasterKey } from './cipher.ts';
 
-/** The configured master keys. The first one wraps new keys, all of them unwrap. */
+/** The configured master keys. A new database is bound to the first one. All of them can unwrap keys. */
 export interface MasterKeys {
   current(): MasterKey;
   /** Reads the configuration again if the key is not known yet. */
   find(id: string): MasterKey | undefined;
-  /** The ids of all configured keys. Reads a key file again; a command is not run again. */
+  /** The ids of all configured keys. Reads a key file again, but does not run a command again. */
   ids(): readonly string[];
-  /** The end of an error message about a missing key. It says where the key was searched for. */
+  /** The end of an error message about a missing key. It says where the key was looked for. */
   readonly missingReason?: () => string;
 }
 
-/** The master key of this database is not among those that are configured. */
+/** A master key that the database needs is not configured. */
 export class WrongMasterKey extends Error {}
 
 export interface Keyring {
   /** The tenant's data key, created on first use. */
   dataKey(tenant: string): Awaitable<Uint8Array>;
-  /** Loads the key before a transaction, which cannot wait for it. An error is thrown only when the key is used. */
+  /**
+   * Loads the data key before a transaction starts, because the transaction must not wait for it. If loading fails, the
+   * returned function throws the error.
+   */
   prepareDataKey(tenant: string): Awaitable<() => Uint8Array>;
   /** Drops keys of deleted tenants from memory. */
   forget(): Promise<void>;
@@ -37,8 +40,8 @@ export interface Keyring {
 const proof = { context: 'sallyport proof', text: Buffer.from('sallyport') };
 
 /**
- * Throws `WrongMasterKey` if a master key that the database needs is not configured. A new database is bound to the
- * current key, under a lock, unless `readOnly`.
+ * Checks that all master keys that the database needs are configured; throws `WrongMasterKey` if one is not. Unless
+ * `readOnly`, binds a new database to the current key, under a lock.
  */
 export async function bindMasterKey(db: Db, masters: MasterKeys, readOnly = false): Promise<void> {
   if ((await db.transaction((tx) => checkMasterKeys(tx, masters))) || readOnly) return;
@@ -94,12 +97,12 @@ export async function writeMasterKey(tx: Queries, { id, bytes }: MasterKey): Pro
   );
 }
 
-/** Where a wrapped key is stored: one per tenant, and one for the audit chain. */
+/** The place of a wrapped key in the database. There is one per tenant, and one for the audit chain. */
 export interface Slot {
   readonly table: string;
   readonly column: string;
   readonly value: string | number;
-  /** Bound to the wrapped key, so that it cannot be used in another slot. */
+  /** The context of the encryption, so that a wrapped key cannot be moved to another slot. */
   readonly name: string;
 }
 
@@ -144,7 +147,10 @@ export function keyring(db: Db, masters: MasterKeys): Keyring {
   const cache = new Map<string, Uint8Array>();
   let chainKeys: ChainKeys | undefined;
 
-  /** Loads the key of a slot, or creates it. If several nodes create it concurrently, all get the one that was stored. */
+  /**
+   * Loads the key of a slot, or creates it. If several nodes create it concurrently, all get the key that was stored.
+   * Throws `unavailable` if the master key is not configured.
+   */
   async function load(slot: Slot, create: () => Uint8Array): Promise<Uint8Array> {
     for (let attempt = 0; attempt < 3; attempt++) {
       const key = (await stored(slot)) ?? (await insert(slot, create()));
@@ -164,7 +170,10 @@ export function keyring(db: Db, masters: MasterKeys): Keyring {
     return master && unwrapKey(slot, row, master);
   }
 
-  /** Wraps with the current master key, under a lock, so that a rotation cannot miss the new key. */
+  /**
+   * Wraps the key with the current master key and stores it, under a lock, so that a rotation cannot miss it. Returns
+   * undefined if another node has stored a key first, or if the master key is not configured.
+   */
   function insert(slot: Slot, key: Uint8Array): Promise<Uint8Array | undefined> {
     return db.transaction(async (tx) => {
       const master = masters.find(await lockCurrentMaster(db, tx));

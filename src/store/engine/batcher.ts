@@ -33,7 +33,7 @@ export function batcher<T>(
     if (waiting.length > 0) sendOrWait();
     await send(batch);
     inFlight--;
-    // Lets requests that arrived meanwhile join the next batch.
+    // Lets requests that have just arrived join the next batch.
     if (waiting.length > 0) setImmediate(sendNext);
   }
 
@@ -51,8 +51,8 @@ interface Lookup {
 }
 
 /**
- * Concurrent lookups share one query, which is sent after the last of them was requested. `fetch` returns rows with
- * their `key`, in any order.
+ * Returns a lookup function. Concurrent lookups share one query, which is sent after the last of them was requested.
+ * `fetch` returns rows with their `key`, in any order.
  */
 export function batched(fetch: (sql: string, keys: Uint8Array[]) => Promise<unknown[]>) {
   const batchers = new Map<string, (lookup: Lookup) => void>();

@@ -1,7 +1,8 @@
 /**
- * Detects commits to a SQLite file without a query. Every process maps a small file beside the database into memory. It
- * contains two counters: the number of the last commit that was begun, and of the last one that ended. A writer changes
- * the first before its commit and the second after it. credential-cache.ts explains why that is enough.
+ * Detects commits to a SQLite file without a query. Every process maps a small file beside the database into memory.
+ * The file contains two counters: the number of the last commit that has begun, and of the last commit that has ended.
+ * A writer changes the first before its commit and the second after it. credential-cache.ts explains why that is
+ * enough.
  */
 import { closeSync, constants, existsSync, fstatSync, openSync, writeSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -9,7 +10,10 @@ import type { Queries } from './db.ts';
 import { createOwned, pathWithoutLinks } from './file-ownership.ts';
 
 export interface CommitWatch {
-  /** Call it with the write lock held, right before the commit. Call the result after the commit or rollback. */
+  /**
+   * Call this with the write lock held, right before the commit. Call the returned function after the commit or
+   * rollback.
+   */
   beginCommit(): () => void;
   /** See `Local.generation`. */
   generation(): number | undefined;
@@ -21,7 +25,9 @@ export function generationFile(path: string): string {
 
 const [begun, ended] = [0, 1];
 
-/** `checkFile` throws if the file was moved or replaced: commits to the new file would not be seen. */
+/**
+ * `checkFile` throws if the database file was moved or replaced, because commits to the new file would not be detected.
+ */
 export function watchCommits(
   counters: Int32Array,
   reads: Queries,
@@ -31,7 +37,7 @@ export function watchCommits(
   let last: { readonly commit: number; readonly version: number } | undefined;
   let checked = false;
 
-  /** Changes with every commit of another connection, also those of programs that do not use the counters. */
+  /** A number that changes with every commit of another connection, including programs that do not use the counters. */
   function dataVersion(): number {
     checkFile();
     checked = true;
@@ -64,8 +70,9 @@ const size = 4096;
 const countersSize = 8;
 
 /**
- * Maps the counters of the database at `path`. Throws if that fails: commits of this process would be invisible to
- * others. Follows no link: another user may own the folder that root works in.
+ * Maps the counters of the database at `path` into memory. Throws if that fails, because other processes would not
+ * detect commits of this process. Follows no links: if root works in a folder of another user, that user could create
+ * one.
  */
 export function mapCounters(path: string): Int32Array {
   const name = generationFile(path);

@@ -1,20 +1,20 @@
 /**
- * The interface of both databases. SQL is written once, in PostgreSQL's dialect:
+ * The interface to SQLite and PostgreSQL. SQL is written once, in PostgreSQL's dialect:
  * - `$1`, `$2` … are parameters; times are milliseconds, ids text, digests bytes, lists JSON text;
- * - `:now` is the current time by the clock that decides: the machine's for SQLite, the database's for PostgreSQL.
+ * - `:now` is the current time: of the machine for SQLite, of the database server for PostgreSQL.
  */
 import type { Awaitable } from '../../domain/awaitable.ts';
 import { Failure, fail } from '../../domain/error.ts';
 
 export type Value = string | number | null | Uint8Array;
-/** Milliseconds, as a column returns them. PostgreSQL returns them as text. */
+/** A bigint column, such as a time in milliseconds. PostgreSQL returns it as text. */
 export type DbTime = number | string;
 
 /** Runs statements. Inside `transaction`, all of them take effect together or not at all. */
 export interface Queries {
   get<R>(sql: string, params?: readonly Value[]): Awaitable<R | undefined>;
   all<R>(sql: string, params?: readonly Value[]): Awaitable<R[]>;
-  /** How many rows it changed. Outside a transaction, the change is durable when this returns. */
+  /** Returns the number of changed rows. Outside a transaction, the change is durable when this returns. */
   run(sql: string, params?: readonly Value[]): Awaitable<number>;
 }
 
@@ -27,24 +27,27 @@ export interface Transaction extends Queries {
   defer<T>(write: (tx: Queries, rows: readonly T[]) => Promise<void>, row: T): Awaitable<void>;
 }
 
-/** Runs statements on the database itself, or within a transaction that is already open. */
+/** Runs statements on the database, or within a transaction that is already open. */
 export interface Executor extends Transaction {
   readonly dialect: 'sqlite' | 'postgres';
-  /** Durable when it resolves, unless a transaction is open already. `work` awaits only its own statements. */
+  /**
+   * Durable when it resolves. If a transaction is open already, `work` becomes part of it. `work` may await only its
+   * own statements.
+   */
   transaction<T>(work: (tx: Queries) => Promise<T>): Promise<T>;
   transaction<T>(work: (tx: Queries) => Awaitable<T>): Awaitable<T>;
 }
 
-/** The id of the entity that is changed, or a symbol for a new one. */
+/** The id of the entity that is changed, or a unique symbol for a new entity. */
 export type Entity = string | symbol;
 
-/** State of an embedded database that needs no query. */
+/** State of an embedded database (SQLite) that is read without a query. */
 export interface Local {
   /** A number that changes with every commit of any process. Returns undefined while a commit is in progress. */
   generation(): number | undefined;
-  /** The current time by the clock that decides. */
+  /** The current time, like `:now` in SQL. */
   now(): number;
-  /** A message if the file is no longer at its path. */
+  /** Returns a message if the database file is no longer at its path. */
   fileProblem(): string | undefined;
 }
 
@@ -52,19 +55,21 @@ export interface Db extends Executor {
   transaction<T>(work: (tx: Queries) => Awaitable<T>): Promise<T>;
   readonly local?: Local;
   /**
-   * One row by a unique binary key, read from the primary after the call. The SQL compares with `= :key`, selects
-   * that column as `key` and ends with its conditions. Concurrent lookups may share a query.
+   * Reads one row by a unique binary key, from the primary. The SQL must compare a column with `= :key`, select that
+   * column as `key`, and end with a `where` clause, to which a condition can be appended. Concurrent lookups may share
+   * a query.
    */
   lookup<R>(sql: string, key: Uint8Array): Awaitable<R | undefined>;
   /**
-   * Runs a change in a transaction that it may share with concurrent ones. Durable when it resolves; an error of one
-   * change does not affect the others. `work` awaits only its own statements, and may run again if the
-   * transaction was rolled back. Changes of different entities may interleave; all others run in turn.
+   * Runs a change in a transaction that it may share with concurrent changes. Durable when it resolves. An error of one
+   * change does not affect the others. `work` may await only its own statements, and may run again if the transaction
+   * was rolled back. Changes of different entities may interleave. Changes of the same entity run one after another,
+   * and so do changes without an entity.
    */
   change<T>(work: (tx: Transaction) => Awaitable<T>, entity?: Entity): Promise<T>;
   /**
-   * Runs alone: every other process that calls this on the same database waits. On PostgreSQL it times out after a
-   * few seconds, or after an hour if it is `slow`, and `work` may run again after a conflict.
+   * Runs `work` alone: other processes that call this on the same database wait. On PostgreSQL it times out after a few
+   * seconds, or after an hour if it is `slow`, and `work` may run again after a conflict.
    */
   exclusively<T>(work: (tx: Queries) => Promise<T>, pace?: 'slow'): Promise<T>;
   close(): Promise<void>;
@@ -78,7 +83,10 @@ export class DbUnavailable extends Failure {
   }
 }
 
-/** A foreign key failed: the tenant or application of a new row was deleted after the caller was authenticated. */
+/**
+ * The error for a violated foreign key: the tenant or application of a new row was deleted after the caller was
+ * authenticated.
+ */
 export function ownerDeleted(cause: unknown): Failure {
   return fail('unauthenticated', { cause });
 }
@@ -90,8 +98,8 @@ export function rowLock({ dialect }: Pick<Db, 'dialect'>, lock: Lock): string {
 
 type Lock = 'for update' | 'for update skip locked' | 'for no key update' | 'for share';
 
-/** Milliseconds after which a request to PostgreSQL is given up, where the configuration does not say otherwise. */
+/** The default timeout of a request to PostgreSQL, in milliseconds. */
 export const defaultTimeout = 800;
 
-/** The size of the connection pool of a process, where the configuration does not say otherwise. */
+/** The default size of the connection pool of a process. */
 export const defaultConnections = 10;

@@ -26,8 +26,8 @@ function isRoot(): boolean {
 }
 
 /**
- * The same path with links resolved, to be opened without following any. Root does not resolve a link of another user,
- * who could aim it at any file: that throws.
+ * Resolves the links in a path, so that the result can be opened without following links. Throws if this process is
+ * root and the link belongs to another user, who could point it at any file.
  */
 export function pathWithoutLinks(path: string): string {
   const file = lstatSync(path, { throwIfNoEntry: false });
@@ -37,7 +37,7 @@ export function pathWithoutLinks(path: string): string {
   return realpathSync(path);
 }
 
-/** The same for a new file: only links to its folder are resolved. */
+/** Like `pathWithoutLinks`, for a new file: resolves only the links in the path of its folder. */
 export function inRealFolder(path: string): string {
   return join(realpathSync(dirname(path)), basename(path));
 }
@@ -56,12 +56,15 @@ const openModes = {
   'read-only': sqlite.SQLITE_OPEN_READONLY,
 } as const;
 
-/** Creates a file for its owner alone and returns its descriptor. Throws EEXIST if a file or link exists. */
+/**
+ * Creates a file that only its owner can read or write, and returns its descriptor. Throws EEXIST if a file or link
+ * exists.
+ */
 export function createExclusively(path: string): number {
   return openSync(path, 'wx+', 0o600);
 }
 
-/** Creates an empty private file with the owner of `model`. Returns false if the name is taken. */
+/** Creates an empty private file with the owner of `model`. Returns false if the path exists. */
 export function createOwned(path: string, model = dirname(path)): boolean {
   try {
     writeOwned(path, '', model);
@@ -72,7 +75,7 @@ export function createOwned(path: string, model = dirname(path)): boolean {
   }
 }
 
-/** The same with text, flushed to disk. Throws EEXIST if the name is taken. */
+/** Like `createOwned`, but writes `text` and flushes it to disk. Throws EEXIST if the path exists. */
 export function writeOwned(path: string, text: string, model = dirname(path)): void {
   const file = createExclusively(path);
   try {
@@ -92,11 +95,11 @@ function giveTo(model: string, chown: (uid: number, gid: number) => void): void 
   try {
     chown(uid, gid);
   } catch {
-    // Root in a container may lack the right. Then the file stays its own.
+    // Root in a container may lack this privilege. Then the file belongs to root.
   }
 }
 
-/** Gives `path` the owner and mode of `old`, which it is going to replace. Throws if it cannot. */
+/** Gives `path` the owner and mode of `old`, the file that it will replace. Throws if the owner cannot be set. */
 export function copyOwnership(old: string, path: string): void {
   const file = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW);
   try {
@@ -113,7 +116,7 @@ export function copyOwnership(old: string, path: string): void {
       if (created.uid !== uid || created.gid !== gid) fchownSync(file, uid, gid);
     } catch (error) {
       if (created.uid !== uid) throw error;
-      // The group could not be set, so it gets no access.
+      // The group could not be set, so the group gets no access.
       shared = 0o707;
     }
     fchmodSync(file, mode & shared);

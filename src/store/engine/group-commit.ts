@@ -13,7 +13,7 @@ export interface Driver extends BatchLimits {
   readonly pipelined: boolean;
   /** Milliseconds after which a queued change is not started: it would probably miss its deadline. */
   readonly maxQueueTime?: number;
-  /** A clock that only goes forward, in milliseconds. */
+  /** A monotonic clock, in milliseconds. */
   readonly now?: () => number;
 }
 
@@ -36,7 +36,10 @@ interface Pending {
 /** Resolves or rejects the promise of a caller, once the commit is durable. */
 type Outcome = () => void;
 
-/** The shared transaction was rolled back because of one of its changes. Each can be run again alone. */
+/**
+ * The shared transaction was rolled back because of one of its changes. Each change can be run again in its own
+ * transaction.
+ */
 class RolledBack extends Error {}
 
 export function groupCommit(driver: Driver): Enqueue {
@@ -103,9 +106,9 @@ async function inTurn(batch: readonly Pending[], run: Run): Promise<Outcome[]> {
 }
 
 /**
- * Changes of the same entity run in turn, and so do those without one; the others run concurrently. All
- * transactions start with the entities in the same order, so that two of them rarely wait for each other's locks.
- * If they do, the lock timeout rolls one back.
+ * Changes of the same entity run one after another, and so do changes without an entity. All others run concurrently.
+ * Every transaction starts its changes in the order of their entities, so that transactions rarely deadlock. If they
+ * do, the lock timeout rolls one back.
  */
 async function pipeline(batch: readonly Pending[], run: Run): Promise<Outcome[]> {
   const groups = [...Map.groupBy(batch, ({ entity }) => entity).entries()];
@@ -117,7 +120,7 @@ async function pipeline(batch: readonly Pending[], run: Run): Promise<Outcome[]>
   });
 }
 
-/** New entities first: they wait for no lock. */
+/** New entities come first, because they wait for no lock. */
 function compareEntities(a: Entity | undefined, b: Entity | undefined): number {
   const [x, y] = [a, b].map((entity) => (typeof entity === 'string' ? entity : ''));
   return (x as string) < (y as string) ? -1 : (x as string) > (y as string) ? 1 : 0;
@@ -165,7 +168,7 @@ class SharedTransaction implements Transaction {
   readonly #queries: Queries;
   readonly #deferred: DeferredWrites;
   #wrote = false;
-  /** Statements that are in progress or have failed. They may have written. */
+  /** The number of statements that are in progress or have failed. They may have written. */
   #open = 0;
 
   constructor(queries: Queries, deferred: DeferredWrites) {

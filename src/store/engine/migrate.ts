@@ -15,7 +15,10 @@ export interface Migration {
   readonly only?: Partial<Record<Dialect, string>>;
 }
 
-/** In order. A released migration never changes: every database stores the hash of each one that it has applied. */
+/**
+ * In the order of their versions. A released migration never changes: every database stores the hash of each migration
+ * that it has applied.
+ */
 export const migrations: readonly Migration[] = [
   { name: '0001_initial', sql: initial, only: { sqlite: initialSqlite, postgres: initialPostgres } },
   // New migrations go here.
@@ -23,7 +26,7 @@ export const migrations: readonly Migration[] = [
 
 export const newestSchema = migrations.length;
 
-/** The database has another schema than this program. `todo` says what the operator can do. */
+/** The schema of the database does not fit this program. `todo` says what the operator can do. */
 export class IncompatibleSchema extends Error {
   readonly todo: string;
 
@@ -74,7 +77,10 @@ export function versionOf(applied: readonly AppliedMigration[]): number {
   return Number(applied.at(-1)?.version ?? 0);
 }
 
-/** Compares what a database has applied with the migrations of this program. Missing migrations are no problem. */
+/**
+ * Compares the migrations that a database has applied with those of this program. Returns undefined if they agree, even
+ * if the database has not applied all of them.
+ */
 export function schemaProblem(
   dialect: Dialect,
   applied: readonly AppliedMigration[],
@@ -104,7 +110,9 @@ export function schemaProblem(
   return undefined;
 }
 
-/** Also finds a database that has tables with our names, but no migration applied. */
+/**
+ * Like `schemaProblem`. Also reports a database that has applied no migration, but has tables with the names of ours.
+ */
 export async function findSchemaProblem(
   db: Pick<Db, 'dialect' | 'all'>,
   applied: readonly AppliedMigration[],
@@ -118,7 +126,7 @@ export async function findSchemaProblem(
   );
 }
 
-/** Those that the migrations would create. */
+/** The tables that exist and that the migrations would create. */
 async function existingTables(
   { dialect, all }: Pick<Db, 'dialect' | 'all'>,
   known: readonly Migration[],
@@ -134,7 +142,10 @@ async function existingTables(
   return ours.filter((name) => names.includes(name));
 }
 
-/** SHA-256 of the statements that a migration runs. Comments do not count. */
+/**
+ * SHA-256 of the statements that a migration runs. The text of comments does not count, but the number of comment lines
+ * inside a statement does.
+ */
 export function hashOf(dialect: Dialect, migration: Migration): string {
   const sql = statementsFor(dialect, migration).join(';\n');
   return new Bun.CryptoHasher('sha256').update(sql).digest('hex');
@@ -168,7 +179,7 @@ export async function migrate(db: Db, known: readonly Migration[] = migrations):
   }
 }
 
-/** Applies one missing migration. Returns the version before. */
+/** Applies the next missing migration, if there is one. Returns the version of the schema before that. */
 function applyNext(db: Db, known: readonly Migration[]): Promise<number> {
   return db.exclusively(async (tx) => {
     await tx.run(versionsTable);
@@ -217,12 +228,12 @@ function toSqlite(statement: string): string {
 
 type SchemaRow = [type: string, name: string, table: string, sql: string | null];
 
-/** Created by `analyze`. They hold no code. */
+/** Tables that `analyze` creates. They contain only statistics, so they are not compared. */
 const statistics = ['table sqlite_stat1', 'table sqlite_stat4'];
 
 /**
  * Lists tables, columns, indexes, triggers and views of a SQLite file that are missing, unknown or different. Returns
- * nothing for a database that has applied other migrations than this program knows: opening it reports that.
+ * an empty list if the database has applied other migrations than this program knows: opening it reports that.
  */
 export function schemaDifferences(db: Database): string[] {
   const applied = db.query(selectApplied).all() as AppliedMigration[];

@@ -16,7 +16,10 @@ const tables = [
   'idempotency',
 ];
 
-/** Sizes in pages: any plan is fast below `small`, no plan is wrong above `large`, and above `huge` `analyze` would time out. */
+/**
+ * Table sizes in pages. Below `small`, any plan is fast. From `large` on, statistics are good enough. Above `huge`,
+ * `analyze` would time out.
+ */
 const [small, large, huge] = [64, 1000, 20_000];
 
 const pages = "pg_relation_size(oid) / current_setting('block_size')::int";

@@ -17,18 +17,18 @@ export const noAnswer = 'the database does not answer';
 /** SQLSTATEs about the state of the server, not the statement. 42501 is a missing privilege. */
 const serverState = /^(08|25|28|3D|40|42501|53|55|57|58|XX)/;
 /**
- * The server ended the connection: connection exceptions, and its own shutdown or crash. Or a prepared statement is
- * missing or exists already: a pooler now answers at this address, and has put another connection in place of ours.
+ * The connection can no longer be used. Either the server has closed it, was shut down or crashed. Or a prepared
+ * statement is missing or exists already: then a connection pooler has switched to another connection to the server.
  */
 const connectionEnded = /^(08|57P0[123]|26000|42P05)/;
 const conflict = /^(40001|40P01)$/;
 const readOnlyTransaction = '25006';
 const invalidSchema = '3F000';
 const foreignKeyViolation = '23503';
-/** How `onPrimary` fails. */
+/** The error with which `onPrimary` (postgres.ts) fails on a standby. */
 const divisionByZero = '22012';
 
-/** `error` was thrown by the driver, not by work that it called. */
+/** `error` must be thrown by the driver itself, not by a callback that the driver has called. */
 export function mapDriverError(error: unknown): unknown {
   if (!(error instanceof SQL.PostgresError)) {
     // Certificate errors are plain errors with a code. A type error is a bug.
@@ -52,14 +52,17 @@ export function mapDriverError(error: unknown): unknown {
   return serverState.test(state) ? new DbUnavailable(message, { cause: error }) : error;
 }
 
-/** Connection poolers reject startup parameters that they do not know, and other databases those that they lack. */
+/**
+ * Connection poolers reject startup parameters that they do not know. Databases that are compatible with PostgreSQL may
+ * do so too.
+ */
 const startupRejected = /^(08P01|22023|42704)$/;
 
 export function rejectsStartupParameters(error: unknown): boolean {
   return startupRejected.test(stateOf(error));
 }
 
-/** The function does not exist, or exists only to say that the feature is not supported. */
+/** Whether a SQL function does not exist, or exists only to report that the feature is not supported. */
 export function isUnsupported(error: unknown): boolean {
   return /^(0A000|42883)$/.test(stateOf(error));
 }

@@ -1,4 +1,4 @@
-/** Work that one node at a time may do: migrations, the first tenant, rotation and recovery. */
+/** Runs work that only one node may do at a time: migrations, creating the first tenant, key rotation and recovery. */
 import type { Awaitable } from '../../domain/awaitable.ts';
 import type { Queries } from './db.ts';
 import { isUndefinedTable } from './postgres-errors.ts';
@@ -6,13 +6,13 @@ import type { Pool, Pools } from './postgres-pool.ts';
 import type { Late } from './postgres-retry.ts';
 
 const advisoryLock = 7_255_901_877;
-/** Replaces it in databases without advisory locks. Like them, a row lock ends with the transaction or connection. */
+/** Replaces the advisory lock in databases that have none. A row lock also ends with the transaction or connection. */
 const lockRow = {
   create: 'create table exclusive_lock (one integer primary key)',
   insert: 'insert into exclusive_lock (one) values (1) on conflict do nothing',
   lock: 'select one from exclusive_lock where one = 1 for update',
 };
-/** Milliseconds by which the timeout of the server is shorter than ours, because the work has to begin first. */
+/** Milliseconds by which the server's timeout is shorter than ours, because the server starts to count later. */
 const margin = 1000;
 
 interface Transactions {
@@ -23,7 +23,7 @@ interface Transactions {
 
 /** Returns a function that runs work while no other node does, for at most `longest` milliseconds. */
 export function exclusiveWork(pools: Pools, { boundedBy, transaction, shortTransaction }: Transactions) {
-  /** Several nodes may do this at the same time; then one of them creates the table, and the others fail to. */
+  /** Several nodes may call this at the same time. One of them creates the table; errors of the others are ignored. */
   async function createLockRow(): Promise<void> {
     const insert = () => shortTransaction((tx) => tx.run(lockRow.insert));
     try {

@@ -2,8 +2,9 @@
  * Finds a server that accepts writes and opens a connection pool to it.
  *
  * The timeouts are startup parameters of each connection. A pooler such as PgBouncer in transaction mode rejects or
- * ignores startup parameters, and may run each transaction on another connection, which does not know the prepared
- * statements of the one before. Then every transaction sets the timeouts, and statements are not prepared.
+ * ignores startup parameters. It may also run each transaction on another connection to the server, where statements
+ * that were prepared before do not exist. With a pooler, every transaction sets the timeouts, and statements are not
+ * prepared.
  */
 import { readFileSync } from 'node:fs';
 import { SQL } from 'bun';
@@ -20,8 +21,8 @@ import { passwordFromFile } from './postgres-password.ts';
 import type { PostgresHost, PostgresTarget } from './postgres-url.ts';
 
 /**
- * Row locks and rereads rely on this isolation level. A stricter default of the database would only add conflicts.
- * Databases that do not have it use a stricter one, and conflicts are retried.
+ * The store locks rows and then reads their newest version, for which this isolation level is enough. A stricter level
+ * would only add conflicts. Databases that do not support it use a stricter one, and conflicts are retried.
  */
 const isolation = 'read committed';
 
@@ -29,7 +30,7 @@ export interface Pool {
   readonly sql: SQL;
   /** Statements to run at the beginning of every transaction. Undefined if the connections have these settings. */
   readonly transactionSettings: string | undefined;
-  /** Older versions of CockroachDB and YugabyteDB have none. */
+  /** Whether the database has advisory locks. Older versions of CockroachDB and YugabyteDB do not. */
   readonly advisoryLocks: boolean;
 }
 
@@ -48,7 +49,7 @@ export interface Pools {
   find(): Promise<Pool>;
   /** Closes the pool after the statements in progress, for at most five seconds. */
   discard(pool: Pool): void;
-  /** Discards the pool if the error says that another server, or another connection, may work. */
+  /** Discards the pool if the error means that another server or a new connection may work. */
   discardAfter(error: unknown, pool: Pool): void;
   close(): Promise<void>;
 }
@@ -162,7 +163,7 @@ async function probe(
   }
 }
 
-/** Takes a lock that nothing waits for. */
+/** Tries to take a shared lock that no other code uses. */
 async function hasAdvisoryLocks(sql: SQL): Promise<boolean> {
   try {
     await sql.unsafe('select pg_advisory_xact_lock_shared(0)');
@@ -173,7 +174,10 @@ async function hasAdvisoryLocks(sql: SQL): Promise<boolean> {
   }
 }
 
-/** With `settings`, as startup parameters of each connection. Without, for a pooler. */
+/**
+ * `settings` are startup parameters of each connection. Undefined for a pooler: then statements are not prepared
+ * either.
+ */
 function connect(
   host: PostgresHost,
   target: PostgresTarget,

@@ -7,7 +7,10 @@ export type Late = () => boolean;
 /** The longest pause before a transaction is repeated, in milliseconds. */
 const maxPause = 50;
 
-/** Repeats the attempt after each conflict until the caller no longer waits. Throws other errors. */
+/**
+ * Handles the `error` of a first attempt. Repeats the attempt after each conflict, until the caller no longer waits.
+ * Throws any other error.
+ */
 export async function afterConflict<T>(error: unknown, late: Late, attempt: () => Promise<T>): Promise<T> {
   let last = error;
   for (let longest = 2; last instanceof Conflict && !late(); longest = Math.min(longest * 2, maxPause)) {

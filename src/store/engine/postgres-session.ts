@@ -20,7 +20,10 @@ const databaseClock = '(floor(extract(epoch from clock_timestamp()) * 1000)::big
 /** The first conflict of each transaction. Later statements of the transaction fail with other errors. */
 const conflicts = new WeakMap<Runner, Conflict>();
 
-/** Runs work in a transaction with the settings of the pool. Throws `Conflict` if a statement did, or the commit. */
+/**
+ * Runs work in a transaction with the settings of the pool. Throws `Conflict` if a statement or the commit conflicted
+ * with another transaction.
+ */
 export async function begin<T>(
   pool: Pool,
   clock: Session['clock'],
@@ -50,7 +53,10 @@ export function queries(session: Session): Queries {
   };
 }
 
-/** Without advisory locks, all are granted. If two changes then insert the same row, one of them is repeated. */
+/**
+ * In databases without advisory locks, `true` replaces this call. If two changes then insert the same row, one of them
+ * is repeated.
+ */
 const tryLock = /pg_try_advisory_xact_lock\(-?\d+\)/;
 
 export async function execute<R>(

@@ -39,7 +39,7 @@ const parameters = [
   'target_session_attrs',
 ] as const;
 
-/** Sallyport writes, so other values of libpq make no sense. */
+/** Sallyport writes to the database, so other values of libpq's `target_session_attrs` are rejected. */
 const sessionAttributes = ['any', 'primary', 'read-write'] as const;
 
 const form = /^postgres(?:ql)?:\/\/([^/?#]*)(?:\/([^?#]*))?(?:\?([^#]*))?$/;
@@ -47,10 +47,10 @@ const escapeHint = 'In the user name and password, write % as %25, / as %2F, ? a
 
 type Environment = Record<string, string | undefined>;
 
-/** Throws a message such as "must have …", without any part of the user name or password. */
+/** Throws an error with a message such as "must have …". The message contains no part of the user name or password. */
 export function parsePostgresUrl(url: string, env: Environment = process.env): PostgresTarget {
   const [, authority = '', path = '', query = ''] = form.exec(url) ?? invalid();
-  // Part of a password that was not escaped.
+  // The password contains an unescaped character, so part of it ended up here.
   if (/@/.test(path + query)) invalid();
   const at = authority.lastIndexOf('@');
   const [user = '', ...rest] = authority.slice(0, Math.max(at, 0)).split(':');
@@ -120,7 +120,7 @@ function oneOf<T extends string>(name: string, value: string, values: readonly T
   throw new Error(`must have as ${name} one of ${values.join(', ')}, not ${JSON.stringify(value)}`);
 }
 
-/** A certificate that has no effect would look like protection. */
+/** Rejects certificates that would have no effect, because the operator may rely on them. */
 function checkCertificates({ sslmode, sslrootcert, sslcert, sslkey }: PostgresTarget): void {
   if (sslrootcert !== undefined && !sslmode.startsWith('verify-'))
     throw new Error('must have sslmode=verify-full or sslmode=verify-ca if it has sslrootcert');

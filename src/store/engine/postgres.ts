@@ -20,24 +20,29 @@ import { type PostgresTarget, parsePostgresUrl } from './postgres-url.ts';
 function timeoutsOf(call: number) {
   return {
     call,
-    /** Shorter than ours, so that the server ends a statement before we give up. */
+    /**
+     * The server's timeout of a statement. Shorter than `call`, so that the server ends a statement before we give up.
+     */
     statement: Math.max(call - 100, 1),
     /** For a lock that another transaction holds. */
     lock: Math.round(call * 0.3125),
     idleInTransaction: Math.round(call * 6.25),
-    /** For work that one node at a time may do. `slow` is for statements that read whole tables. */
+    /** For `Db.exclusively`. `slow` is for statements that read whole tables. */
     exclusive: { usual: call * 6.25, slow: 3_600_000 },
   };
 }
 
 type Timeouts = ReturnType<typeof timeoutsOf>;
 
-/** Fails on a standby, which may not know yet that a key was revoked. Evaluated once per query. */
+/**
+ * An SQL condition that fails on a standby, because a standby may not know yet that a key was revoked. Evaluated once
+ * per query.
+ */
 const onPrimary = '(select 1 / case when pg_is_in_recovery() then 0 else 1 end) = 1';
 
 /** How many changes share a transaction, and how many such transactions run at a time. */
 const groupLimits = { maxBatch: 32, maxInFlight: 4 };
-/** The part of the timeout after which a queued change is not started. */
+/** The fraction of the timeout after which a queued change is not started. */
 const latestStart = 0.625;
 
 type Work<T> = (tx: Queries) => Awaitable<T>;
@@ -88,15 +93,18 @@ function deadlines(pools: Pools, timeouts: Timeouts) {
       const before = answers;
       return within(timeouts.call, () => answers === before, work);
     },
-    /** For work that the server ends by its own timeout before `longest`. Otherwise the connection is probably lost. */
+    /**
+     * For work that the server's own timeout ends before `longest`. If it does not, the connection is probably lost, so
+     * the pool is discarded.
+     */
     boundedBy: <T>(longest: number, work: (late: Late) => Promise<T>): Promise<T> =>
       within(longest, () => true, work),
   };
 }
 
 /**
- * `clock` replaces the database's own clock in tests. `timeout` is that of a request, in milliseconds. Throws if
- * the URL is invalid. Connects when the first statement is sent.
+ * Connects when the first statement is sent. Throws if the URL is invalid. `clock` replaces the database's own clock in
+ * tests. `timeout` is the timeout of a request, in milliseconds.
  */
 export function openPostgres(
   url: string,
@@ -121,8 +129,8 @@ export function openPostgres(
   }
 
   /**
-   * Sends a read once more if its connection was lost before the answer, within the same time limit, and again after
-   * every conflict. A read that was too slow is not repeated: it would be as slow again.
+   * Runs a read. Repeats it once if the connection was lost, and after every conflict, within the same timeout. A read
+   * that was too slow is not repeated, because it would be as slow again.
    */
   const read = <T>(work: (on: Session) => Promise<T>) => {
     const attempt = () =>
@@ -181,7 +189,10 @@ export function openPostgres(
   };
 }
 
-/** Checks the deadline before and after: even one statement may wait longer for a connection than its caller waits. */
+/**
+ * Checks the deadline before and after the work, because a statement may wait longer for a connection than its caller
+ * waits for the result.
+ */
 function withDeadline<T>(work: Work<T>, isLate: Late): Work<T> {
   return async (tx) => {
     checkDeadline(isLate);

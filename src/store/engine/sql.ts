@@ -9,7 +9,7 @@ export class Params {
   add(value: Value): string {
     return `$${this.values.push(value)}`;
   }
-  /** A list for `in`, which matches nothing if it is empty. */
+  /** Returns a list of placeholders for `in`. An empty list matches nothing. */
   list(values: readonly Value[]): string {
     if (values.length === 0) return '(null)';
     return `(${padded(values)

@@ -13,7 +13,7 @@ export function lockFile(path: string): string {
   return `${path}-lock`;
 }
 
-/** Returns a function that releases the lock. Throws while another process holds an exclusive lock. */
+/** Takes a shared lock and returns a function that releases it. Throws if another process holds an exclusive lock. */
 export function lockShared(path: string): () => void {
   const db = openLock(path, 5000);
   return hold(db, () => {
@@ -25,7 +25,7 @@ export function lockShared(path: string): () => void {
 /** Another process uses the database. */
 export class InUse extends Error {}
 
-/** Takes an exclusive lock. Throws `InUse` if another process holds a lock. */
+/** Takes an exclusive lock and returns a function that releases it. Throws `InUse` if another process holds a lock. */
 export function lockExclusively(path: string): () => void {
   const db = openLock(path, 0);
   try {

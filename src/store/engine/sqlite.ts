@@ -11,8 +11,8 @@ import { InUse, lockExclusively, lockShared } from './sqlite-lock.ts';
 const maxBatch = 512;
 
 /**
- * One connection reads what is committed; the other writes. Changes that are requested at the same time share one
- * commit, see group-commit.ts.
+ * Opens two connections: one reads committed data, the other writes. Changes that are requested at the same time share
+ * one commit: see group-commit.ts. With `alone`, throws `InUse` if another process uses the database.
  */
 export function openSqlite(path: string, now: () => number, alone = false): Db {
   const { counters, writer, reader, unlock } = connectTwice(path, alone);
@@ -23,7 +23,7 @@ export function openSqlite(path: string, now: () => number, alone = false): Db {
   const commits = watchCommits(counters, reads, checkFile);
   let last: Promise<unknown> = Promise.resolve();
 
-  /** Transactions take turns on the one connection that writes. */
+  /** Transactions run one after another on the connection that writes. */
   function transaction<T>(work: (tx: Queries) => Awaitable<T>): Promise<T> {
     const mine = last.then(() => commit(work));
     last = mine.catch(() => {});
@@ -53,7 +53,7 @@ export function openSqlite(path: string, now: () => number, alone = false): Db {
     }
   }
 
-  /** May fail for the same reason as the commit. The next `begin` then reports it. */
+  /** The rollback may fail for the same reason as the commit. The next `begin` then reports the problem. */
   function rollback(): void {
     try {
       if (writer.inTransaction) writes.run('rollback');
@@ -62,7 +62,7 @@ export function openSqlite(path: string, now: () => number, alone = false): Db {
 
   const change: Db['change'] = groupCommit({ transaction, maxBatch, maxInFlight: 1, pipelined: false });
 
-  /** Starts in another tick: `begin` would block the event loop while a transaction of this process is open. */
+  /** Starts in another tick, because `begin` would block the event loop while a transaction of this process is open. */
   async function exclusively<T>(work: (tx: Queries) => Promise<T>): Promise<T> {
     await new Promise(setImmediate);
     return transaction(work);
@@ -113,7 +113,7 @@ function connectTwice(
 function connect(path: string): Database {
   let db: Database | undefined;
   try {
-    // An existing file is not opened here: closing it would drop the locks that the process holds on it.
+    // Does not touch an existing file: closing any descriptor of it would drop the locks that this process holds on it.
     if (!existsSync(path)) createOwned(path);
     db = openDatabase(path, 'create');
     db.run('pragma busy_timeout = 5000');
@@ -192,7 +192,10 @@ function prepared(db: Database, now: () => number): Queries & { close(): void } 
 
 type Step<T> = (statement: Statement, values: SQLQueryBindings[]) => T;
 
-/** `$1` becomes `?1`. `:key` becomes `?1`: it is the only parameter. `:now` becomes an additional last parameter. */
+/**
+ * `$1` becomes `?1`. `:key` also becomes `?1`, because it is the only parameter. `:now` becomes an additional last
+ * parameter.
+ */
 function translate(sql: string): string {
   const last = Math.max(0, ...Array.from(sql.matchAll(/\$(\d+)/g), (match) => Number(match[1])));
   const keyed = sql.includes(':key') ? 1 : last;

@@ -1,17 +1,17 @@
-/** Index ranges that hold tokens newest first. Each is read in bounded steps. */
+/** Index ranges from which tokens are read, newest first, in bounded steps. */
 import { notExpired } from '../applications.ts';
 import { maxId } from '../bounded-list.ts';
 import type { DbTime, Executor, Value } from '../engine/db.ts';
 
-/** Limits for the work of one list. */
+/** Maximum amounts of work for one list. */
 export interface Budget {
   /** Index entries that are read and checked one by one. */
   readonly scan: number;
-  /** Tokens that are counted, and so how deep a page number may go, where the index alone tells the number. */
+  /** Tokens that are counted from the index alone. Also the highest row that a page number may reach in this case. */
   readonly count: number;
   /** Candidates that are checked by one statement. */
   readonly chunk: number;
-  /** Entries that are read from each index to choose the one that finds the fewest candidates. */
+  /** Entries that are read from each index to find the index with the fewest candidates. */
   readonly probe: number;
 }
 
@@ -23,7 +23,7 @@ export interface Scan {
 
 type Kind = 'all' | 'type' | 'container' | 'metadata';
 
-/** All tokens of a tenant, of a type, in a container (`own` or below), or with an entry of metadata. */
+/** All tokens of a tenant, of a type, in a container (directly or below), or with a metadata entry. */
 export interface Range {
   readonly kind: Kind;
   /** The values of the index columns. */
@@ -40,14 +40,14 @@ const kinds: Record<Kind, { table: string; where: (a: string, b: string) => stri
   metadata: { table: 'token_metadata', where: (a, b) => `and r.name = ${a} and r.value = ${b}` },
 };
 
-/** The newest of a range that are older than `before`: parameters 1 tenant, 2 before, 3 limit. */
+/** SQL for the newest entries of a range that are older than `before`. Parameters: $1 tenant, $2 before, $3 limit. */
 function newest(kind: Kind, a = '$4', b = '$5'): string {
   const { table, where } = kinds[kind];
   return `select r.seq from ${table} r where r.tenant_id = $1 ${where(a, b)} and r.seq < $2
     order by r.seq desc limit $3`;
 }
 
-/** Of each range, at most `limit` that are older than `before`. The ranges are of one kind. */
+/** Reads at most `limit` entries of each range that are older than `before`. All ranges must be of the same kind. */
 export async function readRanges(
   { db, tenant }: Scan,
   ranges: readonly Range[],
@@ -60,7 +60,9 @@ export async function readRanges(
   return readEach(db, query, valuesOf(ranges), [tenant, before, limit]);
 }
 
-/** Runs a query for each pair of values, on PostgreSQL in one statement. `params` come before the pair. */
+/**
+ * Runs a query for each pair of values, on PostgreSQL in one statement. `params` are the parameters before the pair.
+ */
 export async function readEach(
   db: Scan['db'],
   query: (a: string, b: string) => string,
@@ -96,7 +98,7 @@ function valuesOf(ranges: readonly Range[]): (readonly string[])[] {
   return ranges.map(({ values }) => values);
 }
 
-/** The sweep removes expired tokens. If none exist, the index is counted without reading the tokens. */
+/** Whether a token has not expired. If no expired token exists, the entries are counted without reading the tokens. */
 const unexpired = `(select 1 from tokens t where t.expires_at <= (select :now) limit 1) is null
   or (select 1 from tokens t where t.tenant_id = $1 and t.seq = e.seq and ${notExpired('t')}) = 1`;
 

@@ -22,14 +22,14 @@ export function withinBytes(shown: readonly VisibleToken[]): readonly VisibleTok
   return end < 0 ? shown : shown.slice(0, end);
 }
 
-/** Each transform reads only what it shows. */
+/** Each transform reads only the ciphertext that it shows. */
 const selections: Record<Transform, { sql: string; part?: Part }> = {
   reveal: { sql: `select ${columns}, c.data as ciphertext from ${withContents}`, part: 'data' },
   mask: { sql: `select ${columns}, c.masked as ciphertext from ${withContents}`, part: 'masked' },
   redact: { sql: `select ${columns}, null as ciphertext from tokens t` },
 };
 
-/** Reads the tokens that were found. A token that has changed since is checked again. */
+/** Reads the tokens that were found. If a token has changed since, its transform is determined again. */
 export async function readTokens(
   db: Queries,
   tenant: string,

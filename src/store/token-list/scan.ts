@@ -1,7 +1,7 @@
 /**
- * Finds the tokens of a list in bounded steps: candidates come from the narrowest index, newest first, and each is
- * checked by the same decision as a single read. When the budget is used up, the page is short and the list continues
- * with the next request. So the cost of a request does not depend on how many tokens are hidden.
+ * Finds the tokens of a list in bounded steps. Candidates come from the index with the fewest entries, newest first.
+ * Each is checked by the same decision as a single read. When the budget is used up, the page is short and the list
+ * continues with the next request. So the cost of a request does not depend on how many tokens are hidden.
  */
 import type { Transform } from '../../domain/rule.ts';
 import { notExpired } from '../applications.ts';
@@ -21,7 +21,7 @@ import {
 
 const defaultBudget: Budget = { scan: scanBudget, count: countBudget, chunk: 512, probe: 128 };
 
-/** A token that is shown, without its content. Sizes are in bytes. */
+/** A token that may be listed, without its content. `data`, `masked` and `rest` are sizes in bytes. */
 export interface Candidate {
   readonly seq: string;
   readonly id: string;
@@ -36,11 +36,14 @@ export interface VisibleToken extends Candidate {
 }
 
 export interface FoundTokens {
-  /** At most as many as the page takes, newest first. */
+  /** The tokens of the page, newest first. */
   readonly tokens: readonly VisibleToken[];
-  /** The list goes on below this `seq`; undefined at its end. */
+  /** The next page starts below this `seq`; undefined at the end of the list. */
   readonly next: string | undefined;
-  /** How many there are in all; undefined if that was not asked for, or not found within the budget. */
+  /**
+   * The number of tokens in the whole list. Undefined without a page number, or if the budget did not suffice to count
+   * them.
+   */
   readonly total: number | undefined;
   /** Whether the budget was used up before the page was reached. */
   readonly tooDeep: boolean;
@@ -92,12 +95,15 @@ export async function findTokens(
   };
 }
 
-/** Walking counted ranges to their end reads each entry in its range and as a candidate, in uneven steps. */
+/**
+ * The budget per counted token that is enough to reach the end of the list. A token counts when its index entry is read
+ * and again as a candidate, and steps are uneven.
+ */
 const readsPerEntry = 4;
 
 /**
  * Ranges that do not overlap and whose entries are exactly the tokens of the list, so that the tokens can be counted
- * without a check. Returns undefined if there are no such ranges.
+ * without checking each one. Returns undefined if there are no such ranges.
  */
 function countableRanges({ visible: { scopes, exact }, filter }: TokenQuery): Range[] | undefined {
   const { ids, type, metadata = {} } = filter;
@@ -107,9 +113,9 @@ function countableRanges({ visible: { scopes, exact }, filter }: TokenQuery): Ra
   return filters.length === 0 && scopes.every(({ id }) => !id) ? scopes.flatMap(inContainer) : undefined;
 }
 
-/** Checks candidates step by step. `spent` is the part of the budget that was used. */
+/** Finds candidates step by step. `spent` is the part of the budget that was used. */
 function walkThrough(scan: Scan, filter: TokenFilter, source: Source) {
-  /** How much of the budget one candidate takes: its row, and an index entry for each pair of metadata. */
+  /** The budget that one candidate uses: its row, and an index entry for each metadata pair of the filter. */
   const cost = 1 + pairsOf(filter).length;
   const walk = { spent: 0, step };
 

@@ -1,11 +1,11 @@
-/** Where the candidates of a list come from: the index that holds the fewest of them, in steps, newest first. */
+/** Reads the candidates of a list in steps, newest first, from the index that has the fewest of them. */
 import type { Bound, Scope } from '../../domain/scope.ts';
 import { maxId } from '../bounded-list.ts';
 import { Params } from '../engine/sql.ts';
 import type { TokenQuery } from '../store.ts';
 import { type Range, readEach, readRanges, type Scan } from './ranges.ts';
 
-/** All candidates from `before` down to `end`, newest first. Without `end`, there are no more. */
+/** All candidates from `before` down to `end`, newest first. If `end` is undefined, there are no more. */
 interface Batch {
   readonly seqs: readonly string[];
   readonly end: string | undefined;
@@ -13,7 +13,7 @@ interface Batch {
   readonly read: number;
 }
 
-/** Reads about `limit` entries of each range. Each call must start at the `end` of the call before, or above it. */
+/** Reads about `limit` entries of each range. `before` must be the `end` of the previous call, or higher. */
 export type Source = (before: string, limit: number) => Promise<Batch>;
 
 export const everything: Range = { kind: 'all', values: [] };
@@ -24,16 +24,16 @@ export const withEntry = (entry: [name: string, value: string]): Range => ({
 });
 export const isEverything = ({ container, id }: Scope) => !container && !id;
 
-/** A container itself, and what lies below it unless the scope is exact. */
+/** The tokens in a container, and those below it unless the scope is exact. */
 export function inContainer({ container }: Scope): Range[] {
   const { value, exact } = container as Bound;
   return (exact ? ['1'] : ['1', '0']).map((own) => ({ kind: 'container', values: [value, own] }));
 }
 
 /**
- * Every source holds all tokens of the list. The best one gets furthest with a few entries. The indexes of types and
- * metadata also hold hidden tokens, and a page that ends early would reveal them: only a caller that sees every token
- * is served from those.
+ * Chooses the source that gets furthest with a few entries. Every source has all tokens of the list. The indexes of
+ * types and metadata also have tokens that the caller may not see, and a page that ends early would reveal that they
+ * exist. So these indexes are used only for callers that may see every token.
  */
 export async function sourceOf(scan: Scan, { visible, filter, before = maxId }: TokenQuery): Promise<Source> {
   if (filter.ids) return source(scan, [], await seqsOfIds(scan, filter.ids));
@@ -66,8 +66,8 @@ async function sourceOfScopes(scan: Scan, scopes: readonly Scope[]): Promise<Sou
 }
 
 /**
- * Merges ranges of one kind, and the tokens `some`. Each range is read in parts. A batch ends where the first of these
- * parts ends; entries below that are buffered for the next call.
+ * Merges ranges of one kind, and the tokens in `some`. Each range is read in parts. A batch ends where the first of
+ * these parts ends; entries below that are buffered for the next call.
  */
 function source(scan: Scan, ranges: readonly Range[], some: readonly string[] = []): Source {
   const buffers = ranges.map((range) => ({ range, seqs: [] as readonly string[], isRead: false }));
@@ -99,7 +99,7 @@ async function seqsOfIds(scan: Scan, ids: readonly string[]): Promise<string[]> 
   return (await scan.db.all<{ seq: string }>(sql, params.values)).map(({ seq }) => seq);
 }
 
-/** All tokens whose id has the prefix, for each scope; undefined where there are too many. */
+/** For each scope, all tokens whose id has its prefix; undefined if there are too many. */
 async function seqsOfPrefixes(
   { db, tenant, budget }: Scan,
   scopes: readonly Scope[],

@@ -1,6 +1,6 @@
--- The container of each token (own = 1) and all containers above it but the root (own = 0), for lists of one container.
--- Without a rowid, a foreign key or an index by token, a row is written once instead of three times. The trigger
--- derives the rows of a deleted token from its container.
+-- Finds the tokens of a container. Each token has a row for its own container (own = 1) and one for each container
+-- above it (own = 0), except the root. The table has no rowid, no foreign key and no index by token, so each row is
+-- written once instead of three times. The trigger derives the rows of a deleted token from its container.
 create table token_containers (
   tenant_id text not null,
   container text not null,
@@ -21,7 +21,7 @@ create trigger delete_token_containers after delete on tokens begin
 end;
 
 -- Audit entries that are not chained yet, in order of arrival. A request writes its entries here. tenant_id is the nil
--- UUID for entries without a tenant. entry is JSON; mac covers it together with the other columns. format says how.
+-- UUID for entries without a tenant. entry is JSON. mac covers all columns except id; format says how.
 create table audit_pending (
   id integer primary key,
   at integer not null,
@@ -32,8 +32,8 @@ create table audit_pending (
 ) strict;
 create index audit_pending_by_tenant on audit_pending (tenant_id, id);
 
--- Chained audit entries. seq is the position in the chain. entry is packed JSON, see src/store/audit/pack.ts. request is
--- a hash of its request_id. Rows are never updated, except `request` by `audit reindex`.
+-- Chained audit entries. seq is the position in the chain. entry is packed JSON, see src/store/audit/pack.ts. request
+-- is a hash of the entry's request_id. Rows are never updated, except `request` by `audit reindex`.
 create table audit (
   seq integer not null,
   at integer not null,
@@ -56,8 +56,8 @@ create table audit_index (
   primary key (chain, term, block)
 ) strict, without rowid;
 
--- Signatures over a chain up to and including seq: that of its last entry, and of every 256th. at is the highest time of
--- an entry up to there. system_seq and system_hash are the end of the system chain at that time, which is signed, too.
+-- Signed positions of a chain: its last entry and every 256th. at is the latest time of the entries up to seq.
+-- system_seq and system_hash are the end of the system chain at the time of signing. The signature covers them too.
 -- They are null in the system chain.
 create table audit_checkpoints (
   seq integer not null,
