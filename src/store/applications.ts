@@ -269,8 +269,8 @@ export function toText(grants: Grants): [permissions: string, rules: string] {
 }
 
 /**
- * Folds case in this process, because SQLite and PostgreSQL compare text differently. `toUpperCase` comes last:
- * `toLowerCase` alone maps a sigma at the end of a Greek word to another letter than elsewhere.
+ * Folds case in this process, because SQLite and PostgreSQL compare text differently. `toUpperCase` comes last, because
+ * `toLowerCase` has two forms of the Greek sigma: one at the end of a word, one elsewhere.
  */
 function fold(name: string): string {
   return name.normalize('NFC').toLowerCase().toUpperCase();

@@ -19,7 +19,6 @@ export interface Filtered<R> {
   /** Columns that the filter needs, except `tenant_id` and `id`. */
   readonly columns: string;
   readonly tenant: string;
-  /** Restricts the list to these ids. */
   readonly ids?: readonly string[] | undefined;
   /** A condition on the alias `x`. */
   readonly filter: (params: Params) => string;

@@ -23,8 +23,8 @@ interface ExpiringRow {
 }
 
 /**
- * There is no notice if the whole lifetime is shorter than the notice period. After a change of the expiry time, there
- * is a new notice.
+ * A lifetime that is shorter than the notice period gets no notice. If the expiry time is changed, another notice is
+ * written.
  */
 const isDue = (alias: string) => `${alias}.expires_at > :now and ${alias}.expires_at <= :now + $1
   and ${alias}.expires_at - $1 >= ${alias}.created_at and t.deleted_at is null`;

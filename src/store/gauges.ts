@@ -17,7 +17,7 @@ const sizes = {
   },
 };
 
-/** Cheap enough for every scrape: no query scans a whole table. */
+/** Cheap enough for every scrape of the metrics: no query scans a whole table. */
 export async function readGauges(db: Db): Promise<Gauges> {
   const number = async (sql: string, params: number[] = []) =>
     Number((await db.get<{ value: DbTime | null }>(sql, params))?.value ?? 0);

@@ -50,7 +50,9 @@ export function idempotency(tx: Executor, dataKey: (tenant: string) => Uint8Arra
   };
 }
 
-/** Takes a lock until the transaction ends. Returns false if another transaction runs the same request. */
+/**
+ * Takes a lock until the transaction ends. Returns false if another transaction with the same idempotency key holds it.
+ */
 async function tryLock(tx: Queries, name: string): Promise<boolean> {
   const number = sha256(name).readBigInt64BE().toString();
   const row = await tx.get<{ got: boolean }>(`select pg_try_advisory_xact_lock(${number}) as got`);

@@ -57,12 +57,11 @@ export interface TenantRemoval {
   readonly done: boolean;
 }
 
-/** An entry with its position in the chain. */
 export type ChainedEntry = LogEntry & { readonly seq: number };
 
 export interface ChainedEntries {
   readonly entries: ChainedEntry[];
-  /** The position of the last returned entry. Undefined if there are no more entries. */
+  /** The position of the last returned entry. Undefined if no more entries follow. */
   readonly end?: number | undefined;
 }
 
@@ -121,8 +120,9 @@ export interface AuditChain {
    */
   reindex(tenant: string, between?: () => Promise<void>): Promise<Reindexed | undefined>;
   /**
-   * Deletes entries that are older than the retention and that every sink has received, in small batches. Returns how
-   * many chains were shortened. Rejects if a chain does not verify, and deletes nothing from it. Any node may call it.
+   * Deletes entries that are older than the retention and that every sink has received, in small batches. Returns the
+   * number of shortened chains. If a chain does not verify, deletes nothing from it and rejects. Any node may call
+   * this.
    */
   deleteDelivered(retention: Retention): Promise<number>;
 }
@@ -153,8 +153,8 @@ export interface Connections {
 
 export interface Settings {
   /**
-   * Stores the value of a setting. If it has changed, also stores the time of the change and returns the previous value
-   * in `from`, which is undefined if there was none. Returns undefined if the value is unchanged.
+   * Stores the value of a setting. Returns undefined if the value is unchanged. Otherwise stores the time of the change
+   * and returns the previous value as `from`; `from` is undefined for a new setting.
    */
   replace(
     name: string,

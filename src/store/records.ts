@@ -129,7 +129,7 @@ export interface SubjectScan {
   readonly before: string;
   /** Maximum number of rows to examine. */
   readonly limit: number;
-  /** Leaves out applications that share their name. */
+  /** Leaves out applications whose name another application has too. */
   readonly uniqueNames?: boolean;
 }
 
@@ -188,8 +188,8 @@ export interface AuditFilter {
 }
 
 /**
- * Selects entries that were chained after the id `after`, oldest first. Without `after`: those chained before the id
- * `before`, or all, newest first.
+ * With `after`: entries that were chained after this id, oldest first. Otherwise newest first; with `before`, only
+ * entries that were chained before this id.
  */
 export interface LogWindow {
   readonly limit: number;

@@ -127,8 +127,9 @@ export interface Keys {
 
 export interface Usage {
   /**
-   * Stores the latest time of each use; the order of calls is irrelevant. Ignores applications and keys that no
-   * longer exist. The number of containers per permission is bounded; further ones are merged.
+   * Stores the latest time of each use; the order of calls is irrelevant. Ignores applications and keys that no longer
+   * exist. The number of containers per permission is limited: if there are more, they are merged into containers above
+   * them.
    */
   write(uses: readonly ApplicationUse[]): Promise<void>;
   /** Most recent first. */
@@ -145,7 +146,7 @@ export interface Sessions {
   countPending(tenant: string, application: string, max: number): Awaitable<number>;
   /** Exactly one of several concurrent calls with the same nonce returns `authorized`. */
   authorize(tenant: string, nonce: Digest, authorization: Authorization): Awaitable<Authorized>;
-  /** Sessions whose key works, newest first. */
+  /** Sessions whose key is valid, newest first. */
   list(tenant: string, filter: SessionFilter, window: ListWindow): Promise<ListPage<Session>>;
   /**
    * Ends a session. Its key and its nonce are invalid for every request sent after this resolves. Returns false if the
@@ -176,9 +177,9 @@ export interface Subjects {
   applications(tenant: string, ids: readonly string[]): Awaitable<Subject[]>;
   /** The applications with these names, in any order. A name that several applications have is left out. */
   named(tenant: string, names: readonly string[]): Awaitable<Subject[]>;
-  /** The sessions with these ids whose key works, in any order. Ids that do not exist are left out. */
+  /** The sessions with these ids whose key is valid, in any order. Ids that do not exist are left out. */
   sessions(tenant: string, ids: readonly string[]): Awaitable<Subject[]>;
-  /** Reads a batch of applications, or of active sessions whose key works. */
+  /** Reads a batch of applications, or of active sessions whose key is valid. */
   scan(tenant: string, kind: Subject['kind'], scan: SubjectScan): Awaitable<SubjectBatch>;
   /**
    * When each application last used the permission in the container, or in a container below or above it. Containers
@@ -266,8 +267,8 @@ export interface Store {
     entryOf: (revoked: RevokedKey | undefined, at: number) => NewEntry,
   ): Promise<void>;
   /**
-   * Rejects if this node cannot serve requests. The database cannot be reached or is read-only, the SQLite file is no
-   * longer at its path, or the current master key is not configured.
+   * Rejects if this node cannot serve requests: if the database cannot be reached or is read-only, if a SQLite file is
+   * no longer at its path, or if the current master key is not configured.
    */
   ping(): Promise<void>;
 }

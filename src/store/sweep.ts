@@ -47,8 +47,9 @@ interface RemovedRow extends ApplicationRow {
 }
 
 /**
- * Removes expired applications that have no sessions. Writes an audit entry with the last state of each, except if the
- * expiry is 0: then the application was deleted, and the deletion has an entry.
+ * Removes expired applications that have no sessions, and writes an audit entry with the last state of each. An expiry
+ * of 0 means that the application was deleted: the deletion has an entry already. Applications of a deleted tenant get
+ * no entry.
  */
 async function removeApplications(
   db: Db,
@@ -96,8 +97,8 @@ async function removeExpired(db: Db, table: Table, limit: number, also?: string)
 }
 
 /**
- * Deletes the sessions of expired applications in batches. If the application were deleted first, its foreign key would
- * delete all of them in one statement.
+ * Deletes the sessions of expired applications in batches, before the applications themselves. Otherwise the foreign
+ * key would delete all sessions of an application in one statement.
  */
 async function removeOrphanedSessions(db: Db, limit: number): Promise<number> {
   const ended = await db.all<{ tenant_id: string; id: string; session: number | null }>(
@@ -121,8 +122,8 @@ async function removeOrphanedSessions(db: Db, limit: number): Promise<number> {
 
 /**
  * Deletes in batches, so that transactions are short. The last transaction locks the tenant and deletes it, together
- * with rows that running requests have added since. No request can add rows during this transaction, because their
- * foreign keys must lock the tenant too.
+ * with rows that running requests have added since. No request can add rows during this transaction, because a foreign
+ * key check waits for the lock.
  */
 export async function removeTenantRows(db: Db, tenant: string, limit: number): Promise<TenantRemoval> {
   const deleted = 'select id from tenants where id = $1 and deleted_at is not null';

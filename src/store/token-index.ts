@@ -89,10 +89,7 @@ function metadataRows({ tenant_id, seq, metadata }: Indexed) {
   return entries.map(([name, value]) => ({ tenant_id, name, value, seq }));
 }
 
-/**
- * The container of the token first, then the containers above it. Leaves out the root above it, which contains every
- * token.
- */
+/** The container of the token first, then all containers above it except the root, which contains every token. */
 export function containersOf({ container }: Pick<Indexed, 'container'>): string[] {
   const own = canonicalContainer(container);
   const containers = [own];

@@ -40,9 +40,9 @@ const addOne = `insert into application_storage as stored (${columns})
   select tenant_id, id, 0, $3, $4 from applications where tenant_id = $1 and id = $2 ${addToStored}`;
 
 /**
- * Each application has 16 rows. A transaction locks one of them until it commits. The connection determines which one,
- * so that few transactions wait for each other. Rows are locked in the order of the applications, so that transactions
- * cannot deadlock.
+ * Each application has up to 16 rows. A transaction locks one of them until it commits. The connection determines which
+ * one, so that few transactions wait for each other. Rows are locked in the order of the applications, so that
+ * transactions cannot deadlock.
  */
 const addAll = `insert into application_storage as stored (${columns})
   select c.tenant, c.creator, pg_backend_pid() % 16, c.tokens, c.bytes

@@ -111,8 +111,8 @@ async function appendPending(
 }
 
 /**
- * Creates the chain's row if there is none. Returns undefined if `lock` skips locked rows and another node has locked
- * the chain.
+ * Locks the row of a chain, and creates it first if necessary. Returns undefined if `lock` skips locked rows and
+ * another node has locked it.
  */
 async function lockChain(
   tx: Queries,

@@ -88,7 +88,7 @@ function intervalOf(time: number, { start, length, count }: Intervals, { from, t
   return Math.min(Math.max(Math.floor((time - start) / length), 0), count - 1);
 }
 
-/** The time of the first entry above a position; infinity if there is none. */
+/** The time of the first entry above a position. Infinity if no entry is above it. */
 async function firstTime(db: Reader, { number }: Chain, after: number): Promise<number> {
   const row = await db.get<{ at: DbTime }>(
     'select at from audit where chain = $1 and seq > $2 order by seq limit 1',

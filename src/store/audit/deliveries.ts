@@ -14,8 +14,8 @@ import {
 import { chainsOfSink, isBehind, readSink, type SinkState, sinkState } from './sink-state.ts';
 
 /**
- * `held`: this node delivers. `other`: another node delivers. `waiting`: a delivery failed, and the next attempt is not
- * due.
+ * `held`: this node delivers. `other`: another node delivers. `waiting`: a delivery failed, and the retry is not due
+ * yet.
  */
 export type Claim = 'held' | 'other' | 'waiting';
 
@@ -71,7 +71,7 @@ export interface Deliveries {
    */
   fail(sink: string, holder: string, error: string, delayAfter: (failures: number) => number): Promise<void>;
   state(sink: string): Promise<SinkState>;
-  /** Removes positions that another program has changed. Returns how many. */
+  /** Removes positions that another program has changed. Returns the number of removed positions. */
   resetChanged(sink: string): Promise<number>;
   /** The last position up to which the sink has accepted every entry. */
   deliveredUpTo(sink: string, tenantId: string | undefined): Promise<number>;

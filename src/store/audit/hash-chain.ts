@@ -130,7 +130,7 @@ export interface Head {
 export interface Checkpoint extends Head {
   /** `checkpointFormat`, or `linkedFormat` with `system`. */
   readonly format: number;
-  /** The highest time of an entry up to `seq`. */
+  /** The latest time of the entries up to `seq`. */
   readonly at: number;
   /** The end of the system chain when this was signed. */
   readonly system?: Pick<Head, 'seq' | 'hash'> | undefined;

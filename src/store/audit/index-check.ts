@@ -7,7 +7,7 @@ import { blockOf, blockSize, type IndexedEntry, type IndexRow, rowsFor, storedRo
 import { type Chain, chainOf, latestBefore } from './rows.ts';
 import { indexTerms } from './terms.ts';
 
-/** Reads the index of one chain. */
+/** A chain and the database that contains its index. */
 export interface ChainIndex {
   readonly db: Pick<Db, 'all' | 'get'>;
   readonly chain: Chain;
@@ -30,8 +30,7 @@ interface Rows {
 }
 
 /**
- * `terms`: the index of terms or request ids was changed. `times`: `max_delay`, which searches by time use, was
- * changed.
+ * `terms`: the index of terms or request ids was changed. `times`: `max_delay`, which searches by time use, is too low.
  */
 export type ReportIndex = (changed: 'terms' | 'times', rows: Rows) => void;
 
@@ -84,7 +83,7 @@ export class IndexCheck {
     if (entries.length > 0) await this.#compareBlock(entries);
   }
 
-  /** Call it after the last row. */
+  /** Call this after the last row. */
   async end(): Promise<void> {
     await this.compare();
     if (this.#block.length > 0) await this.#compareBlock(this.#block);

@@ -134,7 +134,6 @@ export function checkpointsAfter(
   return then(rows, (found) => found.map((row) => toCheckpoint(tenantId, row)));
 }
 
-/** The last checkpoint of a chain. */
 export function lastCheckpoint(
   db: Pick<Queries, 'get'>,
   { number, tenantId }: Pick<Chain, 'number' | 'tenantId'>,

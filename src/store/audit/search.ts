@@ -134,7 +134,6 @@ async function timeAt(db: Reader, { number }: Chain, seq: number): Promise<numbe
   return row && Number(row.at);
 }
 
-/** The id of the entry at a position. */
 async function idAt(db: Reader, chain: Chain, seq: number): Promise<string> {
   return entryId((await timeAt(db, chain, seq)) ?? 0, seq, chain.tenantId);
 }

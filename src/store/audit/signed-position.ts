@@ -32,7 +32,7 @@ export class DamagedChain extends Error {
 const maxDistance = 2000;
 
 /**
- * Returns the checkpoint of a position. If there is none, signs and stores one. Throws `DamagedChain` if the rows up to
+ * Returns the checkpoint of a position. Signs and stores it if it is missing. Throws `DamagedChain` if the rows up to
  * the next checkpoint do not verify: a signature must not cover rows that another program has changed.
  */
 export async function signedPosition(

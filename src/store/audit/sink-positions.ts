@@ -33,7 +33,7 @@ function macOf(keys: ChainKeys, sink: string, tenantId: string, position: SinkPo
   return valuesMac(keys, 'sink position', [sink, tenantId, seq, completeSeq, skipped]);
 }
 
-/** Returns undefined if there is no position, or if it has no valid MAC. */
+/** Returns undefined if the row has no position or no valid MAC. */
 export function toPosition(keys: ChainKeys, sink: string, row: PositionRow): SinkPosition | undefined {
   if (row.seq === null) return undefined;
   const position = {
@@ -95,7 +95,7 @@ export async function changedPositions(db: Queries, keys: ChainKeys, sink: strin
   }
 }
 
-/** Counts rejected entries as delivered. */
+/** Treats rejected entries as delivered. */
 export async function acceptRejections(db: Db, keys: ChainKeys, sink: string): Promise<void> {
   const sql = 'select tenant_id from audit_deliveries where sink = $1 and complete_seq is not null';
   for (const { tenant_id } of await db.all<{ tenant_id: string }>(sql, [sink]))
@@ -106,7 +106,10 @@ export async function acceptRejections(db: Db, keys: ChainKeys, sink: string): P
     });
 }
 
-/** Removes positions without a valid MAC, so that their chains are delivered again. Returns how many. */
+/**
+ * Removes positions without a valid MAC, so that their chains are delivered again. Returns the number of removed
+ * positions.
+ */
 export async function resetChanged(db: Db, keys: ChainKeys, sink: string): Promise<number> {
   let removed = 0;
   for (const tenantId of await changedPositions(db, keys, sink))

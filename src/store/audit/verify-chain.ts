@@ -154,8 +154,8 @@ export class ChainCheck {
   }
 
   /**
-   * A note for messages about positions that differ because of a restore: those from its entry to the end of the
-   * replaced chain.
+   * Returns a note for the message if a restore explains why a position does not match. That is so from the entry of
+   * the restore up to the end of the replaced chain.
    */
   #restoreNote(seq: number): string {
     const restore = this.#restores.findLast(({ row, end }) => row <= seq && seq <= end);

@@ -53,7 +53,7 @@ export interface PartOptions {
   readonly report: (code: FindingCode, line: number, message: string, row?: number) => void;
   /** Called for every row whose MAC is valid. */
   readonly onRow: (row: ExportedRow) => void;
-  /** Called for every position, with the hashes that it may have. There are none if rows before it are missing. */
+  /** Called for every position, with the hashes that it may have. The list is empty if rows before it are missing. */
   readonly onPosition: (seq: number, hashes: readonly string[], line: number) => void;
   /** Called for every checkpoint with a valid signature that mentions the end of the system chain. */
   readonly onSystem: (seq: number, system: Position) => void;

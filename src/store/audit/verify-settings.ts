@@ -1,6 +1,6 @@
 /**
- * Compares the table `setting_changes` with the audit log. `GET /logs` uses this table to tell for which periods no
- * reads were recorded. Each change is also an entry of the system chain.
+ * Compares the table `setting_changes` with the audit log. `GET /logs` uses this table to report the periods in which
+ * reads were not recorded. Each change is also an entry of the system chain.
  */
 import { readsOperation, readsSetting } from '../../domain/audit.ts';
 import { timestamp } from '../../domain/common-fields.ts';

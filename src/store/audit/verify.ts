@@ -20,7 +20,7 @@ export interface Verdict {
   readonly findings: readonly Finding[];
   /** How many findings are not listed. */
   readonly more: number;
-  /** What was not verified, such as archived or delivered entries. */
+  /** Notes about what was not verified, such as archived or delivered entries. */
   readonly notes: readonly string[];
 }
 
@@ -112,8 +112,8 @@ class Verification {
   }
 
   /**
-   * Remembers an end that `row` of the system chain recorded. It is required only in files of the same scope as that
-   * row: a file that was written earlier cannot have it.
+   * Remembers an end of a chain that `row` of the system chain recorded. Only exports or archives whose system chain
+   * includes this row must contain that end: older files cannot.
    */
   #record(tenantId: string, position: Position, row: number, systemParts: readonly Part[]): void {
     const required =

@@ -17,7 +17,10 @@ const insertPending = inserter<ReturnType<typeof rowOf>>('audit_pending', {
 /** Writes entries in the transaction of a change. */
 export type EntryWriter = (tx: Queries, entries: readonly NewEntry[]) => Promise<void>;
 
-/** Create one writer for all changes, so that the deferred entries of a transaction are inserted in one batch. */
+/**
+ * Create one writer and use it for all changes, so that the deferred entries of a transaction are inserted in one
+ * batch.
+ */
 export function entryWriter({ dialect }: Db, chainKeys: () => Awaitable<ChainKeys>): EntryWriter {
   return async (tx, entries) => insertEntries(tx, dialect, await chainKeys(), entries);
 }

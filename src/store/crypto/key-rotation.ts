@@ -33,7 +33,6 @@ export interface Rotation {
 export interface Rotated {
   readonly from: string;
   readonly to: string;
-  /** How many keys were rewrapped. */
   readonly rewrapped: number;
 }
 

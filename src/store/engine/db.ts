@@ -31,8 +31,8 @@ export interface Transaction extends Queries {
 export interface Executor extends Transaction {
   readonly dialect: 'sqlite' | 'postgres';
   /**
-   * Durable when it resolves. If a transaction is open already, `work` becomes part of it. `work` may await only its
-   * own statements.
+   * Durable when it resolves. If a transaction is already open, `work` becomes part of it and is durable when that one
+   * commits. `work` may await only its own statements.
    */
   transaction<T>(work: (tx: Queries) => Promise<T>): Promise<T>;
   transaction<T>(work: (tx: Queries) => Awaitable<T>): Awaitable<T>;

@@ -120,7 +120,7 @@ async function pipeline(batch: readonly Pending[], run: Run): Promise<Outcome[]>
   });
 }
 
-/** New entities come first, because they wait for no lock. */
+/** Sorts by id. New entities come first, because they wait for no lock. */
 function compareEntities(a: Entity | undefined, b: Entity | undefined): number {
   const [x, y] = [a, b].map((entity) => (typeof entity === 'string' ? entity : ''));
   return (x as string) < (y as string) ? -1 : (x as string) > (y as string) ? 1 : 0;

@@ -6,7 +6,7 @@ export interface Instrumented {
   readonly inFlight: () => number;
 }
 
-/** Measures how long every call takes. */
+/** Measures the duration of every call and passes it to `note`. */
 export function instrument(db: Db, note: (operation: string, seconds: number) => void): Instrumented {
   let inFlight = 0;
 

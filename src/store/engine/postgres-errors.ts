@@ -11,14 +11,15 @@ export class NotWritable extends DbUnavailable {}
 /** A serialization failure or a deadlock: the same transaction may succeed if it runs again. */
 export class Conflict extends DbUnavailable {}
 
-/** The message of our own timeouts. */
+/** The message of timeouts in this process, unlike those of the server. */
 export const noAnswer = 'the database does not answer';
 
 /** SQLSTATEs about the state of the server, not the statement. 42501 is a missing privilege. */
 const serverState = /^(08|25|28|3D|40|42501|53|55|57|58|XX)/;
 /**
- * The connection can no longer be used. Either the server has closed it, was shut down or crashed. Or a prepared
- * statement is missing or exists already: then a connection pooler has switched to another connection to the server.
+ * SQLSTATEs after which the connection is useless. Some mean that the server has closed it, was shut down or crashed.
+ * Others mean that a prepared statement is missing or exists already: a connection pooler has switched to another
+ * connection to the server.
  */
 const connectionEnded = /^(08|57P0[123]|26000|42P05)/;
 const conflict = /^(40001|40P01)$/;

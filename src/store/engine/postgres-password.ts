@@ -4,8 +4,9 @@ import { DbUnavailable } from './db.ts';
 import type { PostgresHost, PostgresTarget } from './postgres-url.ts';
 
 /**
- * Returns undefined if there is no file or no matching line. Throws if other users can read the file; libpq ignores
- * such a file. Secrets that Kubernetes or systemd mounts are accepted: they belong to root, and a group may read them.
+ * Returns undefined if the file does not exist or has no matching line. Throws if other users can read the file; libpq
+ * ignores such a file. Secrets that Kubernetes or systemd mounts are accepted: they belong to root, and a group may
+ * read them.
  */
 export function passwordFromFile(
   { host, port }: PostgresHost,

@@ -1,7 +1,7 @@
 /** Repeats transactions that conflicted with others: serialization failures and deadlocks. */
 import { Conflict } from './postgres-errors.ts';
 
-/** Whether the caller no longer waits. */
+/** Returns true if the caller no longer waits for the result. */
 export type Late = () => boolean;
 
 /** The longest pause before a transaction is repeated, in milliseconds. */

@@ -60,7 +60,6 @@ function settingsOf({ statement, lock, idleInTransaction }: Timeouts, { schema }
   };
 }
 
-/** Deadlines for work on the pools. */
 function deadlines(pools: Pools, timeouts: Timeouts) {
   let answers = 0;
 

@@ -5,7 +5,7 @@ import { Params } from '../engine/sql.ts';
 import type { TokenQuery } from '../store.ts';
 import { type Range, readEach, readRanges, type Scan } from './ranges.ts';
 
-/** All candidates from `before` down to `end`, newest first. If `end` is undefined, there are no more. */
+/** All candidates from `before` down to `end`, newest first. If `end` is undefined, no more follow. */
 interface Batch {
   readonly seqs: readonly string[];
   readonly end: string | undefined;
