@@ -188,15 +188,19 @@ function torturePage(): string {
         ['`--on SQLite`, `--on PostgreSQL`', 'runs on one database'],
       ],
     ),
-    'The full run writes its results to `torture/results.json` and exits with 1 if a test fails. `npm run torture:planted` checks the tests themselves: it inserts known bugs into a copy of the project, one at a time, and a test must fail for each of them.',
+    'Without `--short`, the results are written to `torture/results.json`; those of tests that did not run remain. The run exits with 1 if a test fails. `npm run torture:planted` checks the tests themselves: it inserts known bugs into a copy of the project, one at a time, and a test must fail for each of them.',
     '## Last run',
     ...(results
       ? [
-          `Seed ${results.seed}, commit ${results.commit}. Tests that are newer than this commit are not in the table.`,
+          `Run with ${origin(results.rows[0])}, unless a cell says otherwise. Tests that have never run in full are not in the table.`,
           tortureTable(results.rows),
         ]
       : ['No full run has been recorded yet.']),
   );
+}
+
+function origin(row: StoredResults['rows'][number] | undefined): string {
+  return row ? `seed ${row.seed}, commit ${row.commit}` : '';
 }
 
 /** One row per test, with its result on each database. */
@@ -205,7 +209,8 @@ function tortureTable(rows: StoredResults['rows']): string {
   const resultOn = (database: string, test: string) => {
     const row = rows.find((row) => row.name === test && row.database === database);
     if (!row) return '';
-    return `${row.failures.length === 0 ? 'passed' : 'failed'}: ${row.measured} (${row.seconds} s)`;
+    const isOther = origin(row) !== origin(rows[0]);
+    return `${row.failures.length === 0 ? 'passed' : 'failed'}: ${row.measured} (${row.seconds} s${isOther ? `, ${origin(row)}` : ''})`;
   };
   return table(
     ['test', 'requirement', 'SQLite', 'PostgreSQL'],

@@ -3,8 +3,6 @@ import type { Result } from './runner.ts';
 
 /** The contents of `torture/results.json`. */
 export interface StoredResults {
-  readonly seed: number;
-  readonly commit: string;
   readonly rows: readonly StoredRow[];
 }
 
@@ -15,18 +13,34 @@ export interface StoredRow {
   readonly measured: string;
   readonly failures: readonly string[];
   readonly seconds: number;
+  readonly seed: number;
+  readonly commit: string;
 }
 
-export function toStored(results: readonly Result[], seed: number, commit: string): StoredResults {
-  const rows = results.map(({ row, database, figures, failures, seconds }) => ({
+export function toStored(results: readonly Result[], seed: number, commit: string): StoredRow[] {
+  return results.map(({ row, database, figures, failures, seconds }) => ({
     name: row.name,
     database,
     requirement: row.requirement,
     measured: formatFigures(figures),
     failures,
     seconds: Number(seconds.toFixed(1)),
+    seed,
+    commit,
   }));
-  return { seed, commit, rows };
+}
+
+/** Replaces the rows that ran again. The order is that of `names`; rows with other names are dropped. */
+export function merge(
+  { rows }: StoredResults,
+  newer: readonly StoredRow[],
+  names: readonly string[],
+): StoredResults {
+  const older = rows.filter(
+    ({ name, database }) => !newer.some((row) => row.name === name && row.database === database),
+  );
+  const all = [...older, ...newer].filter(({ name }) => names.includes(name));
+  return { rows: all.sort((a, b) => names.indexOf(a.name) - names.indexOf(b.name)) };
 }
 
 function formatFigures(figures: Result['figures']): string {
@@ -47,7 +61,7 @@ const columns: readonly (readonly [title: string, widest: number])[] = [
 ];
 
 /** Wraps long cells. */
-export function table({ seed, commit, rows }: StoredResults): string {
+export function table(rows: readonly StoredRow[]): string {
   const cells = rows.map((row) => [
     row.failures.length === 0 ? 'ok' : 'FAIL',
     row.name,
@@ -55,8 +69,8 @@ export function table({ seed, commit, rows }: StoredResults): string {
     row.requirement,
     row.measured,
     `${row.seconds.toFixed(1)} s`,
-    String(seed),
-    commit,
+    String(row.seed),
+    row.commit,
   ]);
   const titles = columns.map(([title]) => title);
   const lines = [titles, ...cells].flatMap((row) => {

@@ -2,11 +2,11 @@
  * `npm run torture`: tries to break every guarantee, prints a table, and exits with 1 if a row fails. `--seed N`
  * repeats a run, `--only NAME,NAME` selects rows, `--on DATABASE` selects a database, `--short` uses small sizes.
  */
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { startPostgres } from '../test/support/postgres.ts';
-import { table, toStored } from './results-table.ts';
+import { merge, type StoredResults, table, toStored } from './results-table.ts';
 import { bothDatabases } from './row.ts';
 import { rows } from './rows.ts';
 import { type Result, Run } from './runner.ts';
@@ -55,8 +55,15 @@ for (const { row, database, failures } of short) {
 }
 const seconds = Math.round((performance.now() - began) / 1000);
 console.log(`\n${results.length - short.length} hold, ${short.length} fail, in ${seconds} s`);
-if (!values.only && !values.on && !values.short) {
-  writeFileSync(join(import.meta.dirname, 'results.json'), `${JSON.stringify(outcome, null, 2)}\n`);
+if (!values.short) {
+  const path = join(import.meta.dirname, 'results.json');
+  const earlier = JSON.parse(readFileSync(path, 'utf8')) as StoredResults;
+  const all = merge(
+    earlier,
+    outcome,
+    rows.map(({ name }) => name),
+  );
+  writeFileSync(path, `${JSON.stringify(all, null, 2)}\n`);
   console.log('Results are in torture/results.json. Run npm run docs to update the page.');
 }
 process.exitCode = short.length > 0 ? 1 : 0;

@@ -157,10 +157,10 @@ function candidates(
 ): AsyncGenerator<Candidates> {
   if (filter.request_id !== undefined) {
     const hash = requestHash(filter.request_id);
-    return scan(db, chain, (params) => `request = ${params.add(hash)} and`, span, order, limit);
+    return byRequest(db, chain, hash, span, order, limit);
   }
   const [term, ...others] = termsFor(filter);
-  if (term === undefined) return scan(db, chain, () => '', span, order, limit);
+  if (term === undefined) return scan(db, chain, span, order, limit);
   return byTerm(db, chain, [term, ...others], span, order, limit);
 }
 
@@ -168,17 +168,15 @@ function candidates(
 async function* scan(
   db: Reader,
   { number, tenantId }: Chain,
-  condition: (params: Params) => string,
   { after, upTo }: Span,
   order: Order,
   limit: number,
 ): AsyncGenerator<Candidates> {
   for (let size = Math.min(limit + 1, maxRows); after < upTo; size = maxRows) {
-    const params = new Params();
-    const where = `chain = ${params.add(number)} and ${condition(params)} seq > ${params.add(after)} and seq <= ${params.add(upTo)}`;
     const found = await db.all<StoredRow>(
-      `select ${storedColumns} from audit where ${where} order by seq ${order} limit ${params.add(size)}`,
-      params.values,
+      `select ${storedColumns} from audit where chain = $1 and seq > $2 and seq <= $3
+       order by seq ${order} limit $4`,
+      [number, after, upTo, size],
     );
     const rows = found.map((row) => toChainedRow(tenantId, row));
     const last = rows.at(-1);
@@ -187,6 +185,34 @@ async function* scan(
     if (rows.length < size) return;
     if (order === 'asc') after = last.seq;
     else upTo = last.seq - 1;
+  }
+}
+
+/**
+ * Reads the entries with the hash of a request id. The first statement reads nothing but the index: if it also selected
+ * the entries, SQLite would read the whole chain in the order of the primary key instead.
+ */
+async function* byRequest(
+  db: Reader,
+  chain: Chain,
+  hash: number,
+  { after, upTo }: Span,
+  order: Order,
+  limit: number,
+): AsyncGenerator<Candidates> {
+  for (let size = Math.min(limit + 1, maxRows); after < upTo; size = maxRows) {
+    const found = await db.all<{ seq: DbTime }>(
+      `select seq from audit where chain = $1 and request = $2 and seq > $3 and seq <= $4
+       order by seq ${order} limit $5`,
+      [chain.number, hash, after, upTo, size],
+    );
+    const seqs = found.map(({ seq }) => Number(seq));
+    const last = seqs.at(-1);
+    if (last === undefined) return;
+    yield { rows: await rowsAt(db, chain, seqs, order), cost: seqs.length, end: last };
+    if (seqs.length < size) return;
+    if (order === 'asc') after = last;
+    else upTo = last - 1;
   }
 }
 
