@@ -221,7 +221,7 @@ describe('not allowed:', () => {
     expect(found(/(:|\bas|<|\|) ?any\s*([,;)>\]=|&[]|$)/, sources)).toEqual([]);
   });
 
-  /** Files that may use browser storage. See docs/decisions/0037-console-sign-in.md. */
+  /** Files that may use browser storage. See docs/decisions/0028-console.md. */
   const mayStore = [
     'console/src/applications/stored-draft.ts',
     'console/src/frame/kept-key.ts',
