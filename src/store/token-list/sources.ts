@@ -67,14 +67,17 @@ async function sourceOfScopes(scan: Scan, scopes: readonly Scope[]): Promise<Sou
 
 /**
  * Merges ranges of one kind, and the tokens in `some`. Each range is read in parts. A batch ends where the first of
- * these parts ends; entries below that are buffered for the next call.
+ * these parts ends; entries below that are buffered for the next call. If there are many ranges, each has only a few
+ * tokens of a page, so the first parts are small. With each call, the parts are four times as large.
  */
 function source(scan: Scan, ranges: readonly Range[], some: readonly string[] = []): Source {
   const buffers = ranges.map((range) => ({ range, seqs: [] as readonly string[], isRead: false }));
+  let part = 0;
   return async (before, limit) => {
     for (const buffer of buffers) buffer.seqs = buffer.seqs.filter((seq) => seq < before);
     const empty = buffers.filter(({ seqs, isRead }) => seqs.length === 0 && !isRead);
-    const each = Math.max(1, Math.min(limit, Math.floor(scan.budget.scan / ranges.length)));
+    part = Math.max(4 * part, 4 + Math.ceil((2 * limit) / ranges.length));
+    const each = Math.max(1, Math.min(limit, part, Math.floor(scan.budget.scan / ranges.length)));
     const unread = empty.map(({ range }) => range);
     const entries = await readRanges(scan, unread, before, each);
     for (const [at, buffer] of empty.entries()) {
