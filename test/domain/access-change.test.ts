@@ -23,7 +23,7 @@ function listed(changes: readonly AccessChange[], permission: string, container:
   return above;
 }
 
-test('a decision changes exactly where the list has a change with the same decisions', () => {
+test('every decision that changes is in the list, with the same decisions before and after', () => {
   const random = new Random(1);
   let changed = 0;
   for (let round = 0; round < 1500; round++) {

@@ -201,9 +201,9 @@ describe.each(databases)('an archive of the audit log in %s', (_, database) => {
     const lines = part?.lines()[Symbol.asyncIterator]();
     for (const _ of [1, 2]) await lines?.next();
     await archive(1301);
-    expect(Array.fromAsync({ [Symbol.asyncIterator]: () => lines as AsyncIterator<string> })).rejects.toThrow(
-      'deleted while the audit log was read',
-    );
+    await expect(
+      Array.fromAsync({ [Symbol.asyncIterator]: () => lines as AsyncIterator<string> }),
+    ).rejects.toThrow('deleted while the audit log was read');
   });
 
   test('loses no entry if the database or the process fails at any step, and the next run completes it', async () => {
@@ -262,11 +262,11 @@ describe.each(databases)('an archive of the audit log in %s', (_, database) => {
     await write(1, 20);
     const chain = `chain = (select number from audit_chains where tenant_id = '${tenant}')`;
     await testStore.runSql(`update audit set at = at + 1 where seq = 5 and ${chain}`);
-    expect(archive(11)).rejects.toThrow('row 5 was changed');
+    await expect(archive(11)).rejects.toThrow('row 5 was changed');
     await testStore.runSql(`update audit set at = at - 1 where seq = 5 and ${chain}`);
     await testStore.runSql(`delete from audit where seq = 15 and ${chain}`);
     rmSync(folder, { recursive: true });
-    expect(archive(11)).rejects.toThrow();
+    await expect(archive(11)).rejects.toThrow();
     const [row] = await testStore.runSql<{ count: number }>(
       `select count(*) as count from audit where ${chain}`,
     );
@@ -288,7 +288,7 @@ describe.each(databases)('an archive of the audit log in %s', (_, database) => {
       at: startTime + at * day,
     }));
     await restored.store.audit.write(entries);
-    expect(archiveOn(restored.maintenance, 15)).rejects.toThrow('has other entries than the database');
+    await expect(archiveOn(restored.maintenance, 15)).rejects.toThrow('has other entries than the database');
     const heads = await restored.maintenance.audit.heads();
     await other.close();
     expect(heads.map(({ baseSeq }) => baseSeq)).toEqual([0]);

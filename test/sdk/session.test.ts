@@ -159,7 +159,7 @@ describe('SDK sessions and guards:', () => {
       publicKey,
       authorize: () => Promise.reject(new Error('denied')),
     });
-    expect(starting).rejects.toThrow('denied');
+    await expect(starting).rejects.toThrow('denied');
   });
 
   test('guardFetch allows, masks and denies by the rules of the session', async () => {

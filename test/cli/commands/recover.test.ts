@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { SQL } from 'bun';
 import type { LogEntry } from '../../../src/domain/audit.ts';
 import type { Revived } from '../../../src/operations/recovery.ts';
+import { type Backup, postgresBackup, sqliteBackup } from '../../support/backups.ts';
 import { type Cli, openCli } from '../../support/cli.ts';
 import { environment } from '../../support/service.ts';
 import { shell } from '../../support/shell.ts';
@@ -16,12 +16,6 @@ import {
 } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
-/** Backs up the database, and restores it while the service is stopped. */
-interface Backup {
-  take(): Promise<void>;
-  restore(...options: string[]): Promise<{ code: number; body: Report }>;
-}
-
 interface Report {
   readonly sessions: number;
   readonly revoked: boolean;
@@ -33,7 +27,7 @@ describe.each(databases)('a restore on %s: access that was revoked after the bac
   let cli: Cli;
   let server: TestServer;
   let url: string;
-  let backup: Backup;
+  let backup: Backup<Report>;
   let key: string;
   const exported = () => cli.path('audit.jsonl');
 
@@ -44,7 +38,7 @@ describe.each(databases)('a restore on %s: access that was revoked after the bac
       return { SALLYPORT_MASTER_KEY: testMasterKey };
     });
     url = await kind.createEmpty(join(folder));
-    backup = kind === sqlite ? onSqlite() : await onPostgres();
+    backup = kind === sqlite ? sqliteBackup(cli, url) : postgresBackup(cli, url, whileStopped);
     server = await openTestServer(url, { SALLYPORT_MASTER_KEY: testMasterKey });
     key = (await server.tenant()).key;
   });
@@ -55,36 +49,10 @@ describe.each(databases)('a restore on %s: access that was revoked after the bac
 
   const at = () => ['--database-url', url];
 
-  function onSqlite(): Backup {
-    const file = cli.path('backup.db');
-    return {
-      take: async () => {
-        expect((await cli.run('backup', file, ...at())).code).toBe(0);
-      },
-      restore: (...options) => cli.json('restore', file, '--force', ...at(), ...options),
-    };
-  }
-
-  /** Copies the database with `create database … template`, which is faster than a dump. */
-  async function onPostgres(): Promise<Backup> {
-    const name = new URL(url).pathname.slice(1);
-    const admin = async (statement: string) => {
-      const sql = new SQL(process.env.SALLYPORT_TEST_POSTGRES as string, { max: 1 });
-      await sql.unsafe(statement);
-      await sql.close();
-    };
-    return {
-      take: async () => {
-        await server.close();
-        await admin(`create database ${name}_copy template ${name}`);
-        await reopen();
-      },
-      restore: async (...options) => {
-        await admin(`drop database ${name}`);
-        await admin(`alter database ${name}_copy rename to ${name}`);
-        return cli.json('recover', '--yes', ...at(), ...options);
-      },
-    };
+  async function whileStopped(copy: () => Promise<void>): Promise<void> {
+    await server.close();
+    await copy();
+    await reopen();
   }
 
   async function reopen(): Promise<void> {

@@ -93,7 +93,7 @@ describe.each(databases)('the retention of the audit log in %s', (_, database) =
     const { audit } = testStore.maintenance;
     for (const change of ['at = at + 1', 'mac = null']) {
       await testStore.runSql(`update audit set ${change} where seq = 3`);
-      expect(audit.deleteDelivered(retention(() => 1000))).rejects.toThrow('does not verify');
+      await expect(audit.deleteDelivered(retention(() => 1000))).rejects.toThrow('does not verify');
     }
     expect(await first()).toEqual([[tenant, 1]]);
     expect(named(await verified())).toContain('foreign_row 3');
