@@ -21,10 +21,15 @@ async function suggestions(...words: string[]): Promise<string[]> {
 }
 
 test('every command and every option of it is suggested', async () => {
+  const next = new Map<string, string[]>();
   for (const command of commands) {
     const words = nameOf(command).split(' ');
-    for (const [index, word] of words.entries())
-      expect(await suggestions(...words.slice(0, index), '')).toContain(word);
+    for (const [index, word] of words.entries()) {
+      const before = words.slice(0, index);
+      const known = next.get(before.join(' ')) ?? (await suggestions(...before, ''));
+      next.set(before.join(' '), known);
+      expect(known).toContain(word);
+    }
     const names = (command.options ?? []).map(({ name }) => `--${name}`);
     expect(await suggestions(...words, '-')).toEqual(expect.arrayContaining([...names, '--json', '--help']));
   }
