@@ -58,10 +58,13 @@ describe.each(databases)('an archive of the audit log in %s', (_, database) => {
   }
 
   /** Verifies the database together with the files. */
-  async function verifyAll(paths = exportPaths(folder)): Promise<Verdict> {
+  async function verifyAll(
+    paths = exportPaths(folder),
+    archives: 'optional' | 'required' = paths.length === 0 ? 'optional' : 'required',
+  ): Promise<Verdict> {
     await chainAll(testStore.maintenance);
     const parts = await testStore.maintenance.audit.export(startTime);
-    return verifyFiles(paths, { masters, archives: paths.length === 0 ? 'optional' : 'required' }, parts);
+    return verifyFiles(paths, { masters, archives }, parts);
   }
 
   /** The numbers of the entries that the log lists. */
@@ -211,19 +214,21 @@ describe.each(databases)('an archive of the audit log in %s', (_, database) => {
     const { maintenance } = await testStore.open(undefined, faults.through);
     let [written, steps] = [0, 0];
     const time = () => ({ now: startTime + written * day });
-    const expectComplete = async () => {
-      expect(await verifyAll()).toMatchObject({ ok: true, findings: [] });
+    const first = (path: string) => Number(/-(\d+)-\d+\.jsonl$/.exec(path)?.[1]);
+    /** Verifies the newest files. All others are verified at the end. */
+    const verifyAndComplete = async () => {
+      const newest = exportPaths(folder).sort((a, b) => first(b) - first(a));
+      expect(await verifyAll(newest.slice(0, 3), 'optional')).toMatchObject({ ok: true, findings: [] });
       await archive(written - 4, time());
-      expect(await verifyAll()).toMatchObject({ ok: true, findings: [] });
     };
     for (let step = 1, hit = true; hit; step++) {
-      await write(written + 1, written + 20);
-      written += 20;
+      await write(written + 1, written + 6);
+      written += 6;
       faults.arm(step % 2 === 0 ? 'down' : 'lost', Math.ceil(step / 2));
       await archiveOn(maintenance, written - 4, time()).catch(() => {});
       hit = faults.disarm().hit;
       steps += 1;
-      await expectComplete();
+      await verifyAndComplete();
     }
     expect(steps).toBeGreaterThan(20);
     for (let step = 1, hit = true; hit; step++) {
@@ -237,8 +242,9 @@ describe.each(databases)('an archive of the audit log in %s', (_, database) => {
         if (hit) throw new Error('stopped');
       };
       await archive(written - 4, { between, ...time() }).catch(() => {});
-      await expectComplete();
+      await verifyAndComplete();
     }
+    expect(await verifyAll()).toMatchObject({ ok: true, findings: [] });
     const saved = exportPaths(folder).flatMap(
       (path) => readFileSync(path, 'utf8').match(/request-\d+/g) ?? [],
     );

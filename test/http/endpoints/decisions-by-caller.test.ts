@@ -33,28 +33,31 @@ describe('a limited session', () => {
     ['sees a container above the one it asks about', [{ ...rule, container: '/' }]],
   ];
 
-  test.each(authorizers)('learns only that its authorizer limits it, if the authorizer %s', async (_, rules) => {
-    const backend = await server.application(management, { permissions: [ask], rules });
-    const { key, web } = await session(backend.key, { permissions: [ask, read, 'token:create'] });
-    for (const asker of [key, web])
-      for (const container of ['/shop/', '/shop/a/', '/hush-2/', '/other/'])
-        for (const permission of [read, 'token:create', 'token:delete']) {
-          const question = { credential: key, permission, resource: { container }, explain: true };
-          const { status, body } = await decide(asker, question);
-          expect(status).toBe(200);
-          expect(JSON.stringify(body)).not.toMatch(/hush-1|authorizer(?! may do now)|rule \d/);
-          expect(body.trace.map((step: object) => Object.values(step).slice(0, 2))).toEqual([
-            ['session', 'permissions'],
-          ]);
-          if (body.reason !== limited) continue;
-          const { principal: __, trace: ___, ...rest } = body;
-          expect(Object.keys(rest)).toEqual(
-            rest.allowed ? ['allowed', 'transform', 'reason'] : ['allowed', 'reason'],
-          );
-        }
-    const { body } = await decide(backend.key, { credential: key, permission: read, explain: true });
-    expect(body.trace.map(({ of }: { of: string }) => of)).toContain('authorizer');
-  });
+  test.each(authorizers)(
+    'learns only that its authorizer limits it, if the authorizer %s',
+    async (_, rules) => {
+      const backend = await server.application(management, { permissions: [ask], rules });
+      const { key, web } = await session(backend.key, { permissions: [ask, read, 'token:create'] });
+      for (const asker of [key, web])
+        for (const container of ['/shop/', '/shop/a/', '/hush-2/', '/other/'])
+          for (const permission of [read, 'token:create', 'token:delete']) {
+            const question = { credential: key, permission, resource: { container }, explain: true };
+            const { status, body } = await decide(asker, question);
+            expect(status).toBe(200);
+            expect(JSON.stringify(body)).not.toMatch(/hush-1|authorizer(?! may do now)|rule \d/);
+            expect(body.trace.map((step: object) => Object.values(step).slice(0, 2))).toEqual([
+              ['session', 'permissions'],
+            ]);
+            if (body.reason !== limited) continue;
+            const { principal: __, trace: ___, ...rest } = body;
+            expect(Object.keys(rest)).toEqual(
+              rest.allowed ? ['allowed', 'transform', 'reason'] : ['allowed', 'reason'],
+            );
+          }
+      const { body } = await decide(backend.key, { credential: key, permission: read, explain: true });
+      expect(body.trace.map(({ of }: { of: string }) => of)).toContain('authorizer');
+    },
+  );
 
   test('can check only its own key', async () => {
     const { key, web } = await session(management, { permissions: [ask, read] });
