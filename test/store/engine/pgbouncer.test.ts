@@ -12,9 +12,14 @@ const ignored = 'statement_timeout, lock_timeout, idle_in_transaction_session_ti
 const configurations: Record<string, Record<string, string>> = {
   'with its default settings': {},
   'that ignores startup parameters': { ignore_startup_parameters: ignored },
+  'that tracks prepared statements': { max_prepared_statements: '200' },
 };
-const suites = (noPgbouncer ? [['', '']] : pgbouncers).flatMap(([version = '', path = '']) =>
-  Object.entries(configurations).map(([how, settings]) => ({ version, how, path, settings })),
+/** Older versions cannot track prepared statements. */
+const tracksStatements = (version: string) => Bun.semver.order(version, '1.21.0') >= 0;
+const suites = (noPgbouncer ? [['0.0.0', '']] : pgbouncers).flatMap(([version = '', path = '']) =>
+  Object.entries(configurations)
+    .filter(([, settings]) => !settings.max_prepared_statements || tracksStatements(version))
+    .map(([how, settings]) => ({ version, how, path, settings })),
 );
 
 describe.skipIf(noPgbouncer).each(suites)('through PgBouncer $version $how', ({ path, settings }) => {
