@@ -2,20 +2,13 @@
 import { currentMaster, type MasterKeys, missingReason } from './crypto/keyring.ts';
 import { type Db, DbUnavailable } from './engine/db.ts';
 
-/** Throws `DbUnavailable` if requests would fail. `masters` is undefined for a store without encryption. */
+/**
+ * Throws `DbUnavailable` if requests would fail. `masters` is undefined for a store without encryption. A lookup fails
+ * on a standby and on a read-only database.
+ */
 export async function checkReadiness(db: Db, masters: MasterKeys | undefined): Promise<void> {
   await db.lookup('select digest as key from application_keys where digest = :key', new Uint8Array(32));
-  if (db.dialect === 'postgres') await checkWritable(db);
   if (masters) await checkCurrentMaster(db, masters);
-}
-
-/**
- * Rejects a read-only server: after a failover, this may be the old primary, which does not have the latest changes.
- */
-async function checkWritable(db: Db): Promise<void> {
-  const sql = "select current_setting('transaction_read_only') = 'on' as read_only";
-  if ((await db.get<{ read_only: boolean }>(sql))?.read_only)
-    throw new DbUnavailable('the database is read-only');
 }
 
 /** After a rotation, a node without the new master key cannot unwrap data keys. */

@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { mint } from '../../src/domain/key.ts';
 import { shell } from '../support/shell.ts';
 import { openTestServer, postgres, type TestServer } from '../support/test-server.ts';
 import { runSql } from '../support/test-store.ts';
@@ -37,15 +38,34 @@ describe('readiness on PostgreSQL', () => {
     expect(await ready()).toBe(200);
   });
 
-  test('a node is not ready while the database is read-only', async () => {
+  test('a node is not ready and authenticates no key while its only database is read-only', async () => {
+    const { key } = await node.tenant();
+    const session = await startSession(key);
+    const statuses = async () => [
+      await ready(),
+      (await node.call('GET', '/applications', { key })).status,
+      (await node.call('GET', '/tokens', { key: session })).status,
+      (await node.call('GET', '/tokens', { key: mint('pvt').secret.reveal() })).status,
+    ];
     const name = new URL(url).pathname.slice(1);
     const endSessions = `select pg_terminate_backend(pid) from pg_stat_activity
       where datname = current_database() and pid <> pg_backend_pid()`;
+    expect(await statuses()).toEqual([200, 200, 200, 401]);
     await runSql(url, `alter database ${name} set default_transaction_read_only = on`);
     await runSql(url, endSessions);
-    expect(await ready()).toBe(503);
+    expect(await statuses()).toEqual([503, 503, 503, 503]);
     await runSql(url, `begin read write; alter database ${name} reset default_transaction_read_only; commit`);
     await runSql(url, endSessions);
-    expect(await ready()).toBe(200);
+    expect(await statuses()).toEqual([200, 200, 200, 401]);
   });
+
+  /** Returns the key of an authorized session. */
+  async function startSession(key: string): Promise<string> {
+    const web = await node.application(key, { type: 'public' });
+    const backend = await node.application(key, { permissions: ['session:authorize', 'token:read'] });
+    const { body } = await node.call('POST', '/sessions', { key: web.key });
+    const grant = { nonce: body.nonce, permissions: ['token:read'] };
+    await node.call('POST', '/sessions/authorize', { key: backend.key, body: grant });
+    return body.session_key;
+  }
 });

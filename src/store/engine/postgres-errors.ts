@@ -26,7 +26,7 @@ const conflict = /^(40001|40P01)$/;
 const readOnlyTransaction = '25006';
 const invalidSchema = '3F000';
 const foreignKeyViolation = '23503';
-/** The error with which `onPrimary` (postgres.ts) fails on a standby. */
+/** The error with which `isWritable` (postgres.ts) fails on a server that is read-only. */
 const divisionByZero = '22012';
 
 /** `error` must be thrown by the driver itself, not by a callback that the driver has called. */
@@ -44,7 +44,7 @@ export function mapDriverError(error: unknown): unknown {
   }
   const state = String(error.errno);
   if (state === foreignKeyViolation) return ownerDeleted(error);
-  if (state === divisionByZero) return new NotWritable('it is a standby, not the primary');
+  if (state === divisionByZero) return new NotWritable('the server is a standby or read-only');
   if (state === readOnlyTransaction) return new NotWritable(message, { cause: error });
   if (state === invalidSchema)
     return new DbUnavailable('the schema does not exist: create it, or correct `schema` in DATABASE_URL');

@@ -35,10 +35,11 @@ function timeoutsOf(call: number) {
 type Timeouts = ReturnType<typeof timeoutsOf>;
 
 /**
- * An SQL condition that fails on a standby, because a standby may not know yet that a key was revoked. Evaluated once
- * per query.
+ * An SQL condition that fails on a standby, and on an old primary that was made read-only after a failover. Neither may know that a key was
+ * revoked. Evaluated once per query.
  */
-const onPrimary = '(select 1 / case when pg_is_in_recovery() then 0 else 1 end) = 1';
+const isWritable =
+  "(select 1 / case when current_setting('transaction_read_only') = 'on' then 0 else 1 end) = 1";
 
 /** How many changes share a transaction, and how many such transactions run at a time. */
 const groupLimits = { maxBatch: 32, maxInFlight: 4 };
@@ -177,7 +178,7 @@ export function openPostgres(
     lookup: batched((sql, keys) =>
       read((session) => {
         const list = session.pool.sql.array(keys, 'BYTEA') as unknown as Value;
-        return execute(session, `${sql} and ${onPrimary}`, [list]);
+        return execute(session, `${sql} and ${isWritable}`, [list]);
       }),
     ),
     transaction: shortTransaction,

@@ -2,6 +2,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { type Digest, mint, parseKey } from '../../../src/domain/key.ts';
+import { credentials } from '../../../src/store/credentials.ts';
 import { type Db, DbUnavailable } from '../../../src/store/engine/db.ts';
 import { migrate } from '../../../src/store/engine/migrate.ts';
 import { openPostgres } from '../../../src/store/engine/postgres.ts';
@@ -63,7 +65,7 @@ describe('a database that cannot be reached', () => {
 });
 
 describe('several hosts', () => {
-  test('nodes move to the promoted standby without a restart or a change of settings', async () => {
+  test('a standby authenticates no key; nodes move to it when it is promoted, without a restart or a change of settings', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'sallyport-hosts-'));
     chmodSync(folder, 0o711);
     const primary = await Cluster.make(join(folder, 'primary'));
@@ -75,6 +77,12 @@ describe('several hosts', () => {
     const node = await openTestServer(url);
     const { key } = await node.tenant();
     const before = await node.application(key);
+    await using(`postgres://postgres@127.0.0.1:${standby.port}/postgres`, async (db) => {
+      for (const digest of [parseKey(before.key)?.digest, mint('pvt').digest])
+        await expect(Promise.try(() => credentials(db).find('pvt', digest as Digest))).rejects.toThrow(
+          'the server is a standby or read-only',
+        );
+    });
     await primary.kill();
     expect((await node.call('GET', '/readyz')).status).toBe(503);
     await standby.promote();

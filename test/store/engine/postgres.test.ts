@@ -177,20 +177,6 @@ test('a read that reaches its time limit runs once', async () => {
   await on.close();
 });
 
-test('a lookup on a standby fails, even if the standby has the key', async () => {
-  const on = await openTestStore(postgres);
-  const { key } = await on.application(await on.tenant());
-  const name = new URL(on.url).pathname.slice(1);
-  await on.runSql(
-    "create function pg_is_in_recovery() returns boolean language plpgsql as 'begin return true; end'",
-  );
-  await on.runSql(`alter database ${name} set search_path = public, pg_catalog`);
-  const node = await on.openNode();
-  for (const { digest } of [key, mint('pvt')])
-    await expect(Promise.resolve(node.credentials.find('pvt', digest))).rejects.toThrow(DbUnavailable);
-  await on.close();
-});
-
 describe('the store on PostgreSQL while another transaction holds a lock', () => {
   let on: TestStore;
   /** The same database with a short timeout. */
