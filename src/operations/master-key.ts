@@ -120,12 +120,16 @@ export function rotation(config: Config, dropOld = false): Rotation {
   }
   const path = config.masterKeyFile;
   if (dropOld) mustBeWritable(path);
+  /** Ids of the keys that were in the file when the rotation began, and of the new one. */
+  let known: string[] = [];
   return {
     next: (current) => {
       const keys = readFile(path);
+      known = keys.map(({ id }) => id);
       if (keys[0] && keys[0].id !== current) return keys[0];
       const key = newMasterKey();
       writeMasterKeys(path, [key, ...keys]);
+      known.push(key.id);
       return key;
     },
     done: (inUse) => {
@@ -133,7 +137,8 @@ export function rotation(config: Config, dropOld = false): Rotation {
       const keys = readFile(path);
       writeMasterKeys(
         path,
-        keys.filter(({ id }) => inUse.includes(id)),
+        // A key that another process has added is kept, even if this process no longer holds the lock.
+        keys.filter(({ id }) => inUse.includes(id) || !known.includes(id)),
       );
     },
   };

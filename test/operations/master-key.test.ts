@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { openData } from '../../src/app.ts';
 import { ConfigError, readConfig } from '../../src/config.ts';
+import { rotation } from '../../src/operations/master-key.ts';
 import { parseMasterKeys } from '../../src/store/crypto/cipher.ts';
 import { WrongMasterKey } from '../../src/store/crypto/keyring.ts';
 import { shell } from '../support/shell.ts';
@@ -119,6 +120,16 @@ describe.each(databases)('the master key on %s', (_, database) => {
     expect(statSync(keyFile()).mode & 0o777).toBe(0o600);
     expect(await masters()).toEqual([idOf(three)]);
     await start();
+  });
+
+  test('--drop-old keeps a key that another process has added to the file since the rotation began', () => {
+    writeFileSync(keyFile(), `${one}\n`, { mode: 0o600 });
+    const stalled = rotation(readConfig({ env: settings() }), true);
+    const { id } = stalled.next(idOf(one));
+    const [added] = readFileSync(keyFile(), 'utf8').split('\n');
+    writeFileSync(keyFile(), `${two}\n${added}\n${one}\n`);
+    stalled.done([id]);
+    expect(readFileSync(keyFile(), 'utf8')).toBe(`${two}\n${added}\n`);
   });
 
   test('rotating adds a new key to the file if it contains none', async () => {

@@ -11,6 +11,9 @@ export class NotWritable extends DbUnavailable {}
 /** A serialization failure or a deadlock: the same transaction may succeed if it runs again. */
 export class Conflict extends DbUnavailable {}
 
+/** Another process holds the lock for exclusive work. */
+export class LockTimeout extends DbUnavailable {}
+
 /** The message of timeouts in this process, unlike those of the server. */
 export const noAnswer = 'the database does not answer';
 
@@ -63,9 +66,9 @@ export function rejectsStartupParameters(error: unknown): boolean {
   return startupRejected.test(stateOf(error));
 }
 
-/** Whether a SQL function does not exist, or exists only to report that the feature is not supported. */
+/** Whether a SQL function does not exist, exists only to report that it is not supported, or may not be called by the role. */
 export function isUnsupported(error: unknown): boolean {
-  return /^(0A000|42883)$/.test(stateOf(error));
+  return /^(0A000|42501|42883)$/.test(stateOf(error));
 }
 
 export function isUniqueViolation(error: unknown): boolean {
@@ -84,6 +87,7 @@ export function lacksPrivilege(error: unknown): boolean {
 /** A connection, statement or lock took too long. */
 export function isTimeout(error: unknown): boolean {
   if (!(error instanceof DbUnavailable)) return false;
+  if (error instanceof LockTimeout) return true;
   const { message, cause } = error;
   if (message === noAnswer || /^(55P03|57014)$/.test(stateOf(cause))) return true;
   return cause instanceof SQL.PostgresError && cause.code === 'ERR_POSTGRES_CONNECTION_TIMEOUT';

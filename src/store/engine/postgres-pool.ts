@@ -30,7 +30,7 @@ export interface Pool {
   readonly sql: SQL;
   /** Statements to run at the beginning of every transaction. Undefined if the connections have these settings. */
   readonly transactionSettings: string | undefined;
-  /** Whether the database has advisory locks. Older versions of CockroachDB and YugabyteDB do not. */
+  /** False if the database has none, or if the role may not use them. */
   readonly advisoryLocks: boolean;
 }
 
@@ -163,10 +163,12 @@ async function probe(
   }
 }
 
-/** Tries to take a shared lock that no other code uses. */
+/** Calls both functions that are used. The number is that of the server process, so no other connection waits for it. */
 async function hasAdvisoryLocks(sql: SQL): Promise<boolean> {
   try {
-    await sql.unsafe('select pg_advisory_xact_lock_shared(0)');
+    await sql.unsafe(
+      'select pg_advisory_xact_lock(pg_backend_pid()), pg_try_advisory_xact_lock(pg_backend_pid())',
+    );
     return true;
   } catch (error) {
     if (isUnsupported(error)) return false;

@@ -35,8 +35,8 @@ function timeoutsOf(call: number) {
 type Timeouts = ReturnType<typeof timeoutsOf>;
 
 /**
- * An SQL condition that fails on a standby, and on an old primary that was made read-only after a failover. Neither may know that a key was
- * revoked. Evaluated once per query.
+ * An SQL condition that fails on a standby, and on an old primary that was made read-only after a failover: they may not
+ * know that a key was revoked. Evaluated once per query.
  */
 const isWritable =
   "(select 1 / case when current_setting('transaction_read_only') = 'on' then 0 else 1 end) = 1";
@@ -151,11 +151,9 @@ export function openPostgres(
     });
   };
 
-  function transaction<T>(work: (tx: Queries, pool: Pool) => Awaitable<T>, late: Late): Promise<T> {
+  function transaction<T>(work: Work<T>, late: Late): Promise<T> {
     const attempt = () =>
-      onPool((pool) =>
-        begin(pool, clock, (session) => withDeadline((tx) => work(tx, pool), late)(queries(session))),
-      );
+      onPool((pool) => begin(pool, clock, (session) => withDeadline(work, late)(queries(session))));
     return attempt().catch((error) => afterConflict(error, late, attempt));
   }
 
