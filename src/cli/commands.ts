@@ -1,6 +1,6 @@
 /** The table of commands. */
 import { openDatabase } from '../app.ts';
-import { reportWaiting, retryTimeouts } from '../slow-start.ts';
+import { retryTimeouts } from '../slow-start.ts';
 import { version } from '../version.ts';
 import type { Command, Invocation } from './command.ts';
 import { accessCommands } from './commands/access.ts';
@@ -27,6 +27,7 @@ import { sinkCommands } from './commands/sinks.ts';
 import { tenantCommands } from './commands/tenants.ts';
 import { tokenCommands } from './commands/tokens.ts';
 import { completionScripts, shells } from './terminal/completion.ts';
+import { whileWaiting } from './terminal/database.ts';
 
 export const groupSummaries: Readonly<Record<string, string>> = {
   tenants: 'Manage tenants.',
@@ -94,10 +95,10 @@ export const commands: readonly Command[] = [
   },
 ];
 
-async function migrateOnly({ config, terminal, printResult }: Invocation): Promise<number> {
-  const { migrated, close } = await reportWaiting(
-    (onStep) => retryTimeouts(() => openDatabase(config, { onStep })),
-    (waitingFor) => terminal.writeError(`waiting for ${waitingFor}\n`),
+async function migrateOnly(invocation: Invocation): Promise<number> {
+  const { config, printResult } = invocation;
+  const { migrated, close } = await whileWaiting(invocation, (onStep) =>
+    retryTimeouts(() => openDatabase(config, { onStep })),
   );
   await close();
   const { from, to } = migrated;

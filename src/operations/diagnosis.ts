@@ -6,7 +6,7 @@ import type { Config } from '../config.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { latestTimes } from '../store/audit/rows.ts';
 import { bindMasterKey, type MasterKeys } from '../store/crypto/keyring.ts';
-import type { Db, DbTime } from '../store/engine/db.ts';
+import { commandTimeout, type Db, type DbTime } from '../store/engine/db.ts';
 import { appliedMigrations, findSchemaProblem, newestSchema, versionOf } from '../store/engine/migrate.ts';
 import { openPostgres } from '../store/engine/postgres.ts';
 import { openSqlite } from '../store/engine/sqlite.ts';
@@ -22,27 +22,30 @@ import { checkSinks } from './sink-diagnosis.ts';
 import { checkSqliteFile, checkSqliteSettings } from './sqlite-check.ts';
 
 /**
- * `now` is the clock of this machine. `sinks` are the names of the configured sinks. If the schema is not that of this
- * version, checks only the database settings, the schema and the clock.
+ * `now` is the clock of this machine. `sinks` are the names of the configured sinks. `onStep` receives a description of
+ * what the checks wait for. If the schema is not that of this version, checks only the database settings, the schema and
+ * the clock.
  */
 export async function diagnose(
   config: Config,
   masters: MasterKeys,
   now: () => number,
   sinks: readonly string[] = [],
+  onStep: (waitingFor: string) => void = () => {},
 ): Promise<Check[]> {
   const { databaseUrl: url, databaseTimeout, databaseConnections, tokenBytes } = config;
+  onStep('a connection to the database');
   const path = url.startsWith('sqlite:') ? url.slice('sqlite:'.length) : undefined;
   const problems = path === undefined ? [] : checkSqliteFile(path);
   if (problems.some(({ state }) => state === 'fail')) return problems;
   const db =
     path === undefined
-      ? openPostgres(url, undefined, databaseTimeout, databaseConnections)
+      ? openPostgres(url, undefined, Math.max(databaseTimeout, commandTimeout), databaseConnections)
       : openSqlite(path, now);
   try {
-    const settings =
-      path === undefined ? checkPostgres(db, databaseConnections) : checkSqliteSettings(db, path);
+    const settings = path === undefined ? checkPostgres(db, config) : checkSqliteSettings(db, path);
     const engine = [...(await settings), ...problems];
+    onStep('answers of the database');
     const schema = await checkSchema(db);
     const isCurrent = schema.state === 'ok';
     const clock = await checkClock(db, now, isCurrent);

@@ -1,5 +1,8 @@
 /** Checks a PostgreSQL server for `doctor`. */
-import type { Db } from '../store/engine/db.ts';
+import type { Config } from '../config.ts';
+import { type Db, DbUnavailable } from '../store/engine/db.ts';
+import { openPostgres } from '../store/engine/postgres.ts';
+import { isTimeout } from '../store/engine/postgres-errors.ts';
 import { type Check, fail, ok, warn } from './check.ts';
 
 const oldestPostgres = 140_000;
@@ -18,11 +21,11 @@ interface PostgresState {
   readonly left: number;
 }
 
-/** `maxConnections` is the size of the connection pool of a process. */
-export async function checkPostgres(db: Db, maxConnections: number): Promise<Check[]> {
-  return [...(await checkServer(db, maxConnections)), await checkTimeouts(db)];
+export async function checkPostgres(db: Db, config: Config): Promise<Check[]> {
+  return [...(await checkServer(db, config.databaseConnections)), await checkTimeouts(config)];
 }
 
+/** `maxConnections` is the size of the connection pool of a process. */
 async function checkServer(db: Db, maxConnections: number): Promise<Check[]> {
   const setting = (name: string) => `current_setting('${name}')`;
   const state = (await db.get<PostgresState>(
@@ -75,14 +78,31 @@ interface Timeouts {
   readonly onConnection: boolean;
 }
 
-/** Reads the timeouts that apply to a request. */
-async function checkTimeouts(db: Db): Promise<Check> {
-  const sql = `select current_setting('statement_timeout') as statement, current_setting('lock_timeout') as lock,
-    current_setting('idle_in_transaction_session_timeout') as idle,
-    (select source = 'client' from pg_settings where name = 'statement_timeout') as "onConnection"`;
-  const { statement, lock, idle, onConnection } = (await db.transaction(async (tx) =>
-    tx.get<Timeouts>(sql),
-  )) as Timeouts;
+/** Connects with the timeouts of the service, and reads those that apply to a request. */
+async function checkTimeouts({ databaseUrl, databaseTimeout }: Config): Promise<Check> {
+  const db = openPostgres(databaseUrl, undefined, databaseTimeout, 1);
+  try {
+    return formatTimeouts((await db.transaction(async (tx) => tx.get<Timeouts>(timeoutsSql))) as Timeouts);
+  } catch (error) {
+    if (!(error instanceof DbUnavailable)) throw error;
+    const reason = isTimeout(error)
+      ? `took longer than SALLYPORT_DATABASE_TIMEOUT, ${databaseTimeout} ms`
+      : `failed: ${error.message}`;
+    return fail(
+      'timeouts',
+      `a new connection ${reason}: the service would respond with 503`,
+      'check the load of the database and the network to it, or raise SALLYPORT_DATABASE_TIMEOUT',
+    );
+  } finally {
+    await db.close();
+  }
+}
+
+const timeoutsSql = `select current_setting('statement_timeout') as statement, current_setting('lock_timeout') as lock,
+  current_setting('idle_in_transaction_session_timeout') as idle,
+  (select source = 'client' from pg_settings where name = 'statement_timeout') as "onConnection"`;
+
+function formatTimeouts({ statement, lock, idle, onConnection }: Timeouts): Check {
   const values = `statement_timeout ${statement}, lock_timeout ${lock}, idle_in_transaction_session_timeout ${idle}`;
   if ([statement, lock, idle].includes('0'))
     return warn('timeouts', `${values}: 0 is no timeout`, 'use PostgreSQL 14 or later');

@@ -23,9 +23,18 @@ export async function duringTransaction<T>(
 
 /** Resolves when this many connections wait for a lock. */
 export async function untilBlocked(url: string, connections = 1): Promise<void> {
+  await untilWaiting(url, (count) => count >= connections);
+}
+
+/** Resolves when no connection waits for a lock. */
+export async function untilNoneBlocked(url: string): Promise<void> {
+  await untilWaiting(url, (count) => count === 0);
+}
+
+async function untilWaiting(url: string, isReached: (connections: number) => boolean): Promise<void> {
   const monitor = new SQL(url, { max: 1 });
   const sql =
     "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
-  while ((await monitor.unsafe(sql)).length < connections);
+  while (!isReached((await monitor.unsafe(sql)).length));
   await monitor.close();
 }

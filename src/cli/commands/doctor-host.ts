@@ -40,7 +40,8 @@ export function checkSettings(config: Config, env: Env): Check[] {
 
 const groupAndOthers = 0o077;
 
-export function checkFiles(config: Config): Check[] {
+/** `env` tells whether this is a container of Kubernetes. */
+export function checkFiles(config: Config, env: Env): Check[] {
   if (process.getuid === undefined) return [];
   const folder = statSync(config.dataDir, { throwIfNoEntry: false });
   const database = sqlitePath(config.databaseUrl);
@@ -51,12 +52,10 @@ export function checkFiles(config: Config): Check[] {
   ];
   const data = database === undefined ? [] : ['', '-wal', '-shm', '-lock'].map((part) => database + part);
   const name = shortPath(config.dataDir);
-  const isVolume = folder !== undefined && isKubernetesVolume(folder);
+  const isVolume = folder !== undefined && isKubernetesVolume(folder, env);
   const owner = isVolume ? process.getuid() : folder?.uid;
   const found = [
-    ...(folder && !isVolume && isShared(folder)
-      ? [warn('files', `${name} is readable by other users`, `chmod 700 ${name}`)]
-      : []),
+    ...(folder && !isVolume ? checkFolder(name, folder) : []),
     ...files.flatMap((path) => checkFile(path, fail, owner)),
     ...data.flatMap((path) => checkFile(path, warn, owner)),
     ...(database === undefined ? checkPostgresFiles(config.databaseUrl) : []),
@@ -76,9 +75,24 @@ function isShared({ mode }: Stats): boolean {
   return (mode & groupAndOthers) !== 0;
 }
 
-/** Kubernetes makes root the owner of a volume and `fsGroup` of the pod its group, and sets the setgid bit. */
-function isKubernetesVolume({ uid, gid, mode }: Stats): boolean {
-  return uid === 0 && (mode & 0o2000) !== 0 && isOwnGroup(gid);
+/**
+ * Kubernetes makes root the owner of a volume and `fsGroup` of the pod its group, and sets the setgid bit. Some volumes
+ * are writable by all users, but only containers of the pod can reach them.
+ */
+function isKubernetesVolume({ uid, gid, mode }: Stats, env: Env): boolean {
+  const isVolume = uid === 0 && (mode & 0o2000) !== 0 && isOwnGroup(gid);
+  return isVolume && (!isWritableByOthers(mode) || Boolean(env.KUBERNETES_SERVICE_HOST));
+}
+
+function checkFolder(name: string, folder: Stats): Check[] {
+  const hint = `chmod 700 ${name}`;
+  if (isWritableByOthers(folder.mode))
+    return [fail('files', `all users can write to ${name}, and so replace the keys and the data`, hint)];
+  return isShared(folder) ? [warn('files', `${name} is readable by other users`, hint)] : [];
+}
+
+function isWritableByOthers(mode: number): boolean {
+  return (mode & 0o002) !== 0;
 }
 
 /** A file of root that a group of this process may read, such as a Kubernetes secret with `fsGroup`. */

@@ -9,7 +9,7 @@ import { readSinks, type Sink } from '../../sinks/config.ts';
 import { lockFile } from '../../store/engine/sqlite-lock.ts';
 import type { Invocation, LocalCommand } from '../command.ts';
 import { systemErrorOf } from '../errors.ts';
-import { databaseLabel, shortPath, sqlitePath, unavailableHint } from '../terminal/database.ts';
+import { databaseLabel, shortPath, sqlitePath, unavailableHint, whileWaiting } from '../terminal/database.ts';
 import type { Color } from '../terminal/terminal.ts';
 import { checkDisk, checkFiles, checkSettings } from './doctor-host.ts';
 
@@ -39,9 +39,9 @@ async function runChecks(invocation: Invocation): Promise<Check[]> {
     const { config, terminal } = invocation;
     return [
       ...checkSettings(config, terminal.env),
-      ...reportSystemErrors('files', () => checkFiles(config)),
+      ...reportSystemErrors('files', () => checkFiles(config, terminal.env)),
       ...reportSystemErrors('disk', () => checkDisk(config)),
-      ...(await checkDatabase(config, readSinks(config, { env: terminal.env, now: Date.now }))),
+      ...(await checkDatabase(invocation, readSinks(config, { env: terminal.env, now: Date.now }))),
     ];
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
@@ -60,14 +60,17 @@ function reportSystemErrors(name: string, check: () => Check[]): Check[] {
   }
 }
 
-async function checkDatabase(config: Config, sinks: readonly Sink[]): Promise<Check[]> {
+async function checkDatabase(invocation: Invocation, sinks: readonly Sink[]): Promise<Check[]> {
+  const { config } = invocation;
   const path = sqlitePath(config.databaseUrl);
   const label = databaseLabel(config.databaseUrl);
   try {
     const missing = path === undefined ? undefined : checkPresence(path, config);
     if (missing) return [missing];
     const names = sinks.map(({ name }) => name);
-    return await diagnose(config, masterKeys(config), Date.now, names);
+    return await whileWaiting(invocation, (onStep) =>
+      diagnose(config, masterKeys(config), Date.now, names, onStep),
+    );
   } catch (error) {
     const damage = damageOf(error);
     if (damage && path !== undefined)

@@ -3,6 +3,8 @@ import { statSync } from 'node:fs';
 import { relative } from 'node:path';
 import type { Config } from '../../config.ts';
 import { masterKeys } from '../../operations/master-key.ts';
+import { reportWaiting } from '../../slow-start.ts';
+import { commandTimeout } from '../../store/engine/db.ts';
 import type { Maintenance } from '../../store/maintenance.ts';
 import { type OpenOptions, openStore } from '../../store/open.ts';
 import type { Store } from '../../store/store.ts';
@@ -52,17 +54,28 @@ export function requireDatabase({ databaseUrl }: Config): void {
   if (file.size === 0) throw new CommandError(`${path} is empty`, noDatabaseHint);
 }
 
+/** After two seconds, tells the operator what the command waits for. */
+export function whileWaiting<T>(
+  { terminal }: Pick<Invocation, 'terminal'>,
+  open: (onStep: (waitingFor: string) => void) => Promise<T>,
+): Promise<T> {
+  return reportWaiting(open, (waitingFor) => terminal.writeError(`waiting for ${waitingFor}\n`));
+}
+
 /** Opens the existing database of the service with its master key, and closes it after `work`. */
 export async function withStore(
-  { config }: Invocation,
+  invocation: Invocation,
   work: (maintenance: Maintenance, store: Store) => Promise<number>,
   options: Pick<OpenOptions, 'exclusive' | 'readOnly'> = {},
 ): Promise<number> {
+  const { config } = invocation;
   requireDatabase(config);
   const masters = masterKeys(config);
-  const { databaseUrl, databaseTimeout: timeout, databaseConnections: maxConnections } = config;
-  const connection = { timeout, maxConnections };
-  const opened = await openStore(databaseUrl, { ...options, ...connection, masters, existing: true });
+  const { databaseUrl, databaseConnections: maxConnections } = config;
+  const timeout = Math.max(config.databaseTimeout, commandTimeout);
+  const opened = await whileWaiting(invocation, (onStep) =>
+    openStore(databaseUrl, { ...options, timeout, maxConnections, masters, existing: true, onStep }),
+  );
   try {
     return await work(opened.maintenance, opened.store);
   } finally {

@@ -101,5 +101,8 @@ type Lock = 'for update' | 'for update skip locked' | 'for no key update' | 'for
 /** The default timeout of a request to PostgreSQL, in milliseconds. */
 export const defaultTimeout = 800;
 
+/** The shortest timeout of a command that opens the database, in milliseconds. No request waits for it. */
+export const commandTimeout = 5000;
+
 /** The default size of the connection pool of a process. */
 export const defaultConnections = 10;

@@ -23,11 +23,13 @@ function damageIndex(path: string): void {
   damaged.close();
 }
 
+const settings = { SALLYPORT_TEST_POSTGRES: '', KUBERNETES_SERVICE_HOST: '' };
+
 describe('doctor on SQLite: files', () => {
   let cli: Cli;
   const at = (name: string) => cli.path(`data/${name}`);
   beforeEach(async () => {
-    cli = openCli(() => ({ SALLYPORT_TEST_POSTGRES: '' }));
+    cli = openCli(() => settings);
     await cli.run('migrate');
     expect((await cli.run('tenants', 'create', 'x')).code).toBe(0);
   });
@@ -64,13 +66,37 @@ describe('doctor on SQLite: files', () => {
 
   const noRoot = isMissing(process.getuid?.() === 0, 'a volume of root: only root can create one');
   test.skipIf(noRoot)('accepts the modes of Kubernetes volumes and secrets', async () => {
+    const inKubernetes = openCli(() => ({
+      ...settings,
+      KUBERNETES_SERVICE_HOST: '10.0.0.1',
+      SALLYPORT_DATA_DIR: cli.path('data'),
+    }));
     chmodSync(cli.path('data'), 0o2777);
     chmodSync(at('master.key'), 0o440);
-    const { code, checks } = await runDoctor(cli);
+    const { code, checks } = await runDoctor(inKubernetes);
     expect({ code, found: problemsIn(checks) }).toEqual({ code: 0, found: [] });
     chmodSync(at('master.key'), 0o444);
-    expect(formatProblems((await runDoctor(cli)).checks)).toEqual([
+    expect(formatProblems((await runDoctor(inKubernetes)).checks)).toEqual([
       expect.stringMatching(/^fail files: .*master.key is readable by other users$/),
     ]);
+    inKubernetes.remove();
+  });
+
+  test('fails if all users can write to the data folder', async () => {
+    for (const mode of [0o2777, 0o777, 0o702]) {
+      chmodSync(cli.path('data'), mode);
+      const { code, checks } = await runDoctor(cli);
+      expect({ code, problems: problemsIn(checks) }).toMatchObject({
+        code: 1,
+        problems: [
+          {
+            name: 'files',
+            state: 'fail',
+            message: expect.stringMatching(/^all users can write to .*data, /),
+            hint: `chmod 700 ${cli.path('data')}`,
+          },
+        ],
+      });
+    }
   });
 });

@@ -5,6 +5,7 @@ import { type Cli, openCli } from '../../support/cli.ts';
 import { formatProblems, problemsIn, runDoctor } from '../../support/doctor.ts';
 import { noPgbouncer, pgbouncers, startPgbouncer } from '../../support/pgbouncer.ts';
 import { freePort, type Postgres, startPostgres } from '../../support/postgres.ts';
+import { openTcpProxy } from '../../support/tcp-proxy.ts';
 import { testMasterKey } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
@@ -41,15 +42,34 @@ describe('doctor on PostgreSQL', () => {
     expect(checks.at(-1)?.message).toStartWith('signed: ');
   });
 
-  test.skipIf(noPgbouncer)('reports the timeouts that apply through a connection pooler', async () => {
-    const pooler = await startPgbouncer(pgbouncers[0]?.[1] as string, server.port);
-    const url = server.url.replace(String(server.port), String(pooler.port));
-    const { code, checks } = await runDoctor(cli, '--database-url', url, '--database-timeout', '16000');
-    await pooler.stop();
-    expect({ code, found: problemsIn(checks) }).toEqual({ code: 0, found: [] });
-    expect(checks.find(({ name }) => name === 'timeouts')?.message).toBe(
-      `${timeouts}; set for each transaction, because a connection pooler does not pass them on`,
-    );
+  test.skipIf(noPgbouncer).each(pgbouncers)(
+    'reports the timeouts that apply through PgBouncer %s',
+    async (_, path) => {
+      const pooler = await startPgbouncer(path, server.port);
+      const url = server.url.replace(String(server.port), String(pooler.port));
+      const { code, checks } = await runDoctor(cli, '--database-url', url, '--database-timeout', '16000');
+      await pooler.stop();
+      expect({ code, found: problemsIn(checks) }).toEqual({ code: 0, found: [] });
+      expect(checks.find(({ name }) => name === 'timeouts')?.message).toBe(
+        `${timeouts}; set for each transaction, because a connection pooler does not pass them on`,
+      );
+    },
+  );
+
+  test('reports a server to which a connection takes longer than the timeout of a request', async () => {
+    const proxy = await openTcpProxy(server.port);
+    proxy.setDelay(120);
+    await runSql(server.url, 'create database slow');
+    const url = server.url.replace(String(server.port), String(proxy.port)).replace(/postgres$/, 'slow');
+    const { code, checks } = await runDoctor(cli, '--database-url', url, '--database-timeout', '100');
+    await proxy.close();
+    expect({ code, problems: formatProblems(checks) }).toEqual({
+      code: 1,
+      problems: [
+        'fail timeouts: a new connection took longer than SALLYPORT_DATABASE_TIMEOUT, 100 ms: the service would respond with 503',
+        expect.stringMatching(/^warn schema: version 0/),
+      ],
+    });
   });
 
   test('reports settings that lose acknowledged writes in a crash', async () => {

@@ -1,7 +1,12 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { writeFile } from 'node:fs/promises';
 import { freePort } from '../../support/postgres.ts';
-import { duringTransaction, maintenanceLock } from '../../support/postgres-locks.ts';
+import {
+  duringTransaction,
+  maintenanceLock,
+  untilBlocked,
+  untilNoneBlocked,
+} from '../../support/postgres-locks.ts';
 import { ProgramFolder } from '../../support/program.ts';
 import { openTcpProxy, type TcpProxy } from '../../support/tcp-proxy.ts';
 import { postgres, testMasterKey } from '../../support/test-server.ts';
@@ -30,9 +35,20 @@ describe('a start that waits', () => {
         expect(await status('/readyz')).toBe(503);
         node.kill('SIGTERM');
         expect(await node.ended).toBe(0);
+        await untilNoneBlocked(url);
       });
     },
   );
+
+  test('does not continue to wait in the database if the process is killed', async () => {
+    await duringTransaction(url, maintenanceLock, async () => {
+      const node = folder.start(['serve'], settings());
+      await untilBlocked(url);
+      node.kill('SIGKILL');
+      await node.ended;
+      await untilNoneBlocked(url);
+    });
+  });
 
   test('for another node becomes ready on the same port when that node is done', async () => {
     const waiting = await duringTransaction(url, maintenanceLock, async () => {
@@ -57,7 +73,7 @@ describe('a start that waits', () => {
     const start = async (command: string) => {
       const DATABASE_URL = url.replace(`:${new URL(url).port}/`, `:${proxy.port}/`);
       const env = { ...settings(), DATABASE_URL, SALLYPORT_DATABASE_TIMEOUT: '800' };
-      const node = folder.start([command], env);
+      const node = folder.start(command.split(' '), env);
       await node.until(/waiting.*(a connection to the database)/);
       return node;
     };
@@ -73,6 +89,14 @@ describe('a start that waits', () => {
       node.kill('SIGTERM');
       expect(await node.ended).toBe(0);
     });
+
+    test.each([['doctor'], ['tenants list']])(
+      'is reported by the command %s, which then fails',
+      async (name) => {
+        const command = await start(name);
+        expect(await command.ended).toBeGreaterThan(0);
+      },
+    );
 
     test('stops', async () => {
       const node = await start('serve');
