@@ -14,7 +14,7 @@ export interface RequestOptions {
   readonly headers?: readonly string[];
 }
 
-/** The request as bytes, one per character. */
+/** The request as bytes: the head in Latin-1, one byte per character, and the body in UTF-8. */
 export function written(
   method: string,
   path: string,

@@ -34,7 +34,7 @@ export function sendDenial(response: ExpressResponse, { status, problem, headers
   response.end(JSON.stringify(problem));
 }
 
-/** Headers about the original body, which must not be sent with an error instead of it. */
+/** Headers that describe the original body. They are removed if an error is sent instead of that body. */
 const contentHeaders = [
   'Content-Type',
   'Content-Encoding',

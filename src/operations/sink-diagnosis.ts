@@ -6,7 +6,10 @@ import type { Db } from '../store/engine/db.ts';
 import { chainKeysOf } from './audit-diagnosis.ts';
 import { type Check, fail, ok, warn } from './check.ts';
 
-/** Seconds after which undelivered entries cause a warning. By default, batches for S3 are collected for a minute. */
+/**
+ * Seconds after which undelivered entries cause a warning. More than a minute, because batches for S3 are collected that
+ * long by default.
+ */
 const maxLag = 300;
 
 /** `sinks` are the names of the configured sinks. */

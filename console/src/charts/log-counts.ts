@@ -2,7 +2,7 @@
 import type { LogCounts } from '../../../sdk/src/sallyport.ts';
 import type { Bar, Series } from './bar-chart.tsx';
 
-/** Omits `failed`. A tenant has such entries only for callers in quarantine that request something unknown. */
+/** Omits `failed`. In a tenant's log, only requests in quarantine for a resource that does not exist have this result. */
 export const resultSeries: readonly Series[] = [
   { label: 'succeeded', color: 'success' },
   { label: 'denied', color: 'denied' },

@@ -20,7 +20,10 @@ export interface Group {
   /** Groups with the same quota share the limit `maxGroups`. All callers without a valid key share one quota. */
   readonly quota: string;
   readonly name: string;
-  /** Names the overflow entry. Does not contain the session, address, container and rule. */
+  /**
+   * The name without session, address, container, rule and purpose. Beyond `maxGroups`, events are counted in an
+   * overflow entry under this name.
+   */
   readonly coarseName: string;
 }
 

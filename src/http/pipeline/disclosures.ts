@@ -30,9 +30,10 @@ export function disclosureFields({ tokens, transform, rule }: Disclosure) {
 }
 
 /**
- * Aggregates reads of masked and redacted data in memory. If the reply has plaintext or a report, returns a promise
- * that resolves when the entries are durable. It rejects with `unavailable` if they cannot be written. Not async,
- * because an `await` adds to the CPU time of masked reads.
+ * Counts reads of masked and redacted data in memory. Writes entries about plaintext, and about allowed decisions that
+ * another service reports. The returned promise resolves when they are durable, and rejects with `unavailable` if they
+ * cannot be written. Returns undefined if there is nothing to write. Not async, because an `await` adds to the CPU time
+ * of masked reads.
  */
 export function recordDisclosures(
   operation: string,

@@ -24,7 +24,10 @@ export interface Json {
 export interface ReceivedBody {
   readonly bytes: Uint8Array;
   readonly failure?: Failure;
-  /** Whether the body arrived later than the headers. */
+  /**
+   * Whether the service had to wait for the body, because it was not complete in the turn of the event loop that
+   * received the headers. The key is then checked again: it may have been revoked meanwhile.
+   */
   readonly late: boolean;
 }
 

@@ -34,7 +34,10 @@ export class RequestInfo {
     this.#senderOf = senderOf;
   }
 
-  /** Without the query, which may contain sensitive values. Percent-encoded keys are redacted. */
+  /**
+   * Without the query, which may contain sensitive values. Percent-encoded keys are redacted here, other keys where the
+   * path is logged or sent.
+   */
   get path(): string {
     return redactPath(pathOf(this.#request.url));
   }

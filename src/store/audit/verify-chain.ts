@@ -170,7 +170,10 @@ export class ChainCheck {
     checkGap(this.#tenantId, gap, this.#removals, { archives, report, note });
   }
 
-  /** If a part starts after deleted entries, its start must have the hash that was recorded for the last of them. */
+  /**
+   * A part names the row before its first one, with its hash. If that row was the last one of a deletion, the deletion
+   * must have recorded the same hash.
+   */
   #checkRemovals(): void {
     for (const { last } of this.#removals)
       for (const part of this.#parts) {

@@ -117,7 +117,7 @@ export class PartCheck {
     return this.#stopped || !this.#keys;
   }
 
-  /** The last position that was checked. Its hash is empty if rows before it are missing. */
+  /** The last position that was checked. After missing rows, its hash is empty until the next checkpoint. */
   get head(): Position {
     return { seq: this.#seq, hash: hexOf(this.#links[0] ?? new Uint8Array()) };
   }

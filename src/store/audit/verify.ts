@@ -208,7 +208,7 @@ class Verification {
 
 /** Added if only archives are given: an archive does not say whether another one follows. */
 const laterEntries =
-  'entries after the last row of each chain, in later archives or in the database: pass --database, or --anchor to prove that the files have an entry';
+  'entries after the last row of each chain, in later archives or in the database. To verify those in the database, pass --database. To check that the files contain a known entry, pass its --anchor';
 
 /** The last row of a chain in exports of all chains, or in archives. */
 function endOf(scope: 'log' | 'archive', parts: readonly Part[]): number {

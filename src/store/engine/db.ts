@@ -98,7 +98,7 @@ export function rowLock({ dialect }: Pick<Db, 'dialect'>, lock: Lock): string {
 
 type Lock = 'for update' | 'for update skip locked' | 'for no key update' | 'for share';
 
-/** The default timeout of a request to PostgreSQL, in milliseconds. */
+/** The default timeout of one read or transaction on PostgreSQL, in milliseconds. */
 export const defaultTimeout = 800;
 
 /** The shortest timeout of a command that opens the database, in milliseconds. No request waits for it. */

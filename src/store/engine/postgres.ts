@@ -16,7 +16,10 @@ import { afterConflict, type Late } from './postgres-retry.ts';
 import { begin, execute, queries, type Session } from './postgres-session.ts';
 import { type PostgresTarget, parsePostgresUrl } from './postgres-url.ts';
 
-/** In milliseconds. `call` is the timeout of a request; most others depend on it. */
+/**
+ * In milliseconds. `call` is the timeout of one read or transaction, retries included. All others but `slow` are
+ * computed from it.
+ */
 function timeoutsOf(call: number) {
   return {
     call,
@@ -104,7 +107,7 @@ function deadlines(pools: Pools, timeouts: Timeouts) {
 
 /**
  * Connects when the first statement is sent. Throws if the URL is invalid. `clock` replaces the database's own clock in
- * tests. `timeout` is the timeout of a request, in milliseconds.
+ * tests. `timeout` is the timeout of one read or transaction, in milliseconds.
  */
 export function openPostgres(
   url: string,

@@ -113,7 +113,7 @@ function connectTwice(
 function connect(path: string): Database {
   let db: Database | undefined;
   try {
-    // Does not touch an existing file: closing any descriptor of it would drop the locks that this process holds on it.
+    // SQLite would create the file with the umask, and for root as the owner.
     if (!existsSync(path)) createOwned(path);
     db = openDatabase(path, 'create');
     db.run('pragma busy_timeout = 5000');
