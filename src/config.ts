@@ -129,7 +129,7 @@ export const settings = {
   auditReads: {
     variable: 'SALLYPORT_AUDIT_READS',
     description:
-      'Which reads of token data the audit log records. reveal: every response with plaintext. all: masked and redacted reads, too, aggregated per minute. off: none.',
+      'Which reads of token data the audit log records. reveal: every response with plaintext. all: masked and redacted reads, too, aggregated per minute. off: none. Reads in quarantine are always recorded.',
     fallback: 'reveal',
     parse: (text) => oneOf(text ?? 'reveal', auditedReads),
   } satisfies Setting<AuditedReads>,
