@@ -73,8 +73,8 @@ function reduced(grants: Grants, policy: Policy, uses: readonly PermissionUse[])
 }
 
 /**
- * Reduces the grants of one permission to its recorded uses. Returns them unchanged if the reduced ones would give
- * more access somewhere, or would change the access of a recorded use.
+ * Reduces the grants of one permission to its recorded uses. Returns the grants unchanged if the reduced grants would
+ * give more access somewhere, or would change the access of a recorded use.
  */
 function reducedPart(
   grants: Grants,

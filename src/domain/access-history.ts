@@ -43,7 +43,7 @@ function recordedState(state: ApplicationState, side: 'from' | 'to'): Difference
   return Object.fromEntries(present.map((field) => [field, { [side]: state[field] }])) as Difference;
 }
 
-/** The state before an entry. Undefined if the entry does not record it, or if the state after it is unknown. */
+/** The state before an entry. Undefined if neither the entry nor `after`, the state after it, tells the old values. */
 export function stateBefore(
   after: ApplicationState | undefined,
   entry: LogEntry,
@@ -89,7 +89,7 @@ function checked(state: Record<string, unknown>): ApplicationState | undefined {
   };
 }
 
-/** The policy at `time`, from the state at that time. It grants nothing before the creation and after the expiry. */
+/** The policy at `time`, from the state at that time. Before the creation and after the expiry, it grants nothing. */
 export function policyAt(state: ApplicationState, time: number): Policy {
   const { created_at, expires_at } = state;
   const exists =

@@ -184,7 +184,9 @@ const readOnlyFields = {
   quarantined_at: ReadOnlyDateTime,
 };
 
-/** Removes the expiry. `null` does not: it means absent, because some clients send null for fields they do not set. */
+/**
+ * The value that removes the expiry. `null` means absent, because some clients send null for fields they do not set.
+ */
 export const never = 'never';
 
 /** A new expiry: milliseconds since 1970, or `never`. */

@@ -177,7 +177,7 @@ export function explainDenial(
   };
 }
 
-/** Like `explainDenial`, for a permission that the caller does not have on any resource. */
+/** Like `explainDenial`, but for a permission that the caller has on no resource. */
 export function explainMissing({ holder, policy, ceiling }: Question, permission: string): ExplainedDenial {
   const isOwn = !ceiling || !isGrantedSomewhere(policy, permission);
   const reason = notGranted(isOwn ? holder : 'authorizer', isOwn ? policy : ceiling, permission);

@@ -80,7 +80,7 @@ export function redactSecrets(text: string): string {
 const kinds: readonly Kind[] = [...Object.values(applicationKinds), 'ses', 'non'];
 /** Computed on first use: the console bundles this module for browsers, which lack `Bun`. */
 let prefixChecksums: readonly number[] | undefined;
-/** Limits the time for long texts. A pasted key is unlikely to be further inside a run of letters and digits. */
+/** Limits the CPU time for a long run. A pasted key is unlikely to start after this many letters and digits. */
 const maxPositions = 1000;
 
 /** Whether the run contains a key without its prefix: 49 characters with the correct checksum for one of the kinds. */

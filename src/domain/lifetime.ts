@@ -46,7 +46,7 @@ export function requireWithinApplication(
 
 /**
  * Whether a key ends with its application, before its own expiry. This happens if the application's expiry was changed
- * to an earlier time. It also happens with a maximum lifetime, which counts from the creation of each key.
+ * to an earlier time. It also happens if the tenant has a maximum lifetime, which counts from the creation of each key.
  */
 export function endsWithApplication(expiresAt: number, applicationExpiry: string | undefined): boolean {
   return applicationExpiry !== undefined && expiresAt > Date.parse(applicationExpiry);

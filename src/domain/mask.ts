@@ -150,7 +150,7 @@ function parse(template: string): Template[] {
 
 /**
  * Returns the masked value. Throws a MaskError if the mask does not render, exceeds a limit or would reveal all of the
- * data. Return the error only to a caller that may see all of the data or has sent it, because it depends on the data.
+ * data. The error depends on the data: return it only to a caller that may see all of the data or has sent it.
  */
 export function renderMask(mask: Mask, data: unknown): unknown {
   const context = new Context({ data }, engine.options, { memoryLimit: maxFilteredCharacters });

@@ -1,8 +1,8 @@
 /** Finds JSON numbers that cannot be stored exactly as IEEE 754 doubles. Requests with such numbers are rejected. */
 
 /**
- * A cheap first check. Numbers of up to 15 digits without an exponent are always exact. Requiring the start of the
- * JSON or one of these characters before the number avoids most matches inside strings.
+ * A cheap first check. Numbers of up to 15 digits without an exponent are always exact. A match must follow the start
+ * of the JSON, white space, or one of `[`, `,` and `:`, which avoids most matches inside strings.
  */
 const suspect = /(?:^|[\s[,:])-?(?:[\d.]{16}|[\d.]{1,15}[eE])/;
 /** A string or a number. */
@@ -32,8 +32,8 @@ function isExact(source: string): boolean {
 }
 
 /**
- * Canonical form of a number other than 0: 0.125e2 for 12.50. NaN, which equals nothing, for Infinity and for more
- * than `maxDigits` characters.
+ * Canonical form of a number other than 0: 0.125e2 for 12.50. Returns NaN, which equals nothing, for Infinity and for
+ * numbers of more than `maxDigits` characters.
  */
 function decimal(source: string): string | number {
   if (source.length > maxDigits) return Number.NaN;

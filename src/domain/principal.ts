@@ -76,7 +76,7 @@ export function changeBy({ applicationId, now }: Principal) {
   return { by: applicationId, at: now };
 }
 
-/** Whether the key is used in browsers. Others may hold the same public key, or a session of the same application. */
+/** Whether the key is used in browsers, where others may hold this public key or a session of this application. */
 export function isInBrowser(principal: Principal): boolean {
   const owner = ownerOf(principal);
   return owner === 'session' || owner === 'public';

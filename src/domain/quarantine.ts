@@ -26,8 +26,8 @@ export function quarantined(
 }
 
 /**
- * Whether quarantine keeps the permission. Custom permissions are kept if they end with `:read`. Decisions and reviews
- * change nothing and return no data.
+ * Whether quarantine keeps the permission. Custom permissions are kept if they end with `:read`. Those for decisions
+ * and reviews are kept, because these change nothing and return no data.
  */
 export function isRead(permission: string): boolean {
   return permission.endsWith(':read') || permission === 'access:review' || permission === 'decision:create';

@@ -37,8 +37,8 @@ export async function checkChained(db: Db, unchained: number): Promise<Check> {
 }
 
 /**
- * Checks for each chain that its last checkpoint has a valid signature and signs its last entry, that this entry is
- * unchanged, and that the index matches the newest entries.
+ * Checks each chain: the last checkpoint has a valid signature and signs the last entry, the last entry is unchanged,
+ * and the index matches the newest entries.
  */
 export async function checkHeads(db: Db, masters: MasterKeys, hint: string): Promise<Check[]> {
   const chains = await allChains(db);

@@ -128,9 +128,9 @@ async function newestEntryTime(db: Db): Promise<number> {
 }
 
 /**
- * Returns true if the clock was fast for a while, false if it is slow now. A chain has its entries in order of arrival.
- * If the clock was fast, the time jumps at the first entry after `now`, at least by the difference between `newest` and
- * `now`. The last entry of the chain is before `now` again.
+ * For a log with entries after `now`: returns true if the clock was fast for a while, false if it is slow now. The
+ * entries of a chain are in order of arrival. If the clock was fast, the first entry after `now` is later than the
+ * entry before it, by at least `newest - now`, and the last entry of the chain is not after `now`.
  */
 async function hasLeapt(db: Db, now: number, newest: number): Promise<boolean> {
   const at = async (chain: number, where: string, params: readonly number[] = []) => {
@@ -151,7 +151,9 @@ async function hasLeapt(db: Db, now: number, newest: number): Promise<boolean> {
   return true;
 }
 
-/** The position of the first entry of a chain with a time after `now`. Starts at the last checkpoint before `now`. */
+/**
+ * The position of the first entry with a time after `now`. Reads only entries after the last checkpoint before `now`.
+ */
 async function firstAhead(db: Db, chain: number, now: number): Promise<number | undefined> {
   const before = await db.get<{ seq: DbTime | null }>(
     'select max(seq) as seq from audit_checkpoints where chain = $1 and at <= $2',

@@ -115,7 +115,10 @@ export async function recover(
   return recovered;
 }
 
-/** Returns one entry for the system chain, and one for each other chain that did not have the same end before. */
+/**
+ * Returns one entry for the system chain, and one for each other chain whose end in the replaced database is different
+ * or unknown.
+ */
 function restoreEntries(chains: readonly Head[], { at, difference, replaced }: Restore): NewEntry[] {
   const system = { tenantId: systemTenant, seq: 0, hash: genesis };
   const all = chains.some(({ tenantId }) => tenantId === systemTenant) ? chains : [system, ...chains];

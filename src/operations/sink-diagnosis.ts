@@ -7,8 +7,8 @@ import { chainKeysOf } from './audit-diagnosis.ts';
 import { type Check, fail, ok, warn } from './check.ts';
 
 /**
- * Seconds after which undelivered entries cause a warning. More than a minute, because batches for S3 are collected that
- * long by default.
+ * Seconds after which undelivered entries cause a warning. More than a minute, because batches for S3 are collected
+ * that long by default.
  */
 const maxLag = 300;
 

@@ -39,7 +39,7 @@ export type Verification =
 
 /**
  * Copies a backup into a new file that only its owner can read. If the backup cannot be verified, calls `accept`, which
- * may throw to stop. Applies the write-ahead log of a backup only if it is not verified: no MAC covers that log.
+ * may throw to stop. Ignores the write-ahead log of a verified backup, because no MAC covers that log.
  */
 export function unpack(
   from: string,

@@ -27,7 +27,7 @@ export interface Nodes {
   active(): Promise<ActiveNode[]>;
 }
 
-/** Milliseconds for which a row is valid. */
+/** Milliseconds after which the row of a node expires, unless the node renews it. */
 export const nodeLifetime = 45_000;
 
 interface Row {

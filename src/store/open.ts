@@ -40,7 +40,7 @@ export interface OpenOptions {
   readonly clock?: (() => number) | undefined;
   /** Receives the duration of each statement and transaction. */
   readonly timing?: ((operation: string, seconds: number) => void) | undefined;
-  /** Timeout of the statements of a request on PostgreSQL, in milliseconds. */
+  /** Timeout of one read or transaction on PostgreSQL, in milliseconds. */
   readonly timeout?: number | undefined;
   /** The maximum number of PostgreSQL connections. */
   readonly maxConnections?: number | undefined;

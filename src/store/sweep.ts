@@ -11,8 +11,8 @@ import type { NewEntry } from './store.ts';
 import { deleteTokens } from './token-storage.ts';
 
 /**
- * The tables from which the rows of a tenant are deleted, with their primary keys. Rows of other tables are deleted by
- * foreign keys.
+ * The tables from which the rows of a tenant are deleted, with their primary keys. Rows of other tables are deleted
+ * together with them, by foreign keys.
  */
 const primaryKeys = {
   sessions: 'tenant_id, id',

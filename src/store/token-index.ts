@@ -33,8 +33,8 @@ export function indexMetadata(tx: Queries, dialect: Db['dialect'], token: Indexe
 }
 
 /**
- * Deletes the contents and the index rows of deleted tokens. On SQLite, foreign keys and a trigger do that. Call this
- * after the tokens were deleted, because until then another transaction could add rows.
+ * Deletes the contents and the index rows of deleted tokens. On SQLite, foreign keys and a trigger delete them. Call
+ * this after the tokens were deleted, because before that another transaction could add rows.
  */
 export async function deleteTokenRows(
   tx: Queries,

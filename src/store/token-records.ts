@@ -126,8 +126,8 @@ export interface TokenQuery extends ListWindow {
 }
 
 /**
- * A token with its data as the transform shows it. `data` is undefined if it is redacted, or if a masked token has no
- * mask.
+ * A token with its data as the transform shows it. `data` is undefined with the transform `redact`, and with `mask` if
+ * the token has no mask.
  */
 export interface ListedToken {
   readonly seq: string;

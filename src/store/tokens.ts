@@ -227,7 +227,7 @@ function toToken(row: TokenRow & Ciphertexts, key: Uint8Array): StoredToken {
   };
 }
 
-/** The lock on the row in `tokens` also covers its contents, because they are written only while it is held. */
+/** The lock on the row in `tokens` also protects the contents, because they are written only under this lock. */
 function lockedToken(tx: Queries, row: TokenRow, key: Uint8Array): LockedToken {
   const read = (part: Part) => {
     const sql = `select ${part} as ciphertext from token_contents where tenant_id = $1 and seq = $2`;

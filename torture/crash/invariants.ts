@@ -44,8 +44,8 @@ const selects: Record<Exclude<keyof Rows, 'audit'>, string> = {
 };
 
 /**
- * Broken invariants with their counts. Assumes unique application names, that ids of deleted tokens are not reused,
- * that every update of a token changes its data, and that no session has expired.
+ * Broken invariants with their counts. Assumes that application names are unique, that ids of deleted tokens are not
+ * reused, that every update of a token changes its data, and that no session has expired.
  */
 export async function brokenInvariants(databaseUrl: string): Promise<string[]> {
   const read = Object.entries(selects).map(async ([name, sql]) => [name, await runSql(databaseUrl, sql)]);

@@ -165,7 +165,10 @@ class Attack {
     if (more.length > 0) this.gains.push(`from ${this.#start} to ${more} by ${this.#told}`);
   }
 
-  /** The session must not have more than its authorizer may grant, or under a ceiling, more than the authorizer has. */
+  /**
+   * The session must not have more permissions than its authorizer may grant. If it has a ceiling, it must not have more
+   * than the authorizer holds.
+   */
   async #authorize(key: string): Promise<void> {
     const { must, call } = this.#clients;
     const { session_key, nonce } = await must(this.#node, 'POST', '/sessions', { key: this.#web });

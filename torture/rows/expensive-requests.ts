@@ -1,6 +1,6 @@
 /**
- * The most expensive requests of keys with few permissions, against a database that makes them expensive. Each is
- * measured in CPU time relative to an ordinary request, and by the size of its reply.
+ * The most expensive requests of keys with few permissions, against a database that makes them expensive. Measures the
+ * CPU time of each, relative to an ordinary request, and the size of its response.
  */
 import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';

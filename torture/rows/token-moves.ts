@@ -1,6 +1,6 @@
 /**
- * Keys with random policies move, remask, patch, delete and create tokens, and authorize sessions to do it for
- * them. A group of keys that one caller controls must not end up with plaintext that it could not read before.
+ * Keys with random policies move, remask, patch, delete and create tokens, also through sessions that they authorize. A
+ * group of keys that one caller controls must not get plaintext that it could not read before.
  */
 import type { ClientResponse, RequestOptions } from '../client.ts';
 import { type Body, type Clients, clientsOf, forEachConcurrently } from '../fleet-clients.ts';

@@ -89,7 +89,7 @@ export class Filler {
 
   /**
    * Audit entries of 100 actors. The first 50 actors only create applications, the others only update them. The running
-   * service chains the entries. They have no MAC, so the log does not verify afterwards.
+   * service chains the entries. They have no MAC, so `audit verify` fails afterwards.
    */
   async log(tenant: string, count: number): Promise<void> {
     const actor = `cast(${this.#words.id('01900001', 'n % 100')} as text)`;

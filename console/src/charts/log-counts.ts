@@ -2,7 +2,9 @@
 import type { LogCounts } from '../../../sdk/src/sallyport.ts';
 import type { Bar, Series } from './bar-chart.tsx';
 
-/** Omits `failed`. In a tenant's log, only requests in quarantine for a resource that does not exist have this result. */
+/**
+ * Omits `failed`. In a tenant's log, only requests in quarantine for a resource that does not exist have this result.
+ */
 export const resultSeries: readonly Series[] = [
   { label: 'succeeded', color: 'success' },
   { label: 'denied', color: 'denied' },

@@ -80,8 +80,8 @@ export class ProofVerifier {
   readonly #keys = new Map<string, SigningKey>();
 
   /**
-   * Throws `ProofError` if the proof is invalid. Calls `checkNonce`, which may throw too, before it verifies the
-   * signature, because that is the slowest step.
+   * Throws `ProofError` if the proof is invalid. Calls `checkNonce`, which may throw too. Verifies the signature last,
+   * because that is the slowest step.
    */
   async verify(
     jwt: string,
@@ -117,8 +117,8 @@ async function readSigningKey(encodedHeader: string): Promise<SigningKey> {
   const { data: jwk } = PublicKey.safeParse(given);
   if (jwk?.kty !== (alg === 'ES256' ? 'EC' : 'OKP'))
     throw new ProofError('has a `jwk` that is not a public key for its `alg`');
-  // Must be checked before the import. If an import fails, Bun throws its error again from the next HMAC computation,
-  // which can belong to another request.
+  // Invalid keys must not reach the import. If an import fails, Bun throws the error again from the next HMAC
+  // computation, which can belong to another request.
   if (jwk.kty === 'EC' && !isOnP256(jwk))
     throw new ProofError('has a `jwk` that is not a point of the curve');
   if (jwk.kty === 'OKP' && isSmallOrderEd25519(jwk.x))

@@ -3,12 +3,12 @@
  *
  * Invariant: every accepted proof whose nonce was issued at `#oldest` or later is in memory, and proofs with an older
  * nonce are refused. Dropping proofs raises `#oldest`, so a dropped proof is never accepted again. This also holds for
- * concurrent requests, which read the clock in any order. Clients with an older nonce get a new one.
+ * concurrent requests, which may read the clock in any order. Clients with an older nonce get a new one.
  *
  * Proofs are dropped when their nonce has expired, and when there are too many. A process sets `#oldest` to the time of
  * its first request. If the clock is set back, `#oldest` can be in the future, and new nonces are refused until then.
- * If that would take longer than the lifetime of a nonce, the process drops all proofs and sets `#oldest` to the new
- * time. It can then accept a proof from the repeated time once more.
+ * If `#oldest` is further ahead than the lifetime of a nonce, the process drops all proofs and sets `#oldest` to the
+ * current time. It can then accept an earlier proof once more, if the clock has shown that time before.
  */
 import { createHash } from 'node:crypto';
 import { nonceLifetime } from './nonces.ts';
@@ -40,7 +40,7 @@ export class UsedProofs {
     return time >= (this.#oldest as number);
   }
 
-  /** Records a proof by its key and id. It may be used again for the same `purpose`, unless that is empty. */
+  /** Records a proof by its key and id. The proof may be used again with the same `purpose`, if that is not empty. */
   use({ jkt, jti }: { jkt: string; jti: string }, purpose: string, time: number, now: number): ProofUse {
     if (!this.accepts(time, now)) return 'nonce_too_old';
     const at = Math.floor(time / period);

@@ -218,7 +218,8 @@ function statesOf(
     if (at <= from) break;
     state = stateBefore(state, entry);
     if (at > to) after = state;
-    // The application was removed before `to`, so it had no access then. Uses the name and expiry of its last state.
+    // The application was removed before `to`, so it had no access at `to`. Keeps the name and expiry of its last
+    // state.
     else if (!after) after = state && { ...state, permissions: [], rules: [] };
   }
   return state && after && { before: state, after };

@@ -61,7 +61,9 @@ export async function recordedReads(
   return { complete, undecided, data };
 }
 
-/** Whether a gap may hide uses. Missing masked and redacted reads do not count: the response has a field for them. */
+/**
+ * Whether a gap may hide reads. Ignores gaps of masked and redacted reads: another field of the response reports them.
+ */
 function hasUses({ reason, transforms }: LogGap): boolean {
   return reason === 'archived' || transforms?.includes('reveal') === true;
 }

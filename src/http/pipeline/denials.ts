@@ -107,10 +107,10 @@ export interface AccessDenial {
 }
 
 /**
- * Counts a denial. `caller` sent the request. Denials about tokens of other applications have a separate quota. A
- * caller cannot use it up with tokens that it created, or with ids and containers that it made up. Purpose, reason and
- * missing grant do not separate groups, because the caller can choose parts of them. An entry has those of its first
- * event.
+ * Counts a denial. `caller` sent the request. Denials about tokens that other applications created have a separate
+ * quota, which a caller cannot use up with its own tokens or with made-up ids and containers. Events with different
+ * purposes, reasons or missing grants can be in one group, because the caller can choose parts of these. The entry has
+ * those of its first event.
  */
 export function addDenial(
   recorder: AuditRecorder,

@@ -219,7 +219,8 @@ function respond(
   context: HandlerContext,
 ): Response {
   if (context.checkReplies) checkReply(route, reply);
-  // Only reads count against the limit of unread bytes. A change is already committed, so its reply must be sent.
+  // Only replies to reads count against the limit of unsent bytes. A change is already committed, so its reply must be
+  // sent.
   const reader = route.kind === 'read' ? principal?.applicationId : undefined;
   return closeIfStopping(toResponse(reply, requestInfo, context.largeReplies, reader), context);
 }

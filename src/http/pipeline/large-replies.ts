@@ -7,7 +7,7 @@ import { fail } from '../../domain/error.ts';
 /** Responses with more characters than this are counted. */
 export const largeReply = 262_144;
 
-/** Maximum bytes of large responses that clients have not read yet. */
+/** Maximum bytes of large responses that are not sent yet. */
 const defaultBudget = { perApplication: 64 * 1024 * 1024, total: 256 * 1024 * 1024 };
 
 const chunkBytes = 65_536;
@@ -28,7 +28,7 @@ export class LargeReplies {
 
   /**
    * Counts the bytes until they are sent or the client disconnects. Throws `too_many_requests` if the application has
-   * too many unsent bytes, `unavailable` if all applications together have.
+   * too many unsent bytes, and `unavailable` if all applications together have too many.
    */
   stream(application: string, text: string): ReadableStream<Uint8Array> {
     const bytes = Buffer.from(text);

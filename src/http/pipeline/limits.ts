@@ -121,7 +121,7 @@ export class Buckets {
     return { granted, remaining: Math.floor(rest / per), wait: (per - (rest % per)) / rate };
   }
 
-  /** Returns when a bucket that is not in `#recent` is full again. Makes room in `#recent` for one more bucket. */
+  /** Returns when a bucket that is not in `#recent` will be full. Makes room in `#recent` for one more bucket. */
   #olderOrNew(client: string): number {
     const fullAt = this.#older.get(client) ?? 0;
     if (this.#recent.size >= maxBuckets / 2) {

@@ -1,6 +1,6 @@
 /**
  * Quotas per application for pending sessions and for bytes of stored tokens. They stop clients with a public key from
- * filling the disk. A count from the database is reused for one second, plus the requests of this process since then.
+ * filling the disk. A count from the database is used for one second. Requests of this process since then are added.
  */
 import type { Failure } from '../../domain/error.ts';
 
@@ -9,7 +9,9 @@ export interface Quota {
   reserve(tenant: string, application: string, amount?: number): Promise<Release>;
 }
 
-/** Call it when the request is done. The amount counts as used until the next count from the database. */
+/**
+ * Call this when the request is done. The reserved amount then counts as used, until the next count from the database.
+ */
 export type Release = () => void;
 
 /** Milliseconds for which a count is reused. Rows that are deleted, or added by other processes, are noticed later. */
@@ -53,7 +55,10 @@ export function quota(max: number, count: Count, now: () => number, exceeded: ()
   const isExceeded = ({ counted, since, reserved }: CachedCount, amount: number) =>
     counted + since + reserved + amount > max;
 
-  /** False if the count is old, or if only requests since the count exceed the quota: rows may have been deleted. */
+  /**
+   * Returns false if the count is old. Also returns false if the quota is exceeded only together with requests since
+   * the count, because rows may have been deleted since then.
+   */
   function isUsable(entry: CachedCount, amount: number): boolean {
     const isRecent = now() - entry.countedAt < maxCountAge;
     return isRecent && (entry.counted + amount > max || !isExceeded(entry, amount));

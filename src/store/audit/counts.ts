@@ -74,8 +74,8 @@ export async function countEntries(
 }
 
 /**
- * The start of each interval, and the end of the last one. Without `from`, the first boundary is infinite; without
- * `to`, the last.
+ * The start of each interval, and the end of the last one. Without `from`, the first boundary is -Infinity. Without
+ * `to`, the last one is Infinity.
  */
 function boundariesOf({ start, length, count }: Intervals, { from, to }: AuditFilter): number[] {
   const inner = Array.from({ length: count - 1 }, (_, index) => start + (index + 1) * length);

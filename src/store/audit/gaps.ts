@@ -39,9 +39,7 @@ function toLogGap({ from, to, ...gap }: Gap): LogGap {
   };
 }
 
-/**
- * The period of the archived entries. It ends `maxDelay` after the first remaining entry: no archived entry is later.
- */
+/** The period of the archived entries. No archived entry is later than `maxDelay` after the first remaining entry. */
 async function archivedGap(db: Reader, { number, baseSeq, maxDelay }: Chain): Promise<Gap> {
   const first = await db.get<{ at: DbTime }>('select at from audit where chain = $1 and seq = $2', [
     number,

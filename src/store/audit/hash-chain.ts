@@ -85,7 +85,7 @@ export function expectedMac(keys: ChainKeys, row: AuditRow, stored: Uint8Array):
   return macWith(keys, row, hasUniqueMac(row.format) ? stored.subarray(0, nonceLength) : new Uint8Array());
 }
 
-/** The text is unambiguous, because only its last part, the entry, can contain spaces. */
+/** The input of the HMAC is unambiguous, because only its last part, the entry, can contain spaces. */
 function macWith(
   { mac }: ChainKeys,
   { format, tenantId, at, entryText }: AuditRow,
@@ -137,8 +137,8 @@ export interface Checkpoint extends Head {
 }
 
 /**
- * The format of checkpoints that also sign the end of the system chain. To hide the removal of the system chain or its
- * end, someone must also remove the checkpoints of all other chains.
+ * The format of checkpoints that also sign the end of the system chain. Someone who removes the system chain, or its
+ * end, would have to remove the checkpoints of all other chains, too.
  */
 export const linkedFormat = 2;
 

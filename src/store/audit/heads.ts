@@ -1,7 +1,7 @@
 /**
  * Records the ends of the tenants' chains in entries of the system chain, so that verification detects a truncated
  * chain. `audit_chains` has the end that was recorded last, with a MAC. If the MAC is invalid, the end is recorded
- * again. So another program cannot prevent that a chain is recorded.
+ * again, so another program cannot stop the recording of a chain.
  */
 import { byOperator, headsOperation } from '../../domain/audit.ts';
 import type { Awaitable } from '../../domain/awaitable.ts';

@@ -21,8 +21,8 @@ import { indexTerms } from './terms.ts';
 import { insertEntries } from './write.ts';
 
 /**
- * Entries with a time before `before` are old enough. A time after `now` means that the clock was fast, so it does not
- * prevent the deletion of an entry.
+ * Entries with a time before `before` are old enough. So are entries with a time after `now`: the clock was fast when
+ * they were written.
  */
 export interface Age {
   readonly before: number;
@@ -104,8 +104,8 @@ const maxRows = 250;
 const maxTerms = 4000;
 
 /**
- * Deletes one batch of the oldest entries, up to `upTo`. Returns whether more remain. Throws `DamagedChain` if entries
- * are missing, or if the hash differs from that of `upTo`.
+ * Deletes one batch of the oldest entries, up to `upTo`. Returns whether more of them remain. Throws `DamagedChain` if
+ * entries are missing, or if the hash of the chain at `upTo` differs.
  */
 export function deleteBatch(db: Db, keys: ChainKeys, tenantId: string, upTo: Position): Promise<boolean> {
   return db.transaction(async (tx) => {

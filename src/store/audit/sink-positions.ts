@@ -1,7 +1,7 @@
 /**
- * How far each chain was delivered to a sink. A row of `audit_deliveries` has a MAC, so that another program cannot
- * advance the position and make a sink miss entries. A row without a valid MAC is ignored: the chain is then delivered
- * from its first entry.
+ * The position up to which each chain was delivered to a sink. Rows of `audit_deliveries` have a MAC, so that another
+ * program cannot advance a position and make the sink miss entries. A row without a valid MAC is ignored: the chain is
+ * then delivered from its first entry.
  */
 import { type Db, type DbTime, type Queries, rowLock } from '../engine/db.ts';
 import { type ChainKeys, valuesMac } from './hash-chain.ts';

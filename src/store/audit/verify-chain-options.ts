@@ -74,8 +74,8 @@ export interface Expected extends Position {
   /** Whether the caller gave it. */
   readonly given?: boolean;
   /**
-   * Which files must contain this position. `log`: the export of the whole log. `archive`: the given archives, because
-   * an archive of the system chain has recorded it. Undefined if the given files need not contain it.
+   * Which files must contain this position. `log`: the export of the whole log. `archive`: the given archives, if one
+   * of them is of the system chain and records the position. Undefined if no file has to contain it.
    */
   readonly required: 'log' | 'archive' | undefined;
 }

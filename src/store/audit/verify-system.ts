@@ -55,8 +55,8 @@ export class SystemLinks {
   }
 
   /**
-   * Returns a finding if the system chain is shorter than checkpoints say. `end` is its last row in exports of all
-   * chains.
+   * Returns a finding if the system chain is shorter than checkpoints of other chains say. `end` is the last row of the
+   * system chain in exports of all chains.
    */
   findMissing(end: number): Finding | undefined {
     if (!this.#required || this.#required.seq <= end) return undefined;

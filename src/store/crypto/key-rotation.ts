@@ -1,8 +1,8 @@
 /**
  * Replaces the master key while nodes serve requests. Every wrapped key names its master key, so a node that has the
  * old and the new master key can unwrap all keys. Keys are rewrapped in small batches, so that locks are short. An
- * interrupted rotation is safe: the configured master keys can still unwrap all keys, and another rotation completes
- * it.
+ * interrupted rotation is safe: the configured master keys can still unwrap all keys. Another rotation rewraps the
+ * rest.
  */
 
 import type { Db, Queries } from '../engine/db.ts';
@@ -54,8 +54,8 @@ export async function rotateMasterKey(db: Db, masters: MasterKeys, rotation: Rot
 }
 
 /**
- * Rewraps one batch of keys and returns its size. Wraps them with the current master key of the database, which may be
- * that of a second rotation.
+ * Rewraps one batch of keys and returns its size. Uses the current master key of the database, which a second rotation
+ * may have set meanwhile.
  */
 async function rewrapSome(db: Db, tx: Queries, find: MasterKeys['find']): Promise<number> {
   const to = mustFind(find, await lockCurrentMaster(db, tx));

@@ -71,8 +71,8 @@ const countersSize = 8;
 
 /**
  * Maps the counters of the database at `path` into memory. Throws if that fails, because other processes would not
- * detect commits of this process. Follows no links: if root works in a folder of another user, that user could create
- * one.
+ * detect commits of this process. Does not follow links: if root works in a folder of another user, that user could
+ * have created a link there.
  */
 export function mapCounters(path: string): Int32Array {
   const name = generationFile(path);

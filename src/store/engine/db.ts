@@ -31,8 +31,8 @@ export interface Transaction extends Queries {
 export interface Executor extends Transaction {
   readonly dialect: 'sqlite' | 'postgres';
   /**
-   * Durable when it resolves. If a transaction is already open, `work` becomes part of it and is durable when that one
-   * commits. `work` may await only its own statements.
+   * The changes of `work` are durable when this resolves. If a transaction is already open, `work` becomes part of that
+   * transaction and is durable when it commits. `work` may await only its own statements.
    */
   transaction<T>(work: (tx: Queries) => Promise<T>): Promise<T>;
   transaction<T>(work: (tx: Queries) => Awaitable<T>): Awaitable<T>;
@@ -68,8 +68,8 @@ export interface Db extends Executor {
    */
   change<T>(work: (tx: Transaction) => Awaitable<T>, entity?: Entity): Promise<T>;
   /**
-   * Runs `work` alone: other processes that call this on the same database wait. On PostgreSQL it times out after a few
-   * seconds, or after an hour if it is `slow`, and `work` may run again after a conflict.
+   * Runs `work` alone: other processes that call this on the same database wait. On PostgreSQL, `work` may run again
+   * after a conflict. There the timeout is a few seconds, or an hour with `slow`.
    */
   exclusively<T>(work: (tx: Queries) => Promise<T>, pace?: 'slow'): Promise<T>;
   close(): Promise<void>;

@@ -1,7 +1,7 @@
 /**
  * File ownership. Root often works in the data folder of a service that runs as another user. Files that root
- * creates must belong to that user. That user can create links in the folder at any time, so no link is followed to
- * create a file, to write to it or to change its owner.
+ * creates must belong to that user. That user can create links in the folder at any time. So links are never followed
+ * when a file is created or written, or when its owner is changed.
  */
 import { Database, constants as sqlite } from 'bun:sqlite';
 import {
@@ -95,7 +95,7 @@ function giveTo(model: string, chown: (uid: number, gid: number) => void): void 
   try {
     chown(uid, gid);
   } catch {
-    // Root in a container may lack this privilege. Then the file belongs to root.
+    // Root may lack the privilege to change owners, for example in a Docker container. Then the file belongs to root.
   }
 }
 

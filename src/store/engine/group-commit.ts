@@ -107,8 +107,8 @@ async function inTurn(batch: readonly Pending[], run: Run): Promise<Outcome[]> {
 
 /**
  * Changes of the same entity run one after another, and so do changes without an entity. All others run concurrently.
- * Every transaction starts its changes in the order of their entities, so that transactions rarely deadlock. If they
- * do, the lock timeout rolls one back.
+ * Every transaction starts its changes in the order of their entities, so that deadlocks between transactions are rare.
+ * After a deadlock, the lock timeout rolls one transaction back.
  */
 async function pipeline(batch: readonly Pending[], run: Run): Promise<Outcome[]> {
   const groups = [...Map.groupBy(batch, ({ entity }) => entity).entries()];

@@ -158,7 +158,7 @@ export function hashOf(dialect: Dialect, migration: Migration): string {
  * Every migration runs in a separate transaction and alters at most one existing table. A transaction that holds a lock
  * on one table while it waits for another could deadlock with a request of another node.
  *
- * If nothing is missing, takes no lock and needs only the right to read `schema_versions`.
+ * If no migration is missing, takes no lock and needs only the privilege to read `schema_versions`.
  */
 export async function migrate(db: Db, known: readonly Migration[] = migrations): Promise<Migrated> {
   const to = known.length;
@@ -233,7 +233,8 @@ const statistics = ['table sqlite_stat1', 'table sqlite_stat4'];
 
 /**
  * Lists tables, columns, indexes, triggers and views of a SQLite file that are missing, unknown or different. Returns
- * an empty list if the database has applied other migrations than this program knows: opening it reports that.
+ * an empty list if the database has applied other migrations than this program knows, because opening the database
+ * reports this.
  */
 export function schemaDifferences(db: Database): string[] {
   const applied = db.query(selectApplied).all() as AppliedMigration[];

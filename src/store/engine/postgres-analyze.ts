@@ -17,8 +17,8 @@ const tables = [
 ];
 
 /**
- * Table sizes in pages. Below `small`, any plan is fast. From `large` on, statistics are good enough. Above `huge`,
- * `analyze` would time out.
+ * Table sizes in pages. Below `small`, any query plan is fast. If statistics were made at `large` or more pages, they
+ * are good enough. Above `huge`, `analyze` would time out.
  */
 const [small, large, huge] = [64, 1000, 20_000];
 

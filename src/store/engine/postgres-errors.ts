@@ -2,7 +2,7 @@
 import { SQL } from 'bun';
 import { DbUnavailable, ownerDeleted } from './db.ts';
 
-/** No connection could be made, or it was lost. */
+/** The server could not be reached, or the connection was lost. */
 export class Unreachable extends DbUnavailable {}
 
 /** The server is a standby, or its transactions are read-only. */

@@ -22,7 +22,7 @@ import type { PostgresHost, PostgresTarget } from './postgres-url.ts';
 
 /**
  * The store locks rows and then reads their newest version, for which this isolation level is enough. A stricter level
- * would only add conflicts. Databases that do not support it use a stricter one, and conflicts are retried.
+ * would only add conflicts. Databases that do not support this level use a stricter one, and conflicts are retried.
  */
 const isolation = 'read committed';
 

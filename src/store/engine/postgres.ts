@@ -133,7 +133,7 @@ export function openPostgres(
 
   /**
    * Runs a read. Repeats it once if the connection was lost, and after every conflict, within the same timeout. A read
-   * that was too slow is not repeated, because it would be as slow again.
+   * that was too slow is not repeated, because it would probably be too slow again.
    */
   const read = <T>(work: (on: Session) => Promise<T>) => {
     const attempt = () =>

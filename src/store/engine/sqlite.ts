@@ -193,8 +193,8 @@ function prepared(db: Database, now: () => number): Queries & { close(): void } 
 type Step<T> = (statement: Statement, values: SQLQueryBindings[]) => T;
 
 /**
- * `$1` becomes `?1`. `:key` also becomes `?1`, because it is the only parameter. `:now` becomes an additional last
- * parameter.
+ * `$1` becomes `?1`. `:key` also becomes `?1`, because a statement with `:key` has no other parameter. `:now` becomes
+ * an additional last parameter.
  */
 function translate(sql: string): string {
   const last = Math.max(0, ...Array.from(sql.matchAll(/\$(\d+)/g), (match) => Number(match[1])));

@@ -1,7 +1,7 @@
 /**
  * No sequence of requests shows a key more of a secret than the key could see at the start. There are two exceptions. A
- * key that can reveal the secret may pass it on. A private key may move the token to another container, if it has access
- * to the old and the new one. Policies and requests are generated.
+ * key that can reveal the secret may pass it on. A private key may move the token to another container, if it has
+ * access to the old and the new one. Policies and requests are generated.
  */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import fc from 'fast-check';

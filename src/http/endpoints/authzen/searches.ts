@@ -157,7 +157,7 @@ function namesOf({ type, id, properties }: AuthZenSubject | AuthZenResource): Se
 
 type Search = readonly (string | undefined)[];
 
-/** Makes a page token: the position and a checksum of the search, because a token is valid only for the same search. */
+/** Makes a page token. It contains a checksum of the search, so that it is valid only for this search. */
 function tokenOf(search: Search, position: string): string {
   return Buffer.from(JSON.stringify([checksum(search), position])).toString('base64url');
 }
