@@ -166,8 +166,8 @@ class Attack {
   }
 
   /**
-   * The session must not have more permissions than its authorizer may grant. If it has a ceiling, it must not have more
-   * than the authorizer holds.
+   * The session must not have more permissions than its authorizer may grant. If it has a ceiling, it must not have
+   * more than the authorizer holds.
    */
   async #authorize(key: string): Promise<void> {
     const { must, call } = this.#clients;
