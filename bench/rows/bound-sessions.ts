@@ -8,7 +8,7 @@ import { requestBytes } from '../servers.ts';
 const path = '/applications/key';
 /** The URL of the requests that `requestBytes` makes. */
 const origin = 'http://127.0.0.1';
-/** Signed proofs per second of a run: more than it can send, because each proof is accepted once. */
+/** How many proofs are signed in advance for each second of a run. Each proof is accepted once. */
 const maxRate = 12_000;
 
 async function authorizedSession(

@@ -142,7 +142,7 @@ function sizeOf({ from, to }: AccessChange): number {
   return Math.abs(compareAccess(from, to));
 }
 
-/** A name that real containers and ids do not have. With one that they have, a change could be missed. */
+/** Stands for any name that no rule mentions. If a rule mentioned it, a change could be missed. */
 const other = '_-other-_';
 
 /** Yields a resource for every combination of conditions that a resource can meet. */

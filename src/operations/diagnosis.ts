@@ -166,7 +166,7 @@ async function firstAhead(db: Db, chain: number, now: number): Promise<number | 
   return first && Number(first.seq);
 }
 
-/** A database that has no master key yet accepts any master key. */
+/** A database that is not bound to a master key accepts any. */
 async function checkMasterKey(db: Db, masters: MasterKeys): Promise<Check> {
   const isBound = await db.get('select 1 as one from master_key');
   try {

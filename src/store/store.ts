@@ -138,8 +138,8 @@ export interface Usage {
 
 export interface Sessions {
   /**
-   * Throws `unauthenticated` if the application does not exist. A session of an application that was deleted or has
-   * expired may be created, but its key is never valid.
+   * Throws `unauthenticated` if the application has no row. A deleted or expired application keeps its row until the
+   * sweep. Until then a session of it may be created, but its key is never valid.
    */
   create(tenant: string, session: NewSession): Awaitable<void>;
   /** How many pending sessions the application has, counted up to `max`. */

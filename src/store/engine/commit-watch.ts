@@ -15,7 +15,7 @@ export interface CommitWatch {
    * rollback.
    */
   beginCommit(): () => void;
-  /** See `Local.generation`. */
+  /** See `Local.generation` in db.ts. */
   generation(): number | undefined;
 }
 
