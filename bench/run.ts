@@ -58,7 +58,7 @@ const quick = process.argv.includes('--quick');
 const long = process.argv.includes('--long');
 const effort: Effort = quick
   ? { quick, rounds: 2, seconds: 0.25, warmUp: 0.1 }
-  : { quick, rounds: 5, seconds: 1.2, warmUp: 1 };
+  : { quick, rounds: 5, seconds: 1.2, warmUp: 2.5 };
 /** A measurement that takes longer has failed, for example because a database was killed. */
 const maxMinutes = long ? 60 : 10;
 

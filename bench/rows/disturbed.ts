@@ -31,6 +31,8 @@ export async function disturbedRows(environment: Environment, effort: Effort): P
       SALLYPORT_METRICS_PORT: '0',
     });
     const rate = (await maxRate(targetOf('undisturbed', calm), effort)) / 2;
+    // Warms it up, like the other one.
+    await maxRate(targetOf('disturbed', busy), effort);
     const candidates = [
       withSeconds(atRate(targetOf('undisturbed', calm), rate, effort), sweep ? calmSeconds : undefined),
       withSeconds(
