@@ -9,6 +9,7 @@ import { auditRecorder as makeAuditRecorder } from './http/pipeline/audit-record
 import { LargeReplies } from './http/pipeline/large-replies.ts';
 import { makeLimits, type Rates } from './http/pipeline/limits.ts';
 import { quota } from './http/pipeline/quota.ts';
+import { requestCounter as makeRequestCounter } from './http/pipeline/request-counter.ts';
 import type { HandlerContext } from './http/pipeline/route.ts';
 import { listen, listenForScrapes } from './http/pipeline/server.ts';
 import { usageRecorder } from './http/pipeline/usage-recorder.ts';
@@ -92,6 +93,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   const auditRecorder = makeAuditRecorder(store, log, now);
   const clock = options.now ?? monotonicTime;
   const usage = usageRecorder(store);
+  const requestCounter = makeRequestCounter(store);
   const node = await recordNode(data.maintenance, log, now);
   const link = bootstrapped.secret && oneUseLink(bootstrapped.secret, clock);
   let ready = true;
@@ -100,13 +102,14 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     log,
     observer,
     tracer,
-    observed: metrics !== undefined || tracer !== undefined || log.isEnabled('debug'),
+    observed: metrics !== undefined || log.isEnabled('debug'),
     auditRecorder,
     auditedReads: config.auditReads,
     limits: makeLimits(ratesOf(config), clock, observer.limited),
     ...quotas(config, store, clock, observer),
     largeReplies: options.largeReplies ?? new LargeReplies(),
     usage,
+    requestCounter,
     idempotentRequests: new Set(),
     link,
     ...(await sessionSettings(config, data.maintenance)),
@@ -122,7 +125,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     scrapes && (await tryListen(opened, metricsAt, (on) => listenForScrapes(host, on, scrapes)));
   const delivery = startSinks(sinks, data.maintenance, { log, observer, ...options });
   const retention = retentionOf(config, delivery);
-  const recorders = { auditRecorder, usage, node };
+  const recorders = { auditRecorder, usage, requestCounter, node };
   const jobs = startBackgroundJobs(data, recorders, observer, log, options.timers, retention);
   if (metrics) telemetry?.exportMetrics(metrics.collect);
   return {

@@ -1145,6 +1145,39 @@ export interface LogCounts {
   }>;
 }
 
+export interface RequestCounts {
+  /** Start of the first interval. */
+  from: string;
+  /** End of the last interval. */
+  to: string;
+  /** Length of an interval in seconds. */
+  interval_seconds: number;
+  /** All intervals together. */
+  totals: {
+    /** Authenticated requests. */
+    requests: number;
+    /** Those of them with the status 403. */
+    denied: number;
+    /** Median response time in milliseconds. Absent if `requests` is 0. */
+    p50_ms?: number;
+    /** 99th percentile of the response time in milliseconds. Absent if `requests` is 0. */
+    p99_ms?: number;
+  };
+  /** The intervals, oldest first, without gaps. */
+  data: Array<{
+    /** Start of the interval. */
+    from: string;
+    /** Authenticated requests. */
+    requests: number;
+    /** Those of them with the status 403. */
+    denied: number;
+    /** Median response time in milliseconds. Absent if `requests` is 0. */
+    p50_ms?: number;
+    /** 99th percentile of the response time in milliseconds. Absent if `requests` is 0. */
+    p99_ms?: number;
+  }>;
+}
+
 export interface Permission {
   /** The name used in grants. */
   name: string;
@@ -1533,6 +1566,18 @@ export interface Operations {
     };
     reply: LogCounts;
   };
+  /** Count requests */
+  countRequests: {
+    input: {
+      query?: {
+        /** Only intervals that contain this time, or start after it. */
+        from?: string;
+        /** Only intervals that start before this time. */
+        to?: string;
+      };
+    };
+    reply: RequestCounts;
+  };
   /** List the built-in permissions */
   listPermissions: {
     input: Record<never, never>;
@@ -1598,6 +1643,7 @@ export const operations = {
   getTenant: ['GET', '/tenants/self'],
   listLogs: ['GET', '/logs'],
   countLogs: ['GET', '/logs/counts'],
+  countRequests: ['GET', '/requests/counts'],
   listPermissions: ['GET', '/permissions'],
   live: ['GET', '/livez'],
   ready: ['GET', '/readyz'],

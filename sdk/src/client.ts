@@ -34,6 +34,7 @@ type Query<
     | 'listTokens'
     | 'listLogs'
     | 'countLogs'
+    | 'countRequests'
     | 'whoHasAccess'
     | 'diffAccess'
     | 'adviseAccess',
@@ -45,6 +46,7 @@ export class Sallyport {
   readonly sessions: Sessions;
   readonly tokens: Tokens;
   readonly logs: Logs;
+  readonly requests: Requests;
   readonly access: Access;
   readonly #transport: Transport;
 
@@ -54,6 +56,7 @@ export class Sallyport {
     this.sessions = new Sessions(this.#transport);
     this.tokens = new Tokens(this.#transport);
     this.logs = new Logs(this.#transport);
+    this.requests = new Requests(this.#transport);
     this.access = new Access(this.#transport);
   }
 
@@ -266,6 +269,13 @@ class Logs extends ResourceClient {
       return this.list({ ...page, ...cursor } as Query<'listLogs'>, options);
     };
     return paginate(fetch, { size: 100, ...query });
+  }
+}
+
+class Requests extends ResourceClient {
+  /** Counts authenticated requests and denials by time, with response times. */
+  counts(query: Query<'countRequests'> = {}, options?: RequestOptions) {
+    return this.transport.call('countRequests', { query }, options);
   }
 }
 

@@ -14,12 +14,15 @@ export interface Intervals {
   readonly count: number;
 }
 
-/** Returns at most `maxIntervals`. They start at multiples of their length in UTC. `to` must be after `from`. */
-export function intervalsBetween(from: number, to: number): Intervals {
+/**
+ * Returns at most `maxIntervals` of at least `minLength`. They start at multiples of their length in UTC. `to` must be
+ * after `from`.
+ */
+export function intervalsBetween(from: number, to: number, minLength = minute): Intervals {
   const divide = (length: number) => {
     const start = Math.floor(from / length) * length;
     return { start, length, count: Math.ceil((to - start) / length) };
   };
-  const fitting = lengths.find((length) => divide(length).count <= maxIntervals);
+  const fitting = lengths.find((length) => length >= minLength && divide(length).count <= maxIntervals);
   return divide(fitting ?? Math.ceil((to - from) / (maxIntervals - 1) / year) * year);
 }

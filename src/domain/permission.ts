@@ -27,7 +27,7 @@ const table = {
   'token:delete': ['Delete tokens.', 'browser scoped'],
   'decision:create': ['Check whether a key may use a permission on a resource.', 'browser'],
   'access:review': ['Find out who has access to a container, a token or a resource.', 'management'],
-  'log:read': ['Read the audit log.', 'management'],
+  'log:read': ['Read the audit log, and the number of requests.', 'management'],
   'tenant:read': ['Get the tenant.', 'management'],
 } as const satisfies Record<string, readonly [description: string, traits: string]>;
 

@@ -27,6 +27,7 @@ import {
   releaseApplication,
   releaseSession,
 } from './endpoints/quarantine.ts';
+import { countRequests } from './endpoints/request-counts.ts';
 import { authorizeSession, createSession, endSession, listSessions } from './endpoints/sessions.ts';
 import { getTenant } from './endpoints/tenants.ts';
 import { createToken, deleteToken, getToken, listTokens, updateToken } from './endpoints/tokens.ts';
@@ -74,6 +75,7 @@ const api: readonly Route[] = [
   route('GET',    '/tenants/self',                  'tenant:read',                   getTenant),
   route('GET',    '/logs',                          'log:read',                      listLogs),
   route('GET',    '/logs/counts',                   'log:read',                      countLogs),
+  route('GET',    '/requests/counts',               'log:read',                      countRequests),
   route('GET',    '/permissions',                   noKey,                           listPermissions),
   route('GET',    '/livez',                         noKey,                           livez),
   route('GET',    '/readyz',                        noKey,                           readyz),

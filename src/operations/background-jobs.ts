@@ -32,6 +32,7 @@ interface AuditRecorder extends Recorder {
 interface Recorders {
   readonly auditRecorder: AuditRecorder;
   readonly usage: Recorder;
+  readonly requestCounter: Recorder;
   readonly node: Pick<NodeRecorder, 'record' | 'remove'>;
 }
 
@@ -43,7 +44,7 @@ interface Data {
 /** Without `timers`, the jobs run only on `flush`. Without `retention`, audit entries are not deleted. */
 export function startBackgroundJobs(
   { store, maintenance }: Data,
-  { auditRecorder, usage, node }: Recorders,
+  { auditRecorder, usage, requestCounter, node }: Recorders,
   observer: Pick<Observer, 'swept'>,
   log: Log,
   timers = true,
@@ -51,11 +52,13 @@ export function startBackgroundJobs(
 ): BackgroundJobs {
   let stopped = false;
   const writeUsage = job('write usage', 60_000, () => usage.flush());
+  const writeRequestCounts = job('write request counts', 60_000, () => requestCounter.flush());
   const recordNode = job('record this node', 1000, () => node.record());
   const jobs = [
     recordNode,
     job('write denials and reads', 1000, () => auditRecorder.writeDue()),
     writeUsage,
+    writeRequestCounts,
     job('announce expiring keys', 60_000, () => whileFull(batchSize.notices, maintenance.writeExpiryNotices)),
     job('record the ends of the audit chains', 60_000, () => maintenance.audit.recordHeads()),
     job('chain audit entries', 1000, () => whileFull(batchSize.chain, maintenance.audit.append)),
@@ -90,23 +93,13 @@ export function startBackgroundJobs(
     return startJob(work, timers ? interval : undefined, (error) => log.warn(`could not ${name}`, { error }));
   }
 
-  /** Chains all entries and records the ends of the chains, so that a later truncation of the log can be detected. */
-  async function recordHeads(): Promise<void> {
-    try {
-      while ((await maintenance.audit.append(batchSize.chain)) >= batchSize.chain);
-      await maintenance.audit.recordHeads('all');
-      await maintenance.audit.append(batchSize.chain);
-    } catch (error) {
-      log.warn('could not record the ends of the audit chains', { error });
-    }
-  }
-
   /** Runs the steps concurrently, so that the recorders are flushed even if a job hangs. */
   const finish = () =>
     Promise.all([
       ...jobs.map((one) => one.stop()),
-      auditRecorder.flush().then(recordHeads),
+      auditRecorder.flush().then(() => recordHeads(maintenance, log)),
       writeUsage.runNow(),
+      writeRequestCounts.runNow(),
       Promise.resolve(recordNode.stop()).then(() => node.remove()),
     ]);
 
@@ -126,6 +119,17 @@ export function startBackgroundJobs(
       clearTimeout(timer);
     },
   };
+}
+
+/** Chains all entries and records the ends of the chains, so that a later truncation of the log can be detected. */
+async function recordHeads({ audit }: Data['maintenance'], log: Log): Promise<void> {
+  try {
+    while ((await audit.append(batchSize.chain)) >= batchSize.chain);
+    await audit.recordHeads('all');
+    await audit.append(batchSize.chain);
+  } catch (error) {
+    log.warn('could not record the ends of the audit chains', { error });
+  }
 }
 
 interface Job {

@@ -26,6 +26,7 @@ import { keyRevoker } from './leaked-keys.ts';
 import type { Maintenance } from './maintenance.ts';
 import { nodes } from './nodes.ts';
 import { checkReadiness } from './readiness.ts';
+import { requestCounts } from './request-counts.ts';
 import { sessions } from './sessions.ts';
 import type { Store } from './store.ts';
 import { subjects } from './subjects.ts';
@@ -133,6 +134,7 @@ function storeOn(
     applications: applications(db),
     keys: applicationKeys(db),
     usage: usage(db),
+    requestCounts: requestCounts(db),
     sessions: sessions(db),
     subjects: subjects(db),
     tokens: tokens(db, keys.dataKey),

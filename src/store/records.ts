@@ -5,6 +5,7 @@ import type { Entry, LogEntry, LogGap } from '../domain/audit.ts';
 import type { Grants } from '../domain/grant.ts';
 import type { Digest } from '../domain/key.ts';
 import type { EffectiveGrants } from '../domain/quarantine.ts';
+import type { IntervalCounts } from '../domain/request-counts.ts';
 import type { Transform } from '../domain/rule.ts';
 import type { SessionState } from '../domain/session.ts';
 import type { LastUses } from '../domain/usage.ts';
@@ -217,6 +218,23 @@ export interface LogCounts {
   readonly countedFrom: number | undefined;
   /** Periods in which entries that match the filter are missing. */
   readonly gaps: readonly LogGap[];
+}
+
+/** The requests of one tenant in a stored interval. */
+export interface CountedInterval extends IntervalCounts {
+  readonly tenantId: string;
+  /** A multiple of `storedInterval`. */
+  readonly start: number;
+}
+
+/** Numbers of requests, for consecutive intervals. */
+export interface RequestCountList {
+  /** Start of the first interval. */
+  readonly start: number;
+  /** Milliseconds per interval. */
+  readonly length: number;
+  readonly end: number;
+  readonly counts: readonly IntervalCounts[];
 }
 
 /** Identifies a request that has an idempotency key. */

@@ -20,6 +20,7 @@ import type {
   Authorization,
   Authorized,
   Change,
+  CountedInterval,
   IdempotentRequest,
   ListPage,
   ListWindow,
@@ -29,6 +30,7 @@ import type {
   NewApplication,
   NewEntry,
   NewSession,
+  RequestCountList,
   SessionFilter,
   Subject,
   SubjectBatch,
@@ -136,6 +138,16 @@ export interface Usage {
   list(tenant: string, application: string): Awaitable<Use[]>;
 }
 
+export interface RequestCounts {
+  /** Adds to the stored counts. Ignores tenants that no longer exist. */
+  add(intervals: readonly CountedInterval[]): Promise<void>;
+  /**
+   * The counts of a period in at most `maxIntervals` intervals of equal length, five minutes or longer. Without `from`,
+   * the period starts at the first count; without `to`, it ends now.
+   */
+  list(tenant: string, period: Pick<AuditFilter, 'from' | 'to'>, now: number): Promise<RequestCountList>;
+}
+
 export interface Sessions {
   /**
    * Throws `unauthenticated` if the application has no row. A deleted or expired application keeps its row until the
@@ -241,6 +253,7 @@ export interface Store {
   readonly applications: Applications;
   readonly keys: Keys;
   readonly usage: Usage;
+  readonly requestCounts: RequestCounts;
   readonly sessions: Sessions;
   readonly subjects: Subjects;
   readonly credentials: Credentials;

@@ -26,7 +26,11 @@ const primaryKeys = {
   application_uses: 'tenant_id, application_id, permission, container',
   applications: 'tenant_id, id',
   data_keys: 'tenant_id',
+  request_counts: 'tenant_id, started_at',
 };
+
+/** Milliseconds after which request counts are removed. */
+const requestCountRetention = 30 * 86_400_000;
 
 /**
  * Removes at most `limit` rows of each kind and returns the total. Rows that another transaction has locked are
@@ -38,6 +42,7 @@ export async function sweep(db: Db, chainKeys: () => Awaitable<ChainKeys>, limit
     removed += await removeExpired(db, table, limit);
   removed += await db.transaction((tx) => deleteTokens(tx, db.dialect, expired(db, 'tokens'), [limit]));
   removed += await removeOrphanedSessions(db, limit);
+  removed += await removeRequestCounts(db, limit);
   return removed + (await removeApplications(db, chainKeys, limit));
 }
 
@@ -118,6 +123,15 @@ async function removeOrphanedSessions(db: Db, limit: number): Promise<number> {
     );
   }
   return removed;
+}
+
+async function removeRequestCounts(db: Db, limit: number): Promise<number> {
+  return db.run(
+    `delete from request_counts where (tenant_id, started_at) in
+       (select tenant_id, started_at from request_counts where started_at <= (select :now) - $2
+        order by started_at limit $1 ${rowLock(db, 'for update skip locked')})`,
+    [limit, requestCountRetention],
+  );
 }
 
 /**

@@ -18,6 +18,15 @@ test('intervals cover the period with at most the allowed number, aligned to the
   );
 });
 
+test('intervals are not shorter than the given length', () => {
+  const now = Date.UTC(2030, 0, 1);
+  expect(intervalsBetween(now - minute, now, 5 * minute)).toEqual({
+    start: now - 5 * minute,
+    length: 5 * minute,
+    count: 1,
+  });
+});
+
 test.each([
   [60 * minute, minute],
   [day, 60 * minute],

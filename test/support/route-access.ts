@@ -44,6 +44,7 @@ export const statusByCaller: Record<string, number[]> = {
   searchActions: [401, 200, 200, 403, 403, 403],
   getTenant: [401, 200, 200, 403, 403, 403],
   countLogs: [401, 200, 200, 403, 403, 403],
+  countRequests: [401, 200, 200, 403, 403, 403],
   listLogs: [401, 200, 200, 403, 403, 403],
 };
 

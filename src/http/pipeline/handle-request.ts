@@ -12,6 +12,7 @@ import { checkFailure, checkReply } from './check-reply.ts';
 import { recordDenial } from './denials.ts';
 import { disclosureFields, recordDisclosures } from './disclosures.ts';
 import { excludeConcurrent, idempotencyOf } from './idempotency.ts';
+import { finishRequest } from './observe-request.ts';
 import { problemResponse } from './problem.ts';
 import { countQuarantinedNotFound, countQuarantinedRead } from './quarantined-requests.ts';
 import type { Release } from './quota.ts';
@@ -93,7 +94,9 @@ export async function handleRequest(
     if (route.kind !== 'open' && principal?.policy.quarantined)
       countQuarantinedNotFound(context, { route, request, principal, requestInfo }, error);
     const failure = context.checkReplies ? checkFailure(route, error) : error;
-    return closeIfStopping(problemResponse(failure, requestInfo, context.log), context);
+    const response = problemResponse(failure, requestInfo, context.log);
+    finishRequest(route, response.status, principal, requestInfo, context);
+    return closeIfStopping(response, context);
   } finally {
     release?.();
   }
@@ -222,5 +225,7 @@ function respond(
   // Only replies to reads count against the limit of unsent bytes. A change is already committed, so its reply must be
   // sent.
   const reader = route.kind === 'read' ? principal?.applicationId : undefined;
-  return closeIfStopping(toResponse(reply, requestInfo, context.largeReplies, reader), context);
+  const response = toResponse(reply, requestInfo, context.largeReplies, reader);
+  finishRequest(route, reply.status, principal, requestInfo, context);
+  return closeIfStopping(response, context);
 }

@@ -14,6 +14,8 @@ const Purpose = line(1, 200);
 export class RequestInfo {
   readonly method: string;
   readonly requestId: string;
+  /** By `performance.now()`. */
+  readonly startedAt = performance.now();
   readonly rateLimits = new RateLimitStatus();
   /** The nonce for the client's next DPoP proof, and why the proof of this request was not accepted. */
   dpop: { readonly nonce: string; readonly error?: ProofErrorCode } | undefined;

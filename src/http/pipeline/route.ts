@@ -18,6 +18,7 @@ import type { AuditRecorder } from './audit-recorder.ts';
 import type { LargeReplies } from './large-replies.ts';
 import type { Limits } from './limits.ts';
 import type { Quota, Release } from './quota.ts';
+import type { RequestCounter } from './request-counter.ts';
 import type { RequestInfo } from './request-info.ts';
 import type { UsageRecorder } from './usage-recorder.ts';
 
@@ -36,10 +37,11 @@ export interface HandlerContext<S = Store> {
   readonly storageQuota: number | undefined;
   readonly largeReplies: LargeReplies;
   readonly usage: UsageRecorder;
+  readonly requestCounter: RequestCounter;
   readonly observer: Observer;
   /** Undefined if traces are off. */
   readonly tracer: RequestTracer | undefined;
-  /** Whether metrics, traces or debug logging need the duration of every request. */
+  /** Whether metrics or the debug log record every request. */
   readonly observed: boolean;
   /** Requests with an idempotency key that this process is handling. */
   readonly idempotentRequests: Set<string>;

@@ -4,9 +4,10 @@ import type { Log } from '../../log.ts';
 import type { Observed } from '../../observe.ts';
 import { type Sender, senderOf, type Trust, trustNobody, unwrapped } from './client-address.ts';
 import { handleRequest } from './handle-request.ts';
+import { observeRequest } from './observe-request.ts';
 import { problemResponse } from './problem.ts';
 import type { RoutedRequest } from './read-input.ts';
-import { logFields, RequestInfo } from './request-info.ts';
+import { RequestInfo } from './request-info.ts';
 import { closeIfStopping, preflightResponse } from './response.ts';
 import type { HandlerContext, Route } from './route.ts';
 
@@ -96,7 +97,7 @@ function handlerOf(
   const get = byMethod.get('GET');
   if (get) byMethod.set('HEAD', get);
   const allow = [...byMethod.keys(), 'OPTIONS'].join(', ');
-  const handle = context.observed ? handleAndObserve : handleRequest;
+  const handle = context.tracer ? handleAndTrace : handleRequest;
   const requestIdHeader = routes.find(({ conventions }) => conventions)?.conventions?.requestIdHeader;
   const respond: BunHandler = (request) => {
     const requestInfo = new RequestInfo(request, clientAddress, requestIdHeader);
@@ -128,31 +129,15 @@ function withoutRoute(
   requestInfo: RequestInfo,
   context: HandlerContext,
 ): Response {
-  if (context.observed) observe(name, false, requestInfo, response, 0, context);
+  if (context.observed) observeRequest(name, false, requestInfo, response.status, 0, context);
   return closeIfStopping(response, context);
 }
 
-async function handleAndObserve(
+function handleAndTrace(
   ...[route, request, requestInfo, context]: Parameters<typeof handleRequest>
 ): Promise<Response> {
-  const start = performance.now();
   const handle = () => handleRequest(route, request, requestInfo, context);
-  const response = await (context.tracer?.request(route, request, requestInfo, handle) ?? handle());
-  const seconds = (performance.now() - start) / 1000;
-  observe(route.name, route.kind !== 'open', requestInfo, response, seconds, context);
-  return response;
-}
-
-function observe(
-  name: string,
-  requiresKey: boolean,
-  requestInfo: RequestInfo,
-  { status }: Response,
-  seconds: number,
-  { observer, log }: HandlerContext,
-): void {
-  observer.request(name, requiresKey, status, seconds);
-  log.debug('request', { ...logFields(requestInfo), status, seconds });
+  return context.tracer?.request(route, request, requestInfo, handle) ?? handle();
 }
 
 /** Serves Prometheus metrics on a separate port, so that access to them can be restricted separately. */

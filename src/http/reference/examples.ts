@@ -180,6 +180,16 @@ export const example = {
       { from: '2026-11-15T15:00:00.000Z', success: 92, denied: 4, failed: 0 },
     ],
   },
+  requestCounts: {
+    from: '2026-11-15T14:00:00.000Z',
+    to: '2026-11-15T16:00:00.000Z',
+    interval_seconds: 3600,
+    totals: { requests: 20_450, denied: 4, p50_ms: 0.25, p99_ms: 2.5 },
+    data: [
+      { from: '2026-11-15T14:00:00.000Z', requests: 20_450, denied: 4, p50_ms: 0.25, p99_ms: 2.5 },
+      { from: '2026-11-15T15:00:00.000Z', requests: 0, denied: 0 },
+    ],
+  },
   accessAdvice: {
     data: [
       {

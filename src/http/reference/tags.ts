@@ -15,6 +15,8 @@ export const tags = {
   Tenants:
     'Tenants are isolated from each other: a key never sees data of another tenant. Operators create, disable and delete tenants on the command line.',
   Logs: 'The audit log contains an entry for every change and every denied request. Entries are linked in a hash chain, so that altered or deleted entries are detected.',
+  Requests:
+    'The number of authenticated requests over time, and their response times. A key sees the numbers of its tenant.',
   Reference: 'Descriptions of the API. No key is required.',
   Health: 'Liveness and readiness checks for load balancers and process managers. No key is required.',
 } as const;

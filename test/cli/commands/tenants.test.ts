@@ -164,7 +164,13 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
     const before = await rowsOf(other.id);
     expect(Object.keys(before)).toEqual(Object.keys(await rowsOf(shop.id)));
     expect(Object.keys(before)).toEqual(
-      expect.arrayContaining(['application_uses', 'data_keys', 'leaked_keys', 'token_containers']),
+      expect.arrayContaining([
+        'application_uses',
+        'data_keys',
+        'leaked_keys',
+        'request_counts',
+        'token_containers',
+      ]),
     );
 
     expect(await json('tenants', 'delete', 'shop', '--yes')).toEqual({ deleted: shop.id });

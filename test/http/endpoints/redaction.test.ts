@@ -98,6 +98,7 @@ describe.each(databases)('secrets on %s', (_, database) => {
       if (kind === 'open' && method === 'GET') await call('GET', path, { key });
     await call('GET', '/logs', { key });
     await call('GET', '/logs/counts', { key });
+    await call('GET', '/requests/counts', { key });
     await call('GET', '/tenants/self', { key });
     await everyFailure(key, backend.key, session);
     await call('DELETE', `/tokens/${token.id}`, { key });
