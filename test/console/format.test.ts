@@ -7,7 +7,6 @@ import { describeGap } from '../../console/src/activity/gaps.tsx';
 import { operations } from '../../console/src/activity/operations.ts';
 import { summarizeGrants } from '../../console/src/applications/grants-summary.ts';
 import { countdown, timeAgo } from '../../console/src/frame/format.ts';
-import { ResponseTimes } from '../../console/src/frame/response-times.ts';
 import { parseRoute } from '../../console/src/frame/route.ts';
 import { treeOf } from '../../console/src/tokens/tree.ts';
 import type { LogGap, Token } from '../../sdk/src/sallyport.ts';
@@ -114,13 +113,4 @@ test('containers that differ in case or slashes are one branch, whose count incl
 
 test('a malformed percent-encoding in the URL is left unchanged', () => {
   expect(parseRoute('#/applications/%E0%A4%A').parts).toEqual(['applications', '%E0%A4%A']);
-});
-
-test('response times are summarized by median and 95th percentile of the last requests', () => {
-  const times = new ResponseTimes();
-  expect(times.summary()).toBeUndefined();
-  times.add(7);
-  expect(times.summary()).toEqual({ count: 1, median: 7, slow: 7 });
-  for (let milliseconds = 1; milliseconds <= 200; milliseconds++) times.add(milliseconds);
-  expect(times.summary()).toEqual({ count: 200, median: 100, slow: 190 });
 });

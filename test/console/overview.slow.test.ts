@@ -40,18 +40,28 @@ describeConsole('console overview:', (suite) => {
     await server.call('DELETE', '/tokens/card-1', { key: desk.key });
     await server.flush();
     const { body: counts } = await server.call('GET', '/logs/counts', { key });
+    const { totals } = (await server.call('GET', '/requests/counts', { key })).body;
     await open(key);
     const { page } = tab;
     await panel('Most denied').getByRole('link', { name: 'worker' }).waitFor();
     expect(await textOf('Most denied')).toMatch(/worker 3 help desk 1/);
-    expect(await textOf('Requests in the audit log')).toContain(
+    expect(totals).toMatchObject({ requests: 7, denied: 4 });
+    await panel('Requests').getByText('3 allowed').waitFor();
+    expect(await textOf('Requests')).toContain('3 allowed 4 denied');
+    const times = `${totals.p50_ms} ms p50 ${totals.p99_ms} ms p99`;
+    expect(await textOf('Response time')).toContain(times);
+    await panel('Response time').getByText('Show as table').click();
+    expect(await panel('Response time').getByRole('row').last().innerText()).toMatch(
+      /[\d.]+ ms\s+[\d.]+ ms$/,
+    );
+    expect(await textOf('Audit log entries')).toContain(
       `${counts.totals.success} succeeded ${counts.totals.denied} denied`,
     );
     expect(await textOf('Expiries')).toMatch(/Next 7 days 1 .*worker/);
-    await page.getByText(/^median; 95 % within [\d,]+ ms$/).waitFor();
+    await page.getByText(`median; 99 % within ${totals.p99_ms} ms`).waitFor();
     await panel('Unused grants').getByText('help desk').waitFor();
     expect(await textOf('Unused grants')).toMatch(/help desk reveal token:read/);
-    await panel('Requests in the audit log').getByRole('slider').focus();
+    await panel('Audit log entries').getByRole('slider').focus();
     await page.keyboard.press('End');
     await page.keyboard.press('Enter');
     await page.getByRole('heading', { name: 'Activity', exact: true }).waitFor();
@@ -92,6 +102,8 @@ describeConsole('console overview:', (suite) => {
     const { server, tab } = suite;
     const { key } = await server.tenant();
     await open(key);
+    for (const name of ['Requests', 'Response time'])
+      await panel(name).getByText('No requests yet').waitFor();
     const steps = panel('First steps');
     await steps.getByRole('link', { name: 'Create' }).waitFor();
     const backend = await server.application(key, { name: 'backend', permissions: ['token:read'] });
@@ -123,7 +135,8 @@ describeConsole('console overview:', (suite) => {
     const { key } = await server.tenant();
     const { key: few } = await server.application(key, { permissions: ['token:read'] });
     await open(few);
-    await panel('Requests in the audit log').getByText('This key lacks log:read').waitFor();
+    for (const name of ['Requests', 'Response time', 'Audit log entries'])
+      await panel(name).getByText('This key lacks log:read').waitFor();
     for (const name of ['Expiries', 'Unused grants', 'Access map'])
       await panel(name).getByText('This key lacks application:read').waitFor();
     const tile = suite.tab.page.getByRole('link', { name: /^Applications –/ });

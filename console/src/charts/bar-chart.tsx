@@ -1,4 +1,4 @@
-/** Stacked bars over time as SVG, and a table with the same numbers. The arrow keys move between the bars. */
+/** Bars over time as SVG, and a table with the same numbers. The arrow keys move between the bars. */
 import { type KeyboardEvent, type ReactNode, useState } from 'react';
 import { formatDate, formatNumber, formatTime } from '../frame/format.ts';
 import { Scrollable } from './scrollable.tsx';
@@ -24,15 +24,17 @@ interface Props {
   /** Called when a bar is clicked, or chosen with Enter. */
   readonly pick?: ((bar: Bar) => void) | undefined;
   readonly note?: ReactNode;
+  /** The values in the legend while no bar is chosen. Their sums by default. */
+  readonly summary?: readonly number[] | undefined;
+  readonly format?: (value: number) => string;
+  /** Draws the series in front of each other instead of stacked. Each value is at least as high as the one before. */
+  readonly isLayered?: boolean;
 }
 
 const [width, gap, height] = [10, 2, 100];
 
 const totalOf = ({ values }: Bar) => values.reduce((sum, value) => sum + value, 0);
-
-function describe(values: readonly number[], series: readonly Series[]): string {
-  return series.map(({ label }, index) => `${formatNumber(values[index] ?? 0)} ${label}`).join(', ');
-}
+const highestOf = ({ values }: Bar) => Math.max(...values);
 
 /** `15 Nov, 14:00 – 15:00`. The second date is shown only if it is another day. */
 export function periodLabel({ from, to }: Pick<Bar, 'from' | 'to'>): string {
@@ -41,10 +43,22 @@ export function periodLabel({ from, to }: Pick<Bar, 'from' | 'to'>): string {
   return start.startsWith(`${day}, `) && time ? `${start} – ${time}` : `${start} – ${end}`;
 }
 
-export function BarChart({ title, bars, series, pick, note }: Props) {
+export function BarChart({
+  title,
+  bars,
+  series,
+  pick,
+  note,
+  summary,
+  format = formatNumber,
+  isLayered = false,
+}: Props) {
   const [active, setActive] = useState<number>();
-  const highest = Math.max(1, ...bars.map(totalOf));
-  const totals = series.map((_, index) => bars.reduce((sum, { values }) => sum + (values[index] ?? 0), 0));
+  const highest = Math.max(1, ...bars.map(isLayered ? highestOf : totalOf));
+  const totals =
+    summary ?? series.map((_, index) => bars.reduce((sum, { values }) => sum + (values[index] ?? 0), 0));
+  const describe = (values: readonly number[]) =>
+    series.map(({ label }, index) => `${format(values[index] ?? 0)} ${label}`).join(', ');
   const bar = active === undefined ? undefined : bars[active];
   const pressed = (event: KeyboardEvent) => {
     const last = bars.length - 1;
@@ -70,7 +84,7 @@ export function BarChart({ title, bars, series, pick, note }: Props) {
         <span className="legend">
           {series.map(({ label, color }, index) => (
             <span key={label}>
-              <i className={`dot dot-${color}`} /> {formatNumber((bar?.values ?? totals)[index] ?? 0)} {label}
+              <i className={`dot dot-${color}`} /> {format((bar?.values ?? totals)[index] ?? 0)} {label}
             </span>
           ))}
         </span>
@@ -78,7 +92,7 @@ export function BarChart({ title, bars, series, pick, note }: Props) {
       </figcaption>
       <div className="plot">
         <span className="plot-scale" aria-hidden="true">
-          {totals.some((total) => total > 0) && formatNumber(highest)}
+          {totals.some((total) => total > 0) && format(highest)}
         </span>
         <div
           className={pick ? 'plot-area plot-pick' : 'plot-area'}
@@ -88,9 +102,7 @@ export function BarChart({ title, bars, series, pick, note }: Props) {
           aria-valuemin={0}
           aria-valuemax={Math.max(0, bars.length - 1)}
           aria-valuenow={active ?? 0}
-          aria-valuetext={
-            bar ? `${periodLabel(bar)}: ${describe(bar.values, series)}` : describe(totals, series)
-          }
+          aria-valuetext={bar ? `${periodLabel(bar)}: ${describe(bar.values)}` : describe(totals)}
           onKeyDown={pressed}
           onBlur={() => setActive(undefined)}
           onMouseMove={(event) => setActive(at(event))}
@@ -103,12 +115,13 @@ export function BarChart({ title, bars, series, pick, note }: Props) {
             aria-hidden="true"
           >
             {bars.map((each, index) => (
-              <Stack
+              <BarParts
                 key={each.from}
                 bar={each}
                 series={series}
                 x={index * (width + gap)}
                 highest={highest}
+                isLayered={isLayered}
                 active={index === active}
               />
             ))}
@@ -140,7 +153,7 @@ export function BarChart({ title, bars, series, pick, note }: Props) {
                 <tr key={each.from}>
                   <th scope="row">{formatDate(new Date(each.from).toISOString())}</th>
                   {series.map(({ label }, index) => (
-                    <td key={label}>{formatNumber(each.values[index] ?? 0)}</td>
+                    <td key={label}>{format(each.values[index] ?? 0)}</td>
                   ))}
                 </tr>
               ))}
@@ -152,27 +165,33 @@ export function BarChart({ title, bars, series, pick, note }: Props) {
   );
 }
 
-interface StackProps {
+interface BarPartsProps {
   readonly bar: Bar;
   readonly series: readonly Series[];
   readonly x: number;
   readonly highest: number;
+  readonly isLayered: boolean;
   readonly active: boolean;
 }
 
-function Stack({ bar, series, x, highest, active }: StackProps) {
+function BarParts({ bar, series, x, highest, isLayered, active }: BarPartsProps) {
   let top = height - 1;
+  const parts = series.map(({ color }, index) => {
+    const value = bar.values[index] ?? 0;
+    const size = value === 0 ? 0 : Math.max(2, (value / highest) * (height - 4));
+    if (!isLayered) top -= size;
+    return { color, size, y: isLayered ? height - 1 - size : top };
+  });
+  // The last layer is the highest, so it is drawn first.
+  if (isLayered) parts.reverse();
   return (
     <g>
       {active && <rect className="bar-active" x={x - gap / 2} y={0} width={width + gap} height={height} />}
       <rect className="bar-empty" x={x} y={height - 1} width={width} height={1} />
-      {series.map(({ label, color }, index) => {
-        const value = bar.values[index] ?? 0;
-        if (value === 0) return null;
-        const size = Math.max(2, (value / highest) * (height - 4));
-        top -= size;
-        return <rect key={label} className={`bar-${color}`} x={x} y={top} width={width} height={size} />;
-      })}
+      {parts.map(
+        ({ color, size, y }) =>
+          size > 0 && <rect key={color} className={`bar-${color}`} x={x} y={y} width={width} height={size} />,
+      )}
     </g>
   );
 }

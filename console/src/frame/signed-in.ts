@@ -5,7 +5,6 @@ import { AuthenticationError, PermissionError, Sallyport } from '../../../sdk/sr
 import { ApplicationNames } from '../applications/application-names.ts';
 import { ApplicationStore } from '../applications/application-store.ts';
 import { type FoundKey, keepKeyForReload } from './kept-key.ts';
-import { measureResponseTimes, type ResponseTimes } from './response-times.ts';
 
 export interface SignedIn {
   readonly api: Sallyport;
@@ -16,7 +15,6 @@ export interface SignedIn {
   readonly permissions: readonly Permission[];
   readonly applications: ApplicationStore;
   readonly names: ApplicationNames;
-  readonly responseTimes: ResponseTimes;
   /** Reloads the console and stays signed in. */
   readonly reload: () => void;
   /** Requests a decision about the signed-in key. */
@@ -37,7 +35,6 @@ export function useSignedIn(): SignedIn {
 /** Throws the service's error if the key is invalid. Calls `lost` if a later request gets 401. */
 export async function signIn({ key, keep }: FoundKey, lost: () => void): Promise<SignedIn> {
   let signedIn = false;
-  const responseTimes = measureResponseTimes();
   const watched = async (...[input, init]: Parameters<typeof fetch>) => {
     const response = await fetch(input, init);
     if (response.status === 401 && signedIn) lost();
@@ -56,7 +53,6 @@ export async function signIn({ key, keep }: FoundKey, lost: () => void): Promise
     permissions,
     applications: new ApplicationStore(api, names),
     names,
-    responseTimes,
     reload: () => {
       keepKeyForReload(key, keep);
       location.reload();

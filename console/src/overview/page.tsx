@@ -1,16 +1,18 @@
 /** The overview: recent activity, risks, and next steps. */
 import { useState } from 'react';
+import type { RequestCounts } from '../../../sdk/src/sallyport.ts';
 import { useApplications } from '../applications/application-store.ts';
 import { BarChart } from '../charts/bar-chart.tsx';
 import { barsOf, resultSeries } from '../charts/log-counts.ts';
 import { Choice } from '../frame/choice.tsx';
-import { formatNumber, plural } from '../frame/format.ts';
-import { useLoad, useNow } from '../frame/load.ts';
+import { formatNumber } from '../frame/format.ts';
+import { useLiveUpdates, useLoad, useNow } from '../frame/load.ts';
 import { href, useRouteQuery } from '../frame/route.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
 import { AccessMap } from './access-map.tsx';
 import { Checklist } from './checklist.tsx';
 import { Expiries, MostDenied, Panel } from './panels.tsx';
+import { RequestPanels, ResponseTimeTile } from './requests.tsx';
 import { expiriesOf } from './summaries.ts';
 import { UnusedGrants } from './unused-grants.tsx';
 
@@ -31,6 +33,8 @@ export function Overview() {
   const [opened] = useState(() => Date.now());
   const length = periods.find(([value]) => value === period)?.[2] ?? 7 * day;
   const from = new Date(opened - length).toISOString();
+  const requests = useLoad(`requests ${from}`, (signal) => api.requests.counts({ from }, { signal }));
+  useLiveUpdates(requests.reload, 60_000);
   const all = useLoad(`counts ${from}`, (signal) => api.logs.counts({ from }, { signal }));
   const sessions = useLoad(`authorized ${from}`, (signal) =>
     api.logs.counts({ from, operation: 'session.authorize' }, { signal }),
@@ -51,12 +55,13 @@ export function Overview() {
         />
       </header>
       <Checklist />
-      <Tiles denied={all.data?.totals.denied} period={period} />
+      <Tiles denied={all.data?.totals.denied} requests={requests.data?.totals} period={period} />
       <div className="panels">
-        <Panel title="Requests in the audit log" link={['Activity', inActivity({ period })]} loaded={all}>
+        <RequestPanels loaded={requests} />
+        <Panel title="Audit log entries" link={['Activity', inActivity({ period })]} loaded={all}>
           {all.data && (
             <BarChart
-              title="Requests in the audit log"
+              title="Audit log entries"
               bars={barsOf(all.data)}
               series={resultSeries}
               pick={(bar) => openPeriod(bar)}
@@ -102,7 +107,13 @@ function useSessionCount(state: 'active' | 'pending') {
   }).data;
 }
 
-function Tiles({ denied, period }: { denied: number | undefined; period: string }) {
+interface TilesProps {
+  readonly denied: number | undefined;
+  readonly requests: RequestCounts['totals'] | undefined;
+  readonly period: string;
+}
+
+function Tiles({ denied, requests, period }: TilesProps) {
   const { list, complete, error } = useApplications(useSignedIn().applications);
   const isKnown = complete && error === undefined;
   const now = useNow(60_000);
@@ -132,28 +143,8 @@ function Tiles({ denied, period }: { denied: number | undefined; period: string 
         value={isKnown ? soon : undefined}
         note={soon > 0 ? 'applications' : undefined}
       />
-      <ResponseTimeTile />
+      <ResponseTimeTile totals={requests} />
     </ul>
-  );
-}
-
-/** Only the requests of this tab. The service measures all callers, but its metrics are not separated by tenant. */
-function ResponseTimeTile() {
-  const { responseTimes } = useSignedIn();
-  useNow(2000);
-  const times = responseTimes.summary();
-  const format = (milliseconds: number) => `${formatNumber(Math.max(1, Math.round(milliseconds)))} ms`;
-  return (
-    <li>
-      <div
-        className="tile"
-        title={`The last ${plural(times?.count ?? 0, 'request')} of this tab, including the network`}
-      >
-        <span className="tile-label">Response time</span>
-        <strong>{times ? format(times.median) : '–'}</strong>
-        <span className="fine">{times && `median; 95 % within ${format(times.slow)}`}</span>
-      </div>
-    </li>
   );
 }
 
