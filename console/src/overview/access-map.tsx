@@ -2,7 +2,7 @@
 import { Button, Select } from '@mantine/core';
 import { useDeferredValue, useMemo, useState } from 'react';
 import { OutcomeBadge } from '../access/outcome.tsx';
-import { useApplications } from '../applications/application-store.ts';
+import { useNewestApplications } from '../applications/application-store.ts';
 import { QuarantineTag } from '../applications/quarantine.tsx';
 import { Scrollable } from '../charts/scrollable.tsx';
 import { describeError } from '../frame/error-notice.tsx';
@@ -33,7 +33,7 @@ const columns: readonly [Column, string][] = [
 ];
 
 export function AccessMap() {
-  const { list, complete, error } = useApplications(useSignedIn().applications);
+  const { list, complete, error } = useNewestApplications(useSignedIn().applications);
   const [permission, setPermission] = useState('token:read');
   const [selection, setSelection] = useState<Selection>();
   const all = useDeferredValue(complete ? list : list.slice(0, maxWhileLoading));
@@ -134,7 +134,7 @@ function Graph({ links, selection, choose }: GraphProps) {
 }
 
 function NodeLabel({ column, id }: { column: Column; id: string }) {
-  const { byId } = useApplications(useSignedIn().applications);
+  const { byId } = useNewestApplications(useSignedIn().applications);
   if (column === 'transform') return <OutcomeBadge answer={id as Transform} />;
   if (column === 'container') return <code>{id}</code>;
   const application = byId.get(id);
@@ -224,7 +224,7 @@ function Details({ selection: { column, id }, links, clear }: DetailsProps) {
 }
 
 function LinkTable({ links }: { links: readonly AccessLink[] }) {
-  const { byId } = useApplications(useSignedIn().applications);
+  const { byId } = useNewestApplications(useSignedIn().applications);
   const [open, setOpen] = useState(false);
   return (
     <details className="chart-table" onToggle={(event) => setOpen(event.currentTarget.open)}>

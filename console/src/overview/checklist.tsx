@@ -1,7 +1,7 @@
 /** First steps: what is still to do until a browser has its first session. */
 import { Button } from '@mantine/core';
 import { type ReactNode, useState } from 'react';
-import { useApplications } from '../applications/application-store.ts';
+import { useNewestApplications } from '../applications/application-store.ts';
 import { CopyButton } from '../frame/copy-button.tsx';
 import { Icon } from '../frame/icons.tsx';
 import { useLoad } from '../frame/load.ts';
@@ -61,7 +61,7 @@ function useProgress() {
 
 export function Checklist() {
   const signedIn = useSignedIn();
-  const { list, complete, error } = useApplications(signedIn.applications);
+  const { list, complete, hasMore, error } = useNewestApplications(signedIn.applications);
   const progress = useProgress();
   const [isHidden, setHidden] = useState(wasHidden);
   if (isHidden || !complete || error !== undefined || !progress || progress.isAuthorized) return null;
@@ -75,13 +75,13 @@ export function Checklist() {
     {
       title: 'Create a private application for your backend',
       text: 'Its key authorizes sessions, for instance to show customers their own data.',
-      done: list.some(({ type }) => type === 'private'),
+      done: hasMore || list.some(({ type }) => type === 'private'),
       action: create,
     },
     {
       title: 'Create a public application for your web page',
       text: 'Its key may be public: it only starts sessions.',
-      done: list.some(({ type }) => type === 'public'),
+      done: hasMore || list.some(({ type }) => type === 'public'),
       action: create,
     },
     {

@@ -1,7 +1,7 @@
 /** The overview: recent activity, risks, and next steps. */
 import { useState } from 'react';
 import type { RequestCounts } from '../../../sdk/src/sallyport.ts';
-import { useApplications } from '../applications/application-store.ts';
+import { maxNewest, useNewestApplications } from '../applications/application-store.ts';
 import { BarChart } from '../charts/bar-chart.tsx';
 import { barsOf, resultSeries } from '../charts/log-counts.ts';
 import { Choice } from '../frame/choice.tsx';
@@ -11,6 +11,7 @@ import { href, useRouteQuery } from '../frame/route.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
 import { AccessMap } from './access-map.tsx';
 import { Checklist } from './checklist.tsx';
+import { type Expiring, useExpiring } from './expiring.ts';
 import { Expiries, MostDenied, Panel } from './panels.tsx';
 import { RequestPanels, ResponseTimeTile } from './requests.tsx';
 import { expiriesOf } from './summaries.ts';
@@ -28,7 +29,9 @@ const authorizations = [
 ];
 
 export function Overview() {
-  const { api } = useSignedIn();
+  const { api, applications } = useSignedIn();
+  const { hasMore } = useNewestApplications(applications);
+  const expiring = useExpiring();
   const [{ period }, set] = useRouteQuery({ period: '7d' });
   const [opened] = useState(() => Date.now());
   const length = periods.find(([value]) => value === period)?.[2] ?? 7 * day;
@@ -55,7 +58,12 @@ export function Overview() {
         />
       </header>
       <Checklist />
-      <Tiles denied={all.data?.totals.denied} requests={requests.data?.totals} period={period} />
+      <Tiles
+        denied={all.data?.totals.denied}
+        requests={requests.data?.totals}
+        expiring={expiring}
+        period={period}
+      />
       <div className="panels">
         <RequestPanels loaded={requests} />
         <Panel title="Audit log entries" link={['Activity', inActivity({ period })]} loaded={all}>
@@ -85,9 +93,14 @@ export function Overview() {
       </div>
       <div className="panels panels-3">
         <MostDenied from={from} />
-        <Expiries />
+        <Expiries expiring={expiring} />
         <UnusedGrants />
       </div>
+      {hasMore && (
+        <p className="fine">
+          Unused grants and the access map cover the newest {formatNumber(maxNewest)} applications.
+        </p>
+      )}
       <AccessMap />
     </div>
   );
@@ -110,25 +123,39 @@ function useSessionCount(state: 'active' | 'pending') {
 interface TilesProps {
   readonly denied: number | undefined;
   readonly requests: RequestCounts['totals'] | undefined;
+  readonly expiring: Expiring;
   readonly period: string;
 }
 
-function Tiles({ denied, requests, period }: TilesProps) {
-  const { list, complete, error } = useApplications(useSignedIn().applications);
-  const isKnown = complete && error === undefined;
+/** A text if the service does not count so many. */
+function useApplicationCount(): number | string | undefined {
+  const { api, applications } = useSignedIn();
+  const { list, complete, hasMore, error } = useNewestApplications(applications);
+  const total = useLoad(`applications ${hasMore}`, async (signal) => {
+    if (!hasMore) return undefined;
+    const { pagination } = await api.applications.list({ page: 1, size: 1 }, { signal });
+    return pagination.total_items ?? `${formatNumber(maxNewest)}+`;
+  }).data;
+  if (hasMore) return total;
+  return complete && error === undefined ? list.length : undefined;
+}
+
+function Tiles({ denied, requests, expiring, period }: TilesProps) {
+  const { list, hasMore } = useNewestApplications(useSignedIn().applications);
+  const applications = useApplicationCount();
   const now = useNow(60_000);
   const [active, pending] = [useSessionCount('active'), useSessionCount('pending')];
   const quarantined = list.filter(({ quarantined_at }) => quarantined_at !== undefined).length;
-  const expiring = expiriesOf(list, now, 0).counts;
-  const soon = (expiring[1] ?? 0) + (expiring[2] ?? 0);
+  const expiries = expiriesOf(expiring.list, now, 0).counts;
+  const soon = (expiries[1] ?? 0) + (expiries[2] ?? 0);
   const denials = `${href('activity')}?${new URLSearchParams({ result: 'denied', period })}`;
   return (
     <ul className="tiles">
       <Tile
         label="Applications"
         to={href('applications')}
-        value={isKnown ? list.length : undefined}
-        note={quarantined > 0 ? `${formatNumber(quarantined)} in quarantine` : undefined}
+        value={applications}
+        note={quarantined > 0 && !hasMore ? `${formatNumber(quarantined)} in quarantine` : undefined}
       />
       <Tile
         label="Active sessions"
@@ -140,7 +167,7 @@ function Tiles({ denied, requests, period }: TilesProps) {
       <Tile
         label="Expire within 7 days"
         to={href('applications')}
-        value={isKnown ? soon : undefined}
+        value={expiring.complete && expiring.error === undefined ? soon : undefined}
         note={soon > 0 ? 'applications' : undefined}
       />
       <ResponseTimeTile totals={requests} />
@@ -151,7 +178,7 @@ function Tiles({ denied, requests, period }: TilesProps) {
 interface TileProps {
   readonly label: string;
   readonly to: string;
-  readonly value: number | undefined;
+  readonly value: number | string | undefined;
   readonly note?: string | undefined;
 }
 
@@ -160,7 +187,7 @@ function Tile({ label, to, value, note }: TileProps) {
     <li>
       <a className="tile" href={to}>
         <span className="tile-label">{label}</span>
-        <strong>{value === undefined ? '–' : formatNumber(value)}</strong>
+        <strong>{typeof value === 'number' ? formatNumber(value) : (value ?? '–')}</strong>
         <span className="fine">{note}</span>
       </a>
     </li>

@@ -2,12 +2,13 @@
 import type { ReactNode } from 'react';
 import type { LogEntry } from '../../../sdk/src/sallyport.ts';
 import { ApplicationLink } from '../applications/application-link.tsx';
-import { useApplications } from '../applications/application-store.ts';
+import { maxNewest } from '../applications/application-store.ts';
 import { describeError } from '../frame/error-notice.tsx';
 import { countdown, formatDate, formatNumber, plural } from '../frame/format.ts';
 import { type Loaded, useLoad, useNow } from '../frame/load.ts';
 import { href } from '../frame/route.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
+import type { Expiring } from './expiring.ts';
 import { expiriesOf, horizons, mostDenied } from './summaries.ts';
 
 const maxRows = 6;
@@ -83,8 +84,8 @@ export function MostDenied({ from }: { from: string }) {
   );
 }
 
-export function Expiries() {
-  const { list, error } = useApplications(useSignedIn().applications);
+export function Expiries({ expiring }: { expiring: Expiring }) {
+  const { list, hasMore, error } = expiring;
   const now = useNow(60_000);
   const { counts, next } = expiriesOf(list, now, maxRows);
   const highest = Math.max(1, ...counts);
@@ -118,6 +119,9 @@ export function Expiries() {
             </li>
           ))}
         </ul>
+      )}
+      {hasMore && (
+        <p className="fine">Of the newest {formatNumber(maxNewest)} applications with an expiry.</p>
       )}
     </Panel>
   );

@@ -4,7 +4,7 @@ import { useMemo } from 'react';
 import type { AdviceEntry, Application } from '../../../sdk/src/sallyport.ts';
 import { Risk } from '../applications/advice.tsx';
 import { ApplicationLink } from '../applications/application-link.tsx';
-import { useApplications } from '../applications/application-store.ts';
+import { useNewestApplications } from '../applications/application-store.ts';
 import { openDraft } from '../applications/stored-draft.ts';
 import { formatNumber, plural } from '../frame/format.ts';
 import { useLoad } from '../frame/load.ts';
@@ -22,7 +22,7 @@ const maxNames = 2;
 
 export function UnusedGrants() {
   const { api, applications } = useSignedIn();
-  const { list, byId, complete, error } = useApplications(applications);
+  const { list, byId, complete, error } = useNewestApplications(applications);
   const reviewed = useMemo(
     () => (complete ? list.toSorted((a, b) => riskOf(b) - riskOf(a)).slice(0, maxReviewed) : undefined),
     [list, complete],
