@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { Sallyport } from '../../../sdk/src/sallyport.ts';
 import { durationLimits } from '../../../src/domain/request-counts.ts';
 import type { Db } from '../../../src/store/engine/db.ts';
+import { openBound } from '../../support/bound-client.ts';
 import {
   databases,
   openTestServer,
@@ -100,6 +101,16 @@ describe.each(databases)('GET /requests/counts on %s', (_, database) => {
     await server.flush();
     await server.flush();
     expect(await totals(key)).toEqual([expected[0]! + 1, 1]);
+  });
+
+  test('a session key without its DPoP proof is not counted', async () => {
+    const { key } = await server.tenant();
+    const web = await server.application(key, { type: 'public' });
+    const browser = await openBound(server, web.key);
+    expect((await browser.call('GET', '/tokens', { proof: null })).status).toBe(401);
+    expect((await browser.call('GET', '/tokens')).status).toBe(403);
+    await server.flush();
+    expect(await totals(key)).toEqual([3, 1]);
   });
 
   test('a long period has few intervals', async () => {
