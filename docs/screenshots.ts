@@ -26,7 +26,7 @@ const goTo = (page: Page, fragment: string) =>
 const screenshots: readonly Screenshot[] = [
   {
     name: 'console-overview',
-    height: 1080,
+    height: 1440,
     prepare: async (page) => {
       await page.getByText('without recorded use').waitFor();
       await page.locator('.edge').first().waitFor({ state: 'attached' });
