@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { SQL } from 'bun';
 import { freePort, postgresBinaries, serverUser } from '../../test/support/postgres.ts';
 
-/** Production settings, except for small files and fast restarts. */
+/** Durable as in production, but with little memory. A lost standby is noticed after 2 seconds. */
 const settings: Readonly<Record<string, string>> = {
   listen_addresses: '127.0.0.1',
   unix_socket_directories: '',

@@ -9,7 +9,7 @@ import type { NewEntry, Store } from '../../store/store.ts';
 export interface AuditRecorder {
   /** Counts an event and its resource. Calls `makeEntry` only for the first event that an entry counts. */
   add(group: Group, resource: EntryResource | undefined, makeEntry: (at: number) => NewEntry): void;
-  /** Writes new groups immediately. Later events of a group are written when its minute has ended. */
+  /** Call this every second. Writes groups that have no entry in this minute yet, and groups whose minute has ended. */
   writeDue(): Promise<void>;
   /** Writes all recorded events. If that fails, the next call writes them. */
   flush(): Promise<void>;

@@ -13,8 +13,8 @@ test('any JSON is restored', () => {
   );
 });
 
-/** Text from fragments that packing recognizes, and from parts of these fragments. */
 const id = fc.constantFrom('0190a000-0000-7000-8000-000000000001', 'FFFFFFFF-0000-7000-8000-000000000001');
+/** A fragment that packing recognizes, a part of such a fragment, or random text. */
 const part = fc.oneof(
   fc.uuid(),
   id,

@@ -88,7 +88,10 @@ function requireOwnSession(
   }
 }
 
-/** Throws if a public key asks about a subject without its key. Otherwise anyone could find out who has access. */
+/**
+ * For public keys: throws unless the request contains the key of every subject, in `properties.credential`. Otherwise
+ * anyone could find out who has access.
+ */
 function requireCredentials(subjects: readonly AuthZenSubject[]): void {
   if (subjects.every(({ properties }) => properties?.credential !== undefined)) return;
   throw new Denial(
