@@ -31,7 +31,7 @@ export interface BuildOptions {
 
 export async function buildConsole({ quality }: BuildOptions = { quality: 7 }): Promise<ConsoleFile[]> {
   const { outputs } = await Bun.build({
-    entrypoints: [join(import.meta.dirname, 'src/main.tsx')],
+    entrypoints: [join(import.meta.dirname, 'src/main.ts')],
     target: 'browser',
     minify: true,
     splitting: true,
@@ -48,7 +48,9 @@ export async function buildConsole({ quality }: BuildOptions = { quality: 7 }): 
   );
   const entry = outputs.findIndex(({ kind, path }) => kind === 'entry-point' && path.endsWith('.js'));
   const style = outputs.findIndex(({ path }) => path.endsWith('.css'));
-  const html = page((files[entry] as ConsoleFile).path, (files[style] as ConsoleFile).path);
+  const script = files[entry] as ConsoleFile;
+  const [, next = ''] = /import\("([^"]+)"\)/.exec(new TextDecoder().decode(script.plain)) ?? [];
+  const html = page(script.path, next, (files[style] as ConsoleFile).path);
   const front = { path: mount, type: 'text/html; charset=utf-8', immutable: false };
   return [await pack(front, new TextEncoder().encode(html), quality), ...files];
 }

@@ -226,7 +226,7 @@ describe('not allowed:', () => {
   const mayStore = [
     'console/src/applications/stored-draft.ts',
     'console/src/frame/kept-key.ts',
-    'console/src/main.tsx',
+    'console/src/root.tsx',
   ];
 
   test('raw HTML, eval and browser storage in the console', () => {

@@ -1,4 +1,3 @@
-import './styles.css';
 import { localStorageColorSchemeManager, MantineProvider } from '@mantine/core';
 import { createRoot } from 'react-dom/client';
 import { Console } from './console.tsx';
