@@ -1,7 +1,5 @@
 /** The API client: one method per operation. */
 import type {
-  AccessEntry,
-  AdviceEntry,
   Application,
   ApplicationCreate,
   ApplicationKeyCreate,
@@ -11,7 +9,6 @@ import type {
   DecisionRequest,
   Decisions,
   Impact,
-  LogEntry,
   Resource,
   Session,
   SessionAuthorize,
@@ -19,26 +16,10 @@ import type {
   TokenCreate,
   TokenPatch,
 } from './api.ts';
-import {
-  type ClientOptions,
-  type Input,
-  type RequestOptions,
-  type Transport,
-  transport,
-} from './transport.ts';
+import { paginate, type Query, ResourceClient } from './resource-client.ts';
+import { Access, Logs, Requests } from './review.ts';
+import { type ClientOptions, type RequestOptions, type Transport, transport } from './transport.ts';
 
-type Query<
-  O extends
-    | 'listApplications'
-    | 'listSessions'
-    | 'listTokens'
-    | 'listLogs'
-    | 'countLogs'
-    | 'countRequests'
-    | 'whoHasAccess'
-    | 'diffAccess'
-    | 'adviseAccess',
-> = NonNullable<Input<O>['query']>;
 type DecisionQuestion = Omit<DecisionRequest, 'resource' | 'resources'>;
 
 export class Sallyport {
@@ -91,32 +72,6 @@ export class Sallyport {
   /** Readiness check. Throws if the service should not receive requests now. */
   async ready(options?: RequestOptions): Promise<void> {
     await this.#transport.call('ready', {}, options);
-  }
-}
-
-abstract class ResourceClient {
-  protected readonly transport: Transport;
-  constructor(transport: Transport) {
-    this.transport = transport;
-  }
-}
-
-interface Page<T> {
-  readonly pagination: { readonly next?: string };
-  readonly data: T[];
-}
-
-/** Yields every item, and fetches the next page when it is needed. */
-async function* paginate<T, Q extends { start?: string; page?: number }>(
-  fetch: (query: Q) => Promise<Page<T>>,
-  query: Q,
-): AsyncGenerator<T, void, undefined> {
-  let { data, pagination } = await fetch(query);
-  yield* data;
-  while (pagination.next !== undefined) {
-    const { page: _, ...rest } = query;
-    ({ data, pagination } = await fetch({ ...(rest as Q), start: pagination.next }));
-    yield* data;
   }
 }
 
@@ -249,64 +204,5 @@ class Tokens extends ResourceClient {
   }
   delete(id: string, options?: RequestOptions) {
     return this.transport.call('deleteToken', { params: { id } }, options);
-  }
-}
-
-class Logs extends ResourceClient {
-  /** Returns one page of audit entries, newest first. With `after`, they are oldest first. */
-  list(query: Query<'listLogs'> = {}, options?: RequestOptions) {
-    return this.transport.call('listLogs', { query }, options);
-  }
-  /** Counts audit entries by result and time. */
-  counts(query: Query<'countLogs'> = {}, options?: RequestOptions) {
-    return this.transport.call('countLogs', { query }, options);
-  }
-  /** Iterates over all matching audit entries, newest first. With `after`, they are oldest first. */
-  all(query: Query<'listLogs'> = {}, options?: RequestOptions): AsyncGenerator<LogEntry, void, undefined> {
-    const { after } = query;
-    const fetch = ({ start, ...page }: Query<'listLogs'>) => {
-      const cursor = after === undefined ? { start } : { after: start ?? after };
-      return this.list({ ...page, ...cursor } as Query<'listLogs'>, options);
-    };
-    return paginate(fetch, { size: 100, ...query });
-  }
-}
-
-class Requests extends ResourceClient {
-  /** Counts authenticated requests and denials by time, with response times. */
-  counts(query: Query<'countRequests'> = {}, options?: RequestOptions) {
-    return this.transport.call('countRequests', { query }, options);
-  }
-}
-
-class Access extends ResourceClient {
-  /** Returns one page of proposals for smaller grants, based on recorded uses. */
-  advise(query: Query<'adviseAccess'> = {}, options?: RequestOptions) {
-    return this.transport.call('adviseAccess', { query }, options);
-  }
-  /** Iterates over the proposals for all applications. */
-  adviceOnAll(
-    query: Query<'adviseAccess'> = {},
-    options?: RequestOptions,
-  ): AsyncGenerator<AdviceEntry, void, undefined> {
-    return paginate((page: Query<'adviseAccess'> & { page?: number }) => this.advise(page, options), {
-      size: 100,
-      ...query,
-    });
-  }
-  /** Returns who gained and lost access between two times. */
-  diff(query: Query<'diffAccess'> & { from: string }, options?: RequestOptions) {
-    return this.transport.call('diffAccess', { query }, options);
-  }
-  /** Returns one page of the applications and sessions with access to a container or token, riskiest first. */
-  who(query: Query<'whoHasAccess'>, options?: RequestOptions) {
-    return this.transport.call('whoHasAccess', { query }, options);
-  }
-  /** Iterates over all applications and sessions with access, riskiest first. */
-  everyone(
-    query: Query<'whoHasAccess'>,
-    options?: RequestOptions,
-  ): AsyncGenerator<AccessEntry, void, undefined> {
-    return paginate((page: Query<'whoHasAccess'>) => this.who(page, options), { size: 100, ...query });
   }
 }
