@@ -64,7 +64,9 @@ async function removeApplications(
   const deletion = `${expired(db, 'applications', `and ${someSession} is null`)}
     returning ${applicationColumns('applications')}, (select :now) as now,
       (select t.deleted_at from tenants t where t.id = applications.tenant_id) as tenant_deleted_at`;
-  const some = 'select 1 as one from applications where expires_at <= (select :now) limit 1';
+  // Without an order, PostgreSQL may read all applications.
+  const some =
+    'select 1 as one from applications where expires_at <= (select :now) order by expires_at limit 1';
   if (!(await db.get(some))) return 0;
   const keys = await chainKeys();
   return db.transaction(async (tx) => {
@@ -86,9 +88,10 @@ function entryOf(row: RemovedRow): NewEntry {
   };
 }
 
-/** A scalar subquery, because PostgreSQL would turn `exists` into a join that reads all sessions. */
+/** A scalar subquery with an order, because PostgreSQL would otherwise join or read all sessions. */
 const someSession = `(select 1 from sessions s
-  where s.tenant_id = applications.tenant_id and s.application_id = applications.id limit 1)`;
+  where s.tenant_id = applications.tenant_id and s.application_id = applications.id
+  order by s.authorized_at limit 1)`;
 
 type Table = 'idempotency' | 'sessions' | 'leaked_keys' | 'tokens' | 'application_keys' | 'applications';
 

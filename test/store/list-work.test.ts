@@ -1,4 +1,4 @@
-/** The work of one list request is bounded, independent of the number of applications or sessions. */
+/** The work of a list request or a sweep does not depend on the number of applications or sessions. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { newId } from '../../src/domain/key.ts';
 import type { ListPage, ListWindow, Store } from '../../src/store/store.ts';
@@ -91,6 +91,23 @@ describe.each(databases)('on %s, one row of many', (name, database) => {
   test.each(lists)('%s: page numbers beyond the counted rows are too deep', async (_, _wanted, list) => {
     expect(await list({ size: 100, page: 101 })).toMatchObject({ tooDeep: true });
     expect(await list({ size: 100, page: 2 })).toMatchObject({ tooDeep: true });
+  });
+
+  test('a sweep examines expired applications only', async () => {
+    const { maintenance } = await on.open(undefined, asked.through);
+    const now = on.clock.now();
+    const addExpired = async () => {
+      const { id } = await on.application(tenant);
+      await runSql(on.url, `update applications set expires_at = ${now} where id = '${id}'`);
+    };
+    await addExpired();
+    asked.take();
+    expect(await maintenance.sweep(10)).toBe(1);
+    const statements = asked.take();
+    await addExpired();
+    if (name === 'SQLite') {
+      for (const step of plansOf(on.url, statements, now)) expect(step).not.toMatch(/^SCAN (?!CONSTANT ROW)/);
+    } else expect(await rowsVisited(on.url, statements, now)).toBeLessThanOrEqual(20);
   });
 
   test('the number of applications of a tenant is omitted if it is too large to count', async () => {
