@@ -53,7 +53,7 @@ describe('the console', () => {
 
   test('refers only to existing files, with their types and immutable caching', async () => {
     const named = [...html.matchAll(/"(\/console\/[^"]+)"/g)].map((match) => match[1] as string);
-    expect(named).toHaveLength(2);
+    expect(named).toHaveLength(3);
     for (const path of named) {
       const response = await get(path);
       const { headers } = response;
@@ -81,7 +81,7 @@ describe('the console', () => {
   });
 
   test('loads at most 130 kB of compressed script before the sign-in form', () => {
-    const first = new Set(files.filter(({ path }) => html.includes(`src="${path}"`)));
+    const first = new Set(files.filter(({ path }) => path.endsWith('.js') && html.includes(`"${path}"`)));
     for (const file of first) {
       for (const [, path] of textOf(file).matchAll(/(?:from|import)\s*"(\/console\/[^"]+\.js)"/g)) {
         first.add(files.find((other) => other.path === path) as ConsoleFile);
