@@ -42,7 +42,7 @@ describe('the executable', () => {
       const get = (path: string) => fetch(url + path, { headers: { 'SVC-API-KEY': key } });
       expect((await get('/readyz')).status).toBe(200);
       expect(await (await get('/docs')).text()).toContain('<html');
-      const [script] = /\/console\/main-\w+\.js/.exec(await (await get('/console')).text()) ?? [];
+      const [script] = /\/console\/part-\w+\.js/.exec(await (await get('/console')).text()) ?? [];
       expect(await (await get(script as string)).text()).toContain('Sign in to Sallyport');
       expect(await (await get('/openapi.json')).json()).toHaveProperty('paths./applications');
 
