@@ -81,7 +81,12 @@ export async function openTab(browser: Browser, url: string): Promise<Tab> {
     setColorScheme: async (colorScheme) => {
       await page.emulateMedia({ colorScheme });
       await page.locator(`html[data-mantine-color-scheme=${colorScheme}]`).waitFor();
-      await page.evaluate(() => Promise.all(document.getAnimations().map(({ finished }) => finished)));
+      // Waiting for animations would not end if one of them is infinite or the browser draws no frames.
+      await page.evaluate(() => {
+        for (const animation of document.getAnimations())
+          if (animation.effect?.getComputedTiming().endTime === Infinity) animation.cancel();
+          else animation.finish();
+      });
     },
     acceptDialogs: (accept) => {
       leaving = accept;
