@@ -188,7 +188,7 @@ function torturePage(): string {
         ['`--on SQLite`, `--on PostgreSQL`', 'runs on one database'],
       ],
     ),
-    'Without `--short`, the results are written to `torture/results.json`; the results of tests that did not run are kept. The run exits with 1 if a test fails. `npm run torture:planted` checks the tests themselves: it inserts known bugs into a copy of the project, one at a time, and a test must fail for each bug.',
+    'Without `--short`, the results are written to `torture/results.json`. Tests that did not run keep their earlier results. The run exits with 1 if a test fails. `npm run torture:planted` checks the tests themselves: it inserts known bugs into a copy of the project, one at a time, and a test must fail for each bug.',
     '## Last run',
     ...(results
       ? [

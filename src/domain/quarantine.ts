@@ -26,8 +26,8 @@ export function quarantined(
 }
 
 /**
- * Whether quarantine keeps the permission. Custom permissions are kept if they end with `:read`. Those for decisions
- * and reviews are kept, because these change nothing and return no data.
+ * Whether the permission can be used in quarantine. Of custom permissions, those that end with `:read` can. Decisions
+ * and reviews are allowed, because they change no data and return none.
  */
 export function isRead(permission: string): boolean {
   return permission.endsWith(':read') || permission === 'access:review' || permission === 'decision:create';

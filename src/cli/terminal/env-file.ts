@@ -1,4 +1,4 @@
-/** Adds variables to the text of an env file and keeps everything else in it. */
+/** Adds variables to the text of an env file. All other lines stay the same. */
 import { parseEnv } from 'node:util';
 import { UsageError } from '../errors.ts';
 

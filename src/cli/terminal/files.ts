@@ -121,8 +121,8 @@ export async function withNewFile<T>(
 }
 
 /**
- * Replaces an existing file atomically with the text that `work` writes. Keeps the owner, and the mode unless `mode`
- * is given. If `work` fails before it writes, the file is unchanged.
+ * Replaces an existing file atomically with the text that `work` writes. The owner stays the same. The mode does, too,
+ * unless `mode` is given. If `work` fails before it writes, the file is unchanged.
  */
 export async function withReplacedFile<T>(
   path: string,

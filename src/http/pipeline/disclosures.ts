@@ -32,7 +32,7 @@ export function disclosureFields({ tokens, transform, rule }: Disclosure) {
 /**
  * Counts reads of masked and redacted data in memory. Writes entries about plaintext, and about allowed decisions that
  * another service reports. The returned promise resolves when they are durable, and rejects with `unavailable` if they
- * cannot be written. Returns undefined if there is nothing to write. Not async, because an `await` adds to the CPU time
+ * cannot be written. Returns undefined if no entry has to be written. Not async, because an `await` adds to the CPU time
  * of masked reads.
  */
 export function recordDisclosures(

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { newTenant } from '../../../src/operations/bootstrap.ts';
 import type { Db } from '../../../src/store/engine/db.ts';
 import {
+  hashOf,
   IncompatibleSchema,
   type Migration,
   migrate,
@@ -29,6 +30,17 @@ const later: Migration[] = [
   },
 ];
 const all = [...migrations, ...later];
+
+/** The hashes that databases of released versions have stored. Never change them. */
+const released = [
+  ['0001_initial', 'sqlite', '5de34fff3df71e3f1157180355c960c5f7c64b9a53a15d3030b6b243a15f0667'],
+  ['0001_initial', 'postgres', '8d93b308063c540bb25106720d976dfff3f9c80d04aaf375969c688a8b2416bb'],
+] as const;
+
+test.each(released)('the released migration %s on %s is unchanged', (name, dialect, hash) => {
+  const migration = migrations.find((one) => one.name === name) as Migration;
+  expect(hashOf(dialect, migration)).toBe(hash);
+});
 
 /** The existing tables that a migration alters. */
 function alteredTables({ sql, only }: Migration): Set<string> {
