@@ -12,6 +12,14 @@ describe('allowed networks', () => {
     ['2001:DB8:0:0::/32', '2001:db8::/32'],
     ['2001:db8::1', '2001:db8::1/128'],
     ['::/0', '::/0'],
+    ['1::', '1::/128'],
+    ['1:2:3:4:5:6:7:8/128', '1:2:3:4:5:6:7:8/128'],
+    ['64:ff9b::192.0.2.33', '64:ff9b::c000:221/128'],
+    ['2001:db8:1:2::192.0.2.33', '2001:db8:1:2::c000:221/128'],
+    ['::10.0.0.1', '::a00:1/128'],
+    ['::fffe:10.0.0.1', '::fffe:a00:1/128'],
+    ['::1:ffff:10.0.0.1', '::1:ffff:a00:1/128'],
+    ['2001:0db8:0000:0000:0000:0000:255.255.255.255/128', '2001:db8::ffff:ffff/128'],
   ])('%s is stored as %s', (text, expected) => {
     expect(Networks.parse([text, expected])).toEqual([expected]);
   });
@@ -24,11 +32,19 @@ describe('allowed networks', () => {
     ['010.0.0.0/8', 'CIDR'],
     ['10.0.0.0/8 ', 'CIDR'],
     ['10.0.0.0/-1', 'CIDR'],
+    ['/10.0.0.0/8', 'CIDR'],
+    ['10.0.0.0/8/8', 'CIDR'],
     ['0x0a000000', 'CIDR'],
     ['[::1]', 'CIDR'],
     ['fe80::1%eth0', 'CIDR'],
     ['2001:db8::/129', 'CIDR'],
     ['2001:db8:::', 'CIDR'],
+    ['1:2:3:4:5:6:7', 'CIDR'],
+    ['2001:db8::1.2.3', 'CIDR'],
+    ['2001:db8::1.2.3.256', 'CIDR'],
+    ['\n::1', 'CIDR'],
+    ['::1\n', 'CIDR'],
+    ['::1]?ab', 'CIDR'],
     ['shop.example', 'CIDR'],
     ['10.0.0.5/8', 'bits set after its prefix: for one address, write 10.0.0.5/32'],
     ['2001:db8::5/64', 'bits set after its prefix: for one address, write 2001:db8::5/128'],
@@ -38,6 +54,25 @@ describe('allowed networks', () => {
     expect(Networks.safeParse([text]).error?.issues[0]?.message).toContain(message);
   });
 
+  const atEachPlace = (octet: string) => [
+    `${octet}.0.0.0`,
+    `10.${octet}.0.0`,
+    `10.0.${octet}.0`,
+    `10.0.0.${octet}`,
+  ];
+
+  test.each(['0', '9', '10', '99', '100', '199', '200', '249', '250', '255'])(
+    'can have the octet %s',
+    (octet) => {
+      const addresses = atEachPlace(octet);
+      expect(Networks.parse(addresses)).toEqual([...new Set(addresses.map((each) => `${each}/32`))]);
+    },
+  );
+
+  test.each(['00', '01', '256', '260', '300', '1000', 'a'])('cannot have the octet %s', (octet) => {
+    for (const address of atEachPlace(octet)) expect(Networks.safeParse([address]).success).toBe(false);
+  });
+
   test(`have at most ${maxNetworks} entries`, () => {
     const list = (length: number) => Array.from({ length }, (_, at) => `10.0.0.${at}`);
     expect(Networks.safeParse(list(maxNetworks)).success).toBe(true);
@@ -45,7 +80,11 @@ describe('allowed networks', () => {
   });
 
   test('are rejected for public applications', () => {
-    expect(Object.keys(networkErrors('public', ['10.0.0.0/8']))).toEqual(['allowed_networks']);
+    expect(networkErrors('public', ['10.0.0.0/8'])).toEqual({
+      allowed_networks: [
+        'is only for private and management applications: the key of a public application is used in browsers everywhere',
+      ],
+    });
     for (const type of ['private', 'management']) expect(networkErrors(type, ['10.0.0.0/8'])).toEqual({});
     for (const none of [undefined, []]) expect(networkErrors('public', none)).toEqual({});
   });
@@ -54,6 +93,23 @@ describe('allowed networks', () => {
     const isAllowed = networkMatcher(['0.0.0.0/0', '::/0']);
     expect(['192.0.2.1', '2001:db8::1'].map(isAllowed)).toEqual([true, true]);
     expect([undefined, '', 'unix', '1.2.3', '::ffff:1.2.3.4%1'].map(isAllowed)).not.toContain(true);
+  });
+
+  test('contain only addresses of the same IP version', () => {
+    const addresses = ['0.0.0.1', '::1'];
+    expect(addresses.map(networkMatcher(['0.0.0.0/0']))).toEqual([true, false]);
+    expect(addresses.map(networkMatcher(['::/0']))).toEqual([false, true]);
+  });
+
+  test('contain the address after the IPv4 part is converted', () => {
+    const isAllowed = networkMatcher(['2001:db8:1:2::c000:221']);
+    expect(isAllowed('2001:db8:1:2::192.0.2.33')).toBe(true);
+    expect(isAllowed('2001:db8:1:2::192.0.2.34')).toBe(false);
+  });
+
+  test('that are malformed are ignored, and the others apply', () => {
+    const isAllowed = networkMatcher(['shop.example', '10.0.0.5/8', '192.0.2.0/24']);
+    expect(['192.0.2.255', '192.0.3.0', '10.0.0.5'].map(isAllowed)).toEqual([true, false, false]);
   });
 
   test('match like the block list of the runtime', () => {
