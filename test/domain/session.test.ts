@@ -1,11 +1,29 @@
 import { describe, expect, test } from 'bun:test';
-import { Session, SessionAuthorize, SessionCreated } from '../../src/domain/session.ts';
+import type { Grants } from '../../src/domain/grant.ts';
+import {
+  appliesIn,
+  longestSession,
+  Session,
+  SessionAuthorize,
+  SessionCreated,
+} from '../../src/domain/session.ts';
+import { grants, when } from '../support/grants.ts';
+
+test('a session lasts at most 365 days', () => {
+  expect(longestSession).toBe(365 * 24 * 60 * 60 * 1000);
+});
+
+const made = { session_key: 'slp_ses', nonce: 'slp_non', expires_at: '2030-01-01T00:00:00.000Z' };
 
 test('SessionCreated has the key, the nonce and the expiry', () => {
-  const made = { session_key: 'slp_ses', nonce: 'slp_non', expires_at: '2030-01-01T00:00:00.000Z' };
   expect(SessionCreated.parse(made)).toEqual(made);
   for (const field of Object.keys(made))
     expect(SessionCreated.safeParse({ ...made, [field]: undefined }).success).toBe(false);
+});
+
+test('SessionCreated has `bound` only if the session is bound', () => {
+  expect(SessionCreated.parse({ ...made, bound: true }) as object).toEqual({ ...made, bound: true });
+  expect(SessionCreated.safeParse({ ...made, bound: false }).success).toBe(false);
 });
 
 test('Session has the access, but not the key and the nonce', () => {
@@ -24,7 +42,7 @@ test('Session has the access, but not the key and the nonce', () => {
     expires_at: time,
   };
   const active = { ...pending, state: 'active', authorized_at: time, authorized_by: id };
-  for (const session of [pending, active])
+  for (const session of [pending, active, { ...active, quarantined_at: time }])
     expect(Session.parse({ ...session, session_key: 'slp_ses', nonce: 'slp_non' }) as object).toEqual(
       session,
     );
@@ -43,6 +61,13 @@ describe('authorizing a session', () => {
     });
   });
 
+  test('can have an expiry', () => {
+    const expiryOf = (expires_at: string | null) =>
+      SessionAuthorize.parse({ nonce: 'n', expires_at }).expires_at;
+    expect(expiryOf('2030-01-01T00:00:00Z')).toBe(Date.parse('2030-01-01T00:00:00Z'));
+    expect(expiryOf(null)).toBeUndefined();
+  });
+
   test.each<[string, object]>([
     ['without a nonce', {}],
     ['with an empty nonce', { nonce: '' }],
@@ -50,5 +75,52 @@ describe('authorizing a session', () => {
     ['with an unknown field', { nonce: 'n', key: 'x' }],
   ])('is rejected %s', (_, body) => {
     expect(SessionAuthorize.safeParse(body).success).toBe(false);
+  });
+});
+
+describe('the grants of a session', () => {
+  const inContainer = (operator: 'starts_with' | 'equals', value: string) =>
+    grants(when(['container', operator, value]));
+  const elsewhere = when(['container', 'starts_with', '/customers/']);
+
+  test.each<[string, Grants, string?]>([
+    ['with a permission without a rule', grants('token:read')],
+    ['with a permission without a rule, and a rule for another container', grants('token:read', elsewhere)],
+    ['with a rule for it', inContainer('starts_with', '/pci/')],
+    ['with a rule for it in another spelling', inContainer('starts_with', 'PCI')],
+    ['with a rule for it, if it is given in another spelling', inContainer('equals', '/pci/'), 'Pci'],
+    ['with a rule for the container above', inContainer('starts_with', '/pci/'), '/pci/high/'],
+    ['with a rule for a container below', inContainer('starts_with', '/pci/high/')],
+    ['with a rule for exactly this container', inContainer('equals', '/pci/')],
+    ['with a rule for exactly a container below', inContainer('equals', '/pci/high/')],
+    ['with a rule for one token', grants(when(['id', 'equals', 'Card-1']))],
+    [
+      'with a rule with two conditions on the id',
+      grants(when(['id', 'starts_with', 'Card-'], ['id', 'equals', 'Card-1'])),
+    ],
+    [
+      'with a rule for it after one for another container',
+      grants(elsewhere, when(['container', 'equals', '/pci/'])),
+    ],
+    ['with a rule without conditions', grants({})],
+  ])('apply in a container %s', (_, granted, container = '/pci/') => {
+    expect(appliesIn(granted, container)).toBe(true);
+  });
+
+  test.each<[string, Grants, string?]>([
+    ['without permissions and rules', grants(), '/'],
+    ['with a rule for another container', grants(elsewhere)],
+    ['with a rule for a container with a longer name', inContainer('starts_with', '/pci-other/')],
+    ['with a rule for exactly the container above', inContainer('equals', '/pci/'), '/pci/high/'],
+    [
+      'with a rule for a token in another container',
+      grants(when(['id', 'equals', 'card-1'], ['container', 'equals', '/customers/'])),
+    ],
+    [
+      'with a rule whose conditions contradict each other',
+      grants(when(['container', 'equals', '/pci/'], ['container', 'equals', '/customers/'])),
+    ],
+  ])('do not apply in a container %s', (_, granted, container = '/pci/') => {
+    expect(appliesIn(granted, container)).toBe(false);
   });
 });
