@@ -18,21 +18,42 @@ test('intervals cover the period with at most the allowed number, aligned to the
   );
 });
 
-test('intervals are not shorter than the given length', () => {
-  const now = Date.UTC(2030, 0, 1);
-  expect(intervalsBetween(now - minute, now, 5 * minute)).toEqual({
-    start: now - 5 * minute,
-    length: 5 * minute,
+test.each([
+  [1, 1],
+  [5, 5],
+  [6, 15],
+])('with a minimum of %d minutes, a short period has one interval of %d minutes', (least, minutes) => {
+  const [now, length] = [Date.UTC(2030, 0, 1), minutes * minute];
+  expect(intervalsBetween(now - minute, now, least * minute)).toEqual({
+    start: now - length,
+    length,
     count: 1,
   });
 });
 
+const [hours, days] = [60, 1440];
+
 test.each([
-  [60 * minute, minute],
-  [day, 60 * minute],
-  [7 * day, 180 * minute],
-  [30 * day, day],
-])('a period of %d ms has intervals of %d ms', (period, expected) => {
-  const now = Date.UTC(2030, 0, 1);
-  expect(intervalsBetween(now - period, now).length).toBe(expected);
+  [1, 5, 13],
+  [5, 15, 21],
+  [15, hours, 16],
+  [hours, 3 * hours, 21],
+  [3 * hours, 6 * hours, 31],
+  [6 * hours, days, 16],
+  [days, 7 * days, 9],
+  [7 * days, 30 * days, 15],
+  [30 * days, 365 * days, 5],
+])('a period has intervals of %d minutes if 60 suffice, otherwise of %d', (minutes, longer, count) => {
+  const length = minutes * minute;
+  const next = { start: 0, length: longer * minute, count };
+  expect(intervalsBetween(0, 60 * length)).toEqual({ start: 0, length, count: 60 });
+  expect(intervalsBetween(0, 60 * length + 1)).toEqual(next);
+  expect(intervalsBetween(1, 60 * length + 1)).toEqual(next);
+});
+
+test('very long periods have intervals of whole years', () => {
+  const year = 365 * day;
+  expect(intervalsBetween(0, 59 * year)).toEqual({ start: 0, length: year, count: 59 });
+  expect(intervalsBetween(year - 1, 60 * year - 1)).toEqual({ start: 0, length: year, count: 60 });
+  expect(intervalsBetween(0, 59 * year + 1)).toEqual({ start: 0, length: 2 * year, count: 30 });
 });

@@ -18,6 +18,9 @@ test.each<[string, number[], number, number | undefined]>([
   ['the median of an odd number', [0.1, 3, 30], 0.5, 5],
   ['1 of 100 is above p99', [...Array(99).fill(0.3), 700], 0.99, 0.5],
   ['2 of 100 are above p98, so p99 is one of them', [...Array(98).fill(0.3), 700, 700], 0.99, 1000],
+  ['the share 1 is the longest', [0.1, 3, 30], 1, 50],
+  ['the share 0 is the shortest, without empty buckets', [3, 30], 0, 5],
+  ['the share 0.5 of one request in every bucket', [...durationLimits, 10_001], 0.5, 50],
   ['the highest limit stands for longer times', [20_000], 0.5, 10_000],
   ['none without requests', [], 0.5, undefined],
 ])('percentiles: %s', (_, milliseconds, share, expected) => {
