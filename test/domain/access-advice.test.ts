@@ -1,6 +1,6 @@
 /** Proposals cover every use, and never grant more than the current rules. */
 import { expect, test } from 'bun:test';
-import { adviceFor } from '../../src/domain/access-advice.ts';
+import { adviceFor, RankedGrant } from '../../src/domain/access-advice.ts';
 import { accessOf, compareAccess } from '../../src/domain/access-change.ts';
 import { compilePolicy } from '../../src/domain/policy.ts';
 import { canonicalContainer, type Rule } from '../../src/domain/rule.ts';
@@ -89,4 +89,49 @@ test('proposes nothing if nothing was used', () => {
   const grants = { permissions: ['token:read'], rules: [] };
   const { unused, proposal } = adviceFor(grants, []);
   expect([unused.length, proposal]).toEqual([1, undefined]);
+});
+
+test.each<[string, Rule['transform'], RankedGrant['risk']]>([
+  ['application:update', 'redact', 'management'],
+  ['access:review', 'reveal', 'management'],
+  ['token:create', 'redact', 'change'],
+  ['token:update', 'mask', 'change'],
+  ['token:delete', 'reveal', 'change'],
+  ['token:read', 'reveal', 'reveal'],
+  ['token:read', 'mask', 'mask'],
+  ['token:read', 'redact', 'redact'],
+  ['invoice:update', 'reveal', 'reveal'],
+  ['vault:token:delete', 'mask', 'mask'],
+  ['decision:create', 'redact', 'redact'],
+])('%s with the transform %s has the risk %s', (permission, transform, risk) => {
+  const { unused } = adviceFor({ permissions: [], rules: [rule('Cards', transform, [permission])] }, []);
+  expect(unused).toEqual([{ rule: 1, permission, container: '/cards/', transform, risk }]);
+});
+
+test('lists the highest risk first, with the number and transform of each rule', () => {
+  const grants = {
+    permissions: ['decision:create'],
+    rules: [
+      rule('/a/', 'redact', ['token:read']),
+      rule('/b/', 'mask', ['token:read', 'token:update']),
+      rule('/c/', 'reveal', ['token:read', 'log:read']),
+    ],
+  };
+  const grant = (rule: number, permission: string, container: string) => ({ rule, permission, container });
+  expect(adviceFor(grants, []).unused).toEqual([
+    { ...grant(3, 'log:read', '/c/'), transform: 'reveal', risk: 'management' },
+    { ...grant(3, 'token:read', '/c/'), transform: 'reveal', risk: 'reveal' },
+    { ...grant(2, 'token:update', '/b/'), transform: 'mask', risk: 'change' },
+    { rule: 'permissions', permission: 'decision:create', container: '/', transform: 'mask', risk: 'mask' },
+    { ...grant(2, 'token:read', '/b/'), transform: 'mask', risk: 'mask' },
+    { ...grant(1, 'token:read', '/a/'), transform: 'redact', risk: 'redact' },
+  ]);
+});
+
+test('RankedGrant has the transform and the risk of a grant', () => {
+  const grant = { rule: 1, permission: 'a:b', container: '/', transform: 'mask', risk: 'mask' };
+  expect(RankedGrant.parse(grant) as object).toEqual(grant);
+  for (const field of Object.keys(grant))
+    for (const value of [undefined, {}])
+      expect(RankedGrant.safeParse({ ...grant, [field]: value }).success).toBe(false);
 });
