@@ -1,6 +1,6 @@
 /** Proposes the smallest grants that cover the recorded uses of an application. */
 import { z } from 'zod';
-import { accessChanges, accessOf, compareAccess } from './access-change.ts';
+import { type AccessChange, accessChanges, accessOf, compareAccess } from './access-change.ts';
 import { type Grants, noGrants } from './grant.ts';
 import { hasTrait } from './permission.ts';
 import { compilePolicy, decide, type Policy } from './policy.ts';
@@ -25,7 +25,7 @@ type PermissionUse = Pick<Use, 'permission' | 'container'>;
 export interface Advice {
   /** Grants that no recorded use needed, highest risk first. */
   readonly unused: readonly RankedGrant[];
-  /** Undefined if nothing can be removed, or if nothing would remain. */
+  /** Undefined if nothing can be removed without giving more access somewhere, or if nothing would remain. */
   readonly proposal: Grants | undefined;
 }
 
@@ -36,8 +36,13 @@ export function adviceFor(grants: Grants, uses: readonly PermissionUse[]): Advic
     .sort(byRisk);
   const proposal = reduced(grants, policy, uses);
   const isEmpty = proposal.permissions.length + proposal.rules.length === 0;
-  const isSame = accessChanges(policy, compilePolicy(proposal)).length === 0;
-  return { unused, proposal: isEmpty || isSame ? undefined : proposal };
+  const changes = accessChanges(policy, compilePolicy(proposal));
+  const isUseful = !isEmpty && changes.length > 0 && !widens(changes);
+  return { unused, proposal: isUseful ? proposal : undefined };
+}
+
+function widens(changes: readonly AccessChange[]): boolean {
+  return changes.some(({ from, to }) => compareAccess(to, from) > 0);
 }
 
 function ranked(grant: UnusedGrant, { rules }: Grants): RankedGrant {
@@ -90,7 +95,7 @@ function reducedPart(
   const plain = whole.plain && usedContainer(policy, undefined, '/', uses) !== undefined;
   const smaller = { containers: new Map(used), plain };
   const [before, after] = [policyOf(grants, permission, whole), policyOf(grants, permission, smaller)];
-  const isWider = accessChanges(before, after).some(({ from, to }) => compareAccess(to, from) > 0);
+  const isWider = widens(accessChanges(before, after));
   const isCovered = uses.every(
     ({ container }) =>
       accessOf(before, undefined, permission, { container }) ===

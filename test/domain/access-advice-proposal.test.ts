@@ -148,4 +148,15 @@ describe('the maximum number of rules', () => {
       grants('log:read', many, at('/cards/', { permissions: ['token:read', 'token:update'] })),
     );
   });
+
+  test('there is no proposal if the containers that are kept would give more access', () => {
+    const current = grants(
+      at('/shop/pci/', { transform: 'redact' }),
+      { ...many, priority: 2 },
+      at('/shop/', { priority: 2 }),
+    );
+    const narrow = proposalFor(current, ...uses.slice(1), 'token:read /shop/cards/');
+    expect(narrow?.rules.at(-1)).toEqual(at('/shop/cards/', { priority: 2 }));
+    expect(proposalFor(current, ...uses, 'token:read /shop/cards/')).toBeUndefined();
+  });
 });
