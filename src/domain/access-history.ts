@@ -55,14 +55,9 @@ export function stateBefore(
   const before: Record<string, unknown> = { ...after };
   for (const field of stateFields) {
     const changed = difference[field];
-    if (changed && 'to' in changed && !('from' in changed) && !isOptional(field)) return undefined;
     if (changed) before[field] = changed.from;
   }
   return checked(before);
-}
-
-function isOptional(field: string): boolean {
-  return field === 'expires_at' || field === 'quarantined_at';
 }
 
 function stateIn(difference: Difference): ApplicationState | undefined {
