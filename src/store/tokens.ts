@@ -32,7 +32,8 @@ import {
 import { checkGrowth, deleteTokens, sizeOf, storageUsedBy, writeCharges } from './token-storage.ts';
 
 const byId = `t.tenant_id = $1 and t.id = $2 and ${notExpired('t')}`;
-const selectWhole = `select ${columns}, c.data, c.masked from ${withContents} where ${byId}`;
+const selectWhole = `select t.id as key, ${columns}, c.data, c.masked from ${withContents}
+  where t.id = :key and t.tenant_id = $2 and ${notExpired('t')}`;
 
 export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
   const selectLocked = `select ${columns}, t.data_bytes, t.masked_bytes from tokens t
@@ -59,7 +60,7 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
 
     get: (tenant, id) =>
       then(dataKey(tenant), (key) =>
-        then(db.get<TokenRow & Ciphertexts>(selectWhole, [tenant, id]), (row) => row && toToken(row, key)),
+        then(db.lookup<TokenRow & Ciphertexts>(selectWhole, id, [tenant]), (row) => row && toToken(row, key)),
       ),
 
     locate: (tenant, ids) => {

@@ -3,7 +3,7 @@ import { type Awaitable, then } from '../domain/awaitable.ts';
 import { applications } from './applications.ts';
 import type { EntryWriter } from './audit/write.ts';
 import type { Keyring } from './crypto/keyring.ts';
-import type { Db, Entity, Executor, Queries } from './engine/db.ts';
+import type { Db, Entity, Executor, Queries, Transaction } from './engine/db.ts';
 import { idempotency } from './idempotency.ts';
 import { applicationKeys } from './keys.ts';
 import type { TenantTransaction } from './maintenance.ts';
@@ -25,13 +25,12 @@ export type TransactionRunner = <T>(
 export function transactionRunner(db: Db, keys: Keyring, writeEntries: EntryWriter): TransactionRunner {
   const { dialect } = db;
 
-  function scopeOf(
-    tx: Omit<Executor, 'dialect' | 'transaction'>,
-    dataKey: (tenant: string) => Uint8Array,
-  ): TransactionScope {
+  function scopeOf(tx: Transaction, dataKey: (tenant: string) => Uint8Array): TransactionScope {
     const { get, all, run, defer } = tx;
     const transaction = <T>(work: (tx: Queries) => Awaitable<T>) => work(tx) as Promise<T>;
-    const executor: Executor = { dialect, get, all, run, defer, transaction };
+    const lookup: Executor['lookup'] = (sql, key, params = []) =>
+      get(sql.replace(':key', '$1'), [key, ...params]);
+    const executor: Executor = { dialect, get, all, run, lookup, defer, transaction };
     // Repositories are created on access, because most changes need only one of them.
     return {
       get applications() {

@@ -1,3 +1,5 @@
+import type { Key } from './db.ts';
+
 /** Maximum time in milliseconds that an item waits for a running batch to finish. */
 const maxDelay = 2;
 
@@ -12,7 +14,7 @@ export interface BatchLimits {
  */
 export function batcher<T>(
   send: (batch: T[]) => Promise<void>,
-  { maxBatch, maxInFlight }: BatchLimits = { maxBatch: Infinity, maxInFlight: Infinity },
+  { maxBatch, maxInFlight }: BatchLimits,
 ): (item: T) => void {
   let waiting: T[] = [];
   let inFlight = 0;
@@ -43,25 +45,34 @@ export function batcher<T>(
   };
 }
 
+/** A row can have a megabyte. More rows per query would save little. */
+const lookupLimits = { maxBatch: 32, maxInFlight: Infinity };
+
 interface Lookup {
-  readonly key: Uint8Array;
+  readonly key: Key;
   readonly name: string;
+  readonly params: readonly string[];
   readonly resolve: (row: unknown) => void;
   readonly reject: (error: unknown) => void;
 }
 
 /**
- * Returns a lookup function. Concurrent lookups share one query, which is sent after the last of them was requested.
- * `fetch` returns rows with their `key`, in any order.
+ * Returns a lookup function. Concurrent lookups with the same `params` share one query, which is sent after the last of
+ * them was requested. `fetch` returns rows with their `key`, in any order.
  */
-export function batched(fetch: (sql: string, keys: Uint8Array[]) => Promise<unknown[]>) {
+export function batched(fetch: (sql: string, keys: Key[], params: readonly string[]) => Promise<unknown[]>) {
   const batchers = new Map<string, (lookup: Lookup) => void>();
 
   async function send(sql: string, lookups: readonly Lookup[]): Promise<void> {
+    const groups = Map.groupBy(lookups, ({ params }) => params.join());
+    await Promise.all(Array.from(groups.values(), (group) => sendGroup(sql, group)));
+  }
+
+  async function sendGroup(sql: string, lookups: readonly Lookup[]): Promise<void> {
     const keys = new Map(lookups.map(({ name, key }) => [name, key]));
     try {
-      const rows = await fetch(sql, [...keys.values()]);
-      const found = new Map(rows.map((row) => [nameOf((row as { key: Uint8Array }).key), row]));
+      const rows = await fetch(sql, [...keys.values()], (lookups[0] as Lookup).params);
+      const found = new Map(rows.map((row) => [nameOf((row as { key: Key }).key), row]));
       for (const { name, resolve } of lookups) resolve(found.get(name));
     } catch (error) {
       for (const { reject } of lookups) reject(error);
@@ -71,18 +82,19 @@ export function batched(fetch: (sql: string, keys: Uint8Array[]) => Promise<unkn
   function batcherOf(sql: string): (lookup: Lookup) => void {
     const existing = batchers.get(sql);
     if (existing) return existing;
-    const created = batcher<Lookup>((lookups) => send(sql, lookups));
+    const created = batcher<Lookup>((lookups) => send(sql, lookups), lookupLimits);
     batchers.set(sql, created);
     return created;
   }
 
-  return <R>(sql: string, key: Uint8Array): Promise<R | undefined> =>
+  return <R>(sql: string, key: Key, params: readonly string[] = []): Promise<R | undefined> =>
     new Promise((resolve, reject) => {
-      batcherOf(sql)({ key, name: nameOf(key), resolve: resolve as (row: unknown) => void, reject });
+      batcherOf(sql)({ key, name: nameOf(key), params, resolve: resolve as (row: unknown) => void, reject });
     });
 }
 
-function nameOf(key: Uint8Array): string {
+function nameOf(key: Key): string {
+  if (typeof key === 'string') return key;
   const bytes = key instanceof Buffer ? key : Buffer.from(key.buffer, key.byteOffset, key.byteLength);
   return bytes.toString('latin1');
 }

@@ -7,6 +7,8 @@ import type { Awaitable } from '../../domain/awaitable.ts';
 import { Failure, fail } from '../../domain/error.ts';
 
 export type Value = string | number | null | Uint8Array;
+/** A value of a unique column. */
+export type Key = string | Uint8Array;
 /** A bigint column, such as a time in milliseconds. PostgreSQL returns it as text. */
 export type DbTime = number | string;
 
@@ -31,6 +33,12 @@ export interface Transaction extends Queries {
 export interface Executor extends Transaction {
   readonly dialect: 'sqlite' | 'postgres';
   /**
+   * Reads one row by a unique key, from the primary. The SQL must compare a column with `= :key`, select that column as
+   * `key`, and end with a `where` clause, to which a condition can be appended. `params` are `$2`, `$3` … Concurrent
+   * lookups with the same SQL and `params` may share a query.
+   */
+  lookup<R>(sql: string, key: Key, params?: readonly string[]): Awaitable<R | undefined>;
+  /**
    * The changes of `work` are durable when this resolves. If a transaction is already open, `work` becomes part of that
    * transaction and is durable when it commits. `work` may await only its own statements.
    */
@@ -54,12 +62,6 @@ export interface Local {
 export interface Db extends Executor {
   transaction<T>(work: (tx: Queries) => Awaitable<T>): Promise<T>;
   readonly local?: Local;
-  /**
-   * Reads one row by a unique binary key, from the primary. The SQL must compare a column with `= :key`, select that
-   * column as `key`, and end with a `where` clause, to which a condition can be appended. Concurrent lookups may share
-   * a query.
-   */
-  lookup<R>(sql: string, key: Uint8Array): Awaitable<R | undefined>;
   /**
    * Runs a change in a transaction that it may share with concurrent changes. Durable when it resolves. An error of one
    * change does not affect the others. `work` may await only its own statements, and may run again if the transaction

@@ -32,7 +32,7 @@ export function instrument(db: Db, note: (operation: string, seconds: number) =>
       get: (sql, params) => watch('get', () => db.get(sql, params)),
       all: (sql, params) => watch('all', () => db.all(sql, params)),
       run: (sql, params) => watch('run', () => db.run(sql, params)),
-      lookup: (sql, key) => watch('lookup', () => db.lookup(sql, key)),
+      lookup: (sql, key, params) => watch('lookup', () => db.lookup(sql, key, params)),
       transaction: (work) =>
         watch('transaction', () => db.transaction(work)) as Promise<Awaited<ReturnType<typeof work>>>,
       change: (work, entity) =>

@@ -176,10 +176,11 @@ export function openPostgres(
     get: (sql, params) => read(async (session) => queries(session).get(sql, params)),
     all: (sql, params) => read(async (session) => queries(session).all(sql, params)),
     run: (sql, params) => shortTransaction(async (tx) => tx.run(sql, params)),
-    lookup: batched((sql, keys) =>
+    lookup: batched((sql, keys, params) =>
       read((session) => {
-        const list = session.pool.sql.array(keys, 'BYTEA') as unknown as Value;
-        return execute(session, `${sql} and ${isWritable}`, [list]);
+        const type = typeof keys[0] === 'string' ? 'TEXT' : 'BYTEA';
+        const list = session.pool.sql.array(keys, type) as unknown as Value;
+        return execute(session, `${sql} and ${isWritable}`, [list, ...params]);
       }),
     ),
     transaction: shortTransaction,

@@ -81,7 +81,7 @@ export function openSqlite(path: string, now: () => number, alone = false): Db {
     get: reads.get,
     all: reads.all,
     run: (sql, params) => change((tx) => tx.run(sql, params)),
-    lookup: (sql, key) => reads.get(sql, [key]),
+    lookup: (sql, key, params = []) => reads.get(sql, [key, ...params]),
     transaction: (work) => change(work),
     defer: (write, row) => change((tx) => write(tx, [row])),
     change,
@@ -192,17 +192,11 @@ function prepared(db: Database, now: () => number): Queries & { close(): void } 
 
 type Step<T> = (statement: Statement, values: SQLQueryBindings[]) => T;
 
-/**
- * `$1` becomes `?1`. `:key` also becomes `?1`, because a statement with `:key` has no other parameter. `:now` becomes
- * an additional last parameter.
- */
+/** `$1` becomes `?1`, and so does `:key`. `:now` becomes an additional last parameter. */
 function translate(sql: string): string {
-  const last = Math.max(0, ...Array.from(sql.matchAll(/\$(\d+)/g), (match) => Number(match[1])));
-  const keyed = sql.includes(':key') ? 1 : last;
-  return sql
-    .replace(/\$(\d+)/g, '?$1')
-    .replace(/:key\b/g, '?1')
-    .replace(/:now\b/g, `?${keyed + 1}`);
+  const numbered = sql.replace(/:key\b/g, '$1');
+  const last = Math.max(0, ...Array.from(numbered.matchAll(/\$(\d+)/g), (match) => Number(match[1])));
+  return numbered.replace(/\$(\d+)/g, '?$1').replace(/:now\b/g, `?${last + 1}`);
 }
 
 const outOfReach = /^SQLITE_(BUSY|LOCKED|FULL|IOERR|CANTOPEN|READONLY|CORRUPT|NOTADB|NOMEM|PROTOCOL)/;

@@ -2,7 +2,8 @@ import { expect, test } from 'bun:test';
 import { batched } from '../../../src/store/engine/batcher.ts';
 
 const bytes = (text: string) => new TextEncoder().encode(text);
-const texts = (keys: Uint8Array[]) => keys.map((key) => new TextDecoder().decode(key));
+const texts = (keys: (string | Uint8Array)[]) =>
+  keys.map((key) => (typeof key === 'string' ? key : new TextDecoder().decode(key)));
 
 /** A table that can be changed between queries. Records the queries. */
 function table(rows: Record<string, string>) {
@@ -84,6 +85,46 @@ test('different statements do not share a query', async () => {
     ['one', 'a'],
     ['two', 'a'],
   ]);
+});
+
+test('keys can be texts, and lookups share a query only with the same parameters', async () => {
+  const asked: string[][] = [];
+  const lookup = batched(async (_, keys, params) => {
+    asked.push([...params, ...texts(keys)]);
+    return keys.map((key) => ({ key, value: `${params} ${key}` }));
+  });
+  const wanted = [
+    ['t1', 'a'],
+    ['t2', 'a'],
+    ['t1', 'b'],
+  ] as const;
+  const found = await Promise.all(
+    wanted.map(([tenant, key]) => lookup<{ value: string }>('q', key, [tenant])),
+  );
+  expect(found.map((row) => row?.value)).toEqual(['t1 a', 't2 a', 't1 b']);
+  expect(asked).toEqual([
+    ['t1', 'a', 'b'],
+    ['t2', 'a'],
+  ]);
+});
+
+test('a failed query does not affect lookups with other parameters', async () => {
+  const lookup = batched(async (_, keys, [tenant]) => {
+    if (tenant === 't1') throw new Error('cut');
+    return keys.map((key) => ({ key }));
+  });
+  const outcomes = await Promise.allSettled([lookup('q', 'a', ['t1']), lookup('q', 'a', ['t2'])]);
+  expect(outcomes).toMatchObject([{ reason: new Error('cut') }, { value: { key: 'a' } }]);
+});
+
+test('a query has at most 32 keys', async () => {
+  const sizes: number[] = [];
+  const lookup = batched(async (_, keys) => {
+    sizes.push(keys.length);
+    return keys.map((key) => ({ key }));
+  });
+  await Promise.all(Array.from({ length: 70 }, (_, at) => lookup('q', String(at))));
+  expect(sizes).toEqual([32, 32, 6]);
 });
 
 test('a failed query rejects its lookups, and the next lookup sends a new query', async () => {
