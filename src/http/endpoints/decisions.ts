@@ -172,7 +172,7 @@ function cannotRecord(): Denial {
 }
 
 /** Finds the principal of the credential. Throws if the caller is a session and sends another key than its own. */
-async function find(
+function find(
   { credential, proof }: z.infer<typeof DecisionRequest>,
   caller: Caller,
   context: HandlerContext,

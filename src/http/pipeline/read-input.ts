@@ -112,7 +112,7 @@ function eventLoopTurn(): number {
   return turn;
 }
 
-async function receiveBytes(request: Request, limit: number): Promise<Uint8Array> {
+function receiveBytes(request: Request, limit: number): Promise<Uint8Array> {
   const declared = request.headers.get('content-length');
   if (declared !== null && Number(declared) > limit) throw tooLarge(limit);
   if (declared === null && request.body) return receiveChunks(request.body, limit);
