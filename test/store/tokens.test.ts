@@ -46,6 +46,23 @@ describe.each(databases)('encrypted tokens on %s', (_, database) => {
     `(select ${name} from token_contents ${contentOf(tenant, id)})`;
   const cannotDecrypt = (part: string, id = 'card-1') => `the ${part} of token ${id} cannot be decrypted`;
 
+  test('concurrent reads of several tenants find their own tokens, whatever the ids are', async () => {
+    const [one, other] = [await on.tenant(), await on.tenant()];
+    const ids = ['NULL', 'null', 'a.b:c_d-e', '...', 'nil'];
+    for (const id of ids) await create(one, id, { data: JsonText.of(id) });
+    await create(other, 'NULL', { data: JsonText.of('of the other tenant') });
+    const read = async (tenant: string, id: string) =>
+      (await on.store.tokens.get(tenant, id))?.plaintext().value();
+    const reads = [...ids, 'Null', 'none'].map((id) => read(one, id));
+    expect(await read(other, 'NULL')).toBe('of the other tenant');
+    expect(await Promise.all(reads)).toEqual([...ids, undefined, undefined]);
+    expect(await Promise.all([read(one, 'NULL'), read(other, 'NULL'), read(other, 'null')])).toEqual([
+      'NULL',
+      'of the other tenant',
+      undefined,
+    ]);
+  });
+
   test('the database contains neither the data nor the masked value in plain text', async () => {
     const tenant = await on.tenant();
     await create(tenant, 'card-1', {
