@@ -90,7 +90,7 @@ function containsBareKey(run: string): boolean {
   const positions = Math.min(run.length - randomLength - checksumLength + 1, maxPositions);
   for (let at = 0; at < positions; at++) {
     const random = run.slice(at, at + randomLength);
-    const checksum = checksumIn(run.slice(at + randomLength, at + randomLength + checksumLength));
+    const checksum = checksumIn(run.slice(at, at + randomLength + checksumLength));
     if (prefixes.some((prefix) => Bun.hash.crc32(random, prefix) === checksum)) return true;
   }
   return false;

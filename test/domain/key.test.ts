@@ -206,6 +206,13 @@ describe('redactSecrets', () => {
     }
   });
 
+  test('finds a key without its prefix after at most 999 letters and digits', () => {
+    const bare = mint('pvt').secret.reveal().slice('slp_xyz_'.length);
+    expect(redactSecrets(`${'x'.repeat(999)}${bare}`)).toBe('[secret]');
+    const long = `${'x'.repeat(1000)}${bare}`;
+    expect(redactSecrets(long)).toBe(long);
+  });
+
   test('does not change other text', () => {
     const hash = '0123456789abcdef'.repeat(8);
     for (const text of [

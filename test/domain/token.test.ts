@@ -1,6 +1,8 @@
 import { describe, expect, test } from 'bun:test';
+import { Failure } from '../../src/domain/error.ts';
 import { JsonText } from '../../src/domain/json-text.ts';
 import {
+  containerOf,
   Data,
   defaultContainer,
   defaultType,
@@ -183,6 +185,41 @@ describe('patching a token', () => {
   });
   test('cannot change the id', () => {
     expect(TokenPatch.safeParse({ id: 'abc' }).success).toBe(false);
+  });
+});
+
+describe('the container of a token', () => {
+  test.each([
+    [{}, undefined],
+    [{ container: '/a/' }, '/a/'],
+    [{ containers: ['/a/'] }, '/a/'],
+    [{ container: '/a/', containers: ['/a/'] }, '/a/'],
+    [{ container: '/a/', containers: ['/A'] }, '/a/'],
+  ])('of %j is %j', (fields, container) => {
+    const absent = { container: undefined, containers: undefined };
+    expect(containerOf({ ...absent, ...fields })).toBe(container as string);
+  });
+
+  test('is invalid if container and containers differ', () => {
+    try {
+      containerOf({ container: '/a/', containers: ['/b/'] });
+      expect.unreachable();
+    } catch (error) {
+      expect(error).toBeInstanceOf(Failure);
+      expect(error).toMatchObject({
+        code: 'validation_failed',
+        errors: { containers: ['must name the same container as `container`'] },
+      });
+    }
+  });
+
+  test.each([[[]], [['/a/', '/b/']]])('cannot be the list %j', (containers) => {
+    expect(messages(TokenContentFields.safeParse({ data: 1, containers }))).toEqual([
+      'must have exactly one entry: a token is in one container',
+    ]);
+  });
+  test('can be a list with one path', () => {
+    expect(messages(TokenContentFields.safeParse({ data: 1, containers: ['/a/'] }))).toEqual([]);
   });
 });
 

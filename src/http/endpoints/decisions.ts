@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { resourceOf } from '../../domain/audit.ts';
+import type { Awaitable } from '../../domain/awaitable.ts';
 import { optional, text } from '../../domain/common-fields.ts';
 import { Denial } from '../../domain/denial.ts';
 import { DpopResponse, dpopDescription, PresentedProof } from '../../domain/dpop.ts';
@@ -176,7 +177,7 @@ function find(
   { credential, proof }: z.infer<typeof DecisionRequest>,
   caller: Caller,
   context: HandlerContext,
-): Promise<FoundCredential> {
+): Awaitable<FoundCredential> {
   const { principal } = caller;
   if (principal.kind !== 'session') return findPresented(credential, proof, caller, context);
   const key = parseKey(credential);
