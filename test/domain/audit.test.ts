@@ -1,12 +1,20 @@
-import { expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { z } from 'zod';
 import {
   byOperator,
   difference,
   Entry,
+  expiringOperation,
+  headsOperation,
   LogEntry,
+  LogGap,
   logFilter,
+  readsOperation,
+  readsSetting,
+  resourceOf,
   restoreOperation,
+  unreadable,
+  unrecordedTransforms,
 } from '../../src/domain/audit.ts';
 
 test('difference contains the changed fields among the given ones', () => {
@@ -29,6 +37,13 @@ const entry = {
   actor: { kind: 'session', id, application_id: id },
   operation: 'token.update',
   entity: { kind: 'token', id: 'card-1' },
+  resource: { ids: ['card-1'], container: '/pci/', omitted: 2 },
+  decision: {
+    transform: 'mask',
+    rule: { of: 'session', rule: 1 },
+    reason: 'rule 1 does not match',
+    missing: { permission: 'token:update', container: '/pci/' },
+  },
   result: 'success',
   reason: 'none',
   from: { ip: '::1', user_agent: 'test' },
@@ -57,7 +72,8 @@ test.each<[string, object]>([
   expect(Entry.safeParse(entry).success).toBe(false);
 });
 
-test.each(['application', 'session', 'operator', 'anonymous'])('an actor can be of the kind %s', (kind) => {
+const kinds = ['application', 'session', 'operator', 'anonymous', 'unknown'];
+test.each(kinds)('an actor can be of the kind %s', (kind) => {
   expect(Entry.safeParse({ ...minimal, actor: { kind } }).success).toBe(true);
 });
 
@@ -86,8 +102,68 @@ test.each<[string, number]>([
   expect([0, 1, max, max + 1].map(accepts)).toEqual([false, true, true, false]);
 });
 
-test('the name of the restore operation does not change', () => {
-  expect(restoreOperation).toBe('database.restore');
+test('names that existing databases contain do not change', () => {
+  const names = [
+    restoreOperation,
+    headsOperation,
+    expiringOperation,
+    readsOperation,
+    readsSetting,
+    unreadable,
+  ];
+  expect(names).toEqual([
+    'database.restore',
+    'audit.heads',
+    'key.expiring',
+    'audit.reads',
+    'audit_reads',
+    'unreadable',
+  ]);
+});
+
+test('reads are recorded completely, only with plaintext, or not at all', () => {
+  expect(unrecordedTransforms).toEqual({
+    all: [],
+    reveal: ['redact', 'mask'],
+    off: ['redact', 'mask', 'reveal'],
+  });
+});
+
+test('a gap of the log has a known reason; its transforms and times are optional', () => {
+  const times = { from: '2026-01-01T00:00:00.000Z', to: '2026-01-02T00:00:00.000Z' };
+  const reads = { reason: 'reads_not_recorded', transforms: ['redact', 'mask'], ...times };
+  for (const gap of [{ reason: 'archived' }, reads]) expect(LogGap.parse(gap) as object).toEqual(gap);
+  for (const wrong of [{}, { reason: 'lost' }, { ...reads, transforms: ['none'] }])
+    expect(LogGap.safeParse(wrong).success).toBe(false);
+});
+
+describe('the container of an entry is', () => {
+  test.each<[string, string[], string]>([
+    ['the container of its only resource, in canonical form', ['PCI/High'], '/pci/high/'],
+    ['the parent of two containers', ['/pci/a/', '/pci/low/'], '/pci/'],
+    ['the same container if all are equal', ['/pci/', 'pci', '/PCI/'], '/pci/'],
+    ['the root if nothing else is common', ['/pci/', '/cards/'], '/'],
+    ['the root if one is in the root', ['/', '/pci/'], '/'],
+    ['the outer one of two', ['/pci/', '/pci/high/'], '/pci/'],
+    ['the outer one of two, also if it is last', ['/pci/high/', '/pci/'], '/pci/'],
+    ['made of whole segments', ['/pci/high-1/', '/pci/high-2/'], '/pci/'],
+    ['not the one whose name is a prefix of the other', ['/pci/', '/pci-other/'], '/'],
+    ['the deepest that includes all of several', ['/a/b/c/d/', '/a/b/c/e/', '/a/b/x/'], '/a/b/'],
+  ])('%s', (_, containers, expected) => {
+    expect(resourceOf(containers.map((container) => ({ container })))).toStrictEqual({
+      container: expected,
+    });
+  });
+});
+
+test('the resources of an entry are listed by id, in order', () => {
+  const [card, note] = [{ id: 'card-1', container: '/pci/high/' }, { id: 'note-1' }];
+  expect(resourceOf([card, note, { container: '/pci/low/' }, { id: 'iban-1' }])).toStrictEqual({
+    ids: ['card-1', 'note-1', 'iban-1'],
+    container: '/pci/',
+  });
+  expect(resourceOf([note])).toStrictEqual({ ids: ['note-1'] });
+  expect(resourceOf([])).toStrictEqual({});
 });
 
 test('byOperator with an operation is a valid entry', () => {
