@@ -1,6 +1,8 @@
 /** Permission checks and their error messages. */
 import { describe, expect, test } from 'bun:test';
+import { Denial } from '../../src/domain/denial.ts';
 import { Failure } from '../../src/domain/error.ts';
+import { explain } from '../../src/domain/explain.ts';
 import type { Grants, Owner } from '../../src/domain/grant.ts';
 import { compilePolicy } from '../../src/domain/policy.ts';
 import {
@@ -15,6 +17,7 @@ import {
   type Principal,
   permit,
   permitNamed,
+  questionAbout,
 } from '../../src/domain/principal.ts';
 import { at, grants, when } from '../support/grants.ts';
 
@@ -52,6 +55,18 @@ function failureOf(act: () => unknown): { code: string; detail: string } {
   throw new Error('did not throw');
 }
 
+/** What the audit log records about the denial. */
+function recordOf(act: () => unknown): object {
+  try {
+    act();
+  } catch (error) {
+    if (!(error instanceof Denial)) throw error;
+    const { code, decision, resource, isStored, createdBy } = error;
+    return { code, decision, resource, isStored, createdBy };
+  }
+  throw new Error('did not throw');
+}
+
 const pci = { container: '/pci/' };
 
 test('ownerOf returns the type of the application, or session', () => {
@@ -67,7 +82,7 @@ test('identityOf returns the ids of the caller and of its application', () => {
 
 test('actorOf adds the application that authorized a session', () => {
   const actor = { kind: 'session', id: 's', application_id: 'a' } as const;
-  expect(actorOf(session(grants()))).toEqual(actor);
+  expect(actorOf(session(grants()))).toStrictEqual(actor);
   const authorized = { ...session(grants()), authorizedBy: 'b' } as Principal;
   expect(actorOf(authorized)).toEqual({ ...actor, authorized_by: 'b' });
 });
@@ -128,6 +143,72 @@ describe('using a permission on a resource', () => {
     expect(named(session(grants('token:read'), grants(pci)))).toBe(
       'You need the permission `token:read`: this session is limited to what its authorizer may do now.',
     );
+  });
+});
+
+describe('a denial is recorded', () => {
+  const reason = 'rule 1 grants token:read but does not match: container /b/ is not in /pci/';
+  const rule = { of: 'application', rule: 1 };
+  const decision = { reason, missing: { permission: 'token:read', container: '/b/' }, rule };
+  const record = {
+    code: 'permission_missing',
+    decision,
+    resource: { ids: ['card-1'], container: '/b/' },
+    isStored: false,
+    createdBy: undefined,
+  };
+  const caller = application(grants(pci));
+
+  test('with a stored token and its creator, if known', () => {
+    const token = { ...at('/b/'), token: { created_by: 'c' } };
+    const stored = { ...record, isStored: true };
+    expect(recordOf(() => permit(caller, 'token:read', token))).toEqual({ ...stored, createdBy: 'c' });
+    expect(recordOf(() => permit(caller, 'token:read', at('/b/')))).toEqual(stored);
+  });
+
+  test('with the resource that the caller named, or the one to log instead', () => {
+    expect(recordOf(() => permitNamed(caller, 'token:read', at('/b/')))).toEqual(record);
+    const logged = { id: 'card-2', container: '/c/', isStored: true, createdBy: 'c' };
+    expect(recordOf(() => permitNamed(caller, 'token:read', at('/b/'), logged))).toEqual({
+      ...record,
+      resource: { ids: ['card-2'], container: '/c/' },
+      isStored: true,
+      createdBy: 'c',
+    });
+  });
+
+  test('without a resource if the permission is missing everywhere', () => {
+    expect(recordOf(() => mustHold(session(grants(pci), grants()), 'token:read'))).toEqual({
+      ...record,
+      decision: {
+        reason:
+          'this session is limited by its authorizer, which does not have token:read in its permissions or rules',
+        missing: { permission: 'token:read' },
+      },
+      resource: undefined,
+    });
+  });
+});
+
+describe('a question about another', () => {
+  test.each<[string, Parameters<typeof questionAbout>[0], string]>([
+    [
+      'application is answered from its grants',
+      { kind: 'application', grants: grants('token:read'), ceiling: undefined },
+      'this application has token:read in its permissions, with the transform mask',
+    ],
+    [
+      'session without a ceiling is answered from its grants',
+      { kind: 'session', grants: grants('token:read'), ceiling: undefined },
+      'this session has token:read in its permissions, with the transform mask',
+    ],
+    [
+      'session is limited by its authorizer',
+      { kind: 'session', grants: grants('token:read'), ceiling: grants('token:create') },
+      'this session is limited by its authorizer, which does not have token:read in its permissions or rules',
+    ],
+  ])('%s', (_, subject, reason) => {
+    expect(explain(questionAbout(subject), 'token:read', at('/pci/')).reason).toBe(reason);
   });
 });
 
