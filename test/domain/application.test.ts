@@ -152,6 +152,24 @@ describe('updating an application', () => {
       expect(faults(ApplicationUpdate, { ...current, expires_at: wrong })).toEqual(['expires_at']);
   });
 
+  test('cannot remove or exceed the expiry if the tenant has a maximum lifetime', () => {
+    const day = 86_400_000;
+    const caller = { now: Date.parse('2029-01-01T00:00:00Z'), maxLifetime: day };
+    const after = (expires_at: string, stored = current) => expiryAfter(stored, sent({ expires_at }), caller);
+    const invalid = (message: string) =>
+      expect.objectContaining({ code: 'validation_failed', errors: { expires_at: [message] } });
+    expect(() => after('never')).toThrow(
+      invalid('must not be never, because the tenant has a maximum lifetime'),
+    );
+    expect(() => after('2029-01-02T00:00:00.001Z')).toThrow(
+      invalid('must be at most 2029-01-02T00:00:00.000Z, because the tenant has a maximum lifetime'),
+    );
+    expect(after('2029-01-02T00:00:00Z')).toBe('2029-01-02T00:00:00.000Z');
+    expect(after('2030-01-01T00:00:00Z')).toBe('2030-01-01T00:00:00.000Z');
+    const { expires_at: _, ...unlimited } = current;
+    expect(after('never', unlimited)).toBeUndefined();
+  });
+
   test('needs a name and rejects unknown fields', () => {
     expect(faults(ApplicationUpdate, {})).toEqual(['name']);
     expect(faults(ApplicationUpdate, { name: 'x', key: 'y' })).toEqual(['']);

@@ -81,3 +81,15 @@ describe('allowed origins', () => {
     }
   });
 });
+
+test('only public applications can require bound sessions', () => {
+  expect(publicOnlyErrors('public', { require_bound_sessions: true })).toEqual({});
+  for (const type of ['private', 'management']) {
+    expect(publicOnlyErrors(type, { require_bound_sessions: false })).toEqual({});
+    expect(publicOnlyErrors(type, { require_bound_sessions: true })).toEqual({
+      require_bound_sessions: [
+        `is only for public applications: a ${type} application cannot create sessions`,
+      ],
+    });
+  }
+});
