@@ -1,7 +1,9 @@
 import { describe, expect, test } from 'bun:test';
+import type { Application } from '../../src/domain/application.ts';
 import {
   type Access,
   type AuditRow,
+  accessOf,
   changesAccess,
   isNarrower,
   revocations,
@@ -137,6 +139,20 @@ describe('revocations in the audit log:', () => {
     expect(changesAccess(row('tenant.enable', 'a'))).toBe(true);
     expect(changesAccess(row('toString', 'a'))).toBe(false);
   });
+});
+
+test('the access of an application has its grants and limits, without absent fields', () => {
+  const least: Access = { permissions: ['x:a'], rules: [] };
+  const most: Access = {
+    ...least,
+    allowed_origins: ['o'],
+    require_bound_sessions: false,
+    allowed_networks: ['n'],
+  };
+  const other = { id: 'a', name: 'one', type: 'public', expires_at: '2030-01-01T00:00:00.000Z' };
+  for (const access of [least, most])
+    expect(accessOf({ ...other, ...access } as Application)).toStrictEqual(access);
+  expect(accessOf({ ...other, ...least, allowed_origins: undefined } as never)).toStrictEqual(least);
 });
 
 describe('access was reduced', () => {
