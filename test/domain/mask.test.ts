@@ -218,6 +218,12 @@ describe('limits:', () => {
     expect(errorOf([mask, ...text(90)], ['x', ...text(90), ...text(90)])).toBe(revealsAll);
   });
 
+  test('a part that occurs often in the data is searched only once', () => {
+    const often = new Array(600).fill('part');
+    expect(errorOf('part', often)).toBe(revealsAll);
+    expect(errorOf('all parts', often)).toBe(revealsAll);
+  });
+
   const memory = 'cannot be rendered: its filters process more than 200000 characters';
   test('the filters of a mask process at most 200,000 characters', () => {
     const long = 'x'.repeat(100_000);
