@@ -1,15 +1,20 @@
 /** The changes between two policies agree with their decisions about every resource. */
-import { expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import {
+  Access,
   type AccessChange,
   accessChanges,
   accessOf,
+  compareAccess,
+  isChange,
+  namedContainers,
   nearestAbove,
   sessionChange,
 } from '../../src/domain/access-change.ts';
 import { hasTrait } from '../../src/domain/permission.ts';
 import { compilePolicy, type Policy } from '../../src/domain/policy.ts';
 import { canonicalContainer } from '../../src/domain/rule.ts';
+import { grants, when } from '../support/grants.ts';
 import { Random, randomContainer, randomGrants } from '../support/random-policy.ts';
 
 const permissions = ['token:read', 'token:update', 'invoice:read', 'decision:create', 'application:read'];
@@ -106,4 +111,63 @@ test('a change that equals the change of the container above is left out', () =>
     { permission: 'token:read', container: '/cards/', from: 'reveal', to: 'mask' },
   ]);
   expect(nearestAbove('/cards/old/', new Map([['/', 1]]))).toBe(1);
+});
+
+test('a decision is one of four, from no access to all of the data', () => {
+  const decisions: Access[] = ['reveal', 'redact', 'denied', 'mask'];
+  expect(decisions.sort(compareAccess)).toEqual(['denied', 'redact', 'mask', 'reveal']);
+  for (const decision of decisions) expect(Access.parse(decision)).toBe(decision);
+  expect(Access.safeParse('').success).toBe(false);
+});
+
+describe('another decision is a change', () => {
+  test.each<[string, Access, Access, boolean]>([
+    ['token:read', 'mask', 'mask', false],
+    ['token:read', 'mask', 'reveal', true],
+    ['token:update', 'mask', 'redact', true],
+    ['invoice:read', 'redact', 'reveal', true],
+    ['token:read', 'denied', 'redact', true],
+    ['token:delete', 'mask', 'reveal', false],
+    ['token:delete', 'mask', 'denied', true],
+    ['decision:create', 'reveal', 'redact', false],
+    ['decision:create', 'denied', 'denied', false],
+    ['decision:create', 'denied', 'reveal', true],
+  ])('of %s from %s to %s: %p', (permission, from, to, expected) => {
+    expect(isChange(permission, from, to)).toBe(expected);
+  });
+});
+
+describe('changes are listed', () => {
+  test('by permission, without a container if the permission has none', () => {
+    const before = compilePolicy(grants('token:update', 'decision:create', 'tenant:read'));
+    const after = compilePolicy(grants('token:read', 'application:read', 'tenant:read'));
+    expect(accessChanges(before, after)).toStrictEqual([
+      { permission: 'application:read', from: 'denied', to: 'mask' },
+      { permission: 'decision:create', from: 'mask', to: 'denied' },
+      { permission: 'token:read', container: '/', from: 'denied', to: 'mask' },
+      { permission: 'token:update', container: '/', from: 'mask', to: 'denied' },
+    ]);
+  });
+
+  test('with the containers above first, then alphabetically, for every order of the rules', () => {
+    const rules = ['/b/', '/b/d/', '/a/', '/c/', '/cards/'].map((container) => ({ container }));
+    for (const order of [rules, rules.toReversed()]) {
+      const changes = accessChanges(compilePolicy(grants()), compilePolicy(grants(...order)));
+      expect(changes.map(({ container }) => container)).toEqual(['/a/', '/b/', '/c/', '/cards/']);
+    }
+  });
+});
+
+test('the containers of a permission are those of its rules, and the root', () => {
+  const application = compilePolicy(
+    grants({ container: 'Cards' }, { container: '/invoices/', permissions: ['invoice:read'] }),
+  );
+  const session = compilePolicy(
+    grants(when(['id', 'equals', 'card-1'], ['container', 'equals', '/cards/old/']), {
+      container: '/cards/',
+    }),
+  );
+  expect(namedContainers([application, session], 'token:read')).toEqual(['/', '/cards/', '/cards/old/']);
+  expect(namedContainers([application, session], 'invoice:read')).toEqual(['/', '/invoices/']);
+  expect(namedContainers([application, session], 'token:update')).toEqual(['/']);
 });
