@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import type { Grants } from './grant.ts';
 import { hasTrait } from './permission.ts';
-import { compilePolicy, decide, decideUnder, type Policy, type Resource } from './policy.ts';
+import { compilePolicy, decideUnder, type Policy, type Resource } from './policy.ts';
 import { canonicalContainer, Transform } from './rule.ts';
 
 /** A decision: the transform, or `denied`. */
@@ -126,8 +126,6 @@ export function sessionChange(
     const isScoped = hasTrait(permission, 'scoped');
     for (const { container, resource } of resourcesFor(policy, [before, after], permission)) {
       if (++points > maxSessionPoints) return { largest, complete: false };
-      const own = decide(policy, permission, resource);
-      if (!own.allowed) continue;
       const from = accessOf(policy, before, permission, resource);
       const to = accessOf(policy, after, permission, resource);
       const change = { permission, ...(isScoped && { container }), from, to };
