@@ -5,6 +5,7 @@
  * nothing. Exits with 1 if a measurement failed or missed its target.
  */
 import { loadavg } from 'node:os';
+import { parseArgs } from 'node:util';
 import { type Effort, NothingAnswered } from './compare.ts';
 import { type Environment, openEnvironment } from './environment.ts';
 import { installPeers } from './peers.ts';
@@ -53,9 +54,11 @@ const longMeasurements = ['memory-long'];
 /** Left out of quick runs unless they are named: their results mean nothing with few rows or requests. */
 const fullMeasurements = ['storage', 'memory'];
 
-const wanted = process.argv.slice(2).filter((argument) => !argument.startsWith('--'));
-const quick = process.argv.includes('--quick');
-const long = process.argv.includes('--long');
+const { values, positionals: wanted } = parseArgs({
+  options: { quick: { type: 'boolean', default: false }, long: { type: 'boolean', default: false } },
+  allowPositionals: true,
+});
+const { quick, long } = values;
 const effort: Effort = quick
   ? { quick, rounds: 2, seconds: 0.25, warmUp: 0.1 }
   : { quick, rounds: 5, seconds: 1.2, warmUp: 2.5 };

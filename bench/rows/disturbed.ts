@@ -29,6 +29,7 @@ export async function disturbedRows(environment: Environment, effort: Effort): P
     const busy = await start(environment, database, {
       SALLYPORT_SINK: JSON.stringify(unreachableSink),
       SALLYPORT_METRICS_PORT: '0',
+      ...tokenLimits,
     });
     const rate = (await maxRate(targetOf('undisturbed', calm), effort)) / 2;
     // Warms it up, like the other one.
@@ -60,6 +61,12 @@ export async function disturbedRows(environment: Environment, effort: Effort): P
   }
   return rows;
 }
+
+/** The defaults of the service. They protect other clients from one that writes large tokens as fast as it can. */
+const tokenLimits = {
+  SALLYPORT_TOKENS_PER_MINUTE: '',
+  SALLYPORT_TOKEN_BYTES_PER_MINUTE: '',
+};
 
 /** Nothing listens on port 9, so every delivery fails. */
 const unreachableSink = {
@@ -117,12 +124,17 @@ function whileBusy(reads: Candidate, service: PreparedService, sweep: boolean): 
   };
 }
 
+/** Writes and deletes tokens as fast as the limits of the service permit. */
 async function writeLargeTokens(service: PreparedService, running: { on: boolean }): Promise<number> {
   const token = { container: '/customers/42/', data: largeData };
   let written = 0;
-  for (; running.on; written++) {
-    const { id } = await service.call<{ id: string }>('POST', '/tokens', token);
-    await service.call('DELETE', `/tokens/${id}`);
+  while (running.on) {
+    const created = await service.response('POST', '/tokens', token, service.backend.key);
+    if (created.status === 429) await Bun.sleep(1000 * Number(created.headers['retry-after']));
+    else {
+      await service.call('DELETE', `/tokens/${JSON.parse(created.body).id}`);
+      written++;
+    }
   }
   return written;
 }

@@ -32,11 +32,22 @@ const primaryKeys = {
 /** Milliseconds after which request counts are removed. */
 const requestCountRetention = 30 * 86_400_000;
 
+/** How long the sweep pauses on SQLite, as a multiple of the time that it has taken. */
+const pauseFactor = 3;
+
 /**
  * Removes at most `limit` rows of each kind and returns the total. Rows that another transaction has locked are
- * skipped.
+ * skipped. On SQLite, statements block the process. If there may be more rows, this therefore waits before it returns,
+ * so that requests get most of the time until the next call.
  */
 export async function sweep(db: Db, chainKeys: () => Awaitable<ChainKeys>, limit: number): Promise<number> {
+  const began = performance.now();
+  const removed = await removeRows(db, chainKeys, limit);
+  if (db.dialect === 'sqlite' && removed >= limit) await Bun.sleep(pauseFactor * (performance.now() - began));
+  return removed;
+}
+
+async function removeRows(db: Db, chainKeys: () => Awaitable<ChainKeys>, limit: number): Promise<number> {
   let removed = 0;
   for (const table of ['idempotency', 'sessions', 'leaked_keys', 'application_keys'] as const)
     removed += await removeExpired(db, table, limit);

@@ -251,6 +251,24 @@ describe.each(databases)('hostile input on %s', (_, database) => {
     }
   });
 
+  test.each([
+    ['brackets', '['.repeat(40)],
+    ['an escaped quote before brackets', `"${'['.repeat(40)}`],
+    ['a backslash at its end', `${'{'.repeat(40)}\\`],
+    ['a backslash and a quote at its end', `${'{'.repeat(40)}\\"`],
+    ['many escaped quotes', '"['.repeat(40)],
+  ])('a text with %s is not nested', async (_, text) => {
+    const body = JSON.stringify({ data: [text, { [text]: 1 }] });
+    expect((await server.call('POST', '/tokens', { key, body })).status).toBe(201);
+    const tooDeep = JSON.stringify({ data: text }).replace(
+      /}$/,
+      `,"mask":${'['.repeat(33)}${']'.repeat(33)}}`,
+    );
+    expect((await server.call('POST', '/tokens', { key, body: tooDeep })).body.errors).toEqual({
+      body: ['must not be nested deeper than 32 levels'],
+    });
+  });
+
   test('an incomplete body changes nothing and logs no error', async () => {
     const before = await everything();
     const head = `POST /applications HTTP/1.1\r\nHost: x\r\nSVC-API-KEY: ${key}\r\nContent-Type: application/json\r\n`;
