@@ -1,6 +1,5 @@
 import { z } from 'zod';
 import { resourceOf } from '../../domain/audit.ts';
-import type { Awaitable } from '../../domain/awaitable.ts';
 import { optional, text } from '../../domain/common-fields.ts';
 import { Denial } from '../../domain/denial.ts';
 import { DpopResponse, dpopDescription, PresentedProof } from '../../domain/dpop.ts';
@@ -173,11 +172,11 @@ function cannotRecord(): Denial {
 }
 
 /** Finds the principal of the credential. Throws if the caller is a session and sends another key than its own. */
-function find(
+async function find(
   { credential, proof }: z.infer<typeof DecisionRequest>,
   caller: Caller,
   context: HandlerContext,
-): Awaitable<FoundCredential> {
+): Promise<FoundCredential> {
   const { principal } = caller;
   if (principal.kind !== 'session') return findPresented(credential, proof, caller, context);
   const key = parseKey(credential);
