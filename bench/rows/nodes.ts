@@ -44,7 +44,7 @@ export async function nodeRows(
   }));
   const spec = {
     group: 'processes',
-    work: 'three nodes on reads, PostgreSQL, CPU time per request',
+    work: 'reads of three nodes on PostgreSQL, by CPU time',
     baseline: 'one node',
     unit: 'µs',
     maxRatio: 1.25,
