@@ -66,8 +66,8 @@ const bySessionKey = `
   where s.key_digest = :key and ${isValid}`;
 
 export function credentials(db: Db): Credentials {
-  const findKey = cached(db.local, (key) => db.lookup<KeyRow>(byApplicationKey, key), fromKey);
-  const findSession = cached(db.local, (key) => db.lookup<SessionRow>(bySessionKey, key), fromSession);
+  const findKey = cached(db.local, (key) => db.lookup<KeyRow>(byApplicationKey, key, []), fromKey);
+  const findSession = cached(db.local, (key) => db.lookup<SessionRow>(bySessionKey, key, []), fromSession);
   return {
     find: (kind, digest) => {
       if (kind === 'non') return undefined;

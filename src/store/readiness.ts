@@ -7,7 +7,7 @@ import { type Db, DbUnavailable } from './engine/db.ts';
  * on a standby and on a read-only database.
  */
 export async function checkReadiness(db: Db, masters: MasterKeys | undefined): Promise<void> {
-  await db.lookup('select digest as key from application_keys where digest = :key', new Uint8Array(32));
+  await db.lookup('select digest as key from application_keys where digest = :key', new Uint8Array(32), []);
   if (masters) await checkCurrentMaster(db, masters);
 }
 

@@ -19,9 +19,9 @@ beforeEach(async () => {
     db = opened;
     return {
       ...opened,
-      lookup: (sql, key) => {
+      lookup: (sql, key, params) => {
         lookups++;
-        return opened.lookup(sql, key);
+        return opened.lookup(sql, key, params);
       },
     };
   });

@@ -33,7 +33,7 @@ export class Faults {
   readonly through = (db: Db): Db => ({
     ...db,
     ...this.#queries(db, db.dialect),
-    lookup: (sql, key) => this.#call(db.dialect, () => db.lookup(sql, key)),
+    lookup: (sql, key, params) => this.#call(db.dialect, () => db.lookup(sql, key, params)),
     transaction: (work) =>
       this.#commit(db, (last) =>
         db.transaction(async (tx) => last(await work(this.#queries(tx, db.dialect)))),

@@ -87,7 +87,7 @@ export function batched(fetch: (sql: string, keys: Key[], params: readonly strin
     return created;
   }
 
-  return <R>(sql: string, key: Key, params: readonly string[] = []): Promise<R | undefined> =>
+  return <R>(sql: string, key: Key, params: readonly string[]): Promise<R | undefined> =>
     new Promise((resolve, reject) => {
       batcherOf(sql)({ key, name: nameOf(key), params, resolve: resolve as (row: unknown) => void, reject });
     });

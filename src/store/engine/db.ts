@@ -37,7 +37,7 @@ export interface Executor extends Transaction {
    * `key`, and end with a `where` clause, to which a condition can be appended. `params` are `$2`, `$3` … Concurrent
    * lookups with the same SQL and `params` may share a query.
    */
-  lookup<R>(sql: string, key: Key, params?: readonly string[]): Awaitable<R | undefined>;
+  lookup<R>(sql: string, key: Key, params: readonly string[]): Awaitable<R | undefined>;
   /**
    * The changes of `work` are durable when this resolves. If a transaction is already open, `work` becomes part of that
    * transaction and is durable when it commits. `work` may await only its own statements.

@@ -81,7 +81,7 @@ export function openSqlite(path: string, now: () => number, alone = false): Db {
     get: reads.get,
     all: reads.all,
     run: (sql, params) => change((tx) => tx.run(sql, params)),
-    lookup: (sql, key, params = []) => reads.get(sql, [key, ...params]),
+    lookup: (sql, key, params) => reads.get(sql, [key, ...params]),
     transaction: (work) => change(work),
     defer: (write, row) => change((tx) => write(tx, [row])),
     change,

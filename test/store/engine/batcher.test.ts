@@ -15,7 +15,8 @@ function table(rows: Record<string, string>) {
       .toReversed()
       .map((key) => ({ key: bytes(key), value: rows[key] }));
   });
-  const find = async (key: string, sql = 'q') => (await lookup<{ value: string }>(sql, bytes(key)))?.value;
+  const find = async (key: string, sql = 'q') =>
+    (await lookup<{ value: string }>(sql, bytes(key), []))?.value;
   return { asked, rows, find };
 }
 
@@ -36,10 +37,10 @@ test('a lookup never gets the result of a query that was sent before it', async 
     await sending.promise;
     return keys.map((key) => ({ key, value }));
   });
-  const first = lookup('q', bytes('a'));
+  const first = lookup('q', bytes('a'), []);
   while (sent.length < 1) await new Promise(setImmediate);
   rows.a = 'new';
-  const second = lookup('q', bytes('a'));
+  const second = lookup('q', bytes('a'), []);
   while (sent.length < 2) await new Promise(setImmediate);
   for (const { resolve } of sent) resolve();
   expect(await first).toMatchObject({ value: 'old' });
@@ -56,10 +57,10 @@ test('lookups made while a query is in flight share the next query', async () =>
     await coming.promise;
     return keys.map((key) => ({ key }));
   });
-  const first = lookup('q', bytes('a'));
+  const first = lookup('q', bytes('a'), []);
   while (asked.length < 1) await new Promise(setImmediate);
   const others = ['b', 'c'].map(async (key) => {
-    const found = lookup('q', bytes(key));
+    const found = lookup('q', bytes(key), []);
     await new Promise(setImmediate);
     back[0]?.resolve();
     return found;
@@ -123,7 +124,7 @@ test('a query has at most 32 keys', async () => {
     sizes.push(keys.length);
     return keys.map((key) => ({ key }));
   });
-  await Promise.all(Array.from({ length: 70 }, (_, at) => lookup('q', String(at))));
+  await Promise.all(Array.from({ length: 70 }, (_, at) => lookup('q', String(at), [])));
   expect(sizes).toEqual([32, 32, 6]);
 });
 
@@ -133,8 +134,8 @@ test('a failed query rejects its lookups, and the next lookup sends a new query'
     if (failing) throw new Error('cut');
     return keys.map((key) => ({ key }));
   });
-  const outcomes = await Promise.allSettled([lookup('q', bytes('a')), lookup('q', bytes('b'))]);
+  const outcomes = await Promise.allSettled([lookup('q', bytes('a'), []), lookup('q', bytes('b'), [])]);
   expect(outcomes).toMatchObject([{ reason: new Error('cut') }, { reason: new Error('cut') }]);
   failing = false;
-  expect(await lookup('q', bytes('a'))).toMatchObject({ key: bytes('a') });
+  expect(await lookup('q', bytes('a'), [])).toMatchObject({ key: bytes('a') });
 });

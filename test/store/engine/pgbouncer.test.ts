@@ -64,7 +64,7 @@ describe.skipIf(noPgbouncer).each(suites)('through PgBouncer $version $how', ({ 
     expect(await timeouts(db)).toBe(usual);
     expect(await db.all<object>(sql)).toEqual([{ timeouts: usual }]);
     const byKey = `${sql.replace('select', String.raw`select '\x00'::bytea as key,`)} where '\\x00'::bytea = :key`;
-    expect(await db.lookup(byKey, new Uint8Array(1))).toMatchObject({ timeouts: usual });
+    expect(await db.lookup(byKey, new Uint8Array(1), [])).toMatchObject({ timeouts: usual });
     expect(await db.transaction(timeouts)).toBe(usual);
     expect(await db.change(timeouts)).toBe(usual);
     expect(await db.exclusively(timeouts)).toBe('24s 0 25s');

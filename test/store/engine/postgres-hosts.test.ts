@@ -53,7 +53,7 @@ describe('a database that cannot be reached', () => {
     await using(await url(), async (db) => {
       const attempts = [
         () => db.get('select 1'),
-        () => db.lookup('select 1 as key where true = :key', new Uint8Array(1)),
+        () => db.lookup('select 1 as key where true = :key', new Uint8Array(1), []),
         () => db.run('select 1'),
         () => db.transaction(async (tx) => tx.get('select 1')),
         () => db.change(async (tx) => tx.run('select 1')),
