@@ -194,7 +194,7 @@ function isNestedDeeper(json: Uint8Array, levels: number): boolean {
   return false;
 }
 
-/** Most texts have no escaped quote. For a text of 1 MiB, `indexOf` then saves a third of the time of the request. */
+/** Most texts have no escaped quote. For a text of 1 MiB, `indexOf` then saves half of the time of the request. */
 function closingQuote(json: Uint8Array, from: number): number {
   const first = json.indexOf(quote as number, from);
   if (first >= 0 && json[first - 1] !== backslash) return first;
