@@ -28,7 +28,8 @@ export function transactionRunner(db: Db, keys: Keyring, writeEntries: EntryWrit
   function scopeOf(tx: Transaction, dataKey: (tenant: string) => Uint8Array): TransactionScope {
     const { get, all, run, defer } = tx;
     const transaction = <T>(work: (tx: Queries) => Awaitable<T>) => work(tx) as Promise<T>;
-    const lookup: Executor['lookup'] = (sql, key, params) => get(sql.replace(':key', '$$1'), [key, ...params]);
+    const lookup: Executor['lookup'] = (sql, key, params) =>
+      get(sql.replace(':key', '$$1'), [key, ...params]);
     const executor: Executor = { dialect, get, all, run, lookup, defer, transaction };
     // Repositories are created on access, because most changes need only one of them.
     return {
