@@ -21,7 +21,8 @@ import { startBackgroundJobs } from './operations/background-jobs.ts';
 import { type Bootstrapped, bootstrap } from './operations/bootstrap.ts';
 import { masterKeysAtStart } from './operations/master-key.ts';
 import { nodeRecorder } from './operations/node-recorder.ts';
-import { readSinks, type Sink } from './sinks/config.ts';
+import type { Sink } from './sinks/config.ts';
+import { configuredSinks } from './sinks/configured.ts';
 import { type Delivery, startDelivery } from './sinks/deliver.ts';
 import { reportSlowStart, retryTimeouts } from './slow-start.ts';
 import { startTelemetry, timingFor } from './start-telemetry.ts';
@@ -68,7 +69,7 @@ export interface AppOptions {
 
 export async function openApp(config: Config, options: AppOptions = {}): Promise<App> {
   const log = options.log ?? makeLog({ level: config.logLevel });
-  const sinks = readSinks(config, { env: process.env, now: Date.now });
+  const sinks = await configuredSinks(config, { env: process.env, now: Date.now });
   const telemetrySettings = readTelemetrySettings(process.env);
   const metrics =
     config.metricsPort === undefined && !telemetrySettings.metrics

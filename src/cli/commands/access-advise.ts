@@ -2,7 +2,6 @@ import type { AdviceEntry, Application } from '../../../sdk/src/sallyport.ts';
 import type { Call, RemoteCommand } from '../command.ts';
 import { only } from '../terminal/options.ts';
 import { printTable } from '../terminal/print.ts';
-import { formatAccessFile } from './access-file.ts';
 import { appArgument, findApplication } from './apps.ts';
 
 export const adviseCommand: RemoteCommand = {
@@ -35,6 +34,7 @@ async function advise(call: Call): Promise<number> {
   const proposed: Application[] = [];
   for (const { application, proposal } of advice)
     if (proposal) proposed.push({ ...(await service.applications.get(application.id)), ...proposal });
+  const { formatAccessFile } = await import('./access-file.ts');
   print(formatAccessFile(proposed, false).trimEnd());
   return 0;
 }

@@ -7,7 +7,7 @@ import { ErrorAbout, negativeExitCode, UsageError } from '../errors.ts';
 import { withNewFile } from '../terminal/files.ts';
 import { confirm, only, yesOption } from '../terminal/options.ts';
 import { showProgress } from '../terminal/print.ts';
-import { type FileApplication, readAccessFile, reportProblems, type Wanted } from './access-file.ts';
+import type { FileApplication, Wanted } from './access-file.ts';
 import { impactText, readImpacts } from './impact-text.ts';
 import {
   expiryOf,
@@ -56,6 +56,7 @@ interface Created {
 async function apply(call: Call): Promise<number> {
   const { args, options, input, json, print, colorize } = call;
   const file = args[0] as string;
+  const { readAccessFile } = await import('./access-file.ts');
   const wanted = readAccessFile(
     await input.text(file, 'FILE'),
     file === '-' ? 'standard input' : basename(file),
@@ -94,6 +95,7 @@ async function readAndPlan({ service, options, terminal }: Call, wanted: readonl
   }
   progress.clear();
   const own = (await service.applications.current()).id;
+  const { reportProblems } = await import('./access-file.ts');
   reportProblems(basename(file), findConflicts(wanted, current, Date.now()));
   return makePlan(wanted, current, options.on('prune'), own);
 }

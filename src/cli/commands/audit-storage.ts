@@ -4,7 +4,7 @@ import { resolve } from 'node:path';
 import { parseDuration } from '../../domain/duration.ts';
 import { type Archived, ArchiveError, archiveLog, type HeldBack } from '../../operations/audit-archive.ts';
 import { chainAll } from '../../operations/audit-files.ts';
-import { readSinks } from '../../sinks/config.ts';
+import { configuredSinks } from '../../sinks/configured.ts';
 import { systemTenant } from '../../store/audit/hash-chain.ts';
 import type { Reindexed } from '../../store/audit/reindex.ts';
 import { DamagedChain } from '../../store/audit/signed-position.ts';
@@ -46,12 +46,12 @@ export const auditStorageCommands: readonly Command[] = [
   },
 ];
 
-function archiveAudit(invocation: Invocation): Promise<number> {
+async function archiveAudit(invocation: Invocation): Promise<number> {
   const { args, options, config, terminal, printResult } = invocation;
   const age = ageOf(options, config.auditRetention);
   const tenantId = tenantOf(options);
   const folder = resolve(args[0] as string);
-  const sinks = readSinks(config, { env: terminal.env, now: Date.now }).map(({ name }) => name);
+  const sinks = (await configuredSinks(config, { env: terminal.env, now: Date.now })).map(({ name }) => name);
   const skipUndelivered = options.on('skip-undelivered');
   return withStore(invocation, async (maintenance) => {
     try {

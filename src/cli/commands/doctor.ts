@@ -5,7 +5,8 @@ import { type Check, fail, warn } from '../../operations/check.ts';
 import { diagnose } from '../../operations/diagnosis.ts';
 import { masterKeys } from '../../operations/master-key.ts';
 import { restoreHint } from '../../operations/sqlite-check.ts';
-import { readSinks, type Sink } from '../../sinks/config.ts';
+import type { Sink } from '../../sinks/config.ts';
+import { configuredSinks } from '../../sinks/configured.ts';
 import { lockFile } from '../../store/engine/sqlite-lock.ts';
 import type { Invocation, LocalCommand } from '../command.ts';
 import { systemErrorOf } from '../errors.ts';
@@ -41,7 +42,10 @@ async function runChecks(invocation: Invocation): Promise<Check[]> {
       ...checkSettings(config, terminal.env),
       ...reportSystemErrors('files', () => checkFiles(config, terminal.env)),
       ...reportSystemErrors('disk', () => checkDisk(config)),
-      ...(await checkDatabase(invocation, readSinks(config, { env: terminal.env, now: Date.now }))),
+      ...(await checkDatabase(
+        invocation,
+        await configuredSinks(config, { env: terminal.env, now: Date.now }),
+      )),
     ];
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;

@@ -5,7 +5,6 @@ import { CommandError } from '../errors.ts';
 import { withNewFile, withReplacedFile } from '../terminal/files.ts';
 import { confirm, yesOption } from '../terminal/options.ts';
 import { showProgress } from '../terminal/print.ts';
-import { formatAccessFile } from './access-file.ts';
 
 export const pullCommand: RemoteCommand = {
   usage: 'pull <FILE>',
@@ -21,6 +20,7 @@ async function pull(call: Call): Promise<number> {
   const { args, json, print, printResult } = call;
   const file = args[0] as string;
   const applications = await readApplications(call);
+  const { formatAccessFile } = await import('./access-file.ts');
   const text = formatAccessFile(applications, json || file.endsWith('.json'));
   if (file === '-') {
     print(text.trimEnd());

@@ -1,7 +1,8 @@
 import { byOperator } from '../../domain/audit.ts';
 import { timestamp } from '../../domain/common-fields.ts';
 import { testBatch } from '../../sinks/batch.ts';
-import { readSinks, type Sink } from '../../sinks/config.ts';
+import type { Sink } from '../../sinks/config.ts';
+import { configuredSinks } from '../../sinks/configured.ts';
 import { describeError } from '../../sinks/deliver.ts';
 import type { SinkState } from '../../store/audit/sink-state.ts';
 import type { Command, Invocation } from '../command.ts';
@@ -38,12 +39,8 @@ export const sinkCommands: readonly Command[] = [
   },
 ];
 
-function configured({ config, terminal }: Invocation): Sink[] {
-  return readSinks(config, { env: terminal.env, now: Date.now });
-}
-
-function list(invocation: Invocation): Promise<number> {
-  const sinks = configured(invocation);
+async function list(invocation: Invocation): Promise<number> {
+  const sinks = await configuredSinks(invocation.config, { env: invocation.terminal.env, now: Date.now });
   return withStore(invocation, async ({ deliveries }) => {
     const states = await Promise.all(
       sinks.map(async (sink) => ({ sink, state: await deliveries.state(sink.name) })),
@@ -99,18 +96,17 @@ function nameOfState(state: SinkState): 'ok' | 'behind' | 'failing' | 'rejected'
   return state.skippedEntries > 0 ? 'gap' : 'ok';
 }
 
-function findSink(invocation: Invocation): Sink {
-  const sinks = configured(invocation);
-  const [wanted] = invocation.args;
+async function findSink({ config, terminal, args: [wanted] }: Invocation): Promise<Sink> {
+  const sinks = await configuredSinks(config, { env: terminal.env, now: Date.now });
   const sink = sinks.find(({ name }) => name === wanted);
   if (sink) return sink;
   const names = sinks.map(({ name }) => name).join(', ');
   throw new UsageError(`no sink is named "${wanted}"`, names === '' ? noSinks : `configured sinks: ${names}`);
 }
 
-function acknowledge(invocation: Invocation): Promise<number> {
+async function acknowledge(invocation: Invocation): Promise<number> {
   const { printResult } = invocation;
-  const { name } = findSink(invocation);
+  const { name } = await findSink(invocation);
   return withStore(invocation, async ({ deliveries }, store) => {
     const { rejectedChains: chains } = await deliveries.state(name);
     const result = { sink: name, chains_with_rejected_entries: chains };
@@ -135,7 +131,7 @@ function acknowledge(invocation: Invocation): Promise<number> {
 
 async function test(invocation: Invocation): Promise<number> {
   const { printResult } = invocation;
-  const sink = findSink(invocation);
+  const sink = await findSink(invocation);
   const { name } = sink;
   const batch = testBatch(Date.now());
   try {
