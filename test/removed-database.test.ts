@@ -14,6 +14,10 @@ describe('if the SQLite file of a running service is removed', () => {
     const text = await (await fetch(server.app.metricsUrl as string)).text();
     return /^sallyport_database_up (\d)$/m.exec(text)?.[1];
   };
+  /** The file is checked at most once per millisecond. */
+  const nextCheck = async () => {
+    for (const end = performance.now() + 1; performance.now() < end; ) await new Promise(setImmediate);
+  };
   beforeEach(async () => {
     server = await openTestServer(sqlite, { SALLYPORT_METRICS_PORT: '0' });
     key = (await server.tenant()).key;
@@ -29,6 +33,7 @@ describe('if the SQLite file of a running service is removed', () => {
     async (_, put) => {
       renameSync(path(), `${path()}.away`);
       put();
+      await nextCheck();
       expect([await create(), await read(), await ready(), await up()]).toEqual([503, 503, 503, '0']);
       server.logged.length = 0;
       await server.flush();

@@ -14,9 +14,9 @@
  * 5. Expiry needs no commit. Each entry has the time at which it expires, and the clock is read for every request.
  *
  * Commits of programs that do not use the counter, such as the sqlite3 shell, are detected by `pragma data_version`. The
- * same holds for a process that uses another counter file because the first one was deleted. The pragma is read once per
- * turn of the event loop, so these commits apply from the next turn on. To read it for every request would take 2 µs,
- * 14 % of `GET /applications/key`.
+ * same holds for a process that uses another counter file because the first one was deleted. The pragma is read at most
+ * once per millisecond, so these commits apply after a millisecond. To read it for every request would take 2 µs, 14 %
+ * of `GET /applications/key`.
  *
  * On PostgreSQL, every request reads the row. An entry is reused if the row is unchanged, which saves parsing and
  * compiling the grants: 20 % of `GET /applications/key`. The same is done on SQLite after a commit.

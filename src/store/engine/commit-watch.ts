@@ -25,25 +25,27 @@ export function generationFile(path: string): string {
 
 const [begun, ended] = [0, 1];
 
+/** Milliseconds for which a check of the file and of `pragma data_version` is not repeated. */
+const checkInterval = 1;
+
 /**
  * `checkFile` throws if the database file was moved or replaced, because commits to the new file would not be detected.
+ * `clock` is monotonic, in milliseconds.
  */
 export function watchCommits(
   counters: Int32Array,
   reads: Queries,
   checkFile: () => void = () => {},
+  clock = () => performance.now(),
 ): CommitWatch {
   let generation = 0;
   let last: { readonly commit: number; readonly version: number } | undefined;
-  let checked = false;
+  let checkedAt = Number.NEGATIVE_INFINITY;
 
   /** A number that changes with every commit of another connection, including programs that do not use the counters. */
   function dataVersion(): number {
     checkFile();
-    checked = true;
-    setImmediate(() => {
-      checked = false;
-    });
+    checkedAt = clock();
     return (reads.get<{ data_version: number }>('pragma data_version') as { data_version: number })
       .data_version;
   }
@@ -56,7 +58,7 @@ export function watchCommits(
     },
     generation: () => {
       const commit = Atomics.load(counters, begun);
-      if (commit !== last?.commit || !checked) {
+      if (commit !== last?.commit || clock() - checkedAt >= checkInterval) {
         const version = dataVersion();
         if (commit !== last?.commit || version !== last.version) generation++;
         last = { commit, version };

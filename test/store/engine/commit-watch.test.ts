@@ -23,6 +23,13 @@ afterEach(async () => {
 
 const generation = () => db.local!.generation();
 const insert = 'insert into t values (1)';
+/** Watches `db` with a clock that only the test moves. */
+function watchWithClock(checkFile?: () => void) {
+  const watch = watchCommits(mapCounters(path), db, checkFile, () => moved.time);
+  const moved = { time: 0, generation: watch.generation };
+  return moved;
+}
+
 const nextTurn = () => new Promise(setImmediate);
 
 /** Runs a statement in another process, which opens the database like the service. Blocks the event loop. */
@@ -79,21 +86,40 @@ test('a commit after the write-ahead log was reset changes the generation', asyn
   }
 });
 
-test('a commit of a program without counters changes the generation in the next turn of the event loop', async () => {
+test('a commit of a program without counters changes the generation after a millisecond', () => {
+  const watch = watchWithClock();
   const foreign = new Database(path);
-  const before = generation();
+  const before = watch.generation();
   foreign.run(insert);
-  await nextTurn();
-  expect(generation()).not.toBe(before);
+  watch.time += 0.99;
+  expect(watch.generation()).toBe(before);
+  watch.time += 0.01;
+  expect(watch.generation()).not.toBe(before);
   foreign.close();
 });
 
-test('a commit of a process with another counter file changes the generation in the next turn of the event loop', async () => {
-  const before = generation();
+test('a commit of a process with another counter file changes the generation after a millisecond', () => {
+  const watch = watchWithClock();
+  const before = watch.generation();
   rmSync(generationFile(path));
   inAnotherProcess(insert);
-  await nextTurn();
-  expect(generation()).not.toBe(before);
+  watch.time += 1;
+  expect(watch.generation()).not.toBe(before);
+});
+
+test('the file is checked again after a millisecond, and for every request while a check fails', () => {
+  let problem = '';
+  const watch = watchWithClock(() => {
+    if (problem !== '') throw new Error(problem);
+  });
+  const before = watch.generation();
+  problem = 'the file was moved';
+  expect(watch.generation()).toBe(before);
+  watch.time += 1;
+  expect(watch.generation).toThrow(problem);
+  expect(watch.generation).toThrow(problem);
+  problem = '';
+  expect(watch.generation()).toBe(before);
 });
 
 test('the generation is undefined while a commit is in progress', () => {
