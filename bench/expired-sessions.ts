@@ -14,10 +14,10 @@ export async function insertExpiredSessions(
     const db = new Database(databaseUrl.slice('sqlite:'.length));
     db.run('pragma busy_timeout = 5000');
     const insert = db.prepare(
-      `insert into sessions (${columns}) values (?1, ?2, ?3, randomblob(32), randomblob(32), '[]', '[]', 1, 2)`,
+      `insert into sessions (${columns}) values (?1, ?2, ?3, randomblob(32), randomblob(32), '[]', '[]', 1, ?4)`,
     );
     db.transaction(() => {
-      for (let row = 0; row < count; row++) insert.run(tenant, page, newId(Date.now()));
+      for (let row = 0; row < count; row++) insert.run(tenant, page, newId(Date.now()), row);
     })();
     db.close();
     return;
@@ -25,8 +25,8 @@ export async function insertExpiredSessions(
   const sql = new SQL(databaseUrl, { max: 1 });
   const digest = "decode(md5(random()::text) || md5(random()::text), 'hex')";
   await sql.unsafe(
-    `insert into sessions (${columns}) select '${tenant}', '${page}', gen_random_uuid(), ${digest}, ${digest}, '[]', '[]', 1, 2
-     from generate_series(1, ${count})`,
+    `insert into sessions (${columns}) select '${tenant}', '${page}', gen_random_uuid(), ${digest}, ${digest}, '[]', '[]', 1, expiry
+     from generate_series(1, ${count}) as expiry`,
   );
   await sql.close();
 }
