@@ -190,8 +190,8 @@ export interface Maintenance {
    */
   rotateMasterKey(rotation: Rotation): Promise<Rotated>;
   /**
-   * Removes at most `limit` rows of each kind that are expired or belong to a deleted application. Returns the number
-   * of removed rows. Any node may call this.
+   * Removes at most `limit` rows of each kind that are expired or belong to a deleted application, or on PostgreSQL ten
+   * times as many sessions. Returns the number of removed rows. Any node may call this.
    */
   sweep(limit: number): Promise<number>;
   /**
