@@ -2,7 +2,6 @@
  * A DPoP proof (RFC 9449) is a JWT that the holder of a private key signs for one request. It contains the method and
  * the URL of the request and, for a bound session, the hash of the session key.
  */
-import { type CryptoKey, calculateJwkThumbprint, compactVerify, importJWK } from 'jose';
 import { z } from 'zod';
 import type { ProofErrorCode } from '../../domain/dpop.ts';
 import { isSmallOrderEd25519 } from './ed25519.ts';
@@ -66,9 +65,9 @@ const Claims = z.object({
 });
 
 interface SigningKey {
-  readonly alg: string;
   readonly jkt: string;
-  readonly key: CryptoKey;
+  /** Rejects if the signature is not valid. */
+  readonly verify: (jwt: string) => Promise<unknown>;
 }
 
 /** Maximum imported keys in memory. When it is reached, all are dropped. */
@@ -96,7 +95,7 @@ export class ProofVerifier {
     checkClaims(claims, signer, request);
     checkNonce(claims.nonce);
     try {
-      await compactVerify(jwt, signer.key, { algorithms: [signer.alg] });
+      await signer.verify(jwt);
     } catch {
       throw new ProofError('has an invalid signature');
     }
@@ -110,6 +109,7 @@ export class ProofVerifier {
   }
 }
 
+/** Loads the library only when it is needed, because most installations have no bound sessions. */
 async function readSigningKey(encodedHeader: string): Promise<SigningKey> {
   const { alg, jwk: given } = parse(Header, encodedHeader);
   if (secretMembers.some((member) => Object.hasOwn(given, member)))
@@ -123,10 +123,11 @@ async function readSigningKey(encodedHeader: string): Promise<SigningKey> {
     throw new ProofError('has a `jwk` that is not a point of the curve');
   if (jwk.kty === 'OKP' && isSmallOrderEd25519(jwk.x))
     throw new ProofError('has a `jwk` that is a point of small order');
+  const { calculateJwkThumbprint, compactVerify, importJWK } = await import('jose');
   try {
-    // `importJWK` returns bytes only for symmetric keys.
-    const key = (await importJWK(jwk, alg)) as CryptoKey;
-    return { alg, jkt: await calculateJwkThumbprint(jwk), key };
+    const key = await importJWK(jwk, alg);
+    const verify = (jwt: string) => compactVerify(jwt, key, { algorithms: [alg] });
+    return { jkt: await calculateJwkThumbprint(jwk), verify };
   } catch {
     throw new ProofError('has a `jwk` that cannot be imported');
   }
