@@ -3,7 +3,19 @@ import { formatNumber, type Row } from './report.ts';
 
 /** Workloads, found in the results by `group` and the row's name without the database, with their audit entries. */
 const requests = [
-  { kind: 'authenticated `GET`', group: 'reads', work: 'GET /applications/key', entries: 0 },
+  { kind: '`GET` with one key', group: 'reads', work: 'GET /applications/key', entries: 0 },
+  {
+    kind: '`GET` with 500 sessions in turn',
+    group: 'reads',
+    work: 'GET /applications/key with 500 sessions in turn',
+    entries: 0,
+  },
+  {
+    kind: '`GET` with a bound session',
+    group: 'reads',
+    work: 'GET /applications/key with a bound session',
+    entries: 0,
+  },
   { kind: '`POST /decisions`', group: 'decisions', work: 'POST /decisions', entries: 0 },
   { kind: 'read a masked token of 1 KB', group: 'handmade', work: 'read a masked token', entries: 0 },
   {

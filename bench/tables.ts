@@ -67,7 +67,7 @@ function busyNote(rows: Results['rows']): string[] {
   const names = [...new Set(busy.map(({ measurement }) => measurement))];
   const highest = Math.max(...busy.map(({ load }) => load));
   return [
-    `Other work ran on the machine (load up to ${formatNumber(highest)}) during: ${names.join(', ')}. Of these, only ratios by CPU time and sizes are reliable.`,
+    `The load average was up to ${formatNumber(highest)} before these measurements: ${names.join(', ')}. Of these, only ratios by CPU time and sizes are reliable.`,
   ];
 }
 
@@ -101,9 +101,11 @@ function comparison(row: Row): string {
 }
 
 /** Latencies, or the CPU time per operation. */
-function absolute({ group, latency, processor, database }: Row): string {
-  if (group === 'latency' && latency)
-    return `${[latency.p50, latency.p99, latency.p999].map(formatNumber).join(' / ')} ms`;
+function absolute({ group, latency, theirLatency, processor, database }: Row): string {
+  if (group === 'latency' && latency) {
+    const theirs = theirLatency === undefined ? '' : ` (${formatNumber(theirLatency.p99)} ms)`;
+    return `${[latency.p50, latency.p99, latency.p999].map(formatNumber).join(' / ')} ms${theirs}`;
+  }
   if (!processor) return '';
   const onDatabase = database === undefined ? '' : ` + ${formatNumber(database)}`;
   return `${formatNumber(processor.ours)}${onDatabase} µs`;

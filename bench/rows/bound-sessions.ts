@@ -1,4 +1,4 @@
-/** A request of a bound session, with a new proof each time, compared with the same request of another session. */
+/** Requests of bound sessions and of many sessions, compared with the same request of one session. */
 import { Prover } from '../../test/support/dpop.ts';
 import { type Candidate, compare, type Effort, seriesOf, underLoad } from '../compare.ts';
 import type { Environment, PreparedService } from '../environment.ts';
@@ -10,6 +10,7 @@ const path = '/applications/key';
 const origin = 'http://127.0.0.1';
 /** How many proofs are signed in advance for each second of a run. Each proof is accepted once. */
 const maxRate = 12_000;
+const manySessions = 500;
 
 async function authorizedSession(
   { url, page, backend }: PreparedService,
@@ -46,9 +47,11 @@ function boundCandidate(name: string, service: PreparedService): Candidate {
   };
 }
 
-async function unboundCandidate(name: string, service: PreparedService): Promise<Candidate> {
-  const { key } = await authorizedSession(service);
-  const requests = [requestBytes('GET', path, key)];
+/** Requests of `count` sessions in turn. */
+async function unboundCandidate(name: string, service: PreparedService, count: number): Promise<Candidate> {
+  const requests: string[] = [];
+  while (requests.length < count)
+    requests.push(requestBytes('GET', path, (await authorizedSession(service)).key));
   return underLoad(name, service.pid, { port: service.port, requests, status: 200 }, service.database);
 }
 
@@ -56,26 +59,29 @@ export async function boundSessionRows(
   { onSqlite, onPostgres }: Environment,
   effort: Effort,
 ): Promise<Row[]> {
-  const series = await compare(
-    [
-      boundCandidate('bound, SQLite', onSqlite),
-      await unboundCandidate('unbound, SQLite', onSqlite),
-      boundCandidate('bound, PostgreSQL', onPostgres),
-      await unboundCandidate('unbound, PostgreSQL', onPostgres),
-    ],
-    effort,
-  );
-  return ['SQLite', 'PostgreSQL'].map((database) =>
-    rowOf(
-      {
-        group: 'reads',
-        work: `GET ${path} with a bound session, ${database}`,
-        baseline: 'the same with a session that is not bound',
-        unit: '/s',
-        min: 0.1,
-      },
-      seriesOf(series, `bound, ${database}`),
-      seriesOf(series, `unbound, ${database}`),
-    ),
-  );
+  const services = { SQLite: onSqlite, PostgreSQL: onPostgres };
+  const candidates: Candidate[] = [];
+  for (const [database, service] of Object.entries(services))
+    candidates.push(
+      boundCandidate(`bound, ${database}`, service),
+      await unboundCandidate(`one, ${database}`, service, 1),
+      await unboundCandidate(`many, ${database}`, service, manySessions),
+    );
+  const series = await compare(candidates, effort);
+  return Object.keys(services).flatMap((database) => {
+    const spec = { group: 'reads', baseline: 'the same with one session that is not bound', unit: '/s' };
+    const one = seriesOf(series, `one, ${database}`);
+    return [
+      rowOf(
+        { ...spec, work: `GET ${path} with a bound session, ${database}`, min: 0.1 },
+        seriesOf(series, `bound, ${database}`),
+        one,
+      ),
+      rowOf(
+        { ...spec, work: `GET ${path} with ${manySessions} sessions in turn, ${database}` },
+        seriesOf(series, `many, ${database}`),
+        one,
+      ),
+    ];
+  });
 }

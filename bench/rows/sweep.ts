@@ -6,7 +6,8 @@ import { openFilledStore } from '../fill.ts';
 import { costRow, type Row } from '../report.ts';
 import { processorTime } from '../servers.ts';
 
-const batchSize = 500;
+/** As in the background job. */
+const batchSize = 100;
 
 interface FilledService {
   /** The number of rows, as text. */

@@ -1,8 +1,8 @@
 /**
  * Caches credentials by the digest of the key.
  *
- * On SQLite, a credential is read from the database only if a process has committed since it was last read. It is never
- * stale: a change to a credential applies to every request sent after the response to the change.
+ * On SQLite, a credential is read from the database only if a process has committed since it was last read. A change by
+ * any Sallyport process applies to every request sent after the response to the change:
  * 1. Every process numbers its commits while it holds SQLite's write lock: it sets the shared counter `begun` to n before
  *    commit n, and `ended` to n after it. It sends the response to the change after that.
  * 2. An entry belongs to the generation that was read before its lookup. A generation exists only if `begun` and `ended`
