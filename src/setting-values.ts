@@ -48,9 +48,14 @@ export function oneOf<T extends string>(text: string, values: readonly T[]): T {
   throw new Error(`must be one of ${values.join(', ')}, not ${JSON.stringify(text)}`);
 }
 
+/** The SQLite file that the service uses without DATABASE_URL. */
+export function defaultDatabase(dataDir: string): string {
+  return join(dataDir, 'sallyport.db');
+}
+
 /** Accepts `sqlite:PATH` or `postgres://…`. The value may contain a password, so error messages do not repeat it. */
 export function databaseUrl(text: string | undefined, { dataDir }: { dataDir: string }): string {
-  if (text === undefined) return `sqlite:${join(dataDir, 'sallyport.db')}`;
+  if (text === undefined) return `sqlite:${defaultDatabase(dataDir)}`;
   if (/^sqlite:./.test(text)) return `sqlite:${resolve(text.slice('sqlite:'.length))}`;
   parsePostgresUrl(text);
   return text;

@@ -9,6 +9,7 @@ import { appCommands } from './commands/apps.ts';
 import { auditCommands } from './commands/audit.ts';
 import { backupCommand } from './commands/backup.ts';
 import { canCommand } from './commands/can.ts';
+import { copyToPostgresCommand } from './commands/copy-to-postgres.ts';
 import { doctorCommand } from './commands/doctor.ts';
 import { expiringCommand } from './commands/expiring.ts';
 import { healthCommand } from './commands/health.ts';
@@ -51,6 +52,7 @@ export const commands: readonly Command[] = [
   backupCommand,
   restoreCommand,
   recoverCommand,
+  copyToPostgresCommand,
   doctorCommand,
   expiringCommand,
   {

@@ -133,15 +133,19 @@ async function existingTables(
   { dialect, all }: Pick<Db, 'dialect' | 'all'>,
   known: readonly Migration[],
 ): Promise<string[]> {
-  const ours = known
-    .flatMap((migration) => statementsFor(dialect, migration))
-    .flatMap((statement) => /^create table (\w+)/.exec(statement)?.[1] ?? []);
   const tables =
     dialect === 'sqlite'
       ? "select name from sqlite_master where type = 'table'"
       : 'select table_name as name from information_schema.tables where table_schema = current_schema()';
   const names = (await all<{ name: string }>(tables)).map(({ name }) => name);
-  return ours.filter((name) => names.includes(name));
+  return tablesOf(dialect, known).filter((name) => names.includes(name));
+}
+
+/** The tables that the migrations create, in an order in which foreign keys refer to earlier tables. */
+export function tablesOf(dialect: Dialect, known: readonly Migration[] = migrations): string[] {
+  return known
+    .flatMap((migration) => statementsFor(dialect, migration))
+    .flatMap((statement) => /^create table (\w+)/.exec(statement)?.[1] ?? []);
 }
 
 /**

@@ -1,4 +1,4 @@
-/** Runs work that only one node may do at a time: migrations, creating the first tenant, key rotation and recovery. */
+/** Runs work that only one process may do at a time, such as migrations, creating the first tenant and recovery. */
 import type { Awaitable } from '../../domain/awaitable.ts';
 import type { Queries } from './db.ts';
 import { releaseLease, withLease } from './postgres-lease.ts';

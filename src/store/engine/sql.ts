@@ -31,7 +31,7 @@ export function all(...conditions: (string | false | undefined)[]): string {
   return conditions.filter(Boolean).join(' and ');
 }
 
-type Type = 'uuid' | 'text' | 'smallint' | 'integer' | 'bigint' | 'bytea';
+export type ColumnType = 'uuid' | 'text' | 'smallint' | 'integer' | 'bigint' | 'bytea';
 
 /** The fields of each row must be in the order of the columns. */
 export type Insert<R> = (tx: Queries, rows: readonly R[]) => Promise<void>;
@@ -39,10 +39,10 @@ export type Insert<R> = (tx: Queries, rows: readonly R[]) => Promise<void>;
 /** Inserts many rows into one table: on PostgreSQL in one statement, to save round trips. */
 export function inserter<R extends Record<string, Value>>(
   table: string,
-  columns: Record<keyof R & string, Type>,
+  columns: Record<keyof R & string, ColumnType>,
 ): Record<Db['dialect'], Insert<R>> {
   const names = Object.keys(columns);
-  const types = Object.entries<Type>(columns);
+  const types = Object.entries<ColumnType>(columns);
   const into = `insert into ${table} (${names.join(', ')})`;
   const one = `${into} values (${names.map((_, at) => `$${at + 1}`).join(', ')})`;
   const selected = types.map(([name, type]) => (type === 'bytea' ? `decode(${name}, 'hex')` : name));

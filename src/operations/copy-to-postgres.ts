@@ -1,0 +1,116 @@
+/** Copies the rows of a SQLite database into an empty PostgreSQL database. */
+import type { Database } from 'bun:sqlite';
+import { byOperator } from '../domain/audit.ts';
+import type { ChainKeys } from '../store/audit/hash-chain.ts';
+import { insertEntries } from '../store/audit/write.ts';
+import type { Db, Queries, Value } from '../store/engine/db.ts';
+import { tablesOf } from '../store/engine/migrate.ts';
+import { type ColumnType, inserter } from '../store/engine/sql.ts';
+
+/**
+ * `nodes` lists the running processes of an installation. `schema_versions` and `maintenance_lock` are not created by a
+ * migration, so they are not in the list.
+ */
+const notCopied = ['nodes'];
+
+export const copiedTables: readonly string[] = tablesOf('postgres').filter(
+  (table) => !notCopied.includes(table),
+);
+
+/** The target has rows. */
+export class NotEmpty extends Error {}
+
+export interface CopyOptions {
+  /** The time of the audit entry. */
+  readonly at: number;
+  /** The keys of the audit chain in the source. */
+  readonly keys: ChainKeys;
+  readonly onTable?: (table: string) => void;
+}
+
+/**
+ * Copies all tables in one transaction, and adds an audit entry. Nothing else may use the source meanwhile; the target
+ * must have the newest schema. Returns the number of rows by table. Throws `NotEmpty` if the target has rows.
+ */
+export function copyToPostgres(
+  source: Database,
+  target: Db,
+  { at, keys, onTable }: CopyOptions,
+): Promise<Record<string, number>> {
+  return target.exclusively(async (tx) => {
+    await requireEmpty(tx);
+    const counts: Record<string, number> = {};
+    for (const table of copiedTables) {
+      onTable?.(table);
+      counts[table] = await copyTable(source, tx, table);
+    }
+    await tx.run(`analyze ${copiedTables.join(', ')}`);
+    const difference = { database: { from: 'sqlite', to: 'postgres' } };
+    await insertEntries(tx, 'postgres', keys, [
+      { ...byOperator, at, operation: 'database.copy', difference },
+    ]);
+    return counts;
+  }, 'slow');
+}
+
+async function requireEmpty(tx: Queries): Promise<void> {
+  for (const table of copiedTables)
+    if (await tx.get(`select 1 as one from ${table} limit 1`))
+      throw new NotEmpty(`the table ${table} has rows`);
+}
+
+/** The number of rows, and the approximate number of bytes, after which an insert is sent. */
+const maxRows = 500;
+const maxBytes = 4_000_000;
+
+type Row = Record<string, Value>;
+
+async function copyTable(source: Database, tx: Queries, table: string): Promise<number> {
+  const columns = await columnsOf(tx, table);
+  const types = Object.fromEntries(columns.map(({ name, type }) => [name, type]));
+  const insert = inserter<Row>(table, types).postgres;
+  const select = source.query<Row, []>(`select ${Object.keys(types).join(', ')} from ${table}`);
+  for (const rows of batches(select.iterate())) await insert(tx, rows);
+  for (const { name, identity } of columns) if (identity === 'YES') await continueAfter(tx, table, name);
+  const count = `select count(*) as rows from ${table}`;
+  const expected = source.query<{ rows: number }, []>(count).get()?.rows;
+  const copied = Number((await tx.get<{ rows: string }>(count))?.rows);
+  if (copied !== expected) throw new Error(`the table ${table} has ${copied} rows instead of ${expected}`);
+  return copied;
+}
+
+interface Column {
+  readonly name: string;
+  readonly type: ColumnType;
+  readonly identity: 'YES' | 'NO';
+}
+
+function columnsOf(tx: Queries, table: string): Promise<Column[]> {
+  const sql = `select column_name as name, data_type as type, is_identity as identity
+    from information_schema.columns where table_schema = current_schema() and table_name = $1
+    order by ordinal_position`;
+  return Promise.resolve(tx.all<Column>(sql, [table]));
+}
+
+/** Makes generated numbers continue after the highest one that was copied. */
+async function continueAfter(tx: Queries, table: string, column: string): Promise<void> {
+  await tx.get(
+    `select setval(pg_get_serial_sequence('${table}', '${column}'), max(${column})) from ${table}
+     having max(${column}) is not null`,
+  );
+}
+
+function* batches(rows: Iterable<Row>): Generator<Row[]> {
+  let batch: Row[] = [];
+  let bytes = 0;
+  for (const row of rows) {
+    batch.push(row);
+    for (const value of Object.values(row))
+      bytes += typeof value === 'string' || value instanceof Uint8Array ? value.length : 8;
+    if (batch.length < maxRows && bytes < maxBytes) continue;
+    yield batch;
+    batch = [];
+    bytes = 0;
+  }
+  yield batch;
+}

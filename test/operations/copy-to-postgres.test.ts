@@ -1,0 +1,128 @@
+import { Database } from 'bun:sqlite';
+import { afterEach, beforeEach, expect, test } from 'bun:test';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { copiedTables, copyToPostgres } from '../../src/operations/copy-to-postgres.ts';
+import { newChainKeys, unpackChainKeys } from '../../src/store/audit/hash-chain.ts';
+import { tablesOf } from '../../src/store/engine/migrate.ts';
+import { openPostgres } from '../../src/store/engine/postgres.ts';
+import { openStore } from '../../src/store/open.ts';
+import { allRows } from '../support/database.ts';
+import { generousTimeout, postgres, sqlite, startTime } from '../support/test-server.ts';
+
+let folder: string;
+let path: string;
+let source: Database;
+let target: string;
+
+beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'sallyport-copy-'));
+  path = join(folder, 'test.db');
+  await (await openStore(await sqlite.createEmpty(folder))).close();
+  source = new Database(path);
+  target = await postgres.createMigrated(folder);
+});
+afterEach(() => {
+  source.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const keys = unpackChainKeys(newChainKeys());
+
+async function copy(): Promise<Record<string, number>> {
+  const db = openPostgres(target, undefined, generousTimeout);
+  try {
+    return await copyToPostgres(source, db, { at: startTime, keys });
+  } finally {
+    await db.close();
+  }
+}
+
+interface Column {
+  readonly name: string;
+  readonly type: string;
+}
+
+/** The value of every column of a type. With equal values, all foreign keys and checks hold. */
+const values: Record<string, string | number | Uint8Array> = {
+  uuid: '01890a5d-ac96-774b-bcce-b302099a8057',
+  text: 'private',
+  integer: 1,
+  smallint: 1,
+  bigint: 1_700_000_000_001,
+  bytea: Uint8Array.of(0, 39, 92, 255),
+};
+
+/** The columns of all tables of the target, in alphabetical order. */
+async function columns(): Promise<Map<string, Column[]>> {
+  const db = openPostgres(target, undefined, generousTimeout);
+  const rows = await db.all<Column & { table: string }>(
+    `select table_name as table, column_name as name, data_type as type from information_schema.columns
+     where table_schema = 'public' order by table_name, column_name`,
+  );
+  await db.close();
+  return Map.groupBy(rows, ({ table }) => table);
+}
+
+test('every table of both schemas is copied, except the list of running nodes', async () => {
+  const created = source.query("select name from sqlite_master where type = 'table'").values().flat();
+  const expected = [...copiedTables, 'nodes', 'schema_versions'].sort();
+  expect(created.map(String).sort()).toEqual(expected);
+  expect([...(await columns()).keys()]).toEqual(expected);
+  expect(tablesOf('sqlite').sort()).toEqual(tablesOf('postgres').sort());
+});
+
+test('every column of every table is copied', async () => {
+  const tables = await columns();
+  for (const table of copiedTables) {
+    const row = (tables.get(table) ?? []).map(({ name, type }) => [name, values[type]] as const);
+    const names = row.map(([name]) => name).join(', ');
+    const places = row.map(() => '?').join(', ');
+    source
+      .query(`insert into ${table} (${names}) values (${places})`)
+      .run(...row.map(([, value]) => value as string));
+  }
+  const counts = await copy();
+  expect(counts).toEqual(Object.fromEntries(copiedTables.map((table) => [table, 1])));
+  const db = openPostgres(target, undefined, generousTimeout);
+  for (const table of copiedTables) {
+    const [row] = await db.all<Record<string, unknown>>(`select * from ${table}`);
+    const expected = source.query(`select * from ${table}`).get() as Record<string, unknown>;
+    const comparable = (one: Record<string, unknown> = {}) =>
+      Object.fromEntries(
+        Object.entries(one).map(([name, value]) => [
+          name,
+          value instanceof Uint8Array ? value.toHex() : String(value),
+        ]),
+      );
+    expect([table, comparable(row)]).toEqual([table, comparable(expected)]);
+  }
+  await db.close();
+});
+
+test('numbers that the database generates continue after those that were copied', async () => {
+  const insert = source.query(
+    "insert into audit_pending (id, at, tenant_id, format, entry) values (?, 1, ?, 1, '{}')",
+  );
+  insert.run(41, values.uuid as string);
+  await copy();
+  const rows = (await allRows(target)).audit_pending ?? [];
+  expect(rows).toHaveLength(2);
+  expect(rows.join()).toMatch(/id: "42"/);
+});
+
+test('tables with more rows than fit into one insert are copied completely', async () => {
+  const insert = source.query('insert into settings (name, value) values (?, ?)');
+  source.transaction(() => {
+    for (let index = 0; index < 1201; index++)
+      insert.run(`setting ${index}`, index % 300 === 0 ? 'x'.repeat(3_000_000) : "it's \\ 😀\n");
+  })();
+  expect(await copy()).toMatchObject({ settings: 1201 });
+  const db = openPostgres(target, undefined, generousTimeout);
+  const copied = await db.all('select name, value from settings order by name collate "C"');
+  expect(Bun.deepEquals(copied, source.query('select name, value from settings order by name').all())).toBe(
+    true,
+  );
+  await db.close();
+});
