@@ -270,7 +270,7 @@ test('help shows only the options of the command; only `serve` lists the setting
     const args = usage.match(/<\w+>/g) ?? [];
     for (const part of [...args, ...options.map(({ name }) => `--${name}`)]) expect(out).toContain(part);
     expect(out.includes('--key-stdin')).toBe('call' in command && !command.withoutKey);
-    expect(out.includes('DATABASE_URL')).toBe(usage === 'serve');
+    expect(out.includes('[env: DATABASE_URL')).toBe(usage === 'serve');
   }
 });
 
