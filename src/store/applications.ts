@@ -41,6 +41,9 @@ export const notExpired = (alias: string) => `(${alias}.expires_at is null or ${
 const selectOne = `select ${applicationColumns('a')} from applications a
   where a.tenant_id = $1 and a.id = $2 and ${notExpired('a')}`;
 
+const selectByKey = `select a.id as key, ${applicationColumns('a')} from applications a
+  where a.id = :key and a.tenant_id = $2 and ${notExpired('a')}`;
+
 /**
  * Returns a function that reads an application and locks its row until the transaction ends. Changes of an
  * application's keys take this lock first.
@@ -64,7 +67,7 @@ export function applications(db: Executor): Applications {
       }),
 
     get: (tenant, id) =>
-      then(db.get<ApplicationRow>(selectOne, [tenant, id]), (row) => row && toApplication(row)),
+      then(db.lookup<ApplicationRow>(selectByKey, id, [tenant]), (row) => row && toApplication(row)),
 
     list: (tenant, filter, window) =>
       boundedList(
