@@ -14,8 +14,8 @@ export interface Plan {
   /** Operations per second. */
   readonly rate?: number;
   /**
-   * With `rate`, the generator checks the time after every turn of the event loop, and so keeps a CPU busy. If true, it
-   * checks once per millisecond instead, because the CPU is needed by others. That adds up to a millisecond.
+   * Whether the generator, with `rate`, checks the time only once per millisecond. Latencies are then up to a millisecond
+   * longer. Otherwise it checks after every turn of the event loop, which takes a whole CPU.
    */
   readonly sharesCpu?: boolean;
   /** Raw requests, sent in rotation. */

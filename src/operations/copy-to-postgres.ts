@@ -29,8 +29,8 @@ export interface CopyOptions {
 }
 
 /**
- * Copies all tables in one transaction, and adds an audit entry. Nothing else may use the source meanwhile; the target
- * must have the newest schema. Returns the number of rows by table. Throws `NotEmpty` if the target has rows.
+ * Copies all tables in one transaction, and adds an audit entry. No other process may use the source during the copy.
+ * The target must have the newest schema. Returns the number of rows by table. Throws `NotEmpty` if the target has rows.
  */
 export function copyToPostgres(
   source: Database,

@@ -41,7 +41,7 @@ export const notExpired = (alias: string) => `(${alias}.expires_at is null or ${
 const selectOne = `select ${applicationColumns('a')} from applications a
   where a.tenant_id = $1 and a.id = $2 and ${notExpired('a')}`;
 
-const selectByKey = `select a.id as key, ${applicationColumns('a')} from applications a
+const selectById = `select a.id as key, ${applicationColumns('a')} from applications a
   where a.id = :key and a.tenant_id = $2 and ${notExpired('a')}`;
 
 /**
@@ -67,7 +67,7 @@ export function applications(db: Executor): Applications {
       }),
 
     get: (tenant, id) =>
-      then(db.lookup<ApplicationRow>(selectByKey, id, [tenant]), (row) => row && toApplication(row)),
+      then(db.lookup<ApplicationRow>(selectById, id, [tenant]), (row) => row && toApplication(row)),
 
     list: (tenant, filter, window) =>
       boundedList(

@@ -1,4 +1,7 @@
-/** Reads and writes the file of `sallyport apply`: the applications of a tenant, as YAML or JSON. */
+/**
+ * Reads and writes the file of `sallyport apply`: the applications of a tenant, as YAML or JSON. Commands import this
+ * only when they run, because the YAML library takes time to load.
+ */
 import {
   type Document,
   isAlias,

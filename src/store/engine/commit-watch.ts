@@ -45,9 +45,10 @@ export function watchCommits(
   /** A number that changes with every commit of another connection, including programs that do not use the counters. */
   function dataVersion(): number {
     checkFile();
-    checkedAt = clock();
-    return (reads.get<{ data_version: number }>('pragma data_version') as { data_version: number })
-      .data_version;
+    const time = clock();
+    const row = reads.get<{ data_version: number }>('pragma data_version') as { data_version: number };
+    checkedAt = time;
+    return row.data_version;
   }
 
   return {
