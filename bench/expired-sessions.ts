@@ -28,5 +28,7 @@ export async function insertExpiredSessions(
     `insert into sessions (${columns}) select '${tenant}', '${page}', gen_random_uuid(), ${digest}, ${digest}, '[]', '[]', 1, expiry
      from generate_series(1, ${count}) as expiry`,
   );
+  // The service may have analyzed the table before the rows were committed.
+  await sql.unsafe('analyze sessions');
   await sql.close();
 }

@@ -6,6 +6,7 @@ import type { Secret } from './domain/key.ts';
 import { Proofs } from './http/dpop/proofs.ts';
 import { oneUseLink } from './http/endpoints/console-page.ts';
 import { auditRecorder as makeAuditRecorder } from './http/pipeline/audit-recorder.ts';
+import { LargeBodies } from './http/pipeline/large-bodies.ts';
 import { LargeReplies } from './http/pipeline/large-replies.ts';
 import { makeLimits, type Rates } from './http/pipeline/limits.ts';
 import { quota } from './http/pipeline/quota.ts';
@@ -61,6 +62,8 @@ export interface AppOptions {
   readonly shared?: boolean;
   /** Whether background jobs run on timers; true by default. If false, only `flush` runs them. */
   readonly timers?: boolean;
+  /** Replaces the rate of large bodies, in tests. */
+  readonly largeBodies?: LargeBodies | undefined;
   /** Replaces the limits for unread responses, in tests. */
   readonly largeReplies?: LargeReplies | undefined;
   /** See `openStore`. */
@@ -108,6 +111,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     auditedReads: config.auditReads,
     limits: makeLimits(ratesOf(config), clock, observer.limited),
     ...quotas(config, store, clock, observer),
+    largeBodies: options.largeBodies ?? new LargeBodies(),
     largeReplies: options.largeReplies ?? new LargeReplies(),
     usage,
     requestCounter,

@@ -32,7 +32,7 @@ const primaryKeys = {
 /** Milliseconds after which request counts are removed. */
 const requestCountRetention = 30 * 86_400_000;
 
-/** How long the sweep pauses on SQLite, as a multiple of the time that it has taken. */
+/** How long the sweep pauses, as a multiple of the time that it has taken. */
 const pauseFactor = 3;
 
 /**
@@ -43,13 +43,13 @@ const sessionFactor = { sqlite: 1, postgres: 10 };
 
 /**
  * Removes at most `limit` rows of each kind, or on PostgreSQL ten times as many sessions. Returns the total. Rows that
- * another transaction has locked are skipped. On SQLite, statements block the process. If there may be more rows, this
- * therefore waits before it returns, so that requests get most of the time until the next call.
+ * another transaction has locked are skipped. If there may be more rows, this waits before it returns, so that requests
+ * get most of the time of the database until the next call.
  */
 export async function sweep(db: Db, chainKeys: () => Awaitable<ChainKeys>, limit: number): Promise<number> {
   const began = performance.now();
   const removed = await removeRows(db, chainKeys, limit);
-  if (db.dialect === 'sqlite' && removed >= limit) await Bun.sleep(pauseFactor * (performance.now() - began));
+  if (removed >= limit) await Bun.sleep(pauseFactor * (performance.now() - began));
   return removed;
 }
 

@@ -104,7 +104,7 @@ export async function openTestServer(
   database: Database | string,
   env: Record<string, string> = {},
   through?: AppOptions['through'],
-  largeReplies?: AppOptions['largeReplies'],
+  large: Pick<AppOptions, 'largeBodies' | 'largeReplies'> = {},
 ): Promise<TestServer> {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-test-'));
   const clock = new Clock();
@@ -126,7 +126,7 @@ export async function openTestServer(
     now: clock.now,
     write: (line) => logged.push(line),
   });
-  const options = { now: clock.now, log, checkReplies: true, timers: false, through, largeReplies };
+  const options = { now: clock.now, log, checkReplies: true, timers: false, through, ...large };
   const app = await openApp(config, options);
 
   let lastCall = 0;

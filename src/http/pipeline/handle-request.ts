@@ -58,18 +58,17 @@ export async function handleRequest(
     principal = found instanceof Promise ? await found : found;
     if (principal.jkt !== undefined) await requireProof(principal, request, requestInfo, context); // 401
     requireAccess(route, principal, request.headers, requestInfo); // 403
+    recordUse(route, principal, context);
     const received = receiving && (await receiving);
-    if (received?.late) {
-      // The key may have been revoked while the service waited for the body.
+    const bodyBytes = received?.bytes.length ?? 0;
+    // Before validation, so that rejected requests count, too.
+    if (route.checkLimits) release = await route.checkLimits({ principal, requestInfo, bodyBytes }, context); // 429
+    if (bodyBytes > bodyLimit) await context.largeBodies.takeTurn(bodyBytes);
+    if (received?.late || bodyBytes > bodyLimit) {
+      // The key may have been revoked while the service waited.
       principal = undefined;
       principal = await authenticate(key, store.credentials);
       requireAccess(route, principal, request.headers, requestInfo);
-    }
-    recordUse(route, principal, context);
-    if (route.checkLimits) {
-      // Before validation, so that rejected requests count, too.
-      const bodyBytes = received?.bytes.length ?? 0;
-      release = await route.checkLimits({ principal, requestInfo, bodyBytes }, context); // 429
     }
     requestInfo.checkPurpose(); // 400
     const { call: input, bodyText } = readInput(route, principal, request, received, requestInfo); // 400, 413, 415

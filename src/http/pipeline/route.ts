@@ -15,6 +15,7 @@ import type { Store, StoreTransaction } from '../../store/store.ts';
 import type { Proofs } from '../dpop/proofs.ts';
 import type { Tag } from '../reference/tags.ts';
 import type { AuditRecorder } from './audit-recorder.ts';
+import type { LargeBodies } from './large-bodies.ts';
 import type { LargeReplies } from './large-replies.ts';
 import type { Limits } from './limits.ts';
 import type { Quota, Release } from './quota.ts';
@@ -35,6 +36,7 @@ export interface HandlerContext<S = Store> {
   readonly storage: Quota;
   /** The storage quota in bytes. Undefined if unlimited. */
   readonly storageQuota: number | undefined;
+  readonly largeBodies: LargeBodies;
   readonly largeReplies: LargeReplies;
   readonly usage: UsageRecorder;
   readonly requestCounter: RequestCounter;

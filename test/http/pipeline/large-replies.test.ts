@@ -87,7 +87,9 @@ test('a response counts while the client does not read it, until the client disc
 
 test('a read over the limit is rejected; a change and other applications are not affected', async () => {
   const budget = { perApplication: 1_000_000, total: 4_000_000 };
-  const server: TestServer = await openTestServer(sqlite, {}, undefined, new LargeReplies(budget));
+  const server: TestServer = await openTestServer(sqlite, {}, undefined, {
+    largeReplies: new LargeReplies(budget),
+  });
   const management = await server.tenant();
   const transform = { priority: 1, transform: 'reveal', permissions: ['token:read', 'token:create'] };
   const grants = (container: string) => ({ permissions: [], rules: [{ ...transform, container }] });
