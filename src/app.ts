@@ -91,7 +91,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     openData(config, { ...storeOptions, onStep }),
   );
   const { store, bootstrapped } = data;
-  const { now = Date.now } = options;
+  const { now = Date.now, timers } = options;
   const opened: Closeable[] = [data];
   await retryTimeouts(() => recordAuditedReads(data.maintenance, config.auditReads, now()));
   const auditRecorder = makeAuditRecorder(store, log, now);
@@ -129,9 +129,8 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   const metricsServer =
     scrapes && (await tryListen(opened, metricsAt, (on) => listenForScrapes(host, on, scrapes)));
   const delivery = startSinks(sinks, data.maintenance, { log, observer, ...options });
-  const retention = retentionOf(config, delivery);
   const recorders = { auditRecorder, usage, requestCounter, node };
-  const jobs = startBackgroundJobs(data, recorders, observer, log, options.timers, retention);
+  const jobs = startBackgroundJobs(data, recorders, observer, log, timers, retentionOf(config, delivery));
   if (metrics) telemetry?.exportMetrics(metrics.collect);
   return {
     ...data,
