@@ -24,11 +24,6 @@ export interface Json {
 export interface ReceivedBody {
   readonly bytes: Uint8Array;
   readonly failure?: Failure;
-  /**
-   * Whether the service had to wait for the body, because it was not complete in the turn of the event loop that
-   * received the headers. The key is then checked again: it may have been revoked meanwhile.
-   */
-  readonly late: boolean;
 }
 
 /** A request with its path parameters. Bun parses them on the first access, so access them only if needed. */
@@ -87,29 +82,12 @@ function queryFields(search: URLSearchParams): Record<string, unknown> {
 
 /** Receives the body up to the limit. Never rejects. */
 export async function receiveBody(request: Request, limit: number): Promise<ReceivedBody> {
-  const start = eventLoopTurn();
   try {
-    const bytes = await receiveBytes(request, limit);
-    return { bytes, late: eventLoopTurn() !== start };
+    return { bytes: await receiveBytes(request, limit) };
   } catch (error) {
     const failure = error instanceof Failure ? error : invalid('did not arrive completely');
-    return { bytes: new Uint8Array(), failure, late: eventLoopTurn() !== start };
+    return { bytes: new Uint8Array(), failure };
   }
-}
-
-let turn = 0;
-let isCounting = false;
-
-/** Counts turns of the event loop. Bytes that arrive together with the headers are available in the same turn. */
-function eventLoopTurn(): number {
-  if (!isCounting) {
-    isCounting = true;
-    setImmediate(() => {
-      isCounting = false;
-      turn++;
-    });
-  }
-  return turn;
 }
 
 function receiveBytes(request: Request, limit: number): Promise<Uint8Array> {
