@@ -69,6 +69,7 @@ export function credentials(db: Db): Credentials {
   const findKey = cached(db.local, (key) => db.lookup<KeyRow>(byApplicationKey, key, []), fromKey);
   const findSession = cached(db.local, (key) => db.lookup<SessionRow>(bySessionKey, key, []), fromSession);
   return {
+    isLocal: db.local !== undefined,
     find: (kind, digest) => {
       if (kind === 'non') return undefined;
       return kind === 'ses' ? findSession(digest) : findKey(digest);

@@ -177,6 +177,8 @@ export interface Sessions {
 }
 
 export interface Credentials {
+  /** Whether `find` reads a database in this process and usually returns at once. */
+  readonly isLocal: boolean;
   /**
    * The principal of a key, with every change that was committed before the call. Returns undefined if the key is
    * unknown or expired, if its tenant is disabled, or if it belongs to a session whose ceiling is no longer valid.

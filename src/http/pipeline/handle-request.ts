@@ -31,11 +31,9 @@ import {
   replayOperation,
   takesBody,
 } from './route.ts';
-import { SharedTurn } from './shared-turn.ts';
+import { arrivesWithOthers, nextTurn } from './shared-turn.ts';
 
 const maxOriginLength = 200;
-/** One for the process, because a process has one event loop. */
-const sharedTurn = new SharedTurn();
 
 export async function handleRequest(
   route: Route,
@@ -57,9 +55,8 @@ export async function handleRequest(
     limits.checkKey(key.digest, requestInfo); // 429
     // Not awaited yet: the body arrives during the key lookup. Its errors are thrown by `readInput`, after 401 and 403.
     receiving = takesBody(route) ? receiveBody(request, route.bodyLimit ?? bodyLimit) : undefined;
-    if (sharedTurn.isShared(requestInfo.startedAt) || receiving) await sharedTurn.next();
-    // Whether the key must be checked again: it may be revoked before the body has arrived.
-    const isLate = receiving !== undefined && Bun.peek.status(receiving) === 'pending';
+    if (store.credentials.isLocal && (arrivesWithOthers(requestInfo.startedAt) || receiving))
+      await nextTurn();
     const found = authenticate(key, store.credentials); // 401
     principal = found instanceof Promise ? await found : found;
     if (principal.jkt !== undefined) await requireProof(principal, request, requestInfo, context); // 401
@@ -70,7 +67,8 @@ export async function handleRequest(
     // Before validation, so that rejected requests count, too.
     if (route.checkLimits) release = await route.checkLimits({ principal, requestInfo, bodyBytes }, context); // 429
     if (bodyBytes > bodyLimit) await context.largeBodies.takeTurn(bodyBytes);
-    if (isLate || bodyBytes > bodyLimit) {
+    if (received?.late || bodyBytes > bodyLimit) {
+      // The key may have been revoked while the service waited.
       principal = undefined;
       principal = await authenticate(key, store.credentials);
       requireAccess(route, principal, request.headers, requestInfo);

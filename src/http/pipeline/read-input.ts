@@ -6,6 +6,7 @@ import type { Principal } from '../../domain/principal.ts';
 import { validate } from '../../domain/validate.ts';
 import type { RequestInfo } from './request-info.ts';
 import type { Call, KeyedRoute } from './route.ts';
+import { nextTurn } from './shared-turn.ts';
 
 export const jsonTypes = ['application/json'];
 export const mergePatchTypes = ['application/merge-patch+json', ...jsonTypes];
@@ -24,6 +25,11 @@ export interface Json {
 export interface ReceivedBody {
   readonly bytes: Uint8Array;
   readonly failure?: Failure;
+  /**
+   * Whether the service had to wait for the body, because it was not complete in the turn of the event loop that
+   * received the headers. The key is then checked again: it may have been revoked meanwhile.
+   */
+  readonly late: boolean;
 }
 
 /** A request with its path parameters. Bun parses them on the first access, so access them only if needed. */
@@ -82,11 +88,13 @@ function queryFields(search: URLSearchParams): Record<string, unknown> {
 
 /** Receives the body up to the limit. Never rejects. */
 export async function receiveBody(request: Request, limit: number): Promise<ReceivedBody> {
+  const turn = nextTurn();
   try {
-    return { bytes: await receiveBytes(request, limit) };
+    const bytes = await receiveBytes(request, limit);
+    return { bytes, late: nextTurn() !== turn };
   } catch (error) {
     const failure = error instanceof Failure ? error : invalid('did not arrive completely');
-    return { bytes: new Uint8Array(), failure };
+    return { bytes: new Uint8Array(), failure, late: nextTurn() !== turn };
   }
 }
 

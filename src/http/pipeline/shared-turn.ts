@@ -1,30 +1,30 @@
 /**
- * Requests that arrive at almost the same time are first received and then handled together, in the next turn of the
- * event loop. Under load, that takes a fifth to two fifths less CPU time than handling each as soon as it arrives.
+ * On SQLite, requests that arrive at almost the same time are first received and then handled together, in the next
+ * turn of the event loop. Under load, that takes a fifth to two fifths less CPU time than handling each as soon as it
+ * arrives. On PostgreSQL, such requests share queries instead.
  */
+
+let next: Promise<void> | undefined;
+
+/** Resolves in the next turn of the event loop. Calls in the same turn return the same promise. */
+export function nextTurn(): Promise<void> {
+  next ??= new Promise((resolve) => {
+    setImmediate(() => {
+      next = undefined;
+      resolve();
+    });
+  });
+  return next;
+}
 
 /** Milliseconds between two requests that are handled together. */
 const maxGap = 0.05;
 
-export class SharedTurn {
-  #lastArrival = Number.NEGATIVE_INFINITY;
-  #next: Promise<void> | undefined;
+let lastArrival = Number.NEGATIVE_INFINITY;
 
-  /** Whether the previous request arrived right before this one. Call this once for each request. */
-  isShared(arrival: number): boolean {
-    const gap = arrival - this.#lastArrival;
-    this.#lastArrival = arrival;
-    return gap < maxGap;
-  }
-
-  /** Resolves in the next turn of the event loop. A small body that was sent with the headers has arrived by then. */
-  next(): Promise<void> {
-    this.#next ??= new Promise((resolve) => {
-      setImmediate(() => {
-        this.#next = undefined;
-        resolve();
-      });
-    });
-    return this.#next;
-  }
+/** Whether another request arrived right before this one. Call this for each request, with its time of arrival. */
+export function arrivesWithOthers(arrival: number): boolean {
+  const gap = arrival - lastArrival;
+  lastArrival = arrival;
+  return gap < maxGap;
 }
