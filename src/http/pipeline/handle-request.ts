@@ -55,8 +55,8 @@ export async function handleRequest(
     limits.checkKey(key.digest, requestInfo); // 429
     // Not awaited yet: the body arrives during the key lookup. Its errors are thrown by `readInput`, after 401 and 403.
     receiving = takesBody(route) ? receiveBody(request, route.bodyLimit ?? bodyLimit) : undefined;
-    if (store.credentials.isLocal && (arrivesWithOthers(requestInfo.startedAt) || receiving))
-      await nextTurn();
+    const sharesTurn = route.kind === 'read' && store.credentials.isLocal;
+    if (sharesTurn && (arrivesWithOthers(requestInfo.startedAt) || receiving)) await nextTurn();
     const found = authenticate(key, store.credentials); // 401
     principal = found instanceof Promise ? await found : found;
     if (principal.jkt !== undefined) await requireProof(principal, request, requestInfo, context); // 401
