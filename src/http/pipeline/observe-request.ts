@@ -2,6 +2,7 @@
 import type { Principal } from '../../domain/principal.ts';
 import { logFields, type RequestInfo } from './request-info.ts';
 import type { HandlerContext, Route } from './route.ts';
+import { requestEnded } from './shared-turn.ts';
 
 /** Requests that are not authenticated belong to no tenant, so they are only in the metrics. */
 export function finishRequest(
@@ -11,7 +12,9 @@ export function finishRequest(
   requestInfo: RequestInfo,
   context: HandlerContext,
 ): void {
-  const milliseconds = performance.now() - requestInfo.startedAt;
+  const now = performance.now();
+  requestEnded(now);
+  const milliseconds = now - requestInfo.startedAt;
   // A valid key with an invalid DPoP proof also gets 401.
   if (principal && status !== 401) context.requestCounter.count(principal, status, milliseconds);
   if (context.observed)

@@ -17,14 +17,19 @@ export function nextTurn(): Promise<void> {
   return next;
 }
 
-/** Milliseconds between two requests that are handled together. */
+/** Milliseconds between the end of a request and the next request. If the gap is shorter, more are probably waiting. */
 const maxGap = 0.05;
 
-let lastArrival = Number.NEGATIVE_INFINITY;
+let lastActivity = Number.NEGATIVE_INFINITY;
 
-/** Whether another request arrived right before this one. Call this for each request, with its time of arrival. */
+/** Whether a request arrived or ended right before this one arrived. Call this when a request arrives. */
 export function arrivesWithOthers(arrival: number): boolean {
-  const gap = arrival - lastArrival;
-  lastArrival = arrival;
+  const gap = arrival - lastActivity;
+  lastActivity = arrival;
   return gap < maxGap;
+}
+
+/** Call this when a request ends. */
+export function requestEnded(time: number): void {
+  lastActivity = time;
 }

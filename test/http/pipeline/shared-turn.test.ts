@@ -1,0 +1,45 @@
+/** Reads that arrive together are handled together. */
+import { afterAll, beforeAll, expect, test } from 'bun:test';
+import { arrivesWithOthers, nextTurn, requestEnded } from '../../../src/http/pipeline/shared-turn.ts';
+import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+
+let server: TestServer;
+beforeAll(async () => {
+  server = await openTestServer(sqlite);
+});
+afterAll(() => server.close());
+
+test('calls in the same turn of the event loop wait for the same promise', async () => {
+  const first = nextTurn();
+  await Promise.resolve();
+  expect(nextTurn()).toBe(first);
+  await first;
+  expect(nextTurn()).not.toBe(first);
+});
+
+test('a request arrives with others if another arrived or ended less than 50 µs before', () => {
+  const start = performance.now() + 1_000_000;
+  const arrivals = [start, start + 0.04, start + 0.08, start + 0.2];
+  expect(arrivals.map(arrivesWithOthers)).toEqual([false, true, true, false]);
+  requestEnded(start + 1);
+  expect(arrivesWithOthers(start + 1.04)).toBe(true);
+});
+
+test('each of many concurrent reads gets its own response, or 401 once its key is revoked', async () => {
+  const { key } = await server.tenant();
+  const applications = await Promise.all(
+    Array.from({ length: 20 }, (_, at) =>
+      server.application(key, { name: `application ${at}`, permissions: ['application:read'] }),
+    ),
+  );
+  const readAll = () =>
+    Promise.all(
+      applications.map(async (each) => {
+        const { status, body } = await server.call('GET', '/applications/key', { key: each.key });
+        return status === 200 ? body.name : status;
+      }),
+    );
+  expect(await readAll()).toEqual(applications.map(({ name }) => name));
+  await server.call('DELETE', `/applications/${applications[7].id}`, { key });
+  expect(await readAll()).toEqual(applications.map(({ name }, at) => (at === 7 ? 401 : name)));
+});
