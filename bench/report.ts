@@ -29,6 +29,8 @@ export interface Row {
 export interface PublishedRow extends Row {
   readonly measurement: string;
   readonly day: string;
+  /** The operating system and architecture. */
+  readonly system: string;
   /** The load average of the machine before the run. */
   readonly load: number;
 }
@@ -149,12 +151,14 @@ export interface Results {
   readonly nodes: NodePoint[];
 }
 
+export const system = `${platform()} ${arch()}`;
+
 export function machine(): Record<string, string> {
   const [cpu] = cpus();
   return {
     processor: `${cpus().length} × ${cpu?.model ?? 'unknown'}`,
     memory: `${Math.round(totalmem() / 2 ** 30)} GiB`,
-    system: `${platform()} ${arch()}`,
+    system,
     bun: Bun.version,
   };
 }

@@ -10,7 +10,7 @@ import { type Effort, NothingAnswered } from './compare.ts';
 import { type Environment, openEnvironment } from './environment.ts';
 import { installPeers } from './peers.ts';
 import { publish } from './publish.ts';
-import { isReached, maxLoad, type NodePoint, printRows, type Row } from './report.ts';
+import { isReached, maxLoad, type NodePoint, printRows, type Row, system } from './report.ts';
 import { auditRows } from './rows/audit.ts';
 import { boundSessionRows } from './rows/bound-sessions.ts';
 import { decideRows } from './rows/decide.ts';
@@ -118,7 +118,14 @@ if (load > maxLoad)
 if (quick)
   console.log('A quick run: its figures are rough. A target counts as missed if every round missed it.\n');
 function add(measurement: string, measured: readonly Row[]): void {
-  const judged = measured.map((row) => ({ ...row, reached: isReached(row, quick), measurement, day, load }));
+  const judged = measured.map((row) => ({
+    ...row,
+    reached: isReached(row, quick),
+    measurement,
+    day,
+    system,
+    load,
+  }));
   rows.push(...judged);
   printRows(judged);
   if (!quick) publish(judged, nodes);

@@ -50,11 +50,17 @@ export function resultTables({ machine, rows }: Results): string {
   const where = Object.entries(machine).map(([name, value]) => `${name} ${value}`);
   const days = rows.map(({ day }) => day).toSorted();
   const newest = days.at(-1) ?? '';
-  const dated = rows.map((row) => (row.day === newest ? row : { ...row, work: `${row.work} (${row.day})` }));
+  const labelled = rows.map((row) => {
+    const others = [
+      ...(row.day === newest ? [] : [row.day]),
+      ...(row.system === machine.system ? [] : [row.system]),
+    ];
+    return others.length === 0 ? row : { ...row, work: `${row.work} (${others.join(', ')})` };
+  });
   return [
-    `Measured on ${newest}, unless a row names another day: ${where.join(', ')}.`,
+    `Measured on ${newest}, unless a row names another day or system: ${where.join(', ')}.`,
     ...busyNote(rows),
-    ...[...Map.groupBy(dated, ({ group }) => group)]
+    ...[...Map.groupBy(labelled, ({ group }) => group)]
       .filter(([group]) => group !== 'storage')
       .flatMap(([group, each]) => [`### ${titles[group] ?? group}`, table(linesOf(each))]),
   ].join('\n\n');
