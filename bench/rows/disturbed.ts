@@ -25,11 +25,10 @@ export async function disturbedRows(environment: Environment, effort: Effort): P
   const sweep = !effort.quick;
   const rows: Row[] = [];
   for (const database of databases) {
-    const calm = await start(environment, database);
+    const calm = await start(environment, database, settings);
     const busy = await start(environment, database, {
+      ...settings,
       SALLYPORT_SINK: JSON.stringify(unreachableSink),
-      SALLYPORT_METRICS_PORT: '0',
-      ...tokenLimits,
     });
     const rate = (await maxRate(targetOf('undisturbed', calm), effort)) / 2;
     // Warms it up, like the other one.
@@ -63,8 +62,9 @@ export async function disturbedRows(environment: Environment, effort: Effort): P
   return rows;
 }
 
-/** The defaults of the service. They protect other clients from one that writes large tokens as fast as it can. */
-const tokenLimits = {
+/** The default limits, which protect other clients from one that writes large tokens as fast as it can. */
+const settings = {
+  SALLYPORT_METRICS_PORT: '0',
   SALLYPORT_TOKENS_PER_MINUTE: '',
   SALLYPORT_TOKEN_BYTES_PER_MINUTE: '',
 };
@@ -80,7 +80,7 @@ const unreachableSink = {
 async function start(
   { database: createDatabase, postgres }: Environment,
   on: DatabaseName,
-  env: Record<string, string> = {},
+  env: Record<string, string>,
 ): Promise<PreparedService> {
   const url = on === 'SQLite' ? {} : { DATABASE_URL: await createDatabase() };
   return prepareService(await startService({ ...url, ...env }), on === 'SQLite' ? undefined : postgres.pid);
