@@ -75,14 +75,17 @@ export async function failInserts(databaseUrl: string, table: string): Promise<(
 
 /** All audit entries in a database, whether chained or not. Those of a tenant are in order. */
 export async function auditEntries(databaseUrl: string): Promise<(Entry & { tenant_id: string })[]> {
-  const chained = await runSql<{ tenant_id: string; entry: Uint8Array }>(
+  // One statement, so that an entry that the service chains at the same time is not missed.
+  const rows = await runSql<{ tenant_id: string; packed: Uint8Array | null; text: string }>(
     databaseUrl,
-    'select c.tenant_id, a.entry from audit a join audit_chains c on c.number = a.chain order by a.chain, a.seq',
+    `select c.tenant_id, c.number, a.seq, a.entry as packed, null as text
+       from audit a join audit_chains c on c.number = a.chain
+     union all
+     select tenant_id, null, id, null, entry from audit_pending
+     order by 2 nulls last, 3`,
   );
-  const pending = await runSql<{ tenant_id: string; entry: string }>(
-    databaseUrl,
-    'select tenant_id, entry from audit_pending order by id',
-  );
-  const rows = [...chained.map(({ tenant_id, entry }) => ({ tenant_id, entry: unpack(entry) })), ...pending];
-  return rows.map(({ tenant_id, entry }) => ({ tenant_id, ...JSON.parse(entry) }));
+  return rows.map(({ tenant_id, packed, text }) => ({
+    tenant_id,
+    ...JSON.parse(packed ? unpack(packed) : text),
+  }));
 }
