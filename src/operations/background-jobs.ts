@@ -61,7 +61,7 @@ export function startBackgroundJobs(
     writeRequestCounts,
     job('announce expiring keys', 60_000, () => whileFull(batchSize.notices, maintenance.writeExpiryNotices)),
     job('record the ends of the audit chains', 60_000, () => maintenance.audit.recordHeads()),
-    job('chain audit entries', 1000, () => whileFull(batchSize.chain, maintenance.audit.append)),
+    job('chain audit entries', 100, () => whileFull(batchSize.chain, maintenance.audit.append)),
     job('analyze tables', 1000, async () => {
       const tables = await maintenance.analyzeTables();
       if (tables.length > 0) log.debug('analyzed tables that have grown', { tables });
