@@ -1,4 +1,7 @@
-/** Takes backups while the service runs, with the documented command for its database and at the lowest priority. */
+/**
+ * Takes backups while the service runs, with the documented command for its database, in CPU time that no other process
+ * needs.
+ */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -16,7 +19,7 @@ export async function backUpRepeatedly(service: Service, running: { on: boolean 
   for (; running.on; backups++) {
     const file = join(folder, 'backup');
     const { command, input } = await backupCommand(service, file);
-    const child = Bun.spawn(['nice', '-n', '19', ...command], {
+    const child = Bun.spawn(['chrt', '--idle', '0', ...command], {
       env: { ...process.env, ...service.settings },
       stdio: [Buffer.from(input), 'ignore', 'pipe'],
     });

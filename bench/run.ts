@@ -70,6 +70,7 @@ for (const [program, from] of [
   ['pgbench', 'postgresql-contrib'],
   ['psql', 'postgresql-client'],
   ['strace', 'strace'],
+  ['chrt', 'util-linux'],
 ] as const)
   if (!Bun.which(program)) throw new Error(`${program} is missing. On Debian: apt-get install ${from}`);
 const known = [...Object.keys(measurements), 'nodes'];

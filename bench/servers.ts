@@ -156,12 +156,12 @@ export async function startService(
 }
 
 /**
- * Command prefix that delays every fsync by a millisecond, like a disk that waits for durable storage. Disks of many
- * virtual machines do not wait, which makes commits nearly free.
+ * Command prefix that delays every fsync by two milliseconds, like a disk that waits for durable storage. Disks of
+ * many virtual machines do not wait, which makes commits nearly free.
  */
 export const slowDisk = [
   ...['strace', '-f', '--seccomp-bpf', '-qq', '-o', '/dev/null', '-e', 'signal=none'],
-  ...['-e', 'trace=fsync,fdatasync', '-e', 'inject=fsync,fdatasync:delay_exit=1000'],
+  ...['-e', 'trace=fsync,fdatasync', '-e', 'inject=fsync,fdatasync:delay_exit=2000'],
 ];
 
 /** The traced process outlives strace, so it is stopped separately. */
