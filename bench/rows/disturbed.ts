@@ -104,7 +104,7 @@ async function start(
 
 function targetOf(name: string, { pid, port, backend }: PreparedService) {
   const requests = [requestBytes('GET', '/applications/key', backend.key)];
-  return { name, pid, requests: { port, requests, status: 200, sharesCpu: true } };
+  return { name, pid, requests: { port, requests, status: 200 } };
 }
 
 function withSeconds({ name, measure }: Candidate, fixed: number | undefined): Candidate {

@@ -31,10 +31,14 @@ export function atRate({ name, pid, requests }: Target, rate: number, effort: Ef
   return { name, measure: (seconds) => loaded.measure(Math.max(seconds, atLeast)) };
 }
 
+/** Warms up at the same rate: code that was compiled under full load may be compiled again below it. */
 async function atHalfRate(target: Target, effort: Effort): Promise<Candidate> {
-  return atRate(target, (await maxRate(target, effort)) / 2, effort);
+  const candidate = atRate(target, (await maxRate(target, effort)) / 2, effort);
+  await candidate.measure(effort.quick ? effort.seconds : warmUpSeconds);
+  return candidate;
 }
 
+const warmUpSeconds = 6;
 const databases = ['SQLite', 'PostgreSQL'] as const;
 const unit = 'ms (p99)';
 const group = 'latency';
