@@ -54,12 +54,19 @@ type Work<T> = (tx: Queries) => Awaitable<T>;
 /** Milliseconds before a read is sent again after its connection was lost. */
 const pause = 10;
 
+/**
+ * The server's default is 4, which suits hard disks. With it, joins read whole tables of some thousand rows: an access
+ * review with 5,000 applications and sessions then takes 1.7 times as long.
+ */
+const randomPageCost = '1.1';
+
 /** Settings of every transaction. */
 function settingsOf({ statement, lock, idleInTransaction }: Timeouts, { schema }: PostgresTarget) {
   return {
     statement_timeout: String(statement),
     lock_timeout: String(lock),
     idle_in_transaction_session_timeout: String(idleInTransaction),
+    random_page_cost: randomPageCost,
     ...(schema !== undefined && { search_path: `"${schema}"` }),
   };
 }

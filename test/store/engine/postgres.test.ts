@@ -14,7 +14,7 @@ import {
   openTestServer,
   type TestServer,
 } from '../../support/test-server.ts';
-import { newSession, openTestStore, type TestStore } from '../../support/test-store.ts';
+import { newSession, openTestStore, runSql, type TestStore } from '../../support/test-store.ts';
 
 const [, postgres] = databases.find(([name]) => name === 'PostgreSQL')!;
 
@@ -175,6 +175,20 @@ test('a read that reaches its time limit runs once', async () => {
   expect(await on.runSql<object>('select last_value from attempts')).toEqual([{ last_value: '2' }]);
   await db.close();
   await on.close();
+});
+
+test('a join of a few rows with a table of some thousand rows uses its index', async () => {
+  const url = await postgres.createEmpty('');
+  await runSql(url, 'create table keys (digest bytea primary key)');
+  await runSql(url, 'insert into keys select sha256(n::text::bytea) from generate_series(1, 5000) n');
+  await runSql(url, 'analyze keys');
+  const db = openPostgres(url, undefined, generousTimeout);
+  const few = 'select sha256(n::text::bytea) as digest from generate_series(1, 100) n';
+  const plan = await db.all<object>(
+    `explain select * from (${few}) s left join keys k on k.digest = s.digest`,
+  );
+  expect(JSON.stringify(plan)).toContain('Index Only Scan using keys_pkey');
+  await db.close();
 });
 
 describe('the store on PostgreSQL while another transaction holds a lock', () => {
