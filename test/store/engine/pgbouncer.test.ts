@@ -8,7 +8,8 @@ import { generousTimeout, openTestServer, postgres, type TestServer } from '../.
 import { runSql } from '../../support/test-store.ts';
 
 /** Startup parameters. PgBouncer rejects them by default, and can be configured to ignore them. */
-const ignored = 'statement_timeout, lock_timeout, idle_in_transaction_session_timeout, random_page_cost';
+const ignored =
+  'default_transaction_isolation, statement_timeout, lock_timeout, idle_in_transaction_session_timeout, random_page_cost';
 const configurations: Record<string, Record<string, string>> = {
   'with its default settings': {},
   'that ignores startup parameters': { ignore_startup_parameters: ignored },
