@@ -78,22 +78,60 @@ export function redactSecrets(text: string): string {
 }
 
 const kinds: readonly Kind[] = [...Object.values(applicationKinds), 'ses', 'non'];
-/** Computed on first use: the console bundles this module for browsers, which lack `Bun`. */
-let prefixChecksums: readonly number[] | undefined;
-/** Limits the CPU time for a long run. A pasted key is unlikely to start after this many letters and digits. */
-const maxPositions = 1000;
 
-/** Whether the run contains a key without its prefix: 49 characters with the correct checksum for one of the kinds. */
+/**
+ * Whether the run contains a key without its prefix: 49 characters with the correct checksum for one of the kinds. Takes
+ * a few nanoseconds per character: the CRC-32 of each position follows from that of the position before. The register of
+ * a CRC is linear, so a character that leaves the window is subtracted, and so is the difference that a prefix makes.
+ */
 function containsBareKey(run: string): boolean {
-  prefixChecksums ??= kinds.map((kind) => Bun.hash.crc32(`slp_${kind}_`));
-  const prefixes = prefixChecksums;
-  const positions = Math.min(run.length - randomLength - checksumLength + 1, maxPositions);
-  for (let at = 0; at < positions; at++) {
-    const random = run.slice(at, at + randomLength);
-    const checksum = checksumIn(run.slice(at, at + randomLength + checksumLength));
-    if (prefixes.some((prefix) => Bun.hash.crc32(random, prefix) === checksum)) return true;
+  const { table, leaving, prefixes } = rollingCrc();
+  let register = 0;
+  for (let last = 0; last + checksumLength < run.length; last++) {
+    register = (table[(register ^ run.charCodeAt(last)) & 255] as number) ^ (register >>> 8);
+    if (last >= randomLength) register ^= leaving[run.charCodeAt(last - randomLength)] as number;
+    if (last < randomLength - 1) continue;
+    const checksum = checksumIn(run, last + 1 + checksumLength);
+    if (checksum <= 0xffff_ffff && prefixes.has(~checksum ^ register)) return true;
   }
   return false;
+}
+
+interface RollingCrc {
+  readonly table: Int32Array;
+  /** By character: its effect on the register after `randomLength` more characters. */
+  readonly leaving: Int32Array;
+  /** The effects of the prefixes on the register after `randomLength` more characters. */
+  readonly prefixes: ReadonlySet<number>;
+}
+
+let rolling: RollingCrc | undefined;
+
+function rollingCrc(): RollingCrc {
+  rolling ??= newRollingCrc();
+  return rolling;
+}
+
+function newRollingCrc(): RollingCrc {
+  const table = new Int32Array(256).map((_, byte) => {
+    let register = byte;
+    for (let bit = 0; bit < 8; bit++) register = (register >>> 1) ^ (register & 1 ? 0xedb8_8320 : 0);
+    return register;
+  });
+  const step = (register: number, byte: number) =>
+    (table[(register ^ byte) & 255] as number) ^ (register >>> 8);
+  const afterRandom = (register: number) => {
+    let result = register;
+    for (let at = 0; at < randomLength; at++) result = step(result, 0);
+    return result;
+  };
+  const codes = (kind: Kind) => Array.from(`slp_${kind}_`, (character) => character.charCodeAt(0));
+  const prefixes = kinds.map((kind) => codes(kind).reduce(step, -1));
+  return {
+    table,
+    leaving: new Int32Array(128).map((_, byte) => afterRandom(step(0, byte))),
+    prefixes: new Set(prefixes.map(afterRandom)),
+  };
 }
 
 /** The ids of one millisecond: their common prefix and a counter. */
@@ -157,10 +195,10 @@ export function keyDigest(text: string): Digest {
   return digest;
 }
 
-/** The CRC-32 at the end of a key. Comparing numbers takes half the time of comparing texts. */
-function checksumIn(text: string): number {
+/** The CRC-32 that ends at `end`. Comparing numbers takes half the time of comparing texts. */
+function checksumIn(text: string, end = text.length): number {
   let value = 0;
-  for (let at = text.length - checksumLength; at < text.length; at++)
+  for (let at = end - checksumLength; at < end; at++)
     value = value * 62 + (digitValues[text.charCodeAt(at)] as number);
   return value;
 }

@@ -9,11 +9,10 @@ const suspect = /(?:^|[\s[,:])-?(?:[\d.]{16}|[\d.]{1,15}[eE])/;
 const token = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*/g;
 /** Replaces an inexact number and is parsed as Infinity. The space makes it differ from `1e999` in the text. */
 const marker = ' 1e999';
-const maxDigits = 400;
 
 /**
  * Returns the dotted path of the first number that loses precision, such as 12345678901234567890 or 1e400. Undefined
- * if there is none.
+ * if there is none. Takes linear time, whatever the numbers are.
  */
 export function findInexactNumber(validJson: string): string | undefined {
   if (!suspect.test(validJson)) return undefined;
@@ -23,27 +22,45 @@ export function findInexactNumber(validJson: string): string | undefined {
   return marked === validJson ? undefined : pathOfInfinity(JSON.parse(marked))?.join('.');
 }
 
-/** Up to 15 digits are exact, unless the number overflows or underflows. */
+/** Numbers of up to 15 significant digits are exact, unless they overflow or underflow. No double needs more than 17. */
 function isExact(source: string): boolean {
   const value = Number(source);
-  if (value === 0) return !/^[-.0]*[1-9]/.test(source);
-  if (source.length <= 15 && Number.isFinite(value) && Math.abs(value) > 1e-290) return true;
-  return decimal(String(value)) === decimal(source);
+  if (!Number.isFinite(value)) return false;
+  const given = decimal(source);
+  if (value === 0) return given.digits === '';
+  if (given.digits.length <= 15 && Math.abs(value) > 1e-290) return true;
+  if (given.digits.length > 17) return false;
+  const shortest = decimal(String(value));
+  return shortest.digits === given.digits && shortest.exponent === given.exponent;
 }
 
-/**
- * Canonical form of a number other than 0: 0.125e2 for 12.50. Returns NaN, which equals nothing, for Infinity and for
- * numbers of more than `maxDigits` characters.
- */
-function decimal(source: string): string | number {
-  if (source.length > maxDigits) return Number.NaN;
-  const match = /(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?/i.exec(source);
-  if (!match) return Number.NaN;
-  const [, sign, whole, fraction = '', exponent = 0] = match;
-  const digits = `${whole}${fraction}`.replace(/^0+/, '');
-  const significant = digits.replace(/0+$/, '');
-  const shift = Number(exponent) - fraction.length + digits.length;
-  return `${sign}0.${significant}e${shift}`;
+const zero = '0'.charCodeAt(0);
+const point = '.'.charCodeAt(0);
+
+/** The significant digits of a number, and where its decimal point is: 12.50 is 125 and 2, for 0.125 * 10 ** 2. */
+function decimal(source: string): { digits: string; exponent: number } {
+  const exponentAt = source.search(/e/i);
+  const mantissaEnd = exponentAt < 0 ? source.length : exponentAt;
+  const pointAt = source.indexOf('.');
+  const wholeEnd = pointAt < 0 ? mantissaEnd : pointAt;
+  let start = source.startsWith('-') ? 1 : 0;
+  while (start < mantissaEnd && isZeroOrPoint(source.charCodeAt(start))) start++;
+  let end = mantissaEnd;
+  while (end > start && isZeroOrPoint(source.charCodeAt(end - 1))) end--;
+  const digits =
+    start < pointAt && pointAt < end
+      ? source.slice(start, pointAt) + source.slice(pointAt + 1, end)
+      : source.slice(start, end);
+  // The number of digits from the first significant one to the point; 0 or less if the point comes first.
+  const wholeDigits = start < wholeEnd ? wholeEnd - start : wholeEnd + 1 - start;
+  return {
+    digits,
+    exponent: exponentAt < 0 ? wholeDigits : wholeDigits + Number(source.slice(exponentAt + 1)),
+  };
+}
+
+function isZeroOrPoint(code: number): boolean {
+  return code === zero || code === point;
 }
 
 function pathOfInfinity(value: unknown): string[] | undefined {

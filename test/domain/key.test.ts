@@ -206,10 +206,13 @@ describe('redactSecrets', () => {
     }
   });
 
-  test('finds a key without its prefix after at most 999 letters and digits', () => {
+  test('finds a key without its prefix anywhere in a long run of letters and digits', () => {
     const bare = mint('pvt').secret.reveal().slice('slp_xyz_'.length);
-    expect(redactSecrets(`${'x'.repeat(999)}${bare}`)).toBe('[secret]');
-    const long = `${'x'.repeat(1000)}${bare}`;
+    for (const length of [1, 42, 43, 44, 1000, 100_000]) {
+      expect(redactSecrets(`${'x'.repeat(length)}${bare}`)).toBe('[secret]');
+      expect(redactSecrets(`${bare}${'x'.repeat(length)}`)).toBe('[secret]');
+    }
+    const long = 'x7Q'.repeat(20_000);
     expect(redactSecrets(long)).toBe(long);
   });
 
