@@ -6,9 +6,9 @@ import type { Secret } from './domain/key.ts';
 import { Proofs } from './http/dpop/proofs.ts';
 import { oneUseLink } from './http/endpoints/console-page.ts';
 import { auditRecorder as makeAuditRecorder } from './http/pipeline/audit-recorder.ts';
-import { LargeBodies } from './http/pipeline/large-bodies.ts';
 import { LargeReplies } from './http/pipeline/large-replies.ts';
 import { makeLimits, type Rates } from './http/pipeline/limits.ts';
+import { LongWork, type Turns } from './http/pipeline/long-work.ts';
 import { quota } from './http/pipeline/quota.ts';
 import { requestCounter as makeRequestCounter } from './http/pipeline/request-counter.ts';
 import type { HandlerContext } from './http/pipeline/route.ts';
@@ -62,8 +62,8 @@ export interface AppOptions {
   readonly shared?: boolean;
   /** Whether background jobs run on timers; true by default. If false, only `flush` runs them. */
   readonly timers?: boolean;
-  /** Replaces the rate of large bodies, in tests. */
-  readonly largeBodies?: LargeBodies | undefined;
+  /** The clock and the event loop of long computations, in tests. */
+  readonly turns?: Turns | undefined;
   /** Replaces the limits for unread responses, in tests. */
   readonly largeReplies?: LargeReplies | undefined;
   /** See `openStore`. */
@@ -91,7 +91,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     openData(config, { ...storeOptions, onStep }),
   );
   const { store, bootstrapped } = data;
-  const { now = Date.now, timers } = options;
+  const { now = Date.now, timers, turns } = options;
   const opened: Closeable[] = [data];
   await retryTimeouts(() => recordAuditedReads(data.maintenance, config.auditReads, now()));
   const auditRecorder = makeAuditRecorder(store, log, now);
@@ -109,9 +109,8 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     observed: metrics !== undefined || log.isEnabled('debug'),
     auditRecorder,
     auditedReads: config.auditReads,
-    limits: makeLimits(ratesOf(config), clock, observer.limited),
+    ...limitsOf(config, clock, observer, turns),
     ...quotas(config, store, clock, observer),
-    largeBodies: options.largeBodies ?? new LargeBodies(),
     largeReplies: options.largeReplies ?? new LargeReplies(),
     usage,
     requestCounter,
@@ -183,6 +182,11 @@ function urlOf(host: string, port: number): string {
   return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
+function limitsOf(config: Config, clock: () => number, { limited }: Observer, turns: Turns | undefined) {
+  const limits = makeLimits(ratesOf(config), clock, limited);
+  return { limits, longWork: new LongWork(limits, turns) };
+}
+
 function ratesOf(config: Config): Rates {
   return {
     address: { rate: config.addressRate, per: 1000, burst: config.addressBurst },
@@ -191,6 +195,7 @@ function ratesOf(config: Config): Rates {
     revocations: { rate: config.revocationRate, per: 60_000, burst: config.revocationRate },
     tokens: { rate: config.tokenRate, per: 60_000, burst: config.tokenRate },
     'token-bytes': { rate: config.tokenByteRate, per: 60_000, burst: config.tokenByteRate },
+    processing: { rate: config.processingRate, per: 1000, burst: 20 * config.processingRate },
   };
 }
 

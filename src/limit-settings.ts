@@ -69,6 +69,13 @@ export const limitSettings = {
     fallback: '134217728',
     parse: (text) => zeroOrInteger(text, 134_217_728, maxTokenBytes, 1_000_000_000_000),
   } satisfies Setting<number>,
+  processingRate: {
+    variable: 'SALLYPORT_PROCESSING_PER_APPLICATION',
+    description:
+      'Rate limit for long computations per application (with its sessions) and process, in milliseconds of processing per second. The burst is twenty times as much. 0 disables it.',
+    fallback: '500',
+    parse: (text) => integer(text, 500, 0, 1000),
+  } satisfies Setting<number>,
   tokenBytes: {
     variable: 'SALLYPORT_TOKEN_BYTES_PER_APPLICATION',
     description:

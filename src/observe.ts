@@ -70,6 +70,7 @@ const limits = [
   'pending-sessions',
   'tokens',
   'token-bytes',
+  'processing',
   'storage',
 ] as const;
 /** The name of a rate limit or quota that can reject requests. */

@@ -17,6 +17,7 @@ import { secrets } from './rows/secrets.ts';
 import { sinks } from './rows/sinks.ts';
 import { slowSockets } from './rows/slow-sockets.ts';
 import { soak } from './rows/soak.ts';
+import { stalls } from './rows/stalls.ts';
 import { stolenSessions } from './rows/stolen-sessions.ts';
 import { noGainByMoves } from './rows/token-moves.ts';
 
@@ -36,6 +37,7 @@ export const rows: readonly Row[] = [
   slowSockets,
   sinks,
   smallKeys,
+  stalls,
   keyTiming,
   retention,
   secrets,

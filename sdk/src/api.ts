@@ -721,7 +721,7 @@ export interface AccessDiff {
   to: string;
   /** Entries before this time were archived, so `from` is this time instead of the one that was asked for. Absent if no entry is missing. */
   recorded_since?: string;
-  /** False if there were too many changes to read or list all of them. Compare shorter periods then. */
+  /** False if there were too many changes to read, compare or list all of them. Compare shorter periods then. */
   complete: boolean;
   /** Applications that were changed, without a record of their access before the change. */
   unknown: Array<string>;

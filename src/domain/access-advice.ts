@@ -5,6 +5,7 @@ import { type Grants, noGrants } from './grant.ts';
 import { hasTrait } from './permission.ts';
 import { compilePolicy, decide, type Policy } from './policy.ts';
 import { canonicalContainer, maxRules, type Rule, Transform } from './rule.ts';
+import type { Steps } from './steps.ts';
 import { UnusedGrant, type Use, unusedGrants } from './usage.ts';
 
 /** From the highest risk to the lowest. */
@@ -29,14 +30,12 @@ export interface Advice {
   readonly proposal: Grants | undefined;
 }
 
-export function adviceFor(grants: Grants, uses: readonly PermissionUse[]): Advice {
+export function* adviceFor(grants: Grants, uses: readonly PermissionUse[]): Steps<Advice> {
   const policy = compilePolicy(grants);
-  const unused = unusedGrants(policy, uses)
-    .map((grant) => ranked(grant, grants))
-    .sort(byRisk);
-  const proposal = reduced(grants, policy, uses);
+  const unused = (yield* unusedGrants(policy, uses)).map((grant) => ranked(grant, grants)).sort(byRisk);
+  const proposal = yield* reduced(grants, policy, uses);
   const isEmpty = proposal.permissions.length + proposal.rules.length === 0;
-  const changes = accessChanges(policy, compilePolicy(proposal));
+  const changes = yield* accessChanges(policy, compilePolicy(proposal));
   const isUseful = !isEmpty && changes.length > 0 && !widens(changes);
   return { unused, proposal: isUseful ? proposal : undefined };
 }
@@ -66,14 +65,13 @@ interface Part {
   readonly plain: boolean;
 }
 
-function reduced(grants: Grants, policy: Policy, uses: readonly PermissionUse[]): Grants {
+function* reduced(grants: Grants, policy: Policy, uses: readonly PermissionUse[]): Steps<Grants> {
   const byPermission = Map.groupBy(uses, ({ permission }) => permission);
-  const parts = new Map(
-    Array.from(policy.byPermission.keys(), (permission) => {
-      const own = byPermission.get(permission) ?? [];
-      return [permission, reducedPart(grants, policy, permission, own)] as const;
-    }),
-  );
+  const parts = new Map<string, Part>();
+  for (const permission of policy.granted) {
+    yield;
+    parts.set(permission, yield* reducedPart(grants, policy, permission, byPermission.get(permission) ?? []));
+  }
   return grantsFrom(grants, parts);
 }
 
@@ -81,21 +79,23 @@ function reduced(grants: Grants, policy: Policy, uses: readonly PermissionUse[])
  * Reduces the grants of one permission to its recorded uses. Returns the grants unchanged if the reduced grants would
  * give more access somewhere, or would change the access of a recorded use.
  */
-function reducedPart(
+function* reducedPart(
   grants: Grants,
   policy: Policy,
   permission: string,
   uses: readonly PermissionUse[],
-): Part {
+): Steps<Part> {
   const whole = wholePart(grants, permission);
-  const used = [...whole.containers].flatMap(([index, container]) => {
+  const used = new Map<number, string>();
+  for (const [index, container] of whole.containers) {
+    yield;
     const narrowed = usedContainer(policy, index, container, uses);
-    return narrowed === undefined ? [] : [[index, narrowed] as const];
-  });
+    if (narrowed !== undefined) used.set(index, narrowed);
+  }
   const plain = whole.plain && usedContainer(policy, undefined, '/', uses) !== undefined;
-  const smaller = { containers: new Map(used), plain };
+  const smaller = { containers: used, plain };
   const [before, after] = [policyOf(grants, permission, whole), policyOf(grants, permission, smaller)];
-  const isWider = widens(accessChanges(before, after));
+  const isWider = widens(yield* accessChanges(before, after));
   const isCovered = uses.every(
     ({ container }) =>
       accessOf(before, undefined, permission, { container }) ===

@@ -4,6 +4,7 @@ import type { Grants } from './grant.ts';
 import { hasTrait } from './permission.ts';
 import { compilePolicy, decideUnder, type Policy, type Resource } from './policy.ts';
 import { canonicalContainer, Transform } from './rule.ts';
+import type { Steps } from './steps.ts';
 
 /** A decision: the transform, or `denied`. */
 export const Access = z.enum(['reveal', 'mask', 'redact', 'denied']);
@@ -53,12 +54,15 @@ export function isChange(permission: string, from: Access, to: Access): boolean 
  * include the resource, so one comparison per container covers all resources. Omits a change that equals the change of
  * the nearest container above.
  */
-export function accessChanges(before: Policy, after: Policy): AccessChange[] {
-  const permissions = new Set([...before.byPermission.keys(), ...after.byPermission.keys()]);
-  return [...permissions].sort().flatMap((permission) => changesOf(permission, before, after));
+export function* accessChanges(before: Policy, after: Policy): Steps<AccessChange[]> {
+  const permissions = new Set([...before.granted, ...after.granted]);
+  const changes: AccessChange[] = [];
+  for (const permission of [...permissions].sort())
+    changes.push(...(yield* changesOf(permission, before, after)));
+  return changes;
 }
 
-function changesOf(permission: string, before: Policy, after: Policy): AccessChange[] {
+function* changesOf(permission: string, before: Policy, after: Policy): Steps<AccessChange[]> {
   const compare = (container: string) => ({
     from: accessOf(before, undefined, permission, { container }),
     to: accessOf(after, undefined, permission, { container }),
@@ -70,6 +74,7 @@ function changesOf(permission: string, before: Policy, after: Policy): AccessCha
   const compared = new Map<string, { from: Access; to: Access }>();
   const changes: AccessChange[] = [];
   for (const container of namedContainers([before, after], permission).sort(byDepth)) {
+    yield;
     const { from, to } = compare(container);
     compared.set(container, { from, to });
     const above = nearestAbove(container, compared);
@@ -112,19 +117,20 @@ const maxSessionPoints = 4000;
  * permissions that the two ceilings decide differently. `largest` is undefined if nothing changes. `complete` is false
  * if the comparison stopped at `maxSessionPoints`.
  */
-export function sessionChange(
+export function* sessionChange(
   grants: Grants,
   before: Policy,
   after: Policy,
   changed: ReadonlySet<string>,
-): { largest: AccessChange | undefined; complete: boolean } {
+): Steps<{ largest: AccessChange | undefined; complete: boolean }> {
   const policy = compilePolicy(grants);
   let largest: AccessChange | undefined;
   let points = 0;
-  for (const permission of policy.byPermission.keys()) {
+  for (const permission of policy.granted) {
     if (!changed.has(permission)) continue;
     const isScoped = hasTrait(permission, 'scoped');
     for (const { container, resource } of resourcesFor(policy, [before, after], permission)) {
+      yield;
       if (++points > maxSessionPoints) return { largest, complete: false };
       const from = accessOf(policy, before, permission, resource);
       const to = accessOf(policy, after, permission, resource);

@@ -24,6 +24,8 @@ export interface CompiledRule {
   readonly permissions: ReadonlySet<string>;
   /** In canonical form, including the rule's container. All must hold. If empty, the rule matches every resource. */
   readonly conditions: readonly Condition[];
+  /** The same conditions, at most one per attribute. Undefined if they contradict each other. */
+  readonly narrowest: readonly Condition[] | undefined;
 }
 
 /** A rule that grants a permission, with the verdict if it matches. */
@@ -39,35 +41,43 @@ export interface Policy {
   readonly plain: ReadonlySet<string>;
   /** In order of precedence: the first that grants the permission and matches the resource decides. */
   readonly rules: readonly CompiledRule[];
-  /** The rules that grant each permission, in the same order. If `plain` has the permission, it is the last step. */
-  readonly byPermission: ReadonlyMap<string, readonly Step[]>;
+  /** Every permission that is granted on some resource, with or without a rule. */
+  readonly granted: ReadonlySet<string>;
+  /**
+   * The rules that grant a permission, in the same order. If `plain` has the permission, it is the last step. Compiled
+   * on first use: a policy may grant 50 permissions by 50 rules each, and a request needs one or two.
+   */
+  readonly stepsFor: (permission: string) => readonly Step[];
 }
 
 export function compilePolicy(grants: EffectiveGrants): Policy {
-  const rules = grants.rules.map((rule, index) => ({
-    index,
-    rule,
-    permissions: new Set(rule.permissions),
-    conditions: conditionsOf(rule),
-  }));
+  const rules = grants.rules.map((rule, index) => {
+    const conditions = conditionsOf(rule);
+    const permissions = new Set(rule.permissions);
+    return { index, rule, permissions, conditions, narrowest: narrowest(conditions) };
+  });
   rules.sort((a, b) => compareRules(a.rule, b.rule));
   const plain = new Set(grants.permissions);
-  const named = new Set([...plain, ...grants.rules.flatMap(({ permissions }) => permissions)]);
-  const byPermission = new Map(
-    Array.from(
-      named,
-      (permission) => [permission, stepsFor(permission, plain, plainTransform(grants), rules)] as const,
-    ),
-  );
-  return { grants, quarantined: grants.quarantined, plain, rules, byPermission };
+  const granted = new Set([...plain, ...grants.rules.flatMap(({ permissions }) => permissions)]);
+  const compiled = new Map<string, readonly Step[]>();
+  const stepsFor = (permission: string) => {
+    const known = compiled.get(permission);
+    if (known || !granted.has(permission)) return known ?? none;
+    const steps = compileSteps(permission, plain, plainTransform(grants), rules);
+    compiled.set(permission, steps);
+    return steps;
+  };
+  return { grants, quarantined: grants.quarantined, plain, rules, granted, stepsFor };
 }
+
+const none: readonly Step[] = [];
 
 /** The transform of permissions without a rule. */
 export function plainTransform({ quarantined }: Pick<EffectiveGrants, 'quarantined'>): Transform {
   return quarantined ? 'redact' : 'mask';
 }
 
-function stepsFor(
+function compileSteps(
   permission: string,
   plain: ReadonlySet<string>,
   transform: Transform,
@@ -77,8 +87,7 @@ function stepsFor(
   const steps = rules
     .filter(({ permissions }) => permissions.has(permission))
     .flatMap((rule): Step[] => {
-      // Undefined if the conditions contradict each other: the rule then never matches.
-      const conditions = scoped ? narrowest(rule.conditions) : [];
+      const conditions = scoped ? rule.narrowest : [];
       const verdict = { allowed: true, transform: rule.rule.transform, rule } as const;
       return conditions ? [{ conditions, verdict }] : [];
     });
@@ -108,8 +117,8 @@ export type Verdict =
 const denied: Verdict = { allowed: false };
 
 export function decide(policy: Policy, permission: string, resource: Resource): Verdict {
-  const steps = policy.byPermission.get(permission);
-  if (!steps) return denied;
+  const steps = policy.stepsFor(permission);
+  if (steps.length === 0) return denied;
   const given = canonicalResource(resource);
   for (const { conditions, verdict } of steps) if (matches(conditions, given)) return verdict;
   return denied;
@@ -178,7 +187,7 @@ function compareRules(a: Rule, b: Rule): number {
 
 /** Whether the policy grants the permission on any resource. */
 export function isGrantedSomewhere(policy: Policy, permission: string): boolean {
-  return policy.byPermission.has(permission);
+  return policy.granted.has(permission);
 }
 
 export function canonicalResource({ id, container }: Resource): Resource {

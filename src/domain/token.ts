@@ -10,6 +10,7 @@ import {
   text,
 } from './common-fields.ts';
 import { throwIfInvalid } from './error.ts';
+import { jsonLimitError } from './json-limits.ts';
 import { JsonText } from './json-text.ts';
 import { Mask } from './mask.ts';
 import { Container, canonicalContainer } from './rule.ts';
@@ -32,7 +33,9 @@ export const Data = z
   .refine((value) => value !== undefined && value !== null, { error: 'is required', abort: true })
   .transform((value, context) => {
     const json = JsonText.of(value);
-    if (!fits(json)) context.addIssue(`must have at most ${maxTokenBytes} bytes as JSON`);
+    // Merging a patch can produce data with more values than a body may have.
+    const error = fits(json) ? jsonLimitError(json.text) : `must have at most ${maxTokenBytes} bytes as JSON`;
+    if (error !== undefined) context.addIssue(error);
     else if (loneSurrogate.test(json.text) && !isWellFormed(value))
       context.addIssue('must be well-formed Unicode throughout');
     return { value, json };

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { Timestamp } from './common-fields.ts';
 import { type CompiledRule, decide, type Policy } from './policy.ts';
 import { canonicalContainer } from './rule.ts';
+import type { Steps } from './steps.ts';
 
 export const Use = z
   .object({
@@ -34,16 +35,21 @@ type PermissionUse = Pick<Use, 'permission' | 'container'>;
  * Returns the grants to which no recorded use belongs. A use belongs to the grant that decides it now. It also belongs
  * to all grants on containers below its own, because `mergeContainers` may have moved it up.
  */
-export function unusedGrants(policy: Policy, uses: readonly PermissionUse[]): UnusedGrant[] {
+export function* unusedGrants(policy: Policy, uses: readonly PermissionUse[]): Steps<UnusedGrant[]> {
   const decided = uses.map((use) => ({ ...use, by: decidedBy(policy, use) }));
   const byPermission = Map.groupBy(decided, ({ permission }) => permission);
   const isUsed = ({ by, permission, container }: Grant) =>
     byPermission
       .get(permission)
       ?.some((use) => use.by === by || (container !== use.container && container.startsWith(use.container)));
-  return [...grantsOf(policy)]
-    .filter((grant) => !isUsed(grant))
-    .map(({ by, ...grant }) => ({ rule: by === 'permissions' ? by : by.index + 1, ...grant }));
+  const unused: UnusedGrant[] = [];
+  for (const grant of grantsOf(policy)) {
+    yield;
+    if (isUsed(grant)) continue;
+    const { by, permission, container } = grant;
+    unused.push({ rule: by === 'permissions' ? by : by.index + 1, permission, container });
+  }
+  return unused;
 }
 
 type Grantor = CompiledRule | 'permissions';

@@ -2,6 +2,7 @@
  * Lists rows by id, newest first, with a filter that has no index. A request examines a bounded number of rows, so a page
  * may be short or empty although the list continues.
  */
+import { nextTurn } from '../domain/steps.ts';
 import type { DbTime, Executor, Value } from './engine/db.ts';
 import { all, Params } from './engine/sql.ts';
 import type { ListPage, ListWindow } from './store.ts';
@@ -15,6 +16,7 @@ export const countBudget = 10_000;
 export const maxId = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 
 export interface Filtered<R> {
+  /** A table with the columns `tenant_id`, `id` and `rules`. */
   readonly table: string;
   /** Columns that the filter needs, except `tenant_id` and `id`. */
   readonly columns: string;
@@ -36,15 +38,42 @@ export async function boundedList<R>(
   const total = page === undefined ? undefined : await countFiltered(db, list);
   if (total === undefined && offset >= countBudget)
     return { rows: [], next: undefined, total, tooDeep: true };
-  const found = await select<{ id: string }>(db, list, before, budget, (examined, params) => {
+  const found = await select<FoundRow>(db, list, before, budget, (examined, params) => {
     const window = `limit ${params.add(size + 1)} offset ${params.add(offset)}`;
-    return `select x.id from ${examined} where ${list.filter(params)} order by x.id desc ${window}`;
+    return `select x.id, x.bytes from ${examined} where ${list.filter(params)} order by x.id desc ${window}`;
   });
-  const ids = found.slice(0, size).map(({ id }) => id);
-  const next = found.length > size ? ids.at(-1) : await endOf(db, list, before, budget);
-  const rows = ids.length === 0 ? [] : await list.read(ids);
+  const listed = found.slice(0, size);
+  const next = found.length > size ? listed.at(-1)?.id : await endOf(db, list, before, budget);
+  const rows: (R & { readonly id: string })[] = [];
+  for (const ids of batchesOf(listed)) {
+    if (rows.length > 0) await nextTurn();
+    rows.push(...(await list.read(ids)));
+  }
   const tooDeep = offset > 0 && found.length === 0 && next !== undefined;
   return { rows: rows.sort((a, b) => (a.id < b.id ? 1 : -1)), next, total, tooDeep };
+}
+
+interface FoundRow {
+  readonly id: string;
+  /** Bytes of the rules. */
+  readonly bytes: DbTime;
+}
+
+/** Reading and parsing rules of this many bytes takes a few milliseconds. Other requests are handled in between. */
+const batchBytes = 500_000;
+
+function batchesOf(found: readonly FoundRow[]): string[][] {
+  const batches: string[][] = [];
+  let room = -1;
+  for (const { id, bytes } of found) {
+    if (room >= Number(bytes)) batches.at(-1)?.push(id);
+    else {
+      batches.push([id]);
+      room = batchBytes;
+    }
+    room -= Number(bytes);
+  }
+  return batches;
 }
 
 /**
@@ -93,7 +122,7 @@ async function select<T>(
     `r.id < ${params.add(before)}`,
     ids && `r.id in ${params.list(ids)}`,
   );
-  const examined = `(select r.tenant_id, r.id, ${columns} from ${table} r where ${where}
+  const examined = `(select r.tenant_id, r.id, octet_length(r.rules) as bytes, ${columns} from ${table} r where ${where}
     order by r.id desc limit ${params.add(limit)}) x`;
   return db.all<T>(statement(examined, params), params.values as Value[]);
 }

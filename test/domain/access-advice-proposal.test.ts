@@ -3,6 +3,7 @@ import { describe, expect, test } from 'bun:test';
 import { adviceFor } from '../../src/domain/access-advice.ts';
 import type { Grants } from '../../src/domain/grant.ts';
 import { maxRules, type Rule } from '../../src/domain/rule.ts';
+import { runSteps } from '../../src/domain/steps.ts';
 import { grants, rule } from '../support/grants.ts';
 
 /** A rule that reveals tokens in a container. */
@@ -11,9 +12,11 @@ const at = (container: string, fields: Partial<Rule> = {}) => rule({ container, 
 /** Each use is a permission and a container, separated by a space. */
 function proposalFor(current: Grants, ...uses: string[]): Grants | undefined {
   const split = uses.map((use) => use.split(' ') as [string, string]);
-  return adviceFor(
-    current,
-    split.map(([permission, container]) => ({ permission, container })),
+  return runSteps(
+    adviceFor(
+      current,
+      split.map(([permission, container]) => ({ permission, container })),
+    ),
   ).proposal;
 }
 

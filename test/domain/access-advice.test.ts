@@ -4,6 +4,7 @@ import { adviceFor, RankedGrant } from '../../src/domain/access-advice.ts';
 import { accessOf, compareAccess } from '../../src/domain/access-change.ts';
 import { compilePolicy } from '../../src/domain/policy.ts';
 import { canonicalContainer, type Rule } from '../../src/domain/rule.ts';
+import { runSteps } from '../../src/domain/steps.ts';
 import { Random, randomContainer, randomGrants } from '../support/random-policy.ts';
 
 const rule = (
@@ -36,7 +37,7 @@ test('random proposals cover all uses and widen nothing', () => {
       .filter(
         ({ permission, container }) => accessOf(policy, undefined, permission, { container }) !== 'denied',
       );
-    const { proposal } = adviceFor(grants, uses);
+    const { proposal } = runSteps(adviceFor(grants, uses));
     if (!proposal) continue;
     proposals++;
     const smaller = compilePolicy(proposal);
@@ -65,7 +66,7 @@ test('narrows rules to the containers of their uses, and ranks unused grants by 
     { permission: 'token:read', container: '/cards/2/' },
     { permission: 'decision:create', container: '/' },
   ];
-  const { unused, proposal } = adviceFor(grants, uses);
+  const { unused, proposal } = runSteps(adviceFor(grants, uses));
   expect(proposal).toEqual({
     permissions: ['decision:create'],
     rules: [rule('/cards/', 'reveal', ['token:read'])],
@@ -82,12 +83,14 @@ test('keeps an unused rule that restricts another one', () => {
     permissions: [],
     rules: [rule('/pci/', 'redact', ['token:read']), rule('/', 'reveal', ['token:read'], 2)],
   };
-  expect(adviceFor(grants, [{ permission: 'token:read', container: '/' }]).proposal).toBeUndefined();
+  expect(
+    runSteps(adviceFor(grants, [{ permission: 'token:read', container: '/' }])).proposal,
+  ).toBeUndefined();
 });
 
 test('proposes nothing if nothing was used', () => {
   const grants = { permissions: ['token:read'], rules: [] };
-  const { unused, proposal } = adviceFor(grants, []);
+  const { unused, proposal } = runSteps(adviceFor(grants, []));
   expect([unused.length, proposal]).toEqual([1, undefined]);
 });
 
@@ -104,7 +107,9 @@ test.each<[string, Rule['transform'], RankedGrant['risk']]>([
   ['vault:token:delete', 'mask', 'mask'],
   ['decision:create', 'redact', 'redact'],
 ])('%s with the transform %s has the risk %s', (permission, transform, risk) => {
-  const { unused } = adviceFor({ permissions: [], rules: [rule('Cards', transform, [permission])] }, []);
+  const { unused } = runSteps(
+    adviceFor({ permissions: [], rules: [rule('Cards', transform, [permission])] }, []),
+  );
   expect(unused).toEqual([{ rule: 1, permission, container: '/cards/', transform, risk }]);
 });
 
@@ -118,7 +123,7 @@ test('lists the highest risk first, with the number and transform of each rule',
     ],
   };
   const grant = (rule: number, permission: string, container: string) => ({ rule, permission, container });
-  expect(adviceFor(grants, []).unused).toEqual([
+  expect(runSteps(adviceFor(grants, [])).unused).toEqual([
     { ...grant(3, 'log:read', '/c/'), transform: 'reveal', risk: 'management' },
     { ...grant(3, 'token:read', '/c/'), transform: 'reveal', risk: 'reveal' },
     { ...grant(2, 'token:update', '/b/'), transform: 'mask', risk: 'change' },

@@ -14,6 +14,7 @@ import {
 import { hasTrait } from '../../src/domain/permission.ts';
 import { compilePolicy, type Policy } from '../../src/domain/policy.ts';
 import { canonicalContainer } from '../../src/domain/rule.ts';
+import { runSteps } from '../../src/domain/steps.ts';
 import { grants, when } from '../support/grants.ts';
 import { Random, randomContainer, randomGrants } from '../support/random-policy.ts';
 
@@ -35,7 +36,7 @@ test('every decision that changes is in the list, with the same decisions before
     const [before, after] = [randomGrants(random, 'application'), randomGrants(random, 'application')];
     if (random.chance(0.5)) after.rules.push(...before.rules);
     const policies = [compilePolicy(before), compilePolicy(after)] as const;
-    const changes = accessChanges(...policies);
+    const changes = runSteps(accessChanges(...policies));
     for (const { from, to } of changes) expect(from).not.toBe(to);
     for (const permission of permissions) {
       const container = canonicalContainer(randomContainer(random));
@@ -57,7 +58,7 @@ test('equal policies have no changes, and the order of rules does not matter', (
   for (let round = 0; round < 300; round++) {
     const grants = randomGrants(random, 'application');
     const shuffled = { ...grants, rules: random.shuffled(grants.rules) };
-    expect(accessChanges(compilePolicy(grants), compilePolicy(shuffled))).toEqual([]);
+    expect(runSteps(accessChanges(compilePolicy(grants), compilePolicy(shuffled)))).toEqual([]);
   }
 });
 
@@ -81,8 +82,8 @@ test('finds every session whose access changes with its ceiling, and its largest
     const grants = randomGrants(random, 'session');
     const before = compilePolicy(randomGrants(random, 'application'));
     const after = compilePolicy(randomGrants(random, 'application'));
-    const changed = new Set(accessChanges(before, after).map(({ permission }) => permission));
-    const { largest, complete } = sessionChange(grants, before, after, changed);
+    const changed = new Set(runSteps(accessChanges(before, after)).map(({ permission }) => permission));
+    const { largest, complete } = runSteps(sessionChange(grants, before, after, changed));
     expect(complete).toBe(true);
     if (!largest) {
       expect(differs(random, compilePolicy(grants), before, after)).toBe(false);
@@ -107,7 +108,7 @@ test('a change that equals the change of the container above is left out', () =>
   const policy = (...rules: ReturnType<typeof rule>[]) => compilePolicy({ permissions: [], rules });
   const before = policy(rule('/cards/', 'reveal'), rule('/cards/old/', 'reveal'));
   const after = policy(rule('/cards/', 'mask'), rule('/cards/old/', 'mask'));
-  expect(accessChanges(before, after)).toEqual([
+  expect(runSteps(accessChanges(before, after))).toEqual([
     { permission: 'token:read', container: '/cards/', from: 'reveal', to: 'mask' },
   ]);
   expect(nearestAbove('/cards/old/', new Map([['/', 1]]))).toBe(1);
@@ -141,7 +142,7 @@ describe('changes are listed', () => {
   test('by permission, without a container if the permission has none', () => {
     const before = compilePolicy(grants('token:update', 'decision:create', 'tenant:read'));
     const after = compilePolicy(grants('token:read', 'application:read', 'tenant:read'));
-    expect(accessChanges(before, after)).toStrictEqual([
+    expect(runSteps(accessChanges(before, after))).toStrictEqual([
       { permission: 'application:read', from: 'denied', to: 'mask' },
       { permission: 'decision:create', from: 'mask', to: 'denied' },
       { permission: 'token:read', container: '/', from: 'denied', to: 'mask' },
@@ -152,7 +153,7 @@ describe('changes are listed', () => {
   test('with the containers above first, then alphabetically, for every order of the rules', () => {
     const rules = ['/b/', '/b/d/', '/a/', '/c/', '/cards/'].map((container) => ({ container }));
     for (const order of [rules, rules.toReversed()]) {
-      const changes = accessChanges(compilePolicy(grants()), compilePolicy(grants(...order)));
+      const changes = runSteps(accessChanges(compilePolicy(grants()), compilePolicy(grants(...order))));
       expect(changes.map(({ container }) => container)).toEqual(['/a/', '/b/', '/c/', '/cards/']);
     }
   });

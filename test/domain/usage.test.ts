@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import { compilePolicy } from '../../src/domain/policy.ts';
+import { runSteps } from '../../src/domain/steps.ts';
 import { boundedUses, mergeContainers, UnusedGrant, Use, unusedGrants } from '../../src/domain/usage.ts';
 import { grants } from '../support/grants.ts';
 
@@ -204,7 +205,7 @@ describe('unusedGrants', () => {
   ];
   test.each(cases)('%s', (_, granted, used, unused) => {
     const places = used.map(([permission, container]) => ({ permission, container }));
-    const found = unusedGrants(compilePolicy(grants(...granted)), places);
+    const found = runSteps(unusedGrants(compilePolicy(grants(...granted)), places));
     expect(found.map(({ rule, permission, container }) => `${rule} ${permission} ${container}`)).toEqual(
       unused,
     );

@@ -149,6 +149,14 @@ export const table: { [K in Name]: Row } = {
     ],
     invalid: ['1048575', '00', 'many'],
   },
+  processingRate: {
+    unset: 500,
+    valid: [
+      ['0', 0],
+      ['1000', 1000],
+    ],
+    invalid: ['-1', '1001', '5 s'],
+  },
   tokenBytes: {
     unset: 21_474_836_480,
     valid: [

@@ -104,7 +104,7 @@ export async function openTestServer(
   database: Database | string,
   env: Record<string, string> = {},
   through?: AppOptions['through'],
-  large: Pick<AppOptions, 'largeBodies' | 'largeReplies'> = {},
+  options: Pick<AppOptions, 'turns' | 'largeReplies'> = {},
 ): Promise<TestServer> {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-test-'));
   const clock = new Clock();
@@ -126,8 +126,14 @@ export async function openTestServer(
     now: clock.now,
     write: (line) => logged.push(line),
   });
-  const options = { now: clock.now, log, checkReplies: true, timers: false, through, ...large };
-  const app = await openApp(config, options);
+  const app = await openApp(config, {
+    now: clock.now,
+    log,
+    checkReplies: true,
+    timers: false,
+    through,
+    ...options,
+  });
 
   let lastCall = 0;
   let isClosed = false;

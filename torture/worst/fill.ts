@@ -93,9 +93,10 @@ export class Filler {
    */
   async log(tenant: string, count: number): Promise<void> {
     const actor = `cast(${this.#words.id('01900001', 'n % 100')} as text)`;
+    const entity = `cast(${this.#words.id('01900002', 'n')} as text)`;
     const operation = "case when n % 100 < 50 then 'application.create' else 'application.update' end";
     const entry = `'{"actor":{"kind":"application","id":"' || ${actor} || '"},"operation":"' || ${operation} ||
-      '","entity":{"kind":"application","id":"entity-' || n || '"},"result":"success","from":{}}'`;
+      '","entity":{"kind":"application","id":"' || ${entity} || '"},"result":"success","from":{}}'`;
     await this.#insert(
       'audit_pending (tenant_id, format, at, entry)',
       `'${tenant}', 1, ${Date.now() - count} + n, ${entry}`,
@@ -122,6 +123,38 @@ export class Filler {
       `'${tenant}', '${application}', ${this.#words.id('01900003', 'n')}, ${this.#words.digest("'key' || n")},
         ${this.#words.digest("'nonce' || n")}, '["token:read"]', '[]', ${now}, ${now + 86_400_000} + n, ${now}`,
       count,
+    );
+    await this.#analyze('sessions');
+  }
+
+  /** Copies an application without its keys. Returns the ids. */
+  async copyApplications(tenant: string, original: string, count: number): Promise<string[]> {
+    const columns = 'name, name_folded, type, permissions, rules';
+    await runSql(
+      this.#url,
+      `with recursive numbers (n) as (select 1 union all select n + 1 from numbers where n < ${count})
+       insert into applications (tenant_id, id, created_at, ${columns})
+       select tenant_id, ${this.#words.id('01900004', 'n')}, ${Date.now()}, ${columns}
+       from applications, numbers where tenant_id = '${tenant}' and id = '${original}'`,
+    );
+    await this.#analyze('applications');
+    return Array.from(
+      { length: count },
+      (_, at) => `01900004-0000-7000-8000-${(at + 1).toString(16).padStart(12, '0')}`,
+    );
+  }
+
+  /** Copies the authorized session of a tenant. */
+  async copySessions(tenant: string, count: number): Promise<void> {
+    const columns =
+      'application_id, permissions, rules, created_at, expires_at, authorized_at, authorized_by, authorizer_digest, unlimited_by';
+    await runSql(
+      this.#url,
+      `with recursive numbers (n) as (select 1 union all select n + 1 from numbers where n < ${count})
+       insert into sessions (tenant_id, id, key_digest, nonce_digest, ${columns})
+       select tenant_id, ${this.#words.id('01900005', 'n')}, ${this.#words.digest("'key' || n")},
+         ${this.#words.digest("'nonce' || n")}, ${columns}
+       from sessions, numbers where tenant_id = '${tenant}' and authorized_at is not null`,
     );
     await this.#analyze('sessions');
   }

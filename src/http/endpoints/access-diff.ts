@@ -13,6 +13,7 @@ import { throwIfInvalid } from '../../domain/error.ts';
 import { hasTrait, Permission } from '../../domain/permission.ts';
 import type { Policy } from '../../domain/policy.ts';
 import { Container, canonicalContainer } from '../../domain/rule.ts';
+import { StepBudget, type Steps } from '../../domain/steps.ts';
 import type { Store } from '../../store/store.ts';
 import { readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
@@ -26,6 +27,8 @@ const pages = { size: 200, max: 10 };
 const maxNewPages = 20;
 /** Maximum applications that are read of those that have expired but are still stored. */
 const maxExpired = 2000;
+/** Maximum steps of the comparison: about a second. */
+const maxSteps = 200_000;
 
 const Query = z.strictObject({
   from: DateTime.describe('The earlier time.'),
@@ -80,7 +83,7 @@ const AccessDiff = z
     complete: z
       .boolean()
       .describe(
-        'False if there were too many changes to read or list all of them. Compare shorter periods then.',
+        'False if there were too many changes to read, compare or list all of them. Compare shorter periods then.',
       ),
     unknown: z
       .array(z.uuid())
@@ -97,26 +100,15 @@ export const diffAccess = readEndpoint({
     'Compares the access of all applications at two times, from the audit log: what they could do at the earlier time, and at the later one. Sessions are not compared, because the log does not record when they expire; the entries `session.authorize` have their grants. Archived entries are not read.',
   query: Query,
   replies: { 200: reply('The differences.', AccessDiff, example.accessDiff) },
-  handle: async ({ principal: { tenantId, now }, query }, { store }) => {
+  handle: async ({ principal, query }, { store, longWork }) => {
+    const { tenantId, now } = principal;
     const to = Math.min(query.to ?? now, now);
     if (query.from >= to) throwIfInvalid({ from: ['must be before `to`, and in the past'] });
     const history = await readHistory(store, tenantId, query.from);
     const from = Math.max(query.from, history.recordedSince ?? query.from);
-    const unknown: string[] = [];
-    const data: DiffEntry[] = [];
-    for (const [id, { current, entries }] of history.applications) {
-      const states = statesOf(current, entries, from, to);
-      if (!states) {
-        unknown.push(id);
-        continue;
-      }
-      const before = policyAt(states.before, from);
-      const after = policyAt(states.after, to);
-      const events = eventsOf(states.after, entries, from, to);
-      for (const change of changesOf(before, after, query))
-        data.push({ application: { id, name: states.after.name }, ...change, events });
-    }
-    const complete = history.complete && data.length <= maxListed;
+    const compared = differences(history, from, to, query);
+    const { data, unknown, isComplete } = await longWork.run(principal, compared);
+    const complete = history.complete && isComplete;
     const recorded = history.recordedSince;
     const body = {
       from: timestamp(from),
@@ -204,16 +196,43 @@ async function addNew(
   return false;
 }
 
+/** Compares the applications one by one. Stops when there are more differences than can be listed. */
+function* differences(
+  { applications }: History,
+  from: number,
+  to: number,
+  query: { container?: string | undefined; permission?: string | undefined },
+): Steps<{ data: DiffEntry[]; unknown: string[]; isComplete: boolean }> {
+  const unknown: string[] = [];
+  const data: DiffEntry[] = [];
+  const budget = new StepBudget(maxSteps);
+  for (const [id, { current, entries }] of applications) {
+    if (data.length > maxListed || budget.isSpent) return { data, unknown, isComplete: false };
+    const states = yield* budget.count(statesOf(current, entries, from, to));
+    if (!states) {
+      unknown.push(id);
+      continue;
+    }
+    const before = policyAt(states.before, from);
+    const after = policyAt(states.after, to);
+    const events = eventsOf(states.after, entries, from, to);
+    for (const change of yield* budget.count(changesOf(before, after, query)))
+      data.push({ application: { id, name: states.after.name }, ...change, events });
+  }
+  return { data, unknown, isComplete: data.length <= maxListed };
+}
+
 /** Returns the states of an application at `from` and `to`. Undefined if the entries do not tell both states. */
-function statesOf(
+function* statesOf(
   current: ApplicationState | undefined,
   entries: readonly LogEntry[],
   from: number,
   to: number,
-): { before: ApplicationState; after: ApplicationState } | undefined {
+): Steps<{ before: ApplicationState; after: ApplicationState } | undefined> {
   let state = current;
   let after = current;
   for (const entry of entries) {
+    yield;
     const at = Date.parse(entry.at);
     if (at <= from) break;
     state = stateBefore(state, entry);
@@ -252,16 +271,17 @@ function eventsOf(
   return [...created, ...recorded.toReversed(), ...expired].slice(-maxEvents);
 }
 
-function changesOf(
+function* changesOf(
   before: Policy,
   after: Policy,
   { container, permission }: { container?: string | undefined; permission?: string | undefined },
-): AccessChange[] {
+): Steps<AccessChange[]> {
+  yield;
   const isAsked = (name: string) => permission === undefined || permission === name;
   if (container === undefined)
-    return accessChanges(before, after).filter((change) => isAsked(change.permission));
+    return (yield* accessChanges(before, after)).filter((change) => isAsked(change.permission));
   const place = canonicalContainer(container);
-  const names = new Set([...before.byPermission.keys(), ...after.byPermission.keys()]);
+  const names = new Set([...before.granted, ...after.granted]);
   return [...names]
     .filter((name) => isAsked(name) && hasTrait(name, 'scoped'))
     .map((name) => ({

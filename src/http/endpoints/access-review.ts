@@ -4,7 +4,9 @@
  */
 import { type Resource, transformUnder } from '../../domain/policy.ts';
 import type { Transform } from '../../domain/rule.ts';
+import type { Steps } from '../../domain/steps.ts';
 import type { Store, Subject } from '../../store/store.ts';
+import type { RunSteps } from '../pipeline/long-work.ts';
 import { ScanBudget, type ScanPosition, scanSubjects } from './subject-scan.ts';
 
 export const riskiestFirst = ['reveal', 'mask', 'redact'] as const satisfies readonly Transform[];
@@ -40,6 +42,7 @@ const maxListed = 10_000;
 /** Returns a page by number. Reads all subjects to count them by transform. */
 export async function reviewPage(
   store: Store,
+  run: RunSteps,
   review: Review,
   page: number,
   size: number,
@@ -49,7 +52,7 @@ export async function reviewPage(
   const groups: Record<Transform, FoundSubject[]> = { reveal: [], mask: [], redact: [] };
   const totals: Record<Transform, number> = { reveal: 0, mask: 0, redact: 0 };
   if (start >= maxListed) return { found: [], next: undefined, tooDeep: true };
-  const stoppedAt = await examine(store, review, undefined, budget, (subject) => {
+  const stoppedAt = await examine(store, run, review, undefined, budget, (subject) => {
     totals[subject.transform]++;
     if (groups[subject.transform].length < end) groups[subject.transform].push(subject);
     return true;
@@ -76,6 +79,7 @@ function incompletePage(
 /** Returns the page after a position. Reads the subjects once for each transform, until the page is full. */
 export async function reviewAfter(
   store: Store,
+  run: RunSteps,
   review: Review,
   { transform: first, after }: ReviewPosition,
   size: number,
@@ -84,7 +88,7 @@ export async function reviewAfter(
   const found: FoundSubject[] = [];
   for (const transform of riskiestFirst.slice(riskiestFirst.indexOf(first))) {
     const from = transform === first ? after : undefined;
-    const stoppedAt = await examine(store, review, from, budget, (subject) => {
+    const stoppedAt = await examine(store, run, review, from, budget, (subject) => {
       if (subject.transform === transform) found.push(subject);
       return found.length <= size;
     });
@@ -106,6 +110,7 @@ function positionAfter(found: readonly FoundSubject[]): ReviewPosition | undefin
  */
 async function examine(
   store: Store,
+  run: RunSteps,
   { tenantId, permission, resource }: Review,
   from: ScanPosition | undefined,
   budget: ScanBudget,
@@ -115,10 +120,17 @@ async function examine(
   for (;;) {
     const step = await scan.next();
     if (step.done) return step.value;
-    for (const { kind, id, grants, ceiling } of step.value) {
-      const transform = transformUnder(grants, ceiling, permission, resource);
-      if (transform && !take({ kind, id, transform })) return undefined;
+    if (!(await run(takeAll(step.value)))) return undefined;
+  }
+
+  function* takeAll(subjects: readonly Subject[]): Steps<boolean> {
+    for (const subject of subjects) {
+      yield;
+      const { kind, id } = subject;
+      const transform = transformUnder(subject.grants, subject.ceiling, permission, resource);
+      if (transform && !take({ kind, id, transform })) return false;
     }
+    return true;
   }
 }
 

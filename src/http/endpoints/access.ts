@@ -5,8 +5,10 @@ import { DecidingRule, explain } from '../../domain/explain.ts';
 import { hasTrait, Permission } from '../../domain/permission.ts';
 import { questionAbout } from '../../domain/principal.ts';
 import { Container, canonicalContainer, Transform } from '../../domain/rule.ts';
+import type { Steps } from '../../domain/steps.ts';
 import { TokenId } from '../../domain/token.ts';
 import type { Store, Subject } from '../../store/store.ts';
+import type { RunSteps } from '../pipeline/long-work.ts';
 import { listQuery, Pagination, paginationOf } from '../pipeline/pagination.ts';
 import { readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
@@ -20,7 +22,6 @@ import {
   reviewPage,
   riskiestFirst,
 } from './access-review.ts';
-import { nextTurn } from './subject-scan.ts';
 
 const start = z
   .string()
@@ -96,19 +97,21 @@ export const whoHasAccess = readEndpoint({
   query: Query,
   replies: { 200: reply('Who has access.', AccessReview, example.accessReview) },
   failures: ['not_found'],
-  handle: async ({ principal: { tenantId }, query }, { store }) => {
+  handle: async ({ principal, query }, { store, longWork }) => {
+    const { tenantId } = principal;
+    const run = longWork.for(principal);
     const { size, start, permission = 'token:read' } = query;
     const review = { tenantId, permission, resource: await resourceOf(query, tenantId, store) };
     const page = start ? undefined : (query.page ?? 1);
     const { found, next, totals, tooDeep } = start
-      ? await reviewAfter(store, review, start, size)
-      : await reviewPage(store, review, query.page ?? 1, size);
+      ? await reviewAfter(store, run, review, start, size)
+      : await reviewPage(store, run, review, query.page ?? 1, size);
     const total = totals && totals.reveal + totals.mask + totals.redact;
     const pagination = {
       ...paginationOf(size, page, { total, tooDeep: tooDeep ?? false }),
       ...(next && { next: encodePosition(next) }),
     };
-    const data = await entriesOf(found, review, store);
+    const data = await entriesOf(found, run, review, store);
     return { status: 200, body: { data, ...(totals && { totals }), pagination } };
   },
 });
@@ -123,12 +126,10 @@ async function resourceOf(
   return { id: token, container: orNotFound(stored).container };
 }
 
-/** Entries that are explained before the event loop can handle other requests. */
-const batchSize = 10;
-
 /** Reads the subjects again, with their names and rules. Omits subjects that have lost access since the scan. */
 async function entriesOf(
   found: readonly FoundSubject[],
+  run: RunSteps,
   review: Review,
   { subjects }: Store,
 ): Promise<AccessEntry[]> {
@@ -144,14 +145,19 @@ async function entriesOf(
     applications.length > 0
       ? await subjects.lastUses(tenantId, applications, permission, container)
       : new Map<string, string>();
-  const entries = new Map<string, AccessEntry | undefined>();
-  for (const subject of read) {
-    entries.set(subject.id, entryOf(subject, review, lastUses));
-    if (entries.size % batchSize === 0) await nextTurn();
-  }
+  const entries = await run(explained());
   const inOrder = found.map(({ id }) => entries.get(id)).filter((entry) => entry !== undefined);
   const risk = ({ transform }: AccessEntry) => riskiestFirst.indexOf(transform);
   return inOrder.sort((a, b) => risk(a) - risk(b));
+
+  function* explained(): Steps<Map<string, AccessEntry | undefined>> {
+    const entries = new Map<string, AccessEntry | undefined>();
+    for (const subject of read) {
+      yield;
+      entries.set(subject.id, entryOf(subject, review, lastUses));
+    }
+    return entries;
+  }
 }
 
 function entryOf(

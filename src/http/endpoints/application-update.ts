@@ -65,7 +65,8 @@ export const updateApplication = changeEndpoint({
     ),
   },
   failures: ['grant_not_held', 'not_found'],
-  preview: async ({ principal, params, query, body, requestInfo }, { store, usage, auditedReads }) => {
+  preview: async ({ principal, params, query, body, requestInfo }, context) => {
+    const { store, usage, auditedReads, longWork } = context;
     mustHold(principal, 'access:review');
     usage.record(principal, 'access:review');
     const current = orNotFound(await store.applications.get(principal.tenantId, params.id));
@@ -76,7 +77,8 @@ export const updateApplication = changeEndpoint({
       before: compilePolicy(current),
       after: compilePolicy({ permissions, rules }),
     };
-    const impact = await impactOf(store, update, {
+    const run = longWork.for(principal);
+    const impact = await impactOf(store, run, update, {
       since: principal.now - (query.days ?? defaultDays) * day,
       auditedReads,
       isQuarantined: current.quarantined_at !== undefined,

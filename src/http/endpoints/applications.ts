@@ -19,7 +19,7 @@ import { applicationKinds, type Minted, mint, newId } from '../../domain/key.ts'
 import { endsWithApplication, latestExpiry, newExpiry } from '../../domain/lifetime.ts';
 import { networkErrors } from '../../domain/network.ts';
 import { changeBy, denyEscalation } from '../../domain/principal.ts';
-import { listQuery, oneOrMore, pageOf, paginate } from '../pipeline/pagination.ts';
+import { listQuery, oneOrMore, pageOf, pageText, paginate } from '../pipeline/pagination.ts';
 import { changeEndpoint, readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 
@@ -91,13 +91,13 @@ export const listApplications = readEndpoint({
   description: 'Returns the applications of your tenant, newest first. Filters can be combined.',
   query: ListQuery,
   replies: { 200: reply('A page of applications.', pageOf(ApplicationView), example.applicationPage) },
-  handle: async ({ principal, query }, { store }) => {
+  handle: async ({ principal, query }, { store, longWork }) => {
     const { id: ids, type, name, expires_before: expiresBefore } = query;
     const filter = { ids, type, name, expiresBefore };
     const page = await paginate(query, (window) =>
       store.applications.list(principal.tenantId, filter, window),
     );
-    return { status: 200, body: page };
+    return { status: 200, body: await longWork.run(principal, pageText(page)) };
   },
 });
 

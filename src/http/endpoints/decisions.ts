@@ -11,6 +11,7 @@ import { Permission } from '../../domain/permission.ts';
 import { decideUnder, type Resource } from '../../domain/policy.ts';
 import { identityOf, isInBrowser, type Principal, questionOf } from '../../domain/principal.ts';
 import { Container, type Transform } from '../../domain/rule.ts';
+import type { Steps } from '../../domain/steps.ts';
 import { disclosureOf } from '../pipeline/disclosures.ts';
 import { type HandlerContext, type Report, readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
@@ -99,7 +100,7 @@ export const decide = readEndpoint({
   replies: { 200: reply('The decision, with its reason.', Decision, example.decision) },
   failures: ['key_type_refused'],
   handle: async ({ principal, body, requestInfo }, context) => {
-    const { observer, usage } = context;
+    const { observer, usage, longWork } = context;
     if (body.record && isInBrowser(principal)) throw cannotRecord();
     const {
       principal: subject,
@@ -116,52 +117,52 @@ export const decide = readEndpoint({
     };
     const who = { ...(subject && { principal: identityOf(subject) }), ...(dpop && { dpop }) };
     const resources = body.resources ?? [body.resource ?? {}];
-    const report = body.record && subject ? reportOf(subject, body.permission, resources) : undefined;
+    const report =
+      body.record && subject
+        ? await longWork.run(principal, reportOf(subject, body.permission, resources))
+        : undefined;
     if (!body.resources) return { status: 200, body: { ...who, ...outcomeOf(body.resource ?? {}) }, report };
-    const decisions = JsonText.list(withinLimit(body.resources, outcomeOf));
+    const outcomes = withinLimit(body.resources, outcomeOf);
+    const decisions = JsonText.list(await longWork.run(principal, outcomes));
     return { status: 200, body: JsonText.extended(who, 'decisions', decisions), report };
   },
 });
 
 /** The decisions as the audit log records them: the allowed resources by transform, and each denial. */
-function reportOf(actor: Principal, permission: string, resources: readonly Resource[]): Report {
+function* reportOf(actor: Principal, permission: string, resources: readonly Resource[]): Steps<Report> {
   const question = questionOf(actor);
-  const decided = resources.map((resource) => ({
-    resource,
-    verdict: decideUnder(actor.policy, actor.ceiling, permission, resource),
-  }));
-  const allowed = Map.groupBy(decided, ({ verdict }) => (verdict.allowed ? verdict.transform : undefined));
-  allowed.delete(undefined);
-  return {
-    actor,
-    operation: permission.replaceAll(':', '.'),
-    disclosures: Array.from(allowed, ([transform, some]) =>
-      disclosureOf(
-        question,
-        permission,
-        some.map(({ resource }) => resource),
-        transform as Transform,
-      ),
-    ),
-    denials: decided
-      .filter(({ verdict }) => !verdict.allowed)
-      .map(({ resource }) => ({
+  const allowed = new Map<Transform, Resource[]>();
+  const denials: Report['denials'][number][] = [];
+  for (const resource of resources) {
+    yield;
+    const verdict = decideUnder(actor.policy, actor.ceiling, permission, resource);
+    if (verdict.allowed)
+      allowed.set(verdict.transform, [...(allowed.get(verdict.transform) ?? []), resource]);
+    else
+      denials.push({
         decision: explainDenial(question, permission, resource),
         resource: resourceOf([resource]),
-      })),
-  };
+      });
+  }
+  const disclosures = Array.from(allowed, ([transform, some]) =>
+    disclosureOf(question, permission, some, transform),
+  );
+  return { actor, operation: permission.replaceAll(':', '.'), disclosures, denials };
 }
 
 /** Serializes the outcomes. Throws `validation_failed` as soon as they exceed the maximum size of a reply. */
-function withinLimit<T>(resources: readonly T[], outcomeOf: (resource: T) => object): JsonText[] {
+function* withinLimit<T>(resources: readonly T[], outcomeOf: (resource: T) => object): Steps<JsonText[]> {
   let bytes = envelopeBytes;
-  return resources.map((resource) => {
+  const outcomes: JsonText[] = [];
+  for (const resource of resources) {
+    yield;
     const outcome = JsonText.of(outcomeOf(resource));
     bytes += Buffer.byteLength(outcome.text) + 1;
     if (bytes > maxReplyBytes)
       throwIfInvalid({ resources: ['have traces of more than 4 MiB: send fewer resources'] });
-    return outcome;
-  });
+    outcomes.push(outcome);
+  }
+  return outcomes;
 }
 
 function cannotRecord(): Denial {

@@ -12,8 +12,10 @@ import { hasTrait } from '../../domain/permission.ts';
 import { compilePolicy, type Policy, type Resource } from '../../domain/policy.ts';
 import { recordedGrants } from '../../domain/recorded-grants.ts';
 import { canonicalContainer } from '../../domain/rule.ts';
+import type { Steps } from '../../domain/steps.ts';
 import type { Store } from '../../store/store.ts';
 import { maxIds } from '../pipeline/audit-recorder.ts';
+import type { RunSteps } from '../pipeline/long-work.ts';
 import { scanLog } from './log-scan.ts';
 
 /** Entries per page, and pages per search. */
@@ -34,6 +36,7 @@ type FoundActor = Actor | 'unaffected' | 'unknown';
 
 export async function recordedReads(
   store: Store,
+  run: RunSteps,
   update: Update,
   since: number,
 ): Promise<Pick<Impact['reads'], 'complete' | 'undecided' | 'data'>> {
@@ -44,14 +47,21 @@ export async function recordedReads(
   const add = async (entries: readonly LogEntry[]) => {
     const uses = entries.filter(isUse);
     const containers = await locate(store, tenantId, uses);
-    for (const entry of uses) {
-      const actor = await actors(entry);
+    const found: (readonly [LogEntry, FoundActor])[] = [];
+    for (const entry of uses) found.push([entry, await actors(entry)]);
+    await run(decideAgain(found, containers));
+  };
+  function* decideAgain(
+    found: readonly (readonly [LogEntry, FoundActor])[],
+    containers: ReadonlyMap<string, string>,
+  ): Steps<void> {
+    for (const [entry, actor] of found) {
       if (actor === 'unaffected') continue;
-      const outcome = actor === 'unknown' ? undefined : outcomeOf(entry, actor, containers);
+      const outcome = actor === 'unknown' ? undefined : yield* outcomeOf(entry, actor, containers);
       if (outcome) addTo(groups, outcome, entry);
       else undecided += entry.count ?? 1;
     }
-  };
+  }
   const own = await scanLog(store, tenantId, { actor: applicationId, from: since }, pages, add);
   const limited = await scanLog(store, tenantId, { authorizer: applicationId, from: since }, pages, add);
   const data = [...groups.values()]
@@ -153,11 +163,12 @@ function actorFinder(store: Store, { tenantId, applicationId, before, after }: U
  * Returns undefined if the entry has too little information. For one read of several tokens, returns the strictest
  * outcome.
  */
-function outcomeOf(
+function* outcomeOf(
   entry: LogEntry,
   actor: Actor,
   containers: ReadonlyMap<string, string>,
-): Outcome | undefined {
+): Steps<Outcome | undefined> {
+  yield;
   const permission = permissionOf(entry);
   const { ids = [], container } = entry.resource ?? {};
   if (!hasTrait(permission, 'scoped')) return actor.decide(permission, {});
@@ -169,6 +180,7 @@ function outcomeOf(
     ids.length > 1 ? ids.map((id) => ({ id, container: containers.get(id) })) : [{ id: ids[0], container }];
   const outcomes: Outcome[] = [];
   for (const resource of resources) {
+    yield;
     const place = resource.container ?? (isUniform ? container : undefined);
     if (place === undefined) return undefined;
     outcomes.push(actor.decide(permission, { ...resource, container: place }));

@@ -10,9 +10,11 @@ import {
 import type { AuditedReads } from '../../domain/audit.ts';
 import { timestamp } from '../../domain/common-fields.ts';
 import { type Impact, maxChanges, maxListedSessions, type Update } from '../../domain/impact.ts';
+import { StepBudget, type Steps } from '../../domain/steps.ts';
 import type { Store } from '../../store/store.ts';
+import type { RunSteps } from '../pipeline/long-work.ts';
 import { recordedReads } from './impact-reads.ts';
-import { nextTurn, ScanBudget, scanSubjects } from './subject-scan.ts';
+import { ScanBudget, scanSubjects } from './subject-scan.ts';
 
 export interface ImpactOptions {
   readonly since: number;
@@ -20,28 +22,37 @@ export interface ImpactOptions {
   readonly isQuarantined: boolean;
 }
 
-export async function impactOf(store: Store, update: Update, options: ImpactOptions): Promise<Impact> {
-  const changes = accessChanges(update.before, update.after);
+export async function impactOf(
+  store: Store,
+  run: RunSteps,
+  update: Update,
+  options: ImpactOptions,
+): Promise<Impact> {
+  const changes = await run(accessChanges(update.before, update.after));
   const { since, auditedReads: recorded, isQuarantined } = options;
   return {
     dry_run: true,
     ...(isQuarantined && { quarantined: true as const }),
     changes: changes.slice(0, maxChanges),
     changes_complete: changes.length <= maxChanges,
-    sessions: await changedSessions(store, update, changes),
-    tokens: await changedTokens(store, update, changes),
+    sessions: await changedSessions(store, run, update, changes),
+    tokens: await changedTokens(store, run, update, changes),
     reads: {
       since: timestamp(since),
       recorded,
       ...(changes.length > 0
-        ? await recordedReads(store, update, since)
+        ? await recordedReads(store, run, update, since)
         : { complete: true, undecided: 0, data: [] }),
     },
   };
 }
 
+/** Maximum steps to compare sessions: about a second. */
+const maxSessionSteps = 200_000;
+
 async function changedSessions(
   store: Store,
+  run: RunSteps,
   { tenantId, applicationId, before, after }: Update,
   changes: readonly AccessChange[],
 ): Promise<Impact['sessions']> {
@@ -50,12 +61,16 @@ async function changedSessions(
   let [count, isComplete] = [0, true];
   if (permissions.size === 0) return { count, complete: isComplete, data };
   const kinds = ['session'] as const;
+  const budget = new StepBudget(maxSessionSteps);
   const scan = scanSubjects(store, tenantId, { kinds, limitedBy: applicationId }, new ScanBudget());
   for (;;) {
     const step = await scan.next();
     if (step.done) return { count, complete: isComplete && step.value === undefined, data };
-    for (const { id, applicationId, name, grants } of step.value) {
-      const { largest, complete } = sessionChange(grants, before, after, permissions);
+    for (const subject of step.value) {
+      if (budget.isSpent) return { count, complete: false, data };
+      const { id, applicationId, name } = subject;
+      const steps = sessionChange(subject.grants, before, after, permissions);
+      const { largest, complete } = await run(budget.count(steps));
       if (!complete) isComplete = false;
       if (!largest) continue;
       count++;
@@ -70,6 +85,7 @@ const tokenBudget = { total: 20_000, batch: 1000 };
 
 async function changedTokens(
   store: Store,
+  run: RunSteps,
   update: Update,
   changes: readonly AccessChange[],
 ): Promise<Impact['tokens']> {
@@ -77,25 +93,28 @@ async function changedTokens(
   const containers = relevant.map(({ container = '/' }) => container);
   const outermost = new Set(containers.filter((one) => !isBelowAny(one, containers)));
   const counts = new Map<AccessChange, number>();
-  const add = (container: string, count: number) => {
-    for (const [permission, some] of Map.groupBy(relevant, ({ permission }) => permission)) {
-      const change = changeAt(update, permission, container, some);
-      if (change) counts.set(change, (counts.get(change) ?? 0) + count);
-    }
-  };
-  const complete = await countTokens(store, update.tenantId, outermost, add);
+  const byPermission = Map.groupBy(relevant, ({ permission }) => permission);
+  function* add(found: Iterable<readonly [container: string, count: number]>): Steps<void> {
+    for (const [container, count] of found)
+      for (const [permission, some] of byPermission) {
+        yield;
+        const change = changeAt(update, permission, container, some);
+        if (change) counts.set(change, (counts.get(change) ?? 0) + count);
+      }
+  }
+  const complete = await countTokens(store, update.tenantId, outermost, (found) => run(add(found)));
   const data = [...counts]
     .map(([{ permission, container = '/', from, to }, count]) => ({ permission, container, from, to, count }))
     .sort((a, b) => b.count - a.count);
   return { complete, data };
 }
 
-/** Calls `add` with containers and the number of tokens in them. Returns false if there are too many to count. */
+/** Calls `add` with batches of containers and the number of tokens in them. Returns false if there are too many to count. */
 async function countTokens(
   { tokens }: Store,
   tenantId: string,
   containers: Iterable<string>,
-  add: (container: string, count: number) => void,
+  add: (found: readonly (readonly [container: string, count: number])[]) => Promise<void>,
 ): Promise<boolean> {
   let rest = tokenBudget.total;
   for (const container of containers) {
@@ -103,12 +122,9 @@ async function countTokens(
     do {
       if (rest <= 0) return false;
       const batch = await tokens.count(tenantId, { container, start, limit: tokenBudget.batch });
-      for (const [own, count] of batch.counts) {
-        add(own, count);
-        rest -= count;
-      }
+      await add([...batch.counts]);
+      for (const [, count] of batch.counts) rest -= count;
       start = batch.next;
-      await nextTurn();
     } while (start !== undefined);
   }
   return true;

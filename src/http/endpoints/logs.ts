@@ -5,7 +5,7 @@ import { fail } from '../../domain/error.ts';
 import { maxIntervals } from '../../domain/intervals.ts';
 import { canonicalContainer } from '../../domain/rule.ts';
 import type { LogCounts as StoredCounts } from '../../store/store.ts';
-import { pageFields, pageOf, paginationOf } from '../pipeline/pagination.ts';
+import { pageFields, pageOf, pageText, paginationOf } from '../pipeline/pagination.ts';
 import { readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 
@@ -42,11 +42,13 @@ export const listLogs = readEndpoint({
       error: 'cannot be combined with start',
     }),
   replies: { 200: reply('A page of audit log entries.', LogPage, example.logPage) },
-  handle: async ({ principal, query: { size, start, after, ...filter } }, { store }) => {
+  handle: async ({ principal, query }, { store, longWork }) => {
+    const { size, start, after, ...filter } = query;
     const window = { limit: size, before: start, after };
     const { entries, next, gaps = [] } = await store.audit.list(principal.tenantId, filter, window);
     const pagination = paginationOf(size, undefined, { next });
-    return { status: 200, body: { pagination, data: entries, ...(gaps.length > 0 && { gaps }) } };
+    const page = { pagination, ...(gaps.length > 0 && { gaps }), data: entries };
+    return { status: 200, body: await longWork.run(principal, pageText(page)) };
   },
 });
 

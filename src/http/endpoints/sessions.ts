@@ -8,7 +8,7 @@ import { denyUnheldGrants, holds } from '../../domain/principal.ts';
 import { Container } from '../../domain/rule.ts';
 import { appliesIn, Session, SessionAuthorize, SessionCreated, SessionState } from '../../domain/session.ts';
 import type { Authorized, ListWindow } from '../../store/store.ts';
-import { listQuery, oneOrMore, pageOf, paginate } from '../pipeline/pagination.ts';
+import { listQuery, oneOrMore, pageOf, pageText, paginate } from '../pipeline/pagination.ts';
 import { changeEndpoint, readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 import { matchingSessions } from './matching-sessions.ts';
@@ -140,7 +140,7 @@ export const listSessions = readEndpoint({
     'Returns the pending and active sessions of your tenant, newest first. Filters can be combined. A request examines a limited number of sessions: a page can be short or empty and still have `next`.',
   query: ListQuery,
   replies: { 200: reply('A page of sessions.', pageOf(Session), example.sessionPage) },
-  handle: async ({ principal, query }, { store }) => {
+  handle: async ({ principal, query }, { store, longWork }) => {
     const { id: ids, application_id: application, authorized_by: authorizer, state } = query;
     const { container } = query;
     const filter = { ids, application, authorizer, state };
@@ -150,7 +150,7 @@ export const listSessions = readEndpoint({
         ? list(window)
         : matchingSessions((session) => appliesIn(session, container), window, list),
     );
-    return { status: 200, body: page };
+    return { status: 200, body: await longWork.run(principal, pageText(page)) };
   },
 });
 

@@ -1,4 +1,5 @@
 /** Reads the applications and sessions of a tenant in batches, without blocking other requests. */
+import { nextTurn } from '../../domain/steps.ts';
 import type { Store, Subject } from '../../store/store.ts';
 
 /** Greater than every id. */
@@ -20,22 +21,35 @@ export interface ScanOptions {
   readonly uniqueNames?: boolean;
 }
 
+/** Rows of the first batch. A row has at most 128 KiB of rules. */
+const firstBatch = 10;
+/** Reading, filtering and parsing this many characters takes a few milliseconds. */
+const batchCharacters = 500_000;
+
 /** Limits the work of one request: the rows that it examines, and the characters of rules that it reads. */
 export class ScanBudget {
-  /** Rows per batch. 100 rows with 50 rules each are a few milliseconds of work. */
-  readonly batchSize: number;
   #rows: number;
   #characters: number;
+  readonly #maxBatch: number;
+  #batchSize: number;
 
-  constructor(rows = 20_000, characters = 128_000_000, batchSize = 100) {
+  constructor(rows = 20_000, characters = 128_000_000, maxBatch = 200) {
     this.#rows = rows;
     this.#characters = characters;
-    this.batchSize = batchSize;
+    this.#maxBatch = maxBatch;
+    this.#batchSize = Math.min(firstBatch, maxBatch);
+  }
+
+  /** Rows of the next batch. It depends on the size of the rows in the last one. */
+  get batchSize(): number {
+    return this.#batchSize;
   }
 
   spend(rows: number, characters: number): void {
     this.#rows -= rows;
     this.#characters -= characters;
+    const fitting = Math.floor((batchCharacters * rows) / Math.max(characters, 1));
+    this.#batchSize = Math.min(this.#maxBatch, Math.max(fitting, 1));
   }
 
   get isSpent(): boolean {
@@ -63,9 +77,4 @@ export async function* scanSubjects(
     }
   }
   return undefined;
-}
-
-/** Lets the process handle other requests. */
-export function nextTurn(): Promise<void> {
-  return new Promise((resolve) => setImmediate(resolve));
 }

@@ -29,11 +29,12 @@ export const getUsage = readEndpoint({
   params,
   replies: { 200: reply('The recorded usage.', ApplicationUsage, example.usage) },
   failures: ['not_found'],
-  handle: async ({ principal, params }, { store }) => {
+  handle: async ({ principal, params }, { store, longWork }) => {
     const application = orNotFound(await store.applications.get(principal.tenantId, params.id));
     const uses = await store.usage.list(principal.tenantId, params.id);
     const { last_used_at } = application;
-    const unused = unusedGrants(compilePolicy(application), uses);
+    const steps = unusedGrants(compilePolicy(application), uses);
+    const unused = await longWork.run(principal, steps);
     return { status: 200, body: { ...(last_used_at !== undefined && { last_used_at }), uses, unused } };
   },
 });

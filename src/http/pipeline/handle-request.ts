@@ -16,7 +16,15 @@ import { finishRequest } from './observe-request.ts';
 import { problemResponse } from './problem.ts';
 import { countQuarantinedNotFound, countQuarantinedRead } from './quarantined-requests.ts';
 import type { Release } from './quota.ts';
-import { bodyLimit, type ReceivedBody, type RoutedRequest, readInput, receiveBody } from './read-input.ts';
+import {
+  bodyLimit,
+  inputSteps,
+  largeBody,
+  type ReceivedBody,
+  type RoutedRequest,
+  readInput,
+  receiveBody,
+} from './read-input.ts';
 import { auditFields, type RequestInfo } from './request-info.ts';
 import { closeIfStopping, toResponse } from './response.ts';
 import {
@@ -66,18 +74,24 @@ export async function handleRequest(
     const bodyBytes = received?.bytes.length ?? 0;
     // Before validation, so that rejected requests count, too.
     if (route.checkLimits) release = await route.checkLimits({ principal, requestInfo, bodyBytes }, context); // 429
-    if (bodyBytes > bodyLimit) await context.largeBodies.takeTurn(bodyBytes);
-    if (received?.late || bodyBytes > bodyLimit) {
+    const reading =
+      received && bodyBytes > largeBody
+        ? context.longWork.run(principal, inputSteps(route, principal, request, received, requestInfo))
+        : undefined;
+    await reading?.catch(() => {}); // thrown below, after 401 and 403
+    if (received?.late || reading) {
       // The key may have been revoked while the service waited.
       principal = undefined;
       principal = await authenticate(key, store.credentials);
       requireAccess(route, principal, request.headers, requestInfo);
     }
     requestInfo.checkPurpose(); // 400
-    const { call: input, bodyText } = readInput(route, principal, request, received, requestInfo); // 400, 413, 415
-    const call = route.bindsSession
-      ? { ...input, jkt: await keyOfNewSession(principal, request, requestInfo, context) } // 400
-      : input;
+    const { call: input, bodyText } = reading
+      ? await reading
+      : readInput(route, principal, request, received, requestInfo); // 400, 413, 415, 429
+    // The input of a large body was read for the principal before the second check.
+    const call: Call = reading ? { ...input, principal } : input;
+    if (route.bindsSession) call.jkt = await keyOfNewSession(principal, request, requestInfo, context); // 400
     const read = route.kind === 'read' ? route.handle : previewOf(route, call);
     const reply = read
       ? await read(call, context)

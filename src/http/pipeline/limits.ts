@@ -25,6 +25,8 @@ export interface Rates {
   readonly tokens: Rate;
   /** Bytes of request bodies that create or change tokens, by application. */
   readonly 'token-bytes': Rate;
+  /** Milliseconds of long computations, by application. */
+  readonly processing: Rate;
 }
 
 /** Each check adds its limit to the `RateLimit` headers. Throws `too_many_requests` if the rate is exceeded. */
@@ -34,6 +36,10 @@ export interface Limits {
   checkSessions(digest: Digest, requestInfo: RequestInfo): void;
   checkRevocations(requestInfo: RequestInfo): void;
   checkTokens(application: string, bytes: number, requestInfo: RequestInfo): void;
+  /** Throws if the application has used up its processing time. Adds no header. */
+  checkProcessing(application: string): void;
+  /** Counts processing time, also beyond the limit: it is known only afterwards. */
+  spendProcessing(application: string, milliseconds: number): void;
 }
 
 export function makeLimits(
@@ -48,6 +54,7 @@ export function makeLimits(
   const revocations = limit('revocations', 'revoked keys from one address');
   const tokens = limit('tokens', 'tokens created or changed by one application');
   const tokenBytes = limit('token-bytes', 'bytes of tokens sent by one application', ';qu="content-bytes"');
+  const processing = limit('processing', 'milliseconds of long computations for one application');
 
   function limit(name: keyof Rates, what: string, quotaUnit = '') {
     const { rate, per, burst } = rates[name];
@@ -55,29 +62,33 @@ export function makeLimits(
     const buckets = new Buckets(rates[name], start);
     const policy = `"${name}";q=${burst}${quotaUnit};w=${Math.ceil((burst * per) / rate / 1000)}`;
     const detail = `At most ${burst} ${what} in a burst, and ${rate} every ${per === 1000 ? 'second' : 'minute'}. Retry after the number of seconds in Retry-After.`;
-    return (client: string, { rateLimits }: { rateLimits: RateLimitStatus }, units?: number) => {
+    const check = (client: string, requestInfo?: { rateLimits: RateLimitStatus }, units?: number) => {
       const { granted, remaining, wait } = buckets.take(client, now(), units);
       const seconds = Math.ceil(wait / 1000);
-      rateLimits.add(policy, `"${name}";r=${remaining};t=${seconds}`);
+      requestInfo?.rateLimits.add(policy, `"${name}";r=${remaining};t=${seconds}`);
       if (granted) return;
       onExceeded(name);
       throw fail('too_many_requests', { detail, retryAfter: seconds });
     };
+    return { check, spend: (client: string, units: number) => buckets.spend(client, now(), units) };
   }
 
   return {
     checkAddress: (requestInfo) => {
       const client = address && requestInfo.address();
-      if (client !== undefined) address?.(networkOf(client), requestInfo);
+      if (client !== undefined) address?.check(networkOf(client), requestInfo);
     },
-    checkKey: (digest, requestInfo) => key?.(digest.toHex(), requestInfo),
+    checkKey: (digest, requestInfo) => key?.check(digest.toHex(), requestInfo),
     checkSessions: (digest, requestInfo) =>
-      sessions?.(`${digest.toHex()} ${networkOf(requestInfo.address() ?? '')}`, requestInfo),
-    checkRevocations: (requestInfo) => revocations?.(networkOf(requestInfo.address() ?? ''), requestInfo),
+      sessions?.check(`${digest.toHex()} ${networkOf(requestInfo.address() ?? '')}`, requestInfo),
+    checkRevocations: (requestInfo) =>
+      revocations?.check(networkOf(requestInfo.address() ?? ''), requestInfo),
     checkTokens: (application, bytes, requestInfo) => {
-      tokens?.(application, requestInfo);
-      tokenBytes?.(application, requestInfo, bytes);
+      tokens?.check(application, requestInfo);
+      tokenBytes?.check(application, requestInfo, bytes);
     },
+    checkProcessing: (application) => processing?.check(application, undefined, 0),
+    spendProcessing: (application, milliseconds) => processing?.spend(application, milliseconds),
   };
 }
 
@@ -116,9 +127,21 @@ export class Buckets {
     const cost = units * per;
     const granted = available >= cost;
     this.#recent.set(client, granted ? fullAt + cost : fullAt);
-    if (!granted) return { granted, remaining: Math.floor(available / per), wait: (cost - available) / rate };
+    if (!granted)
+      return {
+        granted,
+        remaining: Math.max(0, Math.floor(available / per)),
+        wait: (cost - available) / rate,
+      };
     const rest = available - cost;
     return { granted, remaining: Math.floor(rest / per), wait: (per - (rest % per)) / rate };
+  }
+
+  /** Takes `units`, also if that is more than the bucket has. No unit is granted until the rest has been gained. */
+  spend(client: string, at: number, units: number): void {
+    const now = (at - this.#start) * this.#rate.rate;
+    const fullAt = Math.max(this.#recent.get(client) ?? this.#olderOrNew(client), now);
+    this.#recent.set(client, fullAt + units * this.#rate.per);
   }
 
   /** Returns when a bucket that is not in `#recent` will be full. Makes room in `#recent` for one more bucket. */

@@ -1,6 +1,8 @@
 /** Pagination: by page number with totals, or by cursor without them. */
 import { z } from 'zod';
 import { throwIfInvalid } from '../../domain/error.ts';
+import { JsonText } from '../../domain/json-text.ts';
+import type { Steps } from '../../domain/steps.ts';
 import type { ListPage, ListWindow } from '../../store/store.ts';
 
 /** An optional integer in a query. `fallback` is documented but not applied. */
@@ -108,6 +110,16 @@ export async function paginate<T>(
   const page = before === undefined ? (given ?? 1) : undefined;
   const found = await fetch({ size, page, before });
   return { pagination: paginationOf(size, page, found), data: [...found.rows] };
+}
+
+/** Serializes a page row by row, because its rows can be large. */
+export function* pageText({ data, ...others }: { readonly data: readonly unknown[] }): Steps<JsonText> {
+  const rows: JsonText[] = [];
+  for (const row of data) {
+    yield;
+    rows.push(JsonText.of(row));
+  }
+  return JsonText.extended(others, 'data', JsonText.list(rows));
 }
 
 export function paginationOf(

@@ -15,9 +15,9 @@ import type { Store, StoreTransaction } from '../../store/store.ts';
 import type { Proofs } from '../dpop/proofs.ts';
 import type { Tag } from '../reference/tags.ts';
 import type { AuditRecorder } from './audit-recorder.ts';
-import type { LargeBodies } from './large-bodies.ts';
 import type { LargeReplies } from './large-replies.ts';
 import type { Limits } from './limits.ts';
+import type { LongWork } from './long-work.ts';
 import type { Quota, Release } from './quota.ts';
 import type { RequestCounter } from './request-counter.ts';
 import type { RequestInfo } from './request-info.ts';
@@ -36,7 +36,7 @@ export interface HandlerContext<S = Store> {
   readonly storage: Quota;
   /** The storage quota in bytes. Undefined if unlimited. */
   readonly storageQuota: number | undefined;
-  readonly largeBodies: LargeBodies;
+  readonly longWork: LongWork;
   readonly largeReplies: LargeReplies;
   readonly usage: UsageRecorder;
   readonly requestCounter: RequestCounter;
@@ -68,7 +68,7 @@ export interface Call<P = unknown, Q = unknown, B = unknown> {
   readonly query: Q;
   readonly body: B;
   /** The thumbprint of the key of the request's DPoP proof, if the endpoint has `bindsSession`. */
-  readonly jkt?: string | undefined;
+  jkt?: string | undefined;
   readonly requestInfo: RequestInfo;
 }
 

@@ -1,5 +1,6 @@
 /** The audit log as the store and the maintenance interface offer it. */
 import type { Awaitable } from '../../domain/awaitable.ts';
+import { nextTurn } from '../../domain/steps.ts';
 import type { MasterKeys } from '../crypto/keyring.ts';
 import type { Db } from '../engine/db.ts';
 import type { AuditChain } from '../maintenance.ts';
@@ -27,12 +28,12 @@ import type { EntryWriter } from './write.ts';
 type Append = ReturnType<typeof chainAppender>;
 
 /** Limits for chaining pending entries before the log is read: entries per transaction, and number of transactions. */
-const readerBatch = { size: 500, count: 20 };
+const readerBatch = { size: 100, count: 100 };
 
 /** Chains the pending entries of the tenant, so that a reader finds them, and returns the chain. */
 async function currentChain(db: Db, append: Append, tenantId: string): Promise<Chain | undefined> {
   const { size, count } = readerBatch;
-  for (let batch = 0; batch < count; batch++) if ((await append(size, tenantId)) === 0) break;
+  for (let batch = 0; batch < count && (await append(size, tenantId)) > 0; batch++) await nextTurn();
   return chainOf(db, tenantId);
 }
 

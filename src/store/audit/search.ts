@@ -5,6 +5,7 @@
 import type { LogEntry } from '../../domain/audit.ts';
 import type { Awaitable } from '../../domain/awaitable.ts';
 import { type Failure, fail } from '../../domain/error.ts';
+import { nextTurn } from '../../domain/steps.ts';
 import type { Db, DbTime } from '../engine/db.ts';
 import { Params } from '../engine/sql.ts';
 import type { AuditFilter, LogPage, LogWindow } from '../store.ts';
@@ -34,6 +35,13 @@ const maxBlocks = 16;
 /** Reading a row of the index counts as examining this many entries. */
 const blockCost = 10;
 
+/**
+ * Characters of entries that are parsed before other requests can be handled, and the cost of an entry in addition to
+ * its characters.
+ */
+const maxUnpaused = 200_000;
+const entryCost = 1000;
+
 type Reader = Pick<Db, 'get' | 'all'>;
 
 /** Positions above `after` and up to `upTo`. */
@@ -53,9 +61,14 @@ export async function search(
   const order = window.after === undefined ? 'desc' : 'asc';
   const span = await spanOf(db, chainKeys, chain, filter, window);
   const entries: LogEntry[] = [];
-  let [examined, bytes] = [0, 0];
+  let [examined, bytes, unpaused] = [0, 0, 0];
   for await (const { rows, cost, end } of candidates(db, chain, filter, span, order, limit)) {
     for (const row of rows) {
+      unpaused += row.entryText.length + entryCost;
+      if (unpaused > maxUnpaused) {
+        unpaused = 0;
+        await nextTurn();
+      }
       const entry = toLogEntry(row);
       if (!isBetween(row.at, filter) || !matches(entry, filter)) continue;
       bytes += row.entryText.length;
@@ -172,7 +185,7 @@ async function* scan(
   order: Order,
   limit: number,
 ): AsyncGenerator<Candidates> {
-  for (let size = Math.min(limit + 1, maxRows); after < upTo; size = maxRows) {
+  for (let size = firstRows(limit); after < upTo; ) {
     const found = await db.all<StoredRow>(
       `select ${storedColumns} from audit where chain = $1 and seq > $2 and seq <= $3
        order by seq ${order} limit $4`,
@@ -183,9 +196,22 @@ async function* scan(
     if (!last) return;
     yield { rows, cost: rows.length, end: last.seq };
     if (rows.length < size) return;
+    size = fittingRows(rows);
     if (order === 'asc') after = last.seq;
     else upTo = last.seq - 1;
   }
+}
+
+/** Rows of the first statement. An entry about an update can have 128 KiB, and takes up to 4 ms. */
+function firstRows(limit: number): number {
+  return Math.min(limit + 1, 3);
+}
+
+/** Rows of the next statement: more than of the last one, if reading them takes a few milliseconds at most. */
+function fittingRows(rows: readonly ChainedRow[]): number {
+  const characters = rows.reduce((sum, { entryText }) => sum + entryText.length, 0);
+  const fitting = Math.floor((maxUnpaused * rows.length) / Math.max(characters, 1));
+  return Math.max(1, Math.min(maxRows, 8 * rows.length, fitting));
 }
 
 /**
@@ -200,7 +226,7 @@ async function* byRequest(
   order: Order,
   limit: number,
 ): AsyncGenerator<Candidates> {
-  for (let size = Math.min(limit + 1, maxRows); after < upTo; size = maxRows) {
+  for (let size = firstRows(limit); after < upTo; ) {
     const found = await db.all<{ seq: DbTime }>(
       `select seq from audit where chain = $1 and request = $2 and seq > $3 and seq <= $4
        order by seq ${order} limit $5`,
@@ -209,8 +235,10 @@ async function* byRequest(
     const seqs = found.map(({ seq }) => Number(seq));
     const last = seqs.at(-1);
     if (last === undefined) return;
-    yield { rows: await rowsAt(db, chain, seqs, order), cost: seqs.length, end: last };
+    const rows = await rowsAt(db, chain, seqs, order);
+    yield { rows, cost: seqs.length, end: last };
     if (seqs.length < size) return;
+    size = fittingRows(rows);
     if (order === 'asc') after = last;
     else upTo = last - 1;
   }
@@ -226,7 +254,7 @@ async function* byTerm(
   limit: number,
 ): AsyncGenerator<Candidates> {
   const span = { first: blockOf(after), last: blockOf(Math.min(upTo, chain.seq)) };
-  let size = Math.min(limit + 1, maxRows);
+  let size = firstRows(limit);
   while (span.first <= span.last) {
     const blocks = await blocksWith(db, { chain: chain.number, term }, span, order, maxBlocks);
     const last = blocks.at(-1);
@@ -236,8 +264,9 @@ async function* byTerm(
     const wanted = seqs.filter((seq) => seq > after && seq <= upTo);
     while (wanted.length > 0) {
       const some = wanted.splice(0, size);
-      yield { rows: await rowsAt(db, chain, some, order), cost: some.length, end: some.at(-1) as number };
-      size = maxRows;
+      const rows = await rowsAt(db, chain, some, order);
+      yield { rows, cost: some.length, end: some.at(-1) as number };
+      size = fittingRows(rows);
     }
     if (blocks.length < maxBlocks) return;
     const end = order === 'asc' ? (last.block + 1) * blockSize - 1 : last.block * blockSize;

@@ -1,5 +1,6 @@
 /** Reads and decrypts the tokens of a page. */
 import type { Transform } from '../../domain/rule.ts';
+import { nextTurn } from '../../domain/steps.ts';
 import { notExpired } from '../applications.ts';
 import type { Queries } from '../engine/db.ts';
 import { Params } from '../engine/sql.ts';
@@ -22,6 +23,25 @@ export function withinBytes(shown: readonly VisibleToken[]): readonly VisibleTok
   return end < 0 ? shown : shown.slice(0, end);
 }
 
+/** Reading and decrypting this many bytes takes a few milliseconds. Other requests are handled in between. */
+const batchBytes = 1024 * 1024;
+
+/** Splits tokens into batches by the size of what is read of them. A token of unknown size has its own batch. */
+function batchesOf(found: Parameters<typeof readTokens>[3]): string[][] {
+  const batches: string[][] = [];
+  let room = -1;
+  for (const { seq, transform, data, masked } of found) {
+    const bytes = transform === 'redact' ? 0 : Number((transform === 'reveal' ? data : masked) ?? batchBytes);
+    if (room >= bytes) batches.at(-1)?.push(seq);
+    else {
+      batches.push([seq]);
+      room = batchBytes;
+    }
+    room -= bytes;
+  }
+  return batches;
+}
+
 /** Each transform reads only the ciphertext that it shows. */
 const selections: Record<Transform, { sql: string; part?: Part }> = {
   reveal: { sql: `select ${columns}, c.data as ciphertext from ${withContents}`, part: 'data' },
@@ -34,7 +54,7 @@ export async function readTokens(
   db: Queries,
   tenant: string,
   key: Uint8Array,
-  found: readonly Pick<VisibleToken, 'seq' | 'transform'>[],
+  found: readonly (Pick<VisibleToken, 'seq' | 'transform'> & Partial<VisibleToken>)[],
   show: TokenQuery['transformFor'],
   attempts = 3,
 ): Promise<ListedToken[]> {
@@ -42,19 +62,21 @@ export async function readTokens(
   const changed: Pick<VisibleToken, 'seq' | 'transform'>[] = [];
   for (const [transform, some] of Map.groupBy(found, (one) => one.transform)) {
     const { sql, part } = selections[transform];
-    const params = new Params();
-    const seqs = some.map(({ seq }) => seq);
-    const where = `t.tenant_id = ${params.add(tenant)} and t.seq in ${params.list(seqs)} and ${notExpired('t')}`;
-    const rows = await db.all<TokenRow & { ciphertext: Uint8Array | null }>(
-      `${sql} where ${where}`,
-      params.values,
-    );
-    for (const row of rows) {
-      const now = show(row);
-      if (now === transform) {
-        const data = part && decryptPart(key, row, part, row.ciphertext);
-        tokens.push({ seq: row.seq, token: viewOf(row), data, transform });
-      } else if (now !== undefined) changed.push({ seq: row.seq, transform: now });
+    for (const seqs of batchesOf(some)) {
+      if (tokens.length > 0) await nextTurn();
+      const params = new Params();
+      const where = `t.tenant_id = ${params.add(tenant)} and t.seq in ${params.list(seqs)} and ${notExpired('t')}`;
+      const rows = await db.all<TokenRow & { ciphertext: Uint8Array | null }>(
+        `${sql} where ${where}`,
+        params.values,
+      );
+      for (const row of rows) {
+        const now = show(row);
+        if (now === transform) {
+          const data = part && decryptPart(key, row, part, row.ciphertext);
+          tokens.push({ seq: row.seq, token: viewOf(row), data, transform });
+        } else if (now !== undefined) changed.push({ seq: row.seq, transform: now });
+      }
     }
   }
   if (changed.length > 0 && attempts > 1)

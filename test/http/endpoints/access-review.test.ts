@@ -2,8 +2,10 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { applicationKinds, type Minted, mint, newId } from '../../../src/domain/key.ts';
 import { decideUnder, type Resource } from '../../../src/domain/policy.ts';
+import { runSteps } from '../../../src/domain/steps.ts';
 import { type FoundSubject, reviewAfter, reviewPage } from '../../../src/http/endpoints/access-review.ts';
 import { ScanBudget } from '../../../src/http/endpoints/subject-scan.ts';
+import type { RunSteps } from '../../../src/http/pipeline/long-work.ts';
 import { Random, randomContainer, randomGrants } from '../../support/random-policy.ts';
 import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
@@ -13,6 +15,8 @@ type Entry = {
   [field: string]: unknown;
 };
 const riskiestFirst = ['reveal', 'mask', 'redact'];
+
+const run: RunSteps = async (steps) => runSteps(steps);
 
 describe.each(databases)('an access review on %s', (_, database) => {
   let server: TestServer;
@@ -127,7 +131,7 @@ describe.each(databases)('an access review on %s', (_, database) => {
     const [tenantId, permission, resource] = [tenant.id, 'token:read', { container: '/pci/' }];
     const review = { tenantId, permission, resource };
     const { store } = server.app;
-    const whole = await reviewPage(store, review, 1, 100);
+    const whole = await reviewPage(store, run, review, 1, 100);
     expect(whole.found.length).toBeGreaterThan(10);
     let [turns, isRunning] = [0, true];
     const countTurns = () => {
@@ -138,14 +142,14 @@ describe.each(databases)('an access review on %s', (_, database) => {
     const found: FoundSubject[] = [];
     let pages = 0;
     for (const smallest of [new ScanBudget(7, 1e9, 3), new ScanBudget(1e9, 1, 3)]) {
-      let page = await reviewPage(store, review, 1, 4, smallest);
+      let page = await reviewPage(store, run, review, 1, 4, smallest);
       expect(page.totals).toBeUndefined();
       found.length = 0;
       for (;;) {
         pages++;
         found.push(...page.found);
         if (!page.next) break;
-        page = await reviewAfter(store, review, page.next, 4, new ScanBudget(7, 1e9, 3));
+        page = await reviewAfter(store, run, review, page.next, 4, new ScanBudget(7, 1e9, 3));
       }
       expect(found).toEqual([...whole.found]);
     }

@@ -27,9 +27,9 @@ describe.each(databases)('bounds on %s', (_, database) => {
   describe('a response names at most 50 errors in at most 64 KiB', () => {
     const wrong = ['application:create', 'application:update'];
     test.each<[string, string, object, number]>([
-      ['too much metadata', '/tokens', { data: 1, metadata: entries(60_000, 0) }, 1],
+      ['too much metadata', '/tokens', { data: 1, metadata: entries(4900, 0) }, 1],
       ['metadata of wrong values', '/tokens', { data: 1, metadata: entries(50, 0) }, 50],
-      ['unknown fields', '/tokens', { data: 1, ...entries(60_000, 0) }, 50],
+      ['unknown fields', '/tokens', { data: 1, ...entries(4900, 0) }, 50],
       [
         'unknown fields with long names',
         '/tokens',

@@ -4,6 +4,7 @@ import { Id, NameFilter } from '../../../domain/common-fields.ts';
 import { Denial } from '../../../domain/denial.ts';
 import type { Question } from '../../../domain/explain.ts';
 import { parseKey } from '../../../domain/key.ts';
+import { lazy } from '../../../domain/lazy.ts';
 import type { Resource } from '../../../domain/policy.ts';
 import { isInBrowser, type Principal, questionAbout, questionOf } from '../../../domain/principal.ts';
 import { TokenId } from '../../../domain/token.ts';
@@ -53,7 +54,7 @@ export async function findEntities(
   const hidesAuthorizer = isInBrowser(principal);
   return {
     subject: (given) => {
-      const subject = found.get(nameOf(given));
+      const subject = found.get(nameOf(given))?.();
       return subject && { ...subject, hidesAuthorizer };
     },
     unproven: (given) => unproven.get(nameOf(given)),
@@ -114,10 +115,11 @@ async function findSubjects(
   caller: Caller,
   subjects: readonly AuthZenSubject[],
   context: Pick<HandlerContext, 'store' | 'proofs' | 'auditRecorder'>,
-): Promise<{ found: Map<string, FoundSubject>; unproven: Map<string, Unproven> }> {
+): Promise<{ found: Map<string, () => FoundSubject>; unproven: Map<string, Unproven> }> {
   const { tenantId } = caller.principal;
   const { store } = context;
-  const found = new Map<string, FoundSubject>();
+  /** Policies are compiled when they are needed, because the caller pauses between subjects. */
+  const found = new Map<string, () => FoundSubject>();
   const unproven = new Map<string, Unproven>();
   const presented = new Map<string, AuthZenSubject>();
   const ids = { application: new Set<string>(), session: new Set<string>() };
@@ -132,7 +134,10 @@ async function findSubjects(
   }
   const add = (kind: string, rows: readonly Subject[], idOf: (subject: Subject) => string) => {
     for (const subject of rows) {
-      found.set(`${kind} ${idOf(subject)}`, questionAbout(subject));
+      found.set(
+        `${kind} ${idOf(subject)}`,
+        lazy(() => questionAbout(subject)),
+      );
     }
   };
   const byId = ({ id }: Subject) => id;
@@ -140,7 +145,7 @@ async function findSubjects(
   await Promise.all([
     ...Array.from(presented, async ([name, subject]) => {
       const { principal, dpop, reason } = await credentialOf(subject, caller, context);
-      if (principal) found.set(name, { ...questionOf(principal), principal, ...(dpop && { dpop }) });
+      if (principal) found.set(name, () => ({ ...questionOf(principal), principal, ...(dpop && { dpop }) }));
       else if (dpop && reason !== undefined) unproven.set(name, { dpop, reason });
     }),
     application.size > 0 &&

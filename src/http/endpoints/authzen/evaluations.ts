@@ -8,9 +8,11 @@ import {
   type Semantic,
 } from '../../../domain/authzen.ts';
 import { type Explanation, explain } from '../../../domain/explain.ts';
+import { JsonText } from '../../../domain/json-text.ts';
 import { Permission } from '../../../domain/permission.ts';
 import { decideUnder } from '../../../domain/policy.ts';
 import { isInBrowser, type Principal } from '../../../domain/principal.ts';
+import type { Steps } from '../../../domain/steps.ts';
 import { check, validate } from '../../../domain/validate.ts';
 import { type HandlerContext, readEndpoint, reply } from '../../pipeline/route.ts';
 import { example } from '../../reference/examples.ts';
@@ -68,7 +70,8 @@ export const evaluateAll = readEndpoint({
         : decisionFor(request, entities, principal, context);
     if (evaluations.length === 0) return { status: 200, body: decide(requests[0] as EvaluationRequest) };
     const decisions = decideUntil(requests, decide, options?.evaluations_semantic ?? 'execute_all');
-    return { status: 200, body: { evaluations: decisions } };
+    const texts = JsonText.list(await context.longWork.run(principal, decisions));
+    return { status: 200, body: JsonText.extended({}, 'evaluations', texts) };
   },
 });
 
@@ -89,15 +92,16 @@ function withDefaults(given: unknown, defaults: object): EvaluationRequest | Inv
 }
 
 /** Decides one request after the other. Stops after the first permit or the first deny, if `semantic` says so. */
-function decideUntil<T>(
+function* decideUntil<T>(
   requests: readonly T[],
   decide: (request: T) => AuthZenDecision,
   semantic: Semantic,
-): AuthZenDecision[] {
-  const decisions: AuthZenDecision[] = [];
+): Steps<JsonText[]> {
+  const decisions: JsonText[] = [];
   for (const request of requests) {
+    yield;
     const outcome = decide(request);
-    decisions.push(outcome);
+    decisions.push(JsonText.of(outcome));
     if (semantic === (outcome.decision ? 'permit_on_first_permit' : 'deny_on_first_deny')) break;
   }
   return decisions;

@@ -17,8 +17,10 @@ import { throwIfInvalid } from '../../../domain/error.ts';
 import { Permission } from '../../../domain/permission.ts';
 import { decideUnder, type Resource, transformUnder } from '../../../domain/policy.ts';
 import { canonicalContainer } from '../../../domain/rule.ts';
+import type { Steps } from '../../../domain/steps.ts';
 import { TokenType } from '../../../domain/token.ts';
 import { visible, within } from '../../../domain/visible-scopes.ts';
+import type { Subject } from '../../../store/store.ts';
 import { readEndpoint, reply } from '../../pipeline/route.ts';
 import { example } from '../../reference/examples.ts';
 import { beforeAll, ScanBudget, type ScanPosition, scanSubjects } from '../subject-scan.ts';
@@ -59,9 +61,7 @@ export const searchSubjects = readEndpoint({
         end = step.value;
         break;
       }
-      const allowed = step.value.filter(
-        ({ grants, ceiling }) => transformUnder(grants, ceiling, permission, resource) !== undefined,
-      );
+      const allowed = await context.longWork.run(principal, withAccess(step.value, permission, resource));
       const room = allowed.slice(0, limit - results.length);
       results.push(...room.map(({ id, name }) => ({ type, id: byName ? name : id })));
       if (results.length === limit) {
@@ -140,11 +140,21 @@ export const searchActions = readEndpoint({
   },
 });
 
+function* withAccess(subjects: readonly Subject[], permission: string, resource: Resource): Steps<Subject[]> {
+  const found: Subject[] = [];
+  for (const subject of subjects) {
+    yield;
+    if (transformUnder(subject.grants, subject.ceiling, permission, resource) !== undefined)
+      found.push(subject);
+  }
+  return found;
+}
+
 /** The actions that the subject may perform, sorted by name. */
 function actionsOf(subject: FoundSubject | undefined, type: string, resource: Resource): AuthZenAction[] {
   if (!subject) return [];
   const { policy, ceiling } = subject;
-  return [...policy.byPermission.keys()]
+  return [...policy.granted]
     .filter((permission) => decideUnder(policy, ceiling, permission, resource).allowed)
     .map((permission) => actionOf(permission, type))
     .filter((action) => action !== undefined)

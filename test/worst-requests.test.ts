@@ -1,0 +1,8 @@
+/** The torture row `stalls` measures the most expensive requests of every route, so every route must declare some. */
+import { expect, test } from 'bun:test';
+import { allRoutes } from '../src/http/routes.ts';
+import { worstRequests } from '../torture/worst/routes.ts';
+
+test('every route has its most expensive requests in torture/worst/routes.ts', () => {
+  expect(Object.keys(worstRequests).sort()).toEqual(allRoutes.map(({ name }) => name).sort());
+});
