@@ -2,7 +2,7 @@
 import type { Decision, PermissionName, Resource } from './api.ts';
 import type { Sallyport } from './client.ts';
 import { ProblemError, SallyportError, ValidationError } from './errors.ts';
-import { proofOf } from './guard-proof.ts';
+import { isHost, proofOf } from './guard-proof.ts';
 import { type Denial, denial, type FilterOptions } from './response-filter.ts';
 import { randomId } from './transport.ts';
 
@@ -13,7 +13,10 @@ export interface GuardRequest<R = unknown> {
   readonly path: string;
   header(name: string): string | undefined;
   readonly params: Readonly<Record<string, string | undefined>>;
-  /** The absolute URL, as your server received it. Proofs of bound sessions need it, unless `publicUrl` is set. */
+  /**
+   * The absolute URL, as your server received it. Proofs of bound sessions need its scheme, host and port, unless
+   * `publicUrl` is set.
+   */
   readonly url?: string | undefined;
   /**
    * The request object of the framework, for example to read `req.user`: the request of Express or Fastify, the
@@ -72,6 +75,7 @@ export function checkOptions<R>(guard: string, options: GuardOptions<R>): void {
       reject(`\`${name}\` must be a function`);
 }
 
+const noHost = 'The Host header must be a host name or an IP address, optionally with a port.';
 const noKey = 'Send a valid key in the SVC-API-KEY header.';
 const validRequestId = /^[A-Za-z0-9._:-]{1,128}$/;
 
@@ -89,6 +93,7 @@ export async function check<R>(
   const requestId = given !== undefined && validRequestId.test(given) ? given : randomId();
   const deny = (status: Denial['status'], code: string, detail: string, dpop?: Decision['dpop']) =>
     ({ allowed: false, requestId, ...denial(status, code, detail, requestId, dpop) }) as const;
+  if (!isHost(request.header('host') ?? 'localhost')) return deny(400, 'host_invalid', noHost);
   const credential = await (options.credential ? options.credential(request) : request.header('svc-api-key'));
   if (!credential) return deny(401, 'unauthenticated', noKey);
   const { client, permission, record } = options;

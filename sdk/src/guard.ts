@@ -27,7 +27,8 @@ export function guardFetch(
 }
 
 function fromFetchRequest<R>(request: Request, params: GuardRequest['params'], original: R): GuardRequest<R> {
-  const { pathname, search } = new URL(request.url);
+  // Bun leaves out the origin if the Host header is invalid.
+  const { pathname, search } = new URL(request.url, 'http://localhost');
   const header = (name: string) => request.headers.get(name) ?? undefined;
   const { method, url } = request;
   return { method, path: pathname + search, header, params, url, original };
@@ -71,16 +72,20 @@ interface NodeRequest {
   /** As determined by the framework, for example behind a trusted proxy. */
   readonly protocol?: string;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  /** Names and values in turn. Express has them here, Fastify in `raw`. */
+  readonly rawHeaders?: readonly string[];
+  readonly raw?: { readonly rawHeaders?: readonly string[] };
 }
 
 function fromNodeRequest<R extends NodeRequest>(request: R): GuardRequest<R> {
+  const host = hostOf(request);
   const header = (name: string) => {
+    if (name.toLowerCase() === 'host') return host;
     const value = request.headers[name.toLowerCase()];
     return Array.isArray(value) ? undefined : value;
   };
   const path = request.originalUrl ?? request.url;
   const { protocol } = request;
-  const host = header('host') ?? header(':authority');
   return {
     method: request.method,
     path,
@@ -89,6 +94,15 @@ function fromNodeRequest<R extends NodeRequest>(request: R): GuardRequest<R> {
     url: protocol && host ? `${protocol}://${host}${path}` : undefined,
     original: request,
   };
+}
+
+/** Repeated and different hosts are joined by commas, as in a `Request`. Node drops all but the first. */
+function hostOf({ headers, rawHeaders, raw }: NodeRequest): string | undefined {
+  const lines = rawHeaders ?? raw?.rawHeaders ?? [];
+  const repeated = lines.filter((_, index) => index % 2 === 1 && lines[index - 1]?.toLowerCase() === 'host');
+  const distinct = new Set([headers.host, headers[':authority']].filter((host) => host !== undefined));
+  const hosts = repeated.length > 1 ? repeated : [...distinct];
+  return hosts.length === 0 ? undefined : hosts.join(', ');
 }
 
 /** Express middleware for a route. The decision is in `res.locals.decision`. */

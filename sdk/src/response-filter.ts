@@ -77,7 +77,7 @@ export const bodyHeaders = [
 ];
 
 export interface Denial {
-  readonly status: 401 | 403 | 503;
+  readonly status: 400 | 401 | 403 | 503;
   readonly problem: {
     readonly type: string;
     readonly title: string;
@@ -90,6 +90,7 @@ export interface Denial {
 }
 
 const titles = {
+  400: 'Invalid request',
   401: 'No valid key',
   403: 'Permission missing',
   503: 'Temporarily unavailable',

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, setSystemTime, test } from 'bun:test';
-import { type GuardOptions, guardFetch } from '../../sdk/src/guard.ts';
+import { check, type GuardOptions, guardFetch } from '../../sdk/src/guard.ts';
 import {
   AuthenticationError,
   authorizeSession,
@@ -193,5 +193,31 @@ describe('SDK with bound sessions:', () => {
       expect((await fetch(shop.url, { headers })).status).toBe(401);
       expect((await visit('/proxied'))[0]).toBe(401);
     });
+
+    test.each([
+      ['/harmless?a=/../\\#', '/', 200],
+      ['/secret', '/harmless?/secret', 401],
+      ['/secret', '/harmless#/secret', 401],
+      ['/harmless#/secret', '/harmless#/secret', 401],
+      ['/secret/../harmless', '/secret/../harmless', 401],
+      ['/secret/%2E./harmless', '/secret/%2E./harmless', 401],
+      ['/secret\\..\\harmless', '/secret\\..\\harmless', 401],
+    ])(
+      'compares a proof for /harmless with the path %j, if the URL ends with %j',
+      async (path, end, status) => {
+        let proven = new Request(shop.url);
+        const keep = async (input: string | Request, init?: RequestInit) => {
+          if (typeof input === 'string') return fetch(input, init);
+          proven = input;
+          return new Response();
+        };
+        await (await start(keep as typeof fetch)).session.fetch(new URL('/harmless', shop.url));
+        const header = (name: string) => proven.headers.get(name) ?? undefined;
+        const url = shop.url.origin + end;
+        const request = { method: 'GET', path, header, params: {}, url, original: {} };
+        const result = await check(guard(), request);
+        expect(result.allowed ? 200 : result.status).toBe(status);
+      },
+    );
   });
 });

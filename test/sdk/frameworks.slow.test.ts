@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { authorizeSession, Sallyport, startSession } from '../../sdk/src/sallyport.ts';
 import { installSdk } from '../support/install-sdk.ts';
+import { rawRequest } from '../support/raw-http.ts';
 import { root } from '../support/service.ts';
 import { openTestServer, sqlite, type TestServer } from '../support/test-server.ts';
 
@@ -22,6 +23,19 @@ const expected = {
   mask: { id: 1, iban: '…2051', issued: whole.issued, lines: [{ iban: '…2051', big: 1e21 }] },
   reveal: whole,
 };
+/** Appended to the real host and port. */
+const invalidHosts = [
+  '/harmless?',
+  '/harmless#',
+  '/harmless;',
+  '\\harmless?',
+  '@',
+  '?',
+  ' x',
+  '%2fharmless',
+  ':',
+  ',',
+];
 const transforms = ['redact', 'mask', 'reveal'] as const;
 const partialTransforms = ['redact', 'mask'] as const;
 
@@ -149,6 +163,35 @@ describe('guards', () => {
       );
       server.clock.advance(61_000);
       expect((await session.fetch(url)).headers.get('dpop-nonce')).toBeString();
+    });
+
+    test('a proof for another path is refused, also with a Host header that contains that path', async () => {
+      let proven: Request | undefined;
+      const session = await startSession({
+        url: server.url,
+        publicKey,
+        bind: true,
+        authorize: (nonce) => authorizeSession(admin, nonce, { permissions: ['invoice:read'] }),
+        fetch: (async (input: string | Request, init?: RequestInit) => {
+          if (typeof input === 'string') return fetch(input, init);
+          proven = input;
+          return new Response();
+        }) as typeof globalThis.fetch,
+      });
+      const origin = `127.0.0.1:${ports[framework]}`;
+      await session.fetch(`http://${origin}/harmless`);
+      const send = (target: string, hosts: string[]) =>
+        rawRequest(`http://${origin}`, `GET ${target}`, [
+          ...hosts.map((host) => `Host: ${host}`),
+          `SVC-API-KEY: ${proven?.headers.get('svc-api-key')}`,
+          `DPoP: ${proven?.headers.get('dpop')}`,
+        ]);
+      const target = `/${customers.mask}/invoice`;
+      expect((await send(target, [origin])).status).toBe(401);
+      for (const hosts of [...invalidHosts.map((host) => [origin + host]), [origin, `${origin}/harmless?`]]) {
+        const { status, body } = await send(target, hosts);
+        expect([hosts, status, body.includes(iban)]).toEqual([hosts, 400, false]);
+      }
     });
 
     test('requests are denied when no decision can be made', async () => {

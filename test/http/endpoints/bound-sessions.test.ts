@@ -101,6 +101,24 @@ describe.each(databases)('bound sessions on %s', (_, database) => {
     expect(challengeOf(await client.call('GET', path, { proof: stolen }))).toEqual(invalidProof);
   });
 
+  test('a proof for another path is refused, also with a Host header that contains that path', async () => {
+    const { client } = await scene();
+    const { host } = new URL(server.url);
+    const get = async (hosts: string[], proof: string) => {
+      const headers = [
+        `SVC-API-KEY: ${client.key}`,
+        `DPoP: ${proof}`,
+        ...hosts.map((name) => `Host: ${name}`),
+      ];
+      return (await rawRequest(server.url, `GET ${path}`, headers)).status;
+    };
+    const stolen = client.proof('GET', '/harmless');
+    for (const suffix of ['', '/harmless?', '/harmless#', '/harmless;', '\\harmless?', '@', '%2fharmless?'])
+      expect([suffix, await get([host + suffix], stolen)]).toEqual([suffix, 401]);
+    expect(await get([host, `${host}/harmless?`], stolen)).toBe(401);
+    expect(await get([host], client.proof('GET', path))).toBe(200);
+  });
+
   test('concurrent replays of one proof succeed once', async () => {
     const { client } = await scene();
     const proof = client.proof('GET', path);
