@@ -16,6 +16,7 @@ import {
   integer,
   oneOf,
   type Setting,
+  variableNames,
 } from './setting-values.ts';
 import { defaultConnections, defaultTimeout } from './store/engine/db.ts';
 
@@ -113,6 +114,14 @@ export const settings = {
     notInEnvFile: true,
     parse: commandLine,
   } satisfies Setting<readonly string[] | undefined>,
+  masterKeyCommandEnv: {
+    variable: 'SALLYPORT_MASTER_KEY_COMMAND_ENV',
+    description:
+      'Names of environment variables that the command gets besides PATH, HOME, LANG and TZ, separated by commas, such as VAULT_ADDR,VAULT_TOKEN. Not allowed in .env.',
+    fallback: unset,
+    notInEnvFile: true,
+    parse: variableNames,
+  } satisfies Setting<readonly string[]>,
   sessionTtl: {
     variable: 'SALLYPORT_SESSION_TTL',
     description: 'Default lifetime of a session, in seconds.',

@@ -76,6 +76,21 @@ export function commandLine(text: string | undefined): readonly string[] | undef
   throw new Error('must be a program with its arguments; every quote must be closed');
 }
 
+/** Variables with settings and secrets of the service. */
+const ownVariables = /^(SALLYPORT_.*|DATABASE_URL|PG.*)$/i;
+
+/** Returns names of environment variables, separated by commas. */
+export function variableNames(text: string | undefined): readonly string[] {
+  const names = text?.split(',').map((name) => name.trim()) ?? [];
+  for (const name of names) {
+    if (!/^[A-Za-z_]\w*$/.test(name))
+      throw new Error(`must list names of variables, separated by commas, not ${JSON.stringify(name)}`);
+    if (ownVariables.test(name))
+      throw new Error(`must not list ${name}: SALLYPORT_*, DATABASE_URL and PG* are never passed on`);
+  }
+  return names;
+}
+
 export function checkedMasterKey(text: string): Secret {
   parseMasterKeys(text);
   return new Secret(text);

@@ -1,5 +1,5 @@
 /** Reads master keys from the output of a program, such as the client of a key management service. */
-import { ConfigError } from '../config.ts';
+import { type Config, ConfigError } from '../config.ts';
 import { type MasterKey, parseMasterKeys } from '../store/crypto/cipher.ts';
 import type { MasterKeys } from '../store/crypto/keyring.ts';
 
@@ -20,14 +20,35 @@ const options = {
   maxBuffer: maxOutput,
 } as const;
 
-const hint = 'run the command by hand to see what it prints: the service does not show it';
+/** The variables of the environment that every command gets. */
+const commonVariables = ['PATH', 'HOME', 'LANG', 'TZ'];
+
+/** A program with its arguments, and names of variables that it gets besides `commonVariables`. */
+export interface KeyCommand {
+  readonly argv: readonly string[];
+  readonly variables?: readonly string[];
+}
+
+/** Undefined if no command is set. */
+export function keyCommand(config: Config): KeyCommand | undefined {
+  const { masterKeyCommand: argv, masterKeyCommandEnv: variables } = config;
+  return argv && { argv, variables };
+}
+
+/** The environment of the service contains secrets, such as the password of the database. */
+function environment({ variables = [] }: KeyCommand): Record<string, string | undefined> {
+  return Object.fromEntries([...commonVariables, ...variables].map((name) => [name, process.env[name]]));
+}
+
+const hint = `run the command by hand to see what it prints: the service does not show it; if it needs variables of the environment, name them in ${variable}_ENV`;
 
 /** Runs the command and blocks until it ends. Throws `ConfigError`, whose message does not contain the output. */
-export function keysFromCommand(argv: readonly string[], timeout = commandTimeout): MasterKey[] {
+export function keysFromCommand(command: KeyCommand, timeout = commandTimeout): MasterKey[] {
+  const { argv } = command;
   const [program = ''] = argv;
   let result: Bun.SyncSubprocess<'pipe', 'ignore'>;
   try {
-    result = Bun.spawnSync([...argv], { ...options, timeout });
+    result = Bun.spawnSync([...argv], { ...options, env: environment(command), timeout });
   } catch {
     throw cannotRun(program);
   }
@@ -41,11 +62,11 @@ export function keysFromCommand(argv: readonly string[], timeout = commandTimeou
  * output. With `unref`, this process may exit before the command ends.
  */
 export async function keysInBackground(
-  argv: readonly string[],
+  command: KeyCommand,
   { timeout = commandTimeout, unref = false } = {},
 ): Promise<MasterKey[]> {
-  const [program = ''] = argv;
-  const child = spawn(argv);
+  const [program = ''] = command.argv;
+  const child = spawn(command);
   const late = Promise.withResolvers<never>();
   const timer = setTimeout(() => {
     // Kills the whole process group, because programs that the command started may hold its output open.
@@ -65,11 +86,11 @@ export async function keysInBackground(
   }
 }
 
-function spawn(argv: readonly string[]): Bun.Subprocess<'ignore', 'pipe', 'ignore'> {
+function spawn(command: KeyCommand): Bun.Subprocess<'ignore', 'pipe', 'ignore'> {
   try {
-    return Bun.spawn([...argv], { ...options, detached: true });
+    return Bun.spawn([...command.argv], { ...options, env: environment(command), detached: true });
   } catch {
-    throw cannotRun(argv[0]);
+    throw cannotRun(command.argv[0]);
   }
 }
 
@@ -102,11 +123,11 @@ function tookTooLong(program: string, timeout: number): ConfigError {
 
 /** Runs the command at the start of the service and waits for its output, without blocking the process. */
 export async function startCommandKeys(
-  argv: readonly string[],
+  command: KeyCommand,
   onStep: (waitingFor: string) => void,
 ): Promise<MasterKeys> {
-  onStep(`the output of ${argv[0]}, the command in ${variable}`);
-  return commandKeys(argv, { keys: await keysInBackground(argv) });
+  onStep(`the output of ${command.argv[0]}, the command in ${variable}`);
+  return commandKeys(command, { keys: await keysInBackground(command) });
 }
 
 /**
@@ -115,7 +136,7 @@ export async function startCommandKeys(
  * the background, so that a later call finds the key.
  */
 export function commandKeys(
-  argv: readonly string[],
+  command: KeyCommand,
   options: { readonly now?: () => number; readonly keys?: MasterKey[] } = {},
 ): MasterKeys {
   const { now = () => performance.now() } = options;
@@ -126,7 +147,7 @@ export function commandKeys(
 
   function read(): MasterKey[] {
     if (!keys) {
-      keys = keysFromCommand(argv);
+      keys = keysFromCommand(command);
       lastRun = now();
     }
     return keys;
@@ -136,7 +157,7 @@ export function commandKeys(
     if (isRunning || now() - lastRun < minInterval) return;
     isRunning = true;
     try {
-      keys = await keysInBackground(argv, { unref: true });
+      keys = await keysInBackground(command, { unref: true });
       lastError = undefined;
     } catch (error) {
       lastError = (error as ConfigError).message;

@@ -17,7 +17,7 @@ import { type MasterKey, newMasterKey, parseMasterKeys } from '../store/crypto/c
 import type { Rotation } from '../store/crypto/key-rotation.ts';
 import type { MasterKeys } from '../store/crypto/keyring.ts';
 import { copyOwnership, createFolder } from '../store/engine/file-ownership.ts';
-import { commandKeys, keysFromCommand, startCommandKeys } from './master-key-command.ts';
+import { commandKeys, keyCommand, keysFromCommand, startCommandKeys } from './master-key-command.ts';
 
 /** The hint if the database needs another master key. */
 export const masterKeyHint =
@@ -38,7 +38,8 @@ export function masterKeys(config: Config): MasterKeys {
       missingReason: () => 'which SALLYPORT_MASTER_KEY does not contain',
     };
   }
-  if (config.masterKeyCommand) return commandKeys(config.masterKeyCommand);
+  const command = keyCommand(config);
+  if (command) return commandKeys(command);
   let cached: MasterKey[] = [];
   const read = () => {
     cached = readFile(config.masterKeyFile);
@@ -57,8 +58,8 @@ export async function masterKeysAtStart(
   config: Config,
   onStep: (waitingFor: string) => void = () => {},
 ): Promise<MasterKeys> {
-  const { masterKeyCommand } = config;
-  return masterKeyCommand ? startCommandKeys(masterKeyCommand, onStep) : masterKeys(config);
+  const command = keyCommand(config);
+  return command ? startCommandKeys(command, onStep) : masterKeys(config);
 }
 
 function lackingIn(path: string): string {
@@ -105,14 +106,15 @@ function firstKey(config: Config): MasterKey {
  * exports need them. With `dropOld`, unused keys are removed from the file after the rotation.
  */
 export function rotation(config: Config, dropOld = false): Rotation {
-  const { masterKey, masterKeyCommand } = config;
+  const { masterKey } = config;
   if (masterKey) {
     const [first, second] = parseMasterKeys(masterKey.reveal());
     if (first && second) return { next: () => first, done: () => {} };
     throw new ConfigError('SALLYPORT_MASTER_KEY must contain the new key and, after a comma, the old one');
   }
-  if (masterKeyCommand) {
-    const [first, second] = keysFromCommand(masterKeyCommand);
+  const command = keyCommand(config);
+  if (command) {
+    const [first, second] = keysFromCommand(command);
     if (first && second) return { next: () => first, done: () => {} };
     throw new ConfigError(
       'SALLYPORT_MASTER_KEY_COMMAND must print the new key and, on the next line, the old one',

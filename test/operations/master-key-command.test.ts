@@ -4,7 +4,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { openData } from '../../src/app.ts';
 import { ConfigError, readConfig } from '../../src/config.ts';
-import { commandKeys, keysFromCommand, keysInBackground } from '../../src/operations/master-key-command.ts';
+import {
+  commandKeys,
+  type KeyCommand,
+  keyCommand,
+  keysFromCommand,
+  keysInBackground,
+} from '../../src/operations/master-key-command.ts';
 import { parseMasterKeys } from '../../src/store/crypto/cipher.ts';
 import { shell } from '../support/shell.ts';
 import { databases } from '../support/test-server.ts';
@@ -22,8 +28,8 @@ const secretFile = () => join(folder, 'secret');
 /** The error of a command. It must not contain the command's output, and must be the same in the background. */
 async function errorOf(argv: string[], timeout?: number): Promise<string> {
   const runs = [
-    () => keysFromCommand(argv, timeout),
-    () => keysInBackground(argv, timeout === undefined ? {} : { timeout }),
+    () => keysFromCommand({ argv }, timeout),
+    () => keysInBackground({ argv }, timeout === undefined ? {} : { timeout }),
   ];
   const errors = [];
   for (const run of runs)
@@ -42,7 +48,7 @@ async function errorOf(argv: string[], timeout?: number): Promise<string> {
 describe('a command that prints the master key', () => {
   test('is given up in the background although a program that it started has its output open', async () => {
     const argv = ['sh', '-c', 'sleep 5 | cat'];
-    await expect(keysInBackground(argv, { timeout: 50 })).rejects.toThrow(
+    await expect(keysInBackground({ argv }, { timeout: 50 })).rejects.toThrow(
       'SALLYPORT_MASTER_KEY_COMMAND failed: sh did not end within 0.05 seconds',
     );
   });
@@ -75,9 +81,9 @@ describe('a command that prints the master key', () => {
   });
 
   test('is killed together with the programs that it has started', async () => {
-    const command = ['sh', '-c', 'sleep 1000 & echo $! > "$0"; wait', secretFile()];
+    const argv = ['sh', '-c', 'sleep 1000 & echo $! > "$0"; wait', secretFile()];
     for (let timeout = 250; !existsSync(secretFile()); timeout *= 2)
-      await expect(keysInBackground(command, { timeout })).rejects.toThrow('did not end within');
+      await expect(keysInBackground({ argv }, { timeout })).rejects.toThrow('did not end within');
     const pid = readFileSync(secretFile(), 'utf8').trim();
     const state = () => Bun.spawnSync(['ps', '-o', 'stat=', '-p', pid]).stdout.toString().trim();
     while (!['', 'Z'].includes(state().slice(0, 1)));
@@ -86,13 +92,48 @@ describe('a command that prints the master key', () => {
   test('runs without a shell', async () => {
     writeFileSync(secretFile(), one);
     expect(await errorOf(['cat', `${secretFile()};echo`])).toContain('cat exited with 1');
-    expect(keysFromCommand(['cat', secretFile()])[0]?.id).toBe(idOf(one));
+    expect(keysFromCommand({ argv: ['cat', secretFile()] })[0]?.id).toBe(idOf(one));
+  });
+
+  test('gets only the common variables and those that are named', async () => {
+    const set = {
+      LANG: 'C',
+      TZ: 'UTC',
+      VAULT_ADDR: 'https://vault.example',
+      AWS_SECRET_ACCESS_KEY: 'printed-secret',
+      DATABASE_URL: 'postgres://printed-secret@db/x',
+      PGPASSWORD: 'printed-secret',
+      SALLYPORT_SINK: 'printed-secret',
+    };
+    const before = { ...process.env };
+    Object.assign(process.env, set);
+    try {
+      const code =
+        'require("node:fs").writeFileSync(process.argv[1], JSON.stringify(process.env)); console.log(process.argv[2])';
+      const argv = [process.execPath, '--no-env-file', '-e', code, secretFile(), one];
+      const received = async (run: (command: KeyCommand) => unknown, variables?: string[]) => {
+        await run({ argv, ...(variables && { variables }) });
+        return JSON.parse(readFileSync(secretFile(), 'utf8'));
+      };
+      const { PATH, HOME } = process.env;
+      const common = { PATH, HOME, LANG: 'C', TZ: 'UTC' };
+      for (const run of [keysFromCommand, keysInBackground]) {
+        expect(await received(run)).toEqual(common);
+        const named = await received(run, ['VAULT_ADDR', 'VAULT_TOKEN']);
+        expect(named).toEqual({ ...common, VAULT_ADDR: set.VAULT_ADDR });
+      }
+      const env = { SALLYPORT_MASTER_KEY_COMMAND: 'a b', SALLYPORT_MASTER_KEY_COMMAND_ENV: 'VAULT_ADDR' };
+      expect(keyCommand(readConfig({ env }))).toEqual({ argv: ['a', 'b'], variables: ['VAULT_ADDR'] });
+    } finally {
+      for (const name of Object.keys(set)) delete process.env[name];
+      Object.assign(process.env, before);
+    }
   });
 
   test('runs again in the background for a key that it did not print, at most every 10 seconds', async () => {
     let now = 0;
     writeFileSync(secretFile(), one);
-    const masters = commandKeys(['cat', secretFile()], { now: () => now });
+    const masters = commandKeys({ argv: ['cat', secretFile()] }, { now: () => now });
     expect(masters.current().id).toBe(idOf(one));
     writeFileSync(secretFile(), `${two}\n${one}\n`);
     const found = async () => {

@@ -108,6 +108,24 @@ export const table: { [K in Name]: Row } = {
     ],
     invalid: [' ', '""', 'print "key', "it's"],
   },
+  masterKeyCommandEnv: {
+    unset: [],
+    valid: [
+      ['VAULT_ADDR', ['VAULT_ADDR']],
+      ['AWS_PROFILE, _x1', ['AWS_PROFILE', '_x1']],
+    ],
+    invalid: [
+      'A,',
+      'A B',
+      'VAULT_*',
+      '1A',
+      'A=b',
+      'SALLYPORT_MASTER_KEY',
+      'A,sallyport_sink',
+      'DATABASE_URL',
+      'PGPASSWORD',
+    ],
+  },
   sinksFile: { unset: undefined, valid: [['sinks.yaml', resolve('sinks.yaml')]], invalid: [] },
   sink: { unset: undefined, valid: [['{type: file}', new Secret('{type: file}')]], invalid: [] },
   sessionTtl: {
