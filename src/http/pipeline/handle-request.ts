@@ -95,7 +95,7 @@ export async function handleRequest(
     const read = route.kind === 'read' ? route.handle : previewOf(route, call);
     const reply = read
       ? await read(call, context)
-      : await runChange(route as ChangeRoute, call, request.headers, bodyText, requestInfo, context);
+      : await runChange(route as ChangeRoute, call, request, bodyText, requestInfo, context);
     if (reply.disclosures || reply.report) {
       const operation = reply.isReplay ? replayOperation : operationOf(route);
       const written = recordDisclosures(operation, reply, principal, requestInfo, context);
@@ -185,6 +185,8 @@ function previewOf({ preview }: ChangeRoute, { query }: Call): ChangeRoute['prev
   return (query as { dry_run?: boolean } | undefined)?.dry_run ? preview : undefined;
 }
 
+const disconnected = 'The connection was closed before the change began, so nothing was changed.';
+
 /**
  * Commits the change, its audit entry and its idempotency record in one transaction. The entry also records the token
  * data in the reply. A replay writes no entry here: it returns `disclosures`, for which `handleRequest` writes one.
@@ -192,16 +194,18 @@ function previewOf({ preview }: ChangeRoute, { query }: Call): ChangeRoute['prev
 async function runChange(
   route: ChangeRoute,
   call: Call,
-  headers: Headers,
+  request: Request,
   bodyText: string,
   requestInfo: RequestInfo,
   context: HandlerContext,
 ): Promise<Reply> {
   const { principal, params } = call;
   const tenant = principal.tenantId;
-  const idempotency = idempotencyOf(route, call, headers, bodyText);
+  const idempotency = idempotencyOf(route, call, request.headers, bodyText);
 
   async function inTransaction(tx: StoreTransaction): Promise<Reply> {
+    // Bun closes the connection if the client sends another request before the response to this one.
+    if (request.signal.aborted) throw fail('validation_failed', { detail: disconnected });
     const changeContext = { ...context, store: tx };
     const earlier = idempotency && (await tx.idempotency.find(tenant, idempotency));
     if (earlier) {
