@@ -50,10 +50,13 @@ export function isPublic(address: string): boolean {
   return isIP(address) === 4 || globalIpv6.includes(address);
 }
 
-/** Returns the host if it is localhost or an address, and not allowed. Other host names are resolved later. */
+/**
+ * Returns the host if it is localhost or an address, and not allowed. Other host names are resolved later. Expects the
+ * `hostname` of a URL, where IPv4 addresses have their usual form. Dots at the end of a name make no difference.
+ */
 export function refusedHost(hostname: string, allowPrivate: AllowPrivate): string | undefined {
   const host = unbracketed(hostname);
-  const addresses = /(^|\.)localhost$/i.test(host)
+  const addresses = /(^|\.)localhost\.*$/i.test(host)
     ? ['127.0.0.1', '::1']
     : isIP(host)
       ? [addressOf(host) ?? host]

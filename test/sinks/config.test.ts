@@ -149,8 +149,49 @@ test.each([
   expect(read).not.toThrow('hunter2');
 });
 
+test.each([
+  'LOCALHOST',
+  'localhost.',
+  'LocalHost.',
+  'localhost..',
+  'foo.localhost',
+  'foo.LOCALHOST.',
+  'localhost%2e',
+  'ⓛocalhost',
+  'localhost。',
+  '127.1',
+  '127.0.0.1.',
+  '0x7f.1',
+  '0x7F000001',
+  '0177.0.0.1',
+  '017700000001',
+  '2130706433',
+  '2130706433.',
+  '１２７.0.0.1',
+  '0',
+  '[::1]',
+  '[0:0:0:0:0:0:0:1]',
+  '[::ffff:127.0.0.1]',
+  '[::FFFF:7f00:1]',
+  '[::127.0.0.1]',
+  '[64:ff9b::127.0.0.1]',
+  '[fe80::1]',
+])('the host %s is rejected as not public', (host) => {
+  expect(() => fromVariable({ ...webhook, url: `https://${host}:8443/x` })).toThrow(
+    'which is not public; set allow_private to allow it',
+  );
+});
+
+test.each(['[fe80::1%25eth0]', '[::1%lo]', '[127.0.0.1]', '1.2.3.4.5', '127.0.0.256'])(
+  'the host %s is not valid',
+  (host) => {
+    expect(() => fromVariable({ ...webhook, url: `https://${host}/` })).toThrow('url must be an http:// or');
+  },
+);
+
 test('an address of an allowed network, and a host name, are accepted', () => {
-  const urls = ['https://10.1.2.3', 'https://localhost', 'https://93.184.215.14', 'https://siem.internal'];
+  const hosts = ['10.1.2.3', 'localhost', 'localhost.', '93.184.215.14', 'siem.internal', 'notlocalhost.'];
+  const urls = hosts.map((host) => `https://${host}`);
   for (const url of urls)
     expect(fromVariable({ ...webhook, url, allow_private: ['10.0.0.0/8', '127.0.0.1'] })).toHaveLength(1);
 });

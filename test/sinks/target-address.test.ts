@@ -64,6 +64,8 @@ describe('the host of a sink', () => {
       'siem.example resolves to 10.0.0.1, which is not public',
     );
     await expect(checkedAddress('siem.example', allowNone, answers())).rejects.toThrow('has no address');
+    for (const address of ['fe80::1%eth0', '::1%lo', '::ffff:127.0.0.1'])
+      await expect(checkedAddress('localhost.', allowNone, answers(address))).rejects.toThrow('not public');
   });
 
   test('may be in the private networks that the sink allows, and in no others', async () => {
