@@ -20,7 +20,10 @@ export interface DeliveredCheckpoint {
 }
 
 export interface Batch {
-  /** The same for repeated deliveries of the same entries. Contains no full stop, as Standard Webhooks requires. */
+  /**
+   * The same for repeated deliveries of the same entries, whose checkpoints may differ. Contains no full stop, as
+   * Standard Webhooks requires.
+   */
   readonly id: string;
   readonly type: 'audit.entries' | 'sink.test';
   /** Undefined for entries that belong to no tenant. */

@@ -1,5 +1,5 @@
 /** Sends batches as Standard Webhooks (https://www.standardwebhooks.com): one signed message per batch. */
-import { createHmac } from 'node:crypto';
+import { createHash, createHmac } from 'node:crypto';
 import type { Secret } from '../domain/key.ts';
 import type { Batch } from './batch.ts';
 import { type HttpTarget, retryAfter, send } from './http-client.ts';
@@ -20,8 +20,10 @@ export function webhookSender(
   return {
     send: async (batch, signal) => {
       const body = JSON.stringify(payloadOf(batch));
+      // A checkpoint can be replaced between two attempts. Receivers must not take the new body for the old one.
+      const id = `${batch.id}_${createHash('sha256').update(body).digest('hex').slice(0, 32)}`;
       const time = String(Math.floor(now() / 1000));
-      const signatures = secrets.map((secret) => sign(secret, `${batch.id}.${time}.${body}`));
+      const signatures = secrets.map((secret) => sign(secret, `${id}.${time}.${body}`));
       const response = await send(
         {
           method: 'POST',
@@ -29,7 +31,7 @@ export function webhookSender(
           headers: {
             ...reveal(headers),
             'content-type': 'application/json',
-            'webhook-id': batch.id,
+            'webhook-id': id,
             'webhook-timestamp': time,
             'webhook-signature': signatures.join(' '),
           },
