@@ -1,5 +1,6 @@
 /** Errors that end a command. Also turns errors of the operating system and of SQLite into messages for operators. */
 import { SQLiteError } from 'bun:sqlite';
+import { constants } from 'node:os';
 
 /** Exit code of a command that succeeded with a negative result, such as `can` for a denied permission. */
 export const negativeExitCode = 5;
@@ -19,6 +20,13 @@ export class CommandError extends Error {
 export class UsageError extends CommandError {
   constructor(message: string, hint?: string) {
     super(message, hint, 2);
+  }
+}
+
+/** A stop signal has ended the command. The exit code is the usual one: 128 and the number of the signal. */
+export class Interrupted extends CommandError {
+  constructor(signal: NodeJS.Signals) {
+    super(`interrupted by ${signal}`, 'run the command again', 128 + constants.signals[signal]);
   }
 }
 

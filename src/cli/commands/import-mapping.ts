@@ -7,7 +7,7 @@ import { canonicalContainer } from '../../domain/rule.ts';
 import { defaultContainer, isObject, TokenCreate } from '../../domain/token.ts';
 import { check } from '../../domain/validate.ts';
 import { UsageError } from '../errors.ts';
-import type { SourceItem, SourceRecord } from './import-source.ts';
+import type { Fault, Origin, SourceItem, SourceRecord } from './import-source.ts';
 
 /** Translates names of the source to names in Sallyport. */
 export interface Mapping {
@@ -74,28 +74,26 @@ function isEmpty(value: unknown): boolean {
   return typeof value === 'object' && Object.keys(value).length === 0;
 }
 
-interface Rejected {
-  readonly place: string;
-  readonly error: string;
-}
-
-export type MappedApplication =
-  | Rejected
-  | {
-      readonly place: string;
-      readonly application: ApplicationCreate;
-      readonly notCopied: readonly string[];
-      /** Names of permissions that the mapping dropped. */
-      readonly dropped: readonly string[];
-    };
+export type MappedApplication = Origin &
+  (
+    | Fault
+    | {
+        readonly application: ApplicationCreate;
+        readonly notCopied: readonly string[];
+        /** Names of permissions that the mapping dropped. */
+        readonly dropped: readonly string[];
+      }
+  );
 
 const ruleFields = ['description', 'priority', 'container', 'transform', 'permissions'];
 
 export function mapApplication(item: SourceItem, mapping: Mapping): MappedApplication {
   if ('error' in item) return item;
-  const { record } = item;
-  const place =
-    typeof record.name === 'string' ? `application "${record.name}"` : `application ${item.place}`;
+  const { record, ...found } = item;
+  const origin =
+    typeof record.name === 'string'
+      ? { ...found, name: record.name, place: `application "${record.name}"` }
+      : { ...found, place: `application ${found.place}` };
   const dropped: string[] = [];
   const mapPermissions = (names: unknown): unknown =>
     Array.isArray(names)
@@ -119,60 +117,70 @@ export function mapApplication(item: SourceItem, mapping: Mapping): MappedApplic
     rules: Array.isArray(record.rules) || isEmpty(record.rules) ? rules : record.rules,
   };
   const checked = check(ApplicationCreate, body);
-  if ('faults' in checked) return { place, error: formatFaults(checked.faults) };
+  if ('faults' in checked) return { ...origin, ...invalid(checked.faults) };
   const application = checked.data;
   const errors = {
     ...grantErrors(application.type, application),
     ...publicOnlyErrors(application.type, application),
   };
   const problems = Object.entries(errors).map(([path, messages]) => `${path} ${messages.join(', ')}`);
-  if (problems.length > 0) return { place, error: problems.join('; ') };
+  if (problems.length > 0) return { ...origin, code: 'validation_failed', error: problems.join('; ') };
   const notCopied = [
     ...fieldsNotCopied(record, ['name', 'type', 'permissions', 'rules', 'allowed_origins', 'expires_at']),
     ...ruleRecords.flatMap((rule) => fieldsNotCopied(rule, ruleFields).map((field) => `rules.${field}`)),
   ];
-  return { place, application, notCopied, dropped };
+  return { ...origin, application, notCopied, dropped };
 }
 
-export type MappedToken =
-  | Rejected
-  | { readonly place: string; readonly expired: true }
-  | {
-      readonly place: string;
-      readonly token: TokenBody & { readonly id: string; readonly container: string };
-      /** The masked value, if there is a mask. */
-      readonly masked: unknown;
-      readonly notCopied: readonly string[];
-      readonly hasDefaultContainer: boolean;
-    };
+export type MappedToken = Origin &
+  (
+    | Fault
+    | { readonly expired: true }
+    | {
+        readonly token: TokenBody & { readonly id: string; readonly container: string };
+        /** The masked value, if there is a mask. */
+        readonly masked: unknown;
+        readonly notCopied: readonly string[];
+        readonly hasDefaultContainer: boolean;
+      }
+  );
 
 const tokenFields = ['type', 'data', 'mask', 'metadata', 'expires_at'];
 
 export function mapToken(item: SourceItem, mapping: Mapping, now: number): MappedToken {
   const place = item.place.startsWith('line ') ? item.place : `token ${item.place}`;
-  if ('error' in item) return { place, error: item.error };
-  const { record } = item;
-  const found = containerOf(record, mapping);
-  if ('error' in found) return { place, error: found.error };
+  if ('error' in item) return { ...item, place };
+  const { record, ...found } = item;
+  const origin = { ...found, place };
+  const named = containerOf(record, mapping);
+  if ('error' in named) return { ...origin, ...named };
   if (typeof record.id !== 'string')
-    return { place, error: 'has no id: add one, so that the import can be repeated' };
+    return {
+      ...origin,
+      code: 'id_missing',
+      error: 'has no id: add one, so that the import can be repeated',
+    };
   if (record.data === undefined || record.data === null)
-    return { place, error: 'has no data: the source redacts it, so its key needs transform reveal' };
-  const container = mapContainer(found.container ?? defaultContainer, mapping);
+    return {
+      ...origin,
+      code: 'data_missing',
+      error: 'has no data: the source redacts it, so its key needs transform reveal',
+    };
+  const container = mapContainer(named.container ?? defaultContainer, mapping);
   const fields = pick(record, tokenFields);
   const body = { id: record.id, ...fields, container };
   const checked = check(TokenCreate, body);
-  if ('faults' in checked) return { place, error: formatFaults(checked.faults) };
+  if ('faults' in checked) return { ...origin, ...invalid(checked.faults) };
   const { expires_at, mask, data } = checked.data;
-  if (expires_at !== undefined && expires_at <= now) return { place, expired: true };
+  if (expires_at !== undefined && expires_at <= now) return { ...origin, expired: true };
   const rendered = mask === undefined ? { masked: undefined } : render(mask, data.value);
-  if ('error' in rendered) return { place, error: rendered.error };
+  if ('error' in rendered) return { ...origin, ...rendered };
   return {
-    place,
+    ...origin,
     token: body as TokenBody & { id: string; container: string },
     masked: rendered.masked,
     notCopied: fieldsNotCopied(record, [...tokenFields, 'container', 'containers']),
-    hasDefaultContainer: found.container === undefined,
+    hasDefaultContainer: named.container === undefined,
   };
 }
 
@@ -180,30 +188,36 @@ export function mapToken(item: SourceItem, mapping: Mapping, now: number): Mappe
 function containerOf(
   { container, containers }: SourceRecord,
   { firstContainer }: Mapping,
-): { container: string | undefined } | { error: string } {
+): { container: string | undefined } | Fault {
   const all = isEmpty(containers) ? [] : [containers].flat();
   const named = [...new Set([...(isEmpty(container) ? [] : [container]), ...all])];
-  if (!named.every((name) => typeof name === 'string')) return { error: 'containers must be strings' };
+  if (!named.every((name) => typeof name === 'string'))
+    return { code: 'validation_failed', error: 'containers must be strings' };
   if (named.length > 1 && !firstContainer)
     return {
+      code: 'several_containers',
       error: `is in ${named.length} containers (${named.join(', ')}): pass --first-container to use the first`,
     };
   return { container: named[0] };
 }
 
-function render(mask: Mask, data: unknown): { masked: unknown } | { error: string } {
+function render(mask: Mask, data: unknown): { masked: unknown } | Fault {
   try {
     return { masked: renderMask(mask, data) };
   } catch (error) {
     if (!(error instanceof MaskError)) throw error;
-    return { error: `mask ${error.message}; the source may have returned masked data` };
+    return {
+      code: 'mask_failed',
+      error: `mask ${error.message}; the source may have returned masked data`,
+    };
   }
 }
 
-function formatFaults(
+function invalid(
   faults: readonly { readonly path: readonly PropertyKey[]; readonly message: string }[],
-): string {
-  return faults.map(({ path, message }) => `${path.join('.')} ${message}`).join('; ');
+): Fault {
+  const error = faults.map(({ path, message }) => `${path.join('.')} ${message}`).join('; ');
+  return { code: 'validation_failed', error };
 }
 
 /** The listed fields that are present and not null. */

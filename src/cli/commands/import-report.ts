@@ -1,8 +1,10 @@
 /** The result of `sallyport import`: what was copied, what was not, and why. */
 import type { Call } from '../command.ts';
+import type { Interrupted } from '../errors.ts';
+import type { NewLines } from '../terminal/files.ts';
 import { only } from '../terminal/options.ts';
 import { fields } from '../terminal/print.ts';
-import type { Kind } from './import-source.ts';
+import type { Fault, Kind, Origin } from './import-source.ts';
 import { noTokens, type TokenCounts } from './import-tokens.ts';
 
 export interface Report {
@@ -10,9 +12,38 @@ export interface Report {
   readonly tokens: TokenCounts;
   /** Name of a field or permission that was not copied → number of records that had it. */
   readonly notCopied: Map<string, number>;
-  /** One sentence for each record that is missing or different in the target. */
-  readonly failures: string[];
+  /** One for each record that is missing or different in the target. */
+  readonly failures: Failure[];
+  /** Receives the records of `failures`. */
+  readonly rejected: NewLines | undefined;
   readonly keyFiles: string[];
+}
+
+interface Failure {
+  /** A sentence that names the record. */
+  readonly warning: string;
+  readonly data: {
+    readonly kind: 'application' | 'token';
+    /** The line in the file, if the source is a file. */
+    readonly line?: number;
+    readonly id?: string;
+    readonly name?: string;
+    readonly code: Fault['code'] | 'source_incomplete';
+    readonly message: string;
+  };
+}
+
+export function recordFailure(
+  { failures, rejected }: Report,
+  kind: Failure['data']['kind'],
+  { place, line, id, name, raw }: Origin,
+  { code, error: message }: Fault,
+): void {
+  failures.push({
+    warning: `${place} ${message}`,
+    data: { kind, ...only({ line, id, name }), code, message },
+  });
+  rejected?.write(raw());
 }
 
 interface ApplicationCounts {
@@ -26,12 +57,13 @@ interface ApplicationCounts {
   expired: number;
 }
 
-export function emptyReport(): Report {
+export function emptyReport(rejected: NewLines | undefined): Report {
   return {
     applications: { read: 0, created: 0, unchanged: 0, different: 0, skipped: 0, expired: 0 },
     tokens: noTokens(),
     notCopied: new Map(),
     failures: [],
+    rejected,
     keyFiles: [],
   };
 }
@@ -46,39 +78,63 @@ const maxPrinted = 50;
 
 type Totals = Readonly<Record<Kind, number | undefined>>;
 
-/** `inSource` has the numbers of records that the source reports, if it reports them. Returns the exit code. */
-export function printReport(
-  { options, terminal, printResult }: Call,
-  report: Report,
-  inSource: Totals,
-): number {
-  const { tokens, applications, notCopied, keyFiles } = report;
-  const missing = (['applications', 'tokens'] as const)
-    .filter((kind) => report[kind].read < (inSource[kind] ?? 0))
-    .map((kind) => `only ${report[kind].read} of ${inSource[kind]} ${kind} of the source could be read`);
-  const failures = [...missing, ...report.failures];
-  for (const failure of failures.slice(0, maxPrinted))
-    terminal.writeError(`sallyport: warning: ${failure}\n`);
+interface Outcome {
+  /** The numbers of records that the source reports, if it reports them. */
+  readonly inSource: Totals;
+  readonly isDryRun: boolean;
+  readonly interrupted: Interrupted | undefined;
+  /** The number of records in the file of rejected ones. */
+  readonly rejected: number;
+}
+
+/** Prints the report. Returns the exit code. */
+export function printReport(call: Call, report: Report, outcome: Outcome): number {
+  const { terminal, printResult } = call;
+  const failures = [...incomplete(report, outcome), ...report.failures];
+  for (const { warning } of failures.slice(0, maxPrinted))
+    terminal.writeError(`sallyport: warning: ${warning}\n`);
   if (failures.length > maxPrinted)
     terminal.writeError(`sallyport: warning: ${failures.length - maxPrinted} more; --json prints them\n`);
-  const isDryRun = options.on('dry-run');
-  const isComplete = failures.length === 0;
-  const value = {
-    complete: isComplete,
+  const exitCode = outcome.interrupted?.exitCode ?? (failures.length === 0 ? 0 : 1);
+  const value = reportValue({ ...report, failures }, outcome);
+  return printResult(value, formatReport(report, outcome, exitCode === 0), exitCode);
+}
+
+/** The kinds of which the source counts more records than it lists. */
+function incomplete(report: Report, { inSource, interrupted }: Outcome): Failure[] {
+  if (interrupted) return [];
+  return (['application', 'token'] as const).flatMap((kind) => {
+    const all: Kind = `${kind}s`;
+    const [read, total] = [report[all].read, inSource[all]];
+    const message = `only ${read} of ${total} ${all} of the source could be read`;
+    return read < (total ?? 0)
+      ? [{ warning: message, data: { kind, code: 'source_incomplete', message } }]
+      : [];
+  });
+}
+
+/** The report as `--json` prints it. */
+export function reportValue(
+  { applications, tokens, notCopied, keyFiles, failures, rejected }: Report,
+  outcome: Outcome,
+): unknown {
+  const { inSource, isDryRun, interrupted } = outcome;
+  return {
+    complete: failures.length === 0 && !interrupted,
     dry_run: isDryRun,
+    interrupted: interrupted !== undefined,
     applications: { ...applications, ...only({ in_source: inSource.applications }) },
     tokens: { ...tokens, ...only({ in_source: inSource.tokens }) },
     not_copied: Object.fromEntries(notCopied),
     key_files: keyFiles,
-    failures,
+    ...(outcome.rejected > 0 && { rejected_file: rejected?.path }),
+    failures: failures.map(({ data }) => data),
   };
-  return printResult(value, formatReport(report, inSource, isDryRun, isComplete), isComplete ? 0 : 1);
 }
 
 function formatReport(
-  { applications, tokens, notCopied }: Report,
-  inSource: Totals,
-  isDryRun: boolean,
+  { applications, tokens, notCopied, rejected: file }: Report,
+  { inSource, isDryRun, interrupted, rejected }: Outcome,
   isComplete: boolean,
 ): string {
   const done = (past: string, future: string) => (isDryRun ? future : past);
@@ -112,7 +168,18 @@ function formatReport(
     ],
     ['no container', tokens.defaultContainer > 0 ? `${tokens.defaultContainer} tokens, as in /general/` : ''],
     ['not copied', [...notCopied].map(([name, count]) => `${name} (${count})`).join(', ')],
-    ['result', isComplete ? done('complete', 'ready to import') : 'incomplete: see the warnings'],
+    [
+      'rejected',
+      rejected > 0 ? `${rejected} in ${file?.path}: correct them, and import them with --from-file` : '',
+    ],
+    [
+      'result',
+      interrupted
+        ? 'interrupted: run the command again to continue'
+        : isComplete
+          ? done('complete', 'ready to import')
+          : 'incomplete: see the warnings',
+    ],
   ]);
 }
 

@@ -1,25 +1,53 @@
-/** Reads the applications and tokens that `sallyport import` copies: from an API, or from a file of JSON lines. */
-import { statSync } from 'node:fs';
+/** The applications and tokens that `sallyport import` copies, read from the API of another vault. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { findInexactNumber } from '../../domain/number-precision.ts';
 import { canonicalContainer, compareTransforms, type Transform } from '../../domain/rule.ts';
 import { isObject } from '../../domain/token.ts';
-import { type FileLine, readFileLines } from '../../operations/line-reader.ts';
 import { CommandError, UsageError } from '../errors.ts';
-import { requireFile } from '../terminal/files.ts';
 
 /** An application or token with the fields of the source. */
 export type SourceRecord = Readonly<Record<string, unknown>>;
 
-/** A record, or the reason why it cannot be read. `place` identifies it in messages. */
-export type SourceItem =
-  | { readonly place: string; readonly record: SourceRecord }
-  | { readonly place: string; readonly error: string };
+/** Where a record comes from. */
+export interface Origin {
+  /** Identifies the record in messages. */
+  readonly place: string;
+  /** The number of its line in a file, from 1. */
+  readonly line?: number;
+  readonly id?: string;
+  /** The name of an application. */
+  readonly name?: string;
+  /** The record as it was read, without a line feed. */
+  readonly raw: () => string | Uint8Array;
+}
+
+/** Why a record is not copied. If the API would reject the record, too, `code` is that of the API. */
+export interface Fault {
+  readonly code:
+    | 'invalid_json'
+    | 'inexact_number'
+    | 'id_missing'
+    | 'id_repeated'
+    | 'name_repeated'
+    | 'data_missing'
+    | 'several_containers'
+    | 'mask_failed'
+    | 'validation_failed'
+    | 'too_large'
+    | 'token_exists'
+    | 'different'
+    | 'copy_differs'
+    | 'conflict';
+  readonly error: string;
+}
+
+export type SourceItem = Origin & ({ readonly record: SourceRecord } | Fault);
 
 export type Kind = 'applications' | 'tokens';
 
 export interface Source {
-  read(kind: Kind): AsyncIterable<SourceItem>;
+  /** Throws the reason of `stop` when that is aborted. */
+  read(kind: Kind, stop?: AbortSignal): AsyncIterable<SourceItem>;
   /** The number of records that the source says it has. Undefined if it does not say. */
   total(kind: Kind): Promise<number | undefined>;
 }
@@ -35,10 +63,9 @@ const timeout = 60_000;
 const maxAttempts = 6;
 
 export function apiSource(options: ApiSourceOptions): Source {
-  const get = (path: string) => getJson(options, path);
   return {
-    read: (kind) => readPages(get, `/${kind}`),
-    total: async (kind) => totalOf(parsePage(await get(`/${kind}?page=1&size=1`), `/${kind}`)),
+    read: (kind, stop) => readPages((path) => getJson(options, path, stop), `/${kind}`),
+    total: async (kind) => totalOf(parsePage(await getJson(options, `/${kind}?page=1&size=1`), `/${kind}`)),
   };
 }
 
@@ -60,7 +87,8 @@ async function* readPages(get: (path: string) => Promise<unknown>, path: string)
     for (const record of data) {
       if (seen.has(record.id)) continue;
       seen.add(record.id);
-      yield { place: String(record.id), record };
+      const id = String(record.id);
+      yield { place: id, id, record, raw: () => JSON.stringify(record) };
     }
     const cursor = pagination.next ?? pagination.after;
     const next = typeof cursor === 'string' ? `start=${encodeURIComponent(cursor)}` : undefined;
@@ -95,9 +123,10 @@ interface Answer {
 }
 
 /** Retries lost connections and the statuses 429 and 5xx. */
-async function getJson(options: ApiSourceOptions, path: string): Promise<unknown> {
+async function getJson(options: ApiSourceOptions, path: string, stop?: AbortSignal): Promise<unknown> {
   for (let attempt = 1; ; attempt++) {
-    const answer = await send(options, path).catch((error: Error) => error);
+    const answer = await send(options, path, stop).catch((error: Error) => error);
+    stop?.throwIfAborted();
     const isError = answer instanceof Error;
     if (!isError && answer.status === 200) return parseJson(answer.text, path);
     const isTemporary = isError || answer.status === 429 || answer.status >= 500;
@@ -108,17 +137,22 @@ async function getJson(options: ApiSourceOptions, path: string): Promise<unknown
       throw new CommandError(message, hint, isTemporary ? 3 : 4);
     }
     const seconds = isError ? Number.NaN : answer.retryAfter;
-    await sleep(Number.isFinite(seconds) ? Math.min(seconds, 60) * 1000 : 250 * 2 ** attempt);
+    const delay = Number.isFinite(seconds) ? Math.min(seconds, 60) * 1000 : 250 * 2 ** attempt;
+    await sleep(delay, undefined, stop && { signal: stop }).catch(() => stop?.throwIfAborted());
   }
 }
 
 /** A redirect is an error, because it would send the key to another address. */
-async function send({ url, key, keyHeader }: ApiSourceOptions, path: string): Promise<Answer> {
+async function send(
+  { url, key, keyHeader }: ApiSourceOptions,
+  path: string,
+  stop: AbortSignal | undefined,
+): Promise<Answer> {
   const headers = { [keyHeader]: key, Accept: 'application/json' };
   const response = await fetch(url + path, {
     headers,
     redirect: 'error',
-    signal: AbortSignal.timeout(timeout),
+    signal: AbortSignal.any([AbortSignal.timeout(timeout), ...(stop ? [stop] : [])]),
   });
   const retryAfter = Number(response.headers.get('Retry-After') ?? Number.NaN);
   return { status: response.status, text: await response.text(), retryAfter };
@@ -170,77 +204,6 @@ function revealsAll({ rules }: SourceRecord): boolean {
     if (canonicalContainer(container ?? '/') === '/') return true;
   }
   return false;
-}
-
-/**
- * Reads one object per line. A line with `permissions` or `rules` is an application, any other a token. A line that
- * cannot be read could be either: it is reported when the records of the kind `errorsWith` are read.
- */
-export function linesSource(lines: () => AsyncIterable<string>, errorsWith: Kind): Source {
-  async function* read(kind: Kind): AsyncGenerator<SourceItem> {
-    const places = new Map<string, string>();
-    let number = 0;
-    for await (const line of lines()) {
-      const place = `line ${++number}`;
-      if (line.trim() === '') continue;
-      const item = parseLine(line.replace(/^\ufeff/, ''), place);
-      if (kind !== ('error' in item ? errorsWith : kindOf(item.record))) continue;
-      const earlier = places.get(item.place);
-      if (earlier === undefined) yield item;
-      else yield { place, error: `has the same id as ${earlier}` };
-      places.set(item.place, place);
-    }
-  }
-  const total = async (kind: Kind) => {
-    let count = 0;
-    for await (const _ of read(kind)) count++;
-    return count;
-  };
-  return { read, total };
-}
-
-function kindOf(record: SourceRecord): Kind {
-  return 'permissions' in record || 'rules' in record ? 'applications' : 'tokens';
-}
-
-/** Replaces a line that is not UTF-8. It is not valid JSON, so the line is reported. */
-const notUtf8 = '\ufffd';
-
-/** Each call of the result reads the lines from the start. Standard input, `-`, is read once by `readStandard`. */
-export function linesOf(path: string, readStandard: () => Promise<string>): () => AsyncIterable<string> {
-  if (path !== '-') return () => fileLines(path);
-  let text: Promise<string> | undefined;
-  return async function* () {
-    text ??= readStandard();
-    for (const line of (await text).split('\n')) yield line.includes(notUtf8) ? notUtf8 : line;
-  };
-}
-
-/** `readFileLines` returns an empty text for a line that is not UTF-8. Its length in bytes shows the difference. */
-async function* fileLines(path: string): AsyncGenerator<string> {
-  requireFile(path);
-  const textOf = ({ text, start }: FileLine, end: number) => (text === '' && end > start ? notUtf8 : text);
-  let previous: FileLine | undefined;
-  for await (const line of readFileLines(path)) {
-    if (previous) yield textOf(previous, line.start - 1);
-    previous = line;
-  }
-  if (previous) yield textOf(previous, statSync(path).size);
-}
-
-function parseLine(line: string, place: string): SourceItem {
-  let record: unknown;
-  try {
-    record = JSON.parse(line);
-  } catch {
-    return { place, error: 'is not valid JSON in UTF-8' };
-  }
-  if (!isObject(record)) return { place, error: 'is not a JSON object' };
-  const label = typeof record.id === 'string' ? record.id : place;
-  const inexact = findInexactNumber(line);
-  if (inexact !== undefined)
-    return { place: label, error: `${inexact} is a number with too many digits: write it as a string` };
-  return { place: label, record };
 }
 
 export function requireOneSource(url: string | undefined, file: string | undefined): void {

@@ -11,6 +11,7 @@ import { canonicalContainer } from '../../domain/rule.ts';
 import { defaultType } from '../../domain/token.ts';
 import { ErrorAbout } from '../errors.ts';
 import type { MappedToken } from './import-mapping.ts';
+import type { Fault, Origin } from './import-source.ts';
 
 type Mapped = Extract<MappedToken, { token: unknown }>;
 
@@ -52,7 +53,9 @@ export interface CopyOptions {
   readonly dryRun: boolean;
   /** Whether tokens that differ are deleted and created again. */
   readonly replace: boolean;
-  readonly reportFailure: (place: string, error: string) => void;
+  readonly reportFailure: (origin: Origin, fault: Fault) => void;
+  /** When aborted, no further token is copied. Tokens that were copied are still compared. */
+  readonly stop: AbortSignal;
 }
 
 /** The number of tokens per batch. The API accepts 100 ids per filter; long ids must fit into a URL. */
@@ -69,16 +72,16 @@ export async function copyBatch(
   service: Sallyport,
   batch: readonly Mapped[],
   counts: TokenCounts,
-  { dryRun, replace, reportFailure }: CopyOptions,
+  { dryRun, replace, reportFailure, stop }: CopyOptions,
 ): Promise<void> {
   const existing = await readById(service, batch);
   const written: Mapped[] = [];
-  const fail = (place: string, error: string) => {
+  const fail = (origin: Origin, fault: Fault) => {
     counts.failed++;
-    reportFailure(place, error);
+    reportFailure(origin, fault);
   };
   const copyOne = async (mapped: Mapped): Promise<void> => {
-    const { place, token } = mapped;
+    const { token } = mapped;
     const found = existing.get(token.id);
     const difference = found && differenceOf(mapped, found);
     if (found && difference === undefined) {
@@ -87,24 +90,28 @@ export async function copyBatch(
     }
     if (found && !replace) {
       counts.different++;
-      return reportFailure(place, `is in the target with another ${difference}`);
+      return reportFailure(mapped, {
+        code: 'different',
+        error: `is in the target with another ${difference}`,
+      });
     }
     if (!dryRun) {
       if (found) await service.tokens.delete(token.id, requestOptions);
-      const error = await create(service, mapped);
-      if (error !== undefined) return fail(place, error);
+      const fault = await create(service, mapped);
+      if (fault) return fail(mapped, fault);
       written.push(mapped);
     }
     counts[found ? 'replaced' : 'copied']++;
   };
-  for (let from = 0; from < batch.length; from += concurrency)
+  for (let from = 0; from < batch.length && !stop.aborted; from += concurrency)
     await Promise.all(batch.slice(from, from + concurrency).map(copyOne));
   const copies = await readById(service, written);
   for (const mapped of written) {
     const copy = copies.get(mapped.token.id);
     const difference = copy ? differenceOf(mapped, copy) : 'state: your key cannot read it there';
     if (copy && difference === undefined) countVerified(counts, copy);
-    else fail(mapped.place, `was copied, but the target has another ${difference}`);
+    else
+      fail(mapped, { code: 'copy_differs', error: `was copied, but the target has another ${difference}` });
   }
 }
 
@@ -122,14 +129,16 @@ async function readById(service: Sallyport, batch: readonly Mapped[]): Promise<M
 }
 
 /** Returns the reason if the target rejects the token. Throws if it would reject all tokens or is unavailable. */
-async function create(service: Sallyport, { place, token }: Mapped): Promise<string | undefined> {
+async function create(service: Sallyport, { place, token }: Mapped): Promise<Fault | undefined> {
   try {
     await service.tokens.create(token, requestOptions);
     return undefined;
   } catch (error) {
-    if (error instanceof ConflictError) return 'exists in the target, and your key cannot read it there';
-    const isTooLarge = error instanceof ProblemError && error.status === 413;
-    if (error instanceof ValidationError || isTooLarge) return error.message;
+    if (error instanceof ConflictError)
+      return { code: 'token_exists', error: 'exists in the target, and your key cannot read it there' };
+    if (error instanceof ValidationError) return { code: 'validation_failed', error: error.message };
+    if (error instanceof ProblemError && error.status === 413)
+      return { code: 'too_large', error: error.message };
     throw new ErrorAbout(place, error);
   }
 }

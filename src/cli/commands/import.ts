@@ -2,17 +2,27 @@ import type { Application } from '../../../sdk/src/sallyport.ts';
 import type { Call, RemoteCommand } from '../command.ts';
 import { ErrorAbout, UsageError } from '../errors.ts';
 import { parseUrl } from '../terminal/connection.ts';
+import { newLines } from '../terminal/files.ts';
 import { parseSecret } from '../terminal/input.ts';
 import { confirm, yesOption } from '../terminal/options.ts';
 import { progressBar, showProgress } from '../terminal/print.ts';
+import { stoppable } from '../terminal/signals.ts';
 import type { Wanted } from './access-file.ts';
 import { createApplication, keyFiles } from './apply.ts';
+import { linesOf, linesSource } from './import-lines.ts';
 import { type Mapping, mapApplication, mapToken, parseMapping } from './import-mapping.ts';
-import { countNames, emptyReport, printReport, type Report } from './import-report.ts';
+import {
+  countNames,
+  emptyReport,
+  printReport,
+  type Report,
+  recordFailure,
+  reportValue,
+} from './import-report.ts';
 import {
   apiSource,
-  linesOf,
-  linesSource,
+  type Fault,
+  type Origin,
   requireOneSource,
   requireReveal,
   type Source,
@@ -60,22 +70,38 @@ export const importCommand: RemoteCommand = {
     { name: 'management', description: 'Also import management applications.' },
     { name: 'replace', description: 'Delete and create again tokens that differ from the source.' },
     { name: 'keys-dir', value: 'DIR', description: 'Folder for the keys of new applications.' },
+    {
+      name: 'rejected',
+      value: 'FILE',
+      description: 'Write the records that were not copied to this new file, as JSON lines for --from-file.',
+    },
     { name: 'skip-reveal-check', description: 'Do not check that the source key reveals all tokens.' },
     { name: 'dry-run', description: 'Read, convert and compare everything, and change nothing.' },
     yesOption,
   ],
   summary: 'Copy applications, rules and tokens from another vault.',
   details:
-    'Applications are matched by name and get new keys; tokens keep their ids. Run it again after an interruption or for new tokens: it skips what is there already, and reports what differs. Every copied token is read back and compared. Exits with 1 if something was not copied.',
+    'Applications are matched by name and get new keys; tokens keep their ids. Run it again after an interruption or for new tokens: it skips what is there already, and reports what differs. Every copied token is read back and compared. Exits with 1 if something was not copied.\n\nAfter Ctrl-C, it waits for the requests in progress and prints what was done. With --json, `failures` lists each record that was not copied, with its line in the file, its id, a code and a message.',
   examples: [
     'sallyport import --from-url https://vault.example --from-key-file old.key --dry-run',
     'sallyport import --from-file export.jsonl --map-container /pci/=/cards/ --keys-dir keys --yes',
+    'sallyport import --from-file export.jsonl --rejected rejected.jsonl --keys-dir keys --yes --json',
   ],
   call: runImport,
 };
 
 async function runImport(call: Call): Promise<number> {
-  const { options } = call;
+  const path = call.options.value('rejected');
+  const report = emptyReport(path === undefined ? undefined : newLines(path));
+  try {
+    return await copyAll(call, report);
+  } finally {
+    report.rejected?.close();
+  }
+}
+
+async function copyAll(call: Call, report: Report): Promise<number> {
+  const { options, terminal } = call;
   const source = await openSource(call);
   const mapping = parseMapping(
     options.values('map-permission'),
@@ -83,23 +109,29 @@ async function runImport(call: Call): Promise<number> {
     options.on('first-container'),
   );
   const only = options.value('only');
-  const dryRun = options.on('dry-run');
-  const report = emptyReport();
+  const isDryRun = options.on('dry-run');
   const plan = only === 'tokens' ? undefined : await planApplications(call, source, mapping, report);
   const total = only === 'applications' ? 0 : await source.total('tokens');
   if (plan && plan.create.length > 0 && !call.json) call.print(formatPlan(plan, call.colorize));
-  if (plan && plan.create.length > 0 && options.value('keys-dir') === undefined && !dryRun)
+  if (plan && plan.create.length > 0 && options.value('keys-dir') === undefined && !isDryRun)
     throw new UsageError('new applications need --keys-dir, a folder for their keys');
-  if (!dryRun) {
+  if (!isDryRun) {
     const tokens = total === 0 ? '' : ` and copy ${total ?? 'all'} tokens`;
     await confirm(call, `Create ${plan?.create.length ?? 0} applications${tokens}?`);
-    if (plan) await createApplications(call, plan, report);
   }
-  if (only !== 'applications') await importTokens(call, source, mapping, total, report);
-  return printReport(call, report, {
-    applications: only === 'tokens' ? undefined : await source.total('applications'),
-    tokens: only === 'applications' ? undefined : await source.total('tokens'),
-  });
+  const interrupted = await stoppable(
+    async (stop) => {
+      if (plan && !isDryRun) await createApplications(call, plan, report, stop);
+      if (only !== 'applications') await importTokens(call, source, mapping, total, report, stop);
+    },
+    () => terminal.writeError('sallyport: warning: interrupted; waiting for the requests in progress\n'),
+  );
+  const inSource = {
+    applications: only === 'tokens' || interrupted ? undefined : await source.total('applications'),
+    tokens: only === 'applications' ? undefined : interrupted ? total : await source.total('tokens'),
+  };
+  const rejected = report.rejected?.close() ?? 0;
+  return printReport(call, report, { inSource, isDryRun, interrupted, rejected });
 }
 
 async function openSource({ options, terminal, input }: Call): Promise<Source> {
@@ -124,15 +156,17 @@ async function openSource({ options, terminal, input }: Call): Promise<Source> {
 
 /** Reads and converts all applications before anything is changed. Throws UsageError if one cannot be converted. */
 async function planApplications(
-  { service, options, terminal }: Call,
+  { service, options, terminal, json, print }: Call,
   source: Source,
   mapping: Mapping,
-  { applications: counts, notCopied, failures }: Report,
+  report: Report,
 ): Promise<Plan> {
+  const { applications: counts, notCopied } = report;
   const progress = showProgress(terminal);
   const wanted: Wanted[] = [];
-  const names = new Set<string>();
-  const errors: string[] = [];
+  /** By name. */
+  const origins = new Map<string, Origin>();
+  const fail = (origin: Origin, fault: Fault) => recordFailure(report, 'application', origin, fault);
   for await (const item of source.read('applications')) {
     progress.update(`${++counts.read} applications read`);
     if ('record' in item && item.record.type === 'management' && !options.on('management')) {
@@ -141,7 +175,7 @@ async function planApplications(
     }
     const mapped = mapApplication(item, mapping);
     if ('error' in mapped) {
-      errors.push(`${mapped.place}: ${mapped.error}`);
+      fail(mapped, mapped);
       continue;
     }
     const { application } = mapped;
@@ -149,9 +183,9 @@ async function planApplications(
       counts.expired++;
       continue;
     }
-    if (names.has(application.name))
-      errors.push(`${mapped.place}: another application of the source has the same name`);
-    names.add(application.name);
+    if (origins.has(application.name))
+      fail(mapped, { code: 'name_repeated', error: 'has the same name as another one in the source' });
+    origins.set(application.name, mapped);
     wanted.push({ application: { ...application, previous_name: undefined }, line: wanted.length });
     countNames(notCopied, mapped.notCopied);
     countNames(
@@ -162,26 +196,37 @@ async function planApplications(
   const current: Application[] = [];
   for await (const application of service.applications.all()) current.push(application);
   progress.clear();
-  errors.push(...findConflicts(wanted, current, Date.now()).map(({ message }) => `application ${message}`));
-  if (errors.length > 0)
+  const failAbout = (name: string, fault: Fault) => fail(origins.get(name) as Origin, fault);
+  for (const { line, message } of findConflicts(wanted, current, Date.now())) {
+    const name = wanted[line]?.application.name as string;
+    failAbout(name, { code: 'conflict', error: message.replace(`"${name}" `, '') });
+  }
+  if (report.failures.length > 0) {
+    const inSource = { applications: undefined, tokens: undefined };
+    const rejected = report.rejected?.close() ?? 0;
+    const outcome = { inSource, isDryRun: options.on('dry-run'), interrupted: undefined, rejected };
+    if (json) print(JSON.stringify(reportValue(report, outcome)));
     throw new UsageError(
-      errors.join('\n'),
+      report.failures.map(({ warning }) => warning).join('\n'),
       'nothing was changed; use --map-permission and --map-container, correct the source, or pass --only tokens',
     );
+  }
   const plan = makePlan(wanted, current, false, '');
   counts.unchanged = plan.unchanged;
   counts.different = plan.update.length;
   if (options.on('dry-run')) counts.created = plan.create.length;
   for (const { current, add, remove } of plan.update)
-    failures.push(
-      `application "${current.name}" exists with other grants: ${[...remove, ...add].join('; ')}`,
-    );
+    failAbout(current.name, {
+      code: 'different',
+      error: `exists with other grants: ${[...remove, ...add].join('; ')}`,
+    });
   return { ...plan, update: [], unmanaged: [] };
 }
 
-async function createApplications(call: Call, plan: Plan, report: Report): Promise<void> {
+async function createApplications(call: Call, plan: Plan, report: Report, stop: AbortSignal): Promise<void> {
   const files = keyFiles(plan, call.options.value('keys-dir'));
   for (const application of plan.create) {
+    stop.throwIfAborted();
     const file = files.get(application.name);
     try {
       await createApplication(call, application, file);
@@ -198,14 +243,13 @@ async function importTokens(
   source: Source,
   mapping: Mapping,
   total: number | undefined,
-  { tokens: counts, notCopied, failures }: Report,
+  report: Report,
+  stop: AbortSignal,
 ): Promise<void> {
+  const { tokens: counts, notCopied } = report;
   const progress = showProgress(terminal);
-  const copyOptions = {
-    dryRun: options.on('dry-run'),
-    replace: options.on('replace'),
-    reportFailure: (place: string, error: string) => failures.push(`${place} ${error}`),
-  };
+  const reportFailure = (origin: Origin, fault: Fault) => recordFailure(report, 'token', origin, fault);
+  const copyOptions = { dryRun: options.on('dry-run'), replace: options.on('replace'), reportFailure, stop };
   const now = Date.now();
   let batch: Parameters<typeof copyBatch>[1][number][] = [];
   const copy = async () => {
@@ -214,13 +258,13 @@ async function importTokens(
     progress.update(progressBar('tokens', counts.read, total));
   };
   try {
-    for await (const item of source.read('tokens')) {
+    for await (const item of source.read('tokens', stop)) {
       counts.read++;
       const mapped = mapToken(item, mapping, now);
       if ('expired' in mapped) counts.expired++;
       else if ('error' in mapped) {
         counts.failed++;
-        failures.push(`${mapped.place} ${mapped.error}`);
+        reportFailure(mapped, mapped);
       } else {
         countNames(notCopied, mapped.notCopied);
         if (mapped.hasDefaultContainer) counts.defaultContainer++;

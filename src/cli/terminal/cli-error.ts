@@ -30,7 +30,9 @@ export const exitCodes: readonly (readonly [code: number, meaning: string])[] = 
     negativeExitCode,
     'the check succeeded with a negative result: for `can`, denied; for `apply --plan`, changes to make',
   ],
-  [130, 'interrupted twice; exited without draining'],
+  [129, '`import` was stopped because its terminal was closed (SIGHUP)'],
+  [130, '`import` was interrupted with Ctrl-C (SIGINT); any command was interrupted twice'],
+  [143, '`import` was stopped by SIGTERM'],
 ];
 
 export interface CliError {

@@ -10,8 +10,10 @@ import {
   renameSync,
   rmSync,
   statSync,
+  writeFileSync,
   writeSync,
 } from 'node:fs';
+import { dirname } from 'node:path';
 import { syncFolderOf, writeFileLines } from '../../operations/line-writer.ts';
 import { copyOwnership, createExclusively, pathWithoutLinks } from '../../store/engine/file-ownership.ts';
 import type { Call, Option } from '../command.ts';
@@ -39,6 +41,45 @@ export function writeLines(path: string, lines: AsyncIterable<string>): Promise<
       closeSync(file);
     }
   });
+}
+
+export interface NewLines {
+  readonly path: string;
+  write(line: string | Uint8Array): void;
+  /** Flushes the lines to disk. Returns their number. */
+  close(): number;
+}
+
+/** A new file that is created with its first line. Throws UsageError if it exists or its folder cannot be written. */
+export function newLines(path: string): NewLines {
+  requireUnused(path);
+  try {
+    accessSync(dirname(path), constants.W_OK);
+  } catch (error) {
+    throw writeError(path, error);
+  }
+  let file: number | undefined;
+  let count = 0;
+  return {
+    path,
+    write: (line) => {
+      file ??= createFile(path);
+      try {
+        writeFileSync(file, Buffer.concat([Buffer.from(line), Buffer.from('\n')]));
+      } catch (error) {
+        throw describeSystemError(`cannot write ${path}`, error);
+      }
+      count++;
+    },
+    close: () => {
+      if (file === undefined) return 0;
+      fsyncSync(file);
+      closeSync(file);
+      file = undefined;
+      syncFolderOf(path);
+      return count;
+    },
+  };
 }
 
 /** Creates a file that only its owner can read. Throws UsageError if the path exists. */

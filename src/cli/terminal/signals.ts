@@ -1,5 +1,5 @@
 import { readFileSync, writeSync } from 'node:fs';
-import { CommandError } from '../errors.ts';
+import { CommandError, Interrupted } from '../errors.ts';
 
 /**
  * A second signal within this many milliseconds is ignored as a copy of the first. Launchers forward a signal that the
@@ -13,20 +13,55 @@ const forwardedWithin = 500;
  */
 export function untilSignal(): Promise<NodeJS.Signals | undefined> {
   return new Promise((resolve) => {
-    let firstAt = Number.POSITIVE_INFINITY;
-    const onSignal = (signal: NodeJS.Signals) => {
-      if (performance.now() > firstAt + forwardedWithin) exitWithoutDraining();
-      firstAt = Math.min(firstAt, performance.now());
-      resolve(signal);
-    };
-    for (const signal of stopSignals()) process.on(signal, onSignal);
+    onStopSignal(resolve, 'exited without draining');
     process.on('disconnect', () => resolve(undefined));
   });
 }
 
-function exitWithoutDraining(): never {
+/**
+ * Runs work that stops early when its signal is aborted. Returns the interruption, or undefined if there was none.
+ * After a second stop signal, the process exits immediately with 130.
+ */
+export async function stoppable(
+  work: (stop: AbortSignal) => Promise<void>,
+  onStop: () => void,
+): Promise<Interrupted | undefined> {
+  let interrupted: Interrupted | undefined;
+  const controller = new AbortController();
+  const off = onStopSignal((signal) => {
+    if (interrupted) return;
+    interrupted = new Interrupted(signal);
+    controller.abort(interrupted);
+    onStop();
+  }, 'exited without a result');
   try {
-    writeSync(2, 'sallyport: warning: interrupted twice; exited without draining\n');
+    await work(controller.signal);
+  } catch (error) {
+    if (error !== interrupted) throw error;
+  } finally {
+    off();
+  }
+  return interrupted;
+}
+
+/** After a second signal, the process exits immediately with 130. Returns a function that removes the handlers. */
+function onStopSignal(handle: (signal: NodeJS.Signals) => void, ifRepeated: string): () => void {
+  let firstAt = Number.POSITIVE_INFINITY;
+  const onSignal = (signal: NodeJS.Signals) => {
+    if (performance.now() > firstAt + forwardedWithin) exitNow(ifRepeated);
+    firstAt = Math.min(firstAt, performance.now());
+    handle(signal);
+  };
+  const signals = stopSignals();
+  for (const signal of signals) process.on(signal, onSignal);
+  return () => {
+    for (const signal of signals) process.off(signal, onSignal);
+  };
+}
+
+function exitNow(consequence: string): never {
+  try {
+    writeSync(2, `sallyport: warning: interrupted twice; ${consequence}\n`);
   } catch {
     // Standard error is closed.
   }

@@ -93,7 +93,7 @@ describe('a token that cannot be copied is reported, and the others are copied:'
 
   test('--only applications also reports a line that cannot be read, and changes nothing', async () => {
     const { code, err } = await fromFile(['{"id"'], ['--only', 'applications']);
-    expect([code, err]).toEqual([2, expect.stringContaining('line 1: is not valid JSON')]);
+    expect([code, err]).toEqual([2, expect.stringContaining('line 1 is not valid JSON')]);
   });
 
   test('--first-container takes the first of several', async () => {
