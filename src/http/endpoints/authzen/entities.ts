@@ -6,7 +6,14 @@ import type { Question } from '../../../domain/explain.ts';
 import { parseKey } from '../../../domain/key.ts';
 import { lazy } from '../../../domain/lazy.ts';
 import type { Resource } from '../../../domain/policy.ts';
-import { isInBrowser, type Principal, questionAbout, questionOf } from '../../../domain/principal.ts';
+import {
+  holds,
+  identityOf,
+  isInBrowser,
+  type Principal,
+  questionAbout,
+  questionOf,
+} from '../../../domain/principal.ts';
 import { TokenId } from '../../../domain/token.ts';
 import type { Store, Subject, TokenLocation } from '../../../store/store.ts';
 import type { HandlerContext } from '../../pipeline/route.ts';
@@ -15,6 +22,8 @@ import { type Caller, type FoundCredential, findPresented } from '../presented-c
 export interface FoundSubject extends Question {
   /** Undefined if the request names the subject by id or name instead of by key. */
   readonly principal?: Principal;
+  /** Whether the request names the caller itself. */
+  readonly isCaller?: boolean;
   readonly dpop?: FoundCredential['dpop'];
 }
 
@@ -34,6 +43,8 @@ export interface Entities {
   /** Undefined if the subject does not exist in the tenant, its key is invalid, or a required proof is not valid. */
   subject(given: AuthZenSubject): FoundSubject | undefined;
   unproven(given: AuthZenSubject): Unproven | undefined;
+  /** Whether the caller may learn the rules of the subject, and whether it exists. */
+  mayExplain(given: AuthZenSubject): boolean;
   resource(given: AuthZenResource): FoundResource;
 }
 
@@ -52,12 +63,15 @@ export async function findEntities(
     findTokens(principal, resources, context.store),
   ]);
   const hidesAuthorizer = isInBrowser(principal);
+  const mayReview = holds(principal, 'access:review') || holds(principal, 'application:read');
   return {
     subject: (given) => {
       const subject = found.get(nameOf(given))?.();
       return subject && { ...subject, hidesAuthorizer };
     },
     unproven: (given) => unproven.get(nameOf(given)),
+    mayExplain: (given) =>
+      mayReview || given.properties?.credential !== undefined || found.get(nameOf(given))?.isCaller === true,
     resource: ({ type, id, properties }) => {
       const token = tokens.get(id);
       return token && (type === 'token' || type === token.type)
@@ -117,6 +131,7 @@ async function findSubjects(
   context: Pick<HandlerContext, 'store' | 'proofs' | 'auditRecorder'>,
 ): Promise<{ found: Map<string, () => FoundSubject>; unproven: Map<string, Unproven> }> {
   const { tenantId } = caller.principal;
+  const { id: callerId } = identityOf(caller.principal);
   const { store } = context;
   /** Policies are compiled when they are needed, because the caller pauses between subjects. */
   const found = new Map<string, () => FoundSubject>();
@@ -134,9 +149,10 @@ async function findSubjects(
   }
   const add = (kind: string, rows: readonly Subject[], idOf: (subject: Subject) => string) => {
     for (const subject of rows) {
+      const isCaller = subject.id === callerId;
       found.set(
         `${kind} ${idOf(subject)}`,
-        lazy(() => questionAbout(subject)),
+        lazy(() => ({ ...questionAbout(subject), isCaller })),
       );
     }
   };

@@ -24,7 +24,7 @@ export const evaluate = readEndpoint({
   tag,
   summary: 'Evaluate access',
   description:
-    'Decides whether a subject may perform an action on a resource, and why. A session can ask only about itself, a public key only about keys that it sends. The context names the container of a stored token only if your key may read that token.',
+    'Decides whether a subject may perform an action on a resource, and why. A session can ask only about itself, a public key only about keys that it sends. About another subject whose key is not sent, the reason is one of two fixed sentences, without `rule` and `missing`, unless your key holds `access:review` or `application:read`. The context names the container of a stored token only if your key may read that token.',
   conventions,
   body: EvaluationRequest,
   bodyExample: example.authzen.evaluation,
@@ -107,6 +107,8 @@ function* decideUntil<T>(
   return decisions;
 }
 
+/** One sentence for unknown subjects and for missing grants, so that it does not tell them apart. */
+const unexplained = 'the subject is unknown or has no access to this resource';
 const unknownSubject = { allowed: false, reason: 'the subject is unknown, or its name is not unique' };
 
 function decisionFor(
@@ -124,7 +126,7 @@ function decisionFor(
   observer.decision(outcome.allowed);
   if (subject?.principal && outcome.allowed) usage.record(subject.principal, permission, resource.container);
   const dpop = subject?.dpop ?? unproven?.dpop;
-  const details = contextOf(outcome, permission, resource, caller);
+  const details = contextOf(outcome, permission, resource, caller, entities.mayExplain(given));
   return { decision: outcome.allowed, context: { ...details, ...(dpop && { dpop }) } };
 }
 
@@ -133,16 +135,18 @@ function contextOf(
   permission: string,
   resource: FoundResource,
   caller: Principal,
+  mayExplain: boolean,
 ): AuthZenDecision['context'] {
   if (!Permission.safeParse(permission).success)
     return { reason: `${permission} is not the name of a permission` };
+  const { transform, rule, missing } = outcome;
+  const granted = 'the subject has access to this resource';
+  if (!mayExplain) return transform ? { reason: granted, transform } : { reason: unexplained };
   const mayKnowContainer =
     !resource.isStored || decideUnder(caller.policy, caller.ceiling, 'token:read', resource).allowed;
   if (mayKnowContainer) return outcome;
-  const { transform, rule, missing } = outcome;
-  const reason = allowed ? 'the subject has access to this resource' : 'no grant covers this resource';
   return {
-    reason,
+    reason: allowed ? granted : 'no grant covers this resource',
     ...(transform && { transform }),
     ...(!isInBrowser(caller) && rule && { rule }),
     ...(missing && { missing: { permission } }),
