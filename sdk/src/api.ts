@@ -459,7 +459,7 @@ export interface Session {
   bound: boolean;
   /** When it expires. */
   expires_at: string;
-  /** Since when it is in quarantine: it can change nothing, and it reads tokens without their data. Absent if it is not; its application may be. */
+  /** Since when it is in quarantine: it can change nothing, and it reads tokens without their data. Absent if it is not; its application, or the one that authorized it, may be. */
   quarantined_at?: string;
 }
 
@@ -639,7 +639,7 @@ export interface DecisionRequest {
   resources?: Array<Resource>;
   /** Whether to add `trace`. The response is then slower and larger. */
   explain?: boolean | null;
-  /** Whether to record the decision in the audit log, because your service acts on it. Allowed resources are in the log before the response is sent. Requires the key of a private or management application. */
+  /** Whether to record the decision in the audit log, because your service acts on it. Allowed resources are in the log before the response is sent. Requires the key of a private or management application that is not in quarantine. */
   record?: boolean | null;
 }
 
@@ -701,7 +701,7 @@ export interface AccessEntry {
     /** The name of the application, or of the application of the session. */
     name: string;
   };
-  /** Whose quarantine limits the access: that of the subject, of the application of a session, or of `limited_by`. Absent if none does. */
+  /** Whose quarantine limits the access: that of the subject, of the application of a session, or of the application that authorized it. Absent if none does. */
   quarantine?: {
     /** `application` or `session`. */
     type: 'application' | 'session';

@@ -34,7 +34,7 @@ const table = {
   quarantined: [
     403,
     'In quarantine',
-    'The application or session of this key is in quarantine: it can change nothing, and it reads tokens without their data. Ask an administrator to release it.',
+    'The application or session of this key, or the application that authorized the session, is in quarantine: it can change nothing, and it reads tokens without their data. Ask an administrator to release it.',
   ],
   reveal_required: [
     403,

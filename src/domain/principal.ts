@@ -95,6 +95,12 @@ export function mustHold(principal: Principal, permission: string): void {
   throw new Denial('permission_missing', detail, explainMissing(question, permission));
 }
 
+/** Throws `quarantined` if the principal is in quarantine. Every change calls this. */
+export function denyQuarantined({ policy: { quarantined } }: Principal): void {
+  if (quarantined)
+    throw new Denial('quarantined', undefined, { reason: `the ${quarantined} is in quarantine` });
+}
+
 interface TokenResource extends Resource {
   readonly token?: { readonly created_by?: string | undefined };
 }

@@ -1,8 +1,8 @@
 /** Quarantine: the keys of an application or session stay valid, but can only read, and get no token data. */
 import type { Grants } from './grant.ts';
 
-/** What is in quarantine: the application with its sessions, or one session. */
-export type Quarantined = 'application' | 'session';
+/** What is in quarantine: the application, one session, or the application that authorized the session. */
+export type Quarantined = 'application' | 'session' | 'authorizer';
 
 /** Grants with a quarantine applied. It changes the transform of permissions without a rule from `mask` to `redact`. */
 export interface EffectiveGrants extends Grants {

@@ -53,7 +53,7 @@ export function allowReason(
   permission: string,
   resource: Resource,
 ): string {
-  if (quarantined) return `${quarantineOf(of, quarantined)}: ${permission} has the transform redact`;
+  if (quarantined) return `the ${quarantined} is in quarantine: ${permission} has the transform redact`;
   if (!rule) return `${holderOf(of)} has ${permission} in its permissions, with the transform ${transform}`;
   const because = why(rule, permission, canonicalResource(resource));
   return `${ruleOf(of, rule)} grants ${permission} with the transform ${transform}: ${because}`;
@@ -69,7 +69,7 @@ export function denyReason(
   resource: Resource,
 ): { reason: string; rule?: CompiledRule } {
   const by = quarantineDenying(policy, permission);
-  if (by) return { reason: `${quarantineOf(of, by)}: ${permission} cannot be used` };
+  if (by) return { reason: `the ${by} is in quarantine: ${permission} cannot be used` };
   if (!hasTrait(permission, 'scoped')) return { reason: notGranted(of, policy, permission) };
   const given = canonicalResource(resource);
   const [matching] = policy.rules
@@ -132,10 +132,6 @@ const ceiling = 'this session is limited by its authorizer';
 function ruleOf(of: Holder, { index }: CompiledRule): string {
   const number = index + 1;
   return of === 'authorizer' ? `${ceiling}, whose rule ${number}` : `rule ${number}`;
-}
-
-function quarantineOf(of: Holder, quarantined: Quarantined): string {
-  return `${of === 'authorizer' ? holderOf(of) : `the ${quarantined}`} is in quarantine`;
 }
 
 function holderOf(of: Holder): string {

@@ -64,7 +64,7 @@ export const Session = z
       .describe('Whether the session is bound: every request with its key needs a DPoP proof.'),
     expires_at: Timestamp.describe('When it expires.'),
     quarantined_at: Timestamp.optional().describe(
-      'Since when it is in quarantine: it can change nothing, and it reads tokens without their data. Absent if it is not; its application may be.',
+      'Since when it is in quarantine: it can change nothing, and it reads tokens without their data. Absent if it is not; its application, or the one that authorized it, may be.',
     ),
   })
   .meta({ id: 'Session' });

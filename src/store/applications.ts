@@ -250,12 +250,14 @@ export function toEffectiveGrants(row: {
   permissions: string;
   rules: string;
   quarantined_at: DbTime | null;
-  /** Only for sessions: when the session itself was quarantined. */
+  /** Only for sessions: when the session itself, or the application that authorized it, was quarantined. */
   session_quarantined_at?: DbTime | null;
+  authorizer_quarantined_at?: DbTime | null;
 }): EffectiveGrants {
   const grants = toGrants(row);
   if ((row.session_quarantined_at ?? null) !== null) return quarantined(grants, 'session');
-  return row.quarantined_at === null ? grants : quarantined(grants);
+  if (row.quarantined_at !== null) return quarantined(grants, 'application');
+  return (row.authorizer_quarantined_at ?? null) === null ? grants : quarantined(grants, 'authorizer');
 }
 
 export function toOrigins(row: { allowed_origins: string | null }): string[] | undefined {

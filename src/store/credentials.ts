@@ -8,11 +8,12 @@ import {
   notExpired,
   toApplication,
   toEffectiveGrants,
+  toGrants,
   toOrigins,
 } from './applications.ts';
 import { type CachedCredential, cached } from './credential-cache.ts';
 import type { Db, DbTime } from './engine/db.ts';
-import { isValid, withAuthorizer } from './sessions.ts';
+import { isValid, ofCeiling, withAuthorizer } from './sessions.ts';
 import type { Credentials } from './store.ts';
 
 interface KeyRow extends ApplicationRow {
@@ -34,15 +35,15 @@ interface SessionRow {
   allowed_origins: string | null;
   quarantined_at: DbTime | null;
   session_quarantined_at: DbTime | null;
-  ceiling_quarantined_at: DbTime | null;
+  authorizer_quarantined_at: DbTime | null;
   ceiling_permissions: string | null;
   ceiling_rules: string | null;
-  authorizer_id: string | null;
-  authorizer_key_id: string | null;
+  ceiling_application_id: string | null;
+  ceiling_key_id: string | null;
   expires_at: DbTime;
   application_expires_at: DbTime | null;
-  authorizer_expires_at: DbTime | null;
-  authorizer_key_expires_at: DbTime | null;
+  ceiling_expires_at: DbTime | null;
+  ceiling_key_expires_at: DbTime | null;
   max_lifetime: DbTime | null;
 }
 
@@ -56,11 +57,10 @@ const byApplicationKey = `
 const bySessionKey = `
   select s.key_digest as key, :now as now, s.tenant_id, s.application_id, s.id, s.authorized_by, s.permissions,
     s.rules, s.jkt, a.allowed_origins, s.quarantined_at as session_quarantined_at, a.quarantined_at,
-    c.quarantined_at as ceiling_quarantined_at,
-    c.permissions as ceiling_permissions, c.rules as ceiling_rules, c.id as authorizer_id,
-    k.id as authorizer_key_id,
-    s.expires_at, a.expires_at as application_expires_at, c.expires_at as authorizer_expires_at,
-    k.expires_at as authorizer_key_expires_at, t.max_lifetime
+    c.quarantined_at as authorizer_quarantined_at, ${ofCeiling('permissions')} as ceiling_permissions,
+    ${ofCeiling('rules')} as ceiling_rules, k.application_id as ceiling_application_id, k.id as ceiling_key_id,
+    s.expires_at, a.expires_at as application_expires_at, ${ofCeiling('expires_at')} as ceiling_expires_at,
+    k.expires_at as ceiling_key_expires_at, t.max_lifetime
   from ${withAuthorizer}
   join tenants t on t.id = s.tenant_id and t.disabled_at is null
   where s.key_digest = :key and ${isValid}`;
@@ -98,7 +98,7 @@ function fromKey(row: KeyRow, digest: Digest): CachedCredential {
 
 function fromSession(row: SessionRow, digest: Digest): CachedCredential {
   const { ceiling_permissions: permissions, ceiling_rules: rules } = row;
-  const { authorizer_id: applicationId, authorizer_key_id: keyId } = row;
+  const { ceiling_application_id: applicationId, ceiling_key_id: keyId } = row;
   const principal: Principal = {
     kind: 'session',
     tenantId: row.tenant_id,
@@ -110,11 +110,7 @@ function fromSession(row: SessionRow, digest: Digest): CachedCredential {
     origins: toOrigins(row),
     maxLifetime: maxLifetimeOf(row),
     ceiling:
-      permissions === null || rules === null
-        ? undefined
-        : compilePolicy(
-            toEffectiveGrants({ permissions, rules, quarantined_at: row.ceiling_quarantined_at }),
-          ),
+      permissions === null || rules === null ? undefined : compilePolicy(toGrants({ permissions, rules })),
     authority: applicationId === null || keyId === null ? undefined : { applicationId, keyId },
     digest,
     now: Number(row.now),
@@ -123,8 +119,8 @@ function fromSession(row: SessionRow, digest: Digest): CachedCredential {
   const until = earliest(
     row.expires_at,
     row.application_expires_at,
-    row.authorizer_expires_at,
-    row.authorizer_key_expires_at,
+    row.ceiling_expires_at,
+    row.ceiling_key_expires_at,
   );
   return { principal, until, text };
 }

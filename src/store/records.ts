@@ -118,14 +118,14 @@ export interface Subject {
   readonly grants: EffectiveGrants;
   /** The grants of the authorizer, if they limit the session. */
   readonly ceiling: EffectiveGrants | undefined;
-  /** The application whose key limits the session. */
+  /** The application that authorized the session. Undefined if it was removed. */
   readonly authorizer: { readonly id: string; readonly name: string } | undefined;
 }
 
 export interface SubjectScan {
   /** Only subjects whose grants contain this permission. */
   readonly permission?: string | undefined;
-  /** Only sessions that are limited by a key of this application. */
+  /** Only sessions that are limited by a key of this application. Their grants are those without its quarantine. */
   readonly limitedBy?: string | undefined;
   readonly before: string;
   /** Maximum number of rows to examine. */

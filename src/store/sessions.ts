@@ -8,16 +8,18 @@ import { all, inserter, Params } from './engine/sql.ts';
 import type { Authorized, NewSession, SessionFilter, Sessions } from './store.ts';
 
 /**
- * Joins a session `s` with its application `a`, the key `k` that is its ceiling, and the application `c` of that key.
- * If `k` is invalid, the session is invalid too.
+ * Joins a session `s` with its application `a`, the application `c` that authorized it, and the key `k` of `c` that is
+ * its ceiling. Without a ceiling, `k` is null and `c` may be expired. A session whose ceiling is invalid is invalid, too.
  */
 export const ownerAndAuthorizer = `
   join applications a on a.tenant_id = s.tenant_id and a.id = s.application_id
   left join application_keys k on k.digest = s.authorizer_digest and ${notExpired('k')}
-  left join applications c on c.tenant_id = k.tenant_id and c.id = k.application_id and ${notExpired('c')}`;
+  left join applications c on c.tenant_id = s.tenant_id and c.id = s.authorized_by`;
 export const withAuthorizer = `sessions s ${ownerAndAuthorizer}`;
 export const isValid = `s.expires_at > :now and ${notExpired('a')}
-  and (s.authorizer_digest is null or c.id is not null) and ${notLeaked('s')}`;
+  and (s.authorizer_digest is null or (k.application_id = c.id and ${notExpired('c')})) and ${notLeaked('s')}`;
+/** A column of the authorizer, or null if the session has no ceiling. */
+export const ofCeiling = (column: string) => `case when k.id is not null then c.${column} end`;
 
 /** The session $2 of the tenant $1, if its key is valid. */
 const oneValid = `select s.tenant_id, s.id from ${withAuthorizer} where s.tenant_id = $1 and s.id = $2 and ${isValid}`;

@@ -2,10 +2,10 @@
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { lazy } from '../domain/lazy.ts';
-import { notExpired, toEffectiveGrants } from './applications.ts';
+import { notExpired, toEffectiveGrants, toGrants } from './applications.ts';
 import type { DbTime, Executor } from './engine/db.ts';
 import { Params } from './engine/sql.ts';
-import { isValid, ownerAndAuthorizer } from './sessions.ts';
+import { isValid, ofCeiling, ownerAndAuthorizer } from './sessions.ts';
 import type { Subject, SubjectBatch, Subjects } from './store.ts';
 
 interface ApplicationRow {
@@ -22,7 +22,7 @@ interface ApplicationRow {
 interface SessionRow extends ApplicationRow {
   application_id: string;
   session_quarantined_at: DbTime | null;
-  ceiling_quarantined_at: DbTime | null;
+  authorizer_quarantined_at: DbTime | null;
   ceiling_permissions: string | null;
   ceiling_rules: string | null;
   authorizer_id: string | null;
@@ -33,9 +33,9 @@ const hasUniqueName = `not exists (select 1 from applications o where o.tenant_i
   and o.name = a.name and o.id <> a.id and ${notExpired('o')})`;
 
 const sessionColumns = `s.id, s.application_id, a.name, s.permissions, a.quarantined_at,
-  s.quarantined_at as session_quarantined_at, c.permissions as ceiling_permissions,
-  c.rules as ceiling_rules, c.quarantined_at as ceiling_quarantined_at,
-  c.id as authorizer_id, c.name as authorizer_name`;
+  s.quarantined_at as session_quarantined_at, ${ofCeiling('permissions')} as ceiling_permissions,
+  ${ofCeiling('rules')} as ceiling_rules, c.id as authorizer_id, c.name as authorizer_name`;
+const authorizerQuarantine = 'c.quarantined_at as authorizer_quarantined_at';
 
 export function subjects(db: Executor): Subjects {
   function find<R>(tenant: string, sql: (params: Params, tenant: string) => string): Awaitable<R[]> {
@@ -75,7 +75,8 @@ export function subjects(db: Executor): Subjects {
       then(
         find<SessionRow>(
           tenant,
-          (params, owner) => `select ${sessionColumns}, s.rules from sessions s ${ownerAndAuthorizer}
+          (params, owner) => `select ${sessionColumns}, ${authorizerQuarantine}, s.rules
+            from sessions s ${ownerAndAuthorizer}
             where s.tenant_id = ${owner} and s.id in ${params.list(ids)} and ${isValid}`,
         ),
         (rows) => rows.flatMap(toSessionSubject),
@@ -117,8 +118,9 @@ const scanApplications = (uniqueNames = false) => `
   from applications a where a.tenant_id = $1 and a.id < $2 order by a.id desc limit $3`;
 
 const scanSessions = (limitedBy: string | undefined) => `
-  select ${sessionColumns}, case when ${isValid} and s.authorized_at is not null
-      and (s.permissions like $4 or s.rules like $4) ${limitedBy === undefined ? '' : 'and c.id = $5'}
+  select ${sessionColumns}, ${limitedBy === undefined ? authorizerQuarantine : 'null as authorizer_quarantined_at'},
+    case when ${isValid} and s.authorized_at is not null
+      and (s.permissions like $4 or s.rules like $4) ${limitedBy === undefined ? '' : 'and k.application_id = $5'}
     then s.rules end as rules, octet_length(s.rules) as size
   from (select * from sessions where tenant_id = $1 and id < $2 order by id desc limit $3) s
   ${ownerAndAuthorizer} order by s.id desc`;
@@ -157,21 +159,14 @@ function toApplicationSubject(row: ApplicationRow): Subject[] {
 }
 
 function toSessionSubject(row: SessionRow): Subject[] {
-  const { id, name, permissions, rules, quarantined_at, session_quarantined_at } = row;
-  const { authorizer_id, authorizer_name } = row;
+  const { id, name, rules, authorizer_id, authorizer_name } = row;
   if (rules === null) return [];
   const { ceiling_permissions, ceiling_rules } = row;
-  const grants = lazy(() =>
-    toEffectiveGrants({ permissions, rules, quarantined_at, session_quarantined_at }),
-  );
+  const grants = lazy(() => toEffectiveGrants({ ...row, rules }));
   const ceiling = lazy(() =>
     ceiling_permissions === null || ceiling_rules === null
       ? undefined
-      : toEffectiveGrants({
-          permissions: ceiling_permissions,
-          rules: ceiling_rules,
-          quarantined_at: row.ceiling_quarantined_at,
-        }),
+      : toGrants({ permissions: ceiling_permissions, rules: ceiling_rules }),
   );
   return [
     {

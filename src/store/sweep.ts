@@ -42,9 +42,9 @@ const pauseFactor = 3;
 const sessionFactor = { sqlite: 1, postgres: 10 };
 
 /**
- * Removes at most `limit` rows of each kind, or on PostgreSQL ten times as many sessions. Returns the total. Rows that
- * another transaction has locked are skipped. If there may be more rows, this waits before it returns, so that requests
- * get most of the time of the database until the next call.
+ * Removes at most `limit` rows of each kind, or on PostgreSQL ten times as many sessions. Returns the total, including
+ * the rows of `keepQuarantines`. Rows that another transaction has locked are skipped. If there may be more rows, this
+ * waits before it returns, so that requests get most of the time of the database until the next call.
  */
 export async function sweep(db: Db, chainKeys: () => Awaitable<ChainKeys>, limit: number): Promise<number> {
   const began = performance.now();
@@ -59,6 +59,7 @@ async function removeRows(db: Db, chainKeys: () => Awaitable<ChainKeys>, limit: 
     removed += await removeExpired(db, table, limit);
   removed += await db.transaction((tx) => deleteTokens(tx, db.dialect, expired(db, 'tokens'), [limit]));
   removed += await removeOrphanedSessions(db, limit);
+  removed += await keepQuarantines(db, limit);
   removed += await removeRequestCounts(db, limit);
   return removed + (await removeApplications(db, chainKeys, limit));
 }
@@ -69,16 +70,17 @@ interface RemovedRow extends ApplicationRow {
 }
 
 /**
- * Removes expired applications that have no sessions, and writes an audit entry with the last state of each. An expiry
- * of 0 means that the application was deleted: the deletion has an entry already. Applications of a deleted tenant get
- * no entry.
+ * Removes expired applications that have no sessions and whose quarantine no session depends on. Writes an audit entry
+ * with the last state of each. An expiry of 0 means that the application was deleted: the deletion has an entry already.
+ * Applications of a deleted tenant get no entry.
  */
 async function removeApplications(
   db: Db,
   chainKeys: () => Awaitable<ChainKeys>,
   limit: number,
 ): Promise<number> {
-  const deletion = `${expired(db, 'applications', `and ${someSession} is null`)}
+  const isUnused = `and ${someSession} is null and (quarantined_at is null or ${someReleased} is null)`;
+  const deletion = `${expired(db, 'applications', isUnused)}
     returning ${applicationColumns('applications')}, (select :now) as now,
       (select t.deleted_at from tenants t where t.id = applications.tenant_id) as tenant_deleted_at`;
   // Without an order, PostgreSQL may read all applications.
@@ -109,6 +111,11 @@ function entryOf(row: RemovedRow): NewEntry {
 const someSession = `(select 1 from sessions s
   where s.tenant_id = applications.tenant_id and s.application_id = applications.id
   order by s.authorized_at limit 1)`;
+
+/** Sessions without a ceiling that an application authorized, and that would be released without its quarantine. */
+const released = (tenant: string, application: string) => `sessions s where s.tenant_id = ${tenant}
+  and s.authorized_by = ${application} and s.authorizer_digest is null and s.quarantined_at is null`;
+const someReleased = `(select 1 from ${released('applications.tenant_id', 'applications.id')} limit 1)`;
 
 type Table = 'idempotency' | 'sessions' | 'leaked_keys' | 'tokens' | 'application_keys' | 'applications';
 
@@ -143,6 +150,30 @@ async function removeOrphanedSessions(db: Db, limit: number): Promise<number> {
     );
   }
   return removed;
+}
+
+/**
+ * Gives the sessions that an expired application in quarantine authorized without a ceiling a quarantine of their own.
+ * Otherwise removing the application would release them.
+ */
+async function keepQuarantines(db: Db, limit: number): Promise<number> {
+  const ended = await db.all<{ tenant_id: string; id: string; quarantined_at: DbTime }>(
+    `select tenant_id, id, quarantined_at from applications
+     where expires_at <= (select :now) and quarantined_at is not null and ${someSession} is null
+     order by expires_at limit $1`,
+    [limit],
+  );
+  let changed = 0;
+  for (const { tenant_id, id, quarantined_at } of ended) {
+    if (changed >= limit) break;
+    changed += await db.run(
+      `update sessions set quarantined_at = $4 where (tenant_id, id) in
+         (select s.tenant_id, s.id from ${released('$1', '$2')}
+          limit $3 ${rowLock(db, 'for update skip locked')})`,
+      [tenant_id, id, limit - changed, quarantined_at],
+    );
+  }
+  return changed;
 }
 
 async function removeRequestCounts(db: Db, limit: number): Promise<number> {

@@ -148,19 +148,18 @@ describe('a reason names up to three conditions:', () => {
 
 describe('a quarantine', () => {
   const grants = { permissions: [read, 'token:update'], rules: [rule('/customers/', [read])] };
-  const limited = 'this session is limited by its authorizer, which';
-  test.each<[of: Holder, by: Quarantined, what: string]>([
-    ['application', 'application', 'the application'],
-    ['session', 'session', 'the session'],
-    ['session', 'application', 'the application'],
-    ['authorizer', 'application', limited],
-  ])('is named for the %s if the %s is in quarantine', (of, by, what) => {
+  test.each<[of: Holder, by: Quarantined]>([
+    ['application', 'application'],
+    ['session', 'session'],
+    ['session', 'application'],
+    ['session', 'authorizer'],
+  ])('is named for the %s if the %s is in quarantine', (of, by) => {
     const policy = compilePolicy(quarantined(grants, by));
     expect(allowReason(of, policy, policy.rules[0], 'redact', read, card)).toBe(
-      `${what} is in quarantine: token:read has the transform redact`,
+      `the ${by} is in quarantine: token:read has the transform redact`,
     );
     expect(denyReason(of, policy, 'token:update', card)).toStrictEqual({
-      reason: `${what} is in quarantine: token:update cannot be used`,
+      reason: `the ${by} is in quarantine: token:update cannot be used`,
     });
   });
 

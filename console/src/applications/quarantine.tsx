@@ -63,7 +63,7 @@ export function QuarantineButton({ suspect, compact = false, done }: Props) {
 
 const consequences = {
   application:
-    'The application and its sessions can change nothing, and they read tokens without their data. Keys stay valid, and the audit log records what they try. You can release it at any time.',
+    'The application and the sessions that it created or authorized can change nothing, and they read tokens without their data. Keys stay valid, and the audit log records what they try. You can release it at any time.',
   session:
     'The session can change nothing, and it reads tokens without their data. Its key stays valid, and the audit log records what it tries. You can release it at any time.',
   release: 'Its access rules apply again immediately.',
@@ -110,8 +110,9 @@ export function QuarantineNotice({ since }: { since: string | undefined }) {
     <div className="notice notice-quarantine" role="status">
       <Icon name="shield" />
       <p>
-        <strong>In quarantine since {formatDate(since)}.</strong> The application and its sessions can change
-        nothing, and they read tokens without their data. The access below applies again after its release.
+        <strong>In quarantine since {formatDate(since)}.</strong> The application and the sessions that it
+        created or authorized can change nothing, and they read tokens without their data. The access below
+        applies again after its release.
       </p>
     </div>
   );

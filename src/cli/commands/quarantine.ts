@@ -7,7 +7,7 @@ export const quarantineCommands: readonly RemoteCommand[] = [
     usage: 'apps quarantine <APP>',
     options: [yesOption],
     summary: 'Put an application into quarantine.',
-    details: `The application and its sessions keep their keys, but can change nothing and read no token data until you release it. ${appArgument}`,
+    details: `The application and the sessions that it created or authorized keep their keys, but can change nothing and read no token data until you release it. ${appArgument}`,
     examples: ['sallyport apps quarantine backend'],
     call: quarantine,
   },

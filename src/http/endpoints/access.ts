@@ -51,6 +51,7 @@ const Named = z.object({
   id: z.uuid().describe('Its id.'),
   name: z.string().describe('The name of the application, or of the application of the session.'),
 });
+type Named = z.infer<typeof Named>;
 
 const AccessEntry = z
   .object({
@@ -62,7 +63,7 @@ const AccessEntry = z
       'Sessions only: the application whose key is the ceiling of the session. Absent if it has none.',
     ),
     quarantine: Named.optional().describe(
-      'Whose quarantine limits the access: that of the subject, of the application of a session, or of `limited_by`. Absent if none does.',
+      'Whose quarantine limits the access: that of the subject, of the application of a session, or of the application that authorized it. Absent if none does.',
     ),
     last_used_at: Timestamp.optional().describe(
       'Applications only: when it last used the permission in the container, or in one above or below, to the minute. Absent if never.',
@@ -167,7 +168,7 @@ function entryOf(
 ): AccessEntry | undefined {
   const { transform, rule } = explain(questionAbout(subject), permission, resource);
   if (!transform || !rule) return undefined;
-  const { kind, id, name, authorizer } = subject;
+  const { kind, id, name, ceiling, authorizer } = subject;
   const last_used_at = lastUses.get(id);
   const quarantine = quarantineOf(subject);
   return {
@@ -175,14 +176,21 @@ function entryOf(
     permission,
     transform,
     rule,
-    ...(authorizer && { limited_by: { type: 'application', ...authorizer } }),
+    ...(ceiling && authorizer && { limited_by: { type: 'application', ...authorizer } }),
     ...(quarantine && { quarantine }),
     ...(last_used_at !== undefined && { last_used_at }),
   };
 }
 
-function quarantineOf({ id, applicationId, name, grants, ceiling, authorizer }: Subject) {
-  if (grants.quarantined === 'session') return { type: 'session' as const, id, name };
-  if (grants.quarantined) return { type: 'application' as const, id: applicationId, name };
-  return ceiling?.quarantined && authorizer && { type: 'application' as const, ...authorizer };
+function quarantineOf({ id, applicationId, name, grants, authorizer }: Subject): Named | undefined {
+  switch (grants.quarantined) {
+    case undefined:
+      return undefined;
+    case 'session':
+      return { type: 'session', id, name };
+    case 'application':
+      return { type: 'application', id: applicationId, name };
+    case 'authorizer':
+      return authorizer && { type: 'application', ...authorizer };
+  }
 }

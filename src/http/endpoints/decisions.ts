@@ -9,7 +9,13 @@ import { JsonText } from '../../domain/json-text.ts';
 import { parseKey } from '../../domain/key.ts';
 import { Permission } from '../../domain/permission.ts';
 import { decideUnder, type Resource } from '../../domain/policy.ts';
-import { identityOf, isInBrowser, type Principal, questionOf } from '../../domain/principal.ts';
+import {
+  denyQuarantined,
+  identityOf,
+  isInBrowser,
+  type Principal,
+  questionOf,
+} from '../../domain/principal.ts';
 import { Container, type Transform } from '../../domain/rule.ts';
 import type { Steps } from '../../domain/steps.ts';
 import { disclosureOf } from '../pipeline/disclosures.ts';
@@ -48,7 +54,7 @@ const DecisionRequest = z
       'Whether to add `trace`. The response is then slower and larger.',
     ),
     record: optional(z.boolean()).describe(
-      'Whether to record the decision in the audit log, because your service acts on it. Allowed resources are in the log before the response is sent. Requires the key of a private or management application.',
+      'Whether to record the decision in the audit log, because your service acts on it. Allowed resources are in the log before the response is sent. Requires the key of a private or management application that is not in quarantine.',
     ),
   })
   .refine(({ resource, resources }) => !resource || !resources, {
@@ -98,10 +104,10 @@ export const decide = readEndpoint({
   body: DecisionRequest,
   bodyExample: example.decisionRequest,
   replies: { 200: reply('The decision, with its reason.', Decision, example.decision) },
-  failures: ['key_type_refused'],
+  failures: ['key_type_refused', 'quarantined'],
   handle: async ({ principal, body, requestInfo }, context) => {
     const { observer, usage, longWork } = context;
-    if (body.record && isInBrowser(principal)) throw cannotRecord();
+    if (body.record) requireReporter(principal);
     const {
       principal: subject,
       dpop,
@@ -165,11 +171,14 @@ function* withinLimit<T>(resources: readonly T[], outcomeOf: (resource: T) => ob
   return outcomes;
 }
 
-function cannotRecord(): Denial {
+/** Throws unless the caller may write audit entries about other principals. */
+function requireReporter(caller: Principal): void {
   const required = 'the key of a private or management application';
-  return new Denial('key_type_refused', `\`record\` requires ${required}.`, {
-    reason: `record requires ${required}`,
-  });
+  if (isInBrowser(caller))
+    throw new Denial('key_type_refused', `\`record\` requires ${required}.`, {
+      reason: `record requires ${required}`,
+    });
+  denyQuarantined(caller);
 }
 
 /** Finds the principal of the credential. Throws if the caller is a session and sends another key than its own. */

@@ -18,7 +18,7 @@ export const quarantineApplication = changeEndpoint({
   tag,
   summary: 'Put an application into quarantine',
   description:
-    'From now on the application and its sessions can change nothing, and they read tokens without their data. Their keys stay valid, and the audit log records what they try. An application that is in quarantine already stays unchanged. Your key must hold every management permission of the application.',
+    'From now on the application and the sessions that it created or authorized, with or without a ceiling, can change nothing, and they read tokens without their data. Their keys stay valid, and the audit log records what they try. An application that is in quarantine already stays unchanged. Your key must hold every management permission of the application.',
   params,
   replies: {
     200: reply('The application in quarantine.', ApplicationView, example.applicationQuarantined),
@@ -67,7 +67,8 @@ export const releaseSession = changeEndpoint({
   operation: 'session.release',
   tag: 'Sessions',
   summary: 'Release a session from quarantine',
-  description: 'Ends the quarantine immediately. A quarantine of its application continues.',
+  description:
+    'Ends the quarantine immediately. A quarantine of its application, or of the application that authorized it, continues.',
   params: sessionParams,
   replies: { 204: { description: 'The session is not in quarantine.' } },
   failures: ['not_found'],

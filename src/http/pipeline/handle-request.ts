@@ -5,7 +5,7 @@ import { Denial } from '../../domain/denial.ts';
 import { fail } from '../../domain/error.ts';
 import { parseKey, redactSecrets } from '../../domain/key.ts';
 import { hasTrait } from '../../domain/permission.ts';
-import { mustHold, ownerOf, type Principal } from '../../domain/principal.ts';
+import { denyQuarantined, mustHold, ownerOf, type Principal } from '../../domain/principal.ts';
 import type { Credentials, StoreTransaction } from '../../store/store.ts';
 import { keyOfNewSession, requireProof } from './bound-sessions.ts';
 import { checkFailure, checkReply } from './check-reply.ts';
@@ -157,10 +157,7 @@ function requireAccess(
       { reason: `this operation requires ${required}, and this is the key of ${presented}` },
     );
   }
-  if (kind === 'change' && principal.policy.quarantined)
-    throw new Denial('quarantined', undefined, {
-      reason: `the ${principal.policy.quarantined} is in quarantine`,
-    });
+  if (kind === 'change') denyQuarantined(principal);
   if (permission) mustHold(principal, permission);
 }
 

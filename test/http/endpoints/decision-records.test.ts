@@ -83,6 +83,20 @@ describe.each(databases)('POST /decisions with record on %s', (_, database) => {
     expect([rejected.status, unrecorded.status]).toEqual([503, 200]);
   });
 
+  test('is denied in quarantine, without an entry about the credential', async () => {
+    const path = `/applications/${guard.id}/quarantine`;
+    await server.call('POST', path, { key: management });
+    const before = await entries();
+    const resource = { container: '/eu/' };
+    expect(await ask({ resource })).toMatchObject({ status: 403, body: { code: 'quarantined' } });
+    expect((await ask({ resource, record: false })).status).toBe(200);
+    await server.flush();
+    expect(await entries()).toEqual(before);
+    await server.call('DELETE', path, { key: management });
+    expect((await ask({ resource })).status).toBe(200);
+    expect(await entries()).toHaveLength(before.length + 1);
+  });
+
   test('is rejected for public keys and sessions, and ignored for an invalid credential', async () => {
     const web = await server.application(management, { type: 'public', permissions: ['decision:create'] });
     expect(await ask({}, web.key, web.key)).toMatchObject({

@@ -193,9 +193,11 @@ describe.each(databases)('the preview of an update on %s', (_, database) => {
   });
 
   test('in quarantine, shows the impact after the release', async () => {
+    await session(desk.key);
     await server.call('POST', `/applications/${desk.id}/quarantine`, { key: tenant.key });
     const { body } = await preview({ rules: [read('/cards/', 'mask')] });
     expect(body.quarantined).toBe(true);
     expect(body.changes).toHaveLength(1);
+    expect(body.sessions.data).toMatchObject([{ from: 'reveal', to: 'mask' }]);
   });
 });

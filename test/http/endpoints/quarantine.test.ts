@@ -109,34 +109,6 @@ describe.each(databases)('quarantine on %s', (_, database) => {
     ]);
   });
 
-  test('sessions of the application, and sessions that it limits, are redacted, too', async () => {
-    const web = await server.application(key, { type: 'public', permissions: ['token:create'] });
-    const conditions = [{ attribute: 'container', operator: 'starts_with', value: '/cards/' }];
-    const session = async (authorizer: string) => {
-      const { body } = await server.call('POST', '/sessions', { key: web.key });
-      const granted = ['token:read', 'token:update'];
-      const rules = [{ priority: 1, conditions, transform: 'reveal', permissions: granted }];
-      await server.call('POST', '/sessions/authorize', {
-        key: authorizer,
-        body: { nonce: body.nonce, rules },
-      });
-      return body.session_key as string;
-    };
-    const sessions = [await session(desk.key), await session(key)] as const;
-    const statuses = async (session: string) => [
-      await dataOf(other, session),
-      (await other.call('PATCH', '/tokens/card-42', { key: session, body: { metadata: {} } })).status,
-    ];
-    const [limited, free] = sessions;
-    await quarantine();
-    expect(await statuses(limited)).toEqual([undefined, 403]);
-    expect(await statuses(free)).toEqual([{ number: '4242' }, 200]);
-    await release();
-    expect(await statuses(limited)).toEqual([{ number: '4242' }, 200]);
-    await quarantine(web.id);
-    for (const each of sessions) expect(await statuses(each)).toEqual([undefined, 403]);
-  });
-
   test('decisions and access reviews report it', async () => {
     await quarantine();
     const resource = { id: 'card-42', container: '/cards/42/' };

@@ -71,7 +71,9 @@ export async function findEntities(
     },
     unproven: (given) => unproven.get(nameOf(given)),
     mayExplain: (given) =>
-      mayReview || given.properties?.credential !== undefined || found.get(nameOf(given))?.isCaller === true,
+      mayReview ||
+      given.properties?.credential !== undefined ||
+      found.get(nameOf(given))?.().isCaller === true,
     resource: ({ type, id, properties }) => {
       const token = tokens.get(id);
       return token && (type === 'token' || type === token.type)
