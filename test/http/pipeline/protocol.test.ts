@@ -9,6 +9,14 @@ const paths = [...Map.groupBy(routes, (route) => route.path)].map(([path, at]): 
   at.map(({ method }) => method),
 ]);
 
+interface OperationHeaders {
+  readonly parameters?: readonly { readonly in: string; readonly name: string }[];
+}
+
+function namesIn(headers: Headers, name: string): string[] | undefined {
+  return headers.get(name)?.split(', ').sort();
+}
+
 describe('the protocol', () => {
   let server: TestServer;
   let key: string;
@@ -109,30 +117,23 @@ describe('the protocol', () => {
     expect(status).toBe(204);
     const allowed = headers.get('access-control-allow-methods')?.split(', ');
     expect(allowed).toEqual(expect.arrayContaining(own));
-    expect(headers.get('access-control-allow-headers')?.split(', ')).toEqual(
-      expect.arrayContaining([
-        'Idempotency-Key',
-        'traceparent',
-        'SVC-API-KEY',
-        'SVC-REQUEST-ID',
-        'SVC-PURPOSE',
-        'Content-Type',
-        'DPoP',
-      ]),
-    );
   });
 
-  test('browsers may read the request id, Retry-After and the challenges of bound sessions', async () => {
-    const { headers } = await server.call('GET', '/livez');
-    const exposed = headers.get('access-control-expose-headers')?.split(', ');
-    expect(exposed).toEqual(
-      expect.arrayContaining([
-        'SVC-REQUEST-ID',
-        'Retry-After',
-        'Idempotency-Replayed',
-        'DPoP-Nonce',
-        'WWW-Authenticate',
-      ]),
+  test('browsers may send and read every header in the API reference', async () => {
+    const { body } = await server.call('GET', '/openapi.json');
+    const operations = Object.values<Record<string, OperationHeaders>>(body.paths).flatMap(Object.values);
+    const sent = operations
+      .flatMap(({ parameters = [] }) => parameters)
+      .filter(({ in: place }) => place === 'header')
+      .map(({ name }) => name);
+    const keys = ['SVC-API-KEY', 'Authorization'];
+    expect(Object.keys(body.components.securitySchemes)).toHaveLength(keys.length);
+    const preflight = await server.call('OPTIONS', '/applications');
+    expect(namesIn(preflight.headers, 'access-control-allow-headers')).toEqual(
+      [...new Set([...sent, ...keys, 'Content-Type', 'traceparent'])].sort(),
+    );
+    expect(namesIn(preflight.headers, 'access-control-expose-headers')).toEqual(
+      Object.keys(body.components.headers).sort(),
     );
   });
 
