@@ -78,10 +78,9 @@ function inputOf(operation: Operation): string {
   const group = (location: string) =>
     (operation.parameters ?? []).filter((parameter) => parameter.in === location);
   const fields = (location: string) =>
-    group(location).map(({ name, required, schema, description }) =>
-      name === 'metadata.NAME'
-        ? `${comment(description)}metadata?: Record<string, string>;`
-        : `${comment(description)}${name}${required ? '' : '?'}: ${typeOf(schema)};`,
+    group(location).map(
+      ({ name, required, schema, description }) =>
+        `${comment(description)}${name}${required ? '' : '?'}: ${typeOf(schema)};`,
     );
   const [path, query] = [fields('path'), fields('query')];
   const body = operation.requestBody && Object.values(operation.requestBody.content)[0];

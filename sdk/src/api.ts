@@ -491,9 +491,9 @@ export interface Token {
 }
 
 export interface TokenCreate {
-  /** Type of the token, such as `card`: lower-case letters, digits, `-` and `_`. */
+  /** Type of the token, such as `card`: lower-case letters, digits, `-` and `_`. `token` by default. */
   type?: string;
-  /** Path of the container, such as `/customers/42/`. Access rules refer to it. */
+  /** Path of the container, such as `/customers/42/`. Access rules refer to it. `/general/` by default. */
   container?: string;
   /** A synonym for `container`: a list with one path. Responses have `container` only. */
   containers?: Array<string>;
@@ -1405,7 +1405,7 @@ export interface Operations {
         type?: string;
         /** Filter by container. Includes the containers below it. */
         container?: string;
-        /** Filter by metadata, as `metadata.NAME=VALUE`, at most 10 times. */
+        /** Filter by metadata, as `metadata[NAME]=VALUE`, at most 10 times. */
         metadata?: Record<string, string>;
       };
     };

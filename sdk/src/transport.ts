@@ -165,7 +165,7 @@ function queryString(query: Record<string, unknown>): string {
     if (value === undefined) continue;
     if (name === 'metadata') {
       for (const [field, text] of Object.entries(value as object))
-        pairs.append(`metadata.${field}`, String(text));
+        pairs.append(`metadata[${field}]`, String(text));
     } else for (const one of [value].flat()) pairs.append(name, String(one));
   }
   const text = pairs.toString();

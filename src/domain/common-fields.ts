@@ -21,10 +21,7 @@ export function optional<S extends z.ZodType>(schema: S) {
 
 /** An optional list: absent and `null` mean empty. */
 export function optionalList<S extends z.ZodType<unknown[]>>(schema: S) {
-  return schema
-    .nullish()
-    .transform((value) => (value ?? []) as z.output<S>)
-    .meta({ default: [] });
+  return schema.nullish().transform((value) => (value ?? []) as z.output<S>);
 }
 
 /** Original indexes of lists whose duplicates were removed, for the paths of validation errors. */

@@ -75,7 +75,7 @@ export const Metadata = z
   .meta({ type: 'object', maxProperties: 50, additionalProperties: { type: 'string', maxLength: 500 } });
 export type Metadata = z.infer<typeof Metadata>;
 
-/** The `metadata.NAME=VALUE` filters of a list. */
+/** The `metadata[NAME]=VALUE` filters of a list. */
 export const MetadataFilter = Metadata.refine(
   (entries) => hasAtMost(entries, 10),
   'must have at most 10 entries',
@@ -110,14 +110,12 @@ export const defaultContainer = '/general/';
 
 /** The writable fields of a token. */
 export const TokenContentFields = z.strictObject({
-  type: optional(TokenType).meta({
-    default: defaultType,
-    description: 'Type of the token, such as `card`: lower-case letters, digits, `-` and `_`.',
-  }),
-  container: optional(Container).meta({
-    default: defaultContainer,
-    description: 'Path of the container, such as `/customers/42/`. Access rules refer to it.',
-  }),
+  type: optional(TokenType).describe(
+    `Type of the token, such as \`card\`: lower-case letters, digits, \`-\` and \`_\`. \`${defaultType}\` by default.`,
+  ),
+  container: optional(Container).describe(
+    `Path of the container, such as \`/customers/42/\`. Access rules refer to it. \`${defaultContainer}\` by default.`,
+  ),
   containers: optional(
     z
       .array(Container)

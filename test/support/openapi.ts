@@ -95,7 +95,7 @@ const Operation = z.strictObject({
         in: z.enum(['path', 'query', 'header']),
         required: z.boolean(),
         description: text,
-        style: z.literal('form').optional(),
+        style: z.enum(['form', 'deepObject']).optional(),
         explode: z.literal(true).optional(),
         schema: Schema,
         example: z.unknown().optional(),

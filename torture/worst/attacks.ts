@@ -136,7 +136,7 @@ export function attacksWith(context: Context, fleet: Fleet, keys: Keys, filler: 
     most: 10,
   };
 
-  const each = metadataNames.map((name) => `metadata.${name}=v`);
+  const each = metadataNames.map((name) => `metadata[${name}]=v`);
   const filters = each.join('&');
   /** Queries of 40 different shapes, to fill caches per shape. The first ones have all filters. */
   const varied = (number: number) =>

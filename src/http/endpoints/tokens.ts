@@ -73,9 +73,10 @@ const ListQuery = listQuery({
   id: oneOrMore(TokenId, { type: 'string' }),
   type: TokenType.optional().describe('Filter by type.'),
   container: Container.optional().describe('Filter by container. Includes the containers below it.'),
-  metadata: MetadataFilter.optional().describe(
-    'Filter by metadata, as `metadata.NAME=VALUE`, at most 10 times.',
-  ),
+  metadata: MetadataFilter.optional().meta({
+    description: 'Filter by metadata, as `metadata[NAME]=VALUE`, at most 10 times.',
+    examples: [{ customer: '42' }],
+  }),
 });
 
 export const listTokens = readEndpoint({

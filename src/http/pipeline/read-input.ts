@@ -1,6 +1,6 @@
 /** Reads and validates path, query and body. */
 import { z } from 'zod';
-import { Failure, fail } from '../../domain/error.ts';
+import { Failure, fail, maxErrors, throwIfInvalid } from '../../domain/error.ts';
 import { jsonLimitError } from '../../domain/json-limits.ts';
 import { findInexactNumber } from '../../domain/number-precision.ts';
 import type { Principal } from '../../domain/principal.ts';
@@ -105,24 +105,33 @@ export function readQuery(schema: z.ZodType | undefined, url: string): unknown {
   const queryStart = url.indexOf('?');
   if (queryStart < 0 && !schema) return undefined;
   const search = new URLSearchParams(queryStart < 0 ? '' : url.slice(queryStart + 1));
+  rejectDottedMetadata(schema, search);
   return schema
     ? validate(schema, queryFields(search), 'query')
     : validate(NoFields, Object.fromEntries(search), 'query');
 }
 
-const metadataPrefix = 'metadata.';
-
-/** A repeated parameter becomes a list; `metadata.KEY=VALUE` becomes an entry of `metadata`. */
+/** A repeated parameter becomes a list; `metadata[NAME]=VALUE` becomes an entry of `metadata`. */
 function queryFields(search: URLSearchParams): Record<string, unknown> {
   const query: Record<string, unknown> = Object.create(null);
   const metadata: Record<string, unknown> = Object.create(null);
   for (const name of new Set(search.keys())) {
     const values = search.getAll(name);
     const value = values.length === 1 ? values[0] : values;
-    if (name.startsWith(metadataPrefix)) metadata[name.slice(metadataPrefix.length)] = value;
-    else query[name] = value;
+    const entry = /^metadata\[(.*)\]$/s.exec(name)?.[1];
+    if (entry === undefined) query[name] = value;
+    else metadata[entry] = value;
   }
-  return Object.keys(metadata).length > 0 ? { ...query, metadata } : query;
+  // `metadata` itself is not overwritten, so that the schema rejects it.
+  return Object.keys(metadata).length > 0 ? { metadata, ...query } : query;
+}
+
+/** Rejects `metadata.NAME=VALUE`, the form of these filters up to version 0.2, and names the new form. */
+function rejectDottedMetadata(schema: z.ZodType | undefined, search: URLSearchParams): void {
+  if (!(schema instanceof z.ZodObject) || !('metadata' in schema.shape)) return;
+  const dotted = [...search.keys()].filter((name) => name.startsWith('metadata.'));
+  const message = 'is not a known parameter: send metadata[NAME]=VALUE';
+  throwIfInvalid(Object.fromEntries(dotted.slice(0, maxErrors).map((name) => [name, [message]])));
 }
 
 /** Receives the body up to the limit. Never rejects. */

@@ -43,7 +43,7 @@ export function jsonSchema(schema: z.ZodType, components: Record<string, Schema>
 
 /**
  * Metadata with a `type` replaces the generated schema, which would show how query text is parsed. Also restores the
- * default and the examples of transformed schemas, which zod drops.
+ * examples of transformed schemas, which zod drops.
  */
 function keepMeta({
   zodSchema,
@@ -57,7 +57,6 @@ function keepMeta({
     for (const key of Object.keys(jsonSchema)) delete jsonSchema[key];
     Object.assign(jsonSchema, meta);
   }
-  if (meta.default !== undefined) jsonSchema.default = meta.default as typeof jsonSchema.default;
   if (Array.isArray(meta.examples)) jsonSchema.examples = meta.examples;
 }
 

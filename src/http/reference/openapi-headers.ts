@@ -11,7 +11,7 @@ export interface Parameter {
   readonly in: 'path' | 'query' | 'header';
   readonly required: boolean;
   readonly description?: string;
-  readonly style?: 'form';
+  readonly style?: 'form' | 'deepObject';
   readonly explode?: boolean;
   readonly schema: Schema;
   readonly example?: unknown;

@@ -188,19 +188,15 @@ function parameter(
   { description, examples, ...field }: Schema,
 ): Parameter {
   return {
-    name: field.type === 'object' ? `${name}.NAME` : name,
+    name,
     in: location,
     required: location === 'path',
     ...(description !== undefined && { description }),
     ...(field.type === 'array' && { style: 'form', explode: true }),
-    schema: entryOf(field),
+    ...(field.type === 'object' && { style: 'deepObject', explode: true }),
+    schema: field,
     ...(examples && { example: examples[0] }),
   };
-}
-
-/** OpenAPI cannot express a map in the query (`metadata.NAME=VALUE`), so the document describes one of its values. */
-function entryOf(field: Schema): Schema {
-  return typeof field.additionalProperties === 'object' ? field.additionalProperties : field;
 }
 
 function content(schema: Schema, example: unknown, types = jsonTypes): Record<string, Content> {

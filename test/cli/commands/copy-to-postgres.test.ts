@@ -107,7 +107,7 @@ describe('after a copy to PostgreSQL', () => {
       ['/tenants/self', key],
       ['/tokens', reader.key],
       ['/tokens?container=/cards/visa/', reader.key],
-      [`/tokens?metadata.owner=${encodeURIComponent(card.metadata.owner)}`, reader.key],
+      [`/tokens?metadata[owner]=${encodeURIComponent(card.metadata.owner)}`, reader.key],
     ];
     const all = () =>
       Promise.all(lists.map(async ([url, as]) => (await server.call('GET', url, { key: as })).body));

@@ -98,7 +98,7 @@ describe.each(databases)('bounds on %s', (_, database) => {
 
   test('a list accepts at most 10 metadata filters', async () => {
     const list = (count: number) => {
-      const query = Object.keys(entries(count, '')).map((name) => `metadata.${name}=x`);
+      const query = Object.keys(entries(count, '')).map((name) => `metadata[${name}]=x`);
       return server.call('GET', `/tokens?${query.join('&')}`, { key: management });
     };
     expect((await list(10)).status).toBe(200);

@@ -32,7 +32,7 @@ describe.each(databases)('a token with an expiry on %s', (_, database) => {
     expect(await list()).toEqual({ total: 2, ids: ['lasting', 'brief'] });
     server.clock.advance(1);
     expect((await get('brief')).status).toBe(404);
-    for (const query of ['', '?id=brief,lasting', '?metadata.for=expiry', '?container=/general/&type=token'])
+    for (const query of ['', '?id=brief,lasting', '?metadata[for]=expiry', '?container=/general/&type=token'])
       expect(await list(query)).toEqual({ total: 1, ids: ['lasting'] });
     const { body } = await server.call('GET', '/tokens?size=1', { key });
     expect(body.pagination).not.toHaveProperty('next');
@@ -87,6 +87,6 @@ describe.each(databases)('a token with an expiry on %s', (_, database) => {
     server.clock.advance(1000);
     expect(await server.app.maintenance.sweep(100)).toBeGreaterThan(0);
     expect((await create('brief', 1000)).status).toBe(201);
-    expect(await list('?metadata.for=expiry')).toEqual({ total: 1, ids: ['brief'] });
+    expect(await list('?metadata[for]=expiry')).toEqual({ total: 1, ids: ['brief'] });
   });
 });

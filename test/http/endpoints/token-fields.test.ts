@@ -157,16 +157,34 @@ describe.each(databases)('token fields on %s', (_, database) => {
   test.each([
     ['50 entries', Object.fromEntries(Array.from({ length: 50 }, (_, at) => [`n${at}`, 'v']))],
     ['the longest name and value, in characters of four bytes each', { [wide(100)]: wide(500) }],
-    ['an empty value, and names with points and spaces', { a: '', 'b.c d': 'x', metadata: 'y' }],
+    ['an empty value, and names with points and spaces', { a: '', metadata: 'y', 'b.c d': 'x' }],
+    ['names with brackets', { 'a[0]': 'x', ']': 'y', 'a][b': 'z' }],
     ['line feeds and tabs in a value', { a: 'one\ntwo\tthree' }],
     ['names that objects have', { constructor: 'a', toString: 'b', hasOwnProperty: 'c' }],
   ])('metadata with %s is stored and found', async (_what, metadata: Record<string, string>) => {
     const { status, body } = await create({ data: 1, metadata });
     expect([status, body.metadata]).toEqual([201, metadata]);
     const [name, value] = Object.entries(metadata).at(-1) as [string, string];
-    const query = `${encodeURIComponent(`metadata.${name}`)}=${encodeURIComponent(value)}`;
+    const query = `${encodeURIComponent(`metadata[${name}]`)}=${encodeURIComponent(value)}`;
     const found = await server.call('GET', `/tokens?${query}`, { key });
     expect(found.body.data.map(({ id }: { id: string }) => id)).toContain(body.id);
+  });
+
+  test.each([
+    [
+      'metadata.customer=42&metadata.region=eu',
+      {
+        'metadata.customer': ['is not a known parameter: send metadata[NAME]=VALUE'],
+        'metadata.region': ['is not a known parameter: send metadata[NAME]=VALUE'],
+      },
+    ],
+    ['metadata=42&metadata[customer]=42', { metadata: ['must be an object'] }],
+    ['metadata[customer', { 'metadata[customer': ['is not a known parameter'] }],
+    ['metadata[customer]=1&metadata[customer]=2', { 'metadata.customer': ['must not be repeated'] }],
+    ['metadata[]=42', { 'metadata.': ['has an invalid name: it must have 1 to 100 characters'] }],
+  ])('the metadata filter %s is rejected', async (query, errors) => {
+    const { status, body } = await server.call('GET', `/tokens?${query}`, { key });
+    expect([status, body.errors]).toEqual([400, errors]);
   });
 
   test.each([

@@ -111,7 +111,7 @@ describe.each(databases)('tokens on %s', (_, database) => {
     const { key } = await server.tenant();
     await create(key, { id: 'one', data: 1, metadata: { customer: '42', region: 'eu' } });
     await create(key, { id: 'two', data: 2, metadata: { customer: '42' } });
-    const found = await server.call('GET', '/tokens?metadata.customer=42&metadata.region=eu', { key });
+    const found = await server.call('GET', '/tokens?metadata[customer]=42&metadata[region]=eu', { key });
     expect(found.body.data.map((token: { id: string }) => token.id)).toEqual(['one']);
   });
 

@@ -95,10 +95,23 @@ describe('the OpenAPI document', () => {
     expect(find('size')?.schema).toEqual({ type: 'integer', minimum: 1, maximum: 100, default: 20 });
   });
 
-  test('describes a map in the query by one entry', () => {
+  test('describes a map in the query as a deepObject', () => {
     const parameters = document.paths['/tokens']?.get?.parameters ?? [];
-    const metadata = parameters.find((parameter) => parameter.name === 'metadata.NAME');
-    expect(metadata?.schema).toMatchObject({ type: 'string', maxLength: 500 });
+    expect(parameters.find(({ name }) => name.startsWith('metadata'))).toMatchObject({
+      name: 'metadata',
+      required: false,
+      style: 'deepObject',
+      explode: true,
+      schema: { type: 'object', maxProperties: 10, additionalProperties: { type: 'string' } },
+      example: { customer: '42' },
+    });
+  });
+
+  test('no field of a body has a default, because openapi-typescript would make it required', () => {
+    const { schemas } = document.components;
+    expect(schemas.ApplicationCreate?.required).toEqual(['name', 'type']);
+    const fields = Object.values(schemas).flatMap(({ properties = {} }) => Object.values(properties));
+    expect(fields.filter((field) => 'default' in field)).toEqual([]);
   });
 
   test('allows any JSON in data and masks', () => {
