@@ -859,18 +859,18 @@ export interface AuthZenProof {
 }
 
 export interface AuthZenAction {
-  /** With the type of the resource, it forms the permission: `read` on a `token` is `token:read`. A name with a colon is the permission itself. */
+  /** With the type of the resource, it forms the permission, in lower case: `read` on a `token` is `token:read`, `GET` on a `route` is `route:get`. A name with a colon is the permission itself. Properties of an action are ignored. */
   name: string;
 }
 
 export interface AuthZenResource {
-  /** The first word of the permission. For stored tokens, `token` or the type of the token. */
+  /** The first word of the permission. For stored tokens, `token` or the type of the token. Case is ignored. */
   type: string;
   /** The id of the resource. For a stored token, its container is looked up. */
   id: string;
   /** Other properties are ignored. */
   properties?: {
-    /** The container. Ignored for a stored token, whose own container applies. */
+    /** The container. Ignored for a stored token, whose own container applies. Without it, an id that is a path is the container, except for the type `token`: `/todos/{todoId}` is `/todos/todoId/`. */
     container?: string;
   };
 }
@@ -946,7 +946,7 @@ export interface AuthZenResourceSearch {
     type: string;
     /** Other properties are ignored. */
     properties?: {
-      /** The container. Ignored for a stored token, whose own container applies. */
+      /** The container. Ignored for a stored token, whose own container applies. Without it, an id that is a path is the container, except for the type `token`: `/todos/{todoId}` is `/todos/todoId/`. */
       container?: string;
     };
   };

@@ -18,6 +18,9 @@ const text = z
 
 const Type = text.describe('Type of the entity.');
 
+/** In lower case, like the permissions and token types that it is compared with. */
+const ResourceType = Type.toLowerCase();
+
 /** Gateways log ids, so an id must not contain a key. */
 const EntityId = text.refine(containsNoSecret, 'must not contain a key: send it as properties.credential');
 
@@ -46,7 +49,7 @@ export type AuthZenSubject = z.infer<typeof AuthZenSubject>;
 const AuthZenAction = z
   .object({
     name: text.describe(
-      'With the type of the resource, it forms the permission: `read` on a `token` is `token:read`. A name with a colon is the permission itself.',
+      'With the type of the resource, it forms the permission, in lower case: `read` on a `token` is `token:read`, `GET` on a `route` is `route:get`. A name with a colon is the permission itself. Properties of an action are ignored.',
     ),
   })
   .meta({ id: 'AuthZenAction' });
@@ -56,7 +59,7 @@ const resourceProperties = {
   properties: optional(
     z.object({
       container: optional(Container).describe(
-        'The container. Ignored for a stored token, whose own container applies.',
+        'The container. Ignored for a stored token, whose own container applies. Without it, an id that is a path is the container, except for the type `token`: `/todos/{todoId}` is `/todos/todoId/`.',
       ),
     }),
   ).describe('Other properties are ignored.'),
@@ -64,8 +67,8 @@ const resourceProperties = {
 
 export const AuthZenResource = z
   .object({
-    type: Type.describe(
-      'The first word of the permission. For stored tokens, `token` or the type of the token.',
+    type: ResourceType.describe(
+      'The first word of the permission. For stored tokens, `token` or the type of the token. Case is ignored.',
     ),
     id: EntityId.describe('The id of the resource. For a stored token, its container is looked up.'),
     ...resourceProperties,
@@ -171,7 +174,7 @@ export const ResourceSearch = z
     subject: AuthZenSubject,
     action: AuthZenAction,
     resource: z
-      .object({ type: Type, ...resourceProperties })
+      .object({ type: ResourceType, ...resourceProperties })
       .describe('The resources to find. An id is ignored.'),
     context: Context,
     ...page,
@@ -203,7 +206,19 @@ export const ActionResults = z
   .meta({ id: 'AuthZenActions' });
 
 export function permissionOf({ name }: AuthZenAction, { type }: { type: string }): string {
-  return name.includes(':') ? name : `${type}:${name}`;
+  return name.includes(':') ? name : `${type}:${name}`.toLowerCase();
+}
+
+/**
+ * The container of a resource that is not a stored token. API gateways send the path of a route as its id, with
+ * parameters such as `{todoId}`, which count as segments with their name. Undefined if the path is not a valid
+ * container: then only grants for all resources match.
+ */
+export function containerOf({ type, id, properties }: AuthZenResource): string | undefined {
+  if (properties?.container !== undefined) return properties.container;
+  if (type === 'token' || !id.startsWith('/')) return undefined;
+  const path = id.replace(/\/\{([^{}/]+)\}(?=\/|$)/g, '/$1');
+  return Container.safeParse(path.endsWith('/') ? path : `${path}/`).data;
 }
 
 /** The inverse of `permissionOf`. Undefined if the permission is for another resource type. */

@@ -5,6 +5,7 @@ import {
   AuthZenDecision,
   AuthZenDecisions,
   actionOf,
+  containerOf,
   EntityResults,
   limitOf,
   permissionOf,
@@ -20,8 +21,43 @@ describe('an action on a resource type is the permission', () => {
     ['token:read', 'card', 'token:read'],
     ['invoice:line:read', 'invoice', 'invoice:line:read'],
     ['read', 'invoice:line', 'invoice:line:read'],
+    ['GET', 'route', 'route:get'],
+    ['Approve', 'Invoice', 'invoice:approve'],
+    ['Invoice:Approve', 'route', 'Invoice:Approve'],
   ])('%s on %s: %s', (name, type, permission) => {
     expect(permissionOf({ name }, { type })).toBe(permission);
+  });
+});
+
+describe('the container of a resource that is not stored', () => {
+  const container = '/customers/42/';
+  test.each<[type: string, id: string, expected: string | undefined]>([
+    ['route', '/todos/{todoId}', '/todos/todoId/'],
+    ['route', '/todos/{todoId}/', '/todos/todoId/'],
+    ['route', '/{a}/{b}/c', '/a/b/c/'],
+    ['route', '/{a}{b}', undefined],
+    ['route', '/todos', '/todos/'],
+    ['route', '/Todos/7', '/Todos/7/'],
+    ['route', '/', '/'],
+    ['invoice', '/customers/42', '/customers/42/'],
+    ['route', 'todos/7', undefined],
+    ['invoice', '7', undefined],
+    ['token', '/todos', undefined],
+    ['route', '/todos/../users', undefined],
+    ['route', '/todos//users', undefined],
+    ['route', '//todos', undefined],
+    ['route', '/todos?x=1', undefined],
+    ['route', '/todos/%2e%2e/users', undefined],
+    ['route', '/files/{proxy+}', undefined],
+    ['route', '/todos/{}', undefined],
+    ['route', '/todos/{a/b}', undefined],
+    ['route', '/todos/x{a}', undefined],
+    ['route', `/${'a/'.repeat(17)}`, undefined],
+    ['route', `/${'a'.repeat(248)}`, `/${'a'.repeat(248)}/`],
+    ['route', `/${'a'.repeat(249)}`, undefined],
+  ])('%s %s: %p', (type, id, expected) => {
+    expect(containerOf({ type, id, properties: undefined })).toBe(expected);
+    expect(containerOf({ type, id, properties: { container } })).toBe(container);
   });
 });
 

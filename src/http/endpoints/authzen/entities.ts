@@ -1,5 +1,5 @@
 /** Finds the subjects and resources that AuthZEN requests name. */
-import type { AuthZenResource, AuthZenSubject } from '../../../domain/authzen.ts';
+import { type AuthZenResource, type AuthZenSubject, containerOf } from '../../../domain/authzen.ts';
 import { Id, NameFilter } from '../../../domain/common-fields.ts';
 import { Denial } from '../../../domain/denial.ts';
 import type { Question } from '../../../domain/explain.ts';
@@ -74,11 +74,12 @@ export async function findEntities(
       mayReview ||
       given.properties?.credential !== undefined ||
       found.get(nameOf(given))?.().isCaller === true,
-    resource: ({ type, id, properties }) => {
+    resource: (given) => {
+      const { type, id } = given;
       const token = tokens.get(id);
       return token && (type === 'token' || type === token.type)
         ? { id, container: token.container, isStored: true }
-        : { id, container: properties?.container, isStored: false };
+        : { id, container: containerOf(given), isStored: false };
     },
   };
 }

@@ -102,8 +102,10 @@ describe.each(databases)('AuthZEN on %s', (_, database) => {
         missing: { permission: 'invoice:void' },
       },
     });
+    expect((await decide(subject, { ...invoice, type: 'Invoice' }, { name: 'PAY' })).decision).toBe(true);
+    expect((await decide(subject, invoice, { name: 'Invoice:Pay' })).decision).toBe(false);
     expect((await decide(subject, invoice, { name: 'GET /' })).context).toEqual({
-      reason: 'invoice:GET / is not the name of a permission',
+      reason: 'invoice:get / is not the name of a permission',
     });
     const { results } = await ask('/access/v1/search/action', { subject, resource: invoice });
     expect(results).toEqual([{ name: 'invoice:line:read' }, { name: 'pay' }]);
@@ -113,6 +115,12 @@ describe.each(databases)('AuthZEN on %s', (_, database) => {
     const subject = { type: 'user', id: 'Support desk' };
     const at = (id: string, container: string) => ({ type: 'token', id, properties: { container } });
     expect((await decide(subject, at('card-42', '/elsewhere/'))).decision).toBe(true);
+    const rules = [{ ...rule, container: '/elsewhere/' }];
+    await server.application(key, { name: 'elsewhere', permissions: undefined, rules });
+    for (const type of ['token', 'Token', 'TOKEN'])
+      expect(
+        (await decide({ type: 'user', id: 'elsewhere' }, { ...at('card-42', '/elsewhere/'), type })).decision,
+      ).toBe(false);
     expect((await decide(subject, at('other', '/Customers/7'))).decision).toBe(true);
     expect(await decide(subject, at('other', '/elsewhere/'))).toMatchObject({
       decision: false,
@@ -121,6 +129,21 @@ describe.each(databases)('AuthZEN on %s', (_, database) => {
     const invalid = { subject, action: read, resource: at('other', 'a//b') };
     const { status } = await server.call('POST', evaluation, { key, body: invalid });
     expect(status).toBe(400);
+  });
+
+  test('other properties than credential, proof and container do not change a decision', async () => {
+    const properties = { role: 'admin', status: 'archived', ownerID: 'x', soft: true, method: 'GET' };
+    const subject = { type: 'user', id: 'Support desk' };
+    for (const action of [read, { name: 'delete' }]) {
+      const plain = await decide(subject, card, action);
+      const body = {
+        subject: { ...subject, properties },
+        action: { ...action, properties },
+        resource: { ...card, properties },
+        context: properties,
+      };
+      expect(await ask(evaluation, body)).toEqual(plain);
+    }
   });
 
   test('the container of a token is named only to callers that may read the token', async () => {
