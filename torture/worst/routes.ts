@@ -167,7 +167,7 @@ const evaluation = (id: string, at = 0) => ({
   resource: { type: 'token', id: `none-${at}`, properties: { container: resources[at]?.container } },
 });
 const hourAgo = () => new Date(Date.now() - 3_600_000).toISOString();
-const metadata = metadataNames.map((name) => `metadata.${name}=v`).join('&');
+const metadata = metadataNames.map((name) => `metadata[${name}]=v`).join('&');
 const ordinary = (path: string): readonly WorstRequest[] => [{ what: 'ordinary', path }];
 
 type Requests = readonly WorstRequest[] | Promise<readonly WorstRequest[]>;
