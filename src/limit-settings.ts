@@ -79,7 +79,7 @@ export const limitSettings = {
   tokenBytes: {
     variable: 'SALLYPORT_TOKEN_BYTES_PER_APPLICATION',
     description:
-      'Storage quota per application (with its sessions), in bytes. The size of each token is rounded up to 4 KiB. 0 disables it.',
+      'Storage quota per application (with its sessions), in bytes. Counts tokens, each rounded up to 4 KiB, and idempotency records. 0 disables it.',
     fallback: '21474836480',
     parse: (text) => integer(text, 21_474_836_480, 0, 999_999_999_999_999),
   } satisfies Setting<number>,

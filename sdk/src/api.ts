@@ -113,6 +113,7 @@ export interface Problem {
     | 'too_many_keys'
     | 'token_exists'
     | 'idempotency_running'
+    | 'idempotency_outdated'
     | 'too_large'
     | 'unsupported_media_type'
     | 'idempotency_mismatch'

@@ -65,6 +65,11 @@ const table = {
     'Request in progress',
     'A request with this `Idempotency-Key` is still in progress. Retry shortly.',
   ],
+  idempotency_outdated: [
+    409,
+    'Response no longer available',
+    'The first request with this `Idempotency-Key` was carried out. What it changed was changed again or deleted since, so its response cannot be repeated. Read the current state instead.',
+  ],
   too_large: [
     413,
     'Body too large',
@@ -98,7 +103,7 @@ const table = {
   storage_full: [
     507,
     'Storage quota reached',
-    'The application has reached its storage quota. Delete tokens, or ask the operator to raise `SALLYPORT_TOKEN_BYTES_PER_APPLICATION`.',
+    'The application has reached its storage quota. Delete tokens, wait until its idempotency records expire after 24 hours, or ask the operator to raise `SALLYPORT_TOKEN_BYTES_PER_APPLICATION`.',
   ],
 } as const satisfies Record<string, readonly [status: number, title: string, detail: string]>;
 

@@ -198,9 +198,9 @@ async function checkStorage(db: Db, quota: number): Promise<Check> {
      group by tenant_id, application_id order by 2 desc limit 1`,
   );
   const bytes = Number(fullest?.bytes ?? 0);
-  if (!fullest || bytes <= 0) return ok('storage', 'no tokens are stored');
+  if (!fullest || bytes <= 0) return ok('storage', 'no application stores tokens or idempotency records');
   const gibibytes = (count: number) => `${(count / 2 ** 30).toFixed(2)} GiB`;
-  const usage = `the largest application, ${fullest.application_id}, stores ${gibibytes(bytes)} of tokens`;
+  const usage = `the largest application, ${fullest.application_id}, stores ${gibibytes(bytes)}`;
   if (quota === 0) return ok('storage', `${usage}; no quota is set`);
   const message = `${usage} of a quota of ${gibibytes(quota)}`;
   if (bytes < nearlyFull * quota) return ok('storage', message);

@@ -10,6 +10,7 @@ import {
   type Revocation,
   revocations,
 } from '../domain/revocation.ts';
+import { deleteRecordCounts } from '../store/application-storage.ts';
 import { applications, listText, toText } from '../store/applications.ts';
 import { chainName } from '../store/audit/export-format.ts';
 import { anchorOf, genesis, type Head, systemTenant } from '../store/audit/hash-chain.ts';
@@ -104,6 +105,7 @@ export async function recover(
   const recovered = await db.exclusively(async (tx) => {
     const sessions = await tx.run('delete from sessions');
     const replies = await tx.run('delete from idempotency');
+    await tx.run(deleteRecordCounts);
     const record: Write = (entry) => insertEntries(tx, db.dialect, keys, [{ at, ...byOperator, ...entry }]);
     await insertEntries(tx, db.dialect, keys, restored);
     for (const one of revoke.tenants) await close(db, tx, record, one);

@@ -1,6 +1,7 @@
 /** Copies SQLite database files and checks their integrity. */
 import type { Database } from 'bun:sqlite';
 import { closeSync, existsSync, fstatSync, fsyncSync, openSync, renameSync, rmSync } from 'node:fs';
+import { deleteRecordCounts } from '../store/application-storage.ts';
 import type { Head } from '../store/audit/hash-chain.ts';
 import { type BackupMac, copyBytes, copyChecked, readMac } from '../store/crypto/backup-mac.ts';
 import { type MasterKeys, missingReason } from '../store/crypto/keyring.ts';
@@ -30,6 +31,7 @@ export function backUp(from: string, to: string): string | undefined {
       db.run('pragma journal_mode = off');
       db.run('pragma secure_delete = on');
       for (const table of shortLived) if (hasTable(db, table)) db.run(`delete from ${table}`);
+      if (hasTable(db, 'application_storage')) db.run(deleteRecordCounts);
       if (!hasTable(db, 'master_key')) return undefined;
       return (db.query('select id from master_key where one = 1').values() as [string][])[0]?.[0];
     });

@@ -1,11 +1,15 @@
 import { createHash, createHmac } from 'node:crypto';
 import { fail } from '../domain/error.ts';
+import { type Charge, checkGrowth, writeCharges } from './application-storage.ts';
 import { decrypt, encrypt } from './crypto/cipher.ts';
-import type { Executor, Queries } from './engine/db.ts';
+import type { Executor, Queries, Value } from './engine/db.ts';
 import type { Idempotency } from './store.ts';
 
 /** How long a response is replayed, in milliseconds. */
 const retention = 86_400_000;
+
+/** About the bytes of a record without its reply, with its index entries. */
+const rowBytes = 512;
 
 /** Runs in the transaction of the change, so that a record exists if and only if the change was committed. */
 export function idempotency(tx: Executor, dataKey: (tenant: string) => Uint8Array): Idempotency {
@@ -28,26 +32,71 @@ export function idempotency(tx: Executor, dataKey: (tenant: string) => Uint8Arra
       return JSON.parse(Buffer.from(reply).toString());
     },
 
-    save: async (tenant, { caller, key, request }, reply, now) => {
+    save: async (tenant, { caller, application, key, request }, reply, now, quota) => {
       const digest = sha256(key);
       const encrypted = encrypt(
         dataKey(tenant),
         contextOf(tenant, caller, digest),
         Buffer.from(JSON.stringify(reply)),
       );
+      const bytes = rowBytes + encrypted.length;
+      await checkGrowth(tx, tenant, application, bytes, quota);
       // Only an expired record is replaced. If another change has inserted a record since `find`, the insert fails.
-      await tx.run(
+      const replaced = await removeRecords(
+        tx,
         `delete from idempotency
          where tenant_id = $1 and caller_id = $2 and key_digest = $3 and expires_at <= :now`,
         [tenant, caller, digest],
       );
       await tx.run(
-        `insert into idempotency (tenant_id, caller_id, key_digest, request_digest, reply, expires_at)
-         values ($1, $2, $3, $4, $5, $6)`,
-        [tenant, caller, digest, fingerprint(dataKey(tenant), request), encrypted, now + retention],
+        `insert into idempotency
+           (tenant_id, caller_id, key_digest, request_digest, reply, expires_at, application_id, bytes)
+         values ($1, $2, $3, $4, $5, $6, $7, $8)`,
+        [
+          tenant,
+          caller,
+          digest,
+          fingerprint(dataKey(tenant), request),
+          encrypted,
+          now + retention,
+          application,
+          bytes,
+        ],
       );
+      const charge: Charge = { tenant, application, kind: 'records', tokens: 0, bytes };
+      for (const each of [...replaced, charge]) await tx.defer(writeCharges[tx.dialect], each);
     },
   };
+}
+
+/**
+ * Runs the statement `deletion` on records, and subtracts their size from the storage of their applications. Returns the
+ * number of deleted records.
+ */
+export async function deleteRecords(
+  tx: Queries,
+  dialect: Executor['dialect'],
+  deletion: string,
+  params: readonly Value[],
+): Promise<number> {
+  const credits = await removeRecords(tx, deletion, params);
+  if (credits.length > 0) await writeCharges[dialect](tx, credits);
+  return credits.length;
+}
+
+/** Returns the charges that the caller has to write. */
+async function removeRecords(tx: Queries, deletion: string, params: readonly Value[]): Promise<Charge[]> {
+  const deleted = await tx.all<{ tenant_id: string; application_id: string | null; bytes: number | null }>(
+    `${deletion} returning tenant_id, application_id, bytes`,
+    params,
+  );
+  return deleted.map(({ tenant_id, application_id, bytes }) => ({
+    tenant: tenant_id,
+    application: application_id,
+    kind: 'records',
+    tokens: 0,
+    bytes: -(bytes ?? 0),
+  }));
 }
 
 /**

@@ -241,6 +241,8 @@ export interface RequestCountList {
 export interface IdempotentRequest {
   /** The id of the application or session that sent it. */
   readonly caller: string;
+  /** The application to whose storage the record counts: the caller, or the application of the session. */
+  readonly application: string;
   /** The idempotency key. */
   readonly key: string;
   /**

@@ -237,7 +237,17 @@ export interface Idempotency {
    * was used for a different request, and `idempotency_running` if another transaction is using the key.
    */
   find(tenant: string, request: IdempotentRequest): Promise<unknown>;
-  save(tenant: string, request: IdempotentRequest, reply: unknown, now: number): Promise<void>;
+  /**
+   * Stores the reply, and counts it against the storage of the application. Throws `storage_full` if the application
+   * would have more than `quota` bytes stored.
+   */
+  save(
+    tenant: string,
+    request: IdempotentRequest,
+    reply: unknown,
+    now: number,
+    quota?: number,
+  ): Promise<void>;
 }
 
 /** Repositories bound to one transaction: the change, its audit entry and its idempotency record commit together. */

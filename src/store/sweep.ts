@@ -2,13 +2,14 @@
 import { expireOperation, removedState } from '../domain/access-history.ts';
 import { byOperator } from '../domain/audit.ts';
 import type { Awaitable } from '../domain/awaitable.ts';
+import { deleteTokens } from './application-storage.ts';
 import { type ApplicationRow, applicationColumns, toApplication } from './applications.ts';
 import type { ChainKeys } from './audit/hash-chain.ts';
 import { insertEntries } from './audit/write.ts';
 import { type Db, type DbTime, rowLock } from './engine/db.ts';
+import { deleteRecords } from './idempotency.ts';
 import type { TenantRemoval } from './maintenance.ts';
 import type { NewEntry } from './store.ts';
-import { deleteTokens } from './token-storage.ts';
 
 /**
  * The tables from which the rows of a tenant are deleted, with their primary keys. Rows of other tables are deleted
@@ -55,8 +56,9 @@ export async function sweep(db: Db, chainKeys: () => Awaitable<ChainKeys>, limit
 
 async function removeRows(db: Db, chainKeys: () => Awaitable<ChainKeys>, limit: number): Promise<number> {
   let removed = await removeExpired(db, 'sessions', limit * sessionFactor[db.dialect]);
-  for (const table of ['idempotency', 'leaked_keys', 'application_keys'] as const)
+  for (const table of ['leaked_keys', 'application_keys'] as const)
     removed += await removeExpired(db, table, limit);
+  removed += await db.transaction((tx) => deleteRecords(tx, db.dialect, expired(db, 'idempotency'), [limit]));
   removed += await db.transaction((tx) => deleteTokens(tx, db.dialect, expired(db, 'tokens'), [limit]));
   removed += await removeOrphanedSessions(db, limit);
   removed += await keepQuarantines(db, limit);

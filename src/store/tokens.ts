@@ -1,7 +1,9 @@
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import type { JsonText } from '../domain/json-text.ts';
 import { newId } from '../domain/key.ts';
+import { modificationTime } from '../domain/row-version.ts';
 import { canonicalContainer } from '../domain/rule.ts';
+import { checkGrowth, deleteTokens, sizeOf, storageUsedBy, writeCharges } from './application-storage.ts';
 import { notExpired } from './applications.ts';
 import type { Keyring } from './crypto/keyring.ts';
 import { type Executor, type Queries, rowLock, type Value } from './engine/db.ts';
@@ -29,7 +31,6 @@ import {
   toRecord,
   withContents,
 } from './token-row.ts';
-import { checkGrowth, deleteTokens, sizeOf, storageUsedBy, writeCharges } from './token-storage.ts';
 
 const byId = `t.tenant_id = $1 and t.id = $2 and ${notExpired('t')}`;
 const selectWhole = `select t.id as key, ${columns}, c.data, c.masked from ${withContents}
@@ -40,8 +41,8 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
     where ${byId} ${rowLock(db, 'for update')}`;
 
   /** Deferred to the end of the transaction, where all charges of one application are added up. */
-  const charge = (row: SizedRow, tokens: number, bytes: number) =>
-    db.defer(writeCharges[db.dialect], { tenant: row.tenant_id, creator: row.created_by, tokens, bytes });
+  const charge = ({ tenant_id: tenant, created_by: application }: SizedRow, tokens: number, bytes: number) =>
+    db.defer(writeCharges[db.dialect], { tenant, application, kind: 'tokens', tokens, bytes });
 
   return {
     storageUsed: (tenant, application) => storageUsedBy(db, tenant, application),
@@ -140,7 +141,8 @@ function revisedRow(
   { data, masked, ...fields }: TokenRevision,
   { by, at }: Change,
 ): SizedRow | WholeRow {
-  const row = { ...old, ...fieldsOf(fields), modified_by: by, modified_at: at };
+  const modified_at = modificationTime(old.modified_at, at);
+  const row = { ...old, ...fieldsOf(fields), modified_by: by, modified_at };
   if (data === undefined) return fields.mask === undefined ? { ...row, masked_bytes: 0 } : row;
   const owner = { ...row, content_version: old.content_version + 1 };
   return { ...owner, ...encryptContent(key, owner, { data, masked }) };

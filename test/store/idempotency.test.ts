@@ -12,7 +12,7 @@ describe('on PostgreSQL, an idempotent request that runs on one node', () => {
   test('is rejected on another node while it runs, and replayed there afterwards', async () => {
     const [tenant, node] = [await on.tenant(), await on.openNode()];
     const { id: caller } = await on.application(tenant);
-    const request = { caller, key: 'the same', request: 'POST /tokens' };
+    const request = { caller, application: caller, key: 'the same', request: 'POST /tokens' };
     const reply = { status: 201 };
     for (const each of [on.store, node]) await each.tokens.get(tenant, 'none');
     const elsewhere = () => node.change(tenant, (tx) => tx.idempotency.find(tenant, request));

@@ -41,7 +41,8 @@ describe.each(databases)('the store on %s: the sweep', (_, database) => {
   test('removes idempotency records after a day', async () => {
     const tenant = await on.tenant();
     await on.store.tokens.get(tenant, 'none');
-    const request = { caller: (await on.application(tenant)).id, key: 'x', request: 'POST /tokens' };
+    const { id } = await on.application(tenant);
+    const request = { caller: id, application: id, key: 'x', request: 'POST /tokens' };
     await on.store.change(tenant, (tx) =>
       tx.idempotency.save(tenant, request, { status: 204 }, on.clock.now()),
     );

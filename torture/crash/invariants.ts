@@ -21,6 +21,7 @@ interface Rows {
     contents: string | null;
   }[];
   readonly storage: readonly { application_id: string; tokens: number | string; bytes: number | string }[];
+  readonly records: readonly { application_id: string; bytes: number | string }[];
   readonly containers: readonly { seq: string }[];
   readonly audit: readonly { operation: string; entity_id: string }[];
 }
@@ -40,6 +41,7 @@ const selects: Record<Exclude<keyof Rows, 'audit'>, string> = {
       and octet_length(c.data) = t.data_bytes and coalesce(octet_length(c.masked), 0) = t.masked_bytes`,
   storage: `select application_id, sum(tokens) as tokens, sum(bytes) as bytes from application_storage
     group by application_id`,
+  records: 'select application_id, sum(bytes) as bytes from idempotency group by application_id',
   containers: 'select seq from token_containers where own = 1',
 };
 
@@ -124,16 +126,17 @@ function tokenErrors({ tokens, containers, audit }: Rows, entries: Counts): stri
   return [...found, ...lost].filter((flaw) => flaw !== false);
 }
 
-/** The stored token and byte counts of each application match its tokens. */
-function storageErrors({ applications, tokens, storage }: Rows): string[] {
+/** The stored token and byte counts of each application match its tokens and idempotency records. */
+function storageErrors({ applications, tokens, records, storage }: Rows): string[] {
   const counted = new Map(storage.map((row) => [row.application_id, row]));
+  const recorded = new Map(records.map((row) => [row.application_id, Number(row.bytes)]));
   const stored = Map.groupBy(tokens, ({ created_by }) => created_by);
   return applications.flatMap(({ id }) => {
     const own = stored.get(id) ?? [];
-    const bytes = own.reduce((sum, { size }) => sum + Number(size), 0);
+    const bytes = own.reduce((sum, { size }) => sum + Number(size), recorded.get(id) ?? 0);
     const row = counted.get(id);
     const right = Number(row?.tokens ?? 0) === own.length && Number(row?.bytes ?? 0) === bytes;
-    return right ? [] : ['an application with wrong token counts'];
+    return right ? [] : ['an application with wrong storage counts'];
   });
 }
 

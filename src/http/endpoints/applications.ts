@@ -144,6 +144,7 @@ export const regenerateKey = changeEndpoint({
     200: reply('The application, with its new key.', ApplicationWithKey, example.applicationWithKey),
   },
   failures: ['grant_not_held', 'not_found', 'too_many_keys'],
+  ignoresQuota: true,
   handle: async ({ principal, params, body }, { store }) => {
     const { old_keys_expire_at: oldKeysExpireAt } = body;
     requireFuture(oldKeysExpireAt, principal.now, 'old_keys_expire_at');

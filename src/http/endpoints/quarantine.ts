@@ -24,6 +24,7 @@ export const quarantineApplication = changeEndpoint({
     200: reply('The application in quarantine.', ApplicationView, example.applicationQuarantined),
   },
   failures: ['grant_not_held', 'not_found'],
+  ignoresQuota: true,
   handle: async ({ principal, params }, { store }) => {
     const { body, ...change } = await setQuarantine(principal, params.id, true, store);
     return { status: 200, body, ...change };
@@ -56,6 +57,7 @@ export const quarantineSession = changeEndpoint({
   params: sessionParams,
   replies: { 200: reply('The session in quarantine.', Session, example.sessionQuarantined) },
   failures: ['not_found'],
+  ignoresQuota: true,
   handle: async ({ principal, params }, { store }) => {
     const { body, ...change } = await setSessionQuarantine(principal, params.id, principal.now, store);
     return { status: 200, body, ...change };

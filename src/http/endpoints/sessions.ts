@@ -75,6 +75,7 @@ export const authorizeSession = changeEndpoint({
   bodyExample: example.sessionAuthorize,
   replies: { 204: { description: 'The session is active.' } },
   failures: ['grant_not_held', 'nonce_not_found', 'nonce_used'],
+  ignoresQuota: true,
   handle: async ({ principal, body }, { store, usage, sessionTtlMax }) => {
     throwIfInvalid(grantErrors('session', body));
     requireFuture(body.expires_at, principal.now);

@@ -1,12 +1,12 @@
-import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
-import { fail, orNotFound } from '../../domain/error.ts';
+import { type Failure, fail, orNotFound } from '../../domain/error.ts';
 import { type DecidingRule, decidingRule } from '../../domain/explain.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { newId } from '../../domain/key.ts';
 import { decideUnder, type Resource } from '../../domain/policy.ts';
 import { changeBy, type Principal, permit, permitNamed, questionOf } from '../../domain/principal.ts';
-import { Container, canonicalContainer, type Transform } from '../../domain/rule.ts';
+import { versionOf } from '../../domain/row-version.ts';
+import { Container, canonicalContainer, stricter, type Transform } from '../../domain/rule.ts';
 import {
   MetadataFilter,
   maxTokenBytes,
@@ -47,12 +47,12 @@ export const createToken = changeEndpoint({
   bodyLimit: maxTokenBytes,
   bodyExample: example.tokenCreate,
   replies: { 201: tokenReplyDocs },
-  failures: ['token_exists', 'storage_full'],
+  failures: ['token_exists', 'idempotency_outdated'],
   checkLimits: async ({ principal, requestInfo, bodyBytes }, { limits, storage }) => {
     limits.checkTokens(principal.applicationId, bodyBytes, requestInfo);
     return storage.reserve(principal.tenantId, principal.applicationId, storedSize(bodyBytes));
   },
-  replay,
+  replay: replay(201, 'token:create'),
   handle: async ({ principal, body }, { store, usage }) => {
     const id = body.id ?? newId(principal.now);
     const content = contentOf(body, principal.now);
@@ -135,8 +135,8 @@ export const updateToken = changeEndpoint({
   bodyLimit: maxTokenBytes,
   bodyExample: example.tokenPatch,
   replies: { 200: tokenReplyDocs },
-  failures: ['not_found', 'reveal_required', 'storage_full'],
-  replay,
+  failures: ['not_found', 'reveal_required', 'idempotency_outdated'],
+  replay: replay(200, 'token:update'),
   checkLimits: async ({ principal, requestInfo, bodyBytes }, { limits }) => {
     limits.checkTokens(principal.applicationId, bodyBytes, requestInfo);
     return undefined;
@@ -202,35 +202,55 @@ function viewOf(token: StoredToken['token'], data: JsonText | undefined): JsonTe
   return data ? JsonText.extended(token, 'data', data) : JsonText.of(token);
 }
 
-/** The idempotency record: the reply without the token's data. */
+/** The idempotency record. It has nothing of the token's content, which a replay reads again. */
 interface TokenReplyRecord {
-  readonly status: number;
-  readonly token: StoredToken['token'];
+  readonly id: string;
+  readonly version: string;
   readonly transform: Transform;
-  readonly rule: DecidingRule | undefined;
+}
+
+/** A token that was created again after a deletion has another version. */
+function tokenVersion({ seq, token }: TokenRecord): string {
+  return `${seq}-${versionOf(token)}`;
 }
 
 function tokenReply(
   status: number,
-  { token }: TokenRecord,
+  record: TokenRecord,
   transform: Transform,
   rule: DecidingRule | undefined,
   data: JsonText | undefined,
 ) {
-  const idempotencyRecord: TokenReplyRecord = { status, token, transform, rule };
+  const { id, token } = record;
+  const idempotencyRecord: TokenReplyRecord = { id, version: tokenVersion(record), transform };
   const disclosures = [{ tokens: [token], transform, rule }];
   return { status, body: viewOf(token, data), idempotencyRecord, disclosures };
 }
 
-/** Builds the reply to a retry. It has no data if the token was changed or deleted since. */
-async function replay(
-  idempotencyRecord: unknown,
-  { principal }: { principal: Principal },
-  { store }: { store: Pick<StoreTransaction, 'tokens'> },
-): Promise<Reply> {
-  const { status, token, transform, rule } = idempotencyRecord as TokenReplyRecord;
-  const stored = await store.tokens.get(principal.tenantId, token.id);
-  if (!stored || !isDeepStrictEqual(stored.token, token)) return { status, body: token };
-  const disclosures = [{ tokens: [token], transform, rule }];
-  return { status, body: transformed(stored, transform), disclosures };
+/**
+ * Builds the reply to a retry from the token as it is now, with the caller's current access, but never more than the
+ * first reply showed. Throws `idempotency_outdated` if the token was changed or deleted since.
+ */
+function replay(status: number, permission: 'token:create' | 'token:update') {
+  return async (
+    idempotencyRecord: unknown,
+    { principal }: { principal: Principal },
+    { store }: { store: Pick<StoreTransaction, 'tokens'> },
+  ): Promise<Reply> => {
+    const { id, version, transform: first } = idempotencyRecord as TokenReplyRecord;
+    const stored = await store.tokens.get(principal.tenantId, id);
+    if (!stored || tokenVersion(stored) !== version) throw outdated(id);
+    const current = permit(principal, permission, stored);
+    const transform = stricter(first, current);
+    const rule = transform === current ? decidingRule(questionOf(principal), permission, stored) : undefined;
+    const disclosures = [{ tokens: [stored], transform, rule }];
+    return { status, body: transformed(stored, transform), disclosures };
+  };
+}
+
+/** Names the token, because the caller may not know a generated id. Does not say whether it still exists. */
+function outdated(id: string): Failure {
+  return fail('idempotency_outdated', {
+    detail: `The first request with this \`Idempotency-Key\` was carried out. The token ${id} was changed again or deleted since, so the response cannot be repeated. Read the token instead.`,
+  });
 }

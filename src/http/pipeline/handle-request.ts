@@ -219,8 +219,10 @@ async function runChange(
       ...(difference && { difference }),
     };
     tx.record({ ...auditFields(principal, requestInfo), ...change, result: 'success' });
-    if (idempotency)
-      await tx.idempotency.save(tenant, idempotency, idempotencyRecord ?? reply, principal.now);
+    if (idempotency) {
+      const quota = route.ignoresQuota ? undefined : context.storageQuota;
+      await tx.idempotency.save(tenant, idempotency, idempotencyRecord ?? reply, principal.now, quota);
+    }
     return reply;
   }
 

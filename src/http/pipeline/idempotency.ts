@@ -23,7 +23,8 @@ export function idempotencyOf(
   // exception: its reply contains no secret, and it may have changed the caller's own grants.
   const { policy, ceiling } = principal;
   const grants = route.method === 'PUT' ? '' : JSON.stringify([policy.grants, ceiling?.grants]);
-  return { caller: identityOf(principal).id, key, request: `${target}\n${grants}\n${bodyText}` };
+  const { applicationId: application } = principal;
+  return { caller: identityOf(principal).id, application, key, request: `${target}\n${grants}\n${bodyText}` };
 }
 
 /**

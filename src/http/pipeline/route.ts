@@ -32,7 +32,7 @@ export interface HandlerContext<S = Store> {
   readonly limits: Limits;
   /** Pending sessions per application. */
   readonly pendingSessions: Quota;
-  /** Stored token bytes per application. */
+  /** Stored bytes per application: tokens and idempotency records. */
   readonly storage: Quota;
   /** The storage quota in bytes. Undefined if unlimited. */
   readonly storageQuota: number | undefined;
@@ -179,7 +179,9 @@ interface ReadDeclaration<P = unknown, Q = unknown, B = unknown> extends KeyedEn
 interface ChangeDeclaration<P = unknown, Q = unknown, B = unknown> extends KeyedEndpoint<P, Q, B> {
   /** False to ignore `Idempotency-Key`: browsers share a public key, and could get each other's replies. */
   readonly idempotent?: false;
-  /** Builds the reply to a retry from `idempotencyRecord`, without data that has changed since. */
+  /** True if the change must succeed at any storage quota: it takes access away, or authorizes a session. */
+  readonly ignoresQuota?: true;
+  /** Builds the reply to a retry from `idempotencyRecord`. Throws `idempotency_outdated` if that is not possible. */
   readonly replay?: (
     idempotencyRecord: unknown,
     call: Call<P, Q, B>,
@@ -281,6 +283,7 @@ export function failuresOf(route: Route): Code[] {
   if (takesBody(route)) common.push('too_large');
   if (takesBody(route) && !route.conventions) common.push('unsupported_media_type');
   if (takesIdempotencyKey(route)) common.push('idempotency_running', 'idempotency_mismatch');
+  if (takesIdempotencyKey(route) && !(route as ChangeRoute).ignoresQuota) common.push('storage_full');
   return [...new Set([...common, ...(route.failures ?? [])])];
 }
 

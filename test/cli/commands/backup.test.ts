@@ -73,6 +73,7 @@ test('a backup has no sessions and no idempotency records', async () => {
   const count = (table: string) => runSql(`sqlite:${backup()}`, `select count(*) as count from ${table}`);
   expect(await count('sessions')).toEqual([{ count: 0 }]);
   expect(await count('idempotency')).toEqual([{ count: 0 }]);
+  expect(await count('application_storage')).toEqual([{ count: 0 }]);
   expect(await runSql(`sqlite:${database()}`, 'select 1 from sessions')).toHaveLength(1);
 });
 

@@ -133,7 +133,7 @@ describe('doctor on SQLite', () => {
            select tenant_id, id, 0, 1, ${17 * 2 ** 30} from applications`,
         ),
       0,
-      /^warn storage: the largest application, [0-9a-f-]{36}, stores 17\.00 GiB of tokens of a quota of 20\.00 GiB$/,
+      /^warn storage: the largest application, [0-9a-f-]{36}, stores 17\.00 GiB of a quota of 20\.00 GiB$/,
     ],
     [
       'a damaged database',

@@ -100,6 +100,7 @@ describe('a restore', () => {
     await authorize(spent.nonce);
     const body = await restore(...copied);
     expect(body).toMatchObject({ sessions: 3, replies: 1 });
+    expect(await runSql(`sqlite:${database()}`, 'select bytes from application_storage')).toEqual([]);
     expect(await statusOf(authorized.session_key)).toBe(401);
     for (const { nonce } of [authorized, spent, waiting]) expect((await authorize(nonce)).status).toBe(404);
     const again = await server.call('POST', '/applications', repeated);

@@ -112,7 +112,7 @@ describe.each(databases)('disclosures on %s', (_, database) => {
     ]);
   });
 
-  test('an idempotent replay with plaintext has its own entry, one without data has none', async () => {
+  test('an idempotent replay with plaintext has its own entry, one that is rejected has none', async () => {
     const replayed = (id: string, key = 'create') => named(id, { 'Idempotency-Key': key });
     await create('card-4', '/cards/', desk.key, replayed('first'));
     const again = await create('card-4', '/cards/', desk.key, replayed('again'));
@@ -132,7 +132,7 @@ describe.each(databases)('disclosures on %s', (_, database) => {
       { operation: 'token.replay', decision: { transform: 'reveal', rule } },
     ]);
     const changed = await create('card-4', '/cards/', desk.key, replayed('after-a-change'));
-    expect([changed.status, changed.body.data]).toEqual([201, undefined]);
+    expect(changed.body.code).toBe('idempotency_outdated');
     expect(await entriesOf('after-a-change')).toEqual([]);
   });
 

@@ -22,7 +22,7 @@ describe.each(databases)('on %s, an application', (_, database) => {
       return { key: body.session_key as string };
     }
     const stored = (id: string) => server.app.store.tokens.storageUsed(tenant, id);
-    return { server, application, create, patch, sessionOf, stored };
+    return { server, key, application, create, patch, sessionOf, stored };
   };
   afterAll(async () => {
     for (const server of servers) await server.close();
@@ -125,6 +125,85 @@ describe.each(databases)('on %s, an application', (_, database) => {
       expect((await patch(other, created.id, 'x')).status).toBe(200);
       expect(await stored(maker.id)).toEqual({ tokens: 1, bytes: 4096 });
       expect(await stored(other.id)).toEqual({ tokens: 0, bytes: 0 });
+    });
+
+    /** Sends the request with new idempotency keys until the quota is reached. Returns how often it succeeded. */
+    async function fill(send: (headers: Record<string, string>) => ReturnType<TestServer['call']>) {
+      for (let count = 0; count < 100; count++) {
+        const { status, body } = await send({ 'Idempotency-Key': crypto.randomUUID() });
+        if (status >= 300) {
+          expect([status, body.code]).toEqual([507, 'storage_full']);
+          return count;
+        }
+      }
+      throw new Error('the quota was not reached');
+    }
+
+    test('uses it also for idempotency records, which do not contain the token', async () => {
+      const { server, application, create, sessionOf, stored } = on;
+      const [maker, web] = [await application(), await application({ type: 'public' })];
+      const metadata = Object.fromEntries(Array.from({ length: 50 }, (_, n) => [`m${n}`, 'x'.repeat(200)]));
+      const { id } = (await create(maker, 'x', { metadata })).body;
+      const session = await sessionOf(web);
+      const patch = (headers: Record<string, string>) =>
+        server.call('PATCH', `/tokens/${id}`, { key: session.key, body: { type: 'card' }, headers });
+      const count = await fill(patch);
+      expect(count).toBeGreaterThanOrEqual(20);
+      expect(await stored(web.id)).toMatchObject({ tokens: 0 });
+      expect((await stored(web.id)).bytes).toBeGreaterThan(19_000);
+      expect((await stored(web.id)).bytes).toBeLessThanOrEqual(20_480);
+      server.clock.advance(1000);
+      expect((await create(web, 'x')).status).toBe(507);
+      expect((await patch({})).status).toBe(200);
+    });
+
+    test('gets the space of idempotency records back after a day', async () => {
+      const { server, application, create, stored } = on;
+      const maker = await application();
+      const { id } = (await create(maker, 'x')).body;
+      await fill((headers) =>
+        server.call('PATCH', `/tokens/${id}`, { key: maker.key, body: { type: 'card' }, headers }),
+      );
+      server.clock.advance(86_400_000);
+      while ((await server.app.maintenance.sweep(100)) > 0);
+      expect(await stored(maker.id)).toEqual({ tokens: 1, bytes: 4096 });
+    });
+
+    test('can still revoke, quarantine, delete and authorize after it has reached it', async () => {
+      const { server, key, application, stored } = on;
+      const manager = await server.application(key, {
+        type: 'management',
+        permissions: ['application:create', 'application:update', 'application:delete', 'session:delete'],
+      });
+      const [web, other] = [await application({ type: 'public' }), await application()];
+      const sessions = await Promise.all(
+        ['a', 'b'].map(async () => (await server.call('POST', '/sessions', { key: web.key })).body),
+      );
+      const created: string[] = [];
+      await fill(async (headers) => {
+        const body = { name: 'x', type: 'private', permissions: ['mine:x'] };
+        const answer = await server.call('POST', '/applications', { key: manager.key, body, headers });
+        created.push(answer.body.id);
+        return answer;
+      });
+      const full = (await stored(manager.id)).bytes;
+      const send = (method: string, path: string, body?: object) =>
+        server.call(method, path, {
+          key: manager.key,
+          body,
+          headers: { 'Idempotency-Key': crypto.randomUUID() },
+        });
+      const { body: keys } = await server.call('GET', `/applications/${other.id}/keys`, { key });
+      for (const [method, path, body] of [
+        ['POST', '/sessions/authorize', { nonce: sessions[0].nonce, permissions: ['mine:x'] }],
+        ['POST', `/applications/${web.id}/quarantine`],
+        ['DELETE', `/applications/${web.id}/quarantine`],
+        ['DELETE', `/applications/${other.id}/keys/${keys.data[0].id}`],
+        ['POST', `/applications/${other.id}/regenerate`],
+        ['DELETE', `/applications/${created[0]}`],
+      ] as const)
+        expect([path, (await send(method, path, body)).status < 300]).toEqual([path, true]);
+      expect((await stored(manager.id)).bytes).toBeGreaterThan(full);
     });
   });
 

@@ -87,32 +87,49 @@ describe.each(databases)('a retry with an Idempotency-Key on %s', (_, database) 
       'deleted and created again',
       async (key) => {
         await server.call('DELETE', '/tokens/card-2', { key });
-        server.clock.advance(1);
         await server.call('POST', '/tokens', {
           key,
           body: { id: 'card-2', container: '/pci/', data: 'new' },
         });
       },
     ],
-  ])('gets the response without data if the token was %s', async (_, change) => {
+  ])('is rejected with the id of the token if it was %s', async (_, change) => {
     const { key, management } = await backend('reveal');
     const first = await create(key);
     expect((await create(key)).body).toEqual(first.body);
-    server.clock.advance(1);
     await change(management);
-    const { data: _data, ...rest } = first.body;
-    expect(await create(key)).toMatchObject({ status: 201, body: rest });
-    expect((await create(key)).body.data).toBeUndefined();
+    const { status, body } = await create(key);
+    expect([status, body.code]).toEqual([409, 'idempotency_outdated']);
+    expect(body.detail).toContain('The token card-2 was changed again or deleted');
+    expect(JSON.stringify(body)).not.toContain(data.number);
   });
 
-  test('gets the response without data if the token has expired', async () => {
+  test('is rejected if the token has expired', async () => {
     const { key } = await backend('reveal');
     const first = await create(key, { expires_at: new Date(server.clock.now() + 1000).toISOString() });
     const again = () => create(key, { expires_at: first.body.expires_at });
     expect((await again()).body).toEqual(first.body);
     server.clock.advance(1000);
-    expect(await again()).toMatchObject({ status: 201, body: { id: 'card-2' } });
-    expect((await again()).body.data).toBeUndefined();
+    expect(await again()).toMatchObject({ status: 409, body: { code: 'idempotency_outdated' } });
+  });
+
+  test('shows no more than the first response if it moved the token to where the key sees more', async () => {
+    const { key: management } = await server.tenant();
+    const hidden = { ...rule('redact'), priority: 1 };
+    const { key } = await server.application(management, {
+      permissions: [],
+      rules: [hidden, { ...rule('reveal', '/open/'), priority: 2 }],
+    });
+    await server.call('POST', '/tokens', { key: management, body: { id: 'note', container: '/pci/', data } });
+    const move = () =>
+      server.call('PATCH', '/tokens/note', {
+        key,
+        body: { container: '/open/', data: 'new' },
+        headers: { 'Idempotency-Key': 'move' },
+      });
+    const first = await move();
+    expect([first.status, first.body.data]).toEqual([200, undefined]);
+    expect((await move()).body).toEqual(first.body);
   });
 
   test('gets no key that the caller could no longer create', async () => {

@@ -103,6 +103,34 @@ describe.each(databases)('storage used by an application on %s', (_, database) =
     expect(await on.store.tokens.storageUsed(tenant, a)).toEqual(before);
   });
 
+  test('includes idempotency records until they are removed or replaced', async () => {
+    const { tenant, a, b } = await opened();
+    const save = (caller: string, key: string, reply: unknown, quota?: number) => {
+      const request = { caller, application: a, key, request: 'POST /tokens' };
+      return on.store.change(tenant, (tx) =>
+        tx.idempotency.save(tenant, request, reply, on.clock.now(), quota),
+      );
+    };
+    await create(on.store, tenant, a, 'one', content(9));
+    const tokens = await on.store.tokens.storageUsed(tenant, a);
+    const recorded = async () => (await on.store.tokens.storageUsed(tenant, a)).bytes - tokens.bytes;
+    await Promise.all([save(a, 'x', 'short'), save(newId(on.clock.now()), 'x', 'y'.repeat(5000))]);
+    const both = await recorded();
+    expect(both).toBeGreaterThan(5500);
+    const full = save(a, 'y', 'short', tokens.bytes + both + 100);
+    await expect(full).rejects.toMatchObject({ code: 'storage_full' });
+    expect(await recorded()).toBe(both);
+    expect(await on.store.tokens.storageUsed(tenant, b)).toEqual({ tokens: 0, bytes: 0 });
+    on.clock.advance(86_400_000);
+    await save(a, 'x', 'short');
+    expect(await recorded()).toBe(both);
+    while ((await on.maintenance.sweep(1)) > 0);
+    expect(await recorded()).toBeLessThan(1000);
+    on.clock.advance(86_400_000);
+    await on.maintenance.sweep(10);
+    expect(await on.store.tokens.storageUsed(tenant, a)).toEqual(tokens);
+  });
+
   test('is deleted with the application, whose tokens can still be updated and deleted', async () => {
     const { tenant, a, b } = await opened();
     for (const id of ['one', 'two']) await create(on.store, tenant, a, id, content(9));

@@ -1,6 +1,6 @@
 /**
- * Counts the tokens of each application, and their bytes. The counts are updated in the transaction that changes a
- * token.
+ * Counts the tokens of each application, and the bytes of its tokens and idempotency records. The counts are updated in
+ * the transaction that changes a token or a record.
  */
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { fail } from '../domain/error.ts';
@@ -24,11 +24,19 @@ function bytesOf(text: string | null): number {
   return text === null ? 0 : Buffer.byteLength(text);
 }
 
-/** A change of the storage that the creator of a token uses. */
+/**
+ * Tokens and idempotency records are counted in separate rows, so that a restore, which deletes all records, can delete
+ * their counts.
+ */
+const firstShard = { tokens: 0, records: 16 };
+export const deleteRecordCounts = `delete from application_storage where shard >= ${firstShard.records}`;
+
+/** A change of the storage that an application uses. */
 export interface Charge extends StorageUsed {
   readonly tenant: string;
   /** Null for a token that no application created. */
-  readonly creator: string | null;
+  readonly application: string | null;
+  readonly kind: keyof typeof firstShard;
 }
 
 const columns = 'tenant_id, application_id, shard, tokens, bytes';
@@ -37,26 +45,27 @@ const addToStored = `on conflict (tenant_id, application_id, shard)
 
 /** Charges of deleted applications are ignored. */
 const addOne = `insert into application_storage as stored (${columns})
-  select tenant_id, id, 0, $3, $4 from applications where tenant_id = $1 and id = $2 ${addToStored}`;
+  select tenant_id, id, $3, $4, $5 from applications where tenant_id = $1 and id = $2 ${addToStored}`;
 
 /**
- * Each application has up to 16 rows. A transaction locks one of them until it commits. The connection determines which
+ * Each application has up to 16 rows of each kind. A transaction locks one of them until it commits. The connection determines which
  * one, so that few transactions wait for each other. Rows are locked in the order of the applications, so that
  * transactions cannot deadlock.
  */
 const addAll = `insert into application_storage as stored (${columns})
-  select c.tenant, c.creator, pg_backend_pid() % 16, c.tokens, c.bytes
+  select c.tenant, c.application, c.shard + pg_backend_pid() % 16, c.tokens, c.bytes
   from json_to_recordset(cast(cast($1 as text) as json))
-    as c (tenant uuid, creator uuid, tokens bigint, bytes bigint)
-  join applications a on a.tenant_id = c.tenant and a.id = c.creator order by c.creator ${addToStored}`;
+    as c (tenant uuid, application uuid, shard integer, tokens bigint, bytes bigint)
+  join applications a on a.tenant_id = c.tenant and a.id = c.application
+  order by c.application, c.shard ${addToStored}`;
 
 export const writeCharges: Record<
   Executor['dialect'],
   (tx: Queries, charges: readonly Charge[]) => Promise<void>
 > = {
   sqlite: async (tx, charges) => {
-    for (const { tenant, creator, tokens, bytes } of summed(charges))
-      await tx.run(addOne, [tenant, creator, tokens, bytes]);
+    for (const { tenant, application, shard, tokens, bytes } of summed(charges))
+      await tx.run(addOne, [tenant, application, shard, tokens, bytes]);
   },
   postgres: async (tx, charges) => {
     const sums = summed(charges);
@@ -64,15 +73,16 @@ export const writeCharges: Record<
   },
 };
 
-/** Adds up the charges of each application. */
-function summed(charges: readonly Charge[]): Charge[] {
-  const sums = new Map<string, Charge>();
+/** Adds up the charges of each application and kind. */
+function summed(charges: readonly Charge[]) {
+  const sums = new Map<string, Charge & { shard: number }>();
   for (const charge of charges) {
-    if (charge.creator === null) continue;
-    const name = `${charge.tenant} ${charge.creator}`;
+    const { tenant, application, kind, tokens, bytes } = charge;
+    if (application === null) continue;
+    const name = `${tenant} ${application} ${kind}`;
     const sum = sums.get(name);
-    const added = sum && { tokens: sum.tokens + charge.tokens, bytes: sum.bytes + charge.bytes };
-    sums.set(name, { ...charge, ...added });
+    const added = sum && { tokens: sum.tokens + tokens, bytes: sum.bytes + bytes };
+    sums.set(name, { ...charge, shard: firstShard[kind], ...added });
   }
   return [...sums.values()];
 }
@@ -117,7 +127,8 @@ export async function deleteTokens(
   await deleteTokenRows(tx, dialect, deleted);
   const credits = deleted.map(({ tenant_id, created_by, size }) => ({
     tenant: tenant_id,
-    creator: created_by,
+    application: created_by,
+    kind: 'tokens' as const,
     tokens: -1,
     bytes: -Number(size),
   }));
@@ -125,15 +136,15 @@ export async function deleteTokens(
   return deleted.length;
 }
 
-/** Throws `storage_full` if the growth of a token would take its creator beyond the quota. */
+/** Throws `storage_full` if `growth` more bytes would take the application beyond the quota. */
 export async function checkGrowth(
   tx: Queries,
   tenant: string,
-  creator: string | null,
+  application: string | null,
   growth: number,
   quota: number | undefined,
 ): Promise<void> {
-  if (growth <= 0 || quota === undefined || creator === null) return;
-  const { bytes } = await storageUsedBy(tx, tenant, creator);
+  if (growth <= 0 || quota === undefined || application === null) return;
+  const { bytes } = await storageUsedBy(tx, tenant, application);
   if (bytes + growth > quota) throw fail('storage_full');
 }
