@@ -38,6 +38,18 @@ export const bugs: readonly Bug[] = [
     ],
   },
   {
+    name: 'version compared without a lock on the row',
+    row: 'if-match-race',
+    database: 'PostgreSQL',
+    changes: [
+      {
+        file: 'src/store/applications.ts',
+        from: "rowLock(db, 'for no key update')",
+        to: "rowLock(db, 'for no key update').slice(0, 0)",
+      },
+    ],
+  },
+  {
     name: 'keys cached for 5 seconds',
     row: 'revocations',
     database: 'PostgreSQL',

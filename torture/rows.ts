@@ -5,6 +5,7 @@ import { deleteWhileLarge } from './rows/delete-while-large.ts';
 import { escalation } from './rows/escalation.ts';
 import { smallKeys } from './rows/expensive-requests.ts';
 import { histories } from './rows/histories.ts';
+import { noLostUpdate } from './rows/if-match-race.ts';
 import { isolation } from './rows/isolation.ts';
 import { keyTiming } from './rows/key-timing.ts';
 import { leakedKeys } from './rows/leaked-keys.ts';
@@ -23,6 +24,7 @@ import { noGainByMoves } from './rows/token-moves.ts';
 
 export const rows: readonly Row[] = [
   oneNonce,
+  noLostUpdate,
   revocations,
   stolenSessions,
   leakedKeys,

@@ -114,6 +114,7 @@ export interface Problem {
     | 'token_exists'
     | 'idempotency_running'
     | 'idempotency_outdated'
+    | 'changed_meanwhile'
     | 'too_large'
     | 'unsupported_media_type'
     | 'idempotency_mismatch'

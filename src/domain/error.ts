@@ -70,6 +70,11 @@ const table = {
     'Response no longer available',
     'The first request with this `Idempotency-Key` was carried out. What it changed was changed again or deleted since, so its response cannot be repeated. Read the current state instead.',
   ],
+  changed_meanwhile: [
+    412,
+    'Changed meanwhile',
+    'The resource does not have the version in `If-Match`: it was changed after you read it. Nothing was changed. Read it again, then repeat your change.',
+  ],
   too_large: [
     413,
     'Body too large',

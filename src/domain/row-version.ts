@@ -5,6 +5,17 @@ export function versionOf({ modified_at }: { readonly modified_at?: string | und
   return modified_at === undefined ? '0' : Date.parse(modified_at).toString(36);
 }
 
+/** Like `versionOf`. A token that was created again after a deletion has another version, too. */
+export function tokenVersion({
+  seq,
+  token,
+}: {
+  seq: string;
+  token: Parameters<typeof versionOf>[0];
+}): string {
+  return `${seq}-${versionOf(token)}`;
+}
+
 /** The `modified_at` of a change at the time `now`: later than that of every change before it. */
 export function modificationTime(previous: number | string | null, now: number): number {
   return previous === null ? now : Math.max(now, Number(previous) + 1);

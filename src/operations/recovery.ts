@@ -11,7 +11,7 @@ import {
   revocations,
 } from '../domain/revocation.ts';
 import { deleteRecordCounts } from '../store/application-storage.ts';
-import { applications, listText, toText } from '../store/applications.ts';
+import { applications, laterThanBefore, listText, toText } from '../store/applications.ts';
 import { chainName } from '../store/audit/export-format.ts';
 import { anchorOf, genesis, type Head, systemTenant } from '../store/audit/hash-chain.ts';
 import { allChains } from '../store/audit/rows.ts';
@@ -214,14 +214,15 @@ async function remove(
     });
   }
   if (quarantined) {
-    const sql = 'update applications set quarantined_at = $3 where tenant_id = $1 and id = $2';
+    const sql = `update applications set quarantined_at = $3, modified_at = ${laterThanBefore('$3')}
+      where tenant_id = $1 and id = $2`;
     await tx.run(sql, [tenantId, id, at]);
     await record({ ...about, operation: 'application.quarantine' });
   }
   if (!access) return;
   await tx.run(
     `update applications set permissions = $3, rules = $4, allowed_origins = $5, require_bound_sessions = $6,
-       allowed_networks = $7
+       allowed_networks = $7, modified_at = ${laterThanBefore('$8')}
      where tenant_id = $1 and id = $2`,
     [
       tenantId,
@@ -230,6 +231,7 @@ async function remove(
       listText(access.allowed_origins),
       Number(access.require_bound_sessions ?? false),
       listText(access.allowed_networks),
+      at,
     ],
   );
   const to = Object.entries(JSON.parse(JSON.stringify(access)) as object).map(([field, value]) => [

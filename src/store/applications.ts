@@ -44,6 +44,10 @@ const selectOne = `select ${applicationColumns('a')} from applications a
 const selectById = `select a.id as key, ${applicationColumns('a')} from applications a
   where a.id = :key and a.tenant_id = $2 and ${notExpired('a')}`;
 
+/** The SQL of a new `modified_at`, as `modificationTime` in src/domain/row-version.ts. `now` is a parameter. */
+export const laterThanBefore = (now: string) =>
+  `case when modified_at >= ${now} then modified_at + 1 else ${now} end`;
+
 /**
  * Returns a function that reads an application and locks its row until the transaction ends. Changes of an
  * application's keys take this lock first.
@@ -120,13 +124,14 @@ export function applications(db: Executor): Applications {
           ]);
         await insertKey(tx, tenant, id, key, change, expiry.expiresAt);
         await tx.run(
-          'update applications set modified_by = $3, modified_at = $4 where tenant_id = $1 and id = $2',
+          `update applications set modified_by = $3, modified_at = ${laterThanBefore('$4')}
+           where tenant_id = $1 and id = $2`,
           [tenant, id, change.by, change.at],
         );
         return { application: (await lock(tx, tenant, id)) as Application, key };
       }),
 
-    delete: (tenant, id) => db.transaction((tx) => markDeleted(tx, lock, tenant, id)),
+    delete: (tenant, id, check) => db.transaction((tx) => markDeleted(tx, lock, tenant, id, check)),
   };
 }
 
@@ -140,7 +145,8 @@ async function replaceFields(
   const { name, expires_at: expiry } = fields;
   await tx.run(
     `update applications set name = $3, name_folded = $4, permissions = $5, rules = $6, allowed_origins = $7,
-       require_bound_sessions = $8, allowed_networks = $9, expires_at = $10, modified_by = $11, modified_at = $12
+       require_bound_sessions = $8, allowed_networks = $9, expires_at = $10, modified_by = $11,
+       modified_at = ${laterThanBefore('$12')}
      where tenant_id = $1 and id = $2`,
     [
       tenant,
@@ -168,7 +174,7 @@ async function setQuarantine(
   check(before);
   if ((before.quarantined_at !== undefined) === isQuarantined) return { before, after: before };
   await tx.run(
-    `update applications set quarantined_at = $3, modified_by = $4, modified_at = $5
+    `update applications set quarantined_at = $3, modified_by = $4, modified_at = ${laterThanBefore('$5')}
      where tenant_id = $1 and id = $2`,
     [tenant, id, isQuarantined ? change.at : null, change.by, change.at],
   );
@@ -181,9 +187,11 @@ async function markDeleted(
   lock: ReturnType<typeof lockApplication>,
   tenant: string,
   id: string,
+  check?: (current: Application) => void,
 ): Promise<Application | undefined> {
   const old = await lock(tx, tenant, id);
   if (!old) return undefined;
+  check?.(old);
   await tx.run('update applications set expires_at = 0 where tenant_id = $1 and id = $2', [tenant, id]);
   // Deletes the keys (at most three) now instead of in the sweep, so that response times do not reveal which keys
   // existed.

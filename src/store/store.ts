@@ -43,6 +43,7 @@ export type * from './key-records.ts';
 export type * from './records.ts';
 export type * from './token-records.ts';
 
+/** Every change of an application results in a later `modified_at`, also within one millisecond. */
 export interface Applications {
   /** Creates the application together with its first key. */
   create(tenant: string, application: NewApplication, key: Minted): Promise<Application>;
@@ -94,10 +95,14 @@ export interface Applications {
   ): Promise<{ application: Application; key: Minted } | undefined>;
   /**
    * Deletes the application. Its keys and sessions are invalid for every request sent after this resolves. The cost
-   * does not depend on the number of sessions: the sweep removes their rows in batches. Returns the deleted
-   * application, or undefined if it does not exist.
+   * does not depend on the number of sessions: the sweep removes their rows in batches. Rejects without a change if
+   * `check` throws. Returns the deleted application, or undefined if it does not exist.
    */
-  delete(tenant: string, id: string): Promise<Application | undefined>;
+  delete(
+    tenant: string,
+    id: string,
+    check?: (current: Application) => void,
+  ): Promise<Application | undefined>;
 }
 
 export interface Keys {

@@ -8,6 +8,7 @@ import type { Metadata, Token } from '../domain/token.ts';
 import type { Visible } from '../domain/visible-scopes.ts';
 import type { Change, ListPage, ListWindow } from './records.ts';
 
+/** Every change of a token results in a later `modified_at`, also within one millisecond. */
 export interface Tokens {
   /** The storage of all tokens that the application has created. Expired tokens count until the sweep removes them. */
   storageUsed(tenant: string, application: string): Awaitable<StorageUsed>;

@@ -15,10 +15,11 @@ import { Impact } from '../../domain/impact.ts';
 import { networkErrors, networkMatcher } from '../../domain/network.ts';
 import { compilePolicy } from '../../domain/policy.ts';
 import { changeBy, denyEscalation, mustHold, type Principal } from '../../domain/principal.ts';
+import { versionOf } from '../../domain/row-version.ts';
 import { integer } from '../pipeline/pagination.ts';
-import { changeEndpoint, reply } from '../pipeline/route.ts';
+import { type Call, changeEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
-import { entityOf, params } from './applications.ts';
+import { applicationReply, entityOf, params } from './applications.ts';
 import { impactOf } from './impact.ts';
 
 const day = 24 * 60 * 60_000;
@@ -65,12 +66,14 @@ export const updateApplication = changeEndpoint({
     ),
   },
   failures: ['grant_not_held', 'not_found'],
-  preview: async ({ principal, params, query, body, requestInfo }, context) => {
-    const { store, usage, auditedReads, longWork } = context;
+  sendsEtag: true,
+  takesIfMatch: true,
+  preview: async (call, { store, usage, auditedReads, longWork }) => {
+    const { principal, params, query } = call;
     mustHold(principal, 'access:review');
     usage.record(principal, 'access:review');
     const current = orNotFound(await store.applications.get(principal.tenantId, params.id));
-    const { permissions, rules } = updatedFields(principal, current, body, requestInfo.certainAddress());
+    const { permissions, rules } = updatedFields(call, current);
     const update = {
       tenantId: principal.tenantId,
       applicationId: params.id,
@@ -85,11 +88,12 @@ export const updateApplication = changeEndpoint({
     });
     return { status: 200, body: impact };
   },
-  handle: async ({ principal, params, body, requestInfo }, { store }) => {
+  handle: async (call, { store }) => {
+    const { principal, params } = call;
     let before: Application | undefined;
     const revise = (current: Application) => {
       before = current;
-      return updatedFields(principal, current, body, requestInfo.certainAddress());
+      return updatedFields(call, current);
     };
     const change = changeBy(principal);
     const after = orNotFound(await store.applications.update(principal.tenantId, params.id, change, revise));
@@ -102,25 +106,25 @@ export const updateApplication = changeEndpoint({
       'allowed_networks',
       'expires_at',
     ]);
-    return { status: 200, body: after, entity: entityOf(params.id), difference: changed };
+    return { ...applicationReply(after), entity: entityOf(params.id), difference: changed };
   },
 });
 
-/** The fields after the update. Throws `validation_failed`, or `grant_not_held` if the caller may not grant them. */
-export function updatedFields(
-  principal: Principal,
-  current: Application,
-  body: ApplicationUpdate,
-  address: string | undefined,
-) {
+/**
+ * The fields after the update. Throws `grant_not_held` if the caller may not grant them, then `changed_meanwhile` or
+ * `validation_failed`.
+ */
+function updatedFields(call: Call<unknown, unknown, ApplicationUpdate>, current: Application) {
+  const { principal, body, requireMatch, requestInfo } = call;
+  denyEscalation(principal, current, body);
+  requireMatch(versionOf(current));
   throwIfInvalid({
     ...readOnlyErrors(current, body),
     ...grantErrors(current.type, body),
     ...publicOnlyErrors(current.type, body),
     ...networkErrors(current.type, body.allowed_networks),
-    ...lockoutErrors(principal, current.id, body.allowed_networks, address),
+    ...lockoutErrors(principal, current.id, body.allowed_networks, requestInfo.certainAddress()),
   });
-  denyEscalation(principal, current, body);
   const { name, permissions, rules } = body;
   const { allowed_origins = current.allowed_origins } = body;
   const { require_bound_sessions = current.require_bound_sessions } = body;

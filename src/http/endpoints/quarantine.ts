@@ -3,11 +3,12 @@ import { type Application, Application as ApplicationView } from '../../domain/a
 import { difference } from '../../domain/audit.ts';
 import { orNotFound } from '../../domain/error.ts';
 import { changeBy, denyEscalation, type Principal } from '../../domain/principal.ts';
+import { versionOf } from '../../domain/row-version.ts';
 import { Session } from '../../domain/session.ts';
 import type { StoreTransaction } from '../../store/store.ts';
-import { changeEndpoint, reply } from '../pipeline/route.ts';
+import { type Call, changeEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
-import { entityOf, params } from './applications.ts';
+import { applicationReply, entityOf, params } from './applications.ts';
 import { params as sessionParams } from './sessions.ts';
 
 const tag = 'Applications';
@@ -24,10 +25,12 @@ export const quarantineApplication = changeEndpoint({
     200: reply('The application in quarantine.', ApplicationView, example.applicationQuarantined),
   },
   failures: ['grant_not_held', 'not_found'],
+  sendsEtag: true,
+  takesIfMatch: true,
   ignoresQuota: true,
-  handle: async ({ principal, params }, { store }) => {
-    const { body, ...change } = await setQuarantine(principal, params.id, true, store);
-    return { status: 200, body, ...change };
+  handle: async (call, { store }) => {
+    const { after, ...change } = await setQuarantine(call, true, store);
+    return { ...applicationReply(after), ...change };
   },
 });
 
@@ -41,8 +44,9 @@ export const releaseApplication = changeEndpoint({
   params,
   replies: { 204: { description: 'The application is not in quarantine.' } },
   failures: ['grant_not_held', 'not_found'],
-  handle: async ({ principal, params }, { store }) => {
-    const { body: _, ...change } = await setQuarantine(principal, params.id, false, store);
+  takesIfMatch: true,
+  handle: async (call, { store }) => {
+    const { after: _, ...change } = await setQuarantine(call, false, store);
     return { status: 204, ...change };
   },
 });
@@ -92,14 +96,16 @@ async function setSessionQuarantine(
 }
 
 async function setQuarantine(
-  principal: Principal,
-  id: string,
+  { principal, params: { id }, requireMatch }: Call<{ id: string }>,
   isQuarantined: boolean,
   { applications }: StoreTransaction,
 ) {
-  const check = (current: Application) => denyEscalation(principal, current);
+  const check = (current: Application) => {
+    denyEscalation(principal, current);
+    requireMatch(versionOf(current));
+  };
   const change = changeBy(principal);
   const set = await applications.setQuarantine(principal.tenantId, id, change, isQuarantined, check);
   const { before, after } = orNotFound(set);
-  return { body: after, entity: entityOf(id), difference: difference(before, after, ['quarantined_at']) };
+  return { after, entity: entityOf(id), difference: difference(before, after, ['quarantined_at']) };
 }

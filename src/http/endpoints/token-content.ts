@@ -10,6 +10,7 @@ import { JsonText } from '../../domain/json-text.ts';
 import { type Mask, MaskError, renderMask } from '../../domain/mask.ts';
 import { type Principal, permit, permitNamed, questionOf } from '../../domain/principal.ts';
 import { needsReveal } from '../../domain/reveal-required.ts';
+import { tokenVersion } from '../../domain/row-version.ts';
 import { canonicalContainer, stricter, type Transform } from '../../domain/rule.ts';
 import {
   containerOf,
@@ -23,6 +24,7 @@ import {
 } from '../../domain/token.ts';
 import { validate } from '../../domain/validate.ts';
 import type { LockedToken, TokenContent, TokenRecord, TokenRevision } from '../../store/store.ts';
+import type { RequireMatch } from '../pipeline/etag.ts';
 
 /** The fields that are not encrypted. */
 const OpenFields = TokenContentFields.omit({ data: true });
@@ -74,6 +76,7 @@ export async function patchedContent(
   principal: Principal,
   current: LockedToken,
   patch: TokenPatch,
+  requireMatch: RequireMatch,
 ): Promise<PatchedContent> {
   const oldTransform = permit(principal, 'token:update', current);
   const { type, mask, metadata, expires_at } = current.token;
@@ -98,6 +101,7 @@ export async function patchedContent(
   const keeps = newData === undefined || merges;
   if (keeps && needsReveal(principal, { from: current, to: next, remasks, merges }))
     throw revealRequired(principal, current);
+  requireMatch(tokenVersion(current));
 
   const data =
     newData === undefined

@@ -5,7 +5,7 @@ import { JsonText } from '../../domain/json-text.ts';
 import { newId } from '../../domain/key.ts';
 import { decideUnder, type Resource } from '../../domain/policy.ts';
 import { changeBy, type Principal, permit, permitNamed, questionOf } from '../../domain/principal.ts';
-import { versionOf } from '../../domain/row-version.ts';
+import { tokenVersion } from '../../domain/row-version.ts';
 import { Container, canonicalContainer, stricter, type Transform } from '../../domain/rule.ts';
 import {
   MetadataFilter,
@@ -26,6 +26,7 @@ import type {
   TokenRecord,
 } from '../../store/store.ts';
 import { disclosureOf } from '../pipeline/disclosures.ts';
+import { etag } from '../pipeline/etag.ts';
 import { listQuery, oneOrMore, pageOf, paginate } from '../pipeline/pagination.ts';
 import { changeEndpoint, type Disclosure, type Reply, readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
@@ -48,6 +49,7 @@ export const createToken = changeEndpoint({
   bodyExample: example.tokenCreate,
   replies: { 201: tokenReplyDocs },
   failures: ['token_exists', 'idempotency_outdated'],
+  sendsEtag: true,
   checkLimits: async ({ principal, requestInfo, bodyBytes }, { limits, storage }) => {
     limits.checkTokens(principal.applicationId, bodyBytes, requestInfo);
     return storage.reserve(principal.tenantId, principal.applicationId, storedSize(bodyBytes));
@@ -113,6 +115,7 @@ export const getToken = readEndpoint({
   params,
   replies: { 200: tokenReplyDocs },
   failures: ['not_found'],
+  sendsEtag: true,
   handle: async ({ principal, params }, { store, usage }) => {
     const token = orNotFound(await store.tokens.get(principal.tenantId, params.id));
     const transform = permit(principal, 'token:read', token);
@@ -120,7 +123,8 @@ export const getToken = readEndpoint({
     const rule =
       transform === 'reveal' ? decidingRule(questionOf(principal), 'token:read', token) : undefined;
     const disclosures = [{ tokens: [token], transform, rule }];
-    return { status: 200, body: transformed(token, transform), disclosures };
+    const headers = etag(tokenVersion(token));
+    return { status: 200, body: transformed(token, transform), headers, disclosures };
   },
 });
 
@@ -136,15 +140,17 @@ export const updateToken = changeEndpoint({
   bodyExample: example.tokenPatch,
   replies: { 200: tokenReplyDocs },
   failures: ['not_found', 'reveal_required', 'idempotency_outdated'],
+  sendsEtag: true,
+  takesIfMatch: true,
   replay: replay(200, 'token:update'),
   checkLimits: async ({ principal, requestInfo, bodyBytes }, { limits }) => {
     limits.checkTokens(principal.applicationId, bodyBytes, requestInfo);
     return undefined;
   },
-  handle: async ({ principal, params, body }, { store, usage, storageQuota }) => {
+  handle: async ({ principal, params, body, requireMatch }, { store, usage, storageQuota }) => {
     let next: PatchedContent | undefined;
     const revise = async (current: LockedToken) => {
-      next = await patchedContent(principal, current, body);
+      next = await patchedContent(principal, current, body, requireMatch);
       for (const { container } of [current, next.content]) usage.record(principal, 'token:update', container);
       return next.content;
     };
@@ -165,10 +171,12 @@ export const deleteToken = changeEndpoint({
   params,
   replies: { 204: { description: 'Deleted.' } },
   failures: ['not_found'],
-  handle: async ({ principal, params }, { store, usage }) => {
+  takesIfMatch: true,
+  handle: async ({ principal, params, requireMatch }, { store, usage }) => {
     let container: string | undefined;
     const deleted = await store.tokens.delete(principal.tenantId, params.id, (current) => {
       permit(principal, 'token:delete', current);
+      requireMatch(tokenVersion(current));
       ({ container } = current);
       usage.record(principal, 'token:delete', container);
     });
@@ -209,11 +217,6 @@ interface TokenReplyRecord {
   readonly transform: Transform;
 }
 
-/** A token that was created again after a deletion has another version. */
-function tokenVersion({ seq, token }: TokenRecord): string {
-  return `${seq}-${versionOf(token)}`;
-}
-
 function tokenReply(
   status: number,
   record: TokenRecord,
@@ -222,9 +225,10 @@ function tokenReply(
   data: JsonText | undefined,
 ) {
   const { id, token } = record;
-  const idempotencyRecord: TokenReplyRecord = { id, version: tokenVersion(record), transform };
+  const version = tokenVersion(record);
+  const idempotencyRecord: TokenReplyRecord = { id, version, transform };
   const disclosures = [{ tokens: [token], transform, rule }];
-  return { status, body: viewOf(token, data), idempotencyRecord, disclosures };
+  return { status, body: viewOf(token, data), headers: etag(version), idempotencyRecord, disclosures };
 }
 
 /**
@@ -244,7 +248,7 @@ function replay(status: number, permission: 'token:create' | 'token:update') {
     const transform = stricter(first, current);
     const rule = transform === current ? decidingRule(questionOf(principal), permission, stored) : undefined;
     const disclosures = [{ tokens: [stored], transform, rule }];
-    return { status, body: transformed(stored, transform), disclosures };
+    return { status, body: transformed(stored, transform), headers: etag(version), disclosures };
   };
 }
 

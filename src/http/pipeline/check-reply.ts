@@ -7,6 +7,8 @@ import { failuresOf, type Reply, type Route } from './route.ts';
 /** Throws if the reply has an undeclared status or field. Parsing with the schema removes undeclared fields. */
 export function checkReply(route: Route, reply: Reply): void {
   const declared = route.replies[reply.status];
+  if (reply.headers?.ETag !== undefined && !route.sendsEtag)
+    throw new Error(`${route.name} returned an ETag that it does not declare`);
   if (declared && !declared.schema) return;
   const body = reply.body instanceof JsonText ? reply.body.value() : reply.body;
   const parsed = declared?.schema?.parse(body);

@@ -207,7 +207,7 @@ async function runChange(
     const earlier = idempotency && (await tx.idempotency.find(tenant, idempotency));
     if (earlier) {
       const reply = route.replay ? await route.replay(earlier, call, changeContext) : (earlier as Reply);
-      return { ...reply, isReplay: true, headers: { 'Idempotency-Replayed': 'true' } };
+      return { ...reply, isReplay: true, headers: { ...reply.headers, 'Idempotency-Replayed': 'true' } };
     }
     const handled = await route.handle(call, changeContext);
     const { entity, difference, resource, disclosures, idempotencyRecord, ...reply } = handled;

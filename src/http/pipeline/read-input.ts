@@ -6,8 +6,9 @@ import { findInexactNumber } from '../../domain/number-precision.ts';
 import type { Principal } from '../../domain/principal.ts';
 import type { Steps } from '../../domain/steps.ts';
 import { validate } from '../../domain/validate.ts';
+import { matchAny, readIfMatch } from './etag.ts';
 import type { RequestInfo } from './request-info.ts';
-import type { Call, KeyedRoute } from './route.ts';
+import { type Call, type KeyedRoute, takesIfMatch } from './route.ts';
 import { nextTurn } from './shared-turn.ts';
 
 export const jsonTypes = ['application/json'];
@@ -79,7 +80,8 @@ function validateInput(
   const params = route.params && validate(route.params, request.params, 'path');
   const query = readQuery(route.query, request.url);
   const body = json && validateBody(route, json.value);
-  return { call: { principal, params, query, body, requestInfo }, bodyText: json?.text ?? '' };
+  const requireMatch = takesIfMatch(route) ? readIfMatch(request.headers) : matchAny;
+  return { call: { principal, params, query, body, requireMatch, requestInfo }, bodyText: json?.text ?? '' };
 }
 
 const noBody: Json = { value: undefined, text: '' };

@@ -9,12 +9,12 @@ const commonHeaders = {
   'X-Content-Type-Options': 'nosniff',
   'Access-Control-Allow-Origin': '*',
   'Access-Control-Expose-Headers':
-    'SVC-REQUEST-ID, X-Request-ID, Retry-After, RateLimit, RateLimit-Policy, Idempotency-Replayed, DPoP-Nonce, WWW-Authenticate',
+    'SVC-REQUEST-ID, X-Request-ID, Retry-After, RateLimit, RateLimit-Policy, Idempotency-Replayed, ETag, DPoP-Nonce, WWW-Authenticate',
 };
 
 const preflightHeaders = {
   'Access-Control-Allow-Headers':
-    'SVC-API-KEY, Authorization, SVC-REQUEST-ID, X-Request-ID, SVC-PURPOSE, Content-Type, Idempotency-Key, traceparent, DPoP',
+    'SVC-API-KEY, Authorization, SVC-REQUEST-ID, X-Request-ID, SVC-PURPOSE, Content-Type, Idempotency-Key, If-Match, traceparent, DPoP',
   'Access-Control-Max-Age': '7200',
 };
 

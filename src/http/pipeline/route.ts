@@ -15,6 +15,7 @@ import type { Store, StoreTransaction } from '../../store/store.ts';
 import type { Proofs } from '../dpop/proofs.ts';
 import type { Tag } from '../reference/tags.ts';
 import type { AuditRecorder } from './audit-recorder.ts';
+import type { RequireMatch } from './etag.ts';
 import type { LargeReplies } from './large-replies.ts';
 import type { Limits } from './limits.ts';
 import type { LongWork } from './long-work.ts';
@@ -69,6 +70,8 @@ export interface Call<P = unknown, Q = unknown, B = unknown> {
   readonly body: B;
   /** The thumbprint of the key of the request's DPoP proof, if the endpoint has `bindsSession`. */
   jkt?: string | undefined;
+  /** Checks `If-Match`, if the endpoint has `takesIfMatch`. Call it with the locked row, after all access checks. */
+  readonly requireMatch: RequireMatch;
   readonly requestInfo: RequestInfo;
 }
 
@@ -153,6 +156,8 @@ interface EndpointDocs {
   readonly replies: Record<number, DeclaredReply>;
   /** Error codes in addition to those of `failuresOf`. */
   readonly failures?: readonly Code[];
+  /** Whether the reply has an `ETag`. */
+  readonly sendsEtag?: true;
 }
 
 /** `P`, `Q` and `B` are the types of the validated path parameters, query and body. */
@@ -179,6 +184,8 @@ interface ReadDeclaration<P = unknown, Q = unknown, B = unknown> extends KeyedEn
 interface ChangeDeclaration<P = unknown, Q = unknown, B = unknown> extends KeyedEndpoint<P, Q, B> {
   /** False to ignore `Idempotency-Key`: browsers share a public key, and could get each other's replies. */
   readonly idempotent?: false;
+  /** Whether the endpoint checks `If-Match` with `requireMatch`. */
+  readonly takesIfMatch?: true;
   /** True if the change must succeed at any storage quota: it takes access away, or authorizes a session. */
   readonly ignoresQuota?: true;
   /** Builds the reply to a retry from `idempotencyRecord`. Throws `idempotency_outdated` if that is not possible. */
@@ -284,9 +291,14 @@ export function failuresOf(route: Route): Code[] {
   if (takesBody(route) && !route.conventions) common.push('unsupported_media_type');
   if (takesIdempotencyKey(route)) common.push('idempotency_running', 'idempotency_mismatch');
   if (takesIdempotencyKey(route) && !(route as ChangeRoute).ignoresQuota) common.push('storage_full');
+  if (takesIfMatch(route)) common.push('changed_meanwhile');
   return [...new Set([...common, ...(route.failures ?? [])])];
 }
 
 export function takesIdempotencyKey(route: Route): boolean {
   return route.kind === 'change' && takesBody(route) && route.idempotent !== false;
+}
+
+export function takesIfMatch(route: Route): boolean {
+  return route.kind === 'change' && route.takesIfMatch === true;
 }

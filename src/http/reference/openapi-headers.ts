@@ -1,5 +1,5 @@
 /** Request and response headers in the OpenAPI document. */
-import { type Route, takesIdempotencyKey } from '../pipeline/route.ts';
+import { type Route, takesIdempotencyKey, takesIfMatch } from '../pipeline/route.ts';
 import type { Schema } from './json-schema.ts';
 
 export interface Reference {
@@ -39,6 +39,13 @@ export const responseHeaders = {
     required: false,
     schema: { ...text, const: 'true' },
     example: 'true',
+  },
+  ETag: {
+    description:
+      'The version of the resource, for `If-Match`. It is the same for every caller. Absent with `dry_run`.',
+    required: false,
+    schema: text,
+    example: '"mb3k2x9d"',
   },
   'Retry-After': {
     description: 'Seconds to wait before a retry.',
@@ -103,6 +110,7 @@ export function successHeaders(route: Route): Record<string, Reference> {
   return {
     ...responseHeadersOf(route),
     ...(takesIdempotencyKey(route) && references(['Idempotency-Replayed'])),
+    ...(route.sendsEtag && references(['ETag'])),
   };
 }
 
@@ -150,6 +158,16 @@ const idempotencyKey: Parameter = {
   example: 'order-1042',
 };
 
+const ifMatch: Parameter = {
+  name: 'If-Match',
+  in: 'header',
+  required: false,
+  description:
+    'The `ETag` of the version that you read, or a list of them. If the resource has changed since, nothing is changed, and you get 412. Without it, the last change wins.',
+  schema: text,
+  example: '"mb3k2x9d"',
+};
+
 const proofParameter: Parameter = {
   name: 'DPoP',
   in: 'header',
@@ -163,6 +181,7 @@ const proofParameter: Parameter = {
 export function requestHeaders(route: Route): Parameter[] {
   return [
     ...(takesIdempotencyKey(route) ? [idempotencyKey] : []),
+    ...(takesIfMatch(route) ? [ifMatch] : []),
     requestIdParameter,
     ...(route.conventions ? [otherRequestId] : []),
     ...(route.kind === 'open' ? [] : [purposeParameter, proofParameter]),

@@ -125,6 +125,27 @@ describe.each(databases)('three nodes on one %s', (_, database) => {
     expect(seen[0]?.body.permissions).toEqual([`mine:${seen[0]?.body.name}`]);
   });
 
+  test('exactly one of thirty concurrent changes with the same If-Match succeeds', async () => {
+    const { id } = await at(0).application(key);
+    const { id: token } = (await ask(at(0), 'POST', '/tokens', { key, body: { data: 'x' } })).body;
+    for (let round = 0; round < 4; round++) {
+      for (const [method, path, bodyOf] of [
+        ['PUT', `/applications/${id}`, (name: string) => ({ name, permissions: ['mine:x'] })],
+        ['PATCH', `/tokens/${token}`, (type: string) => ({ type })],
+      ] as const) {
+        const headers = {
+          'If-Match': (await ask(at(round), 'GET', path, { key })).headers.get('etag') ?? '',
+        };
+        const answers = await Promise.all(
+          times(30, (index) => ask(at(index), method, path, { key, body: bodyOf(`n${index}`), headers })),
+        );
+        expect([countOf(answers, 200), countOf(answers, 412)]).toEqual([1, 29]);
+        const stored = await ask(at(round + 1), 'GET', path, { key });
+        expect(stored.body).toEqual(answers.find(({ status }) => status === 200)?.body);
+      }
+    }
+  });
+
   test('exactly one of several concurrent deletions succeeds', async () => {
     const created = await at(0).application(key);
     const answers = await Promise.all(

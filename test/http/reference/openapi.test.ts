@@ -146,6 +146,22 @@ const notIdempotent = [
   ...['searchSubjects', 'searchResources', 'searchActions'],
 ];
 
+/** Operations that check If-Match. */
+const conditional = [
+  ...[
+    'updateApplication',
+    'deleteApplication',
+    'regenerateKey',
+    'quarantineApplication',
+    'releaseApplication',
+  ],
+  ...['updateToken', 'deleteToken'],
+];
+const withEtag = [
+  ...['createApplication', 'getApplication', 'getApplicationByKey', 'updateApplication', 'regenerateKey'],
+  ...['quarantineApplication', 'createToken', 'getToken', 'updateToken'],
+];
+
 describe.each(named)('%s in the OpenAPI document', (name, operation) => {
   const route = routeOf(name);
 
@@ -191,6 +207,7 @@ describe.each(named)('%s in the OpenAPI document', (name, operation) => {
     const isIdempotent = ['post', 'put', 'patch'].includes(operation.method) && !notIdempotent.includes(name);
     const expected = [
       ...(isIdempotent ? ['Idempotency-Key'] : []),
+      ...(conditional.includes(name) ? ['If-Match'] : []),
       'SVC-REQUEST-ID',
       ...(route.conventions ? ['X-Request-ID'] : []),
       ...(route.kind === 'open' ? [] : ['SVC-PURPOSE', 'DPoP']),
@@ -206,6 +223,9 @@ describe.each(named)('%s in the OpenAPI document', (name, operation) => {
     );
     const successes = responsesOf(operation.responses).filter(([status]) => Number(status) < 300);
     expect(replayed).toEqual(isIdempotent ? successes : []);
+    expect('412' in operation.responses).toBe(conditional.includes(name));
+    const versioned = successes.filter(([, response]) => 'ETag' in response.headers);
+    expect(versioned).toEqual(withEtag.includes(name) ? successes : []);
   });
 
   test('has examples that the service accepts and returns', () => {
