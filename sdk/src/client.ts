@@ -18,7 +18,13 @@ import type {
 } from './api.ts';
 import { paginate, type Query, ResourceClient } from './resource-client.ts';
 import { Access, Logs, Requests } from './review.ts';
-import { type ClientOptions, type RequestOptions, type Transport, transport } from './transport.ts';
+import {
+  type ChangeOptions,
+  type ClientOptions,
+  type RequestOptions,
+  type Transport,
+  transport,
+} from './transport.ts';
 
 type DecisionQuestion = Omit<DecisionRequest, 'resource' | 'resources'>;
 
@@ -100,7 +106,7 @@ class Applications extends ResourceClient {
     return this.transport.call('getApplicationByKey', {}, options);
   }
   /** Replaces the name, permissions and rules. Other fields are replaced only if they are given. */
-  update(id: string, body: ApplicationUpdate, options?: RequestOptions) {
+  update(id: string, body: ApplicationUpdate, options?: ChangeOptions) {
     return this.transport.call(
       'updateApplication',
       { params: { id }, body },
@@ -111,25 +117,25 @@ class Applications extends ResourceClient {
    * Returns what the update would change, without changing it: access, sessions, tokens, and the recorded reads of the
    * last `days` days (30 by default). Also requires `access:review`.
    */
-  preview(id: string, body: ApplicationUpdate, { days }: { days?: number } = {}, options?: RequestOptions) {
+  preview(id: string, body: ApplicationUpdate, { days }: { days?: number } = {}, options?: ChangeOptions) {
     const query = { dry_run: true, ...(days !== undefined && { days }) };
     const input = { params: { id }, query, body };
     return this.transport.call('updateApplication', input, options) as Promise<Impact>;
   }
   /** Creates a new key. Revokes all existing keys immediately, or lets them expire at `old_keys_expire_at`. */
-  regenerate(id: string, body: ApplicationRegenerate = {}, options?: RequestOptions) {
+  regenerate(id: string, body: ApplicationRegenerate = {}, options?: ChangeOptions) {
     return this.transport.call('regenerateKey', { params: { id }, body }, options);
   }
   /** Deletes the application, its keys and its sessions. */
-  delete(id: string, options?: RequestOptions) {
+  delete(id: string, options?: ChangeOptions) {
     return this.transport.call('deleteApplication', { params: { id } }, options);
   }
   /** Puts the application into quarantine. Its keys can then change nothing and read no token data. */
-  quarantine(id: string, options?: RequestOptions) {
+  quarantine(id: string, options?: ChangeOptions) {
     return this.transport.call('quarantineApplication', { params: { id } }, options);
   }
   /** Ends the quarantine. */
-  release(id: string, options?: RequestOptions) {
+  release(id: string, options?: ChangeOptions) {
     return this.transport.call('releaseApplication', { params: { id } }, options);
   }
   /** Returns when and in which containers each permission was last used, and which grants were never used. */
@@ -199,10 +205,10 @@ class Tokens extends ResourceClient {
     return this.transport.call('getToken', { params: { id } }, options);
   }
   /** Applies a JSON merge patch. */
-  update(id: string, body: TokenPatch, options?: RequestOptions) {
+  update(id: string, body: TokenPatch, options?: ChangeOptions) {
     return this.transport.call('updateToken', { params: { id }, body }, options);
   }
-  delete(id: string, options?: RequestOptions) {
+  delete(id: string, options?: ChangeOptions) {
     return this.transport.call('deleteToken', { params: { id } }, options);
   }
 }

@@ -68,7 +68,7 @@ export class NotFoundError extends ProblemError {
   override name = 'NotFoundError';
 }
 
-/** 409: for example, the nonce was already used or the token id is taken. */
+/** 409: for example, the nonce was already used or the token id is taken. 412: changed since `ifMatch`. */
 export class ConflictError extends ProblemError {
   override name = 'ConflictError';
 }
@@ -89,6 +89,7 @@ const classes: Record<number, typeof ProblemError> = {
   403: PermissionError,
   404: NotFoundError,
   409: ConflictError,
+  412: ConflictError,
   429: RateLimitError,
   503: UnavailableError,
 };

@@ -15,4 +15,4 @@ export {
   ValidationError,
 } from './errors.ts';
 export { authorizeSession, type ManagedSession, type StartSessionOptions, startSession } from './session.ts';
-export type { ClientOptions, RequestOptions } from './transport.ts';
+export { type ChangeOptions, type ClientOptions, etagOf, type RequestOptions } from './transport.ts';

@@ -39,7 +39,26 @@ export interface RequestOptions {
   readonly purpose?: string;
 }
 
+/** Options of calls that change one application or token. */
+export interface ChangeOptions extends RequestOptions {
+  /**
+   * The ETag of the object as you read it, from `etagOf`. If the object was changed since, nothing is changed, and the
+   * call throws a `ConflictError` with the code `changed_meanwhile`. Without it, the last change wins.
+   */
+  readonly ifMatch?: string | undefined;
+}
+
 export const defaultTimeout = 10_000;
+
+const etags = new WeakMap<object, string>();
+
+/**
+ * The ETag of an application or token that the client returned, for `ifMatch`. Undefined for copies of such an object
+ * and for the items of a list, which have none.
+ */
+export function etagOf(object: object): string | undefined {
+  return etags.get(object);
+}
 
 export type Input<O extends keyof Operations> = Operations[O]['input'];
 export type Reply<O extends keyof Operations> = Operations[O]['reply'];
@@ -51,7 +70,7 @@ interface RequestInput {
 }
 
 export interface Transport {
-  call<O extends keyof Operations>(name: O, input: Input<O>, options?: RequestOptions): Promise<Reply<O>>;
+  call<O extends keyof Operations>(name: O, input: Input<O>, options?: ChangeOptions): Promise<Reply<O>>;
 }
 
 export function transport(options: ClientOptions): Transport {
@@ -121,7 +140,7 @@ function prepareRequest(
   name: keyof Operations,
   { params = {}, query = {}, body }: RequestInput,
   key: string | undefined,
-  options: RequestOptions,
+  options: ChangeOptions,
 ): PreparedRequest {
   const [method, path] = operations[name];
   const filled = path.replace(/\{(\w+)\}/g, (_, part: string) => pathSegment(part, params[part]));
@@ -131,6 +150,7 @@ function prepareRequest(
     ...(key !== undefined && { 'SVC-API-KEY': key }),
     ...(body !== undefined && { 'Content-Type': 'application/json' }),
     ...(sendsIdempotencyKey && { 'Idempotency-Key': options.idempotencyKey ?? randomId() }),
+    ...(options.ifMatch !== undefined && { 'If-Match': options.ifMatch }),
     ...(options.requestId !== undefined && { 'SVC-REQUEST-ID': options.requestId }),
     ...(options.purpose !== undefined && { 'SVC-PURPOSE': utf8Header(options.purpose) }),
   };
@@ -178,13 +198,19 @@ function isAlreadyDeleted({ init }: PreparedRequest, error: unknown): boolean {
 }
 
 async function readResponse(response: Response): Promise<unknown> {
-  if (response.ok) return response.status === 204 ? undefined : await response.json();
+  if (response.ok) return response.status === 204 ? undefined : withEtag(await response.json(), response);
   const problem = (await response.json().catch(() => undefined)) as Problem | undefined;
   if (typeof problem?.code !== 'string') {
     throw new ConnectionError(`unexpected response with status ${response.status}: not a Sallyport service`);
   }
   const seconds = Number(response.headers.get('Retry-After') ?? Number.NaN);
   throw toError(problem, Number.isFinite(seconds) ? seconds * 1000 : undefined);
+}
+
+function withEtag(body: unknown, { headers }: Response): unknown {
+  const etag = headers.get('ETag');
+  if (etag !== null && typeof body === 'object' && body !== null) etags.set(body, etag);
+  return body;
 }
 
 const maxRetryDelay = 30_000;

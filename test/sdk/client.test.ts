@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import {
   AuthenticationError,
   ConflictError,
+  etagOf,
   NotFoundError,
   PermissionError,
   Sallyport,
@@ -40,6 +41,36 @@ describe('SDK client:', () => {
     expect(await thrown(client.applications.current())).toBeInstanceOf(AuthenticationError);
     expect(await admin.applications.delete(created.id)).toBeUndefined();
     expect(await thrown(admin.applications.get(created.id))).toBeInstanceOf(NotFoundError);
+  });
+
+  test('a change with the ETag of an older version throws and changes nothing', async () => {
+    const admin = await connect();
+    const { id } = await admin.applications.create({ name: 'x', type: 'private', permissions: ['mine:x'] });
+    const read = await admin.applications.get(id);
+    const body = { name: 'mine', permissions: ['mine:x'] };
+    const ifMatch = etagOf(read);
+    const updated = await admin.applications.update(id, body, { ifMatch });
+    expect(etagOf(updated)).not.toBe(ifMatch);
+    const stale = [
+      admin.applications.update(id, { ...body, name: 'again' }, { ifMatch }),
+      admin.applications.preview(id, body, {}, { ifMatch }),
+      admin.applications.regenerate(id, {}, { ifMatch }),
+      admin.applications.quarantine(id, { ifMatch }),
+      admin.applications.release(id, { ifMatch }),
+      admin.applications.delete(id, { ifMatch }),
+    ];
+    for (const error of await Promise.all(stale.map(thrown))) {
+      expect(error).toBeInstanceOf(ConflictError);
+      expect(error).toMatchObject({ status: 412, code: 'changed_meanwhile' });
+    }
+    expect(etagOf(await admin.applications.get(id))).toBe(etagOf(updated));
+    const token = await admin.tokens.create({ data: 'x' });
+    const patched = await admin.tokens.update(token.id, { type: 'card' }, { ifMatch: etagOf(token) });
+    const old = { ifMatch: etagOf(token) };
+    expect(await thrown(admin.tokens.update(token.id, { type: 'x' }, old))).toBeInstanceOf(ConflictError);
+    expect(await thrown(admin.tokens.delete(token.id, old))).toBeInstanceOf(ConflictError);
+    await admin.tokens.delete(token.id, { ifMatch: etagOf(patched) });
+    expect(etagOf({ ...read })).toBeUndefined();
   });
 
   test('tenant() returns the tenant of the key', async () => {

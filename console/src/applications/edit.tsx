@@ -1,7 +1,7 @@
 /** Form for creating or editing an application, with an access preview. */
 import { Button, Checkbox, Textarea, TextInput } from '@mantine/core';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
-import { type Application, ValidationError } from '../../../sdk/src/sallyport.ts';
+import { type Application, etagOf, ProblemError, ValidationError } from '../../../sdk/src/sallyport.ts';
 import { differences } from '../access/grants.ts';
 import { type Errors, fieldError, GrantsEditor } from '../access/grants-editor.tsx';
 import { Preview } from '../access/preview.tsx';
@@ -55,7 +55,7 @@ export function EditApplication({ application }: { application?: Application }) 
   useEffect(() => {
     if (firstError !== undefined) form.current?.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus();
   }, [firstError]);
-  const save = async () => {
+  const save = async (): Promise<void> => {
     const { name, type } = draft;
     const body = updateOf(draft);
     const end = expiryDate(draft, Date.now());
@@ -64,7 +64,8 @@ export function EditApplication({ application }: { application?: Application }) 
         const now = await api.applications.get(before.id);
         if (differences(before, now).length > 0) return setConflict(now);
         const expiry = draft.expiry === '' ? {} : { expires_at: end ?? 'never' };
-        applications.put(await api.applications.update(before.id, { ...body, ...expiry }));
+        const saved = api.applications.update(before.id, { ...body, ...expiry }, { ifMatch: etagOf(now) });
+        applications.put(await saved);
         announce(`${name} saved.`);
         markSaved();
         removeDraft(id);
@@ -84,6 +85,8 @@ export function EditApplication({ application }: { application?: Application }) 
       setReviewing(false);
       setCreated({ id: saved.id, key, note: keyNote(keyEnd ?? saved.expires_at) });
     } catch (failure) {
+      // Changed after the comparison above: compare again.
+      if (failure instanceof ProblemError && failure.code === 'changed_meanwhile') return save();
       setReviewing(false);
       setErrors(failure instanceof ValidationError ? failure.errors : {});
       setError(failure);

@@ -1,9 +1,14 @@
 import { existsSync, mkdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import type { Application, ApplicationCreate as Body, Impact } from '../../../sdk/src/sallyport.ts';
+import {
+  type Application,
+  type ApplicationCreate as Body,
+  etagOf,
+  type Impact,
+} from '../../../sdk/src/sallyport.ts';
 import { escapeText } from '../../domain/escape.ts';
 import type { Call, RemoteCommand } from '../command.ts';
-import { ErrorAbout, negativeExitCode, UsageError } from '../errors.ts';
+import { CommandError, ErrorAbout, negativeExitCode, UsageError } from '../errors.ts';
 import { withNewFile } from '../terminal/files.ts';
 import { confirm, only, yesOption } from '../terminal/options.ts';
 import { showProgress } from '../terminal/print.ts';
@@ -159,9 +164,28 @@ async function applyPlan(
     if (!json) print(`${escapeText(name)}  ${one.key ? `${one.key} (shown only once)` : one.key_file}`);
   }
   for (const { current, wanted } of plan.update) {
-    await step(current.name, () => service.applications.update(current.id, updateBody(wanted)));
+    await step(current.name, async () => {
+      const ifMatch = await etagIfUnchanged(call, current);
+      await service.applications.update(current.id, updateBody(wanted), { ifMatch });
+    });
   }
-  for (const { id, name } of plan.delete) await step(name, () => service.applications.delete(id));
+  for (const application of plan.delete) {
+    await step(application.name, async () => {
+      const ifMatch = await etagIfUnchanged(call, application);
+      await service.applications.delete(application.id, { ifMatch });
+    });
+  }
+}
+
+/** The items of a list have no ETag, so this reads the application again. Throws if it has changed since. */
+async function etagIfUnchanged(
+  { service }: Call,
+  { id, modified_at }: Application,
+): Promise<string | undefined> {
+  const current = await service.applications.get(id);
+  if (current.modified_at === modified_at) return etagOf(current);
+  const message = 'was changed after the plan was made, and is left as it is (changed_meanwhile)';
+  throw new CommandError(message, 'run the command again', 4);
 }
 
 /** Writes the key to `path` if it is given. Otherwise the result contains the key. */

@@ -1,9 +1,10 @@
-import type {
-  AccessRule,
-  Application,
-  ApplicationCreate,
-  ApplicationUpdate,
-  ApplicationWithKey,
+import {
+  type AccessRule,
+  type Application,
+  type ApplicationCreate,
+  type ApplicationUpdate,
+  type ApplicationWithKey,
+  etagOf,
 } from '../../../sdk/src/sallyport.ts';
 import type { Call, Option, RemoteCommand } from '../command.ts';
 import { CommandError, UsageError } from '../errors.ts';
@@ -167,9 +168,12 @@ async function update(call: Call): Promise<number> {
       'nothing to update',
       'pass --name, --permission, --origin, --bound-sessions, --network, --expires-at or --file',
     );
-  const { id, name, permissions, rules } = await findApplication(call, call.args[0] as string);
-  const body = { name, permissions, rules, ...sent };
-  return show(call, await call.service.applications.update(id, body as ApplicationUpdate));
+  const { applications } = call.service;
+  const { id } = await findApplication(call, call.args[0] as string);
+  const current = await applications.get(id);
+  const { name, permissions, rules } = current;
+  const body = { name, permissions, rules, ...sent } as ApplicationUpdate;
+  return show(call, await applications.update(id, body, { ifMatch: etagOf(current) }));
 }
 
 /** The fields of `--file`. Options override them. */

@@ -2,6 +2,7 @@
 import { describe, expect, test } from 'bun:test';
 import { ApplicationCreate } from '../../../src/domain/application.ts';
 import { setUpApply } from '../../support/apply.ts';
+import { changeBefore } from '../../support/meanwhile.ts';
 import { keyPattern } from '../../support/program.ts';
 import { apiShell } from '../../support/shell.ts';
 
@@ -64,6 +65,26 @@ describe('the expiry', () => {
     expect(await update(first)).toMatchObject({ expires_at: first, permissions: ['token:read'] });
     expect(await update('never')).not.toHaveProperty('expires_at');
   });
+});
+
+test.each([
+  ['an update', 'after the plan', 'GET', fileOf('name: shop', 'allowed_networks: [10.0.0.0/8]'), []],
+  ['an update', 'just before it', 'PUT', fileOf('name: shop', 'allowed_networks: [10.0.0.0/8]'), []],
+  ['a deletion', 'after the plan', 'GET', fileOf('name: other'), ['--prune']],
+  ['a deletion', 'just before it', 'DELETE', fileOf('name: other'), ['--prune']],
+])('%s does not overwrite a change that was made %s', async (_what, _when, method, yaml, options) => {
+  const { id } = await fixture.server.application(fixture.key, { name: 'shop' });
+  const theirs = { name: 'shop', permissions: ['token:read', 'token:create'] };
+  const proxy = changeBefore(fixture.server, method, /^\/applications\/[0-9a-f-]{36}$/, () =>
+    fixture.server.call('PUT', `/applications/${id}`, { key: fixture.key, body: theirs }),
+  );
+  const { code, err } = await apply(yaml, ['--yes', ...options], {
+    env: { SALLYPORT_URL: proxy.url, SALLYPORT_KEY: fixture.key },
+  });
+  await proxy.close();
+  expect([code, err]).toEqual([4, expect.stringMatching(/"shop": .*changed_meanwhile/)]);
+  expect((await applications()).shop).toMatchObject({ id, ...theirs });
+  expect((await applications()).shop).not.toHaveProperty('allowed_networks');
 });
 
 test('bound sessions are required by the file, and unchanged by a file that does not mention them', async () => {

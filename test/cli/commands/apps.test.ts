@@ -2,6 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:tes
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { changeBefore } from '../../support/meanwhile.ts';
 import { keyPattern } from '../../support/program.ts';
 import { type ApiShell, apiShell } from '../../support/shell.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
@@ -43,6 +44,18 @@ test('an application is created, found by id and name, updated and deleted', asy
   expect(changed).toMatchObject({ name: 'store', permissions: ['token:read', 'token:create'] });
   expect(await json(['apps', 'delete', 'store', '--yes'])).toEqual({ deleted: created.id });
   expect(await works(created.key)).toBe(false);
+});
+
+test('an update does not overwrite a change that was made after the application was read', async () => {
+  const { id } = await json(shop);
+  const theirs = { name: 'shop', permissions: ['token:create'] };
+  const proxy = changeBefore(server, 'PUT', /^/, () =>
+    server.call('PUT', `/applications/${id}`, { key, body: theirs }),
+  );
+  const { code, err } = await apiShell(proxy.url, key).call(['apps', 'update', 'shop', '--name', 'store']);
+  await proxy.close();
+  expect([code, err]).toEqual([4, expect.stringContaining('changed_meanwhile')]);
+  expect(await json(['apps', 'get', id])).toMatchObject(theirs);
 });
 
 test('quarantine and release change what the key can do', async () => {
