@@ -172,7 +172,17 @@ describe.each(databases)('a restore on %s: access that was revoked after the bac
     } = changed;
     await restore();
     expect(await statusOf(deleted.key)).toBe(200);
+    const etags = () =>
+      Promise.all(
+        [fenced, suspected, widened].map(async ({ id }) =>
+          (await server.call('GET', `/applications/${id}`, { key })).headers.get('etag'),
+        ),
+      );
+    const [fencedBefore, suspectedBefore, widenedBefore] = await etags();
     const { body } = await revokeLater();
+    const [fencedAfter, suspectedAfter, widenedAfter] = await etags();
+    expect([fencedAfter === fencedBefore, suspectedAfter === suspectedBefore]).toEqual([false, false]);
+    expect(widenedAfter).toBe(widenedBefore as string);
     expect(body.revived.applications).toHaveLength(6);
     for (const one of [regenerated, deleted, second]) expect(await statusOf(one.key)).toBe(401);
     for (const one of [rotated, narrowed, untouched, settled, widened])
