@@ -2,7 +2,13 @@
  * The backend of the bookshop: serves the page, knows the signed-in customer, and authorizes sessions. It also streams
  * its own requests to the page, which draws them.
  */
-import { type AccessRule, authorizeSession, ProblemError, Sallyport } from '../sdk/src/sallyport.ts';
+import {
+  type AccessRule,
+  type AuthorizedSession,
+  authorizeSession,
+  ProblemError,
+  Sallyport,
+} from '../sdk/src/sallyport.ts';
 import page from './page/index.html';
 import { type RecordedRequest, recordingFetch } from './recording-fetch.ts';
 
@@ -82,11 +88,11 @@ export function startBackend({ port, settings }: BackendOptions): Bun.Server<und
   });
 }
 
-/** Passes Sallyport's error on to the page. */
-async function toResponse(work: Promise<void>): Promise<Response> {
+/** Passes the expiry of the session, or Sallyport's error, on to the page. */
+async function toResponse(work: Promise<AuthorizedSession>): Promise<Response> {
   try {
-    await work;
-    return new Response(null, { status: 204 });
+    const { expiresAt } = await work;
+    return new Response(null, { status: 204, headers: { 'SVC-SESSION-EXPIRES-AT': expiresAt } });
   } catch (error) {
     if (!(error instanceof ProblemError)) throw error;
     return Response.json({ code: error.code, detail: error.problem.detail }, { status: error.status });

@@ -81,6 +81,16 @@ export class Sallyport {
   }
 }
 
+/** Response header with the expiry of an authorized session. A backend can pass it on to its page. */
+export const sessionExpiryHeader = 'SVC-SESSION-EXPIRES-AT';
+
+/** The fields are empty if the service is older than 0.3.0. */
+export interface AuthorizedSession {
+  readonly id: string;
+  /** ISO 8601. Send it to the page, which then knows when to renew the session: see `startSession`. */
+  readonly expiresAt: string;
+}
+
 class Applications extends ResourceClient {
   /** Creates an application. The key is returned only here. */
   create(body: ApplicationCreate, options?: RequestOptions) {
@@ -161,9 +171,13 @@ class Sessions extends ResourceClient {
   create(options?: RequestOptions) {
     return this.transport.call('createSession', {}, options);
   }
-  /** Authorizes a pending session. Requires the key of a private or management application. A nonce works once. */
-  authorize(body: SessionAuthorize, options?: RequestOptions) {
-    return this.transport.call('authorizeSession', { body }, options);
+  /**
+   * Authorizes a pending session. Requires the key of a private or management application. A nonce works once. Returns
+   * the id and the expiry of the session.
+   */
+  async authorize(body: SessionAuthorize, options?: RequestOptions): Promise<AuthorizedSession> {
+    const headers = await this.transport.callForHeaders('authorizeSession', { body }, options);
+    return { id: headers.get('SVC-SESSION-ID') ?? '', expiresAt: headers.get(sessionExpiryHeader) ?? '' };
   }
   /** Returns one page of sessions that have not expired, newest first. */
   list(query: Query<'listSessions'> = {}, options?: RequestOptions) {

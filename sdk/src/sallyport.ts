@@ -1,6 +1,6 @@
 /** Entry point of the package. */
 export type * from './api.ts';
-export { Sallyport } from './client.ts';
+export { type AuthorizedSession, Sallyport } from './client.ts';
 export {
   AuthenticationError,
   ConflictError,

@@ -1,7 +1,7 @@
 /** Browser sessions: the browser starts a session, its backend authorizes it. */
 import type { SessionAuthorize } from './api.ts';
-import { Sallyport } from './client.ts';
-import { bindsByDefault, isProofChallenge, ProofKey } from './dpop.ts';
+import { type AuthorizedSession, Sallyport, sessionExpiryHeader } from './client.ts';
+import { bindsByDefault, ProofKey } from './dpop.ts';
 import { SallyportError } from './errors.ts';
 import { withAbort, withTimeout } from './timeout.ts';
 import { type ClientOptions, defaultTimeout, type RequestOptions } from './transport.ts';
@@ -9,7 +9,15 @@ import { type ClientOptions, defaultTimeout, type RequestOptions } from './trans
 export interface StartSessionOptions extends Omit<ClientOptions, 'key'> {
   /** The key of a public application. */
   readonly publicKey: string;
-  /** Sends the nonce to your backend. Must resolve after the backend has authorized the session. */
+  /**
+   * Sends the nonce to your backend. Must resolve after the backend has authorized the session. It may resolve to
+   *
+   * - the `Response` of your backend. The session fails to start if its status is not 2xx. If it has the header
+   *   `SVC-SESSION-EXPIRES-AT`, this is the expiry of the session.
+   * - an object with `expiresAt`, a `Date` or an ISO 8601 date, such as the result of `authorizeSession`.
+   * - anything else. The expiry is then not known: the default applies, and a session that ends earlier is renewed
+   *   after the first 401.
+   */
   readonly authorize: (nonce: string) => Promise<unknown>;
   /**
    * Milliseconds before its expiry at which a session is renewed. Default: 20 seconds, but not before half of its
@@ -24,7 +32,7 @@ export interface StartSessionOptions extends Omit<ClientOptions, 'key'> {
 }
 
 export interface ManagedSession {
-  /** Uses the session's key. Renews the session shortly before it expires, or after it was ended early. */
+  /** Uses the session's key. Renews the session shortly before it expires, or once on a 401 of Sallyport. */
   readonly client: Sallyport;
   /**
    * The current session key, for requests to your own services. Renews the session like `client` does. The key of a
@@ -33,12 +41,13 @@ export interface ManagedSession {
   key(): Promise<string>;
   /**
    * Like the global `fetch`, for requests to your own services: adds the session key and, if the session is bound, a
-   * proof for this request. Your service checks them with a guard.
+   * proof for this request. Your service checks them with a guard. If the guard answers 401 because the session has
+   * ended, renews the session and sends the request once more, with the same body. Rejects if the renewal fails.
    */
   fetch(input: RequestInfo | URL, init?: RequestInit): Promise<Response>;
   /** Whether the session is bound to a key of this browser. */
   readonly bound: boolean;
-  /** The default expiry of the current session. The backend may have set another when it authorized the session. */
+  /** The expiry of the current session: the one that `authorize` returned, otherwise the default. */
   readonly expiresAt: Date;
   /** Stops renewing the session. The current key stays valid until it expires. */
   stop(): void;
@@ -63,9 +72,10 @@ export async function startSession(options: StartSessionOptions): Promise<Manage
   async function create(): Promise<CurrentSession> {
     const { session_key, nonce, expires_at, bound } = await publicClient.sessions.create();
     if (proofKey && !bound) throw new SallyportError('the service did not bind the session');
-    const end = Date.parse(expires_at);
-    const authorizeTimeout = Math.min(Math.max(end - Date.now(), timeout), maxTimer);
-    await withTimeout(authorizeTimeout, 'authorization', () => authorize(nonce));
+    const pendingUntil = Date.parse(expires_at);
+    const authorizeTimeout = Math.min(Math.max(pendingUntil - Date.now(), timeout), maxTimer);
+    const result = await withTimeout(authorizeTimeout, 'authorization', () => authorize(nonce));
+    const end = grantedExpiry(result) ?? pendingUntil;
     return { key: session_key, end, renewAt: renewalTime(end - Date.now(), renewBefore) };
   }
 
@@ -98,35 +108,43 @@ export async function startSession(options: StartSessionOptions): Promise<Manage
     return prover.send(attempt, () => prover.sign(init.method ?? 'GET', url, sessionKey));
   }
 
-  /** On 401, renews the session and sends the request once more. */
-  async function sendWithRenewal(url: string, init: RequestInit & { headers: Record<string, string> }) {
-    const attempt = (key: string) => {
-      const keyed = { ...init, headers: { ...init.headers, 'SVC-API-KEY': key } };
-      return proofKey ? sendProven(proofKey, url, keyed, key) : send(url, keyed);
-    };
-    const used = init.headers['SVC-API-KEY'] as string;
+  /** Sends the request with this key. If it is no longer valid, renews the session and sends the request once more. */
+  async function sendWithRenewal(
+    used: string,
+    signal: AbortSignal | null | undefined,
+    attempt: (key: string) => Promise<Response>,
+  ): Promise<Response> {
     const response = await attempt(used);
-    if (response.status !== 401 || isProofChallenge(response) || stopped) return response;
-    const key = used === current.key ? await withAbort(init.signal ?? undefined, renew) : current.key;
+    if (stopped || !isInvalidKey(response)) return response;
+    await response.body?.cancel();
+    const key = used === current.key ? await withAbort(signal ?? undefined, renew) : current.key;
     return attempt(key);
   }
 
+  function sendApiRequest(url: string, init: RequestInit & { headers: Record<string, string> }) {
+    return sendWithRenewal(init.headers['SVC-API-KEY'] as string, init.signal, (key) => {
+      const keyed = { ...init, headers: { ...init.headers, 'SVC-API-KEY': key } };
+      return proofKey ? sendProven(proofKey, url, keyed, key) : send(url, keyed);
+    });
+  }
+
   /**
-   * Copies the request, because its body is sent again if the proof was not accepted. Does not follow redirects,
-   * because they would send the key and the proof to another server.
+   * Copies the request, because its body is sent again if the proof or the key was not accepted. Does not follow
+   * redirects, because they would send the key and the proof to another server.
    */
   async function fetchWithKey(input: RequestInfo | URL, init?: RequestInit): Promise<Response> {
     const given = new Request(input, init);
     const request = given.redirect === 'follow' ? new Request(given, { redirect: 'manual' }) : given;
-    const sessionKey = await key();
-    const attempt = (proof?: string) => {
-      const headers = new Headers(request.headers);
-      headers.set('SVC-API-KEY', sessionKey);
-      if (proof !== undefined) headers.set('DPoP', proof);
-      return send(new Request(request.clone(), { headers }));
-    };
-    if (!proofKey) return attempt();
-    return proofKey.send(attempt, () => proofKey.sign(request.method, request.url, sessionKey));
+    return sendWithRenewal(await key(), request.signal, (sessionKey) => {
+      const attempt = (proof?: string) => {
+        const headers = new Headers(request.headers);
+        headers.set('SVC-API-KEY', sessionKey);
+        if (proof !== undefined) headers.set('DPoP', proof);
+        return send(new Request(request.clone(), { headers }));
+      };
+      if (!proofKey) return attempt();
+      return proofKey.send(attempt, () => proofKey.sign(request.method, request.url, sessionKey));
+    });
   }
 
   /** The current key. Renews the session if necessary. If that fails or is slow, uses the old key while it is valid. */
@@ -146,7 +164,7 @@ export async function startSession(options: StartSessionOptions): Promise<Manage
     client: new Sallyport({
       ...rest,
       key,
-      fetch: sendWithRenewal as typeof globalThis.fetch,
+      fetch: sendApiRequest as typeof globalThis.fetch,
     }),
     get expiresAt() {
       return new Date(current.end);
@@ -168,6 +186,33 @@ interface CurrentSession {
   readonly renewAt: number;
 }
 
+/**
+ * The expiry in the result of `authorize`, in milliseconds since 1970. Undefined if it has none. Throws if the result is
+ * the response of a backend that did not authorize the session.
+ */
+function grantedExpiry(result: unknown): number | undefined {
+  const { status, headers, expiresAt } = (result ?? {}) as Partial<Response & { expiresAt: Date | string }>;
+  const isResponse = typeof status === 'number' && typeof headers?.get === 'function';
+  if (isResponse && (status < 200 || status > 299))
+    throw new SallyportError(`the session was not authorized: your backend answered with status ${status}`);
+  const given = isResponse ? headers.get(sessionExpiryHeader) : expiresAt;
+  if (!given) return undefined;
+  const time = new Date(given).getTime();
+  if (Number.isNaN(time)) throw new SallyportError(`the expiry of the session is not a date: ${given}`);
+  return time;
+}
+
+/**
+ * Whether Sallyport, or a guard that asked it, rejected the key. Other 401 responses do not count: those of another
+ * server, of a destination, and those that ask for another proof.
+ */
+function isInvalidKey({ status, headers }: Response): boolean {
+  const challenge = headers.get('WWW-Authenticate') ?? '';
+  return (
+    status === 401 && challenge.includes('ApiKey header="SVC-API-KEY"') && !headers.has('SVC-DESTINATION')
+  );
+}
+
 /** If the browser's clock runs ahead, a new session seems expired. Then only a 401 triggers a renewal. */
 function renewalTime(remaining: number, renewBefore: number): number {
   if (remaining <= 0) return Number.POSITIVE_INFINITY;
@@ -180,12 +225,15 @@ function nextRenewal(end: number): number {
   return half < renewalTimeout ? end : Date.now() + half;
 }
 
-/** For backends: authorizes the session of this nonce with the given grant. A nonce works once. */
+/**
+ * For backends: authorizes the session of this nonce with the given grant. A nonce works once. Send `expiresAt` of the
+ * result to the page, for example in the header `SVC-SESSION-EXPIRES-AT`.
+ */
 export async function authorizeSession(
   client: Sallyport,
   nonce: string,
   grant: Omit<SessionAuthorize, 'nonce'>,
   options?: RequestOptions,
-): Promise<void> {
-  await client.sessions.authorize({ nonce, ...grant }, options);
+): Promise<AuthorizedSession> {
+  return client.sessions.authorize({ nonce, ...grant }, options);
 }

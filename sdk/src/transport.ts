@@ -71,6 +71,12 @@ interface RequestInput {
 
 export interface Transport {
   call<O extends keyof Operations>(name: O, input: Input<O>, options?: ChangeOptions): Promise<Reply<O>>;
+  /** Like `call`, for operations that reply with headers. */
+  callForHeaders<O extends keyof Operations>(
+    name: O,
+    input: Input<O>,
+    options?: RequestOptions,
+  ): Promise<Headers>;
 }
 
 export function transport(options: ClientOptions): Transport {
@@ -83,14 +89,14 @@ export function transport(options: ClientOptions): Transport {
     request: PreparedRequest,
     deadline: number,
     signal: AbortSignal | undefined,
-  ): Promise<unknown> {
+  ): Promise<Received> {
     const timedOut = AbortSignal.timeout(deadline);
     try {
       const response = await send(request.url, {
         ...request.init,
         signal: signal ? AbortSignal.any([signal, timedOut]) : timedOut,
       });
-      return await readResponse(response);
+      return { body: await readBody(response), headers: response.headers };
     } catch (error) {
       if (error instanceof SallyportError || signal?.aborted) throw error;
       if (timedOut.aborted) throw new TimeoutError(`no response within ${deadline} ms`, { cause: error });
@@ -98,29 +104,35 @@ export function transport(options: ClientOptions): Transport {
     }
   }
 
-  return {
-    call: async (name, input, call = {}) => {
-      const timeout = call.timeout ?? options.timeout ?? defaultTimeout;
-      const { key: keyOption } = options;
-      const key =
-        typeof keyOption === 'function'
-          ? await withTimeout(timeout, 'key', keyOption, call.signal)
-          : keyOption;
-      const request = prepareRequest(base, name, input as RequestInput, key, call);
-      const tries = (call.retries ?? options.retries ?? 2) + 1;
-      let responseLost = false;
-      for (let retriesLeft = tries - 1; ; retriesLeft--) {
-        try {
-          return (await attempt(request, timeout, call.signal)) as never;
-        } catch (error) {
-          if (responseLost && isAlreadyDeleted(request, error)) return undefined as never;
-          responseLost ||= error instanceof ConnectionError || error instanceof UnavailableError;
-          const delay = retriesLeft > 0 ? retryDelay(error, tries - retriesLeft) : undefined;
-          if (delay === undefined) throw error;
-          await sleep(delay, call.signal);
-        }
+  async function exchange(
+    name: keyof Operations,
+    input: RequestInput,
+    call: RequestOptions = {},
+  ): Promise<Received> {
+    const timeout = call.timeout ?? options.timeout ?? defaultTimeout;
+    const { key: keyOption } = options;
+    const key =
+      typeof keyOption === 'function' ? await withTimeout(timeout, 'key', keyOption, call.signal) : keyOption;
+    const request = prepareRequest(base, name, input, key, call);
+    const tries = (call.retries ?? options.retries ?? 2) + 1;
+    let responseLost = false;
+    for (let retriesLeft = tries - 1; ; retriesLeft--) {
+      try {
+        return await attempt(request, timeout, call.signal);
+      } catch (error) {
+        if (responseLost && isAlreadyDeleted(request, error))
+          return { body: undefined, headers: new Headers() };
+        responseLost ||= error instanceof ConnectionError || error instanceof UnavailableError;
+        const delay = retriesLeft > 0 ? retryDelay(error, tries - retriesLeft) : undefined;
+        if (delay === undefined) throw error;
+        await sleep(delay, call.signal);
       }
-    },
+    }
+  }
+
+  return {
+    call: async (name, input, call) => (await exchange(name, input as RequestInput, call)).body as never,
+    callForHeaders: async (name, input, call) => (await exchange(name, input as RequestInput, call)).headers,
   };
 }
 
@@ -129,6 +141,11 @@ export function transport(options: ClientOptions): Transport {
  * does not replay responses of `createSession`, because all browsers share the public key.
  */
 const withoutIdempotencyKey: readonly (keyof Operations)[] = ['decide', 'createSession', 'revokeKey'];
+
+interface Received {
+  readonly body: unknown;
+  readonly headers: Headers;
+}
 
 interface PreparedRequest {
   readonly url: string;
@@ -197,7 +214,7 @@ function isAlreadyDeleted({ init }: PreparedRequest, error: unknown): boolean {
   return init.method === 'DELETE' && error instanceof ProblemError && error.code === 'not_found';
 }
 
-async function readResponse(response: Response): Promise<unknown> {
+async function readBody(response: Response): Promise<unknown> {
   if (response.ok) return response.status === 204 ? undefined : withEtag(await response.json(), response);
   const problem = (await response.json().catch(() => undefined)) as Problem | undefined;
   if (typeof problem?.code !== 'string') {

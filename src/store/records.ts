@@ -101,7 +101,7 @@ export interface Authorization extends Grants {
 }
 
 export type Authorized =
-  | { outcome: 'authorized'; session: string }
+  | { outcome: 'authorized'; session: string; expiresAt: number }
   | { outcome: 'unknown' }
   | { outcome: 'used' }
   /** `expiresAt` is later than `latest`. The nonce can still be used. */

@@ -87,11 +87,13 @@ export function sessions(db: Executor): Sessions {
       const params = [nonce, tenant, ...toText(grants), by, ceiling ?? null, unlimitedBy ?? null];
       const spent = db.transaction((tx) =>
         expiresAt === undefined
-          ? tx.get<{ id: string }>(spend, params)
-          : tx.get<{ id: string }>(spendUntil, [...params, expiresAt, maxLifetime]),
+          ? tx.get<SpentRow>(spend, params)
+          : tx.get<SpentRow>(spendUntil, [...params, expiresAt, maxLifetime]),
       );
       return then(spent, (row) =>
-        row ? { outcome: 'authorized' as const, session: row.id } : failure(tenant, nonce, maxLifetime),
+        row
+          ? { outcome: 'authorized' as const, session: row.id, expiresAt: Number(row.expires_at) }
+          : failure(tenant, nonce, maxLifetime),
       );
     },
 
@@ -158,8 +160,10 @@ function spending(also: string, unless: string): string {
   return `update sessions as s set permissions = $3, rules = $4, authorized_at = :now, authorized_by = $5,
       authorizer_digest = $6, unlimited_by = $7${also}
     where ${byNonce} and s.authorized_at is null and s.expires_at > :now ${unless}
-    returning id`;
+    returning id, expires_at`;
 }
+
+type SpentRow = Pick<SessionRow, 'id' | 'expires_at'>;
 
 /** Lists the fields one by one, so that a new column does not reach responses by accident. */
 function toSession(row: SessionRow): Session {

@@ -137,10 +137,13 @@ describe('SDK client:', () => {
       type: 'public',
       permissions: ['token:create'],
     });
-    const { session_key, nonce } = await new Sallyport({ url: server.url, key: web.key }).sessions.create();
+    const created = await new Sallyport({ url: server.url, key: web.key }).sessions.create();
+    const { session_key, nonce, expires_at } = created;
     const browser = new Sallyport({ url: server.url, key: session_key });
     expect(await thrown(browser.tokens.list())).toBeInstanceOf(PermissionError);
-    await admin.sessions.authorize({ nonce, permissions: ['token:read'] });
+    const authorized = await admin.sessions.authorize({ nonce, permissions: ['token:read'] });
+    const { data } = await admin.sessions.list();
+    expect(authorized).toEqual({ id: data[0]?.id as string, expiresAt: expires_at });
     expect((await browser.tokens.list()).data).toEqual([]);
     expect(await thrown(admin.sessions.authorize({ nonce, permissions: ['token:read'] }))).toBeInstanceOf(
       ConflictError,

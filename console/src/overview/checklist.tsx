@@ -13,27 +13,36 @@ let wasHidden = false;
 
 const startSnippet = `import { startSession } from '@sallyport/sdk';
 
-// In the browser. Your backend authorizes the nonce for the signed-in customer.
+// In the browser. Your backend authorizes the nonce for the signed-in customer. Fails unless it answers 2xx.
 const session = await startSession({
   url: '${location.origin}',
   publicKey: 'slp_pub_…',
-  authorize: (nonce) => fetch('/session', { method: 'POST', body: nonce }),
+  authorize: (nonce) =>
+    fetch('/session', { method: 'POST', headers: { 'X-Requested-With': 'fetch' }, body: nonce }),
 });`;
 
 const authorizeSnippet = `import { authorizeSession, Sallyport } from '@sallyport/sdk';
 
 // In your backend, for the signed-in customer.
 const service = new Sallyport({ url: '${location.origin}', key: process.env.SALLYPORT_KEY });
-await authorizeSession(service, nonce, {
-  rules: [
-    {
-      priority: 1,
-      transform: 'mask',
-      permissions: ['token:read'],
-      conditions: [{ attribute: 'container', operator: 'starts_with', value: '/customers/42/' }],
-    },
-  ],
-});`;
+
+async function authorize(request, customer) {
+  // Another site can make the browser send your cookies, but not this header (CSRF).
+  if (!request.headers.has('X-Requested-With')) return new Response(null, { status: 403 });
+  const { expiresAt } = await authorizeSession(service, await request.text(), {
+    rules: [
+      {
+        priority: 1,
+        transform: 'mask',
+        permissions: ['token:read'],
+        conditions: [
+          { attribute: 'container', operator: 'starts_with', value: \`/customers/\${customer}/\` },
+        ],
+      },
+    ],
+  });
+  return new Response(null, { status: 204, headers: { 'SVC-SESSION-EXPIRES-AT': expiresAt } });
+}`;
 
 interface Step {
   readonly title: string;

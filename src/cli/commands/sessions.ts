@@ -72,8 +72,9 @@ async function authorize({ service, options, input, printResult }: Call): Promis
     permissions: options.values('permission'),
     expires_at: options.value('expires-at'),
   });
-  await service.sessions.authorize({ ...file, ...fromOptions, nonce } as SessionAuthorize);
-  return printResult({ authorized: true }, 'authorized');
+  const body = { ...file, ...fromOptions, nonce } as SessionAuthorize;
+  const { id, expiresAt } = await service.sessions.authorize(body);
+  return printResult({ authorized: true, id, expires_at: expiresAt }, `authorized ${id} until ${expiresAt}`);
 }
 
 async function list(call: Call): Promise<number> {

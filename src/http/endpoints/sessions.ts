@@ -70,10 +70,15 @@ export const authorizeSession = changeEndpoint({
   tag,
   summary: 'Authorize a session',
   description:
-    'Grants access to a pending session. Call it from your backend with the key of a private or management application. Each nonce works once. Send at least one permission or rule. If your key holds `session:authorize` or `application:create`, you can grant any permission that a session can hold. Otherwise you can grant only permissions that your key holds, and your key is the ceiling of the session: at any time, the session can do only what your key can do. It ends with your key.',
+    'Grants access to a pending session. Call it from your backend with the key of a private or management application. Each nonce works once. Send at least one permission or rule. If your key holds `session:authorize` or `application:create`, you can grant any permission that a session can hold. Otherwise you can grant only permissions that your key holds, and your key is the ceiling of the session: at any time, the session can do only what your key can do. It ends with your key. The response has no body; its headers `SVC-SESSION-ID` and `SVC-SESSION-EXPIRES-AT` say which session was authorized and until when.',
   body: SessionAuthorize,
   bodyExample: example.sessionAuthorize,
-  replies: { 204: { description: 'The session is active.' } },
+  replies: {
+    204: {
+      description: 'The session is active.',
+      headers: ['SVC-SESSION-ID', 'SVC-SESSION-EXPIRES-AT'],
+    },
+  },
   failures: ['grant_not_held', 'nonce_not_found', 'nonce_used'],
   ignoresQuota: true,
   handle: async ({ principal, body }, { store, usage, sessionTtlMax }) => {
@@ -95,10 +100,11 @@ export const authorizeSession = changeEndpoint({
       maxLifetime: sessionTtlMax,
     };
     const result = await store.sessions.authorize(principal.tenantId, nonce.digest, authorization);
-    const id = authorizedId(result);
+    const { session, expiresAt } = requireAuthorized(result);
     return {
       status: 204,
-      entity: { kind: 'session', id },
+      headers: { 'SVC-SESSION-ID': session, 'SVC-SESSION-EXPIRES-AT': timestamp(expiresAt) },
+      entity: { kind: 'session', id: session },
       difference: {
         ...difference<Grants>(noGrants, body, ['permissions', 'rules']),
         ceiling: { to: !unrestricted },
@@ -107,11 +113,11 @@ export const authorizeSession = changeEndpoint({
   },
 });
 
-/** Returns the session's id, or throws the reason why it was not authorized. */
-function authorizedId(result: Authorized): string {
+/** Throws the reason why the session was not authorized. */
+function requireAuthorized(result: Authorized): Extract<Authorized, { outcome: 'authorized' }> {
   switch (result.outcome) {
     case 'authorized':
-      return result.session;
+      return result;
     case 'unknown':
       throw fail('nonce_not_found');
     case 'used':

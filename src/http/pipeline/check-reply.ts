@@ -4,11 +4,17 @@ import { Failure } from '../../domain/error.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { failuresOf, type Reply, type Route } from './route.ts';
 
-/** Throws if the reply has an undeclared status or field. Parsing with the schema removes undeclared fields. */
+/**
+ * Throws if the reply has an undeclared status or field, or lacks a declared header. Parsing with the schema removes
+ * undeclared fields.
+ */
 export function checkReply(route: Route, reply: Reply): void {
   const declared = route.replies[reply.status];
   if (reply.headers?.ETag !== undefined && !route.sendsEtag)
     throw new Error(`${route.name} returned an ETag that it does not declare`);
+  for (const name of declared?.headers ?? [])
+    if (reply.headers?.[name] === undefined)
+      throw new Error(`${route.name} returned ${reply.status} without ${name}`);
   if (declared && !declared.schema) return;
   const body = reply.body instanceof JsonText ? reply.body.value() : reply.body;
   const parsed = declared?.schema?.parse(body);

@@ -129,6 +129,8 @@ interface DeclaredReply {
   readonly description: string;
   readonly schema?: z.ZodType;
   readonly example?: unknown;
+  /** Headers of this reply, as named in src/http/reference/openapi-headers.ts. */
+  readonly headers?: readonly string[];
 }
 
 /** Declares a reply with a JSON body. */

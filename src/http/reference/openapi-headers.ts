@@ -1,5 +1,6 @@
 /** Request and response headers in the OpenAPI document. */
 import { type Route, takesIdempotencyKey, takesIfMatch } from '../pipeline/route.ts';
+import { example } from './examples.ts';
 import type { Schema } from './json-schema.ts';
 
 export interface Reference {
@@ -32,6 +33,18 @@ export const responseHeaders = {
     required: false,
     schema: text,
     example: 'gateway-1f2e',
+  },
+  'SVC-SESSION-ID': {
+    description: 'Id of the session that was authorized.',
+    required: true,
+    schema: { ...text, format: 'uuid' },
+    example: example.session.id,
+  },
+  'SVC-SESSION-EXPIRES-AT': {
+    description: 'When the session expires: the granted expiry, or its default.',
+    required: true,
+    schema: { ...text, format: 'date-time' },
+    example: example.session.expires_at,
   },
   'Idempotency-Replayed': {
     description:
@@ -106,15 +119,17 @@ export function responseHeadersOf(
   ]);
 }
 
-export function successHeaders(route: Route): Record<string, Reference> {
+/** The headers of a success reply. `declared` are those that only this reply has. */
+export function successHeaders(route: Route, declared: readonly string[] = []): Record<string, Reference> {
   return {
     ...responseHeadersOf(route),
+    ...references(declared),
     ...(takesIdempotencyKey(route) && references(['Idempotency-Replayed'])),
     ...(route.sendsEtag && references(['ETag'])),
   };
 }
 
-function references(names: (keyof typeof responseHeaders)[]): Record<string, Reference> {
+function references(names: readonly string[]): Record<string, Reference> {
   return Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));
 }
 

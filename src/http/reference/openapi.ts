@@ -210,11 +210,11 @@ function bodyTypes({ method }: Route): string[] {
 }
 
 function successResponses(route: Route, schemaOf: SchemaOf): Record<string, OpenApiResponse> {
-  const entries = Object.entries(route.replies).map(([status, { description, schema, example }]) => [
+  const entries = Object.entries(route.replies).map(([status, { description, schema, example, headers }]) => [
     status,
     {
       description,
-      headers: successHeaders(route),
+      headers: successHeaders(route, headers),
       ...(schema && { content: content(schemaOf(schema), example) }),
     },
   ]);

@@ -26,7 +26,11 @@ describe('sessions', () => {
     const first = await create();
     expect(await mayList(first)).toBe(403);
     const authorize = ['sessions', 'authorize', '--permission', 'token:read'];
-    expect(await json(authorize, { stdin: first.nonce })).toEqual({ authorized: true });
+    expect(await json(authorize, { stdin: first.nonce })).toEqual({
+      authorized: true,
+      id: expect.stringMatching(/^[0-9a-f-]{36}$/),
+      expires_at: first.expires_at,
+    });
     expect(await mayList(first)).toBe(200);
     const again = await call(authorize, { stdin: first.nonce });
     expect([again.code, again.out, again.err]).toEqual([4, '', expect.stringContaining('nonce_used')]);

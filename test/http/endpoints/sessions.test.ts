@@ -190,6 +190,34 @@ describe.each(databases)('sessions on %s', (_, database) => {
     expect(await me(session.session_key)).toBe(401);
   });
 
+  test.each([
+    ['default', undefined],
+    ['shorter', 1000],
+    ['longer', 3_600_000],
+  ])(
+    'the response says which session was authorized until when, also a replay: %s expiry',
+    async (_what, lifetime) => {
+      const { key, web, session } = await scene();
+      const now = server.clock.now();
+      const body = {
+        nonce: session.nonce,
+        ...reading,
+        ...(lifetime !== undefined && { expires_at: iso(now + lifetime) }),
+      };
+      const { data } = (await server.call('GET', `/sessions?application_id=${web.id}`, { key })).body;
+      const expected = { id: data[0].id, expiresAt: iso(now + (lifetime ?? 180_000)) };
+      for (const replayed of [null, 'true']) {
+        const { status, headers } = await server.call('POST', '/sessions/authorize', {
+          key,
+          body,
+          headers: { 'Idempotency-Key': 'authorize' },
+        });
+        const named = { id: headers.get('svc-session-id'), expiresAt: headers.get('svc-session-expires-at') };
+        expect([status, headers.get('idempotency-replayed'), named]).toEqual([204, replayed, expected]);
+      }
+    },
+  );
+
   test('a null expires_at does not change the lifetime', async () => {
     const { key, session } = await scene();
     await authorize(key, session.nonce, { ...reading, expires_at: null });
