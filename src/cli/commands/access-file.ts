@@ -15,7 +15,13 @@ import {
 } from 'yaml';
 import { z } from 'zod';
 import type { Application } from '../../../sdk/src/sallyport.ts';
-import { ApplicationCreate, ExpiryChange, never, publicOnlyErrors } from '../../domain/application.ts';
+import {
+  ApplicationCreate,
+  ApplicationUpdate,
+  ExpiryChange,
+  never,
+  publicOnlyErrors,
+} from '../../domain/application.ts';
 import { Name, optional } from '../../domain/common-fields.ts';
 import { grantErrors } from '../../domain/grant.ts';
 import { networkErrors } from '../../domain/network.ts';
@@ -24,7 +30,11 @@ import { Rule } from '../../domain/rule.ts';
 import { check, type Fault } from '../../domain/validate.ts';
 import { UsageError } from '../errors.ts';
 
+const { allowed_origins, require_bound_sessions, allowed_networks } = ApplicationUpdate.shape;
 const FileApplication = ApplicationCreate.extend({
+  allowed_origins,
+  require_bound_sessions,
+  allowed_networks,
   previous_name: optional(Name).describe(
     'The name before a rename. If no application has the new name, the one with this name is renamed and its keys stay valid.',
   ),
