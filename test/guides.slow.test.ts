@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { cpSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Sallyport } from '../sdk/src/sallyport.ts';
 import { noBrowser, openBrowser } from './support/browser.ts';
 import { installSdk } from './support/install-sdk.ts';
 import { type ExampleSetup, readExample, runExample } from './support/page-examples.ts';
@@ -76,10 +77,14 @@ describe.skipIf(noCurl)('the commands of', () => {
 
   test.each(pages)('docs/%s print what it shows', (page) => follow(page));
 
-  test(`docs/${cardPage} print what it shows, and the page stores a card`, async () => {
+  test(`docs/${cardPage} print what it shows, and page and backend accept only cards`, async () => {
     const port = freePort();
-    const whileRunning = noBrowser ? undefined : () => enterCard(`http://localhost:${port}`);
-    await follow(cardPage, { port, ...(whileRunning && { whileRunning }) });
+    const url = `http://localhost:${port}`;
+    const whileRunning = async () => {
+      await checkCards(url);
+      if (!noBrowser) await enterCards(url);
+    };
+    await follow(cardPage, { port, whileRunning });
   });
 
   test(`docs/${guardPage} print what it shows`, () =>
@@ -112,11 +117,44 @@ describe.skipIf(noCurl)('the commands of', () => {
   });
 });
 
-async function enterCard(url: string): Promise<void> {
+const cards = ['4242424242424242', '378282246310005', '6304000000000000'];
+const notCards = ['4242424242424241', '42424242424', '0000000000000000', 'not a card', ''];
+
+/** Checks the function of the page, and that the backend refuses tokens that were created without the page. */
+async function checkCards(url: string): Promise<void> {
+  const source = await (await fetch(`${url}/card-number.mjs`)).text();
+  const { isCardNumber } = await import(`data:text/javascript;base64,${btoa(source)}`);
+  expect([...cards, ...notCards].filter(isCardNumber)).toEqual(cards);
+
+  const settings = (await (await fetch(`${url}/settings`)).json()) as { url: string; publicKey: string };
+  const page = new Sallyport({ url: settings.url, key: settings.publicKey });
+  const headers = { 'X-Requested-With': 'fetch' };
+  const save = async (number: string, sent: Record<string, string> = headers) => {
+    const mask = { number: '{{ data.number | reveal_last: 4 }}' };
+    const { id } = await page.tokens.create({
+      type: 'card',
+      container: '/incoming/',
+      data: { number },
+      mask,
+    });
+    const response = await fetch(`${url}/cards`, { method: 'POST', headers: sent, body: id });
+    return [response.status, await response.text()];
+  };
+  expect(await save(cards[0] as string)).toEqual([200, 'Saved as XXXXXXXXXXXX4242']);
+  expect(await save('not a card')).toEqual([422, 'This is not a card number.']);
+  expect(await save(cards[0] as string, {})).toEqual([403, '']);
+}
+
+async function enterCards(url: string): Promise<void> {
   const browser = await openBrowser();
   try {
     const page = await browser.newPage();
     await page.goto(url, { waitUntil: 'networkidle' });
+    for (const number of notCards) {
+      await page.fill('input', number);
+      await page.click('button');
+      expect(await page.evaluate(() => document.querySelector('input')?.validity.valid)).toBe(false);
+    }
     await page.fill('input', '4242 4242 4242 4242');
     await page.click('button');
     await page.waitForFunction(() => document.querySelector('p')?.textContent);

@@ -15,7 +15,7 @@ export interface StartSessionOptions extends Omit<ClientOptions, 'key'> {
    * - the `Response` of your backend. The session fails to start if its status is not 2xx. If it has the header
    *   `SVC-SESSION-EXPIRES-AT`, this is the expiry of the session.
    * - an object with `expiresAt`, a `Date` or an ISO 8601 date, such as the result of `authorizeSession`.
-   * - anything else. The expiry is then not known: the default applies, and a session that ends earlier is renewed
+   * - another value. The expiry is then not known: the default applies, and a session that ends earlier is renewed
    *   after the first 401.
    */
   readonly authorize: (nonce: string) => Promise<unknown>;
@@ -44,7 +44,7 @@ export interface ManagedSession {
    * proof for this request. Your service checks them with a guard. If the guard answers 401 because the session has
    * ended, renews the session and sends the request once more, with the same body. Rejects if the renewal fails.
    */
-  fetch(input: RequestInfo | URL, init?: RequestInit): Promise<Response>;
+  fetch(input: string | URL | Request, init?: RequestInit): Promise<Response>;
   /** Whether the session is bound to a key of this browser. */
   readonly bound: boolean;
   /** The expiry of the current session: the one that `authorize` returned, otherwise the default. */
@@ -132,7 +132,7 @@ export async function startSession(options: StartSessionOptions): Promise<Manage
    * Copies the request, because its body is sent again if the proof or the key was not accepted. Does not follow
    * redirects, because they would send the key and the proof to another server.
    */
-  async function fetchWithKey(input: RequestInfo | URL, init?: RequestInit): Promise<Response> {
+  async function fetchWithKey(input: string | URL | Request, init?: RequestInit): Promise<Response> {
     const given = new Request(input, init);
     const request = given.redirect === 'follow' ? new Request(given, { redirect: 'manual' }) : given;
     return sendWithRenewal(await key(), request.signal, (sessionKey) => {

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { installSdk } from '../support/install-sdk.ts';
 import { root } from '../support/service.ts';
 
 const guides = readdirSync(join(root, 'docs/guides')).map((name) => `docs/guides/${name}`);
@@ -40,19 +41,55 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-async function errorsIn(files: Iterable<readonly [name: string, code: string]>): Promise<string> {
+async function errorsIn(
+  files: Iterable<readonly [name: string, code: string]>,
+  project = folder,
+  options: object = compilerOptions,
+): Promise<string> {
   const names = [...files].map(([name, code]) => {
-    writeFileSync(join(folder, name), code);
+    writeFileSync(join(project, name), code);
     return name;
   });
-  writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, files: names }));
-  const tsc = Bun.spawn([join(root, 'node_modules/.bin/tsc'), '-p', folder], { cwd: folder, stdout: 'pipe' });
+  writeFileSync(join(project, 'tsconfig.json'), JSON.stringify({ compilerOptions: options, files: names }));
+  const tsc = Bun.spawn([join(root, 'node_modules/.bin/tsc'), '-p', project], {
+    cwd: project,
+    stdout: 'pipe',
+  });
   return new Response(tsc.stdout).text();
 }
 
 test('every example compiles under strict', async () => {
   expect(examples.size).toBeGreaterThanOrEqual(7);
   expect(await errorsIn(examples)).toBe('');
+});
+
+test('pages with TypeScript name the type packages that it needs', () => {
+  const packages = { node: /\bprocess\.|\bRequest\b|from 'node:/, express: /from 'express'/ };
+  const missing = pages.flatMap((page) => {
+    const text = readFileSync(join(root, page), 'utf8');
+    const code = [...text.matchAll(fence)].filter(([, language]) => language === 'ts').join('\n');
+    return Object.entries(packages)
+      .filter(([name, uses]) => uses.test(code) && !text.includes(`@types/${name}`))
+      .map(([name]) => `${page}: @types/${name}`);
+  });
+  expect(missing).toEqual([]);
+});
+
+test('the types of the built SDK need either @types/node or the DOM library', async () => {
+  const project = join(folder, 'project');
+  await installSdk(project);
+  const page = `import { startSession } from '@sallyport/sdk';
+    import { guardFetch } from '@sallyport/sdk/guard';
+    export const start = () => startSession({ url: '/', publicKey: 'x', authorize: () => fetch('/session') });
+    export const guard = guardFetch;`;
+  for (const environment of [
+    { lib: ['ES2022'], types: ['node'] },
+    { lib: ['ES2022', 'DOM'], types: [] },
+  ]) {
+    const { typeRoots, module } = compilerOptions;
+    const options = { strict: true, noEmit: true, module, typeRoots, ...environment };
+    expect(await errorsIn([['page.mts', page]], project, options)).toBe('');
+  }
 });
 
 test('a wrong example does not compile', async () => {
