@@ -11,7 +11,7 @@ import { makeLimits, type Rates } from './http/pipeline/limits.ts';
 import { LongWork, type Turns } from './http/pipeline/long-work.ts';
 import { quota } from './http/pipeline/quota.ts';
 import { requestCounter as makeRequestCounter } from './http/pipeline/request-counter.ts';
-import type { HandlerContext } from './http/pipeline/route.ts';
+import type { HandlerContext, Route } from './http/pipeline/route.ts';
 import { listen, listenForScrapes } from './http/pipeline/server.ts';
 import { usageRecorder } from './http/pipeline/usage-recorder.ts';
 import { allRoutes } from './http/routes.ts';
@@ -66,6 +66,8 @@ export interface AppOptions {
   readonly turns?: Turns | undefined;
   /** Replaces the limits for unread responses, in tests. */
   readonly largeReplies?: LargeReplies | undefined;
+  /** Replaces the routes, in tests. */
+  readonly routes?: readonly Route[];
   /** See `openStore`. */
   readonly through?: OpenOptions['through'];
 }
@@ -122,7 +124,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   };
   const { host, port, metricsPort, trustedProxies: trusts } = config;
   const at = { variable: 'PORT', host, port, shared: options.shared ?? false, trusts };
-  const server = await tryListen(opened, at, () => listen(allRoutes, context, at));
+  const server = await tryListen(opened, at, () => listen(options.routes ?? allRoutes, context, at));
   const metricsAt = { variable: 'SALLYPORT_METRICS_PORT', host, port: metricsPort as number };
   const scrapes = metricsPort === undefined ? undefined : metrics;
   const metricsServer =

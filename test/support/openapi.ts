@@ -85,6 +85,7 @@ const Operation = z.strictObject({
   tags: z.array(text).length(1),
   summary: text,
   description: text,
+  deprecated: z.literal(true).optional(),
   security: Security.optional(),
   'x-permission': text.optional(),
   'x-callers': z.array(text).min(1).optional(),

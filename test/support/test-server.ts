@@ -104,7 +104,7 @@ export async function openTestServer(
   database: Database | string,
   env: Record<string, string> = {},
   through?: AppOptions['through'],
-  options: Pick<AppOptions, 'turns' | 'largeReplies'> = {},
+  replaced: Pick<AppOptions, 'turns' | 'largeReplies' | 'routes'> = {},
 ): Promise<TestServer> {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-test-'));
   const clock = new Clock();
@@ -126,14 +126,8 @@ export async function openTestServer(
     now: clock.now,
     write: (line) => logged.push(line),
   });
-  const app = await openApp(config, {
-    now: clock.now,
-    log,
-    checkReplies: true,
-    timers: false,
-    through,
-    ...options,
-  });
+  const options = { now: clock.now, log, checkReplies: true, timers: false, through, ...replaced };
+  const app = await openApp(config, options);
 
   let lastCall = 0;
   let isClosed = false;

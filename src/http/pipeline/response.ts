@@ -2,7 +2,7 @@
 import { JsonText } from '../../domain/json-text.ts';
 import { type LargeReplies, largeReply } from './large-replies.ts';
 import type { RequestInfo } from './request-info.ts';
-import type { HandlerContext, Reply } from './route.ts';
+import type { Deprecation, HandlerContext, Reply } from './route.ts';
 
 const commonHeaders = {
   'Cache-Control': 'no-store',
@@ -76,6 +76,15 @@ function baseHeaders(kind: keyof typeof cachedHeaders, policies: string): Header
 export function preflightResponse(requestInfo: RequestInfo, allow: string): Response {
   const methods = { Allow: allow, 'Access-Control-Allow-Methods': allow };
   return respondWith(null, 204, requestInfo, { ...methods, ...preflightHeaders });
+}
+
+/** Adds the headers of RFC 9745 and RFC 8594. */
+export function withDeprecation(response: Response, { since, sunset, link }: Deprecation): Response {
+  response.headers.set('Deprecation', `@${Date.parse(since) / 1000}`);
+  response.headers.set('Sunset', new Date(sunset).toUTCString());
+  response.headers.set('Link', `<${link}>; rel="deprecation"`);
+  response.headers.append('Access-Control-Expose-Headers', 'Deprecation, Sunset, Link');
+  return response;
 }
 
 /** Makes the response close its connection if the process is shutting down. */

@@ -147,6 +147,13 @@ export interface Conventions {
   readonly requestIdHeader: string;
 }
 
+/** When an endpoint was deprecated and from when it may be missing, as dates, and the URL of a page about it. */
+export interface Deprecation {
+  readonly since: string;
+  readonly sunset: string;
+  readonly link: string;
+}
+
 interface EndpointDocs {
   /** The operation's name in OpenAPI and the SDK. */
   readonly name: string;
@@ -154,6 +161,8 @@ interface EndpointDocs {
   readonly summary: string;
   readonly description?: string;
   readonly conventions?: Conventions;
+  /** Announced in OpenAPI and in every response, see docs/reference/versioning.md. */
+  readonly deprecated?: Deprecation;
   /** By HTTP status. */
   readonly replies: Record<number, DeclaredReply>;
   /** Error codes in addition to those of `failuresOf`. */

@@ -8,7 +8,7 @@ import { observeRequest } from './observe-request.ts';
 import { problemResponse } from './problem.ts';
 import type { RoutedRequest } from './read-input.ts';
 import { RequestInfo } from './request-info.ts';
-import { closeIfStopping, preflightResponse } from './response.ts';
+import { closeIfStopping, preflightResponse, withDeprecation } from './response.ts';
 import type { HandlerContext, Route } from './route.ts';
 
 export interface Server {
@@ -102,7 +102,11 @@ function handlerOf(
   const respond: BunHandler = (request) => {
     const requestInfo = new RequestInfo(request, clientAddress, requestIdHeader);
     const route = byMethod.get(request.method);
-    if (route) return handle(route, request, requestInfo, context);
+    if (route) {
+      const { deprecated } = route;
+      const response = handle(route, request, requestInfo, context);
+      return deprecated ? response.then((made) => withDeprecation(made, deprecated)) : response;
+    }
     if (request.method === 'OPTIONS')
       return withoutRoute('preflight', preflightResponse(requestInfo, allow), requestInfo, context);
     const failure = fail('method_not_allowed');

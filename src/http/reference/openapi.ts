@@ -34,6 +34,7 @@ export interface Operation {
   readonly summary: string;
   /** The last paragraph states the required key or permission. */
   readonly description: string;
+  readonly deprecated?: true;
   readonly security?: Record<string, string[]>[];
   readonly 'x-permission'?: string;
   readonly 'x-callers'?: readonly string[];
@@ -134,7 +135,8 @@ function operation(route: Route, schemaOf: SchemaOf): Operation {
     operationId: route.name,
     tags: [route.tag] as [string],
     summary: route.summary,
-    description: [route.description, accessOf(route)].filter(Boolean).join('\n\n'),
+    description: [route.description, deprecationOf(route), accessOf(route)].filter(Boolean).join('\n\n'),
+    ...(route.deprecated && { deprecated: true as const }),
     parameters: parameters(route, schemaOf),
   };
   const responses = {
@@ -159,6 +161,12 @@ function operation(route: Route, schemaOf: SchemaOf): Operation {
     ...requestBody,
     responses,
   };
+}
+
+function deprecationOf({ deprecated }: Route): string | undefined {
+  if (!deprecated) return undefined;
+  const { since, sunset, link } = deprecated;
+  return `Deprecated since ${since}, and available until ${sunset}: see <${link}>.`;
 }
 
 function size(bytes: number): string {
