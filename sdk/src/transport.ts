@@ -200,9 +200,9 @@ function queryString(query: Record<string, unknown>): string {
   const pairs = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
     if (value === undefined) continue;
-    if (name === 'metadata') {
-      for (const [field, text] of Object.entries(value as object))
-        pairs.append(`metadata[${field}]`, String(text));
+    if (typeof value === 'object' && !Array.isArray(value)) {
+      for (const [key, text] of Object.entries(value as object))
+        pairs.append(`${name}[${key}]`, String(text));
     } else for (const one of [value].flat()) pairs.append(name, String(one));
   }
   const text = pairs.toString();

@@ -113,19 +113,22 @@ export function readQuery(schema: z.ZodType | undefined, url: string): unknown {
     : validate(NoFields, Object.fromEntries(search), 'query');
 }
 
-/** A repeated parameter becomes a list; `metadata[NAME]=VALUE` becomes an entry of `metadata`. */
+/** A repeated parameter becomes a list; `NAME[KEY]=VALUE` becomes an entry of `NAME`. */
 function queryFields(search: URLSearchParams): Record<string, unknown> {
   const query: Record<string, unknown> = Object.create(null);
-  const metadata: Record<string, unknown> = Object.create(null);
+  const maps: Record<string, Record<string, unknown>> = Object.create(null);
   for (const name of new Set(search.keys())) {
     const values = search.getAll(name);
     const value = values.length === 1 ? values[0] : values;
-    const entry = /^metadata\[(.*)\]$/s.exec(name)?.[1];
-    if (entry === undefined) query[name] = value;
-    else metadata[entry] = value;
+    const [, map, entry = ''] = /^(\w+)\[(.*)\]$/s.exec(name) ?? [];
+    if (map === undefined) query[name] = value;
+    else {
+      maps[map] ??= Object.create(null) as Record<string, unknown>;
+      maps[map][entry] = value;
+    }
   }
-  // `metadata` itself is not overwritten, so that the schema rejects it.
-  return Object.keys(metadata).length > 0 ? { metadata, ...query } : query;
+  // A parameter with the name of a map is not overwritten, so that the schema rejects it.
+  return { ...maps, ...query };
 }
 
 /** Rejects `metadata.NAME=VALUE`, the form of these filters up to version 0.2, and names the new form. */

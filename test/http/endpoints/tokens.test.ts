@@ -111,8 +111,24 @@ describe.each(databases)('tokens on %s', (_, database) => {
     const { key } = await server.tenant();
     await create(key, { id: 'one', data: 1, metadata: { customer: '42', region: 'eu' } });
     await create(key, { id: 'two', data: 2, metadata: { customer: '42' } });
-    const found = await server.call('GET', '/tokens?metadata[customer]=42&metadata[region]=eu', { key });
+    const query = 'metadata[customer]=42&metadata%5Bregion%5D=eu';
+    const found = await server.call('GET', `/tokens?${query}`, { key });
     expect(found.body.data.map((token: { id: string }) => token.id)).toEqual(['one']);
+  });
+
+  test.each([
+    ['metadata[region]=eu&metadata[region]=us', 'metadata.region'],
+    ['metadata.region=us', 'metadata.region'],
+    ['metadata[]=eu', 'metadata.'],
+    ['metadata=eu', 'metadata'],
+    ['metadata=eu&metadata[region]=eu', 'metadata'],
+    ['type[region]=eu', 'type'],
+    ['colour[region]=eu', 'colour'],
+    ['metadata[region=eu', 'metadata[region'],
+  ])('a list rejects %s', async (query, field) => {
+    const { key } = await server.tenant();
+    const { status, body } = await server.call('GET', `/tokens?${query}`, { key });
+    expect([status, Object.keys(body.errors)]).toEqual([400, [field]]);
   });
 
   test('a session sees tokens that match all its conditions', async () => {
