@@ -39,6 +39,8 @@ export interface ApplicationWithKey {
   require_bound_sessions?: boolean;
   /** Networks from which its keys may be used. Absent if they may be used from everywhere. */
   allowed_networks?: Array<string>;
+  /** Labels, which group applications. They grant no access. Absent if there are none. */
+  labels?: Record<string, string>;
   /** The application that created it. */
   created_by?: string;
   /** When it was created. */
@@ -143,6 +145,8 @@ export interface ApplicationCreate {
   require_bound_sessions?: boolean | null;
   /** Private and management applications only: networks in CIDR notation from which its keys may be used, at most 50, such as `10.0.0.0/8`. If absent or empty, they may be used from everywhere. */
   allowed_networks?: Array<string>;
+  /** Labels, which group applications, such as `{"team": "payments"}`; at most 20. They grant no access. Names have at most 63 lower-case letters, digits, and `._/-`, and start with a letter. Values have 1 to 100 letters, digits, and `._/@:-`, and start with a letter or digit. */
+  labels?: Record<string, string>;
   /** When the application expires. Must be in the future. If absent, it never expires, unless the tenant has a maximum lifetime. */
   expires_at?: string;
 }
@@ -185,6 +189,8 @@ export interface Application {
   require_bound_sessions?: boolean;
   /** Networks from which its keys may be used. Absent if they may be used from everywhere. */
   allowed_networks?: Array<string>;
+  /** Labels, which group applications. They grant no access. Absent if there are none. */
+  labels?: Record<string, string>;
   /** The application that created it. */
   created_by?: string;
   /** When it was created. */
@@ -305,6 +311,8 @@ export interface ApplicationUpdate {
   require_bound_sessions?: boolean | null;
   /** Private and management applications only: networks in CIDR notation from which its keys may be used, at most 50. If absent, they are not changed; if empty, the keys may be used from everywhere. Must contain your own address if you update the application of your key. */
   allowed_networks?: Array<string>;
+  /** Labels, which group applications. If absent, they are not changed; if empty, they are removed. They grant no access. */
+  labels?: Record<string, string>;
   /** When the application expires. Must be in the future. `never` removes the expiry; if absent, it is not changed. */
   expires_at?: string;
   /** Read-only. May be sent unchanged; a different value is rejected. */
@@ -1212,6 +1220,8 @@ export interface Operations {
         name?: string;
         /** Return only applications that expire before this time. */
         expires_before?: string;
+        /** Filter by labels, as `label[NAME]=VALUE`, at most 3 times. */
+        label?: Record<string, string>;
       };
     };
     reply: ApplicationPage;

@@ -11,6 +11,7 @@ import {
 } from './common-fields.ts';
 import { type Errors, throwIfInvalid } from './error.ts';
 import { grantFields } from './grant.ts';
+import { Labels, maxLabels } from './labels.ts';
 import { latestExpiry, newExpiry } from './lifetime.ts';
 import { maxNetworks, Networks } from './network.ts';
 import { Permission } from './permission.ts';
@@ -77,6 +78,10 @@ export const Application = z
       .array(z.string())
       .optional()
       .describe('Networks from which its keys may be used. Absent if they may be used from everywhere.'),
+    labels: z
+      .record(z.string(), z.string())
+      .optional()
+      .describe('Labels, which group applications. They grant no access. Absent if there are none.'),
     ...changeFields,
     quarantined_at: Timestamp.optional().describe(
       'Since when it is in quarantine: it can change nothing, and it reads tokens without their data. Absent if it is not.',
@@ -157,6 +162,9 @@ export const ApplicationCreate = z
     allowed_networks: optional(Networks).describe(
       `Private and management applications only: networks in CIDR notation from which its keys may be used, at most ${maxNetworks}, such as \`10.0.0.0/8\`. If absent or empty, they may be used from everywhere.`,
     ),
+    labels: optional(Labels).describe(
+      `Labels, which group applications, such as \`{"team": "payments"}\`; at most ${maxLabels}. They grant no access. Names have at most 63 lower-case letters, digits, and \`._/-\`, and start with a letter. Values have 1 to 100 letters, digits, and \`._/@:-\`, and start with a letter or digit.`,
+    ),
     expires_at: optional(DateTime).describe(
       'When the application expires. Must be in the future. If absent, it never expires, unless the tenant has a maximum lifetime.',
     ),
@@ -212,6 +220,9 @@ export const ApplicationUpdate = z
     ),
     allowed_networks: optional(Networks).describe(
       `Private and management applications only: networks in CIDR notation from which its keys may be used, at most ${maxNetworks}. If absent, they are not changed; if empty, the keys may be used from everywhere. Must contain your own address if you update the application of your key.`,
+    ),
+    labels: optional(Labels).describe(
+      'Labels, which group applications. If absent, they are not changed; if empty, they are removed. They grant no access.',
     ),
     expires_at: optional(ExpiryChange).describe(
       'When the application expires. Must be in the future. `never` removes the expiry; if absent, it is not changed.',

@@ -77,6 +77,29 @@ export function hasLength(value: string, min: number, max: number): boolean {
   return length >= min && length <= max;
 }
 
+/**
+ * A map with at most `max` entries. Checks their number first, so that a large object is rejected before its entries are
+ * validated.
+ */
+export function mapOf<N extends z.ZodType<string, string>, V extends z.ZodType<string>>(
+  max: number,
+  name: N,
+  value: V,
+) {
+  return z
+    .unknown()
+    .refine(
+      (entries) => !Object.hasOwn(Object(entries), '__proto__'),
+      'must not contain an entry named __proto__',
+    )
+    .refine((entries) => hasAtMost(entries, max), `must have at most ${max} entries`)
+    .pipe(z.record(name, value));
+}
+
+function hasAtMost(entries: unknown, max: number): boolean {
+  return typeof entries !== 'object' || entries === null || Object.keys(entries).length <= max;
+}
+
 /** The error gives the first forbidden character and its position, counted from 1 in code points. */
 function without<S extends z.ZodType<string>>(schema: S, forbidden: RegExp, what: string) {
   return schema.superRefine((value, context) => {

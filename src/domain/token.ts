@@ -5,6 +5,7 @@ import {
   DateTime,
   isWellFormed,
   label,
+  mapOf,
   optional,
   secretError,
   text,
@@ -63,27 +64,15 @@ export const TokenType = z
 
 const MetadataName = label(1, 100);
 const MetadataValue = text(0, 500).regex(/^[^\0]*$/u, 'must not contain NUL');
-/** Checks the number of entries first, so that a large object is rejected before its entries are validated. */
-export const Metadata = z
-  .unknown()
-  .refine(
-    (entries) => !Object.hasOwn(Object(entries), '__proto__'),
-    'must not contain an entry named __proto__',
-  )
-  .refine((entries) => hasAtMost(entries, 50), 'must have at most 50 entries')
-  .pipe(z.record(MetadataName, MetadataValue))
-  .meta({ type: 'object', maxProperties: 50, additionalProperties: { type: 'string', maxLength: 500 } });
+const metadataSchema = { type: 'object', additionalProperties: { type: 'string', maxLength: 500 } };
+export const Metadata = mapOf(50, MetadataName, MetadataValue).meta({ ...metadataSchema, maxProperties: 50 });
 export type Metadata = z.infer<typeof Metadata>;
 
 /** The `metadata[NAME]=VALUE` filters of a list. */
-export const MetadataFilter = Metadata.refine(
-  (entries) => hasAtMost(entries, 10),
-  'must have at most 10 entries',
-).meta({ type: 'object', maxProperties: 10, additionalProperties: { type: 'string', maxLength: 500 } });
-
-function hasAtMost(entries: unknown, count: number): boolean {
-  return typeof entries !== 'object' || entries === null || Object.keys(entries).length <= count;
-}
+export const MetadataFilter = mapOf(10, MetadataName, MetadataValue).meta({
+  ...metadataSchema,
+  maxProperties: 10,
+});
 
 /** A token in responses. The caller's transform decides about `data`. */
 export const Token = z

@@ -4,6 +4,7 @@ import { timestamp } from '../domain/common-fields.ts';
 import type { Grants } from '../domain/grant.ts';
 import type { Minted } from '../domain/key.ts';
 import { type EffectiveGrants, quarantined } from '../domain/quarantine.ts';
+import { hasLabel, labelIndex, labelText, withLabel } from './application-labels.ts';
 import { boundedList, countFiltered } from './bounded-list.ts';
 import { type DbTime, type Executor, type Queries, rowLock } from './engine/db.ts';
 import { all, Params } from './engine/sql.ts';
@@ -20,6 +21,7 @@ export interface ApplicationRow {
   allowed_origins: string | null;
   require_bound_sessions: number;
   allowed_networks: string | null;
+  labels: string | null;
   created_by: string | null;
   created_at: DbTime;
   modified_by: string | null;
@@ -31,8 +33,8 @@ export interface ApplicationRow {
 
 export const applicationColumns = (alias: string) =>
   `${alias}.tenant_id, ${alias}.id, ${alias}.name, ${alias}.type, ${alias}.permissions, ${alias}.rules,
-   ${alias}.allowed_origins, ${alias}.require_bound_sessions, ${alias}.allowed_networks, ${alias}.created_by,
-   ${alias}.created_at, ${alias}.modified_by,
+   ${alias}.allowed_origins, ${alias}.require_bound_sessions, ${alias}.allowed_networks, ${alias}.labels,
+   ${alias}.created_by, ${alias}.created_at, ${alias}.modified_by,
    ${alias}.modified_at, ${alias}.expires_at, ${alias}.quarantined_at, ${alias}.last_used_at`;
 
 /** The SQL condition for a row that has not expired. */
@@ -62,11 +64,13 @@ export function lockApplication(db: Pick<Executor, 'dialect'>) {
 
 export function applications(db: Executor): Applications {
   const lock = lockApplication(db);
+  const labels = labelIndex(db);
 
   return {
     create: (tenant, application, key) =>
       db.transaction(async (tx) => {
         await insertApplication(tx, tenant, application, key);
+        await labels.replace(tx, tenant, application.id, undefined, application.labels);
         return (await lock(tx, tenant, application.id)) as Application;
       }),
 
@@ -104,7 +108,9 @@ export function applications(db: Executor): Applications {
       db.transaction(async (tx) => {
         const old = await lock(tx, tenant, id);
         if (!old) return undefined;
-        await replaceFields(tx, tenant, id, change, revise(old));
+        const fields = revise(old);
+        await replaceFields(tx, tenant, id, change, fields);
+        await labels.replace(tx, tenant, id, old.labels, fields.labels);
         return lock(tx, tenant, id);
       }),
 
@@ -145,8 +151,8 @@ async function replaceFields(
   const { name, expires_at: expiry } = fields;
   await tx.run(
     `update applications set name = $3, name_folded = $4, permissions = $5, rules = $6, allowed_origins = $7,
-       require_bound_sessions = $8, allowed_networks = $9, expires_at = $10, modified_by = $11,
-       modified_at = ${laterThanBefore('$12')}
+       require_bound_sessions = $8, allowed_networks = $9, labels = $10, expires_at = $11, modified_by = $12,
+       modified_at = ${laterThanBefore('$13')}
      where tenant_id = $1 and id = $2`,
     [
       tenant,
@@ -157,6 +163,7 @@ async function replaceFields(
       listText(fields.allowed_origins),
       Number(fields.require_bound_sessions ?? false),
       listText(fields.allowed_networks),
+      labelText(fields.labels),
       expiry === undefined ? null : Date.parse(expiry),
       by,
       at,
@@ -208,8 +215,8 @@ export async function insertApplication(
   const { id, name, type, createdBy, createdAt, expiresAt, keyExpiresAt } = application;
   await tx.run(
     `insert into applications (tenant_id, id, name, name_folded, type, permissions, rules,
-       allowed_origins, require_bound_sessions, allowed_networks, created_by, created_at, expires_at)
-     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
+       allowed_origins, require_bound_sessions, allowed_networks, labels, created_by, created_at, expires_at)
+     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
     [
       tenant,
       id,
@@ -220,6 +227,7 @@ export async function insertApplication(
       listText(application.allowedOrigins),
       Number(application.requireBoundSessions ?? false),
       listText(application.allowedNetworks),
+      labelText(application.labels),
       createdBy ?? null,
       createdAt,
       expiresAt ?? null,
@@ -239,6 +247,7 @@ export function toApplication(row: ApplicationRow): Application {
     ...(row.allowed_origins !== null && { allowed_origins: toOrigins(row) }),
     ...(row.require_bound_sessions !== 0 && { require_bound_sessions: true }),
     ...(row.allowed_networks !== null && { allowed_networks: JSON.parse(row.allowed_networks) }),
+    ...(row.labels !== null && { labels: JSON.parse(row.labels) }),
     ...(row.created_by !== null && { created_by: row.created_by }),
     created_at: timestamp(Number(row.created_at)),
     ...(row.modified_by !== null && { modified_by: row.modified_by }),
@@ -289,18 +298,21 @@ function fold(name: string): string {
   return name.normalize('NFC').toLowerCase().toUpperCase();
 }
 
-function filtered(tenant: string, { ids, type, name, expiresBefore }: ApplicationFilter) {
+function filtered(tenant: string, { ids, type, name, expiresBefore, labels = {} }: ApplicationFilter) {
   const pattern = name && `%${fold(name).replace(/[\\%_]/g, '\\$&')}%`;
+  const [first, ...others] = Object.entries(labels);
   return {
     table: 'applications',
     columns: 'r.type, r.name_folded, r.expires_at',
     tenant,
     ids,
+    index: first && withLabel(tenant, first),
     filter: (params: Params) =>
       all(
         type && `x.type = ${params.add(type)}`,
         pattern && `x.name_folded like ${params.add(pattern)} escape '\\'`,
         expiresBefore !== undefined && `x.expires_at < ${params.add(expiresBefore)}`,
+        ...others.map((label) => hasLabel(params, label)),
         notExpired('x'),
       ),
   };

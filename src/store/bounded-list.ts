@@ -22,6 +22,8 @@ export interface Filtered<R> {
   readonly columns: string;
   readonly tenant: string;
   readonly ids?: readonly string[] | undefined;
+  /** An index of the rows that can match: a statement that selects their ids, and the expression of the id in it. */
+  readonly index?: { readonly sql: (params: Params) => string; readonly id: string } | undefined;
   /** A condition on the alias `x`. */
   readonly filter: (params: Params) => string;
   /** Reads the rows of a page, in any order. Leaves out rows that no longer exist. */
@@ -111,7 +113,7 @@ async function endOf<R>(
 /** Runs a statement on a subquery, `examined`: the newest rows before the id `before`, at most `limit`. */
 async function select<T>(
   db: Pick<Executor, 'all'>,
-  { table, columns, tenant, ids }: Omit<Filtered<unknown>, 'read' | 'filter'>,
+  { table, columns, tenant, ids, index }: Omit<Filtered<unknown>, 'read' | 'filter'>,
   before: string,
   limit: number,
   statement: (examined: string, params: Params) => string,
@@ -121,6 +123,9 @@ async function select<T>(
     `r.tenant_id = ${params.add(tenant)}`,
     `r.id < ${params.add(before)}`,
     ids && `r.id in ${params.list(ids)}`,
+    index &&
+      `r.id in (${index.sql(params)} and ${index.id} < ${params.add(before)}
+        order by ${index.id} desc limit ${params.add(limit)})`,
   );
   const examined = `(select r.tenant_id, r.id, octet_length(r.rules) as bytes, ${columns} from ${table} r where ${where}
     order by r.id desc limit ${params.add(limit)}) x`;

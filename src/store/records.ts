@@ -4,6 +4,7 @@ import type { Application, ApplicationType } from '../domain/application.ts';
 import type { Entry, LogEntry, LogGap } from '../domain/audit.ts';
 import type { Grants } from '../domain/grant.ts';
 import type { Digest } from '../domain/key.ts';
+import type { Labels } from '../domain/labels.ts';
 import type { EffectiveGrants } from '../domain/quarantine.ts';
 import type { IntervalCounts } from '../domain/request-counts.ts';
 import type { Transform } from '../domain/rule.ts';
@@ -46,6 +47,7 @@ export interface NewApplication extends Grants {
   readonly allowedOrigins?: readonly string[] | undefined;
   readonly requireBoundSessions?: boolean | undefined;
   readonly allowedNetworks?: readonly string[] | undefined;
+  readonly labels?: Labels | undefined;
   readonly createdBy: string | undefined;
   readonly createdAt: number;
   readonly expiresAt: number | undefined;
@@ -57,7 +59,7 @@ export interface NewApplication extends Grants {
 export type ApplicationUpdate = Grants &
   Pick<
     Application,
-    'name' | 'allowed_origins' | 'require_bound_sessions' | 'allowed_networks' | 'expires_at'
+    'name' | 'allowed_origins' | 'require_bound_sessions' | 'allowed_networks' | 'labels' | 'expires_at'
   >;
 
 export interface ApplicationFilter {
@@ -66,6 +68,8 @@ export interface ApplicationFilter {
   /** A substring of the name; case is ignored. */
   readonly name?: string | undefined;
   readonly expiresBefore?: number | undefined;
+  /** The application must have all of them. */
+  readonly labels?: Labels | undefined;
 }
 
 /** When an application last used each key, and each permission in each container. */

@@ -19,18 +19,22 @@ describe.each(databases)('on %s, one row of many', (name, database) => {
   beforeAll(async () => {
     on = await openTestStore(database);
     tenant = await on.tenant();
-    application = (await on.application(tenant, { name: 'wanted', type: 'public' })).id;
+    const labels = { team: 'shop', tier: 'one' };
+    application = (await on.application(tenant, { name: 'wanted', type: 'public', labels })).id;
     session = (await on.session(tenant, application, { expiresAt: on.clock.now() + 1e9 })).id;
     const now = on.clock.now();
     const [other] = [newId(now + 1)];
     const applications = [`('${tenant}', '${other}', 'x', 'X', 'public', '[]', '[]', ${now})`];
     const sessions: string[] = [];
+    const labelled: string[] = [];
     const digest = (n: number, kind: string) => {
       const hex = `${kind}${n.toString(16).padStart(10, '0')}`;
       return name === 'SQLite' ? `x'${hex}'` : `'\\x${hex}'`;
     };
     for (let n = 0; n < many; n++) {
-      applications.push(`('${tenant}', '${newId(now + 2 + n)}', 'x', 'X', 'public', '[]', '[]', ${now})`);
+      const id = newId(now + 2 + n);
+      applications.push(`('${tenant}', '${id}', 'x', 'X', 'public', '[]', '[]', ${now})`);
+      labelled.push(`('${tenant}', 'team', 'shop', '${id}')`);
       sessions.push(
         `('${tenant}', '${other}', '${newId(now + 2 + n)}', ${digest(n, 'aa')}, ${digest(n, 'bb')}, '[]', '[]', ${now}, ${now + 1e9})`,
       );
@@ -43,6 +47,7 @@ describe.each(databases)('on %s, one row of many', (name, database) => {
       'applications (tenant_id, id, name, name_folded, type, permissions, rules, created_at)',
       applications,
     );
+    await add('application_labels (tenant_id, name, value, application_id)', labelled);
     await add(
       'sessions (tenant_id, application_id, id, key_digest, nonce_digest, permissions, rules, created_at, expires_at)',
       sessions,
@@ -57,6 +62,11 @@ describe.each(databases)('on %s, one row of many', (name, database) => {
       'application by name',
       () => application,
       (window) => store.applications.list(tenant, { name: 'Ante' }, window),
+    ],
+    [
+      'application by two labels, the first of which all have',
+      () => application,
+      (window) => store.applications.list(tenant, { labels: { team: 'shop', tier: 'one' } }, window),
     ],
     [
       'session by application',
@@ -91,6 +101,20 @@ describe.each(databases)('on %s, one row of many', (name, database) => {
   test.each(lists)('%s: page numbers beyond the counted rows are too deep', async (_, _wanted, list) => {
     expect(await list({ size: 100, page: 101 })).toMatchObject({ tooDeep: true });
     expect(await list({ size: 100, page: 2 })).toMatchObject({ tooDeep: true });
+  });
+
+  test('an application with a rare label is found on the first page, without the others', async () => {
+    const list = (window: ListWindow) =>
+      store.applications.list(tenant, { labels: { tier: 'one', team: 'shop' } }, window);
+    asked.take();
+    const page = await list({ size: 100, page: 1 });
+    const statements = asked.take();
+    expect(page).toMatchObject({ rows: [{ id: application }], total: 1, next: undefined });
+    expect(await list({ size: 100, before: page.rows[0]!.id })).toMatchObject({ rows: [], next: undefined });
+    if (name === 'SQLite') {
+      const steps = plansOf(on.url, statements, on.clock.now());
+      expect(steps.filter((step) => /^SCAN (?!x\b)/.test(step))).toEqual([]);
+    } else expect(await rowsVisited(on.url, statements, on.clock.now())).toBeLessThanOrEqual(30);
   });
 
   test('a sweep examines expired applications only', async () => {

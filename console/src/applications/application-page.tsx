@@ -18,6 +18,7 @@ import { Advice } from './advice.tsx';
 import { DeleteDialog } from './delete-dialog.tsx';
 import { EditApplication } from './edit.tsx';
 import { Keys } from './keys.tsx';
+import { labelsOf } from './labels.ts';
 import { NewKeyDialog } from './new-key-dialog.tsx';
 import { QuarantineButton, QuarantineNotice, QuarantineTag, suspectOf } from './quarantine.tsx';
 import { RotateDialog } from './rotate-dialog.tsx';
@@ -254,6 +255,12 @@ function Details({ application }: { application: Application }) {
           <>
             <dt>Allowed networks</dt>
             <dd>{application.allowed_networks.join(', ')}</dd>
+          </>
+        )}
+        {application.labels !== undefined && (
+          <>
+            <dt>Labels</dt>
+            <dd>{labelsOf(application).join(', ')}</dd>
           </>
         )}
         {application.require_bound_sessions && (

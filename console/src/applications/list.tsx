@@ -11,6 +11,7 @@ import { SearchField } from '../frame/search-field.tsx';
 import { holds, useSignedIn } from '../frame/signed-in.ts';
 import { SkeletonRows } from '../frame/skeleton.tsx';
 import { useApplications } from './application-store.ts';
+import { labelsOf } from './labels.ts';
 import { type Column, type Order, Table } from './table.tsx';
 
 type Filter = 'all' | Application['type'] | 'unused' | 'expiring';
@@ -30,11 +31,13 @@ function passes(application: Application, filter: Filter): boolean {
 }
 
 /** Does not search containers: a match would not show whether the application can read the container. */
-function contains({ name, id, permissions, rules }: Application, words: readonly string[]): boolean {
+function contains(application: Application, words: readonly string[]): boolean {
+  const { name, id, permissions, rules } = application;
   return words.every(
     (word) =>
       name.toLowerCase().includes(word) ||
       id === word ||
+      labelsOf(application).some((label) => label.toLowerCase().includes(word)) ||
       permissions.some((permission) => permission.includes(word)) ||
       rules.some((rule) => rule.permissions.some((permission) => permission.includes(word))),
   );
@@ -116,7 +119,7 @@ export function Applications() {
       <div className="tools">
         <SearchField
           label="Search applications"
-          placeholder="Name, ID or permission"
+          placeholder="Name, ID, permission or label"
           value={query.q}
           onType={setText}
           onChange={(q) => setQuery({ q }, 'replace')}

@@ -30,11 +30,12 @@ import { Rule } from '../../domain/rule.ts';
 import { check, type Fault } from '../../domain/validate.ts';
 import { UsageError } from '../errors.ts';
 
-const { allowed_origins, require_bound_sessions, allowed_networks } = ApplicationUpdate.shape;
+const { allowed_origins, require_bound_sessions, allowed_networks, labels } = ApplicationUpdate.shape;
 const FileApplication = ApplicationCreate.extend({
   allowed_origins,
   require_bound_sessions,
   allowed_networks,
+  labels,
   previous_name: optional(Name).describe(
     'The name before a rename. If no application has the new name, the one with this name is renamed and its keys stay valid.',
   ),

@@ -207,13 +207,14 @@ export async function createApplication(
 
 /** The request body of a new application. */
 function bodyOf(wanted: FileApplication): Body {
-  const { name, type, permissions, rules, allowed_origins, require_bound_sessions, allowed_networks } =
-    wanted;
+  const { name, type, permissions, rules } = wanted;
+  const { allowed_origins, require_bound_sessions, allowed_networks, labels } = wanted;
+  const expires_at = expiryOf(wanted);
   return {
     name,
     type,
     permissions,
     rules: rules as Body['rules'] & {},
-    ...only({ allowed_origins, require_bound_sessions, allowed_networks, expires_at: expiryOf(wanted) }),
+    ...only({ allowed_origins, require_bound_sessions, allowed_networks, labels, expires_at }),
   };
 }

@@ -14,10 +14,13 @@ import {
   confirm,
   expiryOption,
   fileOption,
+  formatPairs,
+  labelOption,
   networkOption,
   oldKeysOption,
   only,
   originOption,
+  pairsOf,
   permissionOption,
   timeOf,
   yesOption,
@@ -46,11 +49,15 @@ export const appCommands: readonly RemoteCommand[] = [
         value: 'TIME',
         description: 'Only applications that expire before this time.',
       },
+      {
+        ...labelOption,
+        description: 'Only applications with this label, such as team=payments; repeatable.',
+      },
       limitOption,
     ],
     summary: 'List applications, newest first.',
     details: 'A use appears in LAST USED within a minute.',
-    examples: ['sallyport apps list --type public', 'sallyport apps list --expires-before 2030-01-31'],
+    examples: ['sallyport apps list --type public', 'sallyport apps list --label team=payments'],
     call: list,
   },
   {
@@ -62,6 +69,7 @@ export const appCommands: readonly RemoteCommand[] = [
       originOption,
       boundSessionsOption,
       networkOption,
+      labelOption,
       expiryOption,
       fileOption,
       keyToOption,
@@ -89,13 +97,14 @@ export const appCommands: readonly RemoteCommand[] = [
       originOption,
       boundSessionsOption,
       networkOption,
+      { ...labelOption, description: 'Label, such as team=payments; repeatable. Replaces all labels.' },
       {
         ...expiryOption,
         description: 'New expiry, such as 2030-01-31T12:00:00Z or 90d, or "never" to remove it.',
       },
       fileOption,
     ],
-    summary: 'Update the name, permissions, rules, networks or expiry of an application.',
+    summary: 'Update the name, permissions, rules, networks, labels or expiry of an application.',
     details: `Fields that you leave out are unchanged. ${appArgument}`,
     examples: ['sallyport apps update "web shop" --permission token:create --permission token:read'],
     call: update,
@@ -141,6 +150,7 @@ function list(call: Call): Promise<number> {
     name: options.value('name') || undefined,
     id: options.values('id'),
     expires_before: options.value('expires-before') || undefined,
+    label: pairsOf(call, labelOption),
   });
   return printList(call, service.applications.all(filter), {
     noun: 'applications',
@@ -166,7 +176,7 @@ async function update(call: Call): Promise<number> {
   if (Object.keys(sent).length === 0)
     throw new UsageError(
       'nothing to update',
-      'pass --name, --permission, --origin, --bound-sessions, --network, --expires-at or --file',
+      'pass --name, --permission, --origin, --bound-sessions, --network, --label, --expires-at or --file',
     );
   const { applications } = call.service;
   const { id } = await findApplication(call, call.args[0] as string);
@@ -188,6 +198,7 @@ async function sentFields(call: Call): Promise<Record<string, unknown>> {
       allowed_origins: options.values('origin'),
       require_bound_sessions: requiresBound(options),
       allowed_networks: options.values('network'),
+      labels: pairsOf(call, labelOption),
       expires_at: timeOf(call, expiryOption),
     }),
   };
@@ -260,6 +271,7 @@ export function show({ printResult }: Call, app: Application | ApplicationWithKe
       ['origins', app.allowed_origins?.join(', ')],
       ['bound sessions', app.require_bound_sessions ? 'required' : undefined],
       ['networks', app.allowed_networks?.join(', ')],
+      ['labels', app.labels && formatPairs(app.labels)],
       ['created', by(app.created_at, app.created_by)],
       ['modified', by(app.modified_at, app.modified_by)],
       ['expires', app.expires_at ?? 'never'],

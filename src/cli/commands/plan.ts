@@ -3,6 +3,7 @@ import type { AccessRule, Application, ApplicationUpdate, Impact } from '../../.
 import { never } from '../../domain/application.ts';
 import { timestamp } from '../../domain/common-fields.ts';
 import { escapeText } from '../../domain/escape.ts';
+import type { Labels } from '../../domain/labels.ts';
 import { only } from '../terminal/options.ts';
 import type { Colorize } from '../terminal/terminal.ts';
 import type { FileApplication, Wanted } from './access-file.ts';
@@ -11,7 +12,7 @@ import { formatRule } from './apps.ts';
 interface Update {
   readonly current: Application;
   readonly wanted: FileApplication;
-  /** What the update changes, as text: grants, origins, bound sessions, networks, expiry and name. */
+  /** What the update changes, as text: grants, origins, bound sessions, networks, labels, expiry and name. */
   readonly add: readonly string[];
   readonly remove: readonly string[];
 }
@@ -85,11 +86,11 @@ export function makePlan(
 function difference(current: Application, wanted: FileApplication): Update {
   const { allowed_origins = current.allowed_origins } = wanted;
   const { require_bound_sessions = current.require_bound_sessions } = wanted;
-  const { allowed_networks = current.allowed_networks } = wanted;
+  const { allowed_networks = current.allowed_networks, labels = current.labels } = wanted;
   const expires_at = wanted.expires_at === undefined ? current.expires_at : expiryOf(wanted);
   const before = [...describe(current), `name ${current.name}`];
   const after = [
-    ...describe({ ...wanted, allowed_origins, require_bound_sessions, allowed_networks, expires_at }),
+    ...describe({ ...wanted, allowed_origins, require_bound_sessions, allowed_networks, labels, expires_at }),
     `name ${wanted.name}`,
   ];
   const missing = (some: readonly string[], others: readonly string[]) =>
@@ -108,16 +109,18 @@ interface Described {
   readonly allowed_origins?: readonly string[] | undefined;
   readonly require_bound_sessions?: boolean | undefined;
   readonly allowed_networks?: readonly string[] | undefined;
+  readonly labels?: Labels | undefined;
   readonly expires_at?: string | undefined;
 }
 
-/** One description per grant, origin, network and other setting. Equal settings have equal descriptions. */
+/** One description per grant, origin, network, label and other setting. Equal settings have equal descriptions. */
 function describe({
   permissions,
   rules,
   allowed_origins,
   require_bound_sessions,
   allowed_networks,
+  labels,
   expires_at,
 }: Described): string[] {
   return [
@@ -129,6 +132,7 @@ function describe({
       ...(allowed_origins ?? []).map((origin) => `origin ${origin}`),
       ...(require_bound_sessions ? ['bound sessions required'] : []),
       ...(allowed_networks ?? []).map((network) => `network ${network}`),
+      ...Object.entries(labels ?? {}).map(([name, value]) => `label ${name}=${value}`),
       ...(expires_at === undefined ? [] : [`expiry ${expires_at}`]),
     ]),
   ];
@@ -143,13 +147,14 @@ export function isEmpty(plan: Plan): boolean {
 }
 
 export function updateBody(wanted: FileApplication): ApplicationUpdate {
-  const { name, permissions, rules, allowed_origins, require_bound_sessions, allowed_networks } = wanted;
+  const { name, permissions, rules } = wanted;
+  const { allowed_origins, require_bound_sessions, allowed_networks, labels } = wanted;
   const expires_at = wanted.expires_at === never ? never : expiryOf(wanted);
   return {
     name,
     permissions,
     rules: rules as ApplicationUpdate['rules'] & {},
-    ...only({ allowed_origins, require_bound_sessions, allowed_networks, expires_at }),
+    ...only({ allowed_origins, require_bound_sessions, allowed_networks, labels, expires_at }),
   };
 }
 

@@ -1,7 +1,15 @@
 import type { Token, TokenCreate, TokenPatch } from '../../../sdk/src/sallyport.ts';
 import type { Call, Option, RemoteCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
-import { confirm, expiryOption, fileOption, only, yesOption } from '../terminal/options.ts';
+import {
+  confirm,
+  expiryOption,
+  fileOption,
+  formatPairs,
+  only,
+  pairsOf,
+  yesOption,
+} from '../terminal/options.ts';
 import { fields, limitOption, printList } from '../terminal/print.ts';
 
 const metadataOption: Option = {
@@ -88,7 +96,7 @@ function list(call: Call): Promise<number> {
   const filter = only({
     type: options.value('type'),
     container: options.value('container'),
-    metadata: metadataOf(options.values('metadata')),
+    metadata: pairsOf(call, metadataOption),
     id: options.values('id'),
   });
   return printList(call, service.tokens.all(filter as Parameters<typeof service.tokens.all>[0]), {
@@ -98,7 +106,7 @@ function list(call: Call): Promise<number> {
       id,
       type,
       container,
-      formatMetadata(metadata),
+      formatPairs(metadata),
       created_at,
       expires_at ?? 'never',
     ],
@@ -115,7 +123,7 @@ async function bodyOf({ options, input }: Call): Promise<Record<string, unknown>
     mask: options.value('mask'),
     type: options.value('type'),
     container: options.value('container'),
-    metadata: metadataOf(options.values('metadata')),
+    metadata: pairsOf({ options }, metadataOption),
     expires_at: options.value('expires-at'),
   });
   const data =
@@ -125,17 +133,6 @@ async function bodyOf({ options, input }: Call): Promise<Record<string, unknown>
         ? (await input.text(text, '--text-file')).replace(/\r?\n$/, '')
         : undefined;
   return { ...file, ...fromOptions, ...only({ data }) };
-}
-
-function metadataOf(pairs: readonly string[] | undefined): Record<string, string> | undefined {
-  if (pairs === undefined) return undefined;
-  return Object.fromEntries(
-    pairs.map((pair) => {
-      const at = pair.indexOf('=');
-      if (at < 1) throw new UsageError(`--metadata must be NAME=VALUE, not "${pair}"`);
-      return [pair.slice(0, at), pair.slice(at + 1)];
-    }),
-  );
 }
 
 async function remove(call: Call): Promise<number> {
@@ -155,16 +152,10 @@ function show({ printResult }: Call, token: Token): number {
       ['container', container],
       ['data', JSON.stringify(data)],
       ['mask', JSON.stringify(mask)],
-      ['metadata', formatMetadata(metadata)],
+      ['metadata', formatPairs(metadata)],
       ['created', token.created_at],
       ['modified', token.modified_at],
       ['expires', token.expires_at ?? 'never'],
     ]),
   );
-}
-
-function formatMetadata(metadata: Record<string, string> = {}): string {
-  return Object.entries(metadata)
-    .map(([name, value]) => `${name}=${value}`)
-    .join(', ');
 }

@@ -37,6 +37,36 @@ export const networkOption: Option = {
   description: 'Allowed network of a private or management application, such as 10.0.0.0/8; repeatable.',
 };
 
+export const labelOption: Option = {
+  name: 'label',
+  value: 'NAME=VALUE',
+  repeatable: true,
+  description: 'Label of the application, such as team=payments; repeatable.',
+};
+
+/** The values of a repeatable option NAME=VALUE. Undefined if it was not given. */
+export function pairsOf(
+  { options }: Pick<Context, 'options'>,
+  { name }: Option,
+): Record<string, string> | undefined {
+  const pairs = options.values(name)?.map((pair): [string, string] => {
+    const at = pair.indexOf('=');
+    if (at < 1) throw new UsageError(`--${name} must be NAME=VALUE, not "${pair}"`);
+    return [pair.slice(0, at), pair.slice(at + 1)];
+  });
+  const names = pairs?.map(([each]) => each) ?? [];
+  const twice = names.find((each, index) => names.indexOf(each) !== index);
+  if (twice !== undefined) throw new UsageError(`--${name} has two values for ${twice}`);
+  return pairs && Object.fromEntries(pairs);
+}
+
+/** The text of labels or metadata: `NAME=VALUE, NAME=VALUE`. */
+export function formatPairs(pairs: Readonly<Record<string, string>> = {}): string {
+  return Object.entries(pairs)
+    .map(([name, value]) => `${name}=${value}`)
+    .join(', ');
+}
+
 export const expiryOption: Option = {
   name: 'expires-at',
   value: 'TIME',

@@ -53,7 +53,7 @@ export const updateApplication = changeEndpoint({
   tag: 'Applications',
   summary: 'Update an application',
   description:
-    'Replaces the name, permissions and rules, and the allowed origins, `require_bound_sessions`, the allowed networks and the expiry if you send them. You can send read-only fields back unchanged. The update applies immediately to all keys of the application. Your key must hold every management permission that the application has before or after the update. With `dry_run=true`, nothing is changed, and the response says what the update would change; this also requires `access:review`.',
+    'Replaces the name, permissions and rules, and the allowed origins, `require_bound_sessions`, the allowed networks, the labels and the expiry if you send them. You can send read-only fields back unchanged. The update applies immediately to all keys of the application. Your key must hold every management permission that the application has before or after the update. With `dry_run=true`, nothing is changed, and the response says what the update would change; this also requires `access:review`.',
   params,
   query: UpdateQuery,
   body: ApplicationUpdate,
@@ -104,6 +104,7 @@ export const updateApplication = changeEndpoint({
       'allowed_origins',
       'require_bound_sessions',
       'allowed_networks',
+      'labels',
       'expires_at',
     ]);
     return { ...applicationReply(after), entity: entityOf(params.id), difference: changed };
@@ -129,6 +130,7 @@ function updatedFields(call: Call<unknown, unknown, ApplicationUpdate>, current:
   const { allowed_origins = current.allowed_origins } = body;
   const { require_bound_sessions = current.require_bound_sessions } = body;
   const { allowed_networks = current.allowed_networks } = body;
+  const { labels = current.labels } = body;
   const expires_at = expiryAfter(current, body, principal);
   return {
     name,
@@ -137,6 +139,7 @@ function updatedFields(call: Call<unknown, unknown, ApplicationUpdate>, current:
     ...(allowed_origins && { allowed_origins }),
     ...(require_bound_sessions && { require_bound_sessions }),
     ...(allowed_networks && { allowed_networks }),
+    ...(labels && { labels }),
     ...(expires_at && { expires_at }),
   };
 }

@@ -16,6 +16,7 @@ import { fail, orNotFound, throwIfInvalid } from '../../domain/error.ts';
 import { grantErrors } from '../../domain/grant.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { applicationKinds, type Minted, mint, newId } from '../../domain/key.ts';
+import { LabelFilter, maxLabelFilters } from '../../domain/labels.ts';
 import { endsWithApplication, latestExpiry, newExpiry } from '../../domain/lifetime.ts';
 import { networkErrors } from '../../domain/network.ts';
 import { changeBy, denyEscalation } from '../../domain/principal.ts';
@@ -35,6 +36,9 @@ const ListQuery = listQuery({
   type: ApplicationType.optional().describe('Filter by type.'),
   name: NameFilter.optional().describe('Filter by a part of the name. Ignores case.'),
   expires_before: DateTime.optional().describe('Return only applications that expire before this time.'),
+  label: LabelFilter.optional().describe(
+    `Filter by labels, as \`label[NAME]=VALUE\`, at most ${maxLabelFilters} times.`,
+  ),
 });
 
 export const createApplication = changeEndpoint({
@@ -71,6 +75,7 @@ export const createApplication = changeEndpoint({
         allowedOrigins: body.allowed_origins,
         requireBoundSessions: body.require_bound_sessions,
         allowedNetworks: body.allowed_networks,
+        labels: body.labels,
         createdBy: principal.applicationId,
         createdAt: principal.now,
         expiresAt,
@@ -83,7 +88,10 @@ export const createApplication = changeEndpoint({
       body: withKey(application, key, keyExpiresAt),
       headers: etag(versionOf(application)),
       entity: entityOf(application.id),
-      difference: createdState(application),
+      difference: {
+        ...createdState(application),
+        ...(application.labels && { labels: { to: application.labels } }),
+      },
     };
   },
 });
@@ -96,8 +104,8 @@ export const listApplications = readEndpoint({
   query: ListQuery,
   replies: { 200: reply('A page of applications.', pageOf(ApplicationView), example.applicationPage) },
   handle: async ({ principal, query }, { store, longWork }) => {
-    const { id: ids, type, name, expires_before: expiresBefore } = query;
-    const filter = { ids, type, name, expiresBefore };
+    const { id: ids, type, name, expires_before: expiresBefore, label: labels } = query;
+    const filter = { ids, type, name, expiresBefore, labels };
     const page = await paginate(query, (window) =>
       store.applications.list(principal.tenantId, filter, window),
     );

@@ -120,7 +120,7 @@ function queryFields(search: URLSearchParams): Record<string, unknown> {
   for (const name of new Set(search.keys())) {
     const values = search.getAll(name);
     const value = values.length === 1 ? values[0] : values;
-    const [, map, entry = ''] = /^(\w+)\[(.*)\]$/s.exec(name) ?? [];
+    const [, map, entry = ''] = /^(\w+)\[(.+)\]$/s.exec(name) ?? [];
     if (map === undefined) query[name] = value;
     else {
       maps[map] ??= Object.create(null) as Record<string, unknown>;

@@ -20,6 +20,7 @@ const applicationCreate = {
   name: 'Support desk',
   type: 'private',
   ...grants,
+  labels: { team: 'support' },
   expires_at: '2030-01-31T12:00:00Z',
 };
 
@@ -29,6 +30,7 @@ const application = {
   name: 'Support desk',
   type: 'private',
   ...grants,
+  labels: { team: 'support' },
   created_by: creator,
   created_at: '2026-11-15T09:30:00.000Z',
   expires_at: '2030-01-31T12:00:00.000Z',

@@ -5,6 +5,7 @@ import initial from './migrations/0001_initial.sql' with { type: 'text' };
 import initialSqlite from './migrations/0001_initial.sqlite.sql' with { type: 'text' };
 import requestCounts from './migrations/0002_request_counts.sql' with { type: 'text' };
 import idempotencyStorage from './migrations/0003_idempotency_storage.sql' with { type: 'text' };
+import labels from './migrations/0004_labels.sql' with { type: 'text' };
 import { lacksPrivilege } from './postgres-errors.ts';
 
 type Dialect = Db['dialect'];
@@ -25,6 +26,7 @@ export const migrations: readonly Migration[] = [
   { name: '0001_initial', sql: initial, only: { sqlite: initialSqlite, postgres: initialPostgres } },
   { name: '0002_request_counts', sql: requestCounts },
   { name: '0003_idempotency_storage', sql: idempotencyStorage },
+  { name: '0004_labels', sql: labels },
   // New migrations go here.
 ];
 

@@ -99,6 +99,18 @@ test('bound sessions are required by the file, and unchanged by a file that does
   expect(await isRequired()).toBeUndefined();
 });
 
+test('labels are part of the plan; a file without the field keeps them, an empty map removes them', async () => {
+  const labels = async () => (await applications()).shop?.labels;
+  const created = await apply(fileOf('name: shop', 'labels: { team: shop, env: prod }'), ['--yes']);
+  expect(created.out).toContain('    + label team=shop\n    + label env=prod\n');
+  expect(await labels()).toEqual({ team: 'shop', env: 'prod' });
+  expect((await apply(fileOf('name: shop'), ['--plan'])).code).toBe(0);
+  const { out } = await apply(fileOf('name: shop', 'labels: { team: toys, env: prod }'), ['--yes']);
+  expect(out).toContain('~ private shop\n    - label team=shop\n    + label team=toys\n');
+  await apply(fileOf('name: shop', 'labels: {}'), ['--yes']);
+  expect(await labels()).toBeUndefined();
+});
+
 describe('a failure names the application:', () => {
   /** A key that may not grant log:read. */
   async function weak(permissions: string[]) {
@@ -132,7 +144,7 @@ describe('a failure names the application:', () => {
 });
 
 test('the plan compares every field that an application can be created with', () => {
-  const settings = ['allowed_origins', 'require_bound_sessions', 'allowed_networks', 'expires_at'];
+  const settings = ['allowed_origins', 'require_bound_sessions', 'allowed_networks', 'labels', 'expires_at'];
   const compared = ['name', 'type', 'permissions', 'rules', ...settings];
   expect(Object.keys(ApplicationCreate.shape)).toEqual(compared);
 });

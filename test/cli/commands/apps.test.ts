@@ -176,6 +176,19 @@ test('networks are set, printed, and unchanged by other updates', async () => {
   expect((await call(['apps', 'get', 'fenced'])).out).toMatch(/^networks +10\.0\.0\.0\/8, 2001:db8::\/32$/m);
 });
 
+test('labels are set, printed, replaced, and filter the list', async () => {
+  await json([...shop, '--label', 'team=shop', '--label', 'env=prod']);
+  await json(['apps', 'update', 'shop', '--expires-at', '2030-01-01T00:00:00Z']);
+  expect((await call(['apps', 'get', 'shop'])).out).toMatch(/^labels +env=prod, team=shop$/m);
+  const found = (...labels: string[]) => json(['apps', 'list', ...labels.flatMap((one) => ['--label', one])]);
+  expect(await found('team=shop', 'env=prod')).toMatchObject([{ name: 'shop' }]);
+  expect(await found('team=toys')).toEqual([]);
+  expect((await json(['apps', 'update', 'shop', '--label', 'team=toys'])).labels).toEqual({ team: 'toys' });
+  expect((await call(['apps', 'list', '--label', 'team'])).err).toContain('--label must be NAME=VALUE');
+  const twice = await call(['apps', 'list', '--label', 'team=a', '--label', 'team=b']);
+  expect([twice.code, twice.err]).toEqual([2, expect.stringContaining('--label has two values for team')]);
+});
+
 test('origins are set, printed, and unchanged by other updates', async () => {
   const web = ['apps', 'create', '--name', 'web', '--type', 'public', '--permission', 'token:create'];
   const created = await json([...web, '--origin', 'https://a.example', '--origin', 'https://b.example']);

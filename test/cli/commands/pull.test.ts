@@ -37,7 +37,14 @@ async function fill(): Promise<void> {
     expires_at: '2030-01-01T00:00:00Z',
   });
   const allowed_networks = ['10.0.0.0/8', '2001:db8::/32'];
-  await create({ name: 'ci', type: 'management', permissions: ['application:read'], allowed_networks });
+  const labels = { team: 'platform', env: 'prod' };
+  await create({
+    name: 'ci',
+    type: 'management',
+    permissions: ['application:read'],
+    allowed_networks,
+    labels,
+  });
 }
 
 test.each(['access.yaml', 'access.json'])('%s: what pull writes, apply finds unchanged', async (name) => {

@@ -40,6 +40,12 @@ const rejected: [query: string, part: string][] = [
   ['colour=red', 'colour'],
   ['PAGE=1', 'PAGE'],
   ['id[]=0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d', 'id[]'],
+  ['label=payments', 'label'],
+  ['label[team]=', 'label.team'],
+  ['label[team]=a&label[team]=b', 'label.team'],
+  ['label[Team]=payments', 'label.Team'],
+  ['label[a]=1&label[b]=2&label[c]=3&label[d]=4', 'label'],
+  ['labels[team]=payments', 'labels'],
   ['__proto__=1', '__proto__'],
   ['constructor=1', 'constructor'],
 ];

@@ -119,7 +119,7 @@ describe.each(databases)('tokens on %s', (_, database) => {
   test.each([
     ['metadata[region]=eu&metadata[region]=us', 'metadata.region'],
     ['metadata.region=us', 'metadata.region'],
-    ['metadata[]=eu', 'metadata.'],
+    ['metadata[]=eu', 'metadata[]'],
     ['metadata=eu', 'metadata'],
     ['metadata=eu&metadata[region]=eu', 'metadata'],
     ['type[region]=eu', 'type'],
