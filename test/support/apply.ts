@@ -12,7 +12,7 @@ export interface ApplyFixture {
   readonly folder: string;
   /** The first management key of the tenant. */
   readonly key: string;
-  /** Writes the text to `access.yaml` and applies it. */
+  /** Writes the text to `access.yaml` and applies it. Lets the command print keys, unless it gets `--keys-dir`. */
   apply(yaml: string, options?: string[], shellOptions?: ShellOptions): Promise<ShellResult>;
   /** All applications of the tenant by name. */
   applications(): Promise<Record<string, { id: string; [field: string]: unknown }>>;
@@ -45,7 +45,8 @@ export function setUpApply(): ApplyFixture {
     apply: (yaml, options = [], shellOptions = {}) => {
       const file = join(folder, 'access.yaml');
       writeFileSync(file, yaml);
-      return apiShell(server.url, key).call(['apply', file, ...options], shellOptions);
+      const printing = options.includes('--keys-dir') ? [] : ['--print-keys'];
+      return apiShell(server.url, key).call(['apply', file, ...printing, ...options], shellOptions);
     },
     applications: async () => {
       const { body } = await server.call('GET', '/applications?size=100', { key });

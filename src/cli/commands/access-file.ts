@@ -24,18 +24,21 @@ import {
 } from '../../domain/application.ts';
 import { Name, optional } from '../../domain/common-fields.ts';
 import { grantErrors } from '../../domain/grant.ts';
+import { Labels, maxLabels } from '../../domain/labels.ts';
 import { networkErrors } from '../../domain/network.ts';
 import { builtIn, Permission } from '../../domain/permission.ts';
 import { Rule } from '../../domain/rule.ts';
 import { check, type Fault } from '../../domain/validate.ts';
 import { UsageError } from '../errors.ts';
 
-const { allowed_origins, require_bound_sessions, allowed_networks, labels } = ApplicationUpdate.shape;
+const { allowed_origins, require_bound_sessions, allowed_networks } = ApplicationUpdate.shape;
 const FileApplication = ApplicationCreate.extend({
   allowed_origins,
   require_bound_sessions,
   allowed_networks,
-  labels,
+  labels: optional(Labels).describe(
+    'Labels of the application, which replace those of the file with the same name. If neither has labels, they are not changed; if both are empty, they are removed.',
+  ),
   previous_name: optional(Name).describe(
     'The name before a rename. If no application has the new name, the one with this name is renamed and its keys stay valid.',
   ),
@@ -46,6 +49,9 @@ const FileApplication = ApplicationCreate.extend({
 export type FileApplication = z.infer<typeof FileApplication>;
 
 const AccessFile = z.strictObject({
+  labels: optional(Labels).describe(
+    'Labels of every application in the file. With them, `--prune` deletes only applications that have all of them.',
+  ),
   applications: z.array(FileApplication).describe('The applications of the tenant, in any order.'),
 });
 
@@ -77,64 +83,112 @@ function suggestPermissions(schema: z.core.JSONSchema.BaseSchema): void {
   ];
 }
 
-/** An application in the file, with its line. */
+/** An application in a file, with its labels and those of the file. */
 export interface Wanted {
   readonly application: FileApplication;
+  /** The name of the file in messages. */
+  readonly file: string;
   readonly line: number;
 }
 
-/** Throws one UsageError with all problems and their lines. `name` is the file name in its messages. */
-export function readAccessFile(text: string, name: string): Wanted[] {
+export interface ReadFile {
+  readonly file: string;
+  /** The labels of the file. */
+  readonly labels: Labels | undefined;
+  readonly wanted: readonly Wanted[];
+}
+
+/** Throws one UsageError with all problems and their lines. `file` is the file name in its messages. */
+export function readAccessFile(text: string, file: string): ReadFile {
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
   const syntaxErrors = [...document.errors, ...document.warnings];
   reportProblems(
-    name,
-    syntaxErrors.map(({ pos, message }) => ({ line: lines.linePos(pos[0]).line, message })),
+    syntaxErrors.map(({ pos, message }) => ({ file, line: lines.linePos(pos[0]).line, message })),
   );
-  const value = toValue(document, name);
+  const value = toValue(document, file);
   const lineOf = (path: readonly PropertyKey[]) => lines.linePos(offsetOf(document, path)).line;
   const checked = check(AccessFile, value);
-  const faults = 'faults' in checked ? checked.faults : findFaults(checked.data.applications);
-  reportProblems(
-    name,
-    faults.map((fault) => ({ line: lineOf(fault.path), message: formatFault(fault, value) })),
+  const data = 'data' in checked ? withFileLabels(checked.data) : undefined;
+  const faults = 'faults' in checked ? checked.faults : findFaults(data?.applications ?? []);
+  const problems = faults.map((fault) => ({
+    file,
+    line: lineOf(fault.path),
+    message: formatFault(fault, value),
+  }));
+  reportProblems(problems.sort((a, b) => a.line - b.line));
+  const { labels, applications = [] } = data ?? {};
+  const wanted = applications.map((application, index) => ({
+    application,
+    file,
+    line: lineOf(['applications', index]),
+  }));
+  return { file, labels, wanted };
+}
+
+type FileData = z.output<typeof AccessFile>;
+
+function withFileLabels({ labels, applications }: FileData): FileData {
+  if (!labels) return { labels, applications };
+  const labelled = applications.map((one) => ({ ...one, labels: { ...labels, ...one.labels } }));
+  return { labels, applications: labelled };
+}
+
+/** Finds names and previous names that two files contain. */
+export function findSharedNames(files: readonly ReadFile[]): Problem[] {
+  const uses = new Map<string, Wanted>();
+  return files.flatMap(({ wanted }) =>
+    wanted.flatMap((one) => {
+      const { name, previous_name = name } = one.application;
+      const taken = [...new Set([name, previous_name])].flatMap((each) => {
+        const other = uses.get(each);
+        if (!other) uses.set(each, one);
+        return other && other.file !== one.file ? [`"${each}" is also in ${other.file}:${other.line}`] : [];
+      });
+      return taken.map((message) => ({ file: one.file, line: one.line, message }));
+    }),
   );
-  const { applications } = (checked as { data: z.output<typeof AccessFile> }).data;
-  return applications.map((application, index) => ({ application, line: lineOf(['applications', index]) }));
 }
 
 /**
- * Returns the text of a file with these applications. Throws UsageError if `apply` would reject it, for example
+ * Returns the text of a file with these applications, which all have the labels of the file. Throws UsageError if `apply` would reject it, for example
  * because a name is no longer valid.
  */
-export function formatAccessFile(current: readonly Application[], asJson: boolean): string {
-  const applications = current.map((application) =>
-    Object.fromEntries(
-      Object.entries(application).filter(
-        ([field, value]) =>
-          Object.hasOwn(FileApplication.shape, field) && !(Array.isArray(value) && value.length === 0),
+export function formatAccessFile(
+  current: readonly Application[],
+  asJson: boolean,
+  labels: Labels = {},
+): string {
+  const applications = current.map((application) => {
+    const own = Object.entries(application.labels ?? {}).filter(([name, value]) => labels[name] !== value);
+    return Object.fromEntries(
+      Object.entries({ ...application, labels: Object.fromEntries(own) }).filter(
+        ([field, value]) => Object.hasOwn(FileApplication.shape, field) && !isEmptyList(value),
       ),
-    ),
-  );
-  const text = asJson
-    ? `${JSON.stringify({ applications }, undefined, 2)}\n`
-    : stringify({ applications }, { lineWidth: 0 });
+    );
+  });
+  const content = { ...(Object.keys(labels).length > 0 && { labels }), applications };
+  const text = asJson ? `${JSON.stringify(content, undefined, 2)}\n` : stringify(content, { lineWidth: 0 });
   readAccessFile(text, 'the applications as YAML');
   return text;
 }
 
+function isEmptyList(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && Object.keys(value).length === 0;
+}
+
 interface Problem {
+  readonly file: string;
   readonly line: number;
   readonly message: string;
 }
 
 const hint = 'no application was changed; correct the file and run the command again';
 
-export function reportProblems(name: string, problems: readonly Problem[]): void {
+export function reportProblems(problems: readonly Problem[]): void {
   if (problems.length === 0) return;
-  const sorted = problems.toSorted((a, b) => a.line - b.line);
-  throw new UsageError(sorted.map(({ line, message }) => `${name}:${line}: ${message}`).join('\n'), hint);
+  const text = problems.map(({ file, line, message }) => `${file}:${line}: ${message}`).join('\n');
+  throw new UsageError(text, hint);
 }
 
 /** Throws UsageError if the document cannot be converted to values, for example because of excessive aliases. */
@@ -146,7 +200,10 @@ function toValue(document: Document, name: string): unknown {
   }
 }
 
-/** Finds faults that the schema cannot: duplicate names; grants, origins or networks that the type does not allow. */
+/**
+ * Finds faults that the schema cannot: duplicate names; grants, origins or networks that the type does not allow; too
+ * many labels together with those of the file.
+ */
 function findFaults(applications: readonly FileApplication[]): Fault[] {
   const names = new Set<string>();
   const allNames = applications.flatMap(({ name, previous_name = [] }) => [name, previous_name].flat());
@@ -157,7 +214,9 @@ function findFaults(applications: readonly FileApplication[]): Fault[] {
     const { type, previous_name } = application;
     if (previous_name !== undefined && allNames.filter((name) => name === previous_name).length > 1)
       return [{ path: [...at, 'previous_name'], message: 'is also a name elsewhere in the file' }];
+    const tooMany = Object.keys(application.labels ?? {}).length > maxLabels;
     const errors = {
+      ...(tooMany && { labels: [`must have at most ${maxLabels} entries together with those of the file`] }),
       ...grantErrors(type, application),
       ...publicOnlyErrors(type, application),
       ...networkErrors(type, application.allowed_networks),

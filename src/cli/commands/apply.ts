@@ -7,12 +7,13 @@ import {
   type Impact,
 } from '../../../sdk/src/sallyport.ts';
 import { escapeText } from '../../domain/escape.ts';
+import type { Labels } from '../../domain/labels.ts';
 import type { Call, RemoteCommand } from '../command.ts';
 import { CommandError, ErrorAbout, negativeExitCode, UsageError } from '../errors.ts';
 import { withNewFile } from '../terminal/files.ts';
-import { confirm, only, yesOption } from '../terminal/options.ts';
+import { confirm, labelOption, only, pairsOf, yesOption } from '../terminal/options.ts';
 import { showProgress } from '../terminal/print.ts';
-import type { FileApplication, Wanted } from './access-file.ts';
+import type { FileApplication, ReadFile, Wanted } from './access-file.ts';
 import { impactText, readImpacts } from './impact-text.ts';
 import {
   expiryOf,
@@ -22,28 +23,43 @@ import {
   makePlan,
   type Plan,
   planToJson,
+  type Scope,
   updateBody,
 } from './plan.ts';
 
 export const applyCommand: RemoteCommand = {
-  usage: 'apply <FILE>',
+  usage: 'apply <FILE...>',
   options: [
     {
       name: 'plan',
       description: `Print the plan and the impact of updates, and change nothing. Exits with ${negativeExitCode} if there are changes to make. The impact needs access:review.`,
     },
-    { name: 'prune', description: 'Delete applications that are not in the file.' },
+    {
+      name: 'prune',
+      description:
+        'Delete applications that are not in the files and have all labels of --label, or of one of the files.',
+    },
+    {
+      ...labelOption,
+      description:
+        'With --prune: a label of the applications that may be deleted, instead of the labels of the files; repeatable.',
+    },
     {
       name: 'keys-dir',
       value: 'DIR',
       description: 'Write new keys to files in this folder instead of printing them.',
     },
+    { name: 'print-keys', description: 'Print new keys even if standard output is not a terminal.' },
     yesOption,
   ],
-  summary: "Make a tenant's applications match a file.",
+  summary: "Make a tenant's applications match one or more files.",
   details:
     'FILE is YAML or JSON, or - for standard input. Applications are matched by name; `previous_name` renames one. A JSON schema for editors is docs/reference/access-file.schema.json. Prints the plan first and asks for confirmation on a terminal.',
-  examples: ['sallyport apply access.yaml --plan', 'sallyport apply access.yaml --keys-dir keys'],
+  examples: [
+    'sallyport apply access.yaml --plan',
+    'sallyport apply shop.yaml toys.yaml --keys-dir keys',
+    'sallyport apply shop.yaml --prune --label team=shop',
+  ],
   call: apply,
 };
 
@@ -59,14 +75,9 @@ interface Created {
 }
 
 async function apply(call: Call): Promise<number> {
-  const { args, options, input, json, print, colorize } = call;
-  const file = args[0] as string;
-  const { readAccessFile } = await import('./access-file.ts');
-  const wanted = readAccessFile(
-    await input.text(file, 'FILE'),
-    file === '-' ? 'standard input' : basename(file),
-  );
-  const plan = await readAndPlan(call, wanted, file);
+  const { options, json, print, colorize } = call;
+  const input = await readFiles(call);
+  const plan = await readAndPlan(call, input);
   const files = keyFiles(plan, options.value('keys-dir'));
   const impacts = options.on('plan') ? await readImpacts(call, plan) : new Map<string, Impact>();
   const printResult = (keys: readonly Created[], applied: boolean) => {
@@ -77,8 +88,9 @@ async function apply(call: Call): Promise<number> {
     printResult([], false);
     return isEmpty(plan) ? 0 : negativeExitCode;
   }
+  requirePlaceForKeys(call, plan);
   await confirm(call, 'Apply these changes?');
-  if (!options.on('yes')) await requireUnchanged(call, wanted, file, plan);
+  if (!options.on('yes')) await requireUnchanged(call, input, plan);
   const created: Created[] = [];
   try {
     await applyPlan(call, plan, files, created);
@@ -91,7 +103,39 @@ async function apply(call: Call): Promise<number> {
   return 0;
 }
 
-async function readAndPlan({ service, options, terminal }: Call, wanted: readonly Wanted[], file: string) {
+interface ApplyInput extends Scope {
+  readonly wanted: readonly Wanted[];
+}
+
+async function readFiles(call: Call): Promise<ApplyInput> {
+  const { args, options, input } = call;
+  const { findSharedNames, readAccessFile, reportProblems } = await import('./access-file.ts');
+  const files: ReadFile[] = [];
+  for (const path of args) {
+    const name = args.length > 1 ? path : basename(path);
+    files.push(readAccessFile(await input.text(path, 'FILE'), path === '-' ? 'standard input' : name));
+  }
+  reportProblems(findSharedNames(files));
+  const prune = options.on('prune');
+  return { wanted: files.flatMap(({ wanted }) => wanted), prune, selectors: selectorsOf(call, files, prune) };
+}
+
+/** Throws UsageError if `--prune` would delete applications without regard to their labels. */
+function selectorsOf(call: Call, files: readonly ReadFile[], prune: boolean): Labels[] | undefined {
+  const given = pairsOf(call, labelOption);
+  if (given && !prune) throw new UsageError('--label is only for --prune');
+  if (given) return [given];
+  const selectors = files.flatMap(({ labels = {} }) => (Object.keys(labels).length > 0 ? [labels] : []));
+  if (selectors.length === files.length) return selectors;
+  if (!prune) return undefined;
+  const { file } = files.find(({ labels = {} }) => Object.keys(labels).length === 0) as ReadFile;
+  throw new UsageError(
+    `--prune needs labels, and ${file} has none: it would delete every other application of the tenant`,
+    'set `labels` in the file, or pass --label NAME=VALUE',
+  );
+}
+
+async function readAndPlan({ service, terminal }: Call, { wanted, ...scope }: ApplyInput) {
   const progress = showProgress(terminal);
   const current: Application[] = [];
   for await (const application of service.applications.all()) {
@@ -101,18 +145,23 @@ async function readAndPlan({ service, options, terminal }: Call, wanted: readonl
   progress.clear();
   const own = (await service.applications.current()).id;
   const { reportProblems } = await import('./access-file.ts');
-  reportProblems(basename(file), findConflicts(wanted, current, Date.now()));
-  return makePlan(wanted, current, options.on('prune'), own);
+  reportProblems(findConflicts(wanted, current, Date.now()));
+  return makePlan(wanted, current, scope, own);
+}
+
+/** Prevents that keys end up in the log of a pipeline. */
+function requirePlaceForKeys({ options, terminal }: Call, { create }: Plan): void {
+  const hasPlace = options.value('keys-dir') !== undefined || options.on('print-keys');
+  if (create.length === 0 || hasPlace || terminal.isTty.stdout) return;
+  throw new UsageError(
+    `${create.length} new keys would be printed, but standard output is not a terminal`,
+    'pass --keys-dir DIR to write them to files, or --print-keys',
+  );
 }
 
 /** Plans again after the confirmation, and throws if the plan has changed. */
-async function requireUnchanged(
-  call: Call,
-  wanted: readonly Wanted[],
-  file: string,
-  confirmed: Plan,
-): Promise<void> {
-  const plan = await readAndPlan(call, wanted, file);
+async function requireUnchanged(call: Call, input: ApplyInput, confirmed: Plan): Promise<void> {
+  const plan = await readAndPlan(call, input);
   if (JSON.stringify(planToJson(plan)) === JSON.stringify(planToJson(confirmed))) return;
   throw new UsageError('the applications changed after the plan was printed', 'run the command again');
 }

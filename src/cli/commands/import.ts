@@ -186,7 +186,11 @@ async function planApplications(
     if (origins.has(application.name))
       fail(mapped, { code: 'name_repeated', error: 'has the same name as another one in the source' });
     origins.set(application.name, mapped);
-    wanted.push({ application: { ...application, previous_name: undefined }, line: wanted.length });
+    wanted.push({
+      application: { ...application, previous_name: undefined },
+      file: 'the source',
+      line: wanted.length,
+    });
     countNames(notCopied, mapped.notCopied);
     countNames(
       notCopied,
@@ -211,7 +215,7 @@ async function planApplications(
       'nothing was changed; use --map-permission and --map-container, correct the source, or pass --only tokens',
     );
   }
-  const plan = makePlan(wanted, current, false, '');
+  const plan = makePlan(wanted, current, { selectors: undefined, prune: false }, '');
   counts.unchanged = plan.unchanged;
   counts.different = plan.update.length;
   if (options.on('dry-run')) counts.created = plan.create.length;

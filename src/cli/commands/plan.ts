@@ -3,7 +3,7 @@ import type { AccessRule, Application, ApplicationUpdate, Impact } from '../../.
 import { never } from '../../domain/application.ts';
 import { timestamp } from '../../domain/common-fields.ts';
 import { escapeText } from '../../domain/escape.ts';
-import type { Labels } from '../../domain/labels.ts';
+import { hasLabels, type Labels } from '../../domain/labels.ts';
 import { only } from '../terminal/options.ts';
 import type { Colorize } from '../terminal/terminal.ts';
 import type { FileApplication, Wanted } from './access-file.ts';
@@ -21,8 +21,10 @@ export interface Plan {
   readonly create: readonly FileApplication[];
   readonly update: readonly Update[];
   readonly delete: readonly Application[];
-  /** Applications that are not in the file and are not deleted. */
+  /** Applications of the scope that are not in the files and are not deleted. */
   readonly unmanaged: readonly Application[];
+  /** The number of applications that are neither in the files nor in their scope. */
+  readonly outside: number;
   readonly unchanged: number;
 }
 
@@ -37,12 +39,12 @@ export function findConflicts(
   wanted: readonly Wanted[],
   current: readonly Application[],
   now: number,
-): { line: number; message: string }[] {
-  return wanted.flatMap(({ application, line }) => {
+): { file: string; line: number; message: string }[] {
+  return wanted.flatMap(({ application, file, line }) => {
     const { name, previous_name, type, expires_at } = application;
     const found = matching(application, current);
     const [one] = found;
-    const conflict = (message: string) => [{ line, message: `"${name}" ${message}` }];
+    const conflict = (message: string) => [{ file, line, message: `"${name}" ${message}` }];
     if (one && found.length > 1)
       return conflict(
         `is ambiguous: ${found.length} applications are named "${one.name}": ${found.map(({ id }) => id).join(', ')}`,
@@ -60,24 +62,38 @@ export function findConflicts(
   });
 }
 
+/**
+ * Which applications the files are about: those with all labels of one of `selectors`. Undefined for all applications
+ * of the tenant, of which none can be deleted.
+ */
+export interface Scope {
+  readonly selectors: readonly Labels[] | undefined;
+  readonly prune: boolean;
+}
+
 /** `own` is the id of the application whose key the command uses. It is never deleted. */
 export function makePlan(
   wanted: readonly Wanted[],
   current: readonly Application[],
-  prune: boolean,
+  { selectors, prune }: Scope,
   own: string,
 ): Plan {
   const pairs = wanted.map(({ application }) => [application, matching(application, current)[0]] as const);
   const managed = new Set(pairs.map(([, one]) => one?.id));
-  const others = current.filter(({ id }) => !managed.has(id));
+  const missing = current.filter(({ id }) => !managed.has(id));
+  const others = missing.filter(
+    ({ labels }) => !selectors || selectors.some((selector) => hasLabels(labels, selector)),
+  );
+  const isDeleted = ({ id }: Application) => prune && selectors !== undefined && id !== own;
   const updates = pairs.flatMap(([application, one]) => (one ? [difference(one, application)] : []));
   const update = updates.filter(({ add, remove }) => add.length + remove.length > 0);
   return {
     create: pairs.filter(([, one]) => !one).map(([application]) => application),
     // The application whose key is used comes last: its update may remove permissions that other updates need.
     update: update.toSorted((a, b) => Number(a.current.id === own) - Number(b.current.id === own)),
-    delete: prune ? others.filter(({ id }) => id !== own) : [],
-    unmanaged: prune ? others.filter(({ id }) => id === own) : others,
+    delete: others.filter(isDeleted),
+    unmanaged: others.filter((one) => !isDeleted(one)),
+    outside: missing.length - others.length,
     unchanged: updates.length - update.length,
   };
 }
@@ -178,6 +194,7 @@ export function formatPlan(
     ]),
     ...plan.delete.map(({ type, name, id }) => colorize('red', escapeText(`- ${type} ${name} (${id})`))),
     ...(unmanaged.length > 0 ? [colorize('dim', 'not in the file, unchanged:'), ...unmanaged] : []),
+    ...(plan.outside > 0 ? [colorize('dim', `with other labels, unchanged: ${plan.outside}`)] : []),
     isEmpty(plan)
       ? `no changes: ${plan.unchanged} applications match the file`
       : `${plan.create.length} to create, ${plan.update.length} to update, ${plan.delete.length} to delete, ${plan.unchanged} unchanged`,
@@ -196,6 +213,7 @@ export function planToJson(plan: Plan, impacts: ReadonlyMap<string, Impact> = ne
     })),
     delete: plan.delete.map(brief),
     unmanaged: plan.unmanaged.map(brief),
+    outside: plan.outside,
     unchanged: plan.unchanged,
   };
 }

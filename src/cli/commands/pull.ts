@@ -1,27 +1,35 @@
 import { existsSync } from 'node:fs';
 import type { Application } from '../../../sdk/src/sallyport.ts';
+import type { Labels } from '../../domain/labels.ts';
 import type { Call, RemoteCommand } from '../command.ts';
 import { CommandError } from '../errors.ts';
 import { withNewFile, withReplacedFile } from '../terminal/files.ts';
-import { confirm, yesOption } from '../terminal/options.ts';
+import { confirm, labelOption, only, pairsOf, yesOption } from '../terminal/options.ts';
 import { showProgress } from '../terminal/print.ts';
 
 export const pullCommand: RemoteCommand = {
   usage: 'pull <FILE>',
-  options: [yesOption],
+  options: [
+    {
+      ...labelOption,
+      description: 'Only applications with this label, which becomes a label of the file; repeatable.',
+    },
+    yesOption,
+  ],
   summary: "Write a tenant's applications to a file for `apply`.",
   details:
     'FILE is written as YAML, or as JSON if its name ends with .json; - is standard output. Keys are not in the file. Asks before it replaces a file; comments in that file are lost.',
-  examples: ['sallyport pull access.yaml', 'sallyport pull - > access.yaml'],
+  examples: ['sallyport pull access.yaml', 'sallyport pull shop.yaml --label team=shop'],
   call: pull,
 };
 
 async function pull(call: Call): Promise<number> {
   const { args, json, print, printResult } = call;
   const file = args[0] as string;
-  const applications = await readApplications(call);
+  const label = pairsOf(call, labelOption);
+  const applications = await readApplications(call, label);
   const { formatAccessFile } = await import('./access-file.ts');
-  const text = formatAccessFile(applications, json || file.endsWith('.json'));
+  const text = formatAccessFile(applications, json || file.endsWith('.json'), label);
   if (file === '-') {
     print(text.trimEnd());
     return 0;
@@ -36,11 +44,14 @@ async function pull(call: Call): Promise<number> {
 }
 
 /** Sorted by name, so that two files can be compared. Throws CommandError if a name is not unique. */
-async function readApplications({ service, terminal }: Call): Promise<Application[]> {
+async function readApplications(
+  { service, terminal }: Call,
+  label: Labels | undefined,
+): Promise<Application[]> {
   const progress = showProgress(terminal);
   const found = new Map<string, Application[]>();
   let count = 0;
-  for await (const application of service.applications.all()) {
+  for await (const application of service.applications.all(only({ label }))) {
     found.set(application.name, [...(found.get(application.name) ?? []), application]);
     progress.update(`${++count} applications read`);
   }

@@ -27,8 +27,9 @@ describe('a rename', () => {
   });
 
   test('is not a reason for --prune to delete the application', async () => {
-    const shop = await fixture.server.application(fixture.key, { name: 'shop' });
-    const { out } = await apply(fileOf('name: store', 'previous_name: shop'), ['--yes', '--prune']);
+    const shop = await fixture.server.application(fixture.key, { name: 'shop', labels: { team: 'shop' } });
+    const prune = ['--yes', '--prune', '--label', 'team=shop'];
+    const { out } = await apply(fileOf('name: store', 'previous_name: shop'), prune);
     expect(out).toContain('0 to create, 1 to update, 0 to delete');
     expect((await applications()).store?.id).toBe(shop.id);
   });
@@ -137,8 +138,9 @@ describe('a failure names the application:', () => {
   });
 
   test('delete', async () => {
-    await fixture.server.application(fixture.key, { name: 'shop' });
-    const { err } = await apply('applications: []', ['--yes', '--prune'], await weak(all));
+    await fixture.server.application(fixture.key, { name: 'shop', labels: { team: 'shop' } });
+    const file = 'labels: { team: shop }\napplications: []';
+    const { err } = await apply(file, ['--yes', '--prune'], await weak(all));
     expect(err).toMatch(/^sallyport: error: "[^"]+": You need the permission `application:delete`/);
   });
 });

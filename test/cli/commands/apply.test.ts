@@ -133,20 +133,6 @@ test('an update prints added and removed grants, and the key stays valid', async
   expect((await apply(narrowed, ['--plan'])).code).toBe(0);
 });
 
-describe('applications that are not in the file', () => {
-  test('are deleted only with --prune, except the one whose key is used', async () => {
-    const other = await fixture.server.application(fixture.key, { name: 'other' });
-    await apply(shop, ['--yes']);
-    expect(await works(other.key)).toBe(true);
-    const { code, out } = await apply(shop, ['--yes', '--prune']);
-    expect(code).toBe(0);
-    expect(out).toContain(`- private other (${other.id})`);
-    expect(await works(other.key)).toBe(false);
-    expect(await works(fixture.key)).toBe(true);
-    expect(out).toMatch(/^not in the file, unchanged:\n {2}.*first management key/m);
-  });
-});
-
 test('the application whose key is used is updated last', async () => {
   const [name] = Object.keys(await applications());
   const own = `
@@ -162,6 +148,26 @@ test('the application whose key is used is updated last', async () => {
 });
 
 describe('new keys', () => {
+  test('are not printed to a pipe or file without --print-keys; no change is made', async () => {
+    const file = join(fixture.folder, 'shop.yaml');
+    writeFileSync(file, shop);
+    const env = { SALLYPORT_URL: fixture.server.url, SALLYPORT_KEY: fixture.key };
+    for (const options of [['--yes'], ['--yes', '--json']]) {
+      const { code, out, err } = await shell(['apply', file, ...options], { env });
+      expect([code, err]).toEqual([
+        2,
+        'sallyport: error: 2 new keys would be printed, but standard output is not a terminal\n' +
+          'sallyport: hint: pass --keys-dir DIR to write them to files, or --print-keys\n',
+      ]);
+      expect(out).not.toMatch(keyPattern);
+    }
+    expect(Object.keys(await applications())).toHaveLength(1);
+    const onTerminal = await shell(['apply', file, '--yes'], { env, answers: [] });
+    expect([onTerminal.code, onTerminal.out.match(new RegExp(keyPattern, 'g'))?.length]).toEqual([0, 2]);
+    writeFileSync(file, shop.replace('priority: 1', 'priority: 2'));
+    expect((await shell(['apply', file, '--yes'], { env })).code).toBe(0);
+  });
+
   test('are written to files with mode 0600 and not printed', async () => {
     const keys = join(fixture.folder, 'keys');
     const { code, out, err } = await apply(shop, ['--yes', '--keys-dir', keys]);
@@ -197,7 +203,7 @@ describe('new keys', () => {
     writeFileSync(file, tooMuch);
     for (const options of [
       ['--yes', '--keys-dir', fixture.folder],
-      ['--yes', '--json'],
+      ['--yes', '--json', '--print-keys'],
     ]) {
       const env = { SALLYPORT_URL: fixture.server.url, SALLYPORT_KEY: weak.key };
       const { code, out, err } = await shell(['apply', file, ...options], { env });
