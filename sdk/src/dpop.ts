@@ -58,7 +58,7 @@ export class ProofKey {
 }
 
 /** Whether the service asks for another proof. Otherwise a 401 means that the key is invalid. */
-function isProofChallenge({ status, headers }: Response): boolean {
+export function isProofChallenge({ status, headers }: Response): boolean {
   return status === 401 && /^DPoP\b/i.test(headers.get('WWW-Authenticate') ?? '');
 }
 

@@ -1,7 +1,7 @@
 /** Browser sessions: the browser starts a session, its backend authorizes it. */
 import type { SessionAuthorize } from './api.ts';
 import { type AuthorizedSession, Sallyport, sessionExpiryHeader } from './client.ts';
-import { bindsByDefault, ProofKey } from './dpop.ts';
+import { bindsByDefault, isProofChallenge, ProofKey } from './dpop.ts';
 import { SallyportError } from './errors.ts';
 import { withAbort, withTimeout } from './timeout.ts';
 import { type ClientOptions, defaultTimeout, type RequestOptions } from './transport.ts';
@@ -115,7 +115,7 @@ export async function startSession(options: StartSessionOptions): Promise<Manage
     attempt: (key: string) => Promise<Response>,
   ): Promise<Response> {
     const response = await attempt(used);
-    if (stopped || !isInvalidKey(response)) return response;
+    if (stopped || !(await isInvalidKey(response))) return response;
     await response.body?.cancel();
     const key = used === current.key ? await withAbort(signal ?? undefined, renew) : current.key;
     return attempt(key);
@@ -204,13 +204,19 @@ function grantedExpiry(result: unknown): number | undefined {
 
 /**
  * Whether Sallyport, or a guard that asked it, rejected the key. Other 401 responses do not count: those of another
- * server, of a destination, and those that ask for another proof.
+ * server, of a destination, and those that ask for another proof. Also recognizes the problem document, because some
+ * gateways remove `WWW-Authenticate`, and pages of other origins can read it only if the service exposes it.
  */
-function isInvalidKey({ status, headers }: Response): boolean {
-  const challenge = headers.get('WWW-Authenticate') ?? '';
-  return (
-    status === 401 && challenge.includes('ApiKey header="SVC-API-KEY"') && !headers.has('SVC-DESTINATION')
-  );
+async function isInvalidKey(response: Response): Promise<boolean> {
+  const { status, headers } = response;
+  if (status !== 401 || isProofChallenge(response) || headers.has('SVC-DESTINATION')) return false;
+  if (headers.get('WWW-Authenticate')?.includes('ApiKey header="SVC-API-KEY"')) return true;
+  if (!headers.get('Content-Type')?.startsWith('application/problem+json')) return false;
+  const problem = (await response
+    .clone()
+    .json()
+    .catch(() => undefined)) as { code?: unknown } | undefined;
+  return problem?.code === 'unauthenticated';
 }
 
 /** If the browser's clock runs ahead, a new session seems expired. Then only a 401 triggers a renewal. */

@@ -129,22 +129,21 @@ describe('an SDK session', () => {
       expect(authorizations()).toBe(2);
     });
 
-    test.each([
-      ['renews and repeats once if the new key is rejected, too', 'ApiKey header="SVC-API-KEY"', {}, 2],
-      ['does not renew on the 401 of another server', 'Basic realm="shop"', {}, 1],
-      [
-        'does not renew on the 401 of a destination',
-        'ApiKey header="SVC-API-KEY"',
-        { 'SVC-DESTINATION': 'psp' },
-        1,
-      ],
-    ])('fetch() %s', async (_, challenge, headers, requests) => {
+    const ours = { 'WWW-Authenticate': 'ApiKey header="SVC-API-KEY"' };
+    const problem = { 'Content-Type': 'application/problem+json' };
+    test.each<[string, Record<string, string>, string, number]>([
+      ['renews and repeats once if the new key is rejected, too', ours, 'no', 2],
+      ['renews if a gateway removed WWW-Authenticate', problem, '{"code":"unauthenticated"}', 2],
+      ['does not renew on another problem', problem, '{"code":"signed_out"}', 1],
+      ['does not renew on a problem that is not JSON', problem, 'no', 1],
+      ['does not renew on the 401 of another server', { 'WWW-Authenticate': 'Basic realm="shop"' }, 'no', 1],
+      ['does not renew on the 401 of a destination', { ...ours, 'SVC-DESTINATION': 'psp' }, 'no', 1],
+    ])('fetch() %s', async (_, headers, body, requests) => {
       received = [];
-      reply = () =>
-        new Response('no', { status: 401, headers: { 'WWW-Authenticate': challenge, ...headers } });
+      reply = () => new Response(body, { status: 401, headers });
       const { session, authorizations } = await start(180_000);
       const response = await session.fetch(shop.url);
-      expect([response.status, await response.text()]).toEqual([401, 'no']);
+      expect([response.status, await response.text()]).toEqual([401, body]);
       expect([received.length, authorizations()]).toEqual([requests, requests]);
     });
 
