@@ -71,10 +71,10 @@ describe('the expiry', () => {
 test.each([
   ['an update', 'after the plan', 'GET', fileOf('name: shop', 'allowed_networks: [10.0.0.0/8]'), []],
   ['an update', 'just before it', 'PUT', fileOf('name: shop', 'allowed_networks: [10.0.0.0/8]'), []],
-  ['a deletion', 'after the plan', 'GET', fileOf('name: other'), ['--prune']],
-  ['a deletion', 'just before it', 'DELETE', fileOf('name: other'), ['--prune']],
+  ['a deletion', 'after the plan', 'GET', fileOf('name: other'), ['--prune', '--label', 'team=shop']],
+  ['a deletion', 'just before it', 'DELETE', fileOf('name: other'), ['--prune', '--label', 'team=shop']],
 ])('%s does not overwrite a change that was made %s', async (_what, _when, method, yaml, options) => {
-  const { id } = await fixture.server.application(fixture.key, { name: 'shop' });
+  const { id } = await fixture.server.application(fixture.key, { name: 'shop', labels: { team: 'shop' } });
   const theirs = { name: 'shop', permissions: ['token:read', 'token:create'] };
   const proxy = changeBefore(fixture.server, method, /^\/applications\/[0-9a-f-]{36}$/, () =>
     fixture.server.call('PUT', `/applications/${id}`, { key: fixture.key, body: theirs }),

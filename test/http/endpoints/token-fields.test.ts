@@ -181,7 +181,7 @@ describe.each(databases)('token fields on %s', (_, database) => {
     ['metadata=42&metadata[customer]=42', { metadata: ['must be an object'] }],
     ['metadata[customer', { 'metadata[customer': ['is not a known parameter'] }],
     ['metadata[customer]=1&metadata[customer]=2', { 'metadata.customer': ['must not be repeated'] }],
-    ['metadata[]=42', { 'metadata.': ['has an invalid name: it must have 1 to 100 characters'] }],
+    ['metadata[]=42', { 'metadata[]': ['is not a known parameter'] }],
   ])('the metadata filter %s is rejected', async (query, errors) => {
     const { status, body } = await server.call('GET', `/tokens?${query}`, { key });
     expect([status, body.errors]).toEqual([400, errors]);
