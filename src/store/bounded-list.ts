@@ -62,7 +62,7 @@ interface FoundRow {
 }
 
 /** Reading and parsing rules of this many bytes takes a few milliseconds. Other requests are handled in between. */
-const batchBytes = 500_000;
+const batchBytes = 250_000;
 
 function batchesOf(found: readonly FoundRow[]): string[][] {
   const batches: string[][] = [];

@@ -78,7 +78,9 @@ async function run(context: Context): Promise<Outcome> {
   }
 
   for (const { name, alone } of measured) {
-    if (alone > longestStall) failures.add(`${name}: others wait for ${alone.toFixed(1)} ms`);
+    // The short run shares its machine with other tests, which may be slow.
+    if (alone > longestStall * context.sized(1, 2))
+      failures.add(`${name}: others wait for ${alone.toFixed(1)} ms`);
   }
   const worst = (of: 'alone' | 'together') => measured.toSorted((a, b) => b[of] - a[of])[0] as Measured;
   return {

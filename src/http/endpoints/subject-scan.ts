@@ -22,9 +22,9 @@ export interface ScanOptions {
 }
 
 /** Rows of the first batch. A row has at most 128 KiB of rules. */
-const firstBatch = 10;
+const firstBatch = 5;
 /** Reading, filtering and parsing this many characters takes a few milliseconds. */
-const batchCharacters = 500_000;
+const batchCharacters = 250_000;
 
 /** Limits the work of one request: the rows that it examines, and the characters of rules that it reads. */
 export class ScanBudget {

@@ -10,7 +10,8 @@ export const largeReply = 262_144;
 /** Maximum bytes of large responses that are not sent yet. */
 const defaultBudget = { perApplication: 64 * 1024 * 1024, total: 256 * 1024 * 1024 };
 
-const chunkBytes = 65_536;
+/** Characters that are encoded and sent at a time. To encode all of them in one turn would delay other requests. */
+const chunkLength = 65_536;
 
 export class LargeReplies {
   readonly #budget: typeof defaultBudget;
@@ -31,27 +32,28 @@ export class LargeReplies {
    * too many unsent bytes, and `unavailable` if all applications together have too many.
    */
   stream(application: string, text: string): ReadableStream<Uint8Array> {
-    const bytes = Buffer.from(text);
+    const bytes = Buffer.byteLength(text);
     const unsent = this.#unsent.get(application) ?? 0;
-    if (unsent + bytes.length > this.#budget.perApplication) {
+    if (unsent + bytes > this.#budget.perApplication) {
       throw fail('too_many_requests', {
         detail: 'This application has not read its earlier responses yet. Read them, then retry.',
       });
     }
-    if (this.#totalUnsent + bytes.length > this.#budget.total) throw fail('unavailable', { expected: true });
-    this.#count(application, bytes.length);
+    if (this.#totalUnsent + bytes > this.#budget.total) throw fail('unavailable', { expected: true });
+    this.#count(application, bytes);
     let sent = 0;
     let isCounted = true;
     const end = () => {
-      if (isCounted) this.#count(application, -bytes.length);
+      if (isCounted) this.#count(application, -bytes);
       isCounted = false;
     };
     return new ReadableStream<Uint8Array>(
       {
         pull: (controller) => {
-          if (sent < bytes.length) {
-            controller.enqueue(bytes.subarray(sent, sent + chunkBytes));
-            sent += chunkBytes;
+          if (sent < text.length) {
+            const chunk = chunkAt(text, sent);
+            controller.enqueue(Buffer.from(chunk));
+            sent += chunk.length;
             return;
           }
           end();
@@ -69,4 +71,11 @@ export class LargeReplies {
     if (unsent > 0) this.#unsent.set(application, unsent);
     else this.#unsent.delete(application);
   }
+}
+
+/** Does not split a surrogate pair. */
+function chunkAt(text: string, start: number): string {
+  const end = start + chunkLength;
+  const isSplit = end < text.length && /[\ud800-\udbff]/.test(text[end - 1] as string);
+  return text.slice(start, isSplit ? end - 1 : end);
 }

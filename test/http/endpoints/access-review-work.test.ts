@@ -54,7 +54,7 @@ describe.each(databases)('the work of an access review on %s', (_, database) => 
       isRunning = false;
       // All created applications, and the management application of the tenant.
       expect([examined, totals?.mask]).toEqual([count + 1, count + 1]);
-      expect(batches).toBe(Math.ceil((count + 1 - 10) / 200) + 2);
+      expect(batches).toBe(Math.ceil((count + 1 - 5) / 200) + 2);
       expect(turns).toBeGreaterThanOrEqual(batches);
     }
   });

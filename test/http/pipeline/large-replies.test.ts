@@ -26,6 +26,12 @@ describe('a large response', () => {
     expect(replies.unsentBytes).toBe(0);
   });
 
+  test.each([0, 1, 2])('with %i characters before pairs of surrogates arrives unchanged', async (before) => {
+    const pairs = 'x'.repeat(before) + '🔑'.repeat(100_000);
+    const stream = new LargeReplies().stream('a', pairs);
+    expect((await new Response(stream).text()) === pairs).toBe(true);
+  });
+
   test('counts until the client disconnects', async () => {
     const replies = new LargeReplies(budget);
     const reader = replies.stream('a', text).getReader();
