@@ -40,7 +40,7 @@ async function run(context: Context): Promise<Outcome> {
   context.defer(() => [client, prober].forEach((each) => void each.close()));
   const failures = new Set<string>();
   const measured: Measured[] = [];
-  const rounds = context.sized(4, 2);
+  const rounds = context.sized(5, 3);
 
   /** The longest stall while `count` requests are answered. The other requests are to `/livez`. */
   async function stall(method: string, request: WorstRequest, count: number): Promise<number> {
@@ -79,7 +79,7 @@ async function run(context: Context): Promise<Outcome> {
 
   for (const { name, alone } of measured) {
     // The short run shares its machine with other tests, which may be slow.
-    if (alone > longestStall * context.sized(1, 2))
+    if (alone > longestStall * context.sized(1, 5))
       failures.add(`${name}: others wait for ${alone.toFixed(1)} ms`);
   }
   const worst = (of: 'alone' | 'together') => measured.toSorted((a, b) => b[of] - a[of])[0] as Measured;

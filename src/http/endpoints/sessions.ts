@@ -66,6 +66,7 @@ const unrestrictedBy = ['session:authorize', 'application:create'];
 
 export const authorizeSession = changeEndpoint({
   name: 'authorizeSession',
+  neverWaits: true,
   operation: 'session.authorize',
   tag,
   summary: 'Authorize a session',

@@ -75,7 +75,7 @@ export async function handleRequest(
     // Before validation, so that rejected requests count, too.
     if (route.checkLimits) release = await route.checkLimits({ principal, requestInfo, bodyBytes }, context); // 429
     const reading =
-      received && bodyBytes > largeBody
+      received && bodyBytes > largeBody && !route.neverWaits
         ? context.longWork.run(principal, inputSteps(route, principal, request, received, requestInfo))
         : undefined;
     await reading?.catch(() => {}); // thrown below, after 401 and 403

@@ -184,6 +184,8 @@ interface KeyedEndpoint<P, Q, B> extends EndpointDocs {
   readonly bodyIfMissing?: unknown;
   readonly bodyLimit?: number;
   readonly bodyExample?: unknown;
+  /** Whether a large body is read immediately, before long requests and without their limit. */
+  readonly neverWaits?: true;
   /** Whether a DPoP proof in the request binds the new session. */
   readonly bindsSession?: true;
 }

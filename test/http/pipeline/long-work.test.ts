@@ -289,7 +289,10 @@ describe('the processing limit of an application', () => {
     expect(last.body.detail).toContain('milliseconds of long computations');
     expect(Number(last.headers.get('retry-after'))).toBeGreaterThan(0);
 
-    const body = { nonce: session.nonce, permissions: ['token:read'] };
+    const conditions = [{ attribute: 'id', operator: 'equals', value: 'x'.repeat(400) }];
+    const rule = { priority: 1, transform: 'mask', permissions: ['token:read'], conditions };
+    const rules = Array.from({ length: 50 }, (_, at) => ({ ...rule, priority: at + 1 }));
+    const body = { nonce: session.nonce, rules };
     expect((await server.call('POST', '/sessions/authorize', { key, body })).status).toBe(204);
     expect((await server.call('POST', `/applications/${victim.id}/quarantine`, { key })).status).toBe(200);
     expect((await server.call('POST', `/applications/${victim.id}/regenerate`, { key })).status).toBe(200);
