@@ -2,7 +2,7 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { settingList } from '../src/config.ts';
+import { settingList } from '../src/config/settings.ts';
 import type { Responses } from './bare-server.ts';
 
 const root = join(import.meta.dirname, '..');

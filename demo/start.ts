@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { openApp } from '../src/app.ts';
 import { untilSignal } from '../src/cli/terminal/signals.ts';
-import { readConfig } from '../src/config.ts';
+import { readConfig } from '../src/config/settings.ts';
 import { type BackendSettings, startBackend } from './backend.ts';
 import { seed } from './seed.ts';
 

@@ -7,7 +7,7 @@ import { commands } from '../src/cli/commands.ts';
 import { helpText } from '../src/cli/program.ts';
 import { exitCodes } from '../src/cli/terminal/cli-error.ts';
 import { callOptions, callVariables } from '../src/cli/terminal/connection.ts';
-import { flagOf, settingList, unset } from '../src/config.ts';
+import { flagOf, settingList, unset } from '../src/config/settings.ts';
 import { type Code, codes, problem } from '../src/domain/error.ts';
 import { builtIn, descriptionOf, hasTrait } from '../src/domain/permission.ts';
 import { failuresOf } from '../src/http/pipeline/route.ts';

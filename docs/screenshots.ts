@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { seed } from '../demo/seed.ts';
 import { openApp } from '../src/app.ts';
-import { readConfig } from '../src/config.ts';
-import { makeLog } from '../src/log.ts';
+import { readConfig } from '../src/config/settings.ts';
+import { makeLog } from '../src/telemetry/log.ts';
 import { openBrowser } from '../test/support/browser.ts';
 
 interface Screenshot {

@@ -4,11 +4,11 @@
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { version } from '../src/config/version.ts';
 import { builtIn, Permission } from '../src/domain/permission.ts';
 import { jsonSchema, type Schema, withoutNull } from '../src/http/reference/json-schema.ts';
 import { openApi } from '../src/http/reference/openapi.ts';
 import { routes } from '../src/http/routes.ts';
-import { version } from '../src/version.ts';
 
 interface Operation {
   readonly operationId: string;

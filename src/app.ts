@@ -1,6 +1,6 @@
 /** Opens and closes the whole service in one process. Tests open it on a free port. */
 import { dirname } from 'node:path';
-import { type Config, ConfigError } from './config.ts';
+import { type Config, ConfigError } from './config/settings.ts';
 import { fail } from './domain/error.ts';
 import type { Secret } from './domain/key.ts';
 import { Proofs } from './http/dpop/proofs.ts';
@@ -13,26 +13,27 @@ import { quota } from './http/pipeline/quota.ts';
 import { requestCounter as makeRequestCounter } from './http/pipeline/request-counter.ts';
 import type { HandlerContext, Route } from './http/pipeline/route.ts';
 import { listen, listenForScrapes } from './http/pipeline/server.ts';
+import { listenWhileStarting } from './http/pipeline/starting-server.ts';
 import { usageRecorder } from './http/pipeline/usage-recorder.ts';
 import { allRoutes } from './http/routes.ts';
-import { type Log, makeLog } from './log.ts';
-import { type MetricSources, type Observer, observe, unobserved } from './observe.ts';
 import { recordAuditedReads } from './operations/audit-settings.ts';
 import { startBackgroundJobs } from './operations/background-jobs.ts';
 import { type Bootstrapped, bootstrap } from './operations/bootstrap.ts';
 import { masterKeysAtStart } from './operations/master-key.ts';
 import { nodeRecorder } from './operations/node-recorder.ts';
+import { reportSlowStart, retryTimeouts } from './operations/slow-start.ts';
 import type { Sink } from './sinks/config.ts';
 import { configuredSinks } from './sinks/configured.ts';
 import { type Delivery, startDelivery } from './sinks/deliver.ts';
-import { reportSlowStart, retryTimeouts } from './slow-start.ts';
-import { startTelemetry, timingFor } from './start-telemetry.ts';
 import { createFolder } from './store/engine/file-ownership.ts';
 import type { Migrated } from './store/engine/migrate.ts';
 import type { Maintenance } from './store/maintenance.ts';
 import { type OpenOptions, openStore } from './store/open.ts';
 import type { Store } from './store/store.ts';
-import { readTelemetrySettings } from './telemetry-settings.ts';
+import { type Log, makeLog } from './telemetry/log.ts';
+import { type MetricSources, type Observer, observe, unobserved } from './telemetry/observe.ts';
+import { readTelemetrySettings } from './telemetry/settings.ts';
+import { startTelemetry, timingFor } from './telemetry/start.ts';
 
 export interface App {
   readonly url: string;
@@ -89,9 +90,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   const tracer = telemetry?.tracer;
   const observer = metrics ?? unobserved;
   const storeOptions = { clock: options.now, timing: timingFor(metrics, tracer), through: options.through };
-  const data: OpenedData = await reportSlowStart(config, log, options.shared ?? false, (onStep) =>
-    openData(config, { ...storeOptions, onStep }),
-  );
+  const data: OpenedData = await openDataPatiently(config, log, options.shared ?? false, storeOptions);
   const { store, bootstrapped } = data;
   const { now = Date.now, timers, turns } = options;
   const opened: Closeable[] = [data];
@@ -265,6 +264,18 @@ export function cannotListen(variable: string, host: string, port: number, error
   return new ConfigError(
     `HOST and ${variable}: cannot listen on ${host}:${port}: ${(error as Error).message}`,
     `set HOST to an address of this machine; if another program uses the port, set ${variable} to another one, or to 0 for any free port`,
+  );
+}
+
+/** Like `openData`. If it takes long, says what it waits for, and answers `/livez`. */
+export function openDataPatiently(
+  config: Config,
+  log: Log,
+  shared: boolean,
+  options: OpenOptions = {},
+): Promise<OpenedData> {
+  return reportSlowStart(config, log, shared, listenWhileStarting, (onStep) =>
+    openData(config, { ...options, onStep }),
   );
 }
 

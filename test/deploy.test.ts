@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { parseAllDocuments } from 'yaml';
 import { z } from 'zod';
 import { commands } from '../src/cli/commands.ts';
-import { settings } from '../src/config.ts';
+import { settings } from '../src/config/settings.ts';
 import { routes } from '../src/http/routes.ts';
 import { isMissing } from './support/skip.ts';
 

@@ -8,7 +8,7 @@ import { nameOf } from '../src/cli/command.ts';
 import { projectVariables } from '../src/cli/commands/init.ts';
 import { commands } from '../src/cli/commands.ts';
 import { callOptions, callVariables } from '../src/cli/terminal/connection.ts';
-import { flagOf, readConfig, settingList, settings } from '../src/config.ts';
+import { flagOf, readConfig, settingList, settings } from '../src/config/settings.ts';
 import { codes } from '../src/domain/error.ts';
 import { builtIn } from '../src/domain/permission.ts';
 import { routes } from '../src/http/routes.ts';

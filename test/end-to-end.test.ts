@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { settingList } from '../src/config.ts';
+import { settingList } from '../src/config/settings.ts';
 import { type ApiResponse, databases, generousTimeout, testMasterKey } from './support/test-server.ts';
 
 interface Process {

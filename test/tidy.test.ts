@@ -30,12 +30,12 @@ describe('imports:', () => {
   });
 
   test('HTTP imports only types from the store, and jose only for DPoP', () => {
-    const types = ['src/store/store.ts', 'src/log.ts', 'src/observe.ts'];
+    const types = ['src/store/store.ts', 'src/telemetry/log.ts', 'src/telemetry/observe.ts'];
+    const values = ['version', 'ip-address', 'trusted-proxies'].map((name) => `src/config/${name}.ts`);
     const allowed = ({ from, to, typesOnly }: Import) =>
       to.startsWith('src/domain/') ||
       /^(node:|zod$)/.test(to) ||
-      to === 'src/version.ts' ||
-      to === 'src/ip-address.ts' ||
+      values.includes(to) ||
       (from.startsWith('src/http/dpop/') && to === 'jose') ||
       (from === 'src/http/endpoints/console-page.ts' && to === 'console/build.ts') ||
       (from === 'src/http/reference/page.ts' && to === 'console/src/frame/palette.css') ||
@@ -44,16 +44,34 @@ describe('imports:', () => {
   });
 
   test('sinks import the store, but no HTTP and no operator tools', () => {
-    const allowed = ['src/config.ts', 'src/ip-address.ts', 'src/version.ts'];
-    const types = ['src/log.ts', 'src/observe.ts'];
     const forbidden = outside(
       'src/sinks/',
       ({ to, typesOnly }) =>
-        /^(src\/(domain|store)\/|node:|bun$|zod$|yaml$)/.test(to) ||
-        allowed.includes(to) ||
-        (typesOnly && types.includes(to)),
+        /^(src\/(domain|store|config)\/|node:|bun$|zod$|yaml$)/.test(to) ||
+        (typesOnly && to.startsWith('src/telemetry/')),
     );
     expect(forbidden).toEqual([]);
+  });
+
+  test('only app.ts and main.ts are at the root of src', () => {
+    expect(sources.filter((path) => /^src\/[^/]+$/.test(path))).toEqual(['src/app.ts', 'src/main.ts']);
+  });
+
+  test('the folders of src import each other in one direction', () => {
+    const folderOf = (path: string) => /^src\/(\w+)\//.exec(path)?.[1];
+    const arrows = new Map<string, Set<string>>();
+    for (const { from, to } of imports) {
+      const [importer, imported] = [folderOf(from), folderOf(to)];
+      if (importer === undefined || imported === undefined || importer === imported) continue;
+      arrows.set(importer, (arrows.get(importer) ?? new Set()).add(imported));
+    }
+    // Removes folders that import nothing that is left. A loop is never removed.
+    for (let before = -1; before !== arrows.size; ) {
+      before = arrows.size;
+      for (const [folder, imported] of [...arrows])
+        if (![...imported].some((each) => arrows.has(each))) arrows.delete(folder);
+    }
+    expect([...arrows.keys()]).toEqual([]);
   });
 
   test('only main imports the CLI, and nothing imports main', () => {
@@ -192,13 +210,13 @@ describe('each side effect is confined to few files:', () => {
   });
 
   test('the system clock', () => {
-    const allowed = ['src/app.ts', 'src/log.ts', 'src/store/open.ts', 'src/cli/'];
+    const allowed = ['src/app.ts', 'src/telemetry/log.ts', 'src/store/open.ts', 'src/cli/'];
     expect(found(/Date\.now|new Date\(\)/, sources, ...allowed)).toEqual([]);
   });
 
   test('printing', () => {
     expect(found(/\bconsole\.\w/, sources)).toEqual([]);
-    expect(found(/process\.(stdout|stderr)\.write/, sources, 'src/cli/', 'src/log.ts')).toEqual([]);
+    expect(found(/process\.(stdout|stderr)\.write/, sources, 'src/cli/', 'src/telemetry/log.ts')).toEqual([]);
   });
 
   test('ending the process', () => {

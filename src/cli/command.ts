@@ -1,6 +1,6 @@
 /** The types of a command, its options and its context. */
 import type { Sallyport } from '../../sdk/src/sallyport.ts';
-import type { Config } from '../config.ts';
+import type { Config } from '../config/settings.ts';
 import type { Input } from './terminal/input.ts';
 import type { Colorize, Terminal } from './terminal/terminal.ts';
 

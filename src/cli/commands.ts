@@ -1,7 +1,7 @@
 /** The table of commands. */
 import { openDatabase } from '../app.ts';
-import { retryTimeouts } from '../slow-start.ts';
-import { version } from '../version.ts';
+import { version } from '../config/version.ts';
+import { retryTimeouts } from '../operations/slow-start.ts';
 import type { Command, Invocation } from './command.ts';
 import { accessCommands } from './commands/access.ts';
 import { applyCommand } from './commands/apply.ts';

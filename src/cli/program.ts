@@ -5,8 +5,8 @@ import {
   Command as Program,
   Option as ProgramOption,
 } from 'commander';
-import { flagOf, settingList } from '../config.ts';
-import { version } from '../version.ts';
+import { flagOf, settingList } from '../config/settings.ts';
+import { version } from '../config/version.ts';
 import { type Command, type Context, nameOf, type Option, type Options } from './command.ts';
 import { commands, groupSummaries } from './commands.ts';
 import { UsageError } from './errors.ts';

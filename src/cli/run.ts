@@ -1,6 +1,6 @@
 /** The command line: reads the arguments, runs the command, reports errors. */
 import { Sallyport } from '../../sdk/src/sallyport.ts';
-import { type Config, flagOf, readConfig, settingList } from '../config.ts';
+import { type Config, flagOf, readConfig, settingList } from '../config/settings.ts';
 import { redactSecrets } from '../domain/key.ts';
 import { type Command, type Context, type Invocation, nameOf } from './command.ts';
 import { Cancelled, UsageError } from './errors.ts';

@@ -1,9 +1,10 @@
 /** Periodic jobs of a node. No request waits for them. */
-import type { Log } from '../log.ts';
-import type { Observer } from '../observe.ts';
+
 import type { Retention } from '../store/audit/delivered.ts';
 import type { Maintenance } from '../store/maintenance.ts';
 import type { Store } from '../store/store.ts';
+import type { Log } from '../telemetry/log.ts';
+import type { Observer } from '../telemetry/observe.ts';
 import type { NodeRecorder } from './node-recorder.ts';
 
 /** Maximum rows per transaction. On SQLite, other changes wait for such a transaction. */

@@ -1,7 +1,7 @@
 /** Creates the first tenant and the first management key of a tenant. */
 import { existsSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { ConfigError } from '../config.ts';
+import { ConfigError } from '../config/settings.ts';
 import { mint, newId, parseKey, type Secret } from '../domain/key.ts';
 import { builtIn } from '../domain/permission.ts';
 import { createFolder, writeOwned } from '../store/engine/file-ownership.ts';

@@ -1,5 +1,5 @@
 /** Checks for `doctor` that the proofs of bound sessions can be verified behind a proxy. */
-import { type Config, hasTrustedProxies } from '../config.ts';
+import { type Config, hasTrustedProxies } from '../config/settings.ts';
 import { notExpired } from '../store/applications.ts';
 import type { Db } from '../store/engine/db.ts';
 import { type Check, ok, warn } from './check.ts';

@@ -2,7 +2,7 @@
  * Checks a database, its clock and the audit log for `doctor`. Writes no data and does not migrate. Opens an undamaged
  * SQLite database in the same way as the service, so that the checked settings are those of the service.
  */
-import type { Config } from '../config.ts';
+import type { Config } from '../config/settings.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { latestTimes } from '../store/audit/rows.ts';
 import { bindMasterKey, type MasterKeys } from '../store/crypto/keyring.ts';

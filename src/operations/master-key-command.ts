@@ -1,5 +1,5 @@
 /** Reads master keys from the output of a program, such as the client of a key management service. */
-import { type Config, ConfigError } from '../config.ts';
+import { type Config, ConfigError } from '../config/settings.ts';
 import { type MasterKey, parseMasterKeys } from '../store/crypto/cipher.ts';
 import type { MasterKeys } from '../store/crypto/keyring.ts';
 

@@ -12,7 +12,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
-import { type Config, ConfigError } from '../config.ts';
+import { type Config, ConfigError } from '../config/settings.ts';
 import { type MasterKey, newMasterKey, parseMasterKeys } from '../store/crypto/cipher.ts';
 import type { Rotation } from '../store/crypto/key-rotation.ts';
 import type { MasterKeys } from '../store/crypto/keyring.ts';

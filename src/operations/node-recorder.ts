@@ -1,10 +1,10 @@
 /** Records this node in the database, so that a rotation of the master key and `doctor` know about it. */
 import { hostname } from 'node:os';
+import { version } from '../config/version.ts';
 import { newId } from '../domain/key.ts';
-import type { Log } from '../log.ts';
 import type { MasterKeys } from '../store/crypto/keyring.ts';
 import type { Nodes } from '../store/nodes.ts';
-import { version } from '../version.ts';
+import type { Log } from '../telemetry/log.ts';
 
 /** Milliseconds after which the row is renewed. Two attempts can fail before the row expires. */
 const renewal = 15_000;

@@ -1,5 +1,5 @@
 /** Checks a PostgreSQL server for `doctor`. */
-import type { Config } from '../config.ts';
+import type { Config } from '../config/settings.ts';
 import { type Db, DbUnavailable } from '../store/engine/db.ts';
 import { openPostgres } from '../store/engine/postgres.ts';
 import { isTimeout } from '../store/engine/postgres-errors.ts';

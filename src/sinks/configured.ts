@@ -1,4 +1,4 @@
-import type { Config } from '../config.ts';
+import type { Config } from '../config/settings.ts';
 import type { Sink, SinkEnvironment } from './config.ts';
 
 /**

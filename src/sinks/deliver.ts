@@ -6,11 +6,11 @@
 import { setImmediate } from 'node:timers/promises';
 import { escapeText } from '../domain/escape.ts';
 import { newId, redactSecrets } from '../domain/key.ts';
-import type { Log } from '../log.ts';
-import type { Observer } from '../observe.ts';
 import type { Deliveries, UndeliveredChain } from '../store/audit/deliveries.ts';
 import type { SinkState } from '../store/audit/sink-state.ts';
 import type { AuditChain, ChainedEntry } from '../store/maintenance.ts';
+import type { Log } from '../telemetry/log.ts';
+import type { Observer } from '../telemetry/observe.ts';
 import { type Batch, makeBatch } from './batch.ts';
 import type { Sink } from './config.ts';
 import { DeliveryError, type Receipt } from './sender.ts';

@@ -1,9 +1,9 @@
 /** Sends entries as OpenTelemetry log records over OTLP/HTTP with JSON. */
 import { z } from 'zod';
+import { version } from '../config/version.ts';
 import { escapeText } from '../domain/escape.ts';
 import type { Secret } from '../domain/key.ts';
 import type { ChainedEntry } from '../store/maintenance.ts';
-import { version } from '../version.ts';
 import type { Batch, DeliveredCheckpoint } from './batch.ts';
 import { type HttpResponse, type HttpTarget, retryAfter, send } from './http-client.ts';
 import { DeliveryError, type Receipt, type Sender } from './sender.ts';

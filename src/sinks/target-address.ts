@@ -5,7 +5,7 @@
  */
 import { lookup } from 'node:dns/promises';
 import { isIP } from 'node:net';
-import { addressOf, Networks } from '../ip-address.ts';
+import { addressOf, Networks } from '../config/ip-address.ts';
 import { DeliveryError } from './sender.ts';
 
 /** Returns whether a sink may connect to an address that is not public. */

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test } from 'bun:test';
 import { existsSync } from 'node:fs';
 import manifest from '../../package.json' with { type: 'json' };
-import { settingList } from '../../src/config.ts';
+import { settingList } from '../../src/config/settings.ts';
 import { type Cli, openCli, openSqliteCli } from '../support/cli.ts';
 import { keyPattern } from '../support/program.ts';
 import { openTestServer } from '../support/test-server.ts';

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'bun:test';
 import { BlockList } from 'node:net';
 import fc from 'fast-check';
+import { addressOf } from '../../src/config/ip-address.ts';
 import { maxNetworks, Networks, networkErrors, networkMatcher } from '../../src/domain/network.ts';
-import { addressOf } from '../../src/ip-address.ts';
 
 describe('allowed networks', () => {
   test.each([

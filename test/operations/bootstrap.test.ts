@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { ConfigError } from '../../src/config.ts';
+import { ConfigError } from '../../src/config/settings.ts';
 import { mint, parseKey } from '../../src/domain/key.ts';
 import { bootstrap, newTenant } from '../../src/operations/bootstrap.ts';
 import { databases, startTime } from '../support/test-server.ts';

@@ -3,7 +3,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { openData } from '../../src/app.ts';
-import { ConfigError, readConfig } from '../../src/config.ts';
+import { ConfigError, readConfig } from '../../src/config/settings.ts';
 import { rotation } from '../../src/operations/master-key.ts';
 import { parseMasterKeys } from '../../src/store/crypto/cipher.ts';
 import { WrongMasterKey } from '../../src/store/crypto/keyring.ts';

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { type Log, makeLog } from '../../src/log.ts';
 import { type NodeRecorder, nodeRecorder } from '../../src/operations/node-recorder.ts';
 import { nodesWithoutKey } from '../../src/operations/rotation-check.ts';
 import { nodeLifetime } from '../../src/store/nodes.ts';
+import { type Log, makeLog } from '../../src/telemetry/log.ts';
 import { databases } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
 

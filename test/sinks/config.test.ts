@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { ConfigError } from '../../src/config.ts';
+import { ConfigError } from '../../src/config/settings.ts';
 import { Secret } from '../../src/domain/key.ts';
 import { readSinks } from '../../src/sinks/config.ts';
 import { webhookSecret } from '../support/sink-receivers.ts';

@@ -2,7 +2,7 @@ import { afterAll, describe, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
-import { addressOf } from '../../src/ip-address.ts';
+import { addressOf } from '../../src/config/ip-address.ts';
 import { type HttpTarget, send } from '../../src/sinks/http-client.ts';
 import { allowAll, allowNone, checkedAddress, isPublic, networks } from '../../src/sinks/target-address.ts';
 

@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { settingList } from '../../src/config.ts';
+import { settingList } from '../../src/config/settings.ts';
 import { generousTimeout } from './test-server.ts';
 
 const main = join(import.meta.dirname, '..', '..', 'src', 'main.ts');

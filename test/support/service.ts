@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { settingList } from '../../src/config.ts';
+import { settingList } from '../../src/config/settings.ts';
 import { generousTimeout } from './test-server.ts';
 
 export const root = join(import.meta.dirname, '..', '..');

@@ -1,6 +1,6 @@
 import { expect } from 'bun:test';
 import { resolve } from 'node:path';
-import type { settings } from '../../src/config.ts';
+import type { settings } from '../../src/config/settings.ts';
 import { Secret } from '../../src/domain/key.ts';
 
 export const key = Buffer.alloc(32, 7).toString('base64');

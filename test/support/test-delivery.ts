@@ -1,11 +1,11 @@
 /** Delivers the audit log of a test store to sinks, like a node does. */
 import { byOperator } from '../../src/domain/audit.ts';
 import { Secret } from '../../src/domain/key.ts';
-import { makeLog } from '../../src/log.ts';
-import { unobserved } from '../../src/observe.ts';
 import { readSinks, type Sink } from '../../src/sinks/config.ts';
 import { type Delivery, startDelivery } from '../../src/sinks/deliver.ts';
 import type { Maintenance } from '../../src/store/maintenance.ts';
+import { makeLog } from '../../src/telemetry/log.ts';
+import { unobserved } from '../../src/telemetry/observe.ts';
 import type { WebhookReceiver } from './sink-receivers.ts';
 import type { TestStore } from './test-store.ts';
 

@@ -4,9 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { SQL } from 'bun';
 import { type App, type AppOptions, openApp } from '../../src/app.ts';
-import { type Config, readConfig } from '../../src/config.ts';
-import { makeLog } from '../../src/log.ts';
+import { type Config, readConfig } from '../../src/config/settings.ts';
 import { newTenant } from '../../src/operations/bootstrap.ts';
+import { makeLog } from '../../src/telemetry/log.ts';
 import { expectResponseInvariants } from './response-invariants.ts';
 
 /** PostgreSQL query timeout in milliseconds, long enough for a busy machine. Tests of the timeout set a shorter one. */

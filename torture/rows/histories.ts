@@ -1,9 +1,9 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type App, openApp } from '../../src/app.ts';
-import { readConfig } from '../../src/config.ts';
-import { makeLog } from '../../src/log.ts';
+import { readConfig } from '../../src/config/settings.ts';
 import { newTenant } from '../../src/operations/bootstrap.ts';
+import { makeLog } from '../../src/telemetry/log.ts';
 import { Clock, testMasterKey } from '../../test/support/test-server.ts';
 import { Client } from '../client.ts';
 import { Random } from '../random.ts';

@@ -1,9 +1,9 @@
 import { closeSync, existsSync, openSync } from 'node:fs';
 import { resolve } from 'node:path';
+import { defaultDatabase } from '../../config/values.ts';
 import { copyToPostgres, NotEmpty } from '../../operations/copy-to-postgres.ts';
 import { masterKeys } from '../../operations/master-key.ts';
-import { defaultDatabase } from '../../setting-values.ts';
-import { retryTimeouts } from '../../slow-start.ts';
+import { retryTimeouts } from '../../operations/slow-start.ts';
 import { readMac } from '../../store/crypto/backup-mac.ts';
 import { currentMaster } from '../../store/crypto/keyring.ts';
 import { commandTimeout, DbUnavailable } from '../../store/engine/db.ts';

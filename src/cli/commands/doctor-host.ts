@@ -2,7 +2,7 @@
 import { existsSync, readFileSync, type Stats, statfsSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { parseEnv } from 'node:util';
-import { type Config, settingList } from '../../config.ts';
+import { type Config, settingList } from '../../config/settings.ts';
 import { type Check, fail, ok, warn } from '../../operations/check.ts';
 import { usesKeyFile } from '../../operations/master-key.ts';
 import { defaultPassfile, parsePostgresUrl } from '../../store/engine/postgres-url.ts';

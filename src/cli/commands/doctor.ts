@@ -1,6 +1,6 @@
 import { SQLiteError } from 'bun:sqlite';
 import { existsSync, statSync } from 'node:fs';
-import { type Config, ConfigError } from '../../config.ts';
+import { type Config, ConfigError } from '../../config/settings.ts';
 import { type Check, fail, warn } from '../../operations/check.ts';
 import { diagnose } from '../../operations/diagnosis.ts';
 import { masterKeys } from '../../operations/master-key.ts';

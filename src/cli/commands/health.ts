@@ -1,6 +1,6 @@
 import { SallyportError } from '../../../sdk/src/errors.ts';
 import { Sallyport } from '../../../sdk/src/sallyport.ts';
-import type { Config } from '../../config.ts';
+import type { Config } from '../../config/settings.ts';
 import type { Invocation, LocalCommand } from '../command.ts';
 
 export const healthCommand: LocalCommand = {

@@ -1,4 +1,4 @@
-import type { Config } from '../../config.ts';
+import type { Config } from '../../config/settings.ts';
 import { byOperator } from '../../domain/audit.ts';
 import { keysInFile, rotation, usesKeyFile } from '../../operations/master-key.ts';
 import { nodesWithoutKey, recordedWithoutKey } from '../../operations/rotation-check.ts';

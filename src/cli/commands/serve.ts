@@ -1,8 +1,7 @@
 /** Runs the service in this process, or in several worker processes on one port. Workers share only the database. */
-import { type App, cannotListen, openApp, openData } from '../../app.ts';
-import type { Config } from '../../config.ts';
-import { makeLog } from '../../log.ts';
-import { reportSlowStart } from '../../slow-start.ts';
+import { type App, cannotListen, openApp, openDataPatiently } from '../../app.ts';
+import type { Config } from '../../config/settings.ts';
+import { makeLog } from '../../telemetry/log.ts';
 import type { Invocation, LocalCommand } from '../command.ts';
 import { banner } from '../terminal/banner.ts';
 import { untilSignal } from '../terminal/signals.ts';
@@ -61,7 +60,7 @@ async function superviseWorkers(config: Config, print: (line: string) => void): 
   const log = makeLog({ level: config.logLevel });
   const stopped = untilSignal();
   requireFreePort(config);
-  const opening = reportSlowStart(config, log, false, (onStep) => openData(config, { onStep }));
+  const opening = openDataPatiently(config, log, false);
   const { migrated, bootstrapped, close } = await unlessStopped(opening, stopped);
   await close();
   const running = new Set<Bun.Subprocess>();

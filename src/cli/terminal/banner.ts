@@ -1,9 +1,9 @@
 import type { App } from '../../app.ts';
-import type { Config } from '../../config.ts';
+import type { Config } from '../../config/settings.ts';
+import { version } from '../../config/version.ts';
 import type { Secret } from '../../domain/key.ts';
 import type { Bootstrapped } from '../../operations/bootstrap.ts';
 import { newestSchema } from '../../store/engine/migrate.ts';
-import { version } from '../../version.ts';
 import { databaseLabel, shortPath } from './database.ts';
 
 type Opened = Pick<App, 'url' | 'migrated' | 'bootstrapped' | 'link'>;

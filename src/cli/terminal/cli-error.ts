@@ -7,7 +7,7 @@ import {
   UnavailableError,
   ValidationError,
 } from '../../../sdk/src/sallyport.ts';
-import { ConfigError } from '../../config.ts';
+import { ConfigError } from '../../config/settings.ts';
 import { Failure } from '../../domain/error.ts';
 import { escapeText } from '../../domain/escape.ts';
 import { LineTooLong } from '../../operations/line-reader.ts';

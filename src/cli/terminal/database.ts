@@ -1,9 +1,9 @@
 /** The database of the service: its location, as shown to operators, and how commands open it. */
 import { statSync } from 'node:fs';
 import { relative } from 'node:path';
-import type { Config } from '../../config.ts';
+import type { Config } from '../../config/settings.ts';
 import { masterKeys } from '../../operations/master-key.ts';
-import { reportWaiting } from '../../slow-start.ts';
+import { reportWaiting } from '../../operations/slow-start.ts';
 import { commandTimeout } from '../../store/engine/db.ts';
 import type { Maintenance } from '../../store/maintenance.ts';
 import { type OpenOptions, openStore } from '../../store/open.ts';

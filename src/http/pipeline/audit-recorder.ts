@@ -3,8 +3,8 @@
  * and minute are counted together, so that many events become few entries.
  */
 import { commonContainer, type EntryResource } from '../../domain/audit.ts';
-import type { Log } from '../../log.ts';
 import type { NewEntry, Store } from '../../store/store.ts';
+import type { Log } from '../../telemetry/log.ts';
 
 export interface AuditRecorder {
   /** Counts an event and its resource. Calls `makeEntry` only for the first event that an entry counts. */

@@ -1,10 +1,6 @@
 /** The client's address behind trusted proxies, and the network that identifies a client for limits. */
-import { addressOf, Networks } from '../../ip-address.ts';
-
-/** Whether the proxy at this address may set X-Forwarded-For and Forwarded. */
-export type Trust = (address: string) => boolean;
-
-export const trustNobody: Trust = () => false;
+import { addressOf } from '../../config/ip-address.ts';
+import type { Trust } from '../../config/trusted-proxies.ts';
 
 /** Removes the prefix of IPv4-mapped IPv6 addresses, as which a dual-stack socket reports IPv4 peers. */
 export function unwrapped(peer: string): string {
@@ -18,18 +14,6 @@ export function networkOf(address: string): string {
   const zeros = Array.from({ length: tail ? 8 - head.length - tail.length : 0 }, () => '0');
   const groups = [...head, ...zeros, ...(tail ?? [])].slice(0, 4);
   return `${groups.map((group) => group || '0').join(':')}::/64`;
-}
-
-/** Parses a list such as `10.0.0.0/8, 192.0.2.7, 2001:db8::/32`. Throws if an item is invalid. */
-export function parseTrust(text: string | undefined): Trust {
-  if (text === undefined) return trustNobody;
-  const trusted = new Networks();
-  for (const part of text.split(',').map((each) => each.trim())) {
-    if (!trusted.add(part)) {
-      throw new Error(`must be addresses or networks such as 10.0.0.0/8, separated by commas, not "${part}"`);
-    }
-  }
-  return (address) => trusted.includes(address);
 }
 
 export interface Sender {

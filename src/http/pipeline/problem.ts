@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { type Code, codes, Failure, fail, problem } from '../../domain/error.ts';
 import { redactSecrets } from '../../domain/key.ts';
-import type { Log } from '../../log.ts';
+import type { Log } from '../../telemetry/log.ts';
 import { logFields, RateLimitStatus, type RequestInfo } from './request-info.ts';
 import { respondWith } from './response.ts';
 

@@ -1,8 +1,10 @@
 /** Listens, and passes each request to its route. */
+
+import { type Trust, trustNobody } from '../../config/trusted-proxies.ts';
 import { fail } from '../../domain/error.ts';
-import type { Log } from '../../log.ts';
-import type { Observed } from '../../observe.ts';
-import { type Sender, senderOf, type Trust, trustNobody, unwrapped } from './client-address.ts';
+import type { Log } from '../../telemetry/log.ts';
+import type { Observed } from '../../telemetry/observe.ts';
+import { type Sender, senderOf, unwrapped } from './client-address.ts';
 import { handleRequest } from './handle-request.ts';
 import { observeRequest } from './observe-request.ts';
 import { problemResponse } from './problem.ts';

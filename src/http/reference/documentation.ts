@@ -1,7 +1,7 @@
 /** The endpoints of the OpenAPI document and the reference page. Both are generated on the first request and cached. */
 import { z } from 'zod';
+import { version } from '../../config/version.ts';
 import { JsonText } from '../../domain/json-text.ts';
-import { version } from '../../version.ts';
 import { readQuery } from '../pipeline/read-input.ts';
 import { openEndpoint, type Reply, type Route, reply } from '../pipeline/route.ts';
 import { openApi } from './openapi.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'bun:test';
 import { databaseLabel } from '../../../src/cli/terminal/database.ts';
-import { readConfig } from '../../../src/config.ts';
+import { readConfig } from '../../../src/config/settings.ts';
 
 test.each([
   ['postgres://db.example.com/sallyport', 'postgres://db.example.com/sallyport'],

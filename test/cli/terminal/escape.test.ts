@@ -2,7 +2,7 @@
 import { Database } from 'bun:sqlite';
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { writeFileSync } from 'node:fs';
-import { makeLog } from '../../../src/log.ts';
+import { makeLog } from '../../../src/telemetry/log.ts';
 import { type Cli, openSqliteCli } from '../../support/cli.ts';
 import { shell } from '../../support/shell.ts';
 import { openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';

@@ -12,8 +12,8 @@ import { addDenial, recordDenial } from '../../../src/http/pipeline/denials.ts';
 import { RequestInfo } from '../../../src/http/pipeline/request-info.ts';
 import type { KeyedRoute } from '../../../src/http/pipeline/route.ts';
 import { routes } from '../../../src/http/routes.ts';
-import { makeLog } from '../../../src/log.ts';
 import type { NewEntry, Store } from '../../../src/store/store.ts';
+import { makeLog } from '../../../src/telemetry/log.ts';
 
 const log = makeLog({ level: 'silent', write: () => {} });
 

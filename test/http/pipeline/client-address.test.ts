@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { readConfig } from '../../../src/config.ts';
-import { networkOf, parseTrust, senderOf, unwrapped } from '../../../src/http/pipeline/client-address.ts';
-import { addressOf } from '../../../src/ip-address.ts';
+import { addressOf } from '../../../src/config/ip-address.ts';
+import { readConfig } from '../../../src/config/settings.ts';
+import { parseTrust } from '../../../src/config/trusted-proxies.ts';
+import { networkOf, senderOf, unwrapped } from '../../../src/http/pipeline/client-address.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
 describe('an IP address', () => {

@@ -1,5 +1,5 @@
 import { expect, test } from 'bun:test';
-import { readConfig } from '../../../src/config.ts';
+import { readConfig } from '../../../src/config/settings.ts';
 import { diagnose } from '../../../src/operations/diagnosis.ts';
 import { migrate } from '../../../src/store/engine/migrate.ts';
 import { openPostgres } from '../../../src/store/engine/postgres.ts';

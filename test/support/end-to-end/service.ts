@@ -1,6 +1,6 @@
 /** The service with a clock that the parent process controls: each message advances it by milliseconds. */
 import { openApp } from '../../../src/app.ts';
-import { readConfig } from '../../../src/config.ts';
+import { readConfig } from '../../../src/config/settings.ts';
 import { Clock } from '../test-server.ts';
 
 const clock = new Clock();

@@ -2,9 +2,9 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Config, ConfigError, flagOf, readConfig, settings } from '../src/config.ts';
-import { Secret } from '../src/domain/key.ts';
-import { type Name, type Row, table } from './support/setting-examples.ts';
+import { type Config, ConfigError, flagOf, readConfig, settings } from '../../src/config/settings.ts';
+import { Secret } from '../../src/domain/key.ts';
+import { type Name, type Row, table } from '../support/setting-examples.ts';
 
 const names = Object.keys(table) as Name[];
 const each = <T>(pick: (row: Row) => T[]) =>

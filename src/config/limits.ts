@@ -1,6 +1,6 @@
 /** The settings for rate limits and quotas. */
-import { maxTokenBytes } from './domain/token.ts';
-import { integer, type Setting, zeroOrInteger } from './setting-values.ts';
+import { maxTokenBytes } from '../domain/token.ts';
+import { integer, type Setting, zeroOrInteger } from './values.ts';
 
 export const limitSettings = {
   keyRate: {

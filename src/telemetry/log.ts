@@ -2,9 +2,9 @@
  * Writes one JSON object per line to standard error, or text on a terminal. Repeated failures are written once per
  * second, with a count.
  */
-import { logLevels } from './config.ts';
-import { escapeJson, escapeLines } from './domain/escape.ts';
-import { redactSecrets } from './domain/key.ts';
+import { logLevels } from '../config/settings.ts';
+import { escapeJson, escapeLines } from '../domain/escape.ts';
+import { redactSecrets } from '../domain/key.ts';
 import { FailureLimiter } from './log-limit.ts';
 
 export type Level = (typeof logLevels)[number];

@@ -1,12 +1,12 @@
+import type { OpenOptions } from '../store/open.ts';
 import type { Log } from './log.ts';
 import type { Observed, RequestTracer } from './observe.ts';
-import type { OpenOptions } from './store/open.ts';
-import type { TelemetrySettings } from './telemetry-settings.ts';
+import type { TelemetrySettings } from './settings.ts';
 
 /** Loads the packages of OpenTelemetry only if traces or metrics are on. Otherwise returns undefined. */
 export async function startTelemetry(settings: TelemetrySettings, log: Log) {
   if (!settings.traces && !settings.metrics) return undefined;
-  const { openTelemetry } = await import('./telemetry.ts');
+  const { openTelemetry } = await import('./open-telemetry.ts');
   return openTelemetry(settings, log);
 }
 

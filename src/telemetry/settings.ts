@@ -2,7 +2,7 @@
  * Reads the environment variables of OpenTelemetry:
  * https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/
  */
-import { ConfigError } from './config.ts';
+import { ConfigError } from '../config/settings.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
 

@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { routes } from '../src/http/routes.ts';
-import { Registry } from '../src/metrics.ts';
-import { failInserts } from './support/database.ts';
-import { databases, openTestServer, type TestServer } from './support/test-server.ts';
+import { routes } from '../../src/http/routes.ts';
+import { Registry } from '../../src/telemetry/metrics.ts';
+import { failInserts } from '../support/database.ts';
+import { databases, openTestServer, type TestServer } from '../support/test-server.ts';
 
 describe('the registry', () => {
   test('writes counters, gauges and histograms in the Prometheus text format', () => {
@@ -31,7 +31,7 @@ describe('the registry', () => {
 });
 
 const sink = JSON.stringify({ name: 'siem', type: 'file', path: '/nowhere/audit.jsonl' });
-const docs = (name: string) => readFileSync(join(import.meta.dirname, '../docs', name), 'utf8');
+const docs = (name: string) => readFileSync(join(import.meta.dirname, '../../docs', name), 'utf8');
 
 describe.each(databases)('metrics on %s', (_, database) => {
   let server: TestServer;

@@ -1,26 +1,28 @@
 /** Reports a slow startup, for example because another node migrates the database. */
-import type { Config } from './config.ts';
-import { fail } from './domain/error.ts';
-import { problemResponse } from './http/pipeline/problem.ts';
-import { RequestInfo } from './http/pipeline/request-info.ts';
-import type { Log } from './log.ts';
-import { isTimeout } from './store/engine/postgres-errors.ts';
+import type { Config } from '../config/settings.ts';
+import { isTimeout } from '../store/engine/postgres-errors.ts';
+import type { Log } from '../telemetry/log.ts';
 
 /** Milliseconds before the first report, and between later reports. */
 const patience = 2000;
 const interval = 60_000;
 
+interface Listener {
+  stop(): Promise<void>;
+}
+
 /**
- * If startup takes more than two seconds, logs what it waits for, and answers `/livez` so that an orchestrator does not
- * kill the process. Other requests get 503. Workers that share a port do not listen before they are ready.
+ * If startup takes more than two seconds, logs what it waits for, and calls `listen`, which answers requests until the
+ * service is ready. Workers that share a port do not listen before they are ready.
  */
 export async function reportSlowStart<T>(
   { host, port }: Config,
   log: Log,
   shared: boolean,
+  listen: (host: string, port: number, log: Log) => Listener | undefined,
   open: (onStep: (waitingFor: string) => void) => Promise<T>,
 ): Promise<T> {
-  let server: { stop(): Promise<void> } | undefined;
+  let server: Listener | undefined;
   try {
     return await reportWaiting(open, (step) => {
       if (port !== 0 && !shared) server ??= listen(host, port, log);
@@ -68,23 +70,5 @@ export async function retryTimeouts<T>(work: () => Promise<T>): Promise<T> {
       if (!isTimeout(error) || performance.now() > deadline) throw error;
       await Bun.sleep(pause);
     }
-  }
-}
-
-/** Returns undefined if the port is taken. Startup reports that error later, when it listens itself. */
-function listen(host: string, port: number, log: Log): { stop(): Promise<void> } | undefined {
-  try {
-    return Bun.serve({
-      hostname: host,
-      port,
-      development: false,
-      routes: { '/livez': Response.json({ status: 'ok' }) },
-      fetch: (request) => {
-        const starting = fail('unavailable', { detail: 'The service is starting.', expected: true });
-        return problemResponse(starting, new RequestInfo(request, () => undefined), log);
-      },
-    });
-  } catch {
-    return undefined;
   }
 }

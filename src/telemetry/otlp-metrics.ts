@@ -7,9 +7,9 @@ import {
   type MetricData,
   type MetricProducer,
 } from '@opentelemetry/sdk-metrics';
+import { version } from '../config/version.ts';
 import { bounds, type Family, type HistogramSeries } from './metrics.ts';
 import type { Observed } from './observe.ts';
-import { version } from './version.ts';
 
 export function metricProducer(collect: Observed['collect']): MetricProducer {
   const start = toHrTime(performance.timeOrigin);

@@ -26,11 +26,11 @@ import {
   TraceIdRatioBasedSampler,
   TracerProvider,
 } from '@opentelemetry/sdk-trace';
+import { version } from '../config/version.ts';
 import type { Log } from './log.ts';
 import type { Observed, RequestTracer } from './observe.ts';
 import { metricProducer } from './otlp-metrics.ts';
-import type { SamplerSettings, TelemetrySettings } from './telemetry-settings.ts';
-import { version } from './version.ts';
+import type { SamplerSettings, TelemetrySettings } from './settings.ts';
 
 export interface Telemetry {
   /** Undefined if traces are off. */

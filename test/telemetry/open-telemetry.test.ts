@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { readTelemetrySettings } from '../src/telemetry-settings.ts';
-import { auditEntries } from './support/database.ts';
-import { databases, openTestServer } from './support/test-server.ts';
+import { readTelemetrySettings } from '../../src/telemetry/settings.ts';
+import { auditEntries } from '../support/database.ts';
+import { databases, openTestServer } from '../support/test-server.ts';
 
 interface Attribute {
   readonly key: string;

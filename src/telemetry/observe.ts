@@ -1,9 +1,10 @@
 /** Declares the Prometheus metrics and records them. */
+
+import { version } from '../config/version.ts';
+import type { SinkState } from '../store/audit/sink-state.ts';
+import type { Gauges, Maintenance } from '../store/maintenance.ts';
 import { type Family, Registry } from './metrics.ts';
 import { addProcessMetrics } from './process-metrics.ts';
-import type { SinkState } from './store/audit/sink-state.ts';
-import type { Gauges, Maintenance } from './store/maintenance.ts';
-import { version } from './version.ts';
 
 /** Called on every request, so every method must be cheap. */
 export interface Observer {

@@ -1,6 +1,6 @@
 /** IP addresses and networks. */
 import { BlockList, isIP } from 'node:net';
-import { compressIpv6 } from './domain/network.ts';
+import { compressIpv6 } from '../domain/network.ts';
 
 /**
  * Returns the canonical form of an address: IPv4-mapped IPv6 addresses become IPv4, other IPv6 addresses are

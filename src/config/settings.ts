@@ -2,12 +2,13 @@
 import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
-import { type AuditedReads, auditedReads } from './domain/audit.ts';
-import { Secret } from './domain/key.ts';
-import { longestSession } from './domain/session.ts';
-import { parseTrust, type Trust, trustNobody } from './http/pipeline/client-address.ts';
-import { parsePublicUrl } from './http/pipeline/public-url.ts';
-import { limitSettings } from './limit-settings.ts';
+import { type AuditedReads, auditedReads } from '../domain/audit.ts';
+import { Secret } from '../domain/key.ts';
+import { longestSession } from '../domain/session.ts';
+import { defaultConnections, defaultTimeout } from '../store/engine/db.ts';
+import { limitSettings } from './limits.ts';
+import { parsePublicUrl } from './public-url.ts';
+import { parseTrust, type Trust, trustNobody } from './trusted-proxies.ts';
 import {
   checkedMasterKey,
   commandLine,
@@ -17,8 +18,7 @@ import {
   oneOf,
   type Setting,
   variableNames,
-} from './setting-values.ts';
-import { defaultConnections, defaultTimeout } from './store/engine/db.ts';
+} from './values.ts';
 
 /** An invalid setting. Operators see the message and the hint. */
 export class ConfigError extends Error {

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test } from 'bun:test';
-import { mint } from '../src/domain/key.ts';
-import { type Log, makeLog } from '../src/log.ts';
+import { mint } from '../../src/domain/key.ts';
+import { type Log, makeLog } from '../../src/telemetry/log.ts';
 
 describe.each([true, false])('a log line, as text: %j', (asText) => {
   const lines: string[] = [];
