@@ -76,7 +76,13 @@ export const AuthZenResource = z
   .meta({ id: 'AuthZenResource' });
 export type AuthZenResource = z.infer<typeof AuthZenResource>;
 
-const Context = optional(z.record(z.string(), z.unknown())).describe('Accepted, but not used.');
+/** Its entries are not checked: a batch has one context, which would be checked for each of 100 evaluations. */
+const Context = optional(
+  z
+    .unknown()
+    .refine((value) => typeof value === 'object' && !Array.isArray(value), 'must be an object')
+    .meta({ type: 'object' }),
+).describe('Accepted, but not used.');
 
 export const EvaluationRequest = z
   .object({ subject: AuthZenSubject, action: AuthZenAction, resource: AuthZenResource, context: Context })

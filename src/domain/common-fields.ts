@@ -57,8 +57,11 @@ export function text(min: number, max: number) {
   return z
     .string()
     .refine((value) => value.isWellFormed(), 'must be well-formed Unicode')
+    .refine((value) => hasLength(value, min, max), {
+      error: `must have ${min} to ${max} characters`,
+      abort: true,
+    })
     .refine(containsNoSecret, secretError)
-    .refine((value) => hasLength(value, min, max), `must have ${min} to ${max} characters`)
     .meta({ minLength: min, maxLength: max });
 }
 

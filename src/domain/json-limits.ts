@@ -31,8 +31,11 @@ export function jsonLimitError(json: string): string | undefined {
   return undefined;
 }
 
-/** Most strings have no escaped quote. For a string of 1 MiB, `indexOf` saves half of the time of the request. */
-function closingQuote(json: string, from: number): number {
+/**
+ * The position of the quote that ends the string that begins at `from`. Most strings have no escaped quote. For a string
+ * of 1 MiB, `indexOf` saves half of the time of the request.
+ */
+export function closingQuote(json: string, from: number): number {
   const first = json.indexOf('"', from);
   if (first >= 0 && json.charCodeAt(first - 1) !== backslash) return first;
   let at = from;

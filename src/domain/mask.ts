@@ -10,7 +10,7 @@ import { Excerpt, ShownParts } from './excerpt.ts';
 const maxMaskLength = 4096;
 const maxDepth = 8;
 /** Total number of characters that the filters of a mask may process. */
-const maxFilteredCharacters = 200_000;
+const maxFilteredCharacters = 100_000;
 const maxResultLength = 65_536;
 /** Limits the substring searches of `revealsAll`. A mask is too short to have this many outputs. */
 const maxSearches = 512;

@@ -1,26 +1,46 @@
 /** Finds JSON numbers that cannot be stored exactly as IEEE 754 doubles. Requests with such numbers are rejected. */
+import { closingQuote } from './json-limits.ts';
 
 /**
  * A cheap first check. Numbers of up to 15 digits without an exponent are always exact. A match must follow the start
  * of the JSON, white space, or one of `[`, `,` and `:`, which avoids most matches inside strings.
  */
 const suspect = /(?:^|[\s[,:])-?(?:[\d.]{16}|[\d.]{1,15}[eE])/;
-/** A string or a number. */
-const token = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*/g;
-/** Replaces an inexact number and is parsed as Infinity. The space makes it differ from `1e999` in the text. */
-const marker = ' 1e999';
+/** A number. */
+const number = /-?\d[\d.eE+-]*/y;
+/** Replaces an inexact number and is parsed as Infinity. */
+const marker = '1e999';
 
 /**
  * Returns the dotted path of the first number that loses precision, such as 12345678901234567890 or 1e400. Undefined
- * if there is none. Takes linear time, whatever the numbers are.
+ * if there is none. Takes linear time, whatever the text is: a regular expression for strings with many escapes does not.
  */
 export function findInexactNumber(validJson: string): string | undefined {
   if (!suspect.test(validJson)) return undefined;
-  const marked = validJson.replace(token, (source) =>
-    source[0] === '"' || isExact(source) ? source : marker,
-  );
-  return marked === validJson ? undefined : pathOfInfinity(JSON.parse(marked))?.join('.');
+  let [marked, copied] = ['', 0];
+  for (let at = 0; at < validJson.length; at++) {
+    const code = validJson.charCodeAt(at);
+    if (code === quote) at = closingQuote(validJson, at + 1);
+    else if (code === minus || (code >= zero && code <= nine)) {
+      number.lastIndex = at;
+      const source = number.exec(validJson)?.[0] ?? '';
+      if (!isExact(source)) {
+        marked += validJson.slice(copied, at) + marker;
+        copied = at + source.length;
+      }
+      at += source.length - 1;
+    }
+  }
+  return copied === 0 ? undefined : pathOfInfinity(JSON.parse(marked + validJson.slice(copied)))?.join('.');
 }
+
+const [quote, minus, zero, nine, point] = Array.from('"-09.', (character) => character.charCodeAt(0)) as [
+  number,
+  number,
+  number,
+  number,
+  number,
+];
 
 /** Numbers of up to 15 significant digits are exact, unless they overflow or underflow. No double needs more than 17. */
 function isExact(source: string): boolean {
@@ -33,9 +53,6 @@ function isExact(source: string): boolean {
   const shortest = decimal(String(value));
   return shortest.digits === given.digits && shortest.exponent === given.exponent;
 }
-
-const zero = '0'.charCodeAt(0);
-const point = '.'.charCodeAt(0);
 
 /** The significant digits of a number, and where its decimal point is: 12.50 is 125 and 2, for 0.125 * 10 ** 2. */
 function decimal(source: string): { digits: string; exponent: number } {

@@ -1,9 +1,21 @@
 /** A computation that can pause between its steps. Each step takes at most about a millisecond. */
 export type Steps<T> = Generator<void, T, void>;
 
-/** Lets the process handle other requests. */
+const waiting: (() => void)[] = [];
+
+/**
+ * Lets the process handle other requests. One caller continues in each turn of the event loop, so that the work of many
+ * concurrent requests does not add up in one turn.
+ */
 export function nextTurn(): Promise<void> {
-  return new Promise((resolve) => setImmediate(resolve));
+  return new Promise((resolve) => {
+    if (waiting.push(resolve) === 1) setImmediate(continueNext);
+  });
+}
+
+function continueNext(): void {
+  waiting.shift()?.();
+  if (waiting.length > 0) setImmediate(continueNext);
 }
 
 /** Runs a computation without pauses, where nothing else waits for the process. */

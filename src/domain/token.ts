@@ -51,9 +51,10 @@ function fits({ text }: JsonText): boolean {
   return text.length * 3 <= maxTokenBytes || Buffer.byteLength(text) <= maxTokenBytes;
 }
 
-export const TokenId = z
-  .string()
-  .regex(/^[A-Za-z0-9._:-]{3,200}$/, 'must have 3 to 200 characters: A-Z, a-z, 0-9, ".", "_", ":" and "-"');
+export const TokenId = z.string().regex(/^[A-Za-z0-9._:-]{3,200}$/, {
+  error: 'must have 3 to 200 characters: A-Z, a-z, 0-9, ".", "_", ":" and "-"',
+  abort: true,
+});
 
 export const TokenType = z
   .string()
@@ -107,9 +108,13 @@ export const TokenContentFields = z.strictObject({
   ),
   containers: optional(
     z
-      .array(Container)
-      .refine((list) => list.length === 1, 'must have exactly one entry: a token is in one container')
-      .meta({ minItems: 1, maxItems: 1 }),
+      .unknown()
+      .refine((list) => !Array.isArray(list) || list.length === 1, {
+        error: 'must have exactly one entry: a token is in one container',
+        abort: true,
+      })
+      .pipe(z.array(Container))
+      .meta({ type: 'array', items: { type: 'string' }, minItems: 1, maxItems: 1 }),
   ).describe('A synonym for `container`: a list with one path. Responses have `container` only.'),
   data: Data,
   mask: optional(Mask),

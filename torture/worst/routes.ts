@@ -150,6 +150,14 @@ function largeData(seed: number): number[] {
 const manyNumbers = `{"name":[${Array.from({ length: 160 }, () => `1${'0'.repeat(396)}1`).join(',')}]}`;
 const manyNames = `{${Array.from({ length: 4900 }, (_, at) => `"${at.toString(36)}":1`).join(',')}}`;
 const rejected = [400];
+const manyParameters = Array.from({ length: 3000 }, (_, at) => at.toString(36)).join('&');
+/** A number that must be checked, and a string with as many escapes as fit. */
+const manyEscapes = `{"container":"/h/","data":[1e5,"${'\\\\\\\\'.repeat(mebibyte / 4 - 100)}"]}`;
+const slowMask = {
+  container: '/h/',
+  data: { a: '\u{1f511}'.repeat(490), b: 1 },
+  mask: `{{ data.a${' | reveal_last: 99999'.repeat(190)} | last }}`,
+};
 /** Digits that need the slow comparison: the shortest form of the number is another one. */
 const longDecimals = Array.from(
   { length: 9900 },
@@ -262,6 +270,15 @@ export const worstRequests: Record<string, (world: World) => Requests> = {
   createToken: ({ owner: key }) => [
     { what: '9,900 long decimals', path: '/tokens', key, body: largeBody },
     { what: 'a string of 1 MiB', path: '/tokens', key, body: longString },
+    { what: 'a string of escapes', path: '/tokens', key, body: manyEscapes },
+    { what: 'a mask with 190 filters', path: '/tokens', key, body: slowMask },
+    {
+      what: '4,900 containers',
+      path: '/tokens',
+      key,
+      body: { data: 1, containers: Array.from({ length: 4900 }, () => `/${'a'.repeat(200)}/`) },
+      expected: rejected,
+    },
     {
       what: 'a mask over 9,900 values',
       path: '/tokens',
@@ -285,6 +302,7 @@ export const worstRequests: Record<string, (world: World) => Requests> = {
       key: session,
     },
     { what: '50 rules', path: '/tokens?size=100', key: heavy.key },
+    { what: '3,000 parameters', path: `/tokens?${manyParameters}`, key: owner, expected: rejected },
     { what: 'a deep page', path: '/tokens?size=100&page=999', key: owner },
     { what: 'an unused type', path: '/tokens?size=100&type=absent', key: owner },
   ],
@@ -336,6 +354,16 @@ export const worstRequests: Record<string, (world: World) => Requests> = {
     { what: '50 rules', path: '/access/v1/evaluation', key, body: evaluation(applications[0] as string) },
   ],
   evaluateAll: ({ owner: key, applications }) => [
+    {
+      what: '100 evaluations with a large context',
+      path: '/access/v1/evaluations',
+      key,
+      body: {
+        ...evaluation(applications[0] as string),
+        context: JSON.parse(manyNames),
+        evaluations: Array.from({ length: 100 }, () => ({})),
+      },
+    },
     {
       what: '100 applications with 50 rules',
       path: '/access/v1/evaluations',

@@ -9,8 +9,8 @@ import type { Limits } from './limits.ts';
 
 /** Milliseconds for all computations in one turn of the event loop. */
 const turnTime = 4;
-/** Maximum computations that wait. Their request bodies are in memory: up to 1 MiB each. */
-const maxWaiting = 256;
+/** Maximum computations that wait, per application and in total. Their bodies are in memory: up to 1 MiB each. */
+const maxWaiting = { perApplication: 32, total: 512 };
 
 export interface Turns {
   /** Milliseconds. */
@@ -42,11 +42,12 @@ export class LongWork {
 
   /**
    * Returns the result of the computation. Throws `too_many_requests` if the application has used up its processing
-   * time, and `unavailable` if too many computations are waiting.
+   * time or has too many waiting computations, and `unavailable` if all applications together have too many.
    */
   async run<T>({ applicationId }: { applicationId: string }, steps: Steps<T>): Promise<T> {
     this.#limits.checkProcessing(applicationId);
-    if (this.#count >= maxWaiting) throw fail('unavailable', { expected: true });
+    if ((this.#waiting.get(applicationId)?.length ?? 0) >= maxWaiting.perApplication) throw tooMany();
+    if (this.#count >= maxWaiting.total) throw fail('unavailable', { expected: true });
     const { promise, resolve, reject } = Promise.withResolvers<T>();
     this.#add(applicationId, (end) => {
       try {
@@ -104,4 +105,9 @@ export class LongWork {
     this.#waiting.delete(application);
     if (slices.length > 0) this.#waiting.set(application, slices);
   }
+}
+
+function tooMany() {
+  const detail = `At most ${maxWaiting.perApplication} long requests of one application wait at a time. Send fewer at the same time.`;
+  return fail('too_many_requests', { detail, retryAfter: 1 });
 }

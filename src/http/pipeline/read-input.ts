@@ -117,9 +117,14 @@ export function readQuery(schema: z.ZodType | undefined, url: string): unknown {
 function queryFields(search: URLSearchParams): Record<string, unknown> {
   const query: Record<string, unknown> = Object.create(null);
   const maps: Record<string, Record<string, unknown>> = Object.create(null);
-  for (const name of new Set(search.keys())) {
-    const values = search.getAll(name);
-    const value = values.length === 1 ? values[0] : values;
+  const values = new Map<string, string[]>();
+  for (const [name, value] of search) {
+    const known = values.get(name);
+    if (known) known.push(value);
+    else values.set(name, [value]);
+  }
+  for (const [name, given] of values) {
+    const value = given.length === 1 ? given[0] : given;
     const [, map, entry = ''] = /^(\w+)\[(.+)\]$/s.exec(name) ?? [];
     if (map === undefined) query[name] = value;
     else {

@@ -27,17 +27,15 @@ export function withinBytes(shown: readonly VisibleToken[]): readonly VisibleTok
 const batchBytes = 1024 * 1024;
 
 /** Splits tokens into batches by the size of what is read of them. A token of unknown size has its own batch. */
-function batchesOf(found: Parameters<typeof readTokens>[3]): string[][] {
-  const batches: string[][] = [];
-  let room = -1;
+function batchesOf(found: Parameters<typeof readTokens>[3]): { seqs: string[]; bytes: number }[] {
+  const batches: { seqs: string[]; bytes: number }[] = [];
   for (const { seq, transform, data, masked } of found) {
     const bytes = transform === 'redact' ? 0 : Number((transform === 'reveal' ? data : masked) ?? batchBytes);
-    if (room >= bytes) batches.at(-1)?.push(seq);
-    else {
-      batches.push([seq]);
-      room = batchBytes;
-    }
-    room -= bytes;
+    const last = batches.at(-1);
+    if (last && last.bytes + bytes <= batchBytes) {
+      last.seqs.push(seq);
+      last.bytes += bytes;
+    } else batches.push({ seqs: [seq], bytes });
   }
   return batches;
 }
@@ -62,8 +60,8 @@ export async function readTokens(
   const changed: Pick<VisibleToken, 'seq' | 'transform'>[] = [];
   for (const [transform, some] of Map.groupBy(found, (one) => one.transform)) {
     const { sql, part } = selections[transform];
-    for (const seqs of batchesOf(some)) {
-      if (tokens.length > 0) await nextTurn();
+    for (const { seqs, bytes } of batchesOf(some)) {
+      if (tokens.length > 0 || bytes > batchBytes / 8) await nextTurn();
       const params = new Params();
       const where = `t.tenant_id = ${params.add(tenant)} and t.seq in ${params.list(seqs)} and ${notExpired('t')}`;
       const rows = await db.all<TokenRow & { ciphertext: Uint8Array | null }>(

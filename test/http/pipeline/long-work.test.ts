@@ -77,7 +77,7 @@ describe('long work', () => {
 
   test('an application with one request is not behind all requests of another', async () => {
     const { turns, log, run } = setUp();
-    for (let number = 0; number < 50; number++) void run('a', 'many', 100);
+    for (let number = 0; number < 30; number++) void run('a', 'many', 100);
     const single = run('b', 'single', 8);
     for (let turn = 0; turn < 8; turn++) turns.turn();
     expect(await single).toBe('single');
@@ -92,10 +92,13 @@ describe('long work', () => {
     expect(await run('a', 'next', 1)).toBe('next');
   });
 
-  test('too many waiting computations are rejected with 503', async () => {
+  test('too many waiting computations of one application get 429, of all together 503', async () => {
     const { run } = setUp();
-    const waiting = Array.from({ length: 300 }, () => run('a', 'x', 100).catch(({ code }) => code));
-    expect(await waiting.at(-1)).toBe('unavailable');
+    const code = (application: string) => run(application, 'x', 100).catch((error) => error.code);
+    const waiting = Array.from({ length: 33 }, () => code('a'));
+    expect(await waiting.at(-1)).toBe('too_many_requests');
+    for (let other = 0; other < 500; other++) void code(`other ${other}`);
+    expect(await code('one more')).toBe('unavailable');
   });
 
   test('the time of the slices counts against the limit of the application', async () => {

@@ -126,7 +126,10 @@ function decisionFor(
   observer.decision(outcome.allowed);
   if (subject?.principal && outcome.allowed) usage.record(subject.principal, permission, resource.container);
   const dpop = subject?.dpop ?? unproven?.dpop;
-  const details = contextOf(outcome, permission, resource, caller, entities.mayExplain(given));
+  const details = contextOf(outcome, permission, resource, caller, {
+    mayExplain: entities.mayExplain(given),
+    isFound: subject !== undefined,
+  });
   return { decision: outcome.allowed, context: { ...details, ...(dpop && { dpop }) } };
 }
 
@@ -135,15 +138,18 @@ function contextOf(
   permission: string,
   resource: FoundResource,
   caller: Principal,
-  mayExplain: boolean,
+  { mayExplain, isFound }: { mayExplain: boolean; isFound: boolean },
 ): AuthZenDecision['context'] {
   if (!Permission.safeParse(permission).success)
     return { reason: `${permission} is not the name of a permission` };
   const { transform, rule, missing } = outcome;
   const granted = 'the subject has access to this resource';
   if (!mayExplain) return transform ? { reason: granted, transform } : { reason: unexplained };
+  // Without a subject, the reply does not depend on the resource.
   const mayKnowContainer =
-    !resource.isStored || decideUnder(caller.policy, caller.ceiling, 'token:read', resource).allowed;
+    !isFound ||
+    !resource.isStored ||
+    decideUnder(caller.policy, caller.ceiling, 'token:read', resource).allowed;
   if (mayKnowContainer) return outcome;
   return {
     reason: allowed ? granted : 'no grant covers this resource',

@@ -103,6 +103,16 @@ describe.each(databases)('the rules of an AuthZEN subject on %s', (_, database) 
     );
   });
 
+  test('an invalid key does not tell which tokens exist, and of which type they are', async () => {
+    await server.call('POST', '/tokens', { key, body: { id: 'stored-card', type: 'card', data: 1 } });
+    const web = await server.application(key, { type: 'public', permissions: ['decision:create'] });
+    const subject = { type: 'user', id: 'x', properties: { credential: 'no key' } };
+    const about = (type: string, id: string) => ask(web.key, subject, { type, id });
+    const unknown = await about('token', 'not-stored');
+    expect(await about('token', 'stored-card')).toEqual(unknown);
+    expect(await about('card', 'stored-card')).toEqual(await about('card', 'not-stored'));
+  });
+
   test('a caller sees its own, by id or name', async () => {
     const name = 'curious';
     const own = await server.application(key, { name, permissions: ['decision:create', 'token:read'] });
