@@ -1,27 +1,72 @@
 import { describe, expect, test } from 'bun:test';
-import { builtIn, descriptionOf, hasTrait, Permission, Permissions } from '../../src/domain/permission.ts';
+import {
+  type BuiltIn,
+  builtIn,
+  descriptionOf,
+  hasTrait,
+  Permission,
+  Permissions,
+} from '../../src/domain/permission.ts';
+import type { Route } from '../../src/http/pipeline/route.ts';
+import { allRoutes } from '../../src/http/routes.ts';
 
 const errorOf = (name: unknown) => Permission.safeParse(name).error?.issues[0]?.message;
 const accepted = (name: unknown) => errorOf(name) === undefined;
 
+/**
+ * The traits of every permission, and the endpoints that need it. Other tests derive what they expect from
+ * `src/domain/permission.ts` and `src/http/routes.ts`. This table is written by hand, so that a mistake there is noticed.
+ */
+// biome-ignore format: one line per permission
+const table: Record<string, [traits: string, endpoints: string]> = {
+  'application:create': ['management',         'createApplication'],
+  'application:read':   ['management browser', 'getApplication getApplicationByKey getUsage listApplications listKeys'],
+  'application:update': ['management',         'createKey deleteKey quarantineApplication regenerateKey releaseApplication updateApplication'],
+  'application:delete': ['management',         'deleteApplication'],
+  'session:authorize':  ['management',         ''],
+  'session:read':       ['management browser', 'listSessions'],
+  'session:delete':     ['management',         'endSession quarantineSession releaseSession'],
+  'token:create':       ['browser scoped',     'createToken'],
+  'token:read':         ['browser scoped',     'getToken listTokens'],
+  'token:update':       ['browser scoped',     'updateToken'],
+  'token:delete':       ['browser scoped',     'deleteToken'],
+  'decision:create':    ['browser',            'decide evaluate evaluateAll'],
+  'access:review':      ['management',         'adviseAccess diffAccess searchActions searchResources searchSubjects whoHasAccess'],
+  'log:read':           ['management',         'countLogs countRequests listLogs'],
+  'tenant:read':        ['management',         'getTenant'],
+  // Endpoints that need no permission.
+  'key of public':                ['', 'createSession'],
+  'key of private or management': ['', 'authorizeSession'],
+  'no key':                       ['', 'getAuthZenConfiguration getConsole getConsoleFile getHome getOpenApi getReference listPermissions live openLink ready revokeKey'],
+};
+
+function accessOf(route: Route): string {
+  if (route.kind === 'open') return 'no key';
+  return route.permission ?? `key of ${route.callers?.join(' or ')}`;
+}
+
+test('permissions have the traits, and endpoints the access, of the table in this file', () => {
+  const endpoints = Map.groupBy(allRoutes, accessOf);
+  const declared = [...new Set([...builtIn, ...endpoints.keys()])].map((name) => {
+    const traits = (['management', 'browser', 'scoped'] as const).filter((trait) => hasTrait(name, trait));
+    return {
+      name,
+      traits: builtIn.includes(name as BuiltIn) ? traits : [],
+      endpoints: (endpoints.get(name) ?? []).map((route) => route.name).sort(),
+    };
+  });
+  const words = (text: string) => text.split(' ').filter(Boolean);
+  const expected = Object.entries(table).map(([name, [traits, names]]) => ({
+    name,
+    traits: words(traits),
+    endpoints: words(names).sort(),
+  }));
+  const byName = (rows: readonly { name: string }[]) =>
+    Object.fromEntries(rows.map((row) => [row.name, row]));
+  expect(byName(declared)).toEqual(byName(expected));
+});
+
 test('every built-in permission has a description', () => {
-  expect(builtIn).toEqual([
-    'application:create',
-    'application:read',
-    'application:update',
-    'application:delete',
-    'session:authorize',
-    'session:read',
-    'session:delete',
-    'token:create',
-    'token:read',
-    'token:update',
-    'token:delete',
-    'decision:create',
-    'access:review',
-    'log:read',
-    'tenant:read',
-  ]);
   for (const name of builtIn) expect(descriptionOf(name)).toMatch(/^[A-Z].*\.$/);
 });
 
@@ -75,42 +120,6 @@ describe('a permission', () => {
 
   test.each([[`x:${'y'.repeat(99)}`], [7], [null], [['token:read']]])('cannot be %p', (name) => {
     expect(accepted(name)).toBe(false);
-  });
-});
-
-describe('built-in permissions', () => {
-  test('that only a holder can grant', () => {
-    expect(builtIn.filter((name) => hasTrait(name, 'management'))).toEqual([
-      'application:create',
-      'application:read',
-      'application:update',
-      'application:delete',
-      'session:authorize',
-      'session:read',
-      'session:delete',
-      'access:review',
-      'log:read',
-      'tenant:read',
-    ]);
-  });
-
-  test('that public applications and sessions cannot have', () => {
-    expect(builtIn.filter((name) => !hasTrait(name, 'browser'))).toEqual([
-      'application:create',
-      'application:update',
-      'application:delete',
-      'session:authorize',
-      'session:delete',
-      'access:review',
-      'log:read',
-      'tenant:read',
-    ]);
-  });
-
-  test('that rules limit to containers are those of tokens', () => {
-    expect(builtIn.filter((name) => hasTrait(name, 'scoped'))).toEqual(
-      builtIn.filter((name) => name.startsWith('token:')),
-    );
   });
 });
 

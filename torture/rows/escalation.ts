@@ -1,4 +1,5 @@
 import { builtIn, hasTrait } from '../../src/domain/permission.ts';
+import { routes } from '../../src/http/routes.ts';
 import { type Body, type Clients, clientsOf, forEachConcurrently, oneNode } from '../fleet-clients.ts';
 import type { Random } from '../random.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
@@ -17,11 +18,6 @@ const ofSessions = management.filter((name) => hasTrait(name, 'browser'));
 const free = ['token:read', 'mine:x'];
 /** Holders of these permissions may grant a session anything. */
 const freely = ['session:authorize', 'application:create'];
-/** A read for each management permission that a session may hold. */
-const doors: Record<string, string> = {
-  'application:read': '/applications?size=1',
-  'session:read': '/sessions?size=1',
-};
 const views = ['redact', 'mask', 'reveal'] as const;
 
 async function run(context: Context): Promise<Outcome> {
@@ -185,9 +181,13 @@ class Attack {
     if (!(await this.#try(key, 'POST', '/sessions/authorize', { nonce, ...grants }))) return;
     this.#tally.sessions++;
     const mayHandOut = this.#start.some((name) => freely.includes(name));
-    for (const name of permissions.filter((each) => doors[each] !== undefined)) {
-      const { status } = await call(this.#node + 1, 'GET', doors[name] as string, { key: session_key });
-      if (status < 300 && !mayHandOut && !this.#start.includes(name)) {
+    for (const name of ofSessions.filter((each) => permissions.includes(each))) {
+      const door = routes.find((route) => route.kind !== 'open' && route.permission === name);
+      if (!door) continue;
+      const path = door.path.replace(/:\w+/g, crypto.randomUUID());
+      const { status } = await call(this.#node + 1, door.method, path, { key: session_key });
+      // The permission is checked before input and id.
+      if ((status < 300 || status === 400 || status === 404) && !mayHandOut && !this.#start.includes(name)) {
         this.gains.push(`a session got ${name} from ${this.#start}`);
       }
     }

@@ -1,29 +1,22 @@
-/** Operations that the service writes to the audit log of a tenant. Reports of other services can have other names. */
-export const operations: readonly string[] = [
-  'access.review',
-  'application.create',
-  'application.delete',
+import { builtIn } from '../../../src/domain/permission.ts';
+
+/** Operations that do not have the name of a permission. */
+const others = [
   'application.key.create',
   'application.key.delete',
   'application.quarantine',
-  'application.read',
   'application.regenerate',
   'application.release',
-  'application.update',
-  'decision.create',
   'key.expiring',
-  'log.read',
-  'session.authorize',
   'session.create',
-  'session.delete',
   'session.quarantine',
-  'session.read',
   'session.release',
   'tenant.create',
-  'tenant.read',
   'tenant.rename',
-  'token.create',
-  'token.delete',
-  'token.read',
-  'token.update',
 ];
+
+/** Operations that the service writes to the audit log of a tenant. Reports of other services can have other names. */
+export const operations: readonly string[] = [
+  ...builtIn.map((name) => name.replace(':', '.')),
+  ...others,
+].sort();

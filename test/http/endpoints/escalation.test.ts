@@ -1,20 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
+import { builtIn, hasTrait } from '../../../src/domain/permission.ts';
 import { type ApiResponse, openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
-const management = [
-  'application:create',
-  'application:read',
-  'application:update',
-  'application:delete',
-  'session:authorize',
-  'session:read',
-  'session:delete',
-  'access:review',
-  'log:read',
-  'tenant:read',
-];
-const free = ['token:create', 'token:read', 'token:update', 'token:delete', 'decision:create', 'mine:x'];
+const management: string[] = builtIn.filter((name) => hasTrait(name, 'management'));
+const free = [...builtIn.filter((name) => !hasTrait(name, 'management')), 'mine:x'];
 const byRule = (permissions: string[]) => ({
   rules: [{ priority: 1, container: '/a/', transform: 'mask', permissions }],
 });
