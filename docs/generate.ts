@@ -10,11 +10,12 @@ import { callOptions, callVariables } from '../src/cli/terminal/connection.ts';
 import { flagOf, settingList, unset } from '../src/config/settings.ts';
 import { type Code, codes, problem } from '../src/domain/error.ts';
 import { builtIn, descriptionOf, hasTrait } from '../src/domain/permission.ts';
-import { failuresOf } from '../src/http/pipeline/route.ts';
+import { failuresOf, type Route } from '../src/http/pipeline/route.ts';
 import { routes } from '../src/http/routes.ts';
 import type { StoredResults } from '../torture/results-table.ts';
 import { accessFileTables } from './access-file-tables.ts';
 import { lines, table } from './markdown.ts';
+import { sdkMethodTable } from './sdk-methods.ts';
 
 const here = import.meta.dirname;
 
@@ -36,6 +37,8 @@ const files: Record<string, () => string> = {
 /** Generated parts of pages that are written by hand. */
 const parts: Record<string, () => string> = {
   'guides/access-as-code.md': accessFileTables,
+  'reference/api.md': endpointTable,
+  'reference/sdk.md': sdkMethodTable,
 };
 
 /** The text of every generated file by its path below docs/. */
@@ -122,6 +125,22 @@ function returnedBy(code: Code): string[] {
 
 function openApiPath(path: string): string {
   return path.replace(/:(\w+)/g, '{$1}');
+}
+
+function endpointTable(): string {
+  const rows = routes
+    .filter(({ path }) => !['/', '/docs', '/openapi.json'].includes(path))
+    .map((route) => [
+      `\`${route.method} ${openApiPath(route.path)}\``,
+      route.summary.charAt(0).toLowerCase() + route.summary.slice(1),
+      accessOf(route),
+    ]);
+  return table(['endpoint', 'purpose', 'permission'], rows);
+}
+
+function accessOf(route: Route): string {
+  if (route.kind === 'open') return 'no key';
+  return route.permission ? `\`${route.permission}\`` : `${route.callers?.join(' or ')} key`;
 }
 
 function permissionsPage(): string {

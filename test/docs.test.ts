@@ -11,7 +11,6 @@ import { callOptions, callVariables } from '../src/cli/terminal/connection.ts';
 import { flagOf, readConfig, settingList, settings } from '../src/config/settings.ts';
 import { codes } from '../src/domain/error.ts';
 import { builtIn } from '../src/domain/permission.ts';
-import { routes } from '../src/http/routes.ts';
 
 const root = join(import.meta.dirname, '..');
 const settingFlags = settingList.map(({ variable }) => flagOf(variable));
@@ -63,21 +62,6 @@ test('every error code is documented, and every documented code exists', () => {
     ([, code]) => code,
   );
   expect(documented).toEqual(codes);
-});
-
-test('the API page lists every endpoint with its permission', () => {
-  const row = /^\| `([A-Z]+ \/[^`]+)` \| [^|]+ \| ([^|]+) \|$/gm;
-  const listed = Array.from(read('docs/reference/api.md').matchAll(row), ([, endpoint, needs]) => [
-    endpoint,
-    needs?.startsWith('`') ? needs.slice(1, -1) : undefined,
-  ]);
-  const existing = routes
-    .filter(({ path }) => !['/', '/docs', '/openapi.json'].includes(path))
-    .map((route) => [
-      `${route.method} ${route.path.replace(/:(\w+)/g, '{$1}')}`,
-      'permission' in route ? route.permission : undefined,
-    ]);
-  expect(listed.sort()).toEqual(existing.sort());
 });
 
 test('every page is in the index', () => {
