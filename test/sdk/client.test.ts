@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { methodsOf } from '../../docs/sdk-methods.ts';
 import {
   AuthenticationError,
   ConflictError,
@@ -8,7 +9,43 @@ import {
   Sallyport,
   ValidationError,
 } from '../../sdk/src/sallyport.ts';
+import { allRoutes } from '../../src/http/routes.ts';
 import { openTestServer, sqlite, type TestServer } from '../support/test-server.ts';
+
+/** Endpoints without a method: load balancers, AuthZEN clients and browsers call them. */
+const withoutMethod = [
+  'live',
+  ...[
+    'evaluate',
+    'evaluateAll',
+    'searchSubjects',
+    'searchResources',
+    'searchActions',
+    'getAuthZenConfiguration',
+  ],
+  ...['getHome', 'getReference', 'getOpenApi', 'getConsole', 'getConsoleFile', 'openLink'],
+];
+
+test('every endpoint has a method in the SDK client', async () => {
+  const sent = new Set<string>();
+  const fetch = async (url: string | URL | Request, { method }: RequestInit = {}) => {
+    sent.add(`${method} ${new URL(String(url)).pathname}`);
+    return Response.json({ pagination: {}, data: [] });
+  };
+  const client = new Sallyport({ url: 'http://127.0.0.1', fetch: fetch as typeof globalThis.fetch });
+  for (const { call } of methodsOf(client)) {
+    const result = call('id', 'id');
+    await (isIterator(result) ? result.next() : result);
+  }
+  const uncalled = allRoutes.filter(
+    ({ method, path }) => !sent.has(`${method} ${path.replace(/:\w+/g, 'id')}`),
+  );
+  expect(uncalled.map(({ name }) => name).sort()).toEqual(withoutMethod.sort());
+});
+
+function isIterator(result: unknown): result is AsyncGenerator {
+  return typeof result === 'object' && result !== null && Symbol.asyncIterator in result;
+}
 
 describe('SDK client:', () => {
   let server: TestServer;
