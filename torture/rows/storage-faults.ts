@@ -1,7 +1,6 @@
 /** Makes the 1st, 2nd, … nth database call of every operation fail. */
 import { type Route, takesIdempotencyKey } from '../../src/http/pipeline/route.ts';
 import { routes } from '../../src/http/routes.ts';
-import { changeRequests, createToken } from '../../test/support/change-requests.ts';
 import { routeCaller, type Tenant } from '../../test/support/route-access.ts';
 import { type ApiResponse, openTestServer, type TestServer } from '../../test/support/test-server.ts';
 import { type FaultKind, Faults, faultKinds } from '../crash/faults.ts';
@@ -64,7 +63,7 @@ async function openBench(context: Context): Promise<Bench> {
   const snapshots = openSnapshots(databaseUrl);
   context.defer(() => snapshots.close());
   const tenant = await server.tenant();
-  await createToken(server, tenant.key);
+  await server.call('POST', '/tokens', { key: tenant.key, body: { data: 'x' } });
   return { server, faults, snapshots, tenant };
 }
 
@@ -150,25 +149,7 @@ async function prepared(
   tenant: Tenant,
   headers: Record<string, string>,
 ): Promise<(requestId: string) => Promise<ApiResponse>> {
-  const make = changeRequests[route.name];
-  if (!make) return readRequest(server, route, tenant);
-  const { id = '', key_id = '', options } = await make(server, tenant.key);
-  const at = route.path.replace(':id', id).replace(':key_id', key_id);
+  const { path, key, body } = await routeCaller(server.call).prepare(route, tenant);
   return (requestId) =>
-    server.call(route.method, at, { ...options, headers: { ...headers, 'SVC-REQUEST-ID': requestId } });
-}
-
-async function readRequest(
-  server: TestServer,
-  route: Route,
-  tenant: Tenant,
-): Promise<(requestId: string) => Promise<ApiResponse>> {
-  const id = route.path.includes(':id') ? await routeCaller(server.call).createEntity(route, tenant) : '';
-  return (requestId) => {
-    const headers = { 'SVC-REQUEST-ID': requestId };
-    const { callRoute } = routeCaller((method, path, { body } = {}) =>
-      server.call(method, path, { key: tenant.key, body, headers }),
-    );
-    return callRoute(route, tenant.key, id, tenant) as Promise<ApiResponse>;
-  };
+    server.call(route.method, path, { key, body, headers: { ...headers, 'SVC-REQUEST-ID': requestId } });
 }
