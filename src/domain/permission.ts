@@ -6,33 +6,34 @@ import { dedupe } from './common-fields.ts';
  * - `management`: only a holder may give it to an application (no escalation).
  * - `browser`: may also be granted to public applications and sessions, not only to private and management ones.
  * - `scoped`: applies to data in a container, so the container or conditions of a rule limit it.
+ * - `read`: can be used in quarantine, because it changes no data and returns no plaintext there.
  */
 const table = {
   'application:create': [
     'Create applications. Authorize sessions with any permission that a session may have.',
     'management',
   ],
-  'application:read': ['List and get applications, their keys and their usage.', 'management browser'],
+  'application:read': ['List and get applications, their keys and their usage.', 'management browser read'],
   'application:update': ['Update applications. Create, regenerate and delete their keys.', 'management'],
   'application:delete': ['Delete applications.', 'management'],
   'session:authorize': ['Authorize sessions with any permission that a session may have.', 'management'],
-  'session:read': ['List sessions, with their access and who authorized them.', 'management browser'],
+  'session:read': ['List sessions, with their access and who authorized them.', 'management browser read'],
   'session:delete': ['End sessions, and put them into quarantine.', 'management'],
   'token:create': ['Create tokens.', 'browser scoped'],
   'token:read': [
     'List and get tokens. The transform decides how much of the data is returned.',
-    'browser scoped',
+    'browser scoped read',
   ],
   'token:update': ['Update tokens.', 'browser scoped'],
   'token:delete': ['Delete tokens.', 'browser scoped'],
-  'decision:create': ['Check whether a key may use a permission on a resource.', 'browser'],
-  'access:review': ['Find out who has access to a container, a token or a resource.', 'management'],
-  'log:read': ['Read the audit log, and the number of requests.', 'management'],
-  'tenant:read': ['Get the tenant.', 'management'],
+  'decision:create': ['Check whether a key may use a permission on a resource.', 'browser read'],
+  'access:review': ['Find out who has access to a container, a token or a resource.', 'management read'],
+  'log:read': ['Read the audit log, and the number of requests.', 'management read'],
+  'tenant:read': ['Get the tenant.', 'management read'],
 } as const satisfies Record<string, readonly [description: string, traits: string]>;
 
 export type BuiltIn = keyof typeof table;
-type Trait = 'management' | 'browser' | 'scoped';
+type Trait = 'management' | 'browser' | 'scoped' | 'read';
 
 export const builtIn = Object.keys(table) as BuiltIn[];
 const families = new Set(builtIn.map(familyOf));
@@ -41,10 +42,10 @@ export function descriptionOf(permission: BuiltIn): string {
   return table[permission][0];
 }
 
-/** Custom permissions have the traits `browser` and `scoped`. */
+/** Custom permissions have the traits `browser` and `scoped`, and `read` if they end with `:read`. */
 export function hasTrait(permission: string, trait: Trait): boolean {
-  if (!Object.hasOwn(table, permission)) return trait !== 'management';
-  return table[permission as BuiltIn][1].includes(trait);
+  if (Object.hasOwn(table, permission)) return table[permission as BuiltIn][1].includes(trait);
+  return trait === 'read' ? permission.endsWith(':read') : trait !== 'management';
 }
 
 function familyOf(permission: string): string {

@@ -1,5 +1,6 @@
 /** Quarantine: the keys of an application or session stay valid, but can only read, and get no token data. */
 import type { Grants } from './grant.ts';
+import { hasTrait } from './permission.ts';
 
 /** What is in quarantine: the application, one session, or the application that authorized the session. */
 export type Quarantined = 'application' | 'session' | 'authorizer';
@@ -25,10 +26,7 @@ export function quarantined(
   };
 }
 
-/**
- * Whether the permission can be used in quarantine. Of custom permissions, those that end with `:read` can. Decisions
- * and reviews are allowed, because they change no data and return none.
- */
+/** Whether the permission can be used in quarantine. */
 export function isRead(permission: string): boolean {
-  return permission.endsWith(':read') || permission === 'access:review' || permission === 'decision:create';
+  return hasTrait(permission, 'read');
 }

@@ -19,21 +19,21 @@ const accepted = (name: unknown) => errorOf(name) === undefined;
  */
 // biome-ignore format: one line per permission
 const table: Record<string, [traits: string, endpoints: string]> = {
-  'application:create': ['management',         'createApplication'],
-  'application:read':   ['management browser', 'getApplication getApplicationByKey getUsage listApplications listKeys'],
-  'application:update': ['management',         'createKey deleteKey quarantineApplication regenerateKey releaseApplication updateApplication'],
-  'application:delete': ['management',         'deleteApplication'],
-  'session:authorize':  ['management',         ''],
-  'session:read':       ['management browser', 'listSessions'],
-  'session:delete':     ['management',         'endSession quarantineSession releaseSession'],
-  'token:create':       ['browser scoped',     'createToken'],
-  'token:read':         ['browser scoped',     'getToken listTokens'],
-  'token:update':       ['browser scoped',     'updateToken'],
-  'token:delete':       ['browser scoped',     'deleteToken'],
-  'decision:create':    ['browser',            'decide evaluate evaluateAll'],
-  'access:review':      ['management',         'adviseAccess diffAccess searchActions searchResources searchSubjects whoHasAccess'],
-  'log:read':           ['management',         'countLogs countRequests listLogs'],
-  'tenant:read':        ['management',         'getTenant'],
+  'application:create': ['management',              'createApplication'],
+  'application:read':   ['management browser read', 'getApplication getApplicationByKey getUsage listApplications listKeys'],
+  'application:update': ['management',              'createKey deleteKey quarantineApplication regenerateKey releaseApplication updateApplication'],
+  'application:delete': ['management',              'deleteApplication'],
+  'session:authorize':  ['management',              ''],
+  'session:read':       ['management browser read', 'listSessions'],
+  'session:delete':     ['management',              'endSession quarantineSession releaseSession'],
+  'token:create':       ['browser scoped',          'createToken'],
+  'token:read':         ['browser scoped read',     'getToken listTokens'],
+  'token:update':       ['browser scoped',          'updateToken'],
+  'token:delete':       ['browser scoped',          'deleteToken'],
+  'decision:create':    ['browser read',            'decide evaluate evaluateAll'],
+  'access:review':      ['management read',         'adviseAccess diffAccess searchActions searchResources searchSubjects whoHasAccess'],
+  'log:read':           ['management read',         'countLogs countRequests listLogs'],
+  'tenant:read':        ['management read',         'getTenant'],
   // Endpoints that need no permission.
   'key of public':                ['', 'createSession'],
   'key of private or management': ['', 'authorizeSession'],
@@ -48,7 +48,9 @@ function accessOf(route: Route): string {
 test('permissions have the traits, and endpoints the access, of the table in this file', () => {
   const endpoints = Map.groupBy(allRoutes, accessOf);
   const declared = [...new Set([...builtIn, ...endpoints.keys()])].map((name) => {
-    const traits = (['management', 'browser', 'scoped'] as const).filter((trait) => hasTrait(name, trait));
+    const traits = (['management', 'browser', 'scoped', 'read'] as const).filter((trait) =>
+      hasTrait(name, trait),
+    );
     return {
       name,
       traits: builtIn.includes(name as BuiltIn) ? traits : [],
