@@ -12,7 +12,7 @@ import { type Code, codes, problem } from '../src/domain/error.ts';
 import { builtIn, descriptionOf, hasTrait } from '../src/domain/permission.ts';
 import { failuresOf, type Route } from '../src/http/pipeline/route.ts';
 import { routes } from '../src/http/routes.ts';
-import type { StoredResults } from '../torture/results-table.ts';
+import { type StoredResults, type Verdict, verdictOf } from '../torture/results-table.ts';
 import { accessFileTables } from './access-file-tables.ts';
 import { lines, table } from './markdown.ts';
 import { sdkMethodTable } from './sdk-methods.ts';
@@ -227,7 +227,7 @@ function torturePage(): string {
         ['`--on SQLite`, `--on PostgreSQL`', 'runs on one database'],
       ],
     ),
-    'Without `--short`, the results are written to `torture/results.json`. Tests that did not run keep their earlier results. The run exits with 1 if a test fails. `npm run torture:planted` checks the tests themselves: it inserts known bugs into a copy of the project, one at a time, and a test must fail for each bug.',
+    'Without `--short`, the results are written to `torture/results.json`. Tests that did not run keep their earlier results. The run exits with 1 if a test fails. A test that does not finish on a slow machine is neither passed nor failed; the run then exits with 3. `npm run torture:planted` checks the tests themselves: it inserts known bugs into a copy of the project, one at a time, and a test must fail for each bug.',
     '## Last run',
     ...(results
       ? [
@@ -242,6 +242,12 @@ function origin(row: StoredResults['rows'][number] | undefined): string {
   return row ? `seed ${row.seed}, commit ${row.commit}` : '';
 }
 
+const verdictWords: Record<Verdict, string> = {
+  holds: 'passed',
+  FAILS: 'failed',
+  'not finished': 'not finished',
+};
+
 /** One row per test, with its result on each database. */
 function tortureTable(rows: StoredResults['rows']): string {
   const tests = [...new Map(rows.map(({ name, requirement }) => [name, requirement]))];
@@ -249,7 +255,7 @@ function tortureTable(rows: StoredResults['rows']): string {
     const row = rows.find((row) => row.name === test && row.database === database);
     if (!row) return '';
     const isOther = origin(row) !== origin(rows[0]);
-    return `${row.failures.length === 0 ? 'passed' : 'failed'}: ${row.measured} (${row.seconds} s${isOther ? `, ${origin(row)}` : ''})`;
+    return `${verdictWords[verdictOf(row)]}: ${row.measured} (${row.seconds} s${isOther ? `, ${origin(row)}` : ''})`;
   };
   return table(
     ['test', 'requirement', 'SQLite', 'PostgreSQL'],

@@ -1,6 +1,8 @@
 /** Clients for all nodes of a fleet. */
 import { Client, type ClientResponse, type RequestOptions } from './client.ts';
 import type { Fleet, FleetOptions } from './fleet.ts';
+import { NotFinished } from './not-finished.ts';
+import { maxAttempts } from './retry.ts';
 import type { Context } from './row.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: rows check the fields
@@ -54,12 +56,12 @@ export function oneNode(context: Context, options: FleetOptions = {}): Promise<F
 
 /** Retries on 503. */
 export async function retry503(ask: () => Promise<ClientResponse>): Promise<ClientResponse> {
-  for (let tries = 0; tries < 20; tries++) {
+  for (let attempt = 1; attempt <= maxAttempts; attempt++) {
     const answer = await ask();
     if (answer.status !== 503) return answer;
     await Bun.sleep(100);
   }
-  return ask();
+  throw new NotFinished(`a request was answered with 503 ${maxAttempts} times`);
 }
 
 /** Calls `work` for every number below `count`, with at most `concurrency` calls in parallel. */

@@ -12,18 +12,29 @@ export interface StoredRow {
   readonly requirement: string;
   readonly measured: string;
   readonly failures: readonly string[];
+  /** Why the row did not finish. */
+  readonly unfinished?: string;
   readonly seconds: number;
   readonly seed: number;
   readonly commit: string;
 }
 
+export type Verdict = 'holds' | 'FAILS' | 'not finished';
+
+/** A row that did not finish is neither a success nor a broken guarantee. */
+export function verdictOf({ failures, unfinished }: Pick<StoredRow, 'failures' | 'unfinished'>): Verdict {
+  if (failures.length > 0) return 'FAILS';
+  return unfinished === undefined ? 'holds' : 'not finished';
+}
+
 export function toStored(results: readonly Result[], seed: number, commit: string): StoredRow[] {
-  return results.map(({ row, database, figures, failures, seconds }) => ({
+  return results.map(({ row, database, figures, failures, unfinished, seconds }) => ({
     name: row.name,
     database,
     requirement: row.requirement,
     measured: formatFigures(figures),
     failures,
+    ...(unfinished !== undefined && { unfinished }),
     seconds: Number(seconds.toFixed(1)),
     seed,
     commit,
@@ -50,7 +61,7 @@ function formatFigures(figures: Result['figures']): string {
 }
 
 const columns: readonly (readonly [title: string, widest: number])[] = [
-  ['', 4],
+  ['', 12],
   ['test', 14],
   ['database', 10],
   ['requirement', 46],
@@ -63,7 +74,7 @@ const columns: readonly (readonly [title: string, widest: number])[] = [
 /** Wraps long cells. */
 export function table(rows: readonly StoredRow[]): string {
   const cells = rows.map((row) => [
-    row.failures.length === 0 ? 'ok' : 'FAIL',
+    verdictOf(row),
     row.name,
     row.database,
     row.requirement,

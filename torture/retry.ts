@@ -1,10 +1,14 @@
 /** Helpers for direct database access while the machine is under load. */
 import { DbUnavailable } from '../src/store/engine/db.ts';
 import { generousTimeout } from '../test/support/test-server.ts';
+import { NotFinished } from './not-finished.ts';
+
+/** Attempts, with pauses of 100 ms, after which a row does not finish. */
+export const maxAttempts = 300;
 
 /** Retries while the database times out. The work must be idempotent. */
 export async function retryUnavailable<T>(work: () => Promise<T>): Promise<T> {
-  for (let tries = 0; tries < 20; tries++) {
+  for (let attempt = 1; attempt <= maxAttempts; attempt++) {
     try {
       return await work();
     } catch (error) {
@@ -12,7 +16,7 @@ export async function retryUnavailable<T>(work: () => Promise<T>): Promise<T> {
       await Bun.sleep(100);
     }
   }
-  return work();
+  throw new NotFinished(`the database timed out ${maxAttempts} times`);
 }
 
 /** The database timeout of nodes. It is longer in the short run, which shares the CPU with other tests. */

@@ -22,7 +22,7 @@ export interface Row {
 export interface Outcome {
   /** Measured values, in display order. */
   readonly figures: Readonly<Record<string, number | string>>;
-  /** Violations of the guarantee. Empty if it holds. */
+  /** Violations of the guarantee. Empty if it holds, and if the row did not finish. */
   readonly failures: readonly string[];
 }
 

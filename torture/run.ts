@@ -1,12 +1,13 @@
 /**
- * `npm run torture`: tries to break every guarantee, prints a table, and exits with 1 if a row fails. `--seed N`
- * repeats a run, `--only NAME,NAME` selects rows, `--on DATABASE` selects a database, `--short` uses small sizes.
+ * `npm run torture`: tries to break every guarantee and prints a table. Exits with 1 if a row fails, and otherwise with 3
+ * if one did not finish. `--seed N` repeats a run, `--only NAME,NAME` selects rows, `--on DATABASE` selects a database,
+ * `--short` uses small sizes.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { startPostgres } from '../test/support/postgres.ts';
-import { merge, type StoredResults, table, toStored } from './results-table.ts';
+import { merge, type StoredResults, table, toStored, type Verdict, verdictOf } from './results-table.ts';
 import { bothDatabases } from './row.ts';
 import { rows } from './rows.ts';
 import { type Result, Run } from './runner.ts';
@@ -49,12 +50,15 @@ const results = await run.all(chosen).finally(stop);
 
 const outcome = toStored(results, seed, commit());
 console.log(`\n${table(outcome)}`);
-const short = results.filter(({ failures }) => failures.length > 0);
-for (const { row, database, failures } of short) {
+for (const { row, database, failures, unfinished } of results) {
   for (const failure of failures) console.log(`\n${row.name} on ${database}: ${failure}`);
+  if (unfinished !== undefined) console.log(`\n${row.name} on ${database} did not finish: ${unfinished}`);
 }
+const count = (verdict: Verdict) => results.filter((result) => verdictOf(result) === verdict).length;
 const seconds = Math.round((performance.now() - began) / 1000);
-console.log(`\n${results.length - short.length} hold, ${short.length} fail, in ${seconds} s`);
+console.log(
+  `\n${count('holds')} hold, ${count('FAILS')} fail, ${count('not finished')} did not finish, in ${seconds} s`,
+);
 if (!values.short) {
   const path = join(import.meta.dirname, 'results.json');
   const earlier = JSON.parse(readFileSync(path, 'utf8')) as StoredResults;
@@ -66,12 +70,12 @@ if (!values.short) {
   writeFileSync(path, `${JSON.stringify(all, null, 2)}\n`);
   console.log('Results are in torture/results.json. Run npm run docs to update the page.');
 }
-process.exitCode = short.length > 0 ? 1 : 0;
+process.exitCode = count('FAILS') > 0 ? 1 : count('not finished') > 0 ? 3 : 0;
 
-function report({ row, database, failures, seconds }: Result): void {
-  const word = failures.length === 0 ? 'holds' : 'FAILS';
-  console.error(`${row.name} on ${database}: ${word}, ${seconds.toFixed(1)} s`);
-  for (const failure of failures) console.error(`  ${failure}`);
+function report(result: Result): void {
+  const { row, database, failures, unfinished, seconds } = result;
+  console.error(`${row.name} on ${database}: ${verdictOf(result)}, ${seconds.toFixed(1)} s`);
+  for (const line of unfinished === undefined ? failures : [unfinished]) console.error(`  ${line}`);
 }
 
 function commit(): string {

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { type Database, postgres, sqlite } from '../test/support/test-server.ts';
 import { buildProgram } from './crash/executable.ts';
 import { type Fleet, startFleet } from './fleet.ts';
+import { NotFinished } from './not-finished.ts';
 import { Random } from './random.ts';
 import { bothDatabases, type Context, type DatabaseName, type Outcome, type Row } from './row.ts';
 import { Secrets } from './secrets.ts';
@@ -12,20 +13,24 @@ import { Secrets } from './secrets.ts';
 export interface RunOptions {
   readonly seed: number;
   readonly size: Context['size'];
+  /** Milliseconds after which a row is stopped. It then counts as not finished. */
+  readonly rowTimeout?: number;
   /** Called when a row has ended. */
   readonly report?: (result: Result) => void;
 }
 
 export interface Result extends Outcome {
   readonly row: Row;
+  /** Why the row did not finish. */
+  readonly unfinished?: string;
   readonly database: DatabaseName;
   readonly seconds: number;
 }
 
 const root = join(import.meta.dirname, '..');
 const known: Record<DatabaseName, Database> = { SQLite: sqlite, PostgreSQL: postgres };
-/** Milliseconds after which a row is stopped: ten times what the longest row usually takes. */
-const rowTimeout = 2_400_000;
+/** Ten times what the longest row usually takes. */
+const defaultRowTimeout = 2_400_000;
 
 export class Run {
   readonly #options: RunOptions;
@@ -69,16 +74,18 @@ export class Run {
     return { row, database: name, ...outcome, seconds: (performance.now() - began) / 1000 };
   }
 
-  async #attempt(row: Row, context: Context): Promise<Outcome> {
-    const late = Promise.withResolvers<Outcome>();
+  async #attempt(row: Row, context: Context): Promise<Outcome & Pick<Result, 'unfinished'>> {
+    const { rowTimeout = defaultRowTimeout } = this.#options;
+    const late = Promise.withResolvers<never>();
     const timer = setTimeout(
-      () => late.resolve({ figures: {}, failures: [`the row did not end within ${rowTimeout / 1000} s`] }),
+      () => late.reject(new NotFinished(`stopped after ${rowTimeout / 1000} s`)),
       rowTimeout,
     );
     try {
       return await Promise.race([row.run(context), late.promise]);
     } catch (error) {
       const { stack, message } = error as Error;
+      if (error instanceof NotFinished) return { figures: {}, failures: [], unfinished: message };
       return { figures: {}, failures: [`the row threw: ${stack ?? message}`] };
     } finally {
       clearTimeout(timer);

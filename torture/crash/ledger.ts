@@ -1,12 +1,11 @@
 /** Callers that record every acknowledged change and verify later that it persists. */
 import { Client } from '../client.ts';
-import { forEachConcurrently } from '../fleet-clients.ts';
+import { forEachConcurrently, retry503 } from '../fleet-clients.ts';
+import { NotFinished } from '../not-finished.ts';
 import type { Random } from '../random.ts';
+import { maxAttempts } from '../retry.ts';
 import type { Secrets } from '../secrets.ts';
 import { type ExpectedResponse, Scenario } from './scenario.ts';
-
-/** How long unanswered requests are retried, in milliseconds. */
-const retryTimeout = 60_000;
 
 export class Ledger {
   readonly #management: string;
@@ -55,13 +54,14 @@ export class Ledger {
   /** Retries unanswered changes with the same idempotency key. Each must happen exactly once. */
   async settle(url: string): Promise<void> {
     const client = new Client(url);
-    const until = performance.now() + retryTimeout;
     await forEachConcurrently(this.#open.length, 8, async (index) => {
       const story = this.#open[index] as Scenario;
-      while (!(await this.#advance(client, story))) {
-        if (performance.now() > until)
+      for (let attempt = 1; !(await this.#advance(client, story)); attempt++) {
+        if (this.wrong.length > 0)
           throw new Error(`retrying an unanswered change failed: ${this.wrong.at(-1)}`);
-        await Bun.sleep(5);
+        if (attempt === maxAttempts)
+          throw new NotFinished(`an unanswered change was retried ${maxAttempts} times`);
+        await Bun.sleep(100);
       }
     });
     this.#open = this.#open.filter((story) => story.pending);
@@ -120,16 +120,10 @@ export class Ledger {
   }
 }
 
-/** Attempts to read an expected state. A read that gets 503 is repeated, because it says nothing about the state. */
-const maxAttempts = 20;
-
-async function check(client: Client, claim: ExpectedResponse, attempt = 1): Promise<string | undefined> {
+/** Reads an expected state. A read that gets 503 is repeated, because it says nothing about the state. */
+async function check(client: Client, claim: ExpectedResponse): Promise<string | undefined> {
   const { method, path, key, status: expected, shown, says } = claim;
-  const { status, text } = await client.call(method, path, { key });
-  if (status === 503 && attempt < maxAttempts) {
-    await Bun.sleep(250);
-    return check(client, claim, attempt + 1);
-  }
+  const { status, text } = await retry503(() => client.call(method, path, { key }));
   if (status !== expected) return `${says} returned ${status} instead of ${expected}: ${text}`;
   if (shown === undefined || JSON.parse(text).data === shown) return undefined;
   return `${says} shows ${JSON.parse(text).data} instead of ${shown}`;

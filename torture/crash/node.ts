@@ -3,6 +3,7 @@ import { closeSync, mkdirSync, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { environment } from '../../test/support/service.ts';
 import { testMasterKey } from '../../test/support/test-server.ts';
+import { NotFinished } from '../not-finished.ts';
 import type { Context } from '../row.ts';
 
 export interface KillableNode {
@@ -86,9 +87,11 @@ export async function startNode(
     if (url) return { url, pid: child.pid, kill, stop };
   }
   const errors = readFileSync(said, 'utf8').split('\n').slice(-5).join('\n');
-  if (attempt < maxStarts && errors.includes('the database does not answer'))
+  const isSlow = errors.includes('the database does not answer');
+  if (attempt < maxStarts && isSlow)
     return startNode(context, { databaseUrl, command, ...(env && { env }) }, attempt + 1);
-  throw new Error(`the node exited with ${await child.exited} before listening: ${printed}${errors}`);
+  const Reason = isSlow ? NotFinished : Error;
+  throw new Reason(`the node exited with ${await child.exited} before listening: ${printed}${errors}`);
 }
 
 /** The first tenant's management key. */

@@ -9,7 +9,9 @@ import {
   webhookSecret,
 } from '../../test/support/sink-receivers.ts';
 import { openTcpProxy, type TcpProxy } from '../../test/support/tcp-proxy.ts';
+import { runSql } from '../../test/support/test-store.ts';
 import { clientsOf, forEachConcurrently } from '../fleet-clients.ts';
+import { NotFinished } from '../not-finished.ts';
 import type { Random } from '../random.ts';
 import { databaseTimeout } from '../retry.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
@@ -22,8 +24,8 @@ export const sinks: Row = {
   run,
 };
 
-/** Milliseconds without a new entry after which delivery counts as stuck. The lease of a killed node lasts 30.5 s. */
-const longestPause = 90_000;
+/** Polls without a new entry after which the row does not finish. The lease of a killed node lasts 30.5 s. */
+const mostPolls = 450;
 
 async function run(context: Context): Promise<Outcome> {
   const changes = context.sized(2000, 60);
@@ -63,11 +65,7 @@ async function run(context: Context): Promise<Outcome> {
   });
   if (refused > 0) failures.push(`${refused} of ${changes} requests were not answered with 201`);
   const entries = () => webhookSeqs(honest.received, tenant);
-  await until(
-    () => new Set(entries()).size >= changes,
-    () => entries().length,
-  );
-  if (new Set(entries()).size < changes) failures.push('the honest sink waited for the others');
+  await delivered({ honest: entries });
 
   // One node is left, so that it takes over the sinks of the others.
   if (context.size === 'full') for (const node of fleet.nodes.slice(1)) node.kill('SIGKILL');
@@ -79,7 +77,7 @@ async function run(context: Context): Promise<Outcome> {
     liar: () => otlpSeqs(liar.records, tenant),
   };
   const distinct = () => Object.values(seqs).reduce((sum, read) => sum + new Set(read()).size, 0);
-  await until(() => Object.values(seqs).every((read) => new Set(read()).size >= changes), distinct);
+  await delivered(seqs);
   for (const [name, read] of Object.entries(seqs)) failures.push(...findGaps(name, read(), changes));
   if (followed > 0) failures.push(`${followed} redirects were followed`);
   if (hostile.invalid.length > 0) failures.push(`a signature was not valid: ${hostile.invalid[0]}`);
@@ -94,6 +92,32 @@ async function run(context: Context): Promise<Outcome> {
     },
     failures,
   };
+
+  /** Waits until these sinks have all entries, or until the service considers all as delivered. */
+  async function delivered(sinks: Record<string, () => number[]>): Promise<void> {
+    const arrived = () => Object.values(sinks).map((read) => new Set(read()).size);
+    let [last, polls] = [arrived().join(), 0];
+    while (arrived().some((count) => count < changes)) {
+      if (polls++ === mostPolls) throw new NotFinished(`${last} of ${changes} entries were delivered`);
+      await Bun.sleep(200);
+      if (await isAllConfirmed(fleet.databaseUrl, tenant, Object.keys(sinks), changes)) return;
+      const now = arrived().join();
+      if (now !== last) [last, polls] = [now, 0];
+    }
+  }
+}
+
+async function isAllConfirmed(
+  databaseUrl: string,
+  tenant: string,
+  sinks: readonly string[],
+  changes: number,
+): Promise<boolean> {
+  const rows = await runSql<{ sink: string }>(
+    databaseUrl,
+    `select sink from audit_deliveries where tenant_id = '${tenant}' and seq >= ${changes}`,
+  );
+  return sinks.every((name) => rows.some(({ sink }) => sink === name));
 }
 
 function writeConfig(folder: string, urls: { hostile: string; honest: string; liar: string }): string {
@@ -154,16 +178,6 @@ function disturb(proxy: TcpProxy, random: Random): { stop(): Promise<void> } {
       return disturbing;
     },
   };
-}
-
-/** Waits until `isDone`, or until `progress` stays the same for too long. */
-async function until(isDone: () => boolean, progress: () => number): Promise<void> {
-  let [last, since] = [progress(), performance.now()];
-  while (!isDone() && performance.now() - since < longestPause) {
-    await Bun.sleep(50);
-    const now = progress();
-    if (now !== last) [last, since] = [now, performance.now()];
-  }
 }
 
 /** Positions of the tenant's entries in the order of arrival. */

@@ -163,7 +163,8 @@ const longDecimals = Array.from(
   { length: 9900 },
   (_, at) => `${100_000 + at}.12345678900${'0'.repeat(80)}e0`,
 );
-const largeBody = `{"container":"/h/","data":[${longDecimals.join(',')}]}`;
+/** The body that takes longest to parse. */
+export const largeBody = `{"container":"/h/","data":[${longDecimals.join(',')}]}`;
 const longString = { container: '/h/', data: { a: 'x'.repeat(mebibyte - 2000), b: '"\\'.repeat(200) } };
 const resources = Array.from({ length: 100 }, (_, at) => ({
   id: `${at}-`.padEnd(250, 'i'),
