@@ -120,6 +120,19 @@ export const bugs: readonly Bug[] = [
     ],
   },
   {
+    name: 'quarantine does not cover sessions without a ceiling',
+    row: 'revocations',
+    database: 'PostgreSQL',
+    changes: [
+      {
+        file: 'src/store/credentials.ts',
+        from: 'c.quarantined_at as authorizer_quarantined_at',
+        // biome-ignore lint/suspicious/noTemplateCurlyInString: the source has a template here
+        to: "${ofCeiling('quarantined_at')} as authorizer_quarantined_at",
+      },
+    ],
+  },
+  {
     name: 'credential valid at its expiry time',
     row: 'histories',
     database: 'PostgreSQL',
@@ -205,6 +218,18 @@ export const bugs: readonly Bug[] = [
         file: 'src/store/bounded-list.ts',
         from: 'export const countBudget = 10_000;',
         to: 'export const countBudget = 2_000_000_000;',
+      },
+    ],
+  },
+  {
+    name: 'long computations without pauses',
+    row: 'stalls',
+    database: 'SQLite',
+    changes: [
+      {
+        file: 'src/http/pipeline/long-work.ts',
+        from: 'if (step.done || this.#turns.now() >= end) return step.done === true;',
+        to: 'if (step.done) return true;',
       },
     ],
   },

@@ -40,7 +40,10 @@ class Connection {
   /** Time of the last response. */
   usedAt = 0;
   #socket: Socket<undefined> | undefined;
-  #received = '';
+  /** Received text that is not part of a complete response. Joined when it has `#needed` characters. */
+  readonly #received: string[] = [];
+  #length = 0;
+  #needed = 0;
   readonly #unsent: Buffer[] = [];
   readonly #waiting: Waiting[] = [];
 
@@ -93,15 +96,21 @@ class Connection {
   }
 
   #take(text: string): void {
-    this.#received += text;
+    this.#received.push(text);
+    this.#length += text.length;
     for (;;) {
       const waiting = this.#waiting[0];
-      const whole = waiting && firstAnswer(this.#received, waiting.noBody);
-      if (!whole) return;
-      this.#received = this.#received.slice(whole.length);
-      if (whole.answer.status < 200) continue;
+      if (!waiting || this.#length < this.#needed) return;
+      const received = this.#received.splice(0).join('');
+      const first = firstAnswer(received, waiting.noBody);
+      const rest = first.answer ? received.slice(first.length) : received;
+      this.#received.push(rest);
+      this.#length = rest.length;
+      this.#needed = first.answer ? 0 : first.length;
+      if (!first.answer) return;
+      if (first.answer.status < 200) continue;
       this.#waiting.shift();
-      waiting.resolve(whole.answer);
+      waiting.resolve(first.answer);
     }
   }
 
@@ -112,10 +121,10 @@ class Connection {
   }
 }
 
-/** The first complete response in the buffer. */
-function firstAnswer(text: string, noBody: boolean): { answer: ClientResponse; length: number } | undefined {
+/** The first response in the text. If it is not complete, the length that the text must have at least. */
+function firstAnswer(text: string, noBody: boolean): { answer?: ClientResponse; length: number } {
   const end = text.indexOf('\r\n\r\n');
-  if (end < 0) return undefined;
+  if (end < 0) return { length: text.length + 1 };
   const head = text.slice(0, end);
   const status = Number(head.slice(9, 12));
   const start = end + 4;
@@ -124,26 +133,27 @@ function firstAnswer(text: string, noBody: boolean): { answer: ClientResponse; l
   }
   if (/\r\ntransfer-encoding: *chunked/i.test(head)) {
     const body = chunked(text, start);
-    return body && { answer: { status, head, text: decoded(body.text) }, length: body.end };
+    if (typeof body === 'number') return { length: body };
+    return { answer: { status, head, text: decoded(body.text) }, length: body.end };
   }
   const length = Number(/\r\ncontent-length: *(\d+)/i.exec(head)?.[1] ?? Number.NaN);
   if (Number.isNaN(length)) throw new Error(`response without a length: ${head}`);
-  if (text.length < start + length) return undefined;
+  if (text.length < start + length) return { length: start + length };
   return {
     answer: { status, head, text: decoded(text.slice(start, start + length)) },
     length: start + length,
   };
 }
 
-/** The decoded chunks from `start` on. Undefined until the last one has arrived. */
-function chunked(text: string, start: number): { text: string; end: number } | undefined {
+/** The decoded chunks from `start` on. Until the last one has arrived, the length that the text must have at least. */
+function chunked(text: string, start: number): { text: string; end: number } | number {
   const parts: string[] = [];
   for (let at = start; ; ) {
     const line = text.indexOf('\r\n', at);
-    if (line < 0) return undefined;
+    if (line < 0) return text.length + 1;
     const size = Number.parseInt(text.slice(at, line), 16);
     const end = line + 2 + size + 2;
-    if (text.length < end) return undefined;
+    if (text.length < end) return end;
     if (size === 0) return { text: parts.join(''), end };
     parts.push(text.slice(line + 2, line + 2 + size));
     at = end;

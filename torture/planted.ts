@@ -12,7 +12,7 @@ import { rows } from './rows.ts';
 const root = join(import.meta.dirname, '..');
 /** Inside the project, so that its packages resolve. */
 const copy = join(root, '.planted');
-const notCopied = ['node_modules', '.git', '.planted', 'data', 'dist'];
+const notCopied = ['node_modules', 'mutation', '.git', '.planted', '.stryker', 'data', 'dist'];
 const seed = '7';
 
 const { values } = parseArgs({ options: { only: { type: 'string' } } });

@@ -82,6 +82,7 @@ async function open(context: Context, clock: Clock): Promise<App> {
       SALLYPORT_TOKEN_BYTES_PER_APPLICATION: '0',
       SALLYPORT_RATE_PER_ADDRESS: '0',
       SALLYPORT_RATE_PER_KEY: '0',
+      SALLYPORT_PROCESSING_PER_APPLICATION: '0',
       SALLYPORT_DRAIN: '0',
     },
   });

@@ -10,7 +10,7 @@ const lifetime = 1500;
 export const revocations: Row = {
   name: 'revocations',
   requirement:
-    '500 revocations of nine kinds, 60 requests each over 3 nodes after the response: none accepted',
+    '500 revocations of ten kinds, 60 requests each over 3 nodes after the response: none accepted',
   databases: bothDatabases,
   run,
 };
@@ -19,6 +19,8 @@ export const revocations: Row = {
 interface Case {
   readonly key: string;
   readonly refusal: 401 | 403;
+  /** The request that is refused afterwards, if it is not `GET /applications/key`. */
+  readonly request?: readonly [method: string, path: string, body?: object];
   /** When the key expires by itself, possibly before it was tried. */
   readonly ends?: number;
   revoke(): Promise<unknown>;
@@ -85,16 +87,35 @@ const kinds: Record<string, Make> = {
     const revoke = () => clients.must(node, 'PUT', `/applications/${backend.id}`, { key, body: narrower });
     return { ...refused(403, session_key), revoke };
   },
+  // A session that a management key authorized has no ceiling.
+  'authorizer quarantined': async (clients, { key }, node) => {
+    const permissions = ['token:update', 'session:authorize'];
+    const backend = await clients.application(key, { type: 'management', permissions });
+    const token = await clients.must(node, 'POST', '/tokens', { key, body: { data: 'x' } });
+    const { session_key } = await session(clients, key, backend.key, node, ['token:update']);
+    const revoke = () => clients.must(node, 'POST', `/applications/${backend.id}/quarantine`, { key });
+    return {
+      ...refused(403, session_key),
+      request: ['PATCH', `/tokens/${token.id}`, { metadata: {} }],
+      revoke,
+    };
+  },
 };
 
 function refused(refusal: Case['refusal'], key: string): Omit<Case, 'revoke'> {
   return { key, refusal };
 }
 
-async function session({ must, application }: Clients, key: string, authorizer: string, node: number) {
+async function session(
+  { must, application }: Clients,
+  key: string,
+  authorizer: string,
+  node: number,
+  permissions = reading.permissions,
+) {
   const web = await application(key, { type: 'public' });
   const { session_key, nonce } = await must(node, 'POST', '/sessions', { key: web.key });
-  await must(node, 'POST', '/sessions/authorize', { key: authorizer, body: { nonce, ...reading } });
+  await must(node, 'POST', '/sessions/authorize', { key: authorizer, body: { nonce, permissions } });
   return { web, session_key: session_key as string };
 }
 
@@ -105,23 +126,21 @@ async function run(context: Context): Promise<Outcome> {
   const failures: string[] = [];
   let [accepted, unexpected] = [0, 0];
 
-  const ask = async (node: number, key: string) =>
-    (await clients.call(node, 'GET', '/applications/key', { key })).status;
+  const ask = async (node: number, { key, request = ['GET', '/applications/key'] }: Case) => {
+    const [method, path, body] = request;
+    return (await clients.call(node, method, path, { key, body })).status;
+  };
 
   await forEachConcurrently(count, 4, async (index) => {
     const name = names[index % names.length] as string;
     const tenant = await clients.fleet.tenant();
-    const {
-      key,
-      refusal,
-      ends = Number.POSITIVE_INFINITY,
-      revoke,
-    } = await (kinds[name] as Make)(clients, tenant, index);
-    const before = await Promise.all(clients.fleet.nodes.map((_, node) => ask(node, key)));
+    const made = await (kinds[name] as Make)(clients, tenant, index);
+    const { refusal, ends = Number.POSITIVE_INFINITY, revoke } = made;
+    const before = await Promise.all(clients.fleet.nodes.map((_, node) => ask(node, made)));
     if (before.some((status) => status !== 200) && Date.now() < ends)
       failures.push(`${name}: ${before} before the revocation`);
     await revoke();
-    const after = await Promise.all(Array.from({ length: probes }, (_, probe) => ask(probe, key)));
+    const after = await Promise.all(Array.from({ length: probes }, (_, probe) => ask(probe, made)));
     const passed = after.filter((status) => status < 300).length;
     const odd = after.filter((status) => status >= 300 && status !== refusal);
     accepted += passed;

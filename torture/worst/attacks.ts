@@ -1,4 +1,5 @@
 /** The most expensive requests of keys with few permissions, each with an ordinary request for comparison. */
+import { maxJsonValues } from '../../src/domain/json-limits.ts';
 import { Client, type ClientResponse, type RequestOptions } from '../client.ts';
 import type { Fleet, Tenant } from '../fleet.ts';
 import type { Body, Clients } from '../fleet-clients.ts';
@@ -168,13 +169,11 @@ export function attacksWith(context: Context, fleet: Fleet, keys: Keys, filler: 
     attack(deepestContainer, create, 8 * KiB, (number) =>
       deepest((container) => post(keys.page, '/tokens', { container, data: number })),
     ),
-    attack('a mask over many values', createLarge, refusal, () => post(keys.page, '/tokens', manyValues)),
-    attack('wrong metadata', createLarge, refusal, () => post(keys.page, '/tokens', wrongMetadata)),
+    attack('a mask over many values', createLarge, 256 * KiB, () => post(keys.page, '/tokens', manyValues)),
+    attack('unknown fields', createLarge, refusal, () => post(keys.page, '/tokens', unknownFields)),
     attack('wrong rules', create, refusal, () => post(keys.owner, '/applications', wrongRules)),
-    // Lists 5,000 rules with reasons of a kilobyte, until the reply has 4 MiB.
-    attack('100 decisions with reasons', { ...decide, most: 25 }, 4 * KiB * KiB, () =>
-      explained(post, keys.wordy),
-    ),
+    // Lists about 4,000 rules with reasons of a kilobyte.
+    attack('decisions with reasons', { ...decide, most: 25 }, 4 * KiB * KiB, explained(post, keys.wordy)),
     ...logQueries(filler).map((query) =>
       attack(`/logs?${query.replaceAll(/=[^&]*/g, '')}`, readLog, page, () =>
         get(keys.auditor, `/logs?size=100&${query}`),
@@ -189,37 +188,61 @@ async function deepest(send: (container: string) => Promise<ClientResponse>): Pr
   return answer.status === 400 ? send(`/page/${'a/'.repeat(15)}`) : answer;
 }
 
-/** Data whose values all appear in the masked output, far from its start. */
+/** Just below the number of values and field names that a body may have. */
+const mostValues = maxJsonValues - 20;
+
+/**
+ * Data of which 500 different parts appear in the masked output, far from its start. All of them are searched, because
+ * only the last value is hidden. Masks with more than 512 such parts are rejected.
+ */
 const manyValues = (() => {
   const random = new Random(1);
   const tail = Array.from({ length: 9000 }, () => random.one([...'abcdefghijklmnopqrstuvw'])).join('');
-  const values = Array.from({ length: 60_000 }, (_, at) => tail.slice(at % 8990, (at % 8990) + 4 + (at % 7)));
-  return { container: '/page/', data: { a: 'x'.repeat(50_000) + tail, values }, mask: '{{ data.a }}' };
+  const parts = Array.from({ length: 500 }, (_, at) => tail.slice(at * 17, at * 17 + 10));
+  const values = Array.from({ length: mostValues }, (_, at) => parts[at % parts.length]);
+  return {
+    container: '/page/',
+    data: { a: 'x'.repeat(50_000) + tail, values: [...values, 'hidden'] },
+    mask: '{{ data.a }}',
+  };
 })();
 
-const wrongMetadata = {
+const unknownFields = {
   container: '/page/',
   data: 1,
-  metadata: Object.fromEntries(Array.from({ length: 60_000 }, (_, at) => [`k${at}`, 1])),
+  ...Object.fromEntries(Array.from({ length: mostValues / 2 }, (_, at) => [`k${at}`, 1])),
 };
 
-const wrongRules = {
+/** As many rules, permissions and conditions as an application may have, all of them wrong. */
+export const wrongRules = {
   name: 'x',
   type: 'private',
-  permissions: Array.from({ length: 8000 }, () => 'a'),
+  permissions: Array.from({ length: 50 }, (_, at) => `wrong ${at}`),
+  rules: Array.from({ length: mostRules }, () => ({
+    priority: 'x',
+    transform: 'x',
+    permissions: Array.from({ length: 50 }, (_, at) => `wrong ${at}`),
+    conditions: Array.from({ length: 10 }, () => ({ attribute: 'x', operator: 'x', value: 1 })),
+  })),
 };
 
-async function explained(
+/** Asks for as many explained decisions as fit into a reply. The first call finds the number. */
+function explained(
   post: (key: string, path: string, body: unknown) => Promise<ClientResponse>,
   key: string,
-): Promise<ClientResponse> {
+): () => Promise<ClientResponse> {
   const resources = Array.from({ length: 100 }, (_, at) => ({
     id: `${at}-`.padEnd(250, 'i'),
     container: `/${'c'.repeat(240)}/`,
   }));
-  const body = { credential: key, permission: 'token:read', resources };
-  const answer = await post(key, '/decisions', { ...body, explain: true });
-  return answer.status === 400 ? post(key, '/decisions', body) : answer;
+  return async () => {
+    for (;;) {
+      const body = { credential: key, permission: 'token:read', resources, explain: true };
+      const answer = await post(key, '/decisions', body);
+      if (answer.status !== 400 || resources.length === 1) return answer;
+      resources.pop();
+    }
+  };
 }
 
 function logQueries(filler: Filler): string[] {

@@ -7,6 +7,7 @@ import type { RequestOptions } from '../client.ts';
 import type { Tenant } from '../fleet.ts';
 import type { Body, Clients } from '../fleet-clients.ts';
 import type { Context } from '../row.ts';
+import { wrongRules } from './attacks.ts';
 import { Filler, metadataNames } from './fill.ts';
 
 export interface WorstRequest extends RequestOptions {
@@ -190,13 +191,7 @@ export const worstRequests: Record<string, (world: World) => Requests> = {
       key,
       body: { type: 'private', ...heavyFields },
     },
-    {
-      what: '8,000 wrong permissions',
-      path: '/applications',
-      key,
-      body: { name: 'x', type: 'private', permissions: Array.from({ length: 8000 }, () => 'a') },
-      expected: rejected,
-    },
+    { what: '50 wrong rules', path: '/applications', key, body: wrongRules, expected: rejected },
     { what: 'numbers of 400 digits', path: '/applications', key, body: manyNumbers, expected: rejected },
     { what: '4,900 unknown fields', path: '/applications', key, body: manyNames, expected: rejected },
   ],
