@@ -4,7 +4,7 @@
  */
 import { z } from 'zod';
 import { containsNoSecret, optional } from './common-fields.ts';
-import { AuthZenProof, DpopResponse, dpopDescription } from './dpop.ts';
+import { AuthZenProof, dpopField } from './dpop.ts';
 import { DecidingRule, MissingGrant } from './explain.ts';
 import { Container, Transform } from './rule.ts';
 
@@ -127,7 +127,7 @@ export const AuthZenDecision = z
         transform: Transform.exactOptional().describe('How to show the data. Absent if denied.'),
         rule: DecidingRule.exactOptional().describe('The rule that allowed it.'),
         missing: MissingGrant.exactOptional().describe('The smallest grant that would allow it.'),
-        dpop: DpopResponse.exactOptional().describe(dpopDescription),
+        dpop: dpopField,
         error: z
           .object({
             status: z.int().describe('The HTTP status code that a single evaluation would have.'),

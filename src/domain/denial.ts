@@ -18,7 +18,7 @@ export class Denial extends Failure {
   readonly createdBy: string | undefined;
 
   constructor(code: Code, detail: string | undefined, decision: EntryDecision, resource?: DeniedResource) {
-    super(code, detail === undefined ? {} : { detail });
+    super(code, { detail });
     this.decision = decision;
     this.resource = resource && resourceOf([resource]);
     this.isStored = resource?.isStored === true;

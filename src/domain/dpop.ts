@@ -33,5 +33,7 @@ export const DpopResponse = z
   .meta({ id: 'DpopResponse' });
 export type DpopResponse = z.infer<typeof DpopResponse>;
 
-export const dpopDescription =
-  'For the credential of a bound session: the headers of your response to the client. Absent if it needs none.';
+/** The field `dpop` of a response. */
+export const dpopField = DpopResponse.exactOptional().describe(
+  'For the credential of a bound session: the headers of your response to the client. Absent if it needs none.',
+);

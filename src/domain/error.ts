@@ -146,7 +146,7 @@ function truncate(errors: Errors): Errors {
 
 interface FailureOptions {
   /** Replaces the default detail of the code. */
-  readonly detail?: string;
+  readonly detail?: string | undefined;
   readonly errors?: Errors;
   /** Seconds until a retry can succeed, if known. */
   readonly retryAfter?: number;

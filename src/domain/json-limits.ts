@@ -37,7 +37,7 @@ export function jsonLimitError(json: string): string | undefined {
  */
 export function closingQuote(json: string, from: number): number {
   const first = json.indexOf('"', from);
-  if (first >= 0 && json.charCodeAt(first - 1) !== backslash) return first;
+  if (first !== -1 && json.charCodeAt(first - 1) !== backslash) return first;
   let at = from;
   while (at < json.length && json.charCodeAt(at) !== quote) at += json.charCodeAt(at) === backslash ? 2 : 1;
   return at;

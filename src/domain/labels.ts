@@ -14,19 +14,19 @@ const LabelValue = text(1, 100).regex(
   /^[A-Za-z0-9][A-Za-z0-9._/@:-]*$/,
   'must have letters, digits, and . _ / @ : - only, and start with a letter or digit',
 );
-const schema = {
-  type: 'object',
-  additionalProperties: { type: 'string', minLength: 1, maxLength: 100 },
-};
+function labelsUpTo(most: number) {
+  return mapOf(most, LabelName, LabelValue).meta({
+    type: 'object',
+    additionalProperties: { type: 'string', minLength: 1, maxLength: 100 },
+    maxProperties: most,
+  });
+}
 
-export const Labels = mapOf(maxLabels, LabelName, LabelValue).meta({ ...schema, maxProperties: maxLabels });
+export const Labels = labelsUpTo(maxLabels);
 export type Labels = Readonly<z.infer<typeof Labels>>;
 
 /** The `label[NAME]=VALUE` filters of a list. */
-export const LabelFilter = mapOf(maxLabelFilters, LabelName, LabelValue).meta({
-  ...schema,
-  maxProperties: maxLabelFilters,
-});
+export const LabelFilter = labelsUpTo(maxLabelFilters);
 
 export function hasLabels(labels: Labels | undefined, wanted: Labels): boolean {
   return Object.entries(wanted).every(([name, value]) => labels?.[name] === value);

@@ -26,20 +26,23 @@ export function newExpiry(expiresAt: number | undefined, caller: Caller): number
 
 /** Throws `validation_failed` if the expiry is later than the tenant allows. */
 export function requireWithinLifetime(expiresAt: number, caller: Caller): void {
-  const latest = latestExpiry(caller);
-  if (latest !== undefined && expiresAt > latest) throwIfInvalid({ expires_at: [tooLate(latest)] });
+  const latest = latestExpiry(caller) ?? Number.POSITIVE_INFINITY;
+  if (expiresAt > latest) throwIfInvalid({ expires_at: [tooLate(latest)] });
 }
 
 function tooLate(latest: number): string {
   return `must be at most ${timestamp(latest)}, because the tenant has a maximum lifetime`;
 }
 
-/** Throws `validation_failed` if a key would expire after its application. `applicationExpiry` is a timestamp. */
+/**
+ * Throws `validation_failed` if a key would expire after its application. `applicationExpiry` is a timestamp. A key
+ * without an expiry ends with its application in any case.
+ */
 export function requireWithinApplication(
   expiresAt: number | undefined,
   applicationExpiry: string | undefined,
 ): void {
-  if (expiresAt === undefined || !endsWithApplication(expiresAt, applicationExpiry)) return;
+  if (!endsWithApplication(expiresAt ?? 0, applicationExpiry)) return;
   const latest = `must be at most ${applicationExpiry}, when the application expires`;
   throwIfInvalid({ expires_at: [`${latest}: change the expiry of the application first`] });
 }

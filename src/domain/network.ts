@@ -17,7 +17,7 @@ const ipv6 = /^[0-9a-f:.]{2,45}$/i;
 function parseAddress(text: string): Block | undefined {
   const octets = ipv4.exec(text)?.slice(1);
   if (octets) return { version: 4, value: numberOf(octets.map(BigInt), 8n), prefix: 32 };
-  const compressed = ipv6.test(text) && text.includes(':') ? compressIpv6(text) : undefined;
+  const compressed = ipv6.test(text) ? compressIpv6(text) : undefined;
   if (compressed === undefined) return undefined;
   return { version: 6, value: numberOf(groupsOf(compressed), 16n), prefix: 128 };
 }
@@ -50,22 +50,24 @@ function groupsOf(compressed: string): bigint[] {
   return [...head, ...zeros, ...tail].map((group) => BigInt(`0x${group}`));
 }
 
-const isMapped = ({ version, value }: Block) => version === 6 && value >> 32n === 0xffffn;
+/** Never true for an IPv4 address, which has 32 bits. */
+const isMapped = ({ value }: Block) => value >> 32n === 0xffffn;
 
 /** Returns a message if the text is not a network. */
 function parseNetwork(text: string): { block: Block; text: string } | { error: string } {
   const [, host = '', bits] = /^([^/]+)(?:\/(\d{1,3}))?$/.exec(text) ?? [];
   const address = parseAddress(host);
-  if (!address || (bits !== undefined && Number(bits) > address.prefix))
+  const prefix = Number(bits ?? address?.prefix);
+  if (!address || prefix > address.prefix)
     return { error: 'must be a network in CIDR notation, such as 10.0.0.0/8 or 2001:db8::/32' };
   if (isMapped(address)) return { error: 'must not be an IPv4-mapped IPv6 address: write the IPv4 address' };
-  const block = { ...address, prefix: Number(bits ?? address.prefix) };
-  if (networkOf(block, block.prefix) !== block.value)
+  const block = { ...address, prefix };
+  if (networkOf(block, prefix) !== block.value)
     return {
       error: `must not have bits set after its prefix: for one address, write ${host}/${address.prefix}`,
     };
   const canonical = block.version === 4 ? host : compressIpv6(host);
-  return { block, text: `${canonical}/${block.prefix}` };
+  return { block, text: `${canonical}/${prefix}` };
 }
 
 /** The address with all bits after the prefix set to 0. */
@@ -95,7 +97,7 @@ export const Networks = z
 export function networkMatcher(networks: readonly string[]): (address: string | undefined) => boolean {
   const blocks = networks.map(parseNetwork).flatMap((parsed) => ('block' in parsed ? [parsed.block] : []));
   return (text) => {
-    const address = text === undefined ? undefined : parseAddress(text);
+    const address = text && parseAddress(text);
     if (!address) return false;
     return blocks.some(
       ({ version, value, prefix }) => version === address.version && networkOf(address, prefix) === value,

@@ -8,9 +8,8 @@ export const durationLimits = [0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 
 
 /** Returns the index of the bucket. */
 export function bucketOf(milliseconds: number): number {
-  let bucket = 0;
-  while (bucket < durationLimits.length && milliseconds > (durationLimits[bucket] as number)) bucket++;
-  return bucket;
+  const bucket = durationLimits.findIndex((limit) => milliseconds <= limit);
+  return bucket === -1 ? durationLimits.length : bucket;
 }
 
 /** The requests of an interval. */

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'bun:test';
 import { hasLabels, LabelFilter, Labels } from '../../src/domain/labels.ts';
+import { validate } from '../../src/domain/validate.ts';
 
 const many = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, at) => [`l${at}`, 'x']));
 
@@ -34,6 +35,23 @@ describe('labels', () => {
     [many(21), ''],
   ])('%j are rejected', (labels, path) => {
     expect(Labels.safeParse(labels).error?.issues[0]?.path.join('.')).toBe(path);
+  });
+
+  test.each([
+    [
+      { Team: 'x' },
+      'Team',
+      'has an invalid name: it must have lower-case letters, digits, and . _ / - only, and start with a letter',
+    ],
+    [
+      { team: '-x' },
+      'team',
+      'must have letters, digits, and . _ / @ : - only, and start with a letter or digit',
+    ],
+  ])('the message for %j says which characters are accepted', (labels, name, message) => {
+    expect(() => validate(Labels, labels, 'labels')).toThrow(
+      expect.objectContaining({ errors: { [name]: [message] } }),
+    );
   });
 
   test('at most three can be filtered by', () => {

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { resourceOf } from '../../domain/audit.ts';
 import { optional, text } from '../../domain/common-fields.ts';
 import { Denial } from '../../domain/denial.ts';
-import { DpopResponse, dpopDescription, PresentedProof } from '../../domain/dpop.ts';
+import { dpopField, PresentedProof } from '../../domain/dpop.ts';
 import { throwIfInvalid } from '../../domain/error.ts';
 import { Explanation, explain, explainDenial, Step, trace } from '../../domain/explain.ts';
 import { JsonText } from '../../domain/json-text.ts';
@@ -81,14 +81,12 @@ const principal = PrincipalView.optional().describe(
   'The principal that the credential belongs to. Absent if the credential is invalid.',
 );
 
-const dpop = DpopResponse.optional().describe(dpopDescription);
-
 const Decision = z.union([
-  Outcome.extend({ principal, dpop }).meta({ id: 'Decision' }),
+  Outcome.extend({ principal, dpop: dpopField }).meta({ id: 'Decision' }),
   z
     .object({
       principal,
-      dpop,
+      dpop: dpopField,
       decisions: z.array(Outcome).describe('One decision per resource, in the same order.'),
     })
     .meta({ id: 'Decisions' }),

@@ -1,7 +1,7 @@
 /** Long computations pause, so that no request holds up the others. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { builtIn } from '../../../src/domain/permission.ts';
-import { runSteps, StepBudget, type Steps } from '../../../src/domain/steps.ts';
+import type { Steps } from '../../../src/domain/steps.ts';
 import { LongWork } from '../../../src/http/pipeline/long-work.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
@@ -113,14 +113,6 @@ describe('long work', () => {
     const total = spent.reduce((sum, [, time]) => sum + time, 0);
     expect([new Set(spent.map(([name]) => name)), total > 20]).toEqual([new Set(['a']), true]);
   });
-});
-
-test('a budget counts the steps of a computation, and does not change its result', () => {
-  const budget = new StepBudget(3);
-  expect(runSteps(budget.count(counted('a', 2, [])))).toBe('a');
-  expect(budget.isSpent).toBe(false);
-  expect(runSteps(budget.count(counted('b', 5, [])))).toBe('b');
-  expect(budget.isSpent).toBe(true);
 });
 
 /** A real event loop in which every look at the clock takes a millisecond, so a turn has at most four steps. */
