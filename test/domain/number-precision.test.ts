@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'bun:test';
+import fc from 'fast-check';
 import { findInexactNumber } from '../../src/domain/number-precision.ts';
 
 const numbers = ['12345678901234567890', '1e400', '1E-400', '0.1234567890123456789', '1.5e+999'].flatMap(
@@ -71,4 +72,30 @@ test.each([
   [`1${zeros(300)}1`],
 ])('%s is not exact', (json) => {
   expect(findInexactNumber(json)).toBe('');
+});
+
+/** Whether two decimal numbers are equal, computed with integers. */
+function areEqual(...texts: [string, string]): boolean {
+  const [a, b] = texts.map((text) => {
+    const [, whole = '', fraction = '', exponent = '0'] =
+      /^(-?\d+)(?:\.(\d+))?(?:e([+-]?\d+))?$/i.exec(text) ?? [];
+    return { mantissa: BigInt(whole + fraction), exponent: Number(exponent) - fraction.length };
+  }) as [{ mantissa: bigint; exponent: number }, { mantissa: bigint; exponent: number }];
+  const shared = Math.min(a.exponent, b.exponent);
+  const scaled = ({ mantissa, exponent }: typeof a) => mantissa * 10n ** BigInt(exponent - shared);
+  return scaled(a) === scaled(b);
+}
+
+test('a number is exact if the double has the same shortest decimal form, wherever its point is', () => {
+  const digits = fc.string({ unit: fc.constantFrom(...'0123456789'), minLength: 13, maxLength: 18 });
+  const parts = [fc.nat(18), fc.nat(4), fc.nat(4), fc.integer({ min: -30, max: 30 })] as const;
+  fc.assert(
+    fc.property(digits, ...parts, (given, point, before, after, exponent) => {
+      const all = zeros(before) + given + zeros(after);
+      const whole = all.slice(0, point).replace(/^0+(?=.)/, '') || '0';
+      const text = `${whole}.${all.slice(point)}0e${exponent}`;
+      expect(findInexactNumber(text) === undefined).toBe(areEqual(text, String(Number(text))));
+    }),
+    { numRuns: 2000, seed: 1 },
+  );
 });
