@@ -40,6 +40,8 @@ export async function shell(
       const line = lines.shift();
       return typeof line === 'function' ? line() : line;
     },
+    // Otherwise the output would depend on the load of the machine.
+    showsDelays: false,
     isTty: { stdin: isTty, stdout: isTty, stderr: isTty },
   });
   return { code, out, err };

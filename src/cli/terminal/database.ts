@@ -59,7 +59,9 @@ export function whileWaiting<T>(
   { terminal }: Pick<Invocation, 'terminal'>,
   open: (onStep: (waitingFor: string) => void) => Promise<T>,
 ): Promise<T> {
-  return reportWaiting(open, (waitingFor) => terminal.writeError(`waiting for ${waitingFor}\n`));
+  return reportWaiting(open, (waitingFor) => {
+    if (terminal.showsDelays) terminal.writeError(`waiting for ${waitingFor}\n`);
+  });
 }
 
 /** Opens the existing database of the service with its master key, and closes it after `work`. */

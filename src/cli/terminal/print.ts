@@ -99,13 +99,13 @@ function parseLimit(text: string | undefined): number {
 }
 
 /** Shows the progress of long work on a terminal, at most twice a second. */
-export function showProgress({ writeError, isTty }: Terminal) {
+export function showProgress({ writeError, showsDelays, isTty }: Terminal) {
   const interval = 500;
   let next = performance.now() + interval;
   let visible = false;
   return {
     update(text: string): void {
-      if (!isTty.stderr || performance.now() < next) return;
+      if (!showsDelays || !isTty.stderr || performance.now() < next) return;
       next = performance.now() + interval;
       visible = true;
       writeError(clearLine + text);

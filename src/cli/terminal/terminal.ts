@@ -16,6 +16,8 @@ export interface Terminal {
   readAll(): Promise<string>;
   /** Reads one line. Resolves with undefined at the end of input. */
   prompt(question: string): Promise<string | undefined>;
+  /** Whether to print messages that only slow work causes: what a command waits for, and its progress. */
+  readonly showsDelays: boolean;
   readonly isTty: { readonly stdin: boolean; readonly stdout: boolean; readonly stderr: boolean };
 }
 
@@ -89,6 +91,7 @@ export function processTerminal(): Terminal {
         lines.close();
       }
     },
+    showsDelays: true,
     isTty: {
       stdin: process.stdin.isTTY === true,
       stdout: process.stdout.isTTY === true,
