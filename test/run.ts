@@ -9,7 +9,7 @@
 import { chmodSync, mkdirSync, mkdtempSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { SQL } from 'bun';
+import { Glob, SQL } from 'bun';
 import { migrate } from '../src/store/engine/migrate.ts';
 import { openPostgres } from '../src/store/engine/postgres.ts';
 import { startPostgres } from './support/postgres.ts';
@@ -21,8 +21,13 @@ const root = join(import.meta.dirname, '..');
 const testTimeout = 600_000;
 const slow = '.slow.test.ts';
 /** One more than the cores of a small machine, because some tests mostly wait for child processes. */
-const parallelFiles = 3;
+const processes = 3;
 
+const { options, files } = readArguments(process.argv.slice(2));
+if (files.length === 0) {
+  console.error('no test file has such a path');
+  process.exit(2);
+}
 const scratch = mkdtempSync(join(realpathSync(tmpdir()), 'sallyport-tests-'));
 const environment = cleanEnvironment();
 const postgres = await startPostgres();
@@ -34,9 +39,10 @@ const tests = Bun.spawn(
   [
     ...[process.execPath, '--no-env-file', 'test', `--preload=${preload}`],
     ...[
-      `--parallel=${parallelFiles}`,
+      `--parallel=${processes}`,
       `--timeout=${testTimeout}`,
-      ...bunTestArguments(process.argv.slice(2)),
+      ...options,
+      ...files.map((path) => `./${path}`),
     ],
   ],
   {
@@ -47,7 +53,7 @@ const tests = Bun.spawn(
 );
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => tests.kill(signal));
 
-const summary = await report(tests.stderr, (text) => process.stdout.write(text));
+const summary = await report(tests.stderr, files.length, (text) => process.stdout.write(text));
 const code = await tests.exited;
 await postgres.stop();
 rmSync(scratch, { recursive: true, force: true });
@@ -68,13 +74,18 @@ function cleanEnvironment(): Record<string, string> {
   return Object.assign(process.env, { ...inherited, ...overrides }) as Record<string, string>;
 }
 
-function bunTestArguments(args: string[]): string[] {
-  const all = args.includes('--all');
-  const rest = args.includes('--rest');
-  const others = args.filter((argument) => argument !== '--all' && argument !== '--rest');
-  if (others.some((argument) => argument.startsWith('test/'))) return others;
-  if (rest) return [...others, slow];
-  return all ? others : [...others, `--path-ignore-patterns=**/*${slow}`];
+/** The test files to run, and the other arguments, which are for `bun test`. */
+function readArguments(args: string[]): { options: string[]; files: string[] } {
+  const paths = args.filter((argument) => argument.startsWith('test/'));
+  const options = args.filter(
+    (argument) => !paths.includes(argument) && argument !== '--all' && argument !== '--rest',
+  );
+  const all = [...new Glob('test/**/*.test.{ts,tsx}').scanSync(root)].toSorted();
+  if (paths.length > 0) {
+    return { options, files: all.filter((file) => paths.some((path) => file.includes(path))) };
+  }
+  if (args.includes('--rest')) return { options, files: all.filter((file) => file.includes(slow)) };
+  return { options, files: args.includes('--all') ? all : all.filter((file) => !file.includes(slow)) };
 }
 
 /** Creates the migrated database that test databases are copied from. Copying is faster than migrating. */

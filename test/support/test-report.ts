@@ -1,4 +1,8 @@
-/** Condenses the output of `bun test`: dots, then failures with their output, then the reasons for skipped tests. */
+/**
+ * Condenses the output of `bun test`: a line for each file when it is done, then failures with their output, then the
+ * reasons for skipped tests.
+ */
+import { done } from './after-file.ts';
 import { skipReason } from './skip.ts';
 
 export interface Summary {
@@ -7,17 +11,17 @@ export interface Summary {
   readonly line: string;
 }
 
-const width = 100;
 const header = /^\S+\.test\.tsx?:$/;
 const result = /^\((pass|skip|fail)\) /;
 const crashed = /^✗ .*crashed/;
 /** Heading of bun's second listing of failed and skipped tests. */
 const repetition = /^\d+ tests? (failed|skipped):$/;
 const closing = /^ *(\d+) (pass|skip|fail|error)s?$/;
-const marks = { pass: '.', skip: 's', fail: 'F' };
 
+/** `files` is the number of test files. */
 export async function report(
   output: ReadableStream<Uint8Array>,
+  files: number,
   print: (text: string) => void,
 ): Promise<Summary> {
   const counts = { pass: 0, skip: 0, fail: 0, error: 0 };
@@ -26,12 +30,8 @@ export async function report(
   /** Lines printed since the last result, by file. They belong to the next result. */
   const pending = new Map<string, string[]>();
   let file = '';
-  let column = 0;
+  let filesDone = 0;
   let ending = false;
-
-  function mark(text: string): void {
-    print(++column % width === 0 ? `${text}\n` : text);
-  }
 
   function addPending(line: string): void {
     const lines = pending.get(file) ?? [];
@@ -41,27 +41,25 @@ export async function report(
   function fail(line: string): void {
     failures.push([`${file}:`, ...(pending.get(file) ?? []), line].join('\n'));
     pending.delete(file);
-    mark(marks.fail);
+    print(`${file}: ${line}\n`);
   }
 
   function handle(line: string): void {
     const count = closing.exec(line);
     const [, outcome] = result.exec(line) ?? [];
     if (count) counts[count[2] as keyof typeof counts] = Number(count[1]);
+    else if (line.startsWith(done)) print(`${++filesDone} of ${files}: ${line.slice(done.length)}\n`);
     else if (repetition.test(line)) ending = true;
     else if (ending || (line === '' && !pending.has(file))) return;
     else if (header.test(line)) file = line.slice(0, -1);
     else if (outcome === 'fail' || crashed.test(line)) fail(line);
-    else if (outcome) {
-      pending.delete(file);
-      mark(marks[outcome as keyof typeof marks]);
-    } else if (line.startsWith('  ^ ')) failures.push(`${failures.pop()}\n${line}`);
+    else if (outcome) pending.delete(file);
+    else if (line.startsWith('  ^ ')) failures.push(`${failures.pop()}\n${line}`);
     else if (skipReason(line)) reasons.add(skipReason(line) as string);
     else addPending(line);
   }
 
   for await (const line of linesOf(output)) handle(line);
-  if (column > 0) print('\n');
 
   const failed = Math.max(counts.fail, failures.length, counts.error);
   // Errors outside of tests have no result line.
