@@ -6,9 +6,19 @@
  *   npm run test:all -- --rest   only `*.slow.test.ts`
  *   npm test -- PATH…            these files, slow or not
  */
-import { chmodSync, mkdirSync, mkdtempSync, realpathSync, rmSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  realpathSync,
+  rmSync,
+  statfsSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { Glob, SQL } from 'bun';
 import { migrate } from '../src/store/engine/migrate.ts';
 import { openPostgres } from '../src/store/engine/postgres.ts';
@@ -19,6 +29,8 @@ import { databaseUrl } from './support/test-server.ts';
 const root = join(import.meta.dirname, '..');
 /** Milliseconds after which a test counts as hung. No test relies on it. */
 const testTimeout = 600_000;
+/** Bytes of temporary files that the tests need at once, with a reserve. */
+const neededMemory = 2 * 2 ** 30;
 const slow = '.slow.test.ts';
 /** One more than the cores of a small machine, because some tests mostly wait for child processes. */
 const processes = 3;
@@ -28,7 +40,8 @@ if (files.length === 0) {
   console.error('no test file has such a path');
   process.exit(2);
 }
-const scratch = mkdtempSync(join(realpathSync(tmpdir()), 'sallyport-tests-'));
+const isFast = !files.some((file) => file.includes(slow));
+const scratch = mkdtempSync(join(temporaryFolder(), 'sallyport-tests-'));
 const environment = cleanEnvironment();
 const postgres = await startPostgres();
 const template = 'with_schema';
@@ -59,6 +72,28 @@ await postgres.stop();
 rmSync(scratch, { recursive: true, force: true });
 console.log(summary.line);
 process.exitCode = summary.failed > 0 ? 1 : code;
+
+/**
+ * For the fast tests a folder in memory, because files on a disk take processor time, and on a loaded machine long waits.
+ * Otherwise, or if TMPDIR is set, or if the memory is small or does not allow executable files, the one of the system.
+ */
+function temporaryFolder(): string {
+  const system = realpathSync(tmpdir());
+  const memory = '/dev/shm';
+  if (!isFast || process.env.TMPDIR || !existsSync(memory)) return system;
+  const { bavail, bsize } = statfsSync(memory);
+  return bavail * bsize >= neededMemory && allowsExecution(memory) ? memory : system;
+}
+
+function allowsExecution(folder: string): boolean {
+  const file = join(mkdtempSync(join(folder, 'sallyport-probe-')), 'probe');
+  try {
+    writeFileSync(file, '#!/bin/sh\n', { mode: 0o700 });
+    return spawnSync(file).status === 0;
+  } finally {
+    rmSync(dirname(file), { recursive: true });
+  }
+}
 
 /** Clears the caller's environment, except PATH, CHROME_PATH and PGBOUNCER_PATH. */
 function cleanEnvironment(): Record<string, string> {

@@ -6,7 +6,7 @@ import { afterAll, beforeAll } from 'bun:test';
 import { chmodSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
-import { done } from './after-file.ts';
+import { done, runAfterFile } from './after-file.ts';
 
 const root = join(import.meta.dirname, '../..');
 const folder = mkdtempSync(join(tmpdir(), 'sallyport-cwd-'));
@@ -15,7 +15,8 @@ chmodSync(folder, 0o755);
 process.chdir(folder);
 
 beforeAll(() => process.chdir(folder));
-afterAll(() => {
+afterAll(async () => {
+  await runAfterFile();
   for (const name of readdirSync(folder)) rmSync(join(folder, name), { recursive: true });
   console.error(done + relative(root, Bun.main));
 });

@@ -7,6 +7,7 @@ import { type App, type AppOptions, openApp } from '../../src/app.ts';
 import { type Config, readConfig } from '../../src/config/settings.ts';
 import { newTenant } from '../../src/operations/bootstrap.ts';
 import { makeLog } from '../../src/telemetry/log.ts';
+import { afterFile } from './after-file.ts';
 import { expectResponseInvariants } from './response-invariants.ts';
 
 /** PostgreSQL query timeout in milliseconds, the longest that the settings accept. Tests of the timeout set a shorter one. */
@@ -53,7 +54,14 @@ async function createDatabase(template: string): Promise<string> {
   const admin = new SQL(server, { max: 1 });
   await admin.unsafe(`create database ${name} template ${template} strategy file_copy`);
   await admin.close();
+  afterFile(() => dropDatabase(server, name));
   return databaseUrl(server, name);
+}
+
+async function dropDatabase(server: string, name: string): Promise<void> {
+  const admin = new SQL(server, { max: 1 });
+  await admin.unsafe(`drop database if exists ${name} with (force)`);
+  await admin.close();
 }
 
 /** The URL of another database on the same server. */
