@@ -22,7 +22,7 @@ import { dirname, join } from 'node:path';
 import { Glob, SQL } from 'bun';
 import { migrate } from '../src/store/engine/migrate.ts';
 import { openPostgres } from '../src/store/engine/postgres.ts';
-import { startPostgres } from './support/postgres.ts';
+import { initializedData, startPostgres } from './support/postgres.ts';
 import { report } from './support/test-report.ts';
 import { databaseUrl } from './support/test-server.ts';
 
@@ -31,6 +31,14 @@ const root = join(import.meta.dirname, '..');
 const testTimeout = 600_000;
 /** Bytes of temporary files that the tests need at once, with a reserve. */
 const neededMemory = 2 * 2 ** 30;
+/** Settings that save processor time. They have no effect that a test could notice without a crash of the server. */
+const cheap = {
+  autovacuum: 'off',
+  full_page_writes: 'off',
+  max_wal_senders: '0',
+  shared_buffers: '32MB',
+  wal_level: 'minimal',
+};
 const slow = '.slow.test.ts';
 /** One more than the cores of a small machine, because some tests mostly wait for child processes. */
 const processes = 3;
@@ -43,7 +51,8 @@ if (files.length === 0) {
 const isFast = !files.some((file) => file.includes(slow));
 const scratch = mkdtempSync(join(temporaryFolder(), 'sallyport-tests-'));
 const environment = cleanEnvironment();
-const postgres = await startPostgres();
+process.env.POSTGRES_INITIALIZED = await initializedData(scratch);
+const postgres = await startPostgres(cheap);
 const template = 'with_schema';
 await createTemplate();
 

@@ -22,12 +22,9 @@ export async function startPostgres(settings: Record<string, string> = {}): Prom
   if (serverUser.uid) chownSync(folder, nobody, nobody);
   const bin = await postgresBinaries(folder);
   const data = join(folder, 'data');
-  const initdb = spawnSync(
-    join(bin, 'initdb'),
-    ['-D', data, '-U', 'postgres', '--auth=trust', '--no-sync', '--encoding=UTF8', '--locale=C'],
-    { ...serverUser, cwd: folder, encoding: 'utf8' },
-  );
-  if (initdb.status !== 0) throw new Error(`initdb failed: ${initdb.stderr ?? initdb.error}`);
+  const initialized = process.env.POSTGRES_INITIALIZED;
+  if (initialized) runIn(folder, 'cp', '-R', initialized, data);
+  else initialize(bin, folder, data);
   const port = await freePort();
   const options = {
     port: String(port),
@@ -62,6 +59,33 @@ export async function startPostgres(settings: Record<string, string> = {}): Prom
       rmSync(folder, { recursive: true, force: true });
     },
   };
+}
+
+/**
+ * Creates an empty data folder in `parent`. While POSTGRES_INITIALIZED is its path, `startPostgres` copies it, which
+ * takes a tenth of the time.
+ */
+export async function initializedData(parent: string): Promise<string> {
+  const folder = mkdtempSync(join(parent, 'sallyport-initialized-'));
+  if (serverUser.uid) chownSync(folder, nobody, nobody);
+  const data = join(folder, 'data');
+  initialize(await postgresBinaries(folder), folder, data);
+  return data;
+}
+
+function initialize(bin: string, folder: string, data: string): void {
+  const options = ['-U', 'postgres', '--auth=trust', '--no-sync', '--encoding=UTF8', '--locale=C'];
+  runIn(folder, join(bin, 'initdb'), '-D', data, ...options);
+}
+
+/** Runs a program as the user of the server. */
+function runIn(folder: string, program: string, ...args: string[]): void {
+  const { status, stderr, error } = spawnSync(program, args, {
+    ...serverUser,
+    cwd: folder,
+    encoding: 'utf8',
+  });
+  if (status !== 0) throw new Error(`${program} failed: ${stderr ?? error}`);
 }
 
 /** The folder of the PostgreSQL programs. Copies them to `folder` if `serverUser` cannot execute the installed ones. */

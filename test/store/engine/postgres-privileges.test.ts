@@ -61,7 +61,8 @@ test.each([
       env: { DATABASE_URL: as(service), SALLYPORT_DATABASE_TIMEOUT: String(generousTimeout) },
     });
     const checks = await diagnose(config, masterKeys(testMasterKey), Date.now);
-    const failed = checks.filter(({ state, message }) => state === 'fail' && !message.startsWith('fsync'));
-    expect(failed).toEqual([]);
+    const failures = checks.filter(({ state }) => state === 'fail').map(({ message }) => message);
+    // The server of the tests is not safe against crashes.
+    expect(failures.filter((message) => !/^(fsync|full_page_writes) is off/.test(message))).toEqual([]);
   },
 );
