@@ -22,6 +22,7 @@ import { dirname, join } from 'node:path';
 import { Glob, SQL } from 'bun';
 import { migrate } from '../src/store/engine/migrate.ts';
 import { openPostgres } from '../src/store/engine/postgres.ts';
+import { openSqlite } from '../src/store/engine/sqlite.ts';
 import { initializedData, startPostgres } from './support/postgres.ts';
 import { report } from './support/test-report.ts';
 import { databaseUrl } from './support/test-server.ts';
@@ -53,8 +54,8 @@ const scratch = mkdtempSync(join(temporaryFolder(), 'sallyport-tests-'));
 const environment = cleanEnvironment();
 process.env.POSTGRES_INITIALIZED = await initializedData(scratch);
 const postgres = await startPostgres(cheap);
-const template = 'with_schema';
-await createTemplate();
+const templates = { POSTGRES_TEMPLATE: 'with_schema', SQLITE_TEMPLATE: join(scratch, 'template.db') };
+await createTemplates();
 
 const preload = join(root, 'test/support/preload.ts');
 const tests = Bun.spawn(
@@ -69,7 +70,7 @@ const tests = Bun.spawn(
   ],
   {
     cwd: root,
-    env: { ...environment, SALLYPORT_TEST_POSTGRES: postgres.url, POSTGRES_TEMPLATE: template },
+    env: { ...environment, SALLYPORT_TEST_POSTGRES: postgres.url, ...templates },
     stdio: ['ignore', 'ignore', 'pipe'],
   },
 );
@@ -132,12 +133,15 @@ function readArguments(args: string[]): { options: string[]; files: string[] } {
   return { options, files: args.includes('--all') ? all : all.filter((file) => !file.includes(slow)) };
 }
 
-/** Creates the migrated database that test databases are copied from. Copying is faster than migrating. */
-async function createTemplate(): Promise<void> {
+/** Creates the migrated databases that test databases are copied from. Copying is faster than migrating. */
+async function createTemplates(): Promise<void> {
+  const { POSTGRES_TEMPLATE: name, SQLITE_TEMPLATE: path } = templates;
   const admin = new SQL(postgres.url, { max: 1 });
-  await admin.unsafe(`create database ${template}`);
+  await admin.unsafe(`create database ${name}`);
   await admin.close();
-  const db = openPostgres(databaseUrl(postgres.url, template), undefined);
-  await migrate(db);
-  await db.close();
+  const opened = [openPostgres(databaseUrl(postgres.url, name), undefined), openSqlite(path, Date.now)];
+  for (const db of opened) {
+    await migrate(db);
+    await db.close();
+  }
 }

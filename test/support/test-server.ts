@@ -1,5 +1,5 @@
 /** Opens the service in this process, on either database, with a clock that the test advances. */
-import { mkdtempSync, rmSync } from 'node:fs';
+import { chmodSync, copyFileSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { SQL } from 'bun';
@@ -30,7 +30,7 @@ export interface Database {
   readonly name: 'SQLite' | 'PostgreSQL';
   /** Creates an empty database and returns its URL. */
   createEmpty(folder: string): Promise<string>;
-  /** Creates a database for tests that need the schema. PostgreSQL copies a migrated template. */
+  /** Creates a database for tests that need the schema, as a copy of one that `test/run.ts` has migrated. */
   createMigrated(folder: string): Promise<string>;
 }
 
@@ -38,18 +38,28 @@ export interface Database {
 export const sqlite: Database = {
   name: 'SQLite',
   createEmpty: async (folder) => `sqlite:${join(folder, 'test.db')}`,
-  createMigrated: (folder) => sqlite.createEmpty(folder),
+  createMigrated: async (folder) => {
+    const path = join(folder, 'test.db');
+    copyFileSync(fromRunner('SQLITE_TEMPLATE'), path);
+    chmodSync(path, 0o600);
+    return `sqlite:${path}`;
+  },
 };
 
 export const postgres: Database = {
   name: 'PostgreSQL',
   createEmpty: () => createDatabase('template1'),
-  createMigrated: () => createDatabase(process.env.POSTGRES_TEMPLATE ?? 'template1'),
+  createMigrated: () => createDatabase(fromRunner('POSTGRES_TEMPLATE')),
 };
 
+function fromRunner(variable: string): string {
+  const value = process.env[variable];
+  if (!value) throw new Error('run the tests with npm test, which prepares databases for them');
+  return value;
+}
+
 async function createDatabase(template: string): Promise<string> {
-  const server = process.env.SALLYPORT_TEST_POSTGRES;
-  if (!server) throw new Error('run the tests with npm test, which starts a PostgreSQL for them');
+  const server = fromRunner('SALLYPORT_TEST_POSTGRES');
   const name = `test_${crypto.randomUUID().replaceAll('-', '')}`;
   const admin = new SQL(server, { max: 1 });
   await admin.unsafe(`create database ${name} template ${template} strategy file_copy`);
