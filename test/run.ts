@@ -63,6 +63,8 @@ const tests = Bun.spawn(
     ...[process.execPath, '--no-env-file', 'test', `--preload=${preload}`],
     ...[
       `--parallel=${processes}`,
+      // A process then loads and compiles the modules once, and not again for each of its files.
+      ...(isFast ? ['--no-isolate'] : []),
       `--timeout=${testTimeout}`,
       ...options,
       ...files.map((path) => `./${path}`),
