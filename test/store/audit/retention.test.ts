@@ -21,10 +21,11 @@ describe.each(databases)('the retention of the audit log in %s', (_, database) =
 
   /** Advances the clock, and writes one entry per hour. */
   async function write(count: number): Promise<void> {
-    for (let number = 0; number < count; number++) {
+    const entries = Array.from({ length: count }, (_, number) => {
       testStore.clock.advance(hour);
-      await testStore.store.audit.write([{ ...entry(number, tenant), at: testStore.clock.now() }]);
-    }
+      return { ...entry(number, tenant), at: testStore.clock.now() };
+    });
+    await testStore.store.audit.write(entries);
     await chainAll(testStore.maintenance);
   }
 
