@@ -3,7 +3,6 @@
  * to disk. Each has its own result or error.
  */
 import { type Awaitable, then } from '../../domain/awaitable.ts';
-import { nextTurn } from '../../domain/steps.ts';
 import { type BatchLimits, batcher } from './batcher.ts';
 import { DbUnavailable, type Entity, type Queries, type Transaction, type Value } from './db.ts';
 
@@ -95,21 +94,13 @@ export function groupCommit(driver: Driver): Enqueue {
     new Promise((resolve, reject) => add({ work, entity, queuedAt: now(), resolve, reject, checkDeadline }));
 }
 
-/** Milliseconds for which the changes of a batch run before other requests are handled. */
-const maxUnpaused = 5;
-
 type Run = (pending: Pending) => Awaitable<Outcome>;
 
 async function inTurn(batch: readonly Pending[], run: Run): Promise<Outcome[]> {
   const outcomes: Outcome[] = [];
-  let began = performance.now();
   for (const pending of batch) {
     const outcome = run(pending);
     outcomes.push(outcome instanceof Promise ? await outcome : outcome);
-    if (performance.now() - began < maxUnpaused) continue;
-    // Reads use other connections, so they can be answered while the transaction is open.
-    await nextTurn();
-    began = performance.now();
   }
   return outcomes;
 }
