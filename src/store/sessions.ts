@@ -92,7 +92,7 @@ export function sessions(db: Executor): Sessions {
       );
       return then(spent, (row) =>
         row
-          ? { outcome: 'authorized' as const, session: row.id, expiresAt: Number(row.expires_at) }
+          ? { outcome: 'authorized' as const, session: row.id, expiresAt: endOf(row) }
           : failure(tenant, nonce, maxLifetime),
       );
     },
@@ -136,8 +136,8 @@ export function sessions(db: Executor): Sessions {
   /** Finds out why the nonce was not spent. */
   async function failure(tenant: string, nonce: Uint8Array, longest: number): Promise<Authorized> {
     const row = await db.get<{ authorized_at: DbTime | null; latest: DbTime }>(
-      `select s.authorized_at, ${latest('s', '$3')} as latest from sessions s
-       where ${byNonce} and s.expires_at > :now`,
+      `select sessions.authorized_at, ${latest('$3')} as latest from sessions
+       where ${byNonce} and sessions.expires_at > :now`,
       [nonce, tenant, longest],
     );
     if (!row) return { outcome: 'unknown' };
@@ -150,20 +150,37 @@ export function sessions(db: Executor): Sessions {
  * Makes PostgreSQL use the index of the nonce even while its statistics are out of date. For this, the tenant is
  * compared as text, which no index covers, and the application is checked in a scalar subquery.
  */
-const byNonce = `s.nonce_digest = $1 and cast(s.tenant_id as text) = $2 and (select 1 from applications a
-  where a.tenant_id = s.tenant_id and a.id = s.application_id and ${notExpired('a')}) = 1`;
+const byNonce = `sessions.nonce_digest = $1 and cast(sessions.tenant_id as text) = $2 and (select 1 from applications a
+  where a.tenant_id = sessions.tenant_id and a.id = sessions.application_id and ${notExpired('a')}) = 1`;
 
 /** Two statements, because PostgreSQL would plan a single statement with an optional condition again each time. */
-const [spend, spendUntil] = [spending('', ''), spending(', expires_at = $8', `and $8 <= ${latest('s')}`)];
+const [spend, spendUntil] = [spending('', ''), spending(', expires_at = $8', `and $8 <= ${latest()}`)];
 
+/** `sessions` has no alias, because SQLite does not accept one in `returning`. */
 function spending(also: string, unless: string): string {
-  return `update sessions as s set permissions = $3, rules = $4, authorized_at = :now, authorized_by = $5,
+  return `update sessions set permissions = $3, rules = $4, authorized_at = :now, authorized_by = $5,
       authorizer_digest = $6, unlimited_by = $7${also}
-    where ${byNonce} and s.authorized_at is null and s.expires_at > :now ${unless}
-    returning id, expires_at`;
+    where ${byNonce} and sessions.authorized_at is null and sessions.expires_at > :now ${unless}
+    returning id, expires_at, (${expiryOf('sessions.application_id')}) as application_end,
+      case when authorizer_digest is not null then (${expiryOf('sessions.authorized_by')}) end as authorizer_end,
+      (select k.expires_at from application_keys k where k.digest = $6) as key_end`;
 }
 
-type SpentRow = Pick<SessionRow, 'id' | 'expires_at'>;
+function expiryOf(application: string): string {
+  return `select a.expires_at from applications a where a.tenant_id = sessions.tenant_id and a.id = ${application}`;
+}
+
+interface SpentRow extends Pick<SessionRow, 'id' | 'expires_at'> {
+  application_end: DbTime | null;
+  authorizer_end: DbTime | null;
+  key_end: DbTime | null;
+}
+
+/** A session ends with its application and, if it has a ceiling, with its authorizer and the key of the authorizer. */
+function endOf({ expires_at, application_end, authorizer_end, key_end }: SpentRow): number {
+  const ends = [expires_at, application_end, authorizer_end, key_end].filter((end) => end !== null);
+  return Math.min(...ends.map(Number));
+}
 
 /** Lists the fields one by one, so that a new column does not reach responses by accident. */
 function toSession(row: SessionRow): Session {
@@ -219,10 +236,9 @@ function notLeaked(session: string): string {
  * SQL for the latest expiry that a session may have: the end of its maximum lifetime, or the expiry of its application
  * if that is earlier.
  */
-function latest(alias: string, longest = '$9'): string {
-  const application = `select a.expires_at from applications a
-    where a.tenant_id = ${alias}.tenant_id and a.id = ${alias}.application_id`;
-  const lifetime = `${alias}.created_at + ${longest}`;
+function latest(longest = '$9'): string {
+  const application = expiryOf('sessions.application_id');
+  const lifetime = `sessions.created_at + ${longest}`;
   return `(select case when a.expires_at < ${lifetime} then a.expires_at else ${lifetime} end
     from (${application}) a)`;
 }

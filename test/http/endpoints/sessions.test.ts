@@ -218,6 +218,38 @@ describe.each(databases)('sessions on %s', (_, database) => {
     },
   );
 
+  test.each([
+    { first: 'the application of the session', unlimited: false, ends: 1000 },
+    { first: 'the authorizer', unlimited: false, ends: 1000 },
+    { first: 'the key of the authorizer', unlimited: false, ends: 1000 },
+    { first: 'the authorizer', unlimited: true, ends: 180_000 },
+    { first: 'the key of the authorizer', unlimited: true, ends: 180_000 },
+  ])(
+    'the response says when the session ends, if $first expires first (unlimited: $unlimited)',
+    async (one) => {
+      const { key, web, session } = await scene();
+      const permissions = one.unlimited ? ['session:authorize'] : ['mine:x'];
+      const backend = await server.application(key, { name: 'backend', permissions });
+      const soon = iso(server.clock.now() + 1000);
+      const expire = ({ id }: { id: string }, body: object) =>
+        server.call('PUT', `/applications/${id}`, { key, body: { ...body, expires_at: soon } });
+      if (one.first === 'the authorizer') await expire(backend, { name: 'backend', permissions });
+      else if (one.first === 'the key of the authorizer')
+        await server.call('POST', `/applications/${backend.id}/keys`, {
+          key,
+          body: { old_keys_expire_at: soon },
+        });
+      else await expire(web, { name: 'web', permissions: ['mine:x'] });
+      const { status, headers } = await authorize(backend.key, session.nonce, { permissions: ['mine:x'] });
+      const end = iso(server.clock.now() + one.ends);
+      expect([status, headers.get('svc-session-expires-at')]).toEqual([204, end]);
+      server.clock.advance(one.ends - 1);
+      expect(await me(session.session_key)).toBe(403);
+      server.clock.advance(1);
+      expect(await me(session.session_key)).toBe(401);
+    },
+  );
+
   test('a null expires_at does not change the lifetime', async () => {
     const { key, session } = await scene();
     await authorize(key, session.nonce, { ...reading, expires_at: null });
