@@ -134,7 +134,7 @@ function withFileLabels({ labels, applications }: FileData): FileData {
   return { labels, applications: labelled };
 }
 
-/** Finds names and previous names that two files contain. */
+/** Finds names and previous names that are used twice, also if the same file was given twice. */
 export function findSharedNames(files: readonly ReadFile[]): Problem[] {
   const uses = new Map<string, Wanted>();
   return files.flatMap(({ wanted }) =>
@@ -143,7 +143,7 @@ export function findSharedNames(files: readonly ReadFile[]): Problem[] {
       const taken = [...new Set([name, previous_name])].flatMap((each) => {
         const other = uses.get(each);
         if (!other) uses.set(each, one);
-        return other && other.file !== one.file ? [`"${each}" is also in ${other.file}:${other.line}`] : [];
+        return other ? [`"${each}" is also in ${other.file}:${other.line}`] : [];
       });
       return taken.map((message) => ({ file: one.file, line: one.line, message }));
     }),

@@ -1,5 +1,5 @@
 import { existsSync, mkdirSync } from 'node:fs';
-import { basename, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import {
   type Application,
   type ApplicationCreate as Body,
@@ -11,7 +11,7 @@ import type { Labels } from '../../domain/labels.ts';
 import type { Call, RemoteCommand } from '../command.ts';
 import { CommandError, ErrorAbout, negativeExitCode, UsageError } from '../errors.ts';
 import { withNewFile } from '../terminal/files.ts';
-import { confirm, labelOption, only, pairsOf, yesOption } from '../terminal/options.ts';
+import { confirm, labelOption, labelsOf, only, yesOption } from '../terminal/options.ts';
 import { showProgress } from '../terminal/print.ts';
 import type { FileApplication, ReadFile, Wanted } from './access-file.ts';
 import { impactText, readImpacts } from './impact-text.ts';
@@ -122,7 +122,7 @@ async function readFiles(call: Call): Promise<ApplyInput> {
 
 /** Throws UsageError if `--prune` would delete applications without regard to their labels. */
 function selectorsOf(call: Call, files: readonly ReadFile[], prune: boolean): Labels[] | undefined {
-  const given = pairsOf(call, labelOption);
+  const given = labelsOf(call);
   if (given && !prune) throw new UsageError('--label is only for --prune');
   if (given) return [given];
   const selectors = files.flatMap(({ labels = {} }) => (Object.keys(labels).length > 0 ? [labels] : []));
@@ -177,7 +177,6 @@ export function keyFiles(plan: Pick<Plan, 'create'>, folder: string | undefined)
   const taken = all.find((path) => existsSync(path));
   if (taken)
     throw new UsageError(`${taken} already exists`, 'move it away, or choose another folder with --keys-dir');
-  if (all.length > 0) mkdirSync(folder, { recursive: true, mode: 0o700 });
   return paths;
 }
 
@@ -237,7 +236,7 @@ async function etagIfUnchanged(
   throw new CommandError(message, 'run the command again', 4);
 }
 
-/** Writes the key to `path` if it is given. Otherwise the result contains the key. */
+/** Writes the key to `path` if it is given, and creates its folder. Otherwise the result contains the key. */
 export async function createApplication(
   { service }: Call,
   wanted: FileApplication,
@@ -247,6 +246,7 @@ export async function createApplication(
     const { id, name, key } = await service.applications.create(bodyOf(wanted));
     return { id, name, key };
   }
+  mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   return withNewFile(path, async (write) => {
     const { id, name, key } = await service.applications.create(bodyOf(wanted));
     write(`${key}\n`);

@@ -16,11 +16,11 @@ import {
   fileOption,
   formatPairs,
   labelOption,
+  labelsOf,
   networkOption,
   oldKeysOption,
   only,
   originOption,
-  pairsOf,
   permissionOption,
   timeOf,
   yesOption,
@@ -150,7 +150,7 @@ function list(call: Call): Promise<number> {
     name: options.value('name') || undefined,
     id: options.values('id'),
     expires_before: options.value('expires-before') || undefined,
-    label: pairsOf(call, labelOption),
+    label: labelsOf(call),
   });
   return printList(call, service.applications.all(filter), {
     noun: 'applications',
@@ -198,7 +198,7 @@ async function sentFields(call: Call): Promise<Record<string, unknown>> {
       allowed_origins: options.values('origin'),
       require_bound_sessions: requiresBound(options),
       allowed_networks: options.values('network'),
-      labels: pairsOf(call, labelOption),
+      labels: labelsOf(call),
       expires_at: timeOf(call, expiryOption),
     }),
   };

@@ -4,7 +4,7 @@ import type { Labels } from '../../domain/labels.ts';
 import type { Call, RemoteCommand } from '../command.ts';
 import { CommandError } from '../errors.ts';
 import { withNewFile, withReplacedFile } from '../terminal/files.ts';
-import { confirm, labelOption, only, pairsOf, yesOption } from '../terminal/options.ts';
+import { confirm, labelOption, labelsOf, only, yesOption } from '../terminal/options.ts';
 import { showProgress } from '../terminal/print.ts';
 
 export const pullCommand: RemoteCommand = {
@@ -26,7 +26,7 @@ export const pullCommand: RemoteCommand = {
 async function pull(call: Call): Promise<number> {
   const { args, json, print, printResult } = call;
   const file = args[0] as string;
-  const label = pairsOf(call, labelOption);
+  const label = labelsOf(call);
   const applications = await readApplications(call, label);
   const { formatAccessFile } = await import('./access-file.ts');
   const text = formatAccessFile(applications, json || file.endsWith('.json'), label);

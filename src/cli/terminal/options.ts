@@ -60,6 +60,14 @@ export function pairsOf(
   return pairs && Object.fromEntries(pairs);
 }
 
+/** The values of `--label`. An empty one is probably a variable that is not set, and no application can have it. */
+export function labelsOf(context: Pick<Context, 'options'>): Record<string, string> | undefined {
+  const labels = pairsOf(context, labelOption);
+  const empty = Object.entries(labels ?? {}).find(([, value]) => value === '');
+  if (empty) throw new UsageError(`--${labelOption.name} has no value for ${empty[0]}`);
+  return labels;
+}
+
 /** The text of labels or metadata: `NAME=VALUE, NAME=VALUE`. */
 export function formatPairs(pairs: Readonly<Record<string, string>> = {}): string {
   return Object.entries(pairs)

@@ -146,6 +146,8 @@ describe('--prune', () => {
     expect((await applyFiles(file, '--plan', '--label', 'team=shop')).err).toContain(
       '--label is only for --prune',
     );
+    const empty = await applyFiles(file, '--yes', '--prune', '--label', 'team=');
+    expect([empty.code, empty.err]).toEqual([2, expect.stringContaining('--label has no value for team')]);
   });
 });
 
@@ -165,6 +167,9 @@ describe('several files', () => {
     expect(code).toBe(2);
     expect(err).toContain(`${path('b.yaml')}:3: "two" is also in ${path('a.yaml')}:4`);
     expect(err).toContain(`${path('c.yaml')}:3: "one" is also in ${path('a.yaml')}:3`);
+    const twice = await run('apply', path('a.yaml'), path('a.yaml'), '--yes', '--print-keys');
+    expect([twice.code, twice.err]).toEqual([2, expect.stringContaining('"one" is also in')]);
+    expect(await names()).toEqual([]);
     const wrong = { 'a.yaml': fileOf('', 'one'), 'b.yaml': fileOf('', 'two').replace('private', 'secret') };
     expect((await applyFiles(wrong, '--plan')).err).toContain(`${path('b.yaml')}:3: "two": type`);
   });

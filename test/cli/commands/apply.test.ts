@@ -170,6 +170,8 @@ describe('new keys', () => {
 
   test('are written to files with mode 0600 and not printed', async () => {
     const keys = join(fixture.folder, 'keys');
+    expect((await apply(shop, ['--plan', '--keys-dir', keys])).code).toBe(5);
+    expect(existsSync(keys)).toBe(false);
     const { code, out, err } = await apply(shop, ['--yes', '--keys-dir', keys]);
     expect(code).toBe(0);
     expect(out + err).not.toMatch(keyPattern);
