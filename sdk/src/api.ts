@@ -537,7 +537,7 @@ export interface TokenPatch {
   /** New mask. `null` removes it. */
   mask?: unknown;
   /** Entries to set. An entry with the value `null` is removed; `null` removes all. */
-  metadata?: Record<string, unknown> | null;
+  metadata?: Record<string, string | null> | null;
   /** New expiry, in the future. `null` removes it. */
   expires_at?: string | null;
 }
@@ -840,7 +840,7 @@ export interface AuthZenEvaluationRequest {
   action: AuthZenAction;
   resource: AuthZenResource;
   /** Accepted, but not used. */
-  context?: Record<string, unknown> | null;
+  context?: Record<string, unknown>;
 }
 
 export interface AuthZenSubject {
@@ -898,7 +898,7 @@ export interface AuthZenEvaluationsRequest {
   /** Default for evaluations without a resource. */
   resource?: AuthZenResource;
   /** Accepted, but not used. */
-  context?: Record<string, unknown> | null;
+  context?: Record<string, unknown>;
   /** The evaluations. An invalid one is denied, with the error in its context. Without any, the request is a single evaluation. */
   evaluations?: Array<Record<string, unknown>>;
   /** Other options are ignored. */
@@ -937,7 +937,7 @@ export interface AuthZenSubjectSearch {
   action: AuthZenAction;
   resource: AuthZenResource;
   /** Accepted, but not used. */
-  context?: Record<string, unknown> | null;
+  context?: Record<string, unknown>;
   /** Which part of the results to return. */
   page?: {
     /** `next_token` of the previous response to the same search. */
@@ -961,7 +961,7 @@ export interface AuthZenResourceSearch {
     };
   };
   /** Accepted, but not used. */
-  context?: Record<string, unknown> | null;
+  context?: Record<string, unknown>;
   /** Which part of the results to return. */
   page?: {
     /** `next_token` of the previous response to the same search. */
@@ -981,7 +981,7 @@ export interface AuthZenActionSearch {
   subject: AuthZenSubject;
   resource: AuthZenResource;
   /** Accepted, but not used. */
-  context?: Record<string, unknown> | null;
+  context?: Record<string, unknown>;
   /** Which part of the results to return. */
   page?: {
     /** `next_token` of the previous response to the same search. */

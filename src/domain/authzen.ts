@@ -81,7 +81,7 @@ const Context = optional(
   z
     .unknown()
     .refine((value) => typeof value === 'object' && !Array.isArray(value), 'must be an object')
-    .meta({ type: 'object' }),
+    .meta({ type: 'object', additionalProperties: true }),
 ).describe('Accepted, but not used.');
 
 export const EvaluationRequest = z
@@ -92,6 +92,7 @@ export type EvaluationRequest = z.infer<typeof EvaluationRequest>;
 /** Each evaluation is validated separately, so that an invalid one does not affect the others. */
 const UncheckedEvaluation = z.unknown().meta({
   type: 'object',
+  additionalProperties: true,
   description: 'The fields of a single evaluation. Those with a default may be absent.',
 });
 

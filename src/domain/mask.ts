@@ -31,6 +31,7 @@ export const Mask = z
   .meta({
     type: ['string', 'object', 'array'],
     items: {},
+    additionalProperties: true,
     description:
       'Template of the masked value: Liquid outputs in a string, object or list, such as `{{ data.number | reveal_last: 4 }}`. Callers with the transform `mask` get the rendered value instead of the data.',
   });

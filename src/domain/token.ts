@@ -163,6 +163,7 @@ export const TokenPatch = z
     mask: Patched.meta({ description: 'New mask. `null` removes it.' }),
     metadata: Patched.meta({
       type: ['object', 'null'],
+      additionalProperties: { type: ['string', 'null'], maxLength: 500 },
       description: 'Entries to set. An entry with the value `null` is removed; `null` removes all.',
     }),
     expires_at: Patched.meta({

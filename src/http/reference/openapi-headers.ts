@@ -41,7 +41,8 @@ export const responseHeaders = {
     example: example.session.id,
   },
   'SVC-SESSION-EXPIRES-AT': {
-    description: 'When the session expires: the granted expiry, or its default.',
+    description:
+      'When the session ends: at its expiry, or at that of its application, if this is earlier. With a ceiling, at the latest when the key or the application that authorized it expires.',
     required: true,
     schema: { ...text, format: 'date-time' },
     example: example.session.expires_at,

@@ -114,6 +114,19 @@ describe('the OpenAPI document', () => {
     expect(fields.filter((field) => 'default' in field)).toEqual([]);
   });
 
+  test('every object has fields or entries, because openapi-typescript would allow only an empty one', () => {
+    const empty: string[] = [];
+    const isObject = ({ type }: { type?: unknown }) => [type].flat().includes('object');
+    const visit = (value: unknown, path: string) => {
+      if (typeof value !== 'object' || value === null) return;
+      if (isObject(value) && !('properties' in value) && !('additionalProperties' in value)) empty.push(path);
+      for (const [name, part] of Object.entries(value))
+        if (!/^examples?$/.test(name)) visit(part, `${path}/${name}`);
+    };
+    visit(document, '');
+    expect(empty).toEqual([]);
+  });
+
   test('allows any JSON in data and masks', () => {
     const { Token, TokenCreate, TokenPatch } = document.components.schemas;
     expect(Object.keys(Token?.properties?.data ?? {})).toEqual(['description']);
