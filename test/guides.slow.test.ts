@@ -129,10 +129,16 @@ async function checkCards(url: string): Promise<void> {
   const settings = (await (await fetch(`${url}/settings`)).json()) as { url: string; publicKey: string };
   const page = new Sallyport({ url: settings.url, key: settings.publicKey });
   const headers = { 'X-Requested-With': 'fetch' };
-  const save = async (number: string, sent: Record<string, string> = headers) => {
-    const mask = { number: '{{ data.number | reveal_last: 4 }}' };
+  const shown = '{{ data.number | reveal_last: 4 }}';
+  const save = async (
+    number: string,
+    sent: Record<string, string> = headers,
+    type = 'card',
+    masked = shown,
+  ) => {
+    const mask = { number: masked };
     const { id } = await page.tokens.create({
-      type: 'card',
+      type,
       container: '/incoming/',
       data: { number },
       mask,
@@ -141,7 +147,10 @@ async function checkCards(url: string): Promise<void> {
     return [response.status, await response.text()];
   };
   expect(await save(cards[0] as string)).toEqual([200, 'Saved as XXXXXXXXXXXX4242']);
-  expect(await save('not a card')).toEqual([422, 'This is not a card number.']);
+  const refused = [422, 'This is not a card number.'];
+  expect(await save('not a card')).toEqual(refused);
+  expect(await save('not a card', headers, 'card', 'XXXXXXXXXXXX4242')).toEqual(refused);
+  expect(await save(cards[0] as string, headers, 'note')).toEqual(refused);
   expect(await save(cards[0] as string, {})).toEqual([403, '']);
 }
 
