@@ -46,34 +46,24 @@ const [quote, minus, zero, nine, point] = Array.from('"-09.', (character) => cha
 function isExact(source: string): boolean {
   const value = Number(source);
   if (!Number.isFinite(value)) return false;
-  const given = decimal(source);
-  if (value === 0) return given.digits === '';
-  if (given.digits.length <= 15 && Math.abs(value) > 1e-290) return true;
-  if (given.digits.length > 17) return false;
-  const shortest = decimal(String(value));
-  return shortest.digits === given.digits && shortest.exponent === given.exponent;
+  const digits = digitsOf(source);
+  if (value === 0) return digits === '';
+  if (digits.length <= 15 && Math.abs(value) > 1e-290) return true;
+  // The same digits are the same number: one with its decimal point elsewhere would not be rounded to this value.
+  return digits.length <= 17 && digits === digitsOf(String(value));
 }
 
-/** The significant digits of a number, and where its decimal point is: 12.50 is 125 and 2, for 0.125 * 10 ** 2. */
-function decimal(source: string): { digits: string; exponent: number } {
+/** The significant digits of a number: 125 for 12.50 and for 1.25e3. */
+function digitsOf(source: string): string {
   const exponentAt = source.search(/e/i);
-  const mantissaEnd = exponentAt < 0 ? source.length : exponentAt;
   const pointAt = source.indexOf('.');
-  const wholeEnd = pointAt < 0 ? mantissaEnd : pointAt;
   let start = source.startsWith('-') ? 1 : 0;
-  while (start < mantissaEnd && isZeroOrPoint(source.charCodeAt(start))) start++;
-  let end = mantissaEnd;
+  let end = exponentAt < 0 ? source.length : exponentAt;
+  while (start < end && isZeroOrPoint(source.charCodeAt(start))) start++;
   while (end > start && isZeroOrPoint(source.charCodeAt(end - 1))) end--;
-  const digits =
-    start < pointAt && pointAt < end
-      ? source.slice(start, pointAt) + source.slice(pointAt + 1, end)
-      : source.slice(start, end);
-  // The number of digits from the first significant one to the point; 0 or less if the point comes first.
-  const wholeDigits = start < wholeEnd ? wholeEnd - start : wholeEnd + 1 - start;
-  return {
-    digits,
-    exponent: exponentAt < 0 ? wholeDigits : wholeDigits + Number(source.slice(exponentAt + 1)),
-  };
+  return start < pointAt && pointAt < end
+    ? source.slice(start, pointAt) + source.slice(pointAt + 1, end)
+    : source.slice(start, end);
 }
 
 function isZeroOrPoint(code: number): boolean {
