@@ -3,6 +3,7 @@
  * to disk. Each has its own result or error.
  */
 import { type Awaitable, then } from '../../domain/awaitable.ts';
+import { nextTurn } from '../../domain/steps.ts';
 import { type BatchLimits, batcher } from './batcher.ts';
 import { DbUnavailable, type Entity, type Queries, type Transaction, type Value } from './db.ts';
 
@@ -45,15 +46,32 @@ class RolledBack extends Error {}
 export function groupCommit(driver: Driver): Enqueue {
   const { maxQueueTime = Number.POSITIVE_INFINITY, now = () => performance.now() } = driver;
 
-  /** Runs all changes in one transaction. If that fails because of one of them, runs each in its own. */
+  /** Other requests are handled between two transactions, not within one: it would hold its locks for longer. */
   async function commit(queued: readonly Pending[]): Promise<void> {
-    const batch = rejectStale(queued);
-    if (batch.length === 1) return commitAlone(batch[0] as Pending);
+    let batch = rejectStale(queued);
+    while (batch.length > 0) {
+      batch = batch.slice(await commitSome(batch));
+      if (batch.length > 0) await nextTurn();
+    }
+  }
+
+  /**
+   * Runs the changes in one transaction, or as many of them as a few milliseconds allow. If that fails because of one
+   * of them, runs each in its own. Returns the number of changes that are done.
+   */
+  async function commitSome(batch: readonly Pending[]): Promise<number> {
+    if (batch.length === 1) {
+      await commitAlone(batch[0] as Pending);
+      return 1;
+    }
     try {
-      for (const settle of await driver.transaction((tx) => runAll(batch, tx))) settle();
+      const outcomes = await driver.transaction((tx) => runSome(batch, tx));
+      for (const settle of outcomes) settle();
+      return outcomes.length;
     } catch (error) {
       if (error instanceof RolledBack) await Promise.all(batch.map(commitAlone));
       else for (const { reject } of batch) reject(error);
+      return batch.length;
     }
   }
 
@@ -76,13 +94,16 @@ export function groupCommit(driver: Driver): Enqueue {
     await driver.transaction(run).then(resolve, reject);
   }
 
-  async function runAll(batch: readonly Pending[], queries: Queries): Promise<Outcome[]> {
+  async function runSome(batch: readonly Pending[], queries: Queries): Promise<Outcome[]> {
     const deferred = new DeferredWrites();
     const run = (pending: Pending) => attempt(pending, new SharedTransaction(queries, deferred));
     try {
-      const outcomes = driver.pipelined ? await pipeline(batch, run) : await inTurn(batch, run);
+      const end = now() + maxTime;
+      const outcomes = driver.pipelined
+        ? await pipeline(batch, run)
+        : await inTurn(batch, run, () => now() > end);
       await deferred.flush(queries);
-      for (const { checkDeadline } of batch) checkDeadline();
+      for (const { checkDeadline } of batch.slice(0, outcomes.length)) checkDeadline();
       return outcomes;
     } catch (error) {
       throw new RolledBack('', { cause: error });
@@ -94,13 +115,22 @@ export function groupCommit(driver: Driver): Enqueue {
     new Promise((resolve, reject) => add({ work, entity, queuedAt: now(), resolve, reject, checkDeadline }));
 }
 
+/** Milliseconds for which the changes of a transaction run, if they run one after another. */
+const maxTime = 10;
+
 type Run = (pending: Pending) => Awaitable<Outcome>;
 
-async function inTurn(batch: readonly Pending[], run: Run): Promise<Outcome[]> {
+/** Stops after a change if `isOver` returns true. */
+async function inTurn(
+  batch: readonly Pending[],
+  run: Run,
+  isOver: () => boolean = () => false,
+): Promise<Outcome[]> {
   const outcomes: Outcome[] = [];
   for (const pending of batch) {
     const outcome = run(pending);
     outcomes.push(outcome instanceof Promise ? await outcome : outcome);
+    if (isOver()) break;
   }
   return outcomes;
 }

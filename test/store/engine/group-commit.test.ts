@@ -292,3 +292,27 @@ describe('on PostgreSQL, changes that time out', () => {
     expect(await names()).toEqual([]);
   });
 });
+
+test('changes that take long share a transaction for a few milliseconds only, and stay in order', async () => {
+  let [time, transactions] = [0, 0];
+  const done: number[] = [];
+  const enqueue = groupCommit({
+    transaction: async (work) => {
+      transactions++;
+      return work({} as Queries);
+    },
+    maxBatch: 100,
+    maxInFlight: 1,
+    pipelined: false,
+    now: () => time,
+  });
+  const change = (number: number) =>
+    enqueue(async () => {
+      time += 4;
+      done.push(number);
+    }, undefined);
+  await Promise.all(Array.from({ length: 10 }, (_, number) => change(number)));
+  expect(done).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+  expect(transactions).toBeGreaterThan(3);
+  expect(transactions).toBeLessThan(7);
+});
