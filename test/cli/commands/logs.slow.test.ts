@@ -111,7 +111,11 @@ describe('logs tail', () => {
 
 test('logs tail --follow prints every entry once after a fast clock was corrected', async () => {
   const day = 86_400_000;
-  const unlimited = { SALLYPORT_RATE_PER_ADDRESS: '0', SALLYPORT_RATE_PER_KEY: '0' };
+  const unlimited = {
+    SALLYPORT_RATE_PER_ADDRESS: '0',
+    SALLYPORT_RATE_PER_KEY: '0',
+    SALLYPORT_PROCESSING_PER_APPLICATION: '0',
+  };
   const server = await openTestServer(sqlite, unlimited);
   const { clock, application } = server;
   clock.advance(Date.now() - clock.now());
