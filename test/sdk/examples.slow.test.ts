@@ -8,18 +8,24 @@ import { root } from '../support/service.ts';
 
 const guides = readdirSync(join(root, 'docs/guides')).map((name) => `docs/guides/${name}`);
 const pages = ['sdk/README.md', 'docs/reference/sdk.md', ...guides];
-const fence = /^```(js|ts)\b[^\n]*\n(.*?)^```$/gms;
+const fence = /^```(js|ts)\b ?([\w.-]*)[^\n]*\n(.*?)^```$/gms;
 
-/** Code blocks that use the SDK, by file name. */
+/** Code blocks that use the SDK, and the files that these import, by file name. */
 const examples = new Map(
-  pages.flatMap((page) =>
-    [...readFileSync(join(root, page), 'utf8').matchAll(fence)]
-      .filter(([, , code = '']) => code.includes('@sallyport/sdk'))
-      .map(([, language, code = ''], index): [string, string] => {
+  pages.flatMap((page) => {
+    const blocks = [...readFileSync(join(root, page), 'utf8').matchAll(fence)];
+    const using = blocks.filter(([, , , code = '']) => code.includes('@sallyport/sdk'));
+    const imported = blocks.filter(
+      ([, , name]) => name && using.some(([, , , code = '']) => code.includes(`'./${name}'`)),
+    );
+    return [
+      ...imported.map(([, , name = '', code = '']): [string, string] => [name, code]),
+      ...using.map(([, language, , code = ''], index): [string, string] => {
         const extension = language === 'ts' ? 'mts' : 'mjs';
         return [`${page.replaceAll('/', '.').replace('.md', '')}.${index}.${extension}`, code];
       }),
-  ),
+    ];
+  }),
 );
 
 const compilerOptions = {
