@@ -22,7 +22,7 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/store/sessions.ts',
-        from: 'byNonce} and s.authorized_at is null and',
+        from: 'byNonce} and sessions.authorized_at is null and',
         to: 'byNonce} and',
       },
       {
@@ -114,8 +114,8 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/store/credentials.ts',
-        from: 'permissions === null || rules === null\n        ? undefined',
-        to: 'permissions !== undefined\n        ? undefined',
+        from: 'permissions === null || rules === null ? undefined',
+        to: 'permissions !== undefined ? undefined',
       },
     ],
   },
