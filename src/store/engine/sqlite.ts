@@ -117,7 +117,7 @@ function connect(path: string): Database {
     if (!existsSync(path)) createOwned(path);
     db = openDatabase(path, 'create');
     db.run('pragma busy_timeout = 5000');
-    db.run('pragma journal_mode = wal');
+    switchToWal(db);
     db.run('pragma synchronous = full');
     db.run('pragma foreign_keys = on');
     db.run('pragma temp_store = memory');
@@ -127,6 +127,18 @@ function connect(path: string): Database {
   } catch (error) {
     db?.close();
     throw error;
+  }
+}
+
+/** If several processes switch a new file at the same time, SQLite fails at once for some of them instead of waiting. */
+function switchToWal(db: Database, attempts = 500): void {
+  try {
+    db.run('pragma journal_mode = wal');
+  } catch (error) {
+    if (attempts <= 1 || !(error instanceof SQLiteError && error.code?.startsWith('SQLITE_BUSY')))
+      throw error;
+    Bun.sleepSync(10);
+    switchToWal(db, attempts - 1);
   }
 }
 

@@ -177,3 +177,16 @@ test('a file that is not a database is reported as unavailable and not overwritt
   expect(() => openSqlite(other, Date.now)).toThrow(DbUnavailable);
   expect(statSync(other).size).toBe(44 * 50);
 });
+
+test('a new file that another process is writing at this moment is opened when it has finished', async () => {
+  const other = join(folder, 'other.db');
+  const program = `
+    const db = new (require('bun:sqlite').Database)(${JSON.stringify(other)});
+    db.run('begin immediate');
+    console.log('writing');
+    setTimeout(() => db.run('commit'), 100);`;
+  const child = Bun.spawn([process.execPath, '-e', program], { stdio: ['ignore', 'pipe', 'inherit'] });
+  await child.stdout.getReader().read();
+  await openSqlite(other, Date.now).close();
+  expect(await child.exited).toBe(0);
+});
