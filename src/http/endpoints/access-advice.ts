@@ -61,6 +61,7 @@ const AccessAdvice = z
 
 export const adviseAccess = readEndpoint({
   name: 'adviseAccess',
+  mayTakeLong: true,
   tag: 'Access review',
   summary: 'Propose smaller grants',
   description:

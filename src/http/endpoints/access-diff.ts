@@ -94,6 +94,7 @@ const AccessDiff = z
 
 export const diffAccess = readEndpoint({
   name: 'diffAccess',
+  mayTakeLong: true,
   tag: 'Access review',
   summary: 'Find out who gained and lost access',
   description:

@@ -91,6 +91,7 @@ const AccessReview = z
 
 export const whoHasAccess = readEndpoint({
   name: 'whoHasAccess',
+  mayTakeLong: true,
   tag: 'Access review',
   summary: 'Find out who has access',
   description:

@@ -50,6 +50,7 @@ const UpdateQuery = z
 
 export const updateApplication = changeEndpoint({
   name: 'updateApplication',
+  mayTakeLong: true,
   tag: 'Applications',
   summary: 'Update an application',
   description:

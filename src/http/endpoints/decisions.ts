@@ -96,6 +96,7 @@ const invalidCredential = 'the credential is not valid';
 
 export const decide = readEndpoint({
   name: 'decide',
+  mayTakeLong: true,
   tag: 'Decisions',
   summary: 'Check access',
   description: `Checks whether a credential has a permission on a resource, and returns the reason. With \`resources\`, checks up to ${maxResources} resources. With \`explain\`, the response lists every rule, and says whether it matched and why. A response has at most 4 MiB. An invalid credential is denied without saying why it is invalid. The key of a bound session is denied without a valid \`proof\`, and the audit log says why. A session can check only its own key. Sessions and public applications do not see the rules of the application that authorized a session. With \`record\`, the audit log has an entry for the credential, with \`reported_by\`.`,

@@ -74,6 +74,7 @@ export async function handleRequest(
     const bodyBytes = received?.bytes.length ?? 0;
     // Before validation, so that rejected requests count, too.
     if (route.checkLimits) release = await route.checkLimits({ principal, requestInfo, bodyBytes }, context); // 429
+    if (bodyBytes > largeBody || route.mayTakeLong) requestInfo.keepOpen();
     const reading =
       received && bodyBytes > largeBody && !route.neverWaits
         ? context.longWork.run(principal, inputSteps(route, principal, request, received, requestInfo))

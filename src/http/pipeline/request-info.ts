@@ -10,6 +10,15 @@ const maxUserAgentLength = 200;
 const purposeHeader = 'svc-purpose';
 const Purpose = line(1, 200);
 
+/** What the server knows about the connection of a request. */
+export interface Connections {
+  senderOf(request: Request): Sender | undefined;
+  /** Keeps the connection open although the response takes long. */
+  keepOpen(request: Request): void;
+}
+
+export const noConnections: Connections = { senderOf: () => undefined, keepOpen: () => {} };
+
 /** Most requests need few of these values, so they are computed on demand. */
 export class RequestInfo {
   readonly method: string;
@@ -20,20 +29,16 @@ export class RequestInfo {
   /** The nonce for the client's next DPoP proof, and why the proof of this request was not accepted. */
   dpop: { readonly nonce: string; readonly error?: ProofErrorCode } | undefined;
   readonly #request: Request;
-  readonly #senderOf: (request: Request) => Sender | undefined;
+  readonly #connections: Connections;
   #traceId: string | undefined;
   #sender: Sender | undefined | null = null;
   #purpose: ReturnType<typeof Purpose.safeParse> | undefined | null = null;
 
-  constructor(
-    request: Request,
-    senderOf: (request: Request) => Sender | undefined,
-    requestIdHeader?: string | undefined,
-  ) {
+  constructor(request: Request, connections: Connections, requestIdHeader?: string | undefined) {
     this.method = request.method;
     this.requestId = requestIdOf(request.headers, requestIdHeader);
     this.#request = request;
-    this.#senderOf = senderOf;
+    this.#connections = connections;
   }
 
   /**
@@ -74,6 +79,11 @@ export class RequestInfo {
     return this.#purpose;
   }
 
+  /** Call this before work that can take longer than a connection may be idle. */
+  keepOpen(): void {
+    this.#connections.keepOpen(this.#request);
+  }
+
   /** The client's address, behind trusted proxies. */
   address(): string | undefined {
     return this.#findSender()?.address;
@@ -86,7 +96,7 @@ export class RequestInfo {
   }
 
   #findSender(): Sender | undefined {
-    if (this.#sender === null) this.#sender = this.#senderOf(this.#request);
+    if (this.#sender === null) this.#sender = this.#connections.senderOf(this.#request);
     return this.#sender;
   }
 

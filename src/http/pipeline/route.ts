@@ -186,6 +186,8 @@ interface KeyedEndpoint<P, Q, B> extends EndpointDocs {
   readonly bodyExample?: unknown;
   /** Whether a large body is read immediately, before long requests and without their limit. */
   readonly neverWaits?: true;
+  /** Whether the handler can take more than a few seconds while other long requests run. */
+  readonly mayTakeLong?: true;
   /** Whether a DPoP proof in the request binds the new session. */
   readonly bindsSession?: true;
 }

@@ -4,12 +4,12 @@ import { type Trust, trustNobody } from '../../config/trusted-proxies.ts';
 import { fail } from '../../domain/error.ts';
 import type { Log } from '../../telemetry/log.ts';
 import type { Observed } from '../../telemetry/observe.ts';
-import { type Sender, senderOf, unwrapped } from './client-address.ts';
+import { senderOf, unwrapped } from './client-address.ts';
 import { handleRequest } from './handle-request.ts';
 import { observeRequest } from './observe-request.ts';
 import { problemResponse } from './problem.ts';
 import type { RoutedRequest } from './read-input.ts';
-import { RequestInfo } from './request-info.ts';
+import { type Connections, noConnections, RequestInfo } from './request-info.ts';
 import { closeIfStopping, preflightResponse, withDeprecation } from './response.ts';
 import type { HandlerContext, Route } from './route.ts';
 
@@ -28,25 +28,33 @@ export interface ListenOptions {
   readonly trusts: Trust;
 }
 
+/** Seconds after which a connection without traffic is closed, also if a response is awaited. */
+const idleTimeout = 10;
+/** The same after a request that may take long. */
+const longestResponse = 60;
+
 export function listen(routes: readonly Route[], context: HandlerContext, options: ListenOptions): Server {
   const { host, port, shared, trusts } = options;
   const peerOf = (request: Request) => server.requestIP(request)?.address;
-  const clientAddress = clientAddressOf(peerOf, trusts, context.log);
+  const connections: Connections = {
+    senderOf: clientAddressOf(peerOf, trusts, context.log),
+    keepOpen: (request) => server.timeout(request, longestResponse),
+  };
   const server: Bun.Server<undefined> = Bun.serve({
     hostname: host,
     port,
     reusePort: shared,
     development: false,
-    idleTimeout: 10,
+    idleTimeout,
     maxRequestBodySize: 1024 * 1024 * 1024,
-    routes: handlersByPath(routes, context, clientAddress),
+    routes: handlersByPath(routes, context, connections),
     fetch: (request) => {
-      const requestInfo = new RequestInfo(request, clientAddress);
+      const requestInfo = new RequestInfo(request, connections);
       const response = problemResponse(fail('path_unknown'), requestInfo, context.log);
       return withoutRoute('unknownPath', response, requestInfo, context);
     },
     error: (error) => {
-      const requestInfo = new RequestInfo(new Request('http://unknown/'), () => undefined);
+      const requestInfo = new RequestInfo(new Request('http://unknown/'), noConnections);
       return problemResponse(error, requestInfo, context.log);
     },
   });
@@ -54,7 +62,6 @@ export function listen(routes: readonly Route[], context: HandlerContext, option
 }
 
 type BunHandler = (request: RoutedRequest) => Response | Promise<Response>;
-type ClientAddress = (request: Request) => Sender | undefined;
 
 const untrustedProxy =
   'received X-Forwarded-For from an address that is not a trusted proxy: all clients behind it share its rate limit; if it is your proxy, add it to SALLYPORT_TRUSTED_PROXIES';
@@ -64,7 +71,7 @@ function clientAddressOf(
   peerOf: (request: Request) => string | undefined,
   trusts: Trust,
   log: Log,
-): ClientAddress {
+): Connections['senderOf'] {
   let mayWarn = trusts === trustNobody;
   return (request) => {
     const peer = peerOf(request);
@@ -79,22 +86,18 @@ function clientAddressOf(
 function handlersByPath(
   routes: readonly Route[],
   context: HandlerContext,
-  clientAddress: ClientAddress,
+  connections: Connections,
 ): Record<string, BunHandler> {
   const handlers: Record<string, BunHandler> = {};
   for (const [path, group] of Map.groupBy(routes, ({ path }) => path)) {
-    handlers[path] = handlerOf(group, context, clientAddress);
+    handlers[path] = handlerOf(group, context, connections);
     if (path !== '/') handlers[`${path}/`] = handlers[path];
   }
   return handlers;
 }
 
 /** Bun matches the path. The method is matched here, so that a wrong method gets 405 with `Allow`. */
-function handlerOf(
-  routes: readonly Route[],
-  context: HandlerContext,
-  clientAddress: ClientAddress,
-): BunHandler {
+function handlerOf(routes: readonly Route[], context: HandlerContext, connections: Connections): BunHandler {
   const byMethod = new Map<string, Route>(routes.map((route) => [route.method, route]));
   const get = byMethod.get('GET');
   if (get) byMethod.set('HEAD', get);
@@ -102,7 +105,7 @@ function handlerOf(
   const handle = context.tracer ? handleAndTrace : handleRequest;
   const requestIdHeader = routes.find(({ conventions }) => conventions)?.conventions?.requestIdHeader;
   const respond: BunHandler = (request) => {
-    const requestInfo = new RequestInfo(request, clientAddress, requestIdHeader);
+    const requestInfo = new RequestInfo(request, connections, requestIdHeader);
     const route = byMethod.get(request.method);
     if (route) {
       const { deprecated } = route;
@@ -153,7 +156,7 @@ export function listenForScrapes(host: string, port: number, observed: Observed)
     port,
     reusePort: false,
     development: false,
-    idleTimeout: 10,
+    idleTimeout,
     maxRequestBodySize: 0,
     routes: {
       '/metrics': {

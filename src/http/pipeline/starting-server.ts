@@ -1,7 +1,7 @@
 import { fail } from '../../domain/error.ts';
 import type { Log } from '../../telemetry/log.ts';
 import { problemResponse } from './problem.ts';
-import { RequestInfo } from './request-info.ts';
+import { noConnections, RequestInfo } from './request-info.ts';
 
 /**
  * Answers `/livez` while the service is starting, so that an orchestrator does not kill the process. Other requests get
@@ -20,7 +20,7 @@ export function listenWhileStarting(
       routes: { '/livez': Response.json({ status: 'ok' }) },
       fetch: (request) => {
         const starting = fail('unavailable', { detail: 'The service is starting.', expected: true });
-        return problemResponse(starting, new RequestInfo(request, () => undefined), log);
+        return problemResponse(starting, new RequestInfo(request, noConnections), log);
       },
     });
   } catch {

@@ -9,7 +9,7 @@ import {
   maxIds,
 } from '../../../src/http/pipeline/audit-recorder.ts';
 import { addDenial, recordDenial } from '../../../src/http/pipeline/denials.ts';
-import { RequestInfo } from '../../../src/http/pipeline/request-info.ts';
+import { noConnections, RequestInfo } from '../../../src/http/pipeline/request-info.ts';
 import type { KeyedRoute } from '../../../src/http/pipeline/route.ts';
 import { routes } from '../../../src/http/routes.ts';
 import type { NewEntry, Store } from '../../../src/store/store.ts';
@@ -34,7 +34,10 @@ describe('events', () => {
   const session = (tenantId: string, sessionId: string, applicationId = 'page') =>
     ({ kind: 'session', tenantId, sessionId, applicationId, now: 0 }) as Principal;
   const from = (address: string) =>
-    new RequestInfo(new Request('http://test/'), () => ({ address, isCertain: true }));
+    new RequestInfo(new Request('http://test/'), {
+      ...noConnections,
+      senderOf: () => ({ address, isCertain: true }),
+    });
   const deny = (operation: string, actor: Principal, resource?: EntryResource, isStored = false) =>
     addDenial(
       recorder,

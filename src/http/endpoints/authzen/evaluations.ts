@@ -37,6 +37,7 @@ export const evaluate = readEndpoint({
 
 export const evaluateAll = readEndpoint({
   name: 'evaluateAll',
+  mayTakeLong: true,
   tag,
   summary: 'Evaluate access several times',
   description:

@@ -32,6 +32,7 @@ const bounded =
 
 export const searchSubjects = readEndpoint({
   name: 'searchSubjects',
+  mayTakeLong: true,
   tag,
   summary: 'Search subjects',
   description: `Returns the subjects of a type that may perform an action on a resource: the ids of applications or active sessions, or, for the types \`user\`, \`identity\`, \`client\`, \`service\`, \`workload\` and \`agent\`, the names of applications. A name that several applications have is left out. ${bounded}`,
@@ -75,6 +76,7 @@ export const searchSubjects = readEndpoint({
 
 export const searchResources = readEndpoint({
   name: 'searchResources',
+  mayTakeLong: true,
   tag,
   summary: 'Search resources',
   description: `Returns the stored tokens of a type on which a subject may perform an action. The type \`token\` stands for tokens of every type. ${bounded}`,
@@ -117,6 +119,7 @@ export const searchResources = readEndpoint({
 
 export const searchActions = readEndpoint({
   name: 'searchActions',
+  mayTakeLong: true,
   tag,
   summary: 'Search actions',
   description:
