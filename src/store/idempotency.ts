@@ -86,7 +86,7 @@ export async function deleteRecords(
 
 /** Returns the charges that the caller has to write. */
 async function removeRecords(tx: Queries, deletion: string, params: readonly Value[]): Promise<Charge[]> {
-  const deleted = await tx.all<{ tenant_id: string; application_id: string | null; bytes: number | null }>(
+  const deleted = await tx.all<{ tenant_id: string; application_id: string; bytes: number }>(
     `${deletion} returning tenant_id, application_id, bytes`,
     params,
   );
@@ -95,7 +95,7 @@ async function removeRecords(tx: Queries, deletion: string, params: readonly Val
     application: application_id,
     kind: 'records',
     tokens: 0,
-    bytes: -(bytes ?? 0),
+    bytes: -bytes,
   }));
 }
 

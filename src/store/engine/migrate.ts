@@ -3,9 +3,6 @@ import type { Db } from './db.ts';
 import initialPostgres from './migrations/0001_initial.postgres.sql' with { type: 'text' };
 import initial from './migrations/0001_initial.sql' with { type: 'text' };
 import initialSqlite from './migrations/0001_initial.sqlite.sql' with { type: 'text' };
-import requestCounts from './migrations/0002_request_counts.sql' with { type: 'text' };
-import idempotencyStorage from './migrations/0003_idempotency_storage.sql' with { type: 'text' };
-import labels from './migrations/0004_labels.sql' with { type: 'text' };
 import { lacksPrivilege } from './postgres-errors.ts';
 
 type Dialect = Db['dialect'];
@@ -24,9 +21,6 @@ export interface Migration {
  */
 export const migrations: readonly Migration[] = [
   { name: '0001_initial', sql: initial, only: { sqlite: initialSqlite, postgres: initialPostgres } },
-  { name: '0002_request_counts', sql: requestCounts },
-  { name: '0003_idempotency_storage', sql: idempotencyStorage },
-  { name: '0004_labels', sql: labels },
   // New migrations go here.
 ];
 
@@ -51,7 +45,7 @@ export class NoSchema extends Error {}
 const versionsTable =
   'create table if not exists schema_versions (version integer primary key, name text not null, hash text not null)';
 
-/** A row of `schema_versions`. Builds before 0.2.0 stored no hash. */
+/** A row of `schema_versions`. The first builds stored no hash. */
 export interface AppliedMigration {
   readonly version: number;
   readonly name: string;
@@ -92,10 +86,14 @@ export function schemaProblem(
   applied: readonly AppliedMigration[],
   known: readonly Migration[] = migrations,
 ): IncompatibleSchema | undefined {
-  if (applied.some(({ hash }) => !hash)) {
+  const differs = applied.slice(0, known.length).find(({ version, name, hash }, at) => {
+    const ours = known[at] as Migration;
+    return Number(version) !== at + 1 || name !== ours.name || hash !== hashOf(dialect, ours);
+  });
+  if (differs) {
     return new IncompatibleSchema(
-      'the database was created by a build before 0.2.0, which this version cannot open',
-      'export the applications and the audit log with that build, then start with a new database',
+      `migration ${differs.name} of the database differs from that of this version of Sallyport`,
+      'run the version of Sallyport that created the database; databases of builds before 0.3.0 cannot be upgraded',
     );
   }
   const version = versionOf(applied);
@@ -103,14 +101,6 @@ export function schemaProblem(
     return new SchemaTooNew(
       `the database has schema ${version}, but this version of Sallyport supports up to ${known.length}`,
       'run a newer version of Sallyport',
-    );
-  }
-  for (const [at, { version, name, hash }] of applied.entries()) {
-    const ours = known[at];
-    if (ours && Number(version) === at + 1 && name === ours.name && hash === hashOf(dialect, ours)) continue;
-    return new IncompatibleSchema(
-      `migration ${name} of the database differs from that of this version of Sallyport`,
-      'run the version of Sallyport that created the database, or restore a backup made by an official build',
     );
   }
   return undefined;

@@ -87,12 +87,6 @@ describe('doctor on SQLite', () => {
       /^fail schema: migration 0001_initial of the database differs/,
     ],
     [
-      'a database of a build before 0.2.0',
-      () => runSql(url(), 'alter table schema_versions drop column hash'),
-      1,
-      /^fail schema: the database was created by a build before 0.2.0/,
-    ],
-    [
       'a wrong master key',
       () =>
         writeFileSync(at('master.key'), Buffer.from(newMasterKey().bytes).toString('base64'), {

@@ -162,11 +162,6 @@ describe('a restore', () => {
         /migration 0001_initial of the database differs/,
       ],
       [
-        'of a build before 0.2.0',
-        () => runSql(`sqlite:${backup()}`, 'alter table schema_versions drop column hash'),
-        /was created by a build before 0.2.0/,
-      ],
-      [
         'encrypted with another master key',
         () => runSql(`sqlite:${backup()}`, `update master_key set id = '${newMasterKey().id}'`),
         /needs the master key/,

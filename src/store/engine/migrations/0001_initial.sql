@@ -32,11 +32,24 @@ create table applications (
   -- Null if it is not in quarantine.
   quarantined_at bigint,
   last_used_at bigint,
+  -- JSON. Null if it has none.
+  labels text,
   primary key (tenant_id, id)
 );
 create index applications_by_name on applications (tenant_id, name);
 create index applications_by_expiry on applications (expires_at) where expires_at is not null;
 create index applications_by_tenant_and_expiry on applications (tenant_id, expires_at) where expires_at is not null;
+
+-- Finds applications by label. The rows are removed with their application.
+create table application_labels (
+  tenant_id uuid not null,
+  name text not null,
+  value text not null,
+  application_id uuid not null,
+  primary key (tenant_id, name, value, application_id),
+  foreign key (tenant_id, application_id) references applications (tenant_id, id) on delete cascade
+);
+create index application_labels_by_application on application_labels (tenant_id, application_id);
 
 create table application_keys (
   tenant_id uuid not null,
@@ -200,7 +213,9 @@ create table audit_key (
   master_id text not null
 );
 
--- Encrypted responses, replayed when a request is repeated with the same idempotency key.
+-- Encrypted responses, replayed when a request is repeated with the same idempotency key. bytes is the size that counts
+-- to the storage of the application. The sum is in application_storage, in the shards from 16 on. The other shards count
+-- tokens.
 create table idempotency (
   tenant_id uuid not null references tenants (id),
   caller_id uuid not null,
@@ -208,6 +223,8 @@ create table idempotency (
   request_digest bytea not null,
   reply bytea not null,
   expires_at bigint not null,
+  application_id uuid not null,
+  bytes integer not null,
   primary key (tenant_id, caller_id, key_digest)
 );
 create index idempotency_by_expiry on idempotency (expires_at);
@@ -288,3 +305,30 @@ create table nodes (
   clock bigint not null,
   seen_at bigint not null
 );
+
+-- Authenticated requests by tenant and interval of five minutes. started_at is the start of the interval.
+create table request_counts (
+  tenant_id uuid not null references tenants (id),
+  started_at bigint not null,
+  -- Those with the status 403.
+  denied integer not null,
+  -- All requests, by duration. A column does not include the faster requests of the columns before it.
+  within_250us integer not null,
+  within_500us integer not null,
+  within_1ms integer not null,
+  within_2500us integer not null,
+  within_5ms integer not null,
+  within_10ms integer not null,
+  within_25ms integer not null,
+  within_50ms integer not null,
+  within_100ms integer not null,
+  within_250ms integer not null,
+  within_500ms integer not null,
+  within_1s integer not null,
+  within_2500ms integer not null,
+  within_5s integer not null,
+  within_10s integer not null,
+  slower integer not null,
+  primary key (tenant_id, started_at)
+);
+create index request_counts_by_time on request_counts (started_at);
