@@ -15,15 +15,8 @@ create table applications (
   name text not null,
   name_folded text not null,
   type text not null check (type in ('private', 'public', 'management')),
-  -- JSON, like `rules`, `allowed_origins` and `allowed_networks`.
-  permissions text not null,
-  rules text not null,
-  -- Null if pages of every origin may use the keys.
-  allowed_origins text,
   -- 1 if its sessions must be bound to a key of the browser.
   require_bound_sessions integer not null default 0,
-  -- Null if the keys may be used from every address.
-  allowed_networks text,
   created_by uuid,
   created_at bigint not null,
   modified_by uuid,
@@ -32,8 +25,15 @@ create table applications (
   -- Null if it is not in quarantine.
   quarantined_at bigint,
   last_used_at bigint,
-  -- JSON. Null if it has none.
+  -- These columns are JSON. They can be large, and SQLite must read a large value to reach the columns after it.
+  -- Null if it has none.
   labels text,
+  -- Null if pages of every origin may use the keys.
+  allowed_origins text,
+  -- Null if the keys may be used from every address.
+  allowed_networks text,
+  permissions text not null,
+  rules text not null,
   primary key (tenant_id, id)
 );
 create index applications_by_name on applications (tenant_id, name);
@@ -100,8 +100,6 @@ create table sessions (
   id uuid not null,
   key_digest bytea not null unique,
   nonce_digest bytea not null unique,
-  permissions text not null,
-  rules text not null,
   created_at bigint not null,
   expires_at bigint not null,
   authorized_at bigint,
@@ -111,6 +109,9 @@ create table sessions (
   jkt text,
   -- Null if it is not in quarantine.
   quarantined_at bigint,
+  -- Last, like in applications.
+  permissions text not null,
+  rules text not null,
   primary key (tenant_id, id),
   foreign key (tenant_id, application_id) references applications (tenant_id, id) on delete cascade
 );
