@@ -82,7 +82,7 @@ async function run(context: Context): Promise<Outcome> {
   }
 
   // The short run shares its machine with other tests, which may be slow.
-  const limit = Math.max(longestStall * context.sized(1, 5), mostParses * parseTime(largeBody));
+  const limit = Math.max(longestStall * context.sized(1, 3), mostParses * parseTime(largeBody));
   for (const { name, alone } of measured) {
     if (alone > limit) failures.add(`${name}: others wait for ${alone.toFixed(1)} ms`);
   }
