@@ -1,4 +1,5 @@
 /** Opens and closes the whole service in one process. Tests open it on a free port. */
+import { hostname } from 'node:os';
 import { dirname } from 'node:path';
 import { type Config, ConfigError } from './config/settings.ts';
 import { fail } from './domain/error.ts';
@@ -19,6 +20,7 @@ import { allRoutes } from './http/routes.ts';
 import { recordAuditedReads } from './operations/audit-settings.ts';
 import { startBackgroundJobs } from './operations/background-jobs.ts';
 import { type Bootstrapped, bootstrap } from './operations/bootstrap.ts';
+import { type PositionMemory, positionFile, positionMemory } from './operations/known-positions.ts';
 import { masterKeysAtStart } from './operations/master-key.ts';
 import { nodeRecorder } from './operations/node-recorder.ts';
 import { reportSlowStart, retryTimeouts } from './operations/slow-start.ts';
@@ -85,12 +87,15 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
           maintenance: () => data.maintenance,
           readSinks: () => delivery.states(),
           clockOffset: () => node.clockOffset(),
+          databaseHost: () => positions.host(),
         });
   const telemetry = await startTelemetry(telemetrySettings, log);
   const tracer = telemetry?.tracer;
   const observer = metrics ?? unobserved;
-  const storeOptions = { clock: options.now, timing: timingFor(metrics, tracer), through: options.through };
-  const data: OpenedData = await openDataPatiently(config, log, options.shared ?? false, storeOptions);
+  const positions = positionMemory(positionFile(config), log, options.now ?? Date.now);
+  const { now: clockOfTests, through, shared = false } = options;
+  const storeOptions = { clock: clockOfTests, timing: timingFor(metrics, tracer), through, positions };
+  const data: OpenedData = await openDataPatiently(config, log, shared, storeOptions);
   const { store, bootstrapped } = data;
   const { now = Date.now, timers, turns } = options;
   const opened: Closeable[] = [data];
@@ -99,7 +104,8 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   const clock = options.now ?? monotonicTime;
   const usage = usageRecorder(store);
   const requestCounter = makeRequestCounter(store);
-  const node = await recordNode(data.maintenance, log, now);
+  let listening: string | undefined;
+  const node = await recordNode(data.maintenance, log, now, () => listening, positions);
   const link = bootstrapped.secret && oneUseLink(bootstrapped.secret, clock);
   let ready = true;
   const context: HandlerContext = {
@@ -119,15 +125,14 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     link,
     ...(await sessionSettings(config, data.maintenance)),
     ready: () => ready,
+    position: positions.current,
     checkReplies: options.checkReplies ?? false,
   };
-  const { host, port, metricsPort, trustedProxies: trusts } = config;
-  const at = { variable: 'PORT', host, port, shared: options.shared ?? false, trusts };
+  const { host, port, trustedProxies: trusts } = config;
+  const at = { variable: 'PORT', host, port, shared, trusts };
   const server = await tryListen(opened, at, () => listen(options.routes ?? allRoutes, context, at));
-  const metricsAt = { variable: 'SALLYPORT_METRICS_PORT', host, port: metricsPort as number };
-  const scrapes = metricsPort === undefined ? undefined : metrics;
-  const metricsServer =
-    scrapes && (await tryListen(opened, metricsAt, (on) => listenForScrapes(host, on, scrapes)));
+  listening = nodeUrlOf(config, server.port);
+  const metricsServer = metrics && (await startMetricsServer(config, metrics, opened));
   const delivery = startSinks(sinks, data.maintenance, { log, observer, ...options });
   const recorders = { auditRecorder, usage, requestCounter, node };
   const jobs = startBackgroundJobs(data, recorders, observer, log, timers, retentionOf(config, delivery));
@@ -244,10 +249,32 @@ function startSinks(
 }
 
 /** Called before the node serves requests, so that a later rotation of the master key knows about this node. */
-async function recordNode({ nodes, masters }: Maintenance, log: Log, now: () => number) {
-  const node = nodeRecorder(nodes, masters, log, now);
+async function recordNode(
+  { nodes, masters }: Maintenance,
+  log: Log,
+  now: () => number,
+  url: () => string | undefined,
+  positions: PositionMemory,
+) {
+  const node = nodeRecorder(nodes, masters, log, now, url, positions);
   await node.record().catch((error) => log.warn('could not record this node', { error }));
   return node;
+}
+
+async function startMetricsServer(
+  { host, metricsPort: port }: Config,
+  metrics: ReturnType<typeof observe>,
+  opened: Closeable[],
+) {
+  if (port === undefined) return undefined;
+  const at = { variable: 'SALLYPORT_METRICS_PORT', host, port };
+  return tryListen(opened, at, (on) => listenForScrapes(host, on, metrics));
+}
+
+/** Where other nodes reach this node. */
+function nodeUrlOf({ nodeUrl, host }: Config, port: number): string {
+  const isEveryAddress = host === '0.0.0.0' || host === '::';
+  return nodeUrl ?? urlOf(isEveryAddress ? hostname() : host, port);
 }
 
 /** Undefined if audit entries are not deleted. */

@@ -1604,6 +1604,17 @@ export interface Operations {
     reply: {
       /** Always `ok`. Otherwise, the response is an error. */
       status: 'ok';
+      /** The newest position of the PostgreSQL database that this node has seen. Other nodes read it, to refuse a server that is behind. */
+      database?: {
+        /** Identifies the database. */
+        installation: string;
+        /** How often an operator has accepted a database that was behind. */
+        era: number;
+        /** The timeline of the PostgreSQL server. */
+        timeline: number;
+        /** A counter that every node increases once a second. */
+        beat: number;
+      };
     };
   };
   /** Check readiness */

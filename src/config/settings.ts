@@ -60,6 +60,13 @@ export const settings = {
     fallback: unset,
     parse: parsePublicUrl,
   } satisfies Setting<string | undefined>,
+  nodeUrl: {
+    variable: 'SALLYPORT_NODE_URL',
+    description:
+      'Where other nodes reach this node, such as http://10.0.0.5:8080. They ask it before they use a database server that could be behind. Without it, the address in HOST, or the host name if that means all addresses, and the port.',
+    fallback: unset,
+    parse: parsePublicUrl,
+  } satisfies Setting<string | undefined>,
   trustedProxies: {
     variable: 'SALLYPORT_TRUSTED_PROXIES',
     description:

@@ -11,7 +11,7 @@ import { type ColumnType, inserter } from '../store/engine/sql.ts';
  * `nodes` lists the running processes of an installation. `schema_versions` and `maintenance_lock` are not created by a
  * migration, so they are not in the list.
  */
-const notCopied = ['nodes'];
+const notCopied = ['nodes', 'heartbeat'];
 
 export const copiedTables: readonly string[] = tablesOf('postgres').filter(
   (table) => !notCopied.includes(table),

@@ -1,10 +1,14 @@
-/** Records this node in the database, so that a rotation of the master key and `doctor` know about it. */
+/**
+ * Records this node in the database, so that a rotation of the master key, other nodes and `doctor` know about it, and
+ * increases the beat of the database (see domain/database-position.ts).
+ */
 import { hostname } from 'node:os';
 import { version } from '../config/version.ts';
 import { newId } from '../domain/key.ts';
 import type { MasterKeys } from '../store/crypto/keyring.ts';
 import type { Nodes } from '../store/nodes.ts';
 import type { Log } from '../telemetry/log.ts';
+import type { PositionMemory } from './known-positions.ts';
 
 /** Milliseconds after which the row is renewed. Two attempts can fail before the row expires. */
 const renewal = 15_000;
@@ -12,7 +16,7 @@ const renewal = 15_000;
 export const clockTolerance = 2000;
 
 export interface NodeRecorder {
-  /** Writes the row if it must be renewed, or if the master keys of this node have changed. */
+  /** Increases the beat. Writes the row if it must be renewed, or if the URL or master keys of this node have changed. */
   record(): Promise<void>;
   /** Removes the row. Logs errors and never rejects. */
   remove(): Promise<void>;
@@ -25,10 +29,12 @@ export function nodeRecorder(
   masters: Pick<MasterKeys, 'ids'>,
   log: Log,
   now: () => number,
+  url: () => string | undefined,
+  positions: Pick<PositionMemory, 'setNodes'>,
 ): NodeRecorder {
   const id = newId(now());
   const name = `${hostname()} (process ${process.pid})`;
-  let written: { readonly at: number; readonly masterKeys: string } | undefined;
+  let written: { readonly at: number; readonly what: string } | undefined;
   let offset: number | undefined;
 
   function checkClock(ahead: number): void {
@@ -41,12 +47,15 @@ export function nodeRecorder(
 
   return {
     record: async () => {
+      await nodes.beat();
       const [at, masterKeys] = [now(), readIds(masters)];
-      const isSame = written?.masterKeys === masterKeys.join();
-      if (isSame && written && Math.abs(at - written.at) < renewal) return;
-      const decisive = await nodes.record({ id, name, version, masterKeys, clock: at });
-      written = { at, masterKeys: masterKeys.join() };
+      const what = [url(), ...masterKeys].join();
+      if (written?.what === what && Math.abs(at - written.at) < renewal) return;
+      const decisive = await nodes.record({ id, name, version, url: url(), masterKeys, clock: at });
+      written = { at, what };
       checkClock(at - decisive);
+      const others = (await nodes.active()).filter((node) => node.id !== id);
+      positions.setNodes(others.flatMap((node) => node.url ?? []));
     },
     remove: () =>
       nodes.remove(id).catch((error) => log.warn('could not remove the record of this node', { error })),

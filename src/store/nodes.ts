@@ -1,4 +1,6 @@
 /** The nodes that use this database. Each node renews its row; a row that is not renewed expires. */
+
+import type { Position } from '../domain/database-position.ts';
 import type { Db, DbTime } from './engine/db.ts';
 
 export interface NodeRecord {
@@ -6,6 +8,8 @@ export interface NodeRecord {
   /** For operators: host name and process id. */
   readonly name: string;
   readonly version: string;
+  /** Where other nodes reach it. Undefined if it does not listen yet. */
+  readonly url: string | undefined;
   /** Ids of the master keys that the node can use. */
   readonly masterKeys: readonly string[];
   /** The current time by the node's own clock. */
@@ -25,6 +29,12 @@ export interface Nodes {
   remove(id: string): Promise<void>;
   /** The nodes whose row has not expired. */
   active(): Promise<ActiveNode[]>;
+  /** The position of the PostgreSQL database. Undefined on SQLite. */
+  position(): Promise<Position | undefined>;
+  /** Makes all nodes accept the database, although it may be behind what they have seen. */
+  acceptAfter(seen: Position): Promise<void>;
+  /** Increases the beat of the database. Throws if the server is behind. Does nothing on SQLite. */
+  beat(): Promise<void>;
 }
 
 /** Milliseconds after which the row of a node expires, unless the node renews it. */
@@ -34,6 +44,7 @@ interface Row {
   readonly id: string;
   readonly name: string;
   readonly version: string;
+  readonly url: string | null;
   readonly master_keys: string;
   readonly clock: DbTime;
   readonly seen_at: DbTime;
@@ -41,15 +52,15 @@ interface Row {
 
 export function nodes(db: Db): Nodes {
   return {
-    record: ({ id, name, version, masterKeys, clock }) =>
+    record: ({ id, name, version, url, masterKeys, clock }) =>
       db.transaction(async (tx) => {
         await tx.run('delete from nodes where seen_at < :now - $1', [nodeLifetime]);
         const row = await tx.get<{ seen_at: DbTime }>(
-          `insert into nodes (id, name, version, master_keys, clock, seen_at) values ($1, $2, $3, $4, $5, :now)
-           on conflict (id) do update set master_keys = excluded.master_keys, clock = excluded.clock,
+          `insert into nodes (id, name, version, url, master_keys, clock, seen_at) values ($1, $2, $3, $4, $5, $6, :now)
+           on conflict (id) do update set url = excluded.url, master_keys = excluded.master_keys, clock = excluded.clock,
              seen_at = excluded.seen_at
            returning seen_at`,
-          [id, name, version, JSON.stringify(masterKeys), clock],
+          [id, name, version, url ?? null, JSON.stringify(masterKeys), clock],
         );
         return Number(row?.seen_at);
       }),
@@ -60,14 +71,27 @@ export function nodes(db: Db): Nodes {
       const rows = await db.all<Row>('select * from nodes where seen_at >= :now - $1 order by name', [
         nodeLifetime,
       ]);
-      return rows.map(({ id, name, version, master_keys, clock, seen_at }) => ({
+      return rows.map(({ id, name, version, url, master_keys, clock, seen_at }) => ({
         id,
         name,
         version,
+        url: url ?? undefined,
         masterKeys: JSON.parse(master_keys) as string[],
         seenAt: Number(seen_at),
         clockOffset: Number(clock) - Number(seen_at),
       }));
+    },
+    position: async () => db.primary?.position(),
+    acceptAfter: async ({ era, beat }) => {
+      await db.run('update heartbeat set era = greatest(era, $1) + 1, beat = greatest(beat, $2)', [
+        era,
+        beat,
+      ]);
+    },
+    beat: async () => {
+      if (!db.primary) return;
+      await db.run('update heartbeat set beat = beat + 1');
+      await db.primary.position();
     },
   };
 }

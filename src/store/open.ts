@@ -1,4 +1,6 @@
 /** Opens a store: connects to the database, adds instrumentation, and creates the repositories. */
+
+import type { KnownPositions } from '../domain/database-position.ts';
 import { applications } from './applications.ts';
 import { deliveries } from './audit/deliveries.ts';
 import { auditChain, auditLog } from './audit/log.ts';
@@ -43,6 +45,8 @@ export interface OpenOptions {
   readonly timing?: ((operation: string, seconds: number) => void) | undefined;
   /** Timeout of one read or transaction on PostgreSQL, in milliseconds. */
   readonly timeout?: number | undefined;
+  /** PostgreSQL servers that are behind these positions are refused. */
+  readonly positions?: KnownPositions | undefined;
   /** The maximum number of PostgreSQL connections. */
   readonly maxConnections?: number | undefined;
   /** If absent, reading or writing tokens and every audited change fails. */
@@ -76,6 +80,7 @@ export async function openStore(
     clock,
     timeout,
     maxConnections,
+    positions,
     masters = noMasters,
     timing,
     existing,
@@ -87,7 +92,7 @@ export async function openStore(
 ): Promise<OpenedStore> {
   const opened = url.startsWith('sqlite:')
     ? openSqlite(url.slice('sqlite:'.length), clock ?? Date.now, exclusive)
-    : openPostgres(url, clock, timeout, maxConnections);
+    : openPostgres(url, clock, timeout, maxConnections, positions);
   try {
     onStep('a connection to the database');
     const schema = await schemaOf(opened);

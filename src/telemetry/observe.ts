@@ -58,6 +58,8 @@ export interface MetricSources {
   readSinks(): Promise<readonly SinkState[]>;
   /** Seconds by which the clock of this machine is ahead of that of the database. Undefined if not known yet. */
   clockOffset(): number | undefined;
+  /** The PostgreSQL server that this process uses or used last. */
+  databaseHost(): string | undefined;
   readonly sinkNames: readonly string[];
   /** The maximum number of connections of this process. Undefined for SQLite. */
   readonly poolSize: number | undefined;
@@ -244,6 +246,14 @@ function databaseGauges(registry: Registry, sources: MetricSources, latest: Late
 function gauges(registry: Registry, sources: MetricSources, latest: Latest): void {
   const gauge = addGauge.bind(undefined, registry);
   registry.gauge('sallyport_build_info', 'Running version.', () => [[{ version, bun: Bun.version }, 1]]);
+  registry.gauge(
+    'sallyport_database_host',
+    'The PostgreSQL server that this node uses, or used last.',
+    () => {
+      const host = sources.databaseHost();
+      return host === undefined ? [] : [[{ host }, 1]];
+    },
+  );
   gauge(
     'sallyport_clock_offset_seconds',
     'Seconds by which the clock of this machine is ahead of that of the database.',

@@ -9,6 +9,8 @@ import { openTestStore, type TestStore } from '../support/test-store.ts';
 describe.each(databases)('the record of a node on %s', (_, database) => {
   let data: TestStore;
   let ids: string[];
+  let url: string | undefined;
+  let others: readonly string[];
   /** Milliseconds by which the clock of the node is ahead. */
   let ahead: number;
   let lines: string[];
@@ -16,13 +18,19 @@ describe.each(databases)('the record of a node on %s', (_, database) => {
   let node: NodeRecorder;
   beforeEach(async () => {
     data = await openTestStore(database);
-    [ids, ahead, lines] = [['old'], 0, []];
+    [ids, url, others, ahead, lines] = [['old'], undefined, [], 0, []];
     const now = () => data.clock.now() + ahead;
     log = makeLog({ level: 'info', asText: false, now, write: (line) => lines.push(line) });
-    node = nodeRecorder(data.maintenance.nodes, { ids: () => ids }, log, now);
+    node = recorder({ ids: () => ids }, now);
   });
   afterEach(() => data.close());
   const active = () => data.maintenance.nodes.active();
+  const recorder = (masters: { ids(): string[] }, now = data.clock.now) =>
+    nodeRecorder(data.maintenance.nodes, masters, log, now, () => url, {
+      setNodes: (urls) => {
+        others = urls;
+      },
+    });
 
   test('has its name and master keys, is renewed in time, and expires', async () => {
     const start = data.clock.now();
@@ -40,8 +48,16 @@ describe.each(databases)('the record of a node on %s', (_, database) => {
     expect(await active()).toHaveLength(1);
     data.clock.advance(1);
     expect(await active()).toEqual([]);
-    await nodeRecorder(data.maintenance.nodes, { ids: () => [] }, log, data.clock.now).record();
+    await recorder({ ids: () => [] }).record();
     expect(await data.runSql('select name from nodes')).toHaveLength(1);
+  });
+
+  test('has its URL as soon as it listens, and other nodes get to know it', async () => {
+    await node.record();
+    url = 'http://10.0.0.5:8080';
+    await node.record();
+    await recorder({ ids: () => [] }).record();
+    expect(others).toEqual([url]);
   });
 
   test('has new master keys at once, and none if they cannot be read', async () => {
@@ -54,7 +70,7 @@ describe.each(databases)('the record of a node on %s', (_, database) => {
         throw new Error('cannot be read');
       },
     };
-    await nodeRecorder(data.maintenance.nodes, broken, log, data.clock.now).record();
+    await recorder(broken).record();
     expect((await active()).map(({ masterKeys }) => masterKeys)).toContainEqual([]);
   });
 

@@ -40,6 +40,11 @@ export const table: { [K in Name]: Row } = {
     ],
     invalid: ['65536', '-1', '80.5', '1e3', ' 80', 'http', '0x50', '８０'],
   },
+  nodeUrl: {
+    unset: undefined,
+    valid: [['http://10.0.0.5:8080', 'http://10.0.0.5:8080']],
+    invalid: ['10.0.0.5:8080'],
+  },
   publicUrl: {
     unset: undefined,
     valid: [

@@ -1,5 +1,7 @@
+import { anyPosition, describePosition, newerThan } from '../../domain/database-position.ts';
 import { escapeText } from '../../domain/escape.ts';
 import { chainAll } from '../../operations/audit-files.ts';
+import { knownPositions } from '../../operations/known-positions.ts';
 import {
   findRevived,
   none,
@@ -30,9 +32,9 @@ export const recoverOptions: readonly Option[] = [
 export const recoverCommand: Command = {
   usage: 'recover',
   options: [...recoverOptions, yesOption],
-  summary: 'Clean up a database that was restored with other tools, such as pg_restore.',
+  summary: 'Clean up and accept a database that was restored or lost changes in a failover.',
   details:
-    'Run it after pg_restore or a point-in-time recovery, before the service starts. Ends every session of every tenant and deletes nonces and idempotency records. On SQLite the service must be stopped.',
+    'Run it after pg_restore, a point-in-time recovery, or the promotion of a standby that lacks changes. Until then, nodes refuse a database that is behind what they have seen. Ends every session of every tenant and deletes nonces and idempotency records. On SQLite the service must be stopped.',
   examples: ['sallyport recover --audit audit.jsonl --revoke'],
   run: recoverDatabase,
 };
@@ -50,10 +52,15 @@ async function recoverDatabase(invocation: Invocation): Promise<number> {
   requireDatabase(config);
   await confirm(invocation, 'This ends all sessions of all tenants. Continue?');
   const work = async (maintenance: Maintenance) => {
-    const report = await recoverStore(maintenance, options, { difference: {} });
+    const found = await maintenance.nodes.position();
+    const seen = found && (await newerThan(found, knownPositions(config)));
+    const lost = seen && { position: { from: describePosition(seen), to: describePosition(found) } };
+    const report = await recoverStore(maintenance, options, { difference: lost ?? {} });
+    const newest = seen ?? found;
+    if (newest) await maintenance.nodes.acceptAfter(newest);
     return printResult(report, ['recovered', ...reportLines(report)].join('\n'));
   };
-  return withStore(invocation, work, { exclusive: true });
+  return withStore(invocation, work, { exclusive: true, positions: anyPosition });
 }
 
 export function checkRecoverOptions(options: Options): void {

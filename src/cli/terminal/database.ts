@@ -1,7 +1,9 @@
 /** The database of the service: its location, as shown to operators, and how commands open it. */
+
 import { statSync } from 'node:fs';
 import { relative } from 'node:path';
 import type { Config } from '../../config/settings.ts';
+import { knownPositions } from '../../operations/known-positions.ts';
 import { masterKeys } from '../../operations/master-key.ts';
 import { reportWaiting } from '../../operations/slow-start.ts';
 import { commandTimeout } from '../../store/engine/db.ts';
@@ -68,7 +70,7 @@ export function whileWaiting<T>(
 export async function withStore(
   invocation: Invocation,
   work: (maintenance: Maintenance, store: Store) => Promise<number>,
-  options: Pick<OpenOptions, 'exclusive' | 'readOnly'> = {},
+  options: Pick<OpenOptions, 'exclusive' | 'readOnly' | 'positions'> = {},
 ): Promise<number> {
   const { config } = invocation;
   requireDatabase(config);
@@ -76,7 +78,15 @@ export async function withStore(
   const { databaseUrl, databaseConnections: maxConnections } = config;
   const timeout = Math.max(config.databaseTimeout, commandTimeout);
   const opened = await whileWaiting(invocation, (onStep) =>
-    openStore(databaseUrl, { ...options, timeout, maxConnections, masters, existing: true, onStep }),
+    openStore(databaseUrl, {
+      positions: knownPositions(config),
+      ...options,
+      timeout,
+      maxConnections,
+      masters,
+      existing: true,
+      onStep,
+    }),
   );
   try {
     return await work(opened.maintenance, opened.store);

@@ -5,6 +5,19 @@ import { openEndpoint, reply } from '../pipeline/route.ts';
 const Status = z.object({
   status: z.literal('ok').describe('Always `ok`. Otherwise, the response is an error.'),
 });
+const LiveStatus = Status.extend({
+  database: z
+    .object({
+      installation: z.uuid().describe('Identifies the database.'),
+      era: z.int().describe('How often an operator has accepted a database that was behind.'),
+      timeline: z.int().describe('The timeline of the PostgreSQL server.'),
+      beat: z.int().describe('A counter that every node increases once a second.'),
+    })
+    .optional()
+    .describe(
+      'The newest position of the PostgreSQL database that this node has seen. Other nodes read it, to refuse a server that is behind.',
+    ),
+});
 const tag = 'Health';
 const ok = { status: 200, body: { status: 'ok' } };
 
@@ -12,8 +25,11 @@ export const livez = openEndpoint({
   name: 'live',
   tag,
   summary: 'Check liveness',
-  replies: { 200: reply('The process is running.', Status, ok.body) },
-  handle: async () => ok,
+  replies: { 200: reply('The process is running.', LiveStatus, ok.body) },
+  handle: async ({ position }) => {
+    const database = position();
+    return database ? { status: 200, body: { ...ok.body, database } } : ok;
+  },
 });
 
 export const readyz = openEndpoint({

@@ -1,6 +1,8 @@
 /** Types and helpers to declare endpoints and routes. */
+
 import type { z } from 'zod';
 import type { AuditedReads, Difference, Entry, EntryDecision, EntryResource } from '../../domain/audit.ts';
+import type { Position } from '../../domain/database-position.ts';
 import type { Code, Failure } from '../../domain/error.ts';
 import type { DecidingRule } from '../../domain/explain.ts';
 import type { Owner } from '../../domain/grant.ts';
@@ -58,6 +60,8 @@ export interface HandlerContext<S = Store> {
   readonly sessionTtlMax: number;
   /** False once the process is shutting down. */
   readonly ready: () => boolean;
+  /** The newest position of a PostgreSQL database that this node has seen. */
+  readonly position: () => Position | undefined;
   /** In tests: a reply or error that the endpoint does not declare is an internal error. */
   readonly checkReplies: boolean;
 }

@@ -4,6 +4,7 @@
  * - `:now` is the current time: of the machine for SQLite, of the database server for PostgreSQL.
  */
 import type { Awaitable } from '../../domain/awaitable.ts';
+import type { Position } from '../../domain/database-position.ts';
 import { Failure, fail } from '../../domain/error.ts';
 
 export type Value = string | number | null | Uint8Array;
@@ -59,9 +60,18 @@ export interface Local {
   fileProblem(): string | undefined;
 }
 
+/** The server of a PostgreSQL database that is used now. */
+export interface Primary {
+  /** Host and port. Undefined before the first connection and after a failure. */
+  host(): string | undefined;
+  /** Throws if the server is behind what was seen. Undefined if the database has no schema yet. */
+  position(): Promise<Position | undefined>;
+}
+
 export interface Db extends Executor {
   transaction<T>(work: (tx: Queries) => Awaitable<T>): Promise<T>;
   readonly local?: Local;
+  readonly primary?: Primary;
   /**
    * Runs a change in a transaction that it may share with concurrent changes. Durable when it resolves. An error of one
    * change does not affect the others. `work` may await only its own statements, and may run again if the transaction

@@ -31,6 +31,8 @@ const invalidSchema = '3F000';
 const foreignKeyViolation = '23503';
 /** The error with which `isWritable` (postgres.ts) fails on a server that is read-only. */
 const divisionByZero = '22012';
+/** The error with which `sameServer` (postgres-pool.ts) fails. */
+const negativeRoot = '2201F';
 
 /** `error` must be thrown by the driver itself, not by a callback that the driver has called. */
 export function mapDriverError(error: unknown): unknown {
@@ -48,6 +50,8 @@ export function mapDriverError(error: unknown): unknown {
   const state = String(error.errno);
   if (state === foreignKeyViolation) return ownerDeleted(error);
   if (state === divisionByZero) return new NotWritable('the server is a standby or read-only');
+  if (state === negativeRoot)
+    return new Unreachable('the connection leads to another server, or the server was restarted');
   if (state === readOnlyTransaction) return new NotWritable(message, { cause: error });
   if (state === invalidSchema)
     return new DbUnavailable('the schema does not exist: create it, or correct `schema` in DATABASE_URL');

@@ -8,6 +8,12 @@
  */
 import { readFileSync } from 'node:fs';
 import { SQL } from 'bun';
+import {
+  describePosition,
+  type KnownPositions,
+  newerThan,
+  type Position,
+} from '../../domain/database-position.ts';
 import { DbUnavailable } from './db.ts';
 import {
   isUnsupported,
@@ -18,6 +24,7 @@ import {
   Unreachable,
 } from './postgres-errors.ts';
 import { passwordFromFile } from './postgres-password.ts';
+import { readPosition } from './postgres-position.ts';
 import type { PostgresHost, PostgresTarget } from './postgres-url.ts';
 
 /**
@@ -32,6 +39,10 @@ export interface Pool {
   readonly transactionSettings: string | undefined;
   /** False if the database has none, or if the role may not use them. */
   readonly advisoryLocks: boolean;
+  /** Host and port. */
+  readonly host: string;
+  /** SQL that fails unless a connection leads to the server that was checked. */
+  readonly sameServer: string;
 }
 
 export interface PoolOptions {
@@ -40,12 +51,16 @@ export interface PoolOptions {
   readonly connectTimeout: number;
   /** Settings of every transaction, by name. */
   readonly settings: Readonly<Record<string, string>>;
+  readonly positions: KnownPositions;
 }
 
 export interface Pools {
   /** Undefined before the first connection and after a failure. */
   current(): Pool | undefined;
-  /** Connects to the first host that accepts writes, or to the only host. Concurrent calls share one search. */
+  /**
+   * Connects to the host that accepts writes, or to the only host. Throws `Unreachable` if it is behind, or if several
+   * accept writes. Concurrent calls share one search.
+   */
   find(): Promise<Pool>;
   /** Closes the pool after the statements in progress, for at most five seconds. */
   discard(pool: Pool): void;
@@ -92,34 +107,86 @@ export function postgresPools(target: PostgresTarget, options: PoolOptions): Poo
   };
 }
 
-/** With several hosts, takes the first that accepts writes. */
 async function findServer(target: PostgresTarget, options: PoolOptions): Promise<Pool> {
-  const problems: string[] = [];
-  for (const host of target.hosts) {
-    try {
-      const { pool, readOnly } = await openPool(host, target, options);
-      if (target.hosts.length === 1 || !readOnly) return pool;
-      await pool.sql.close();
-      problems.push(`${host.host} is read-only`);
-    } catch (error) {
-      if (target.hosts.length === 1 || !(error instanceof DbUnavailable)) throw error;
-      problems.push(`${host.host}: ${error.message}`);
-    }
+  const { hosts } = target;
+  const tried = await Promise.allSettled(hosts.map((host) => openServer(host, target, options)));
+  const opened = tried.filter((each) => each.status === 'fulfilled').map(({ value }) => value);
+  const usable = opened.filter(({ problem }) => problem === undefined);
+  const [chosen] = usable;
+  for (const { pool } of opened) if (pool !== chosen?.pool) pool.sql.close({ timeout: 0 }).catch(() => {});
+  if (chosen && usable.every(({ pool }) => pool.sameServer === chosen.pool.sameServer)) {
+    if (chosen.position) options.positions.saw(chosen.position, chosen.pool.host);
+    return chosen.pool;
   }
-  throw new Unreachable(`no host accepts writes (${problems.join('; ')})`);
+  chosen?.pool.sql.close({ timeout: 0 }).catch(() => {});
+  if (chosen) {
+    const names = usable.map(({ pool }) => pool.host).join(' and ');
+    throw new Unreachable(`${names} both accept writes: stop the server that is not the primary`);
+  }
+  const failed = tried.filter((each) => each.status === 'rejected').map(({ reason }) => reason);
+  const unexpected = failed.find((error) => hosts.length === 1 || !(error instanceof DbUnavailable));
+  if (unexpected) throw unexpected;
+  const problems = [...opened.map(({ problem }) => problem), ...failed.map(({ message }) => message)];
+  throw new Unreachable(
+    hosts.length === 1 ? problems.join() : `no host accepts writes (${problems.join('; ')})`,
+  );
+}
+
+interface OpenedServer {
+  readonly pool: Pool;
+  readonly position: Position | undefined;
+  /** Why the server cannot be used. */
+  readonly problem: string | undefined;
+}
+
+/** The messages of errors begin with the host if there are several. */
+async function openServer(
+  host: PostgresHost,
+  target: PostgresTarget,
+  options: PoolOptions,
+): Promise<OpenedServer> {
+  const name = nameOf(host);
+  try {
+    const { pool, readOnly, position } = await openPool(host, target, options);
+    if (readOnly && target.hosts.length > 1) return { pool, position, problem: `${name} is read-only` };
+    const newer = position && (await newerThan(position, options.positions));
+    if (!newer) return { pool, position, problem: undefined };
+    const problem = `${name} is behind: it has ${describePosition(position)}, but ${describePosition(newer)} was seen. If no server has these changes, accept the loss with \`sallyport recover\``;
+    return { pool, position, problem };
+  } catch (error) {
+    if (target.hosts.length > 1 && error instanceof DbUnavailable)
+      error.message = `${name}: ${error.message}`;
+    throw error;
+  }
+}
+
+function nameOf({ host, port }: PostgresHost): string {
+  return `${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
 interface Opened {
   readonly pool: Pool;
   readonly readOnly: boolean;
+  readonly position: Position | undefined;
 }
 
 async function openPool(host: PostgresHost, target: PostgresTarget, options: PoolOptions): Promise<Opened> {
   const startup = { default_transaction_isolation: isolation, ...options.settings };
   const direct = connect(host, target, options, startup);
+  const toOpened = (sql: SQL, transactionSettings: string | undefined, probed: Probed): Opened => {
+    const { readOnly, position, advisoryLocks, server } = probed;
+    const pool = {
+      sql,
+      transactionSettings,
+      advisoryLocks,
+      host: nameOf(host),
+      sameServer: sameServer(server),
+    };
+    return { pool, readOnly, position };
+  };
   try {
-    const { applied, readOnly, advisoryLocks } = await probe(direct, options, Object.keys(startup));
-    if (applied) return { pool: { sql: direct, transactionSettings: undefined, advisoryLocks }, readOnly };
+    const probed = await probe(direct, target, options, Object.keys(startup));
+    if (probed.applied) return toOpened(direct, undefined, probed);
     await direct.close();
   } catch (error) {
     await direct.close({ timeout: 0 }).catch(() => {});
@@ -127,25 +194,38 @@ async function openPool(host: PostgresHost, target: PostgresTarget, options: Poo
   }
   const pooled = connect(host, target, options, undefined);
   try {
-    const { readOnly, advisoryLocks } = await probe(pooled, options, []);
+    const probed = await probe(pooled, target, options, []);
     const local = Object.entries(options.settings).map(([name, value]) => `set local ${name} = ${value}`);
-    const transactionSettings = [`set transaction isolation level ${isolation}`, ...local].join('; ');
-    return { pool: { sql: pooled, transactionSettings, advisoryLocks }, readOnly };
+    return toOpened(pooled, [`set transaction isolation level ${isolation}`, ...local].join('; '), probed);
   } catch (error) {
     await pooled.close({ timeout: 0 }).catch(() => {});
     throw mapDriverError(error);
   }
 }
 
+/**
+ * A connection that is opened later can lead to another server, because the address was moved or the server was
+ * restarted. `server` is the start time of the server that was checked. The square root of a negative number is an
+ * error that nothing else causes.
+ */
+function sameServer(server: string | undefined): string {
+  if (server === undefined) return '1';
+  return `sqrt(case when pg_postmaster_start_time() = '${server}' then 1 else -1 end)`;
+}
+
 interface Probed {
   /** Whether the startup parameters have taken effect. */
   readonly applied: boolean;
   readonly readOnly: boolean;
+  /** When the server was started. Undefined if the database does not say. */
+  readonly server: string | undefined;
   readonly advisoryLocks: boolean;
+  readonly position: Position | undefined;
 }
 
 async function probe(
   sql: SQL,
+  { schema }: PostgresTarget,
   { connectTimeout }: PoolOptions,
   parameters: readonly string[],
 ): Promise<Probed> {
@@ -155,11 +235,27 @@ async function probe(
      where source = 'client' and name in (${names.join() || 'null'})) = ${names.length} as applied`;
   const timeout = Promise.withResolvers<never>();
   const timer = setTimeout(() => timeout.reject(new Unreachable(noAnswer)), connectTimeout);
+  const read = async () => ({
+    ...((await sql.unsafe(query))[0] as Pick<Probed, 'applied' | 'readOnly'>),
+    server: await startOf(sql),
+    advisoryLocks: await hasAdvisoryLocks(sql),
+    position: await readPosition(sql, schema),
+  });
   try {
-    const [row] = await Promise.race([sql.unsafe(query), timeout.promise]);
-    return { ...row, advisoryLocks: await Promise.race([hasAdvisoryLocks(sql), timeout.promise]) };
+    return await Promise.race([read(), timeout.promise]);
   } finally {
     clearTimeout(timer);
+  }
+}
+
+/** Undefined in databases that are only compatible with PostgreSQL and have no such function. */
+async function startOf(sql: SQL): Promise<string | undefined> {
+  try {
+    const [row] = await sql.unsafe('select cast(pg_postmaster_start_time() as text) as start');
+    return row.start;
+  } catch (error) {
+    if (isUnsupported(error)) return undefined;
+    throw error;
   }
 }
 

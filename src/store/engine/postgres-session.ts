@@ -21,7 +21,7 @@ const databaseClock = '(floor(extract(epoch from clock_timestamp()) * 1000)::big
 const conflicts = new WeakMap<Runner, Conflict>();
 
 /**
- * Runs work in a transaction with the settings of the pool. Throws `Conflict` if a statement or the commit conflicted
+ * Runs work in a transaction with the settings of the pool, on the server that was checked. Throws `Conflict` if a statement or the commit conflicted
  * with another transaction.
  */
 export async function begin<T>(
@@ -33,10 +33,15 @@ export async function begin<T>(
   try {
     return (await pool.sql.begin(async (tx) => {
       if (pool.transactionSettings !== undefined) await tx.unsafe(pool.transactionSettings);
+      // Sent together with the first statement of the work.
+      const checked = tx.unsafe(`select ${pool.sameServer}`).execute();
       try {
-        return await work({ on: tx, pool, clock });
+        const value = await work({ on: tx, pool, clock });
+        await checked;
+        return value;
       } catch (error) {
-        failed = { error: conflicts.get(tx) ?? error };
+        const moved = await checked.then(() => undefined, mapDriverError);
+        failed = { error: moved ?? conflicts.get(tx) ?? error };
         throw error;
       }
     })) as T;

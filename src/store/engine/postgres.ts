@@ -1,4 +1,11 @@
 import type { Awaitable } from '../../domain/awaitable.ts';
+import {
+  anyPosition,
+  describePosition,
+  type KnownPositions,
+  newerThan,
+  type Position,
+} from '../../domain/database-position.ts';
 import { batched } from './batcher.ts';
 import {
   type Db,
@@ -9,9 +16,10 @@ import {
   type Value,
 } from './db.ts';
 import { groupCommit } from './group-commit.ts';
-import { noAnswer, Unreachable } from './postgres-errors.ts';
+import { mapDriverError, noAnswer, Unreachable } from './postgres-errors.ts';
 import { exclusiveWork } from './postgres-exclusive.ts';
 import { type Pool, type Pools, postgresPools } from './postgres-pool.ts';
+import { readPosition } from './postgres-position.ts';
 import { afterConflict, type Late } from './postgres-retry.ts';
 import { begin, execute, queries, type Session } from './postgres-session.ts';
 import { type PostgresTarget, parsePostgresUrl } from './postgres-url.ts';
@@ -38,11 +46,12 @@ function timeoutsOf(call: number) {
 type Timeouts = ReturnType<typeof timeoutsOf>;
 
 /**
- * An SQL condition that fails on a standby, and on an old primary that was made read-only after a failover: they may not
- * know that a key was revoked. Evaluated once per query.
+ * An SQL condition that fails on a standby, on an old primary that was made read-only after a failover, and on a server
+ * that was not checked: they may not know that a key was revoked. Evaluated once per query.
  */
-const isWritable =
-  "(select 1 / case when current_setting('transaction_read_only') = 'on' then 0 else 1 end) = 1";
+function isWritable({ sameServer }: Pool): string {
+  return `(select ${sameServer} / case when current_setting('transaction_read_only') = 'on' then 0 else 1 end) = 1`;
+}
 
 /** How many changes share a transaction, and how many such transactions run at a time. */
 const groupLimits = { maxBatch: 32, maxInFlight: 4 };
@@ -121,11 +130,12 @@ export function openPostgres(
   clock?: () => number,
   timeout = defaultTimeout,
   maxConnections = defaultConnections,
+  positions = anyPosition,
 ): Db {
   const timeouts = timeoutsOf(timeout);
   const target = parsePostgresUrl(url);
   const settings = settingsOf(timeouts, target);
-  const pools = postgresPools(target, { maxConnections, connectTimeout: timeout, settings });
+  const pools = postgresPools(target, { maxConnections, connectTimeout: timeout, settings, positions });
   const { bounded, boundedBy } = deadlines(pools, timeouts);
 
   async function onPool<T>(work: (pool: Pool) => Promise<T>): Promise<T> {
@@ -180,6 +190,10 @@ export function openPostgres(
 
   return {
     dialect: 'postgres',
+    primary: {
+      host: () => pools.current()?.host,
+      position: () => onPool((pool) => checkPosition(pool, target, positions)),
+    },
     get: (sql, params) => read(async (session) => queries(session).get(sql, params)),
     all: (sql, params) => read(async (session) => queries(session).all(sql, params)),
     run: (sql, params) => shortTransaction(async (tx) => tx.run(sql, params)),
@@ -187,7 +201,7 @@ export function openPostgres(
       read((session) => {
         const type = typeof keys[0] === 'string' ? 'TEXT' : 'BYTEA';
         const list = session.pool.sql.array(keys, type) as unknown as Value;
-        return execute(session, `${sql} and ${isWritable}`, [list, ...params]);
+        return execute(session, `${sql} and ${isWritable(session.pool)}`, [list, ...params]);
       }),
     ),
     transaction: shortTransaction,
@@ -196,6 +210,21 @@ export function openPostgres(
     exclusively: (work, pace) => exclusively(work, timeouts.exclusive[pace ?? 'usual']),
     close: pools.close,
   };
+}
+
+/** Throws `Unreachable`, so that the node looks for another server, if this one is behind. */
+async function checkPosition(
+  { sql, host }: Pool,
+  { schema }: PostgresTarget,
+  positions: KnownPositions,
+): Promise<Position | undefined> {
+  const found = await readPosition(sql, schema).catch((error) => {
+    throw mapDriverError(error);
+  });
+  const newer = found && (await newerThan(found, positions));
+  if (newer) throw new Unreachable(`${host} is behind: ${describePosition(newer)} was seen`);
+  if (found) positions.saw(found, host);
+  return found;
 }
 
 /**

@@ -2,14 +2,17 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { KnownPositions, Position } from '../../../src/domain/database-position.ts';
 import { type Digest, mint, parseKey } from '../../../src/domain/key.ts';
 import { credentials } from '../../../src/store/credentials.ts';
 import { type Db, DbUnavailable } from '../../../src/store/engine/db.ts';
 import { migrate } from '../../../src/store/engine/migrate.ts';
 import { openPostgres } from '../../../src/store/engine/postgres.ts';
 import { Cluster } from '../../../torture/crash/cluster.ts';
+import { openCli } from '../../support/cli.ts';
 import { freePort, type Postgres, startPostgres } from '../../support/postgres.ts';
-import { generousTimeout, openTestServer, postgres } from '../../support/test-server.ts';
+import { openTcpProxy } from '../../support/tcp-proxy.ts';
+import { generousTimeout, openTestServer, postgres, testMasterKey } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
 /** Opens the database, runs `work` and closes the database. */
@@ -65,7 +68,7 @@ describe('a database that cannot be reached', () => {
 });
 
 describe('several hosts', () => {
-  test('a standby authenticates no key; nodes move to it when it is promoted, without a restart or a change of settings', async () => {
+  test('nodes use a standby when it is promoted, and never go back to the old primary, until an operator accepts the loss', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'sallyport-hosts-'));
     chmodSync(folder, 0o711);
     const primary = await Cluster.make(join(folder, 'primary'));
@@ -74,7 +77,9 @@ describe('several hosts', () => {
     await standby.start();
     await primary.waitForStandby();
     const url = `postgres://postgres@127.0.0.1:${standby.port},127.0.0.1:${primary.port}/postgres?target_session_attrs=read-write`;
-    const node = await openTestServer(url);
+    const data = join(folder, 'data');
+    const open = () => openTestServer(url, { SALLYPORT_DATA_DIR: data });
+    const node = await open();
     const { key } = await node.tenant();
     const before = await node.application(key);
     await using(`postgres://postgres@127.0.0.1:${standby.port}/postgres`, async (db) => {
@@ -89,8 +94,33 @@ describe('several hosts', () => {
     while ((await node.call('GET', '/readyz')).status === 503);
     await node.application(key);
     expect((await node.call('GET', `/applications/${before.id}`, { key })).status).toBe(200);
-    await node.close();
+    await node.app.flush();
+    await primary.start({ synchronous_standby_names: '' });
+    // The old primary accepts writes, too, but is behind. The node continues with the other server.
+    expect((await node.call('GET', '/readyz')).status).toBe(200);
     await standby.kill();
+    while ((await node.call('GET', '/readyz')).status !== 503);
+    expect((await node.call('GET', '/applications/key', { key })).status).toBe(503);
+    const behind = new RegExp(
+      `no host accepts writes .*127.0.0.1:${primary.port} is behind: it has beat \\d+ of timeline 1, but beat \\d+ of timeline 2 was seen`,
+    );
+    await node.app.flush();
+    expect(node.logged.join('\n')).toMatch(behind);
+    await node.close();
+    await expect(open()).rejects.toThrow(behind);
+
+    const env = { DATABASE_URL: url, SALLYPORT_DATA_DIR: data, SALLYPORT_MASTER_KEY: testMasterKey };
+    const cli = openCli(() => env);
+    expect(await cli.run('tenants', 'list')).toMatchObject({
+      code: 1,
+      err: expect.stringMatching(behind),
+    });
+    expect(await cli.run('recover', '--yes')).toMatchObject({ code: 0 });
+    const again = await open();
+    expect((await again.call('GET', '/readyz')).status).toBe(200);
+    await again.close();
+    cli.remove();
+    await primary.kill();
     rmSync(folder, { recursive: true, force: true });
   });
 
@@ -99,11 +129,18 @@ describe('several hosts', () => {
     const [here, there] = [await postgres.createEmpty(''), other.url].map((each) => new URL(each));
     const name = here?.pathname.slice(1);
     await runSql(other.url, `create database ${name}`);
+    const setReadOnly = (value: string) =>
+      runSql(
+        String(new URL('/postgres', here)),
+        `alter database ${name} set default_transaction_read_only = ${value}`,
+      );
+    await setReadOnly('on');
     const both = `postgres://postgres@${there?.host},${here?.host}/${name}`;
     await using(both, async (db) => {
       expect(await portOf(db)).toEqual({ port: Number(there?.port) });
       await runSql(other.url, 'alter system set default_transaction_read_only = on');
       await runSql(other.url, 'select pg_reload_conf()');
+      await setReadOnly('off');
       const create = async () => db.run('create table if not exists moved (id integer)');
       const isMoved = async () => (await portOf(db))?.port === Number(here?.port);
       while (!(await isMoved())) await create().catch(() => {});
@@ -112,11 +149,59 @@ describe('several hosts', () => {
     await other.stop();
   });
 
+  test('two servers that both accept writes are both refused, and one server with two addresses is used', async () => {
+    const other = await startPostgres();
+    const here = new URL(await postgres.createEmpty(''));
+    await using(`postgres://postgres@${here.host},${new URL(other.url).host}/postgres`, async (db) => {
+      const failing = Promise.try(() => db.get('select 1'));
+      await expect(failing).rejects.toThrow(
+        /^127.0.0.1:\d+ and 127.0.0.1:\d+ both accept writes: stop the server that is not the primary$/,
+      );
+    });
+    await using(`postgres://postgres@${here.host},localhost:${here.port}/postgres`, async (db) => {
+      expect(await portOf(db)).toEqual({ port: Number(here.port) });
+    });
+    await other.stop();
+  });
+
+  test('a connection to another server at the same address is not used', async () => {
+    const [first, second] = [await startPostgres(), await startPostgres()];
+    const proxy = await openTcpProxy(first.port);
+    const id = crypto.randomUUID();
+    for (const [beat, { url }] of [second, first].entries()) {
+      await runSql(url, 'create table heartbeat (installation uuid, era integer, beat bigint)');
+      await runSql(url, `insert into heartbeat values ('${id}', 0, ${beat})`);
+      await runSql(url, 'create table things (id integer)');
+    }
+    let seen: Position | undefined;
+    const positions: KnownPositions = {
+      newest: async () => (seen ? [seen] : []),
+      saw: (position) => {
+        seen = position;
+      },
+    };
+    const url = `postgres://postgres@127.0.0.1:${proxy.port}/postgres`;
+    const db = openPostgres(url, undefined, generousTimeout, 4, positions);
+    await db.get('select 1');
+    proxy.setTarget(second.port);
+    const ours = "from pg_stat_activity where application_name = 'sallyport'";
+    await runSql(first.url, `select pg_terminate_backend(pid) ${ours} and pid <> (select min(pid) ${ours})`);
+    const insert = () => db.transaction(async (tx) => tx.run('insert into things values (1)'));
+    const outcomes = await Promise.allSettled(Array.from({ length: 12 }, insert));
+    expect(outcomes.map(({ status }) => status)).toContain('rejected');
+    expect(await runSql(second.url, 'select * from things')).toEqual([]);
+    await db.close();
+    proxy.close();
+    await Promise.all([first.stop(), second.stop()]);
+  });
+
   test('the error names every host and its problem', async () => {
     const [first, second] = [await freePort(), await freePort()];
     await using(`postgres://127.0.0.1:${first},localhost:${second}/x`, async (db) => {
       const failing = Promise.try(() => db.get('select 1'));
-      await expect(failing).rejects.toThrow(/no host accepts writes \(127\.0\.0\.1: .+; localhost: .+\)/);
+      await expect(failing).rejects.toThrow(
+        /no host accepts writes \(127\.0\.0\.1:\d+: .+; localhost:\d+: .+\)/,
+      );
     });
   });
 });

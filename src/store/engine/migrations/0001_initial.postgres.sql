@@ -67,3 +67,12 @@ create table audit_checkpoints (
   primary key (chain, seq)
 );
 create index audit_checkpoints_by_time on audit_checkpoints (chain, at, seq);
+
+-- Detects a server that is behind. Every node increases beat once a second. See src/domain/database-position.ts.
+create table heartbeat (
+  one integer primary key check (one = 1),
+  installation uuid not null,
+  era integer not null,
+  beat bigint not null
+);
+insert into heartbeat values (1, gen_random_uuid(), 0, 0);

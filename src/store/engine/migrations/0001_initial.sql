@@ -301,6 +301,8 @@ create table nodes (
   id uuid primary key,
   name text not null,
   version text not null,
+  -- Where other nodes reach it. Null if it does not listen.
+  url text,
   -- JSON: ids of the master keys that the node can use.
   master_keys text not null,
   clock bigint not null,
