@@ -222,6 +222,18 @@ export const bugs: readonly Bug[] = [
     ],
   },
   {
+    name: 'a server that is behind is used',
+    row: 'old-primary',
+    database: 'PostgreSQL',
+    changes: [
+      {
+        file: 'src/domain/database-position.ts',
+        from: 'return found.era < seen.era || found.timeline < seen.timeline || found.beat < seen.beat;',
+        to: 'return false;',
+      },
+    ],
+  },
+  {
     name: 'long computations without pauses',
     row: 'stalls',
     database: 'SQLite',

@@ -102,6 +102,20 @@ export class Cluster {
     while (children.some(isRunning)) await Bun.sleep(1);
   }
 
+  /** Stops all processes of the server for a while, like a machine that hangs. */
+  freeze(): void {
+    this.#signal('SIGSTOP');
+  }
+
+  unfreeze(): void {
+    this.#signal('SIGCONT');
+  }
+
+  #signal(signal: 'SIGSTOP' | 'SIGCONT'): void {
+    const pid = this.#server?.pid as number;
+    for (const each of [pid, ...childrenOf(pid)]) process.kill(each, signal);
+  }
+
   async sql<R>(text: string, name?: string): Promise<R[]> {
     const sql = new SQL(this.url(name), { max: 1, connectionTimeout: 2 });
     try {

@@ -7,6 +7,7 @@ import { failover } from '../rows/failover.ts';
 import { synced } from '../rows/fsync-order.ts';
 import { kill } from '../rows/kill.ts';
 import { migration } from '../rows/migration.ts';
+import { oldPrimary } from '../rows/old-primary.ts';
 import { rotation } from '../rows/rotation.ts';
 import { storage } from '../rows/storage-faults.ts';
 
@@ -17,6 +18,7 @@ export const crashes: readonly Row[] = [
   synced,
   storage,
   failover,
+  oldPrimary,
   disk,
   migration,
   rotation,
