@@ -56,7 +56,7 @@ export interface Local {
   generation(): number | undefined;
   /** The current time, like `:now` in SQL. */
   now(): number;
-  /** Returns a message if the database file is no longer at its path. */
+  /** Returns a message if the database file is damaged or no longer at its path. */
   fileProblem(): string | undefined;
 }
 

@@ -16,10 +16,16 @@ const maxBatch = 512;
  */
 export function openSqlite(path: string, now: () => number, alone = false): Db {
   const { counters, writer, reader, unlock } = connectTwice(path, alone);
-  const reads = prepared(reader, now);
-  const writes = prepared(writer, now);
+  let damage: string | undefined;
+  /** A damaged database gets no more writes: they could destroy what can still be saved. */
+  const onError = (error: unknown) => {
+    if (error instanceof SQLiteError && damaged.test(error.code ?? ''))
+      damage ??= `${path} is damaged (${error.message}): stop the service, run \`sallyport doctor\`, and restore a backup`;
+  };
+  const reads = prepared(reader, now, onError);
+  const writes = prepared(writer, now, onError);
   const fileProblem = () =>
-    hasMoved(writer) ? `the database file was moved or deleted: ${path}` : undefined;
+    damage ?? (hasMoved(writer) ? `the database file was moved or deleted: ${path}` : undefined);
   const commits = watchCommits(counters, reads, checkFile);
   let last: Promise<unknown> = Promise.resolve();
 
@@ -160,7 +166,11 @@ interface Prepared {
   readonly clock: boolean;
 }
 
-function prepared(db: Database, now: () => number): Queries & { close(): void } {
+function prepared(
+  db: Database,
+  now: () => number,
+  onError: (error: unknown) => void,
+): Queries & { close(): void } {
   const statements = new Map<string, Prepared>();
   let text = 0;
 
@@ -185,6 +195,7 @@ function prepared(db: Database, now: () => number): Queries & { close(): void } 
       const { statement, clock } = prepare(sql);
       return step(statement, clock ? [...params, now()] : (params as Value[]));
     } catch (error) {
+      onError(error);
       throw mapDbError(error);
     }
   }
@@ -211,6 +222,7 @@ function translate(sql: string): string {
   return numbered.replace(/\$(\d+)/g, '?$1').replace(/:now\b/g, `?${last + 1}`);
 }
 
+const damaged = /^SQLITE_(CORRUPT|NOTADB)/;
 const outOfReach = /^SQLITE_(BUSY|LOCKED|FULL|IOERR|CANTOPEN|READONLY|CORRUPT|NOTADB|NOMEM|PROTOCOL)/;
 
 /** Distinguishes failures of the database from failures of a statement. */

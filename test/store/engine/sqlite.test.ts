@@ -1,5 +1,15 @@
 import { afterEach, beforeEach, expect, test } from 'bun:test';
-import { mkdtempSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Db, DbUnavailable } from '../../../src/store/engine/db.ts';
@@ -190,4 +200,21 @@ test('a new file that another process is writing at this moment is opened when i
   await child.stdout.getReader().read();
   await openSqlite(other, Date.now).close();
   expect(await child.exited).toBe(0);
+});
+
+test('after the first sign of damage nothing is written, and the reason says what to do', async () => {
+  for (let at = 0; at < 50; at++) await db.run('insert into things values ($1)', [`${at}`.padEnd(4000, 'x')]);
+  await db.close();
+  await runSql(`sqlite:${path}`, 'pragma wal_checkpoint(truncate)');
+  const file = openSync(path, 'r+');
+  for (let page = 3; page < 40; page++) writeSync(file, Buffer.alloc(4096, 0xff), 0, 4096, page * 4096);
+  closeSync(file);
+  db = openSqlite(path, Date.now);
+  expect(db.local?.fileProblem()).toBeUndefined();
+  const read = Promise.try(() => db.all('select sum(length(name)) from things'));
+  await expect(read).rejects.toThrow(DbUnavailable);
+  await expect(add('new')).rejects.toThrow(
+    /test\.db is damaged \(.+\): stop the service, run `sallyport doctor`/,
+  );
+  expect(db.local?.fileProblem()).toContain('is damaged');
 });
