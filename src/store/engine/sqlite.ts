@@ -16,17 +16,10 @@ const maxBatch = 512;
  */
 export function openSqlite(path: string, now: () => number, alone = false): Db {
   const { counters, writer, reader, unlock } = connectTwice(path, alone);
-  let damage: string | undefined;
-  /** A damaged database gets no more writes: they could destroy what can still be saved. */
-  const onError = (error: unknown) => {
-    if (error instanceof SQLiteError && damaged.test(error.code ?? ''))
-      damage ??= `${path} is damaged (${error.message}): stop the service, run \`sallyport doctor\`, and restore a backup`;
-  };
-  const reads = prepared(reader, now, onError);
-  const writes = prepared(writer, now, onError);
-  const fileProblem = () =>
-    damage ?? (hasMoved(writer) ? `the database file was moved or deleted: ${path}` : undefined);
-  const commits = watchCommits(counters, reads, checkFile);
+  const file = watchFile(path, writer);
+  const reads = prepared(reader, now, file.onError);
+  const writes = prepared(writer, now, file.onError);
+  const commits = watchCommits(counters, reads, file.check);
   let last: Promise<unknown> = Promise.resolve();
 
   /** Transactions run one after another on the connection that writes. */
@@ -36,13 +29,8 @@ export function openSqlite(path: string, now: () => number, alone = false): Db {
     return mine;
   }
 
-  function checkFile(): void {
-    const problem = fileProblem();
-    if (problem !== undefined) throw new DbUnavailable(problem);
-  }
-
   async function commit<T>(work: (tx: Queries) => Awaitable<T>): Promise<T> {
-    checkFile();
+    file.check();
     writes.run('begin immediate');
     try {
       const value = await work(writes);
@@ -83,7 +71,7 @@ export function openSqlite(path: string, now: () => number, alone = false): Db {
 
   return {
     dialect: 'sqlite',
-    local: { generation: commits.generation, now, fileProblem },
+    local: { generation: commits.generation, now, fileProblem: file.problem },
     get: reads.get,
     all: reads.all,
     run: (sql, params) => change((tx) => tx.run(sql, params)),
@@ -157,6 +145,26 @@ function hasMoved(db: Database): boolean {
   return answer[0] === 1;
 }
 
+const damaged = /^SQLITE_(CORRUPT|NOTADB)/;
+
+/** After the first sign of damage, nothing is written: writes could destroy what can still be saved. */
+function watchFile(path: string, db: Database) {
+  let damage: string | undefined;
+  const problem = () =>
+    damage ?? (hasMoved(db) ? `the database file was moved or deleted: ${path}` : undefined);
+  return {
+    problem,
+    check: () => {
+      const found = problem();
+      if (found !== undefined) throw new DbUnavailable(found);
+    },
+    onError: (error: unknown) => {
+      if (!(error instanceof SQLiteError && damaged.test(error.code ?? ''))) return;
+      damage ??= `${path} is damaged (${error.message}): stop the service, run \`sallyport doctor\`, and restore a backup`;
+    },
+  };
+}
+
 /** Limits of the cache of prepared statements: their number, and the characters of their SQL. */
 const maxPrepared = 500;
 const maxPreparedText = 1_000_000;
@@ -222,7 +230,6 @@ function translate(sql: string): string {
   return numbered.replace(/\$(\d+)/g, '?$1').replace(/:now\b/g, `?${last + 1}`);
 }
 
-const damaged = /^SQLITE_(CORRUPT|NOTADB)/;
 const outOfReach = /^SQLITE_(BUSY|LOCKED|FULL|IOERR|CANTOPEN|READONLY|CORRUPT|NOTADB|NOMEM|PROTOCOL)/;
 
 /** Distinguishes failures of the database from failures of a statement. */
