@@ -17,7 +17,7 @@ import {
   statfsSync,
   writeFileSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { availableParallelism, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { Glob, SQL } from 'bun';
 import { migrate } from '../src/store/engine/migrate.ts';
@@ -41,8 +41,8 @@ const cheap = {
   wal_level: 'minimal',
 };
 const slow = '.slow.test.ts';
-/** One more than the cores of a small machine, because some tests mostly wait for child processes. */
-const processes = 3;
+/** Each process loads and compiles the modules again. PostgreSQL needs a core, too. */
+const processes = Math.max(2, Math.min(availableParallelism() - 1, 4));
 
 const { options, files } = readArguments(process.argv.slice(2));
 if (files.length === 0) {

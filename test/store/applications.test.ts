@@ -10,7 +10,7 @@ const someone = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
 describe.each(databases)('the store on %s: applications', (_, database) => {
   let on: TestStore;
   beforeAll(async () => {
-    on = await openTestStore(database);
+    on = await openTestStore(database, 8);
   });
   afterAll(() => on.close());
 

@@ -15,7 +15,7 @@ function authorization(fields: Partial<Authorization> = {}): Authorization {
 describe.each(databases)('the store on %s: sessions', (_, database) => {
   let on: TestStore;
   beforeAll(async () => {
-    on = await openTestStore(database);
+    on = await openTestStore(database, 8);
   });
   afterAll(() => on.close());
 

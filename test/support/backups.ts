@@ -1,7 +1,7 @@
 /** Backs up the database of a test server, and restores it while the server is stopped. */
 import { expect } from 'bun:test';
-import { SQL } from 'bun';
 import type { Cli } from './cli.ts';
+import { disconnect, runPostgres } from './test-server.ts';
 
 export interface Backup<R> {
   take(): Promise<void>;
@@ -30,9 +30,8 @@ export function postgresBackup<R>(
 ): Backup<R> {
   const name = new URL(url).pathname.slice(1);
   const admin = async (statement: string) => {
-    const sql = new SQL(process.env.SALLYPORT_TEST_POSTGRES as string, { max: 1 });
-    await sql.unsafe(statement);
-    await sql.close();
+    await disconnect(url);
+    await runPostgres(process.env.SALLYPORT_TEST_POSTGRES as string, statement);
   };
   return {
     take: () => whileStopped(() => admin(`create database ${name}_copy template ${name}`)),

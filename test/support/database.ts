@@ -1,9 +1,8 @@
 /** Direct access to a test database: dump its contents, or make statements fail. */
-import { Database } from 'bun:sqlite';
 import { existsSync, readFileSync } from 'node:fs';
-import { SQL } from 'bun';
 import type { Entry } from '../../src/domain/audit.ts';
 import { unpack } from '../../src/store/audit/pack.ts';
+import { runPostgres } from './test-server.ts';
 import { runSql } from './test-store.ts';
 
 /** SQLite: every byte of the files, as Latin-1. PostgreSQL: every row as text. */
@@ -13,35 +12,21 @@ export async function dumpDatabase(databaseUrl: string): Promise<string> {
     const files = [path, `${path}-wal`, `${path}-shm`].filter((file) => existsSync(file));
     return files.map((file) => readFileSync(file, 'latin1')).join('');
   }
-  return onPostgres(databaseUrl, async (sql) => {
-    const tables = await sql`select table_name from information_schema.tables where table_schema = 'public'`;
-    const rows = [];
-    for (const { table_name } of tables) {
-      rows.push(...(await sql.unsafe(`select t::text as text from "${table_name}" t`)));
-    }
-    return rows.map(({ text }) => text).join('\n');
-  });
+  const tables = await runPostgres<{ name: string }>(
+    databaseUrl,
+    "select table_name as name from information_schema.tables where table_schema = 'public'",
+  );
+  const rows: { text: string }[] = [];
+  for (const { name } of tables)
+    rows.push(
+      ...(await runPostgres<{ text: string }>(databaseUrl, `select t::text as text from "${name}" t`)),
+    );
+  return rows.map(({ text }) => text).join('\n');
 }
 
 /** Renames a table, so that statements that use it fail. */
 export async function hideTable(databaseUrl: string, table: string): Promise<void> {
-  const statement = `alter table ${table} rename to ${table}_hidden`;
-  if (!databaseUrl.startsWith('sqlite:')) {
-    await onPostgres(databaseUrl, (sql) => sql.unsafe(statement));
-    return;
-  }
-  const database = new Database(databaseUrl.slice('sqlite:'.length));
-  database.run(statement);
-  database.close();
-}
-
-async function onPostgres<T>(databaseUrl: string, work: (sql: SQL) => Promise<T>): Promise<T> {
-  const sql = new SQL(databaseUrl, { max: 1 });
-  try {
-    return await work(sql);
-  } finally {
-    await sql.close();
-  }
+  await runSql(databaseUrl, `alter table ${table} rename to ${table}_hidden`);
 }
 
 /** Every row of every table, by table. */

@@ -1,5 +1,6 @@
 /** A second PostgreSQL connection that holds locks while a test runs. */
 import { SQL } from 'bun';
+import { runPostgres } from './test-server.ts';
 
 /** Takes the advisory lock that serializes migrations, bootstrap, key rotation and recovery. */
 export const maintenanceLock = 'select pg_advisory_xact_lock(7255901877)';
@@ -32,9 +33,7 @@ export async function untilNoneBlocked(url: string): Promise<void> {
 }
 
 async function untilWaiting(url: string, isReached: (connections: number) => boolean): Promise<void> {
-  const monitor = new SQL(url, { max: 1 });
   const sql =
     "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
-  while (!isReached((await monitor.unsafe(sql)).length));
-  await monitor.close();
+  while (!isReached((await runPostgres(url, sql)).length));
 }

@@ -43,10 +43,13 @@ export async function startPostgres(settings: Record<string, string> = {}): Prom
   const ended = new Promise<void>((resolve) => server.once('exit', () => resolve()));
   await new Promise<void>((resolve, reject) => {
     let output = '';
-    server.stderr.on('data', (chunk) => {
+    const read = (chunk: Buffer) => {
       output += chunk;
-      if (output.includes('ready to accept connections')) resolve();
-    });
+      if (!output.includes('ready to accept connections')) return;
+      server.stderr.off('data', read).resume();
+      resolve();
+    };
+    server.stderr.on('data', read);
     server.once('exit', () => reject(new Error(`PostgreSQL did not start: ${output}`)));
   });
   return {

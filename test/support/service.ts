@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { settingList } from '../../src/config/settings.ts';
-import { generousTimeout } from './test-server.ts';
+import { fewConnections, generousTimeout } from './test-server.ts';
 
 export const root = join(import.meta.dirname, '..', '..');
 
@@ -30,6 +30,7 @@ export function environment(
     SALLYPORT_DRAIN: '0',
     SALLYPORT_DATA_DIR: join(folder, 'data'),
     SALLYPORT_DATABASE_TIMEOUT: String(generousTimeout),
+    SALLYPORT_DATABASE_CONNECTIONS: String(fewConnections),
   };
   return { ...process.env, ...unset, ...defaults, ...overrides };
 }

@@ -1,7 +1,7 @@
 /** Runs a command of the command line in this process. */
 import { expect } from 'bun:test';
 import { run } from '../../src/cli/run.ts';
-import { generousTimeout } from './test-server.ts';
+import { fewConnections, generousTimeout } from './test-server.ts';
 
 export interface ShellOptions {
   readonly env?: Readonly<Record<string, string | undefined>>;
@@ -24,7 +24,11 @@ export async function shell(
   const lines = [...(answers ?? [])];
   let [out, err] = ['', ''];
   const code = await run(argv, {
-    env: { SALLYPORT_DATABASE_TIMEOUT: String(generousTimeout), ...env },
+    env: {
+      SALLYPORT_DATABASE_TIMEOUT: String(generousTimeout),
+      SALLYPORT_DATABASE_CONNECTIONS: String(fewConnections),
+      ...env,
+    },
     write: (text) => {
       out += text;
     },

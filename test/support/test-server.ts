@@ -13,6 +13,14 @@ import { expectResponseInvariants } from './response-invariants.ts';
 /** PostgreSQL query timeout in milliseconds, the longest that the settings accept. Tests of the timeout set a shorter one. */
 export const generousTimeout = 60_000;
 
+/**
+ * PostgreSQL connections of a node, the fewest that the settings accept. Bun opens all connections of a pool at once, and
+ * each costs the server as much as a dozen requests. Tests of concurrent transactions use `manyConnections`.
+ */
+export const fewConnections = 2;
+/** Settings with which more transactions run at the same time. */
+export const manyConnections = { SALLYPORT_DATABASE_CONNECTIONS: '8' };
+
 /** The master key of every node in the tests. */
 export const testMasterKey = Buffer.alloc(32, 7).toString('base64');
 
@@ -61,17 +69,32 @@ function fromRunner(variable: string): string {
 async function createDatabase(template: string): Promise<string> {
   const server = fromRunner('SALLYPORT_TEST_POSTGRES');
   const name = `test_${crypto.randomUUID().replaceAll('-', '')}`;
-  const admin = new SQL(server, { max: 1 });
-  await admin.unsafe(`create database ${name} template ${template} strategy file_copy`);
-  await admin.close();
-  afterFile(() => dropDatabase(server, name));
+  await runPostgres(server, `create database ${name} template ${template} strategy file_copy`);
+  afterFile(async () => {
+    await runPostgres(server, `drop database if exists ${name} with (force)`);
+  });
   return databaseUrl(server, name);
 }
 
-async function dropDatabase(server: string, name: string): Promise<void> {
-  const admin = new SQL(server, { max: 1 });
-  await admin.unsafe(`drop database if exists ${name} with (force)`);
-  await admin.close();
+/** By URL. Open until the end of the test file. */
+const connections = new Map<string, SQL>();
+
+/** Runs SQL on a connection of its own, which all calls with this URL share. */
+export async function runPostgres<R>(url: string, sql: string): Promise<R[]> {
+  let connection = connections.get(url);
+  if (!connection) {
+    connection = new SQL(url, { max: 1 });
+    connections.set(url, connection);
+    afterFile(() => disconnect(url));
+  }
+  return (await connection.unsafe(sql)) as R[];
+}
+
+/** Closes the connection of `runPostgres`, for statements that need a database without connections. */
+export async function disconnect(url: string): Promise<void> {
+  const connection = connections.get(url);
+  connections.delete(url);
+  await connection?.close();
 }
 
 /** The URL of another database on the same server. */
@@ -133,6 +156,7 @@ export async function openTestServer(
       SALLYPORT_DATA_DIR: folder,
       SALLYPORT_DRAIN: '0',
       SALLYPORT_DATABASE_TIMEOUT: String(generousTimeout),
+      SALLYPORT_DATABASE_CONNECTIONS: String(fewConnections),
       ...(database !== sqlite && { SALLYPORT_MASTER_KEY: testMasterKey }),
       DATABASE_URL: typeof database === 'string' ? database : await database.createMigrated(folder),
       ...env,

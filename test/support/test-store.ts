@@ -3,7 +3,6 @@ import { Database as Sqlite } from 'bun:sqlite';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { SQL } from 'bun';
 import { applicationKinds, type Minted, mint, newId } from '../../src/domain/key.ts';
 import { newTenant } from '../../src/operations/bootstrap.ts';
 import { parseMasterKeys } from '../../src/store/crypto/cipher.ts';
@@ -11,7 +10,14 @@ import type { MasterKeys } from '../../src/store/crypto/keyring.ts';
 import type { Maintenance } from '../../src/store/maintenance.ts';
 import { type OpenedStore, type OpenOptions, openStore } from '../../src/store/open.ts';
 import type { NewApplication, NewSession, Store } from '../../src/store/store.ts';
-import { Clock, type Database, generousTimeout, testMasterKey } from './test-server.ts';
+import {
+  Clock,
+  type Database,
+  fewConnections,
+  generousTimeout,
+  runPostgres,
+  testMasterKey,
+} from './test-server.ts';
 
 export interface TestStore {
   readonly store: Store;
@@ -39,7 +45,11 @@ export interface CreatedSession {
 
 export const grants = { permissions: ['token:read'], rules: [] };
 
-export async function openTestStore(database: Database): Promise<TestStore> {
+/** `maxConnections` is for PostgreSQL. Tests of concurrent transactions need more than a few. */
+export async function openTestStore(
+  database: Database,
+  maxConnections: number = fewConnections,
+): Promise<TestStore> {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-store-'));
   const url = await database.createMigrated(folder);
   const clock = new Clock();
@@ -49,7 +59,7 @@ export async function openTestStore(database: Database): Promise<TestStore> {
     through,
     timeout = generousTimeout,
   ) => {
-    const node = await openStore(url, { clock: clock.now, timeout, masters, through });
+    const node = await openStore(url, { clock: clock.now, timeout, maxConnections, masters, through });
     opened.push(node);
     return node;
   };
@@ -137,10 +147,5 @@ export async function runSql<R>(url: string, sql: string): Promise<R[]> {
       db.close();
     }
   }
-  const db = new SQL(url, { max: 1 });
-  try {
-    return (await db.unsafe(sql)) as R[];
-  } finally {
-    await db.close();
-  }
+  return runPostgres(url, sql);
 }

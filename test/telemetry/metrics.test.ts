@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { routes } from '../../src/http/routes.ts';
 import { Registry } from '../../src/telemetry/metrics.ts';
 import { failInserts } from '../support/database.ts';
-import { databases, openTestServer, type TestServer } from '../support/test-server.ts';
+import { databases, fewConnections, openTestServer, type TestServer } from '../support/test-server.ts';
 
 describe('the registry', () => {
   test('writes counters, gauges and histograms in the Prometheus text format', () => {
@@ -69,7 +69,7 @@ describe.each(databases)('metrics on %s', (_, database) => {
     expect(Math.abs(readValue(text, 'process_start_time_seconds') - Date.now() / 1000)).toBeLessThan(3600);
     expect(readValue(text, 'sallyport_clock_offset_seconds')).toBe(0);
     const onPostgres = database.name === 'PostgreSQL';
-    expect(readValue(text, 'sallyport_database_pool_size')).toBe(onPostgres ? 10 : Number.NaN);
+    expect(readValue(text, 'sallyport_database_pool_size')).toBe(onPostgres ? fewConnections : Number.NaN);
     const busy = readValue(text, 'sallyport_database_connections{state="busy"}');
     expect(busy >= 1).toBe(onPostgres);
     expect(readValue(text, 'sallyport_database_connections_max') > busy).toBe(onPostgres);

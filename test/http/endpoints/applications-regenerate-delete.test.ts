@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { databases, manyConnections, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 describe.each(databases)('regenerating and deleting on %s', (_, database) => {
   let server: TestServer;
   let key: string;
   beforeAll(async () => {
-    server = await openTestServer(database);
+    server = await openTestServer(database, manyConnections);
     key = (await server.tenant()).key;
   });
   afterAll(() => server.close());

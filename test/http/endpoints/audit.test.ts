@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { databases, manyConnections, openTestServer, type TestServer } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
 describe.each(databases)('the audit log on %s', (_, database) => {
   let server: TestServer;
   beforeAll(async () => {
-    server = await openTestServer(database);
+    server = await openTestServer(database, manyConnections);
   });
   afterAll(() => server.close());
 

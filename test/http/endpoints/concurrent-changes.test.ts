@@ -1,6 +1,12 @@
 /** ETag and If-Match: a change that is based on an old version changes nothing. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { type ApiResponse, databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import {
+  type ApiResponse,
+  databases,
+  manyConnections,
+  openTestServer,
+  type TestServer,
+} from '../../support/test-server.ts';
 
 type Body = ApiResponse['body'];
 
@@ -11,7 +17,7 @@ describe.each(databases)('concurrent changes on %s', (_, database) => {
   let server: TestServer;
   let key: string;
   beforeAll(async () => {
-    server = await openTestServer(database);
+    server = await openTestServer(database, manyConnections);
     key = (await server.tenant()).key;
   });
   afterAll(() => server.close());

@@ -1,6 +1,6 @@
 /** A replayed response does not contain data that its caller can no longer see. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { databases, manyConnections, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 const data = { number: '4242424242424242', name: 'Ada' };
 const rule = (transform: string, container = '/pci/') => ({
@@ -13,7 +13,7 @@ const rule = (transform: string, container = '/pci/') => ({
 describe.each(databases)('a retry with an Idempotency-Key on %s', (_, database) => {
   let server: TestServer;
   beforeAll(async () => {
-    server = await openTestServer(database);
+    server = await openTestServer(database, manyConnections);
   });
   afterAll(() => server.close());
 

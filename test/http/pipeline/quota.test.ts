@@ -5,6 +5,7 @@ import { failInserts } from '../../support/database.ts';
 import {
   Clock,
   databases,
+  manyConnections,
   openTestServer,
   type TestServer,
   testMasterKey,
@@ -16,7 +17,7 @@ describe.each(databases)('pending sessions on %s', (_, database) => {
   let server: TestServer;
   let key: string;
   beforeAll(async () => {
-    server = await openTestServer(database, settings);
+    server = await openTestServer(database, { ...settings, ...manyConnections });
     key = (await server.tenant()).key;
   });
   afterAll(() => server.close());

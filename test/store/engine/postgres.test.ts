@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { mint } from '../../../src/domain/key.ts';
 import { newTenant } from '../../../src/operations/bootstrap.ts';
-import { DbUnavailable } from '../../../src/store/engine/db.ts';
+import { DbUnavailable, defaultConnections } from '../../../src/store/engine/db.ts';
 import { openPostgres } from '../../../src/store/engine/postgres.ts';
 import { type OpenedStore, openStore } from '../../../src/store/open.ts';
 import type { Store } from '../../../src/store/store.ts';
@@ -196,7 +196,7 @@ describe('the store on PostgreSQL while another transaction holds a lock', () =>
   /** The same database with a short timeout. */
   let impatient: OpenedStore;
   beforeEach(async () => {
-    on = await openTestStore(postgres);
+    on = await openTestStore(postgres, defaultConnections);
     impatient = await answered(() => on.open(undefined, undefined, 3000));
   });
   afterEach(() => on.close());
@@ -234,7 +234,7 @@ describe('the store on PostgreSQL while another transaction holds a lock', () =>
       const first = Array.from({ length: 10 }, () =>
         impatient.maintenance.createFirstTenant(newTenant('test', 1)).catch((error: unknown) => error),
       );
-      await untilBlocked(on.url, 10);
+      await untilBlocked(on.url, defaultConnections);
       await expect(impatient.maintenance.tenants.rename(tenant, 'late')).rejects.toThrow(DbUnavailable);
       return { first };
     });
