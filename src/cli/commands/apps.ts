@@ -85,9 +85,9 @@ export const appCommands: readonly RemoteCommand[] = [
   {
     usage: 'apps get <APP>',
     summary: 'Show an application.',
-    details: appArgument,
+    details: `The etag is its current version, for \`apps update --if-match\`. ${appArgument}`,
     examples: ['sallyport apps get "web shop"'],
-    call: async (call) => show(call, await findApplication(call, call.args[0] as string)),
+    call: get,
   },
   {
     usage: 'apps update <APP>',
@@ -103,10 +103,19 @@ export const appCommands: readonly RemoteCommand[] = [
         description: 'New expiry, such as 2030-01-31T12:00:00Z or 90d, or "never" to remove it.',
       },
       fileOption,
+      {
+        name: 'if-match',
+        value: 'ETAG',
+        description:
+          'Change nothing if the application no longer has this version, as printed by `apps get`. Default: the `etag` in the file, if it has one.',
+      },
     ],
     summary: 'Update the name, permissions, rules, networks, labels or expiry of an application.',
     details: `Fields that you leave out are unchanged. ${appArgument}`,
-    examples: ['sallyport apps update "web shop" --permission token:create --permission token:read'],
+    examples: [
+      'sallyport apps update "web shop" --permission token:create --permission token:read',
+      'sallyport apps update "web shop" --file rules.json --if-match 3',
+    ],
     call: update,
   },
   {
@@ -166,13 +175,19 @@ function list(call: Call): Promise<number> {
   });
 }
 
+/** An item of a list has no ETag, so an application that was found by name is read again. */
+async function get(call: Call): Promise<number> {
+  const found = await findApplication(call, call.args[0] as string);
+  return show(call, etagOf(found) === undefined ? await call.service.applications.get(found.id) : found);
+}
+
 async function create(call: Call): Promise<number> {
   const body = (await sentFields(call)) as unknown as ApplicationCreate;
   return withKey(call, () => call.service.applications.create(body), show);
 }
 
 async function update(call: Call): Promise<number> {
-  const sent = await sentFields(call);
+  const { etag, ...sent } = await sentFields(call);
   if (Object.keys(sent).length === 0)
     throw new UsageError(
       'nothing to update',
@@ -183,7 +198,14 @@ async function update(call: Call): Promise<number> {
   const current = await applications.get(id);
   const { name, permissions, rules } = current;
   const body = { name, permissions, rules, ...sent } as ApplicationUpdate;
-  return show(call, await applications.update(id, body, { ifMatch: etagOf(current) }));
+  const given = call.options.value('if-match') ?? etag;
+  const ifMatch = given === undefined ? etagOf(current) : `"${unquoted(String(given))}"`;
+  return show(call, await applications.update(id, body, { ifMatch }));
+}
+
+/** An ETag as it is printed. The quotes of the header would have to be escaped in a shell. */
+function unquoted(etag: string): string {
+  return etag.replace(/^"(.*)"$/, '$1');
 }
 
 /** The fields of `--file`. Options override them. */
@@ -260,8 +282,10 @@ export async function findApplication({ service }: Call, wanted: string): Promis
 }
 
 export function show({ printResult }: Call, app: Application | ApplicationWithKey, keyFile?: string): number {
+  const header = etagOf(app);
+  const etag = header && unquoted(header);
   return printResult(
-    { ...app, ...(keyFile && { key_file: keyFile }) },
+    { ...app, ...(etag && { etag }), ...(keyFile && { key_file: keyFile }) },
     fields([
       ['id', app.id],
       ['name', app.name],
@@ -277,6 +301,7 @@ export function show({ printResult }: Call, app: Application | ApplicationWithKe
       ['expires', app.expires_at ?? 'never'],
       ['quarantine', app.quarantined_at && `since ${app.quarantined_at}`],
       ['last used', app.last_used_at],
+      ['etag', etag],
       ['key', 'key' in app ? `${app.key} (shown only once)` : keyFile && `written to ${keyFile}`],
       ['key expires', 'key_expires_at' in app ? app.key_expires_at : undefined],
     ]),

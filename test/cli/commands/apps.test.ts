@@ -46,6 +46,26 @@ test('an application is created, found by id and name, updated and deleted', asy
   expect(await works(created.key)).toBe(false);
 });
 
+test('an update with the etag of an earlier version changes nothing, whether it is an option or in the file', async () => {
+  const { id } = await json(shop);
+  const read = await json(['apps', 'get', 'shop']);
+  expect((await call(['apps', 'get', id])).out).toContain(`etag         ${read.etag}\n`);
+  const file = join(folder, 'shop.json');
+  writeFileSync(file, JSON.stringify({ permissions: ['token:delete'], etag: read.etag }));
+  const changed = await json(['apps', 'update', 'shop', '--name', 'shop', '--if-match', read.etag]);
+  expect(changed.etag).not.toBe(read.etag);
+  for (const options of [
+    ['--file', file],
+    ['--name', 'x', '--if-match', `"${read.etag}"`],
+  ]) {
+    const { code, err } = await call(['apps', 'update', 'shop', ...options]);
+    expect([code, err]).toEqual([4, expect.stringContaining('changed_meanwhile')]);
+  }
+  expect(await json(['apps', 'get', 'shop'])).toEqual(changed);
+  const options = ['--file', file, '--if-match', changed.etag];
+  expect(await json(['apps', 'update', 'shop', ...options])).toMatchObject({ permissions: ['token:delete'] });
+});
+
 test('an update does not overwrite a change that was made after the application was read', async () => {
   const { id } = await json(shop);
   const theirs = { name: 'shop', permissions: ['token:create'] };
