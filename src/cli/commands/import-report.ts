@@ -5,7 +5,7 @@ import type { NewLines } from '../terminal/files.ts';
 import { only } from '../terminal/options.ts';
 import { fields } from '../terminal/print.ts';
 import type { Fault, Kind, Origin } from './import-source.ts';
-import { noTokens, type TokenCounts } from './import-tokens.ts';
+import { noTokens, type TokenCounts, tokensLeft } from './import-tokens.ts';
 
 export interface Report {
   readonly applications: ApplicationCounts;
@@ -68,6 +68,18 @@ export function emptyReport(rejected: NewLines | undefined): Report {
   };
 }
 
+/** The applications that were read, but not created because the import was interrupted. */
+function applicationsLeft({
+  read,
+  created,
+  unchanged,
+  different,
+  skipped,
+  expired,
+}: ApplicationCounts): number {
+  return read - created - unchanged - different - skipped - expired;
+}
+
 /** Adds one to the total of each name. */
 export function countNames(totals: Map<string, number>, names: readonly string[]): void {
   for (const name of new Set(names)) totals.set(name, (totals.get(name) ?? 0) + 1);
@@ -119,12 +131,23 @@ export function reportValue(
   outcome: Outcome,
 ): unknown {
   const { inSource, isDryRun, interrupted } = outcome;
+  const { dataNotCompared, defaultContainer, ...counts } = tokens;
   return {
     complete: failures.length === 0 && !interrupted,
     dry_run: isDryRun,
     interrupted: interrupted !== undefined,
-    applications: { ...applications, ...only({ in_source: inSource.applications }) },
-    tokens: { ...tokens, ...only({ in_source: inSource.tokens }) },
+    applications: {
+      ...applications,
+      not_yet_created: applicationsLeft(applications),
+      ...only({ in_source: inSource.applications }),
+    },
+    tokens: {
+      ...counts,
+      not_yet_copied: tokensLeft(tokens),
+      data_not_compared: dataNotCompared,
+      default_container: defaultContainer,
+      ...only({ in_source: inSource.tokens }),
+    },
     not_copied: Object.fromEntries(notCopied),
     key_files: keyFiles,
     ...(outcome.rejected > 0 && { rejected_file: rejected?.path }),
@@ -148,6 +171,7 @@ function formatReport(
         ['different', applications.different],
         ['skipped (management)', applications.skipped],
         ['expired (not copied)', applications.expired],
+        ['not yet created', applicationsLeft(applications)],
       ])}`,
     ],
     [
@@ -159,6 +183,7 @@ function formatReport(
         ['different', tokens.different],
         ['expired (not copied)', tokens.expired],
         ['failed', tokens.failed],
+        ['not yet copied', tokensLeft(tokens)],
       ])}`,
     ],
     ['verified', `${tokens.verified} tokens are equal in source and target`],

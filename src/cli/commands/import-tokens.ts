@@ -34,6 +34,12 @@ export interface TokenCounts {
   defaultContainer: number;
 }
 
+/** The tokens that were read, but not copied or compared because the import was interrupted. */
+export function tokensLeft(counts: TokenCounts): number {
+  const { read, copied, unchanged, replaced, different, expired, failed } = counts;
+  return read - copied - unchanged - replaced - different - expired - failed;
+}
+
 export function noTokens(): TokenCounts {
   return {
     read: 0,
@@ -75,7 +81,7 @@ export async function copyBatch(
   { dryRun, replace, reportFailure, stop }: CopyOptions,
 ): Promise<void> {
   const existing = await readById(service, batch);
-  const written: Mapped[] = [];
+  const written: [mapped: Mapped, as: 'copied' | 'replaced'][] = [];
   const fail = (origin: Origin, fault: Fault) => {
     counts.failed++;
     reportFailure(origin, fault);
@@ -99,19 +105,24 @@ export async function copyBatch(
       if (found) await service.tokens.delete(token.id, requestOptions);
       const fault = await create(service, mapped);
       if (fault) return fail(mapped, fault);
-      written.push(mapped);
+      written.push([mapped, found ? 'replaced' : 'copied']);
     }
     counts[found ? 'replaced' : 'copied']++;
   };
   for (let from = 0; from < batch.length && !stop.aborted; from += concurrency)
     await Promise.all(batch.slice(from, from + concurrency).map(copyOne));
-  const copies = await readById(service, written);
-  for (const mapped of written) {
+  const copies = await readById(
+    service,
+    written.map(([mapped]) => mapped),
+  );
+  for (const [mapped, as] of written) {
     const copy = copies.get(mapped.token.id);
     const difference = copy ? differenceOf(mapped, copy) : 'state: your key cannot read it there';
     if (copy && difference === undefined) countVerified(counts, copy);
-    else
+    else {
+      counts[as]--;
       fail(mapped, { code: 'copy_differs', error: `was copied, but the target has another ${difference}` });
+    }
   }
 }
 

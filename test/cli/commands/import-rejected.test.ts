@@ -4,6 +4,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { hostedHeader, hostedKey, openHostedVault } from '../../support/hosted-vault.ts';
+import { changeBefore } from '../../support/meanwhile.ts';
 import { apiShell } from '../../support/shell.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
@@ -26,10 +27,10 @@ afterEach(() => rmSync(folder, { recursive: true }));
 
 const at = (name: string) => join(folder, name);
 
-async function runImport(options: string[]) {
+async function runImport(options: string[], url = server.url) {
   const keys = ['--keys-dir', at('keys'), '--yes', '--json'];
   const env = { SALLYPORT_SOURCE_KEY: hostedKey };
-  const { code, out, err } = await apiShell(server.url, key).call(['import', ...keys, ...options], { env });
+  const { code, out, err } = await apiShell(url, key).call(['import', ...keys, ...options], { env });
   return { code, err, report: out === '' ? undefined : JSON.parse(out) };
 }
 
@@ -124,6 +125,19 @@ test('applications that cannot be converted are failures, too, and nothing is ch
   expect((await stored('/tokens')).data).toEqual([]);
 });
 
+test('a copy that differs when it is read back counts as failed, and not as copied', async () => {
+  await server.call('POST', '/tokens', { key, body: { id: 'card-5', data: 'other' } });
+  const lines = [1, 2, 3, 4, 5].map((number) => token(`card-${number}`));
+  writeFileSync(at('export.jsonl'), lines.join('\n'));
+  const remove = () => server.call('DELETE', '/tokens/card-1', { key });
+  const proxy = changeBefore(server, 'DELETE', /card-5$/, remove);
+  const { code, report } = await runImport(['--from-file', at('export.jsonl'), '--replace'], proxy.url);
+  await proxy.close();
+  expect([code, report.failures]).toMatchObject([1, [{ id: 'card-1', code: 'copy_differs' }]]);
+  const counts = { read: 5, copied: 3, replaced: 1, failed: 1, verified: 4, not_yet_copied: 0 };
+  expect(report.tokens).toMatchObject(counts);
+});
+
 test('after Ctrl-C, the import reports what it has copied, and continues the next time', async () => {
   const vault = openHostedVault();
   try {
@@ -145,6 +159,9 @@ test('after Ctrl-C, the import reports what it has copied, and continues the nex
     });
     expect(report.failures).toMatchObject([{ id: 'card-7', code: 'data_missing' }]);
     expect(report.tokens.copied).toBe((await stored('/tokens')).pagination.total_items);
+    const { copied, failed, not_yet_copied } = report.tokens;
+    expect({ copied, failed, left: not_yet_copied }).toEqual({ copied, failed: 1, left: 99 - copied });
+    expect(Object.keys(report.tokens).filter((name) => name !== name.toLowerCase())).toEqual([]);
     expect(report.tokens.verified).toBe(report.tokens.copied);
     expect(readFileSync(at('rejected.jsonl'), 'utf8')).toBe('{"id":"card-7","data":null}\n');
     const second = await runImport(source);

@@ -153,7 +153,7 @@ test('another Sallyport is a source: every token and application arrives, with t
   expect(JSON.parse(result.out)).toMatchObject({
     complete: true,
     applications: { read: 2, created: 1, skipped: 1 },
-    tokens: { read: 120, copied: 120, verified: 120, dataNotCompared: 0, in_source: 120 },
+    tokens: { read: 120, copied: 120, verified: 120, data_not_compared: 0, in_source: 120 },
     not_copied: {},
   });
   const all = await server.application(key, { rules });
