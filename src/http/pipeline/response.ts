@@ -14,7 +14,7 @@ const commonHeaders = {
 
 const preflightHeaders = {
   'Access-Control-Allow-Headers':
-    'SVC-API-KEY, Authorization, SVC-REQUEST-ID, X-Request-ID, SVC-PURPOSE, Content-Type, Idempotency-Key, If-Match, traceparent, DPoP',
+    'SVC-API-KEY, Authorization, SVC-REQUEST-ID, X-Request-ID, SVC-PURPOSE, Content-Type, Idempotency-Key, If-Match, traceparent, tracestate, baggage, DPoP',
   'Access-Control-Max-Age': '7200',
 };
 

@@ -116,10 +116,11 @@ describe('the protocol', () => {
       .filter(({ in: place }) => place === 'header')
       .map(({ name }) => name);
     const keys = ['SVC-API-KEY', 'Authorization'];
+    const traceHeaders = ['traceparent', 'tracestate', 'baggage'];
     expect(Object.keys(body.components.securitySchemes)).toHaveLength(keys.length);
     const preflight = await server.call('OPTIONS', '/applications');
     expect(namesIn(preflight.headers, 'access-control-allow-headers')).toEqual(
-      [...new Set([...sent, ...keys, 'Content-Type', 'traceparent'])].sort(),
+      [...new Set([...sent, ...keys, 'Content-Type', ...traceHeaders])].sort(),
     );
     expect(namesIn(preflight.headers, 'access-control-expose-headers')).toEqual(
       Object.keys(body.components.headers).sort(),
