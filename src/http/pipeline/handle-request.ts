@@ -111,7 +111,7 @@ export async function handleRequest(
     if (route.kind !== 'open' && principal?.policy.quarantined)
       countQuarantinedNotFound(context, { route, request, principal, requestInfo }, error);
     const failure = context.checkReplies ? checkFailure(route, error) : error;
-    const response = problemResponse(failure, requestInfo, context.log);
+    const response = problemResponse(failure, requestInfo, context.log, {}, route.conventions?.keyChallenge);
     finishRequest(route, response.status, principal, requestInfo, context);
     return closeIfStopping(response, context);
   } finally {

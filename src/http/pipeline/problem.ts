@@ -23,20 +23,25 @@ export const Problem = z
   .meta({ id: 'Problem' });
 
 const codeHeaders: Partial<Record<Code, Record<string, string>>> = {
-  unauthenticated: { 'WWW-Authenticate': 'ApiKey header="SVC-API-KEY"' },
   too_many_requests: { 'Retry-After': '1' },
   unavailable: { 'Retry-After': '1' },
 };
 
+export const defaultKeyChallenge = 'ApiKey header="SVC-API-KEY"';
+
 /** A 401 does not show rate limits: the response must be the same for every invalid key. */
 const noRateLimits = new RateLimitStatus();
 
-/** An error that is not a `Failure` becomes `internal`. Server errors are logged; their cause is never sent. */
+/**
+ * An error that is not a `Failure` becomes `internal`. Server errors are logged; their cause is never sent.
+ * `keyChallenge` is the `WWW-Authenticate` of a 401.
+ */
 export function problemResponse(
   error: unknown,
   requestInfo: RequestInfo,
   log: Log,
   extraHeaders: Record<string, string> = {},
+  keyChallenge = defaultKeyChallenge,
 ): Response {
   const failure = error instanceof Failure ? error : fail('internal', { cause: error });
   const { code, retryAfter } = failure;
@@ -45,16 +50,16 @@ export function problemResponse(
     log.error('request failed', { ...logFields(requestInfo), code, error: failure.cause ?? failure });
   const text = redactSecrets(JSON.stringify(problemBody(failure, requestInfo)));
   const isUnauthenticated = code === 'unauthenticated';
-  const challenge = isUnauthenticated && requestInfo.dpop?.error;
+  const dpopError = isUnauthenticated && requestInfo.dpop?.error;
   const headers = {
     'Content-Type': 'application/problem+json',
     ...codeHeaders[code],
-    ...(challenge && { 'WWW-Authenticate': `DPoP error="${challenge}"` }),
+    ...(isUnauthenticated && { 'WWW-Authenticate': dpopError ? `DPoP error="${dpopError}"` : keyChallenge }),
     ...(retryAfter !== undefined && { 'Retry-After': String(retryAfter) }),
     ...extraHeaders,
   };
   const rateLimits = isUnauthenticated ? noRateLimits : requestInfo.rateLimits;
-  const dpop = isUnauthenticated && !challenge ? undefined : requestInfo.dpop;
+  const dpop = isUnauthenticated && !dpopError ? undefined : requestInfo.dpop;
   return respondWith(text, status, { requestId: requestInfo.requestId, rateLimits, dpop }, headers);
 }
 

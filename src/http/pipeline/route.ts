@@ -146,6 +146,8 @@ export function reply(description: string, schema: z.ZodType, example: unknown):
 export interface Conventions {
   /** Returns the key of a request without `SVC-API-KEY`, or null. */
   readonly otherKey: (headers: Headers) => string | null;
+  /** `WWW-Authenticate` of a 401. Names both ways to send the key. */
+  readonly keyChallenge: string;
   readonly wrongContentType: () => Failure;
   /** Request header with the caller's request id. Every response repeats it unchanged. */
   readonly requestIdHeader: string;

@@ -83,7 +83,7 @@ export const responseHeaders = {
   },
   'WWW-Authenticate': {
     description:
-      'The header that must contain the key. For the key of a bound session: `DPoP error="…"`, with `use_dpop_nonce` if the proof needs the nonce in `DPoP-Nonce`, or `invalid_dpop_proof`.',
+      'The header that must contain the key; the AuthZEN endpoints also name `Bearer`. For the key of a bound session: `DPoP error="…"`, with `use_dpop_nonce` if the proof needs the nonce in `DPoP-Nonce`, or `invalid_dpop_proof`.',
     required: true,
     schema: text,
     example: 'ApiKey header="SVC-API-KEY"',

@@ -219,16 +219,24 @@ describe.each(databases)('AuthZEN on %s', (_, database) => {
     expect(status).toBe(400);
   });
 
-  test('a bearer key is accepted only here, and SVC-API-KEY takes precedence', async () => {
+  test('a bearer key is accepted and named in a 401 only here, and SVC-API-KEY takes precedence', async () => {
     const body = { subject: { type: 'user', id: 'x' }, action: read, resource: card };
     const call = (path: string, headers: Record<string, string>) =>
       server.call('POST', path, { body, headers });
     const bearer = { Authorization: `bearer ${key}` };
     expect((await call(evaluation, bearer)).status).toBe(200);
-    expect((await call(evaluation, { Authorization: `Basic ${key}` })).status).toBe(401);
-    expect((await call(evaluation, { ...bearer, 'SVC-API-KEY': 'x' })).status).toBe(401);
-    expect((await call('/decisions', bearer)).status).toBe(401);
-    expect((await server.call('GET', '/applications', { headers: bearer })).status).toBe(401);
+    const rejected = [
+      await call(evaluation, { Authorization: `Basic ${key}` }),
+      await call(evaluation, { ...bearer, 'SVC-API-KEY': 'x' }),
+      await call('/decisions', bearer),
+      await server.call('GET', '/applications', { headers: bearer }),
+    ];
+    expect(rejected.map(({ status, headers }) => [status, headers.get('www-authenticate')])).toEqual([
+      [401, 'ApiKey header="SVC-API-KEY", Bearer'],
+      [401, 'ApiKey header="SVC-API-KEY", Bearer'],
+      [401, 'ApiKey header="SVC-API-KEY"'],
+      [401, 'ApiKey header="SVC-API-KEY"'],
+    ]);
   });
 
   test('names that no permission, type or id can have match nothing', async () => {
