@@ -113,7 +113,10 @@ export function readQuery(schema: z.ZodType | undefined, url: string): unknown {
     : validate(NoFields, Object.fromEntries(search), 'query');
 }
 
-/** A repeated parameter becomes a list; `NAME[KEY]=VALUE` becomes an entry of `NAME`. */
+/**
+ * A repeated parameter becomes a list; `NAME[KEY]=VALUE` becomes an entry of `NAME`. Maps are not nested, so that
+ * `NAME[KEY][KEY]` is an unknown parameter.
+ */
 function queryFields(search: URLSearchParams): Record<string, unknown> {
   const query: Record<string, unknown> = Object.create(null);
   const maps: Record<string, Record<string, unknown>> = Object.create(null);
@@ -125,7 +128,7 @@ function queryFields(search: URLSearchParams): Record<string, unknown> {
   }
   for (const [name, given] of values) {
     const value = given.length === 1 ? given[0] : given;
-    const [, map, entry = ''] = /^(\w+)\[(.+)\]$/s.exec(name) ?? [];
+    const [, map, entry = ''] = /^(\w+)\[((?:(?!\]\[).)+)\]$/s.exec(name) ?? [];
     if (map === undefined) query[name] = value;
     else {
       maps[map] ??= Object.create(null) as Record<string, unknown>;
