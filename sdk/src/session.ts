@@ -186,19 +186,23 @@ interface CurrentSession {
   readonly renewAt: number;
 }
 
+const earliestExpiry = Date.parse('2000-01-01T00:00:00Z');
+
 /**
  * The expiry in the result of `authorize`, in milliseconds since 1970. Undefined if it has none. Throws if the result is
  * the response of a backend that did not authorize the session.
  */
 function grantedExpiry(result: unknown): number | undefined {
-  const { status, headers, expiresAt } = (result ?? {}) as Partial<Response & { expiresAt: Date | string }>;
+  const { status, headers, expiresAt } = (result ?? {}) as Partial<Response & { expiresAt: unknown }>;
   const isResponse = typeof status === 'number' && typeof headers?.get === 'function';
   if (isResponse && (status < 200 || status > 299))
     throw new SallyportError(`the session was not authorized: your backend answered with status ${status}`);
   const given = isResponse ? headers.get(sessionExpiryHeader) : expiresAt;
-  if (!given) return undefined;
-  const time = new Date(given).getTime();
-  if (Number.isNaN(time)) throw new SallyportError(`the expiry of the session is not a date: ${given}`);
+  if (given === undefined || given === null || given === '') return undefined;
+  const time = given instanceof Date || typeof given === 'string' ? new Date(given).getTime() : Number.NaN;
+  // Seconds taken for milliseconds are a date in January 1970.
+  if (!(time > earliestExpiry))
+    throw new SallyportError(`the expiry of the session is not a Date or an ISO 8601 date: ${given}`);
   return time;
 }
 

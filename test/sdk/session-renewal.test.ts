@@ -84,7 +84,9 @@ describe('an SDK session', () => {
       'the session was not authorized: your backend answered with status 403',
     ],
     [Response.redirect('https://shop.example/login'), 'your backend answered with status 302'],
-    [{ expiresAt: 'soon' }, 'the expiry of the session is not a date: soon'],
+    [{ expiresAt: 1_900_000_000 }, 'is not a Date or an ISO 8601 date: 1900000000'],
+    [{ expiresAt: new Date(1_900_000_000) }, 'is not a Date or an ISO 8601 date: Thu Jan 22 1970'],
+    [{ expiresAt: 'soon' }, 'the expiry of the session is not a Date or an ISO 8601 date: soon'],
   ])('does not start if the authorize function returns a failure: %#', async (answer, message) => {
     const starting = start(60_000, () => answer).catch((error: unknown) => error);
     expect(await starting).toBeInstanceOf(SallyportError);
