@@ -467,7 +467,7 @@ export interface Session {
   ceiling: boolean;
   /** Whether the session is bound: every request with its key needs a DPoP proof. */
   bound: boolean;
-  /** When it expires. */
+  /** When it ends: its own expiry, or that of its application or, with a ceiling, of its authorizer, if earlier. */
   expires_at: string;
   /** Since when it is in quarantine: it can change nothing, and it reads tokens without their data. Absent if it is not; its application, or the one that authorized it, may be. */
   quarantined_at?: string;

@@ -62,7 +62,9 @@ export const Session = z
     bound: z
       .boolean()
       .describe('Whether the session is bound: every request with its key needs a DPoP proof.'),
-    expires_at: Timestamp.describe('When it expires.'),
+    expires_at: Timestamp.describe(
+      'When it ends: its own expiry, or that of its application or, with a ceiling, of its authorizer, if earlier.',
+    ),
     quarantined_at: Timestamp.optional().describe(
       'Since when it is in quarantine: it can change nothing, and it reads tokens without their data. Absent if it is not; its application, or the one that authorized it, may be.',
     ),

@@ -24,14 +24,13 @@ export const ofCeiling = (column: string) => `case when k.id is not null then c.
 /** The session $2 of the tenant $1, if its key is valid. */
 const oneValid = `select s.tenant_id, s.id from ${withAuthorizer} where s.tenant_id = $1 and s.id = $2 and ${isValid}`;
 
-interface SessionRow {
+interface SessionRow extends Ends {
   tenant_id: string;
   id: string;
   application_id: string;
   permissions: string;
   rules: string;
   created_at: DbTime;
-  expires_at: DbTime;
   authorized_at: DbTime | null;
   authorized_by: string | null;
   ceiling: number | boolean;
@@ -39,7 +38,7 @@ interface SessionRow {
   bound: number | boolean;
 }
 
-const columns = `s.tenant_id, s.id, s.application_id, s.permissions, s.rules, s.created_at, s.expires_at,
+const columns = `s.tenant_id, s.id, s.application_id, s.permissions, s.rules, s.created_at, ${endsOf('s')},
   s.authorized_at, s.authorized_by, s.authorizer_digest is not null as ceiling, s.quarantined_at,
   s.jkt is not null as bound`;
 
@@ -161,23 +160,35 @@ function spending(also: string, unless: string): string {
   return `update sessions set permissions = $3, rules = $4, authorized_at = :now, authorized_by = $5,
       authorizer_digest = $6, unlimited_by = $7${also}
     where ${byNonce} and sessions.authorized_at is null and sessions.expires_at > :now ${unless}
-    returning id, expires_at, (${expiryOf('sessions.application_id')}) as application_end,
-      case when authorizer_digest is not null then (${expiryOf('sessions.authorized_by')}) end as authorizer_end,
-      (select k.expires_at from application_keys k where k.digest = $6) as key_end`;
+    returning id, ${endsOf('sessions')}`;
 }
 
-function expiryOf(application: string): string {
-  return `select a.expires_at from applications a where a.tenant_id = sessions.tenant_id and a.id = ${application}`;
+function expiryOf(session: string, application: string): string {
+  return `select a.expires_at from applications a
+    where a.tenant_id = ${session}.tenant_id and a.id = ${session}.${application}`;
 }
 
-interface SpentRow extends Pick<SessionRow, 'id' | 'expires_at'> {
+/** The columns from which `endOf` computes the end of a session. */
+function endsOf(session: string): string {
+  return `${session}.expires_at, (${expiryOf(session, 'application_id')}) as application_end,
+    case when ${session}.authorizer_digest is not null
+      then (${expiryOf(session, 'authorized_by')}) end as authorizer_end,
+    (select k.expires_at from application_keys k where k.digest = ${session}.authorizer_digest) as key_end`;
+}
+
+interface Ends {
+  expires_at: DbTime;
   application_end: DbTime | null;
   authorizer_end: DbTime | null;
   key_end: DbTime | null;
 }
 
+interface SpentRow extends Ends {
+  id: string;
+}
+
 /** A session ends with its application and, if it has a ceiling, with its authorizer and the key of the authorizer. */
-function endOf({ expires_at, application_end, authorizer_end, key_end }: SpentRow): number {
+function endOf({ expires_at, application_end, authorizer_end, key_end }: Ends): number {
   const ends = [expires_at, application_end, authorizer_end, key_end].filter((end) => end !== null);
   return Math.min(...ends.map(Number));
 }
@@ -195,7 +206,7 @@ function toSession(row: SessionRow): Session {
     ...(row.authorized_by !== null && { authorized_by: row.authorized_by }),
     ceiling: Boolean(row.ceiling),
     bound: Boolean(row.bound),
-    expires_at: timestamp(Number(row.expires_at)),
+    expires_at: timestamp(endOf(row)),
     ...(row.quarantined_at !== null && { quarantined_at: timestamp(Number(row.quarantined_at)) }),
   };
 }
@@ -237,7 +248,7 @@ function notLeaked(session: string): string {
  * if that is earlier.
  */
 function latest(longest = '$9'): string {
-  const application = expiryOf('sessions.application_id');
+  const application = expiryOf('sessions', 'application_id');
   const lifetime = `sessions.created_at + ${longest}`;
   return `(select case when a.expires_at < ${lifetime} then a.expires_at else ${lifetime} end
     from (${application}) a)`;

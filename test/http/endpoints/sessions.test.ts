@@ -225,7 +225,7 @@ describe.each(databases)('sessions on %s', (_, database) => {
     { first: 'the authorizer', unlimited: true, ends: 180_000 },
     { first: 'the key of the authorizer', unlimited: true, ends: 180_000 },
   ])(
-    'the response says when the session ends, if $first expires first (unlimited: $unlimited)',
+    'the response and the list say when the session ends, if $first expires first (unlimited: $unlimited)',
     async (one) => {
       const { key, web, session } = await scene();
       const permissions = one.unlimited ? ['session:authorize'] : ['mine:x'];
@@ -243,6 +243,8 @@ describe.each(databases)('sessions on %s', (_, database) => {
       const { status, headers } = await authorize(backend.key, session.nonce, { permissions: ['mine:x'] });
       const end = iso(server.clock.now() + one.ends);
       expect([status, headers.get('svc-session-expires-at')]).toEqual([204, end]);
+      const listed = await server.call('GET', `/sessions?application_id=${web.id}`, { key });
+      expect(listed.body.data).toMatchObject([{ expires_at: end }]);
       server.clock.advance(one.ends - 1);
       expect(await me(session.session_key)).toBe(403);
       server.clock.advance(1);
