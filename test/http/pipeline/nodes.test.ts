@@ -1,8 +1,4 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { type NodeProcess, startNode } from '../../support/start-node.ts';
 import {
   type ApiResponse,
   databases,
@@ -175,45 +171,5 @@ describe.each(databases)('three nodes on one %s', (_, database) => {
     const deadlock = /deadlock|serialize|locked/i;
     const failures = nodes.flatMap(({ logged }) => logged).filter((line) => deadlock.test(line));
     expect(failures).toEqual([]);
-  });
-});
-
-describe.each(databases)('three processes on one %s', (_, database) => {
-  let folder: string;
-  let processes: NodeProcess[];
-  beforeAll(async () => {
-    folder = mkdtempSync(join(tmpdir(), 'sallyport-test-'));
-    const url = await database.createEmpty(folder);
-    processes = await Promise.all(times(3, () => startNode(url)));
-  });
-  afterAll(async () => {
-    await Promise.all(processes.map((process) => process.stop()));
-    rmSync(folder, { recursive: true, force: true });
-  });
-
-  async function call(at: number, path: string, key: string, body?: object) {
-    const { url } = processes[at % processes.length] as NodeProcess;
-    const response = await fetch(url + path, {
-      method: path === '/applications/key' ? 'GET' : 'POST',
-      headers: { 'SVC-API-KEY': key, 'Content-Type': 'application/json' },
-      ...(body && { body: JSON.stringify(body) }),
-    });
-    const text = await response.text();
-    return { status: response.status, body: text ? JSON.parse(text) : undefined };
-  }
-
-  test('create one tenant on an empty database, and authorize a nonce once', async () => {
-    const keys = processes.map((process) => process.managementKey()).filter((key) => key !== undefined);
-    expect(keys).toHaveLength(1);
-    const key = keys[0] as string;
-    const web = await call(0, '/applications', key, { name: 'web', type: 'public', permissions: ['mine:x'] });
-    for (let round = 0; round < 3; round++) {
-      const { body } = await call(round, '/sessions', web.body.key);
-      const grant = { nonce: body.nonce, ...reading };
-      const answers = await Promise.all(times(50, (index) => call(index, '/sessions/authorize', key, grant)));
-      expectOnce(answers, 409);
-      const seen = await Promise.all(times(3, (index) => call(index, '/applications/key', body.session_key)));
-      expect(countOf(seen, 200)).toBe(3);
-    }
   });
 });
