@@ -9,7 +9,7 @@ import { tablesOf } from '../../src/store/engine/migrate.ts';
 import { openPostgres } from '../../src/store/engine/postgres.ts';
 import { openStore } from '../../src/store/open.ts';
 import { allRows } from '../support/database.ts';
-import { generousTimeout, postgres, sqlite, startTime } from '../support/test-server.ts';
+import { fewConnections, generousTimeout, postgres, sqlite, startTime } from '../support/test-server.ts';
 
 let folder: string;
 let path: string;
@@ -31,7 +31,7 @@ afterEach(() => {
 const keys = unpackChainKeys(newChainKeys());
 
 async function copy(): Promise<Record<string, number>> {
-  const db = openPostgres(target, undefined, generousTimeout);
+  const db = openPostgres(target, undefined, generousTimeout, fewConnections);
   try {
     return await copyToPostgres(source, db, { at: startTime, keys });
   } finally {
@@ -56,7 +56,7 @@ const values: Record<string, string | number | Uint8Array> = {
 
 /** The columns of all tables of the target, in alphabetical order. */
 async function columns(): Promise<Map<string, Column[]>> {
-  const db = openPostgres(target, undefined, generousTimeout);
+  const db = openPostgres(target, undefined, generousTimeout, fewConnections);
   const rows = await db.all<Column & { table: string }>(
     `select table_name as table, column_name as name, data_type as type from information_schema.columns
      where table_schema = 'public' order by table_name, column_name`,
@@ -85,7 +85,7 @@ test('every column of every table is copied', async () => {
   }
   const counts = await copy();
   expect(counts).toEqual(Object.fromEntries(copiedTables.map((table) => [table, 1])));
-  const db = openPostgres(target, undefined, generousTimeout);
+  const db = openPostgres(target, undefined, generousTimeout, fewConnections);
   for (const table of copiedTables) {
     const [row] = await db.all<Record<string, unknown>>(`select * from ${table}`);
     const expected = source.query(`select * from ${table}`).get() as Record<string, unknown>;
@@ -119,7 +119,7 @@ test('tables with more rows than fit into one insert are copied completely', asy
       insert.run(`setting ${index}`, index % 300 === 0 ? 'x'.repeat(3_000_000) : "it's \\ 😀\n");
   })();
   expect(await copy()).toMatchObject({ settings: 1201 });
-  const db = openPostgres(target, undefined, generousTimeout);
+  const db = openPostgres(target, undefined, generousTimeout, fewConnections);
   const copied = await db.all('select name, value from settings order by name collate "C"');
   expect(Bun.deepEquals(copied, source.query('select name, value from settings order by name').all())).toBe(
     true,

@@ -8,7 +8,7 @@ import { rotation } from '../../src/operations/master-key.ts';
 import { parseMasterKeys } from '../../src/store/crypto/cipher.ts';
 import { WrongMasterKey } from '../../src/store/crypto/keyring.ts';
 import { shell } from '../support/shell.ts';
-import { databases } from '../support/test-server.ts';
+import { databases, fewConnections } from '../support/test-server.ts';
 import { runSql } from '../support/test-store.ts';
 
 const [one, two, three] = [1, 2, 3].map((byte) => Buffer.alloc(32, byte).toString('base64')) as [
@@ -23,7 +23,7 @@ describe.each(databases)('the master key on %s', (_, database) => {
   let databaseUrl: string;
   beforeEach(async () => {
     folder = mkdtempSync(join(tmpdir(), 'sallyport-master-'));
-    databaseUrl = await database.createEmpty(folder);
+    databaseUrl = await database.createMigrated(folder);
   });
   afterEach(() => rmSync(folder, { recursive: true }));
 
@@ -31,6 +31,7 @@ describe.each(databases)('the master key on %s', (_, database) => {
   const settings = (env: Record<string, string> = {}) => ({
     DATABASE_URL: databaseUrl,
     SALLYPORT_DATA_DIR: folder,
+    SALLYPORT_DATABASE_CONNECTIONS: String(fewConnections),
     ...env,
   });
 

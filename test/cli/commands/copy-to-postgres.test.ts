@@ -1,7 +1,6 @@
 import { Database } from 'bun:sqlite';
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
-import { SQL } from 'bun';
 import { newMasterKey } from '../../../src/store/crypto/cipher.ts';
 import { openStore } from '../../../src/store/open.ts';
 import { entry, write } from '../../support/audit-export.ts';
@@ -75,32 +74,8 @@ async function scene() {
 }
 
 describe('after a copy to PostgreSQL', () => {
-  test('keys and sessions are valid, and revoked keys are not', async () => {
-    const { reader, rules, old, current, session, waiting } = await scene();
-    await move();
-    expect(await statusOf(reader.key)).toBe(200);
-    expect(await statusOf(current)).toBe(200);
-    expect(await statusOf(old)).toBe(401);
-    expect(await statusOf(session.session_key)).toBe(200);
-    expect(await statusOf(waiting.session_key)).toBe(403);
-    const authorize = (nonce: string) =>
-      server.call('POST', '/sessions/authorize', { key: reader.key, body: { nonce, rules } });
-    expect((await authorize(waiting.nonce)).status).toBe(204);
-    expect(await statusOf(waiting.session_key)).toBe(200);
-    expect((await authorize(session.nonce)).body.code).toBe('nonce_used');
-  });
-
-  test('token data can be decrypted, also that of the largest tokens', async () => {
-    const { reader, session } = await scene();
-    await move();
-    const read = async (id: string, key: string) => (await server.call('GET', `/tokens/${id}`, { key })).body;
-    expect(await read('card-1', reader.key)).toMatchObject(card);
-    expect(await read('card-1', session.session_key)).toMatchObject(card);
-    expect((await read('large', reader.key)).data === large).toBe(true);
-  });
-
-  test('lists return the same items', async () => {
-    const { key, reader } = await scene();
+  test('lists and token data are the same, keys and sessions are valid, and revoked keys are not', async () => {
+    const { key, reader, rules, old, current, session, waiting } = await scene();
     const lists: [string, string][] = [
       ['/applications', key],
       ['/sessions', key],
@@ -115,6 +90,23 @@ describe('after a copy to PostgreSQL', () => {
     expect(before.map(({ data }) => data?.length)).toEqual([5, 2, undefined, 2, 1, 1]);
     await move();
     expect(await all()).toEqual(before);
+
+    const read = async (id: string, as: string) =>
+      (await server.call('GET', `/tokens/${id}`, { key: as })).body;
+    expect(await read('card-1', reader.key)).toMatchObject(card);
+    expect(await read('card-1', session.session_key)).toMatchObject(card);
+    expect((await read('large', reader.key)).data === large).toBe(true);
+
+    expect(await statusOf(reader.key)).toBe(200);
+    expect(await statusOf(current)).toBe(200);
+    expect(await statusOf(old)).toBe(401);
+    expect(await statusOf(session.session_key)).toBe(200);
+    expect(await statusOf(waiting.session_key)).toBe(403);
+    const authorize = (nonce: string) =>
+      server.call('POST', '/sessions/authorize', { key: reader.key, body: { nonce, rules } });
+    expect((await authorize(waiting.nonce)).status).toBe(204);
+    expect(await statusOf(waiting.session_key)).toBe(200);
+    expect((await authorize(session.nonce)).body.code).toBe('nonce_used');
   });
 
   test('the audit log has the same entries and verifies, with an entry about the copy', async () => {
@@ -273,13 +265,11 @@ test('a role that does not own the tables is told to use the one that does', asy
   await scene();
   await server.close();
   const role = `copier_${crypto.randomUUID().replaceAll('-', '')}`;
-  const sql = new SQL(target, { max: 1 });
   await cli.run('migrate');
-  await sql.unsafe(`create role ${role} login`);
-  await sql.unsafe(`grant select, insert, update, delete on all tables in schema public to ${role}`);
+  await runSql(target, `create role ${role} login`);
+  await runSql(target, `grant select, insert, update, delete on all tables in schema public to ${role}`);
   const { code, err } = await copy('--database-url', target.replace('//postgres@', `//${role}@`));
   expect(code).toBe(1);
   expect(err).toContain('set DATABASE_URL to the URL of the role that owns the tables');
-  expect(await sql.unsafe('select 1 from tenants')).toHaveLength(0);
-  await sql.close();
+  expect(await runSql(target, 'select 1 from tenants')).toHaveLength(0);
 });

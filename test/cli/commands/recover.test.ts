@@ -1,6 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import type { LogEntry } from '../../../src/domain/audit.ts';
 import type { Revived } from '../../../src/operations/recovery.ts';
 import { type Backup, postgresBackup, sqliteBackup } from '../../support/backups.ts';
@@ -37,7 +36,7 @@ describe.each(databases)('a restore on %s: access that was revoked after the bac
       folder = made;
       return { SALLYPORT_MASTER_KEY: testMasterKey };
     });
-    url = await kind.createEmpty(join(folder));
+    url = await kind.createMigrated(folder);
     backup = kind === sqlite ? sqliteBackup(cli, url) : postgresBackup(cli, url, whileStopped);
     server = await openTestServer(url, { SALLYPORT_MASTER_KEY: testMasterKey });
     key = (await server.tenant()).key;

@@ -15,8 +15,11 @@ describe.each(databases)('nodes and the master key on %s', (_, database) => {
   let url: string;
   beforeEach(async () => {
     folder = mkdtempSync(join(tmpdir(), 'sallyport-nodes-'));
-    url = await database.createEmpty(folder);
-    for (const words of [['migrate'], ['tenants', 'create', 'x'], ['audit', 'head']])
+    url = await database.createMigrated(folder);
+    for (const words of [
+      ['tenants', 'create', 'x'],
+      ['audit', 'head'],
+    ])
       expect((await run(old, ...words)).code).toBe(0);
   });
   afterEach(() => rmSync(folder, { recursive: true }));

@@ -17,7 +17,7 @@ import { openPostgres } from '../../../src/store/engine/postgres.ts';
 import { openSqlite } from '../../../src/store/engine/sqlite.ts';
 import { openStore } from '../../../src/store/open.ts';
 import { allRows } from '../../support/database.ts';
-import { databases, generousTimeout } from '../../support/test-server.ts';
+import { databases, fewConnections, generousTimeout } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
 /** The migrations of a later version. */
@@ -77,11 +77,11 @@ describe.each(databases)('migrations on %s', (_, database) => {
     const sqlite = url.startsWith('sqlite:');
     const db = sqlite
       ? openSqlite(url.slice('sqlite:'.length), Date.now)
-      : openPostgres(url, undefined, generousTimeout);
+      : openPostgres(url, undefined, generousTimeout, fewConnections);
     opened.push(db);
     return db;
   }
-  const open = () => openStore(url, { timeout: generousTimeout });
+  const open = () => openStore(url, { timeout: generousTimeout, maxConnections: fewConnections });
   const created = async () => (await open()).close();
   const applied = () =>
     runSql<{ version: number; name: string }>(url, 'select * from schema_versions order by version');

@@ -3,7 +3,13 @@ import { readConfig } from '../../../src/config/settings.ts';
 import { diagnose } from '../../../src/operations/diagnosis.ts';
 import { migrate } from '../../../src/store/engine/migrate.ts';
 import { openPostgres } from '../../../src/store/engine/postgres.ts';
-import { generousTimeout, openTestServer, postgres, testMasterKey } from '../../support/test-server.ts';
+import {
+  fewConnections,
+  generousTimeout,
+  openTestServer,
+  postgres,
+  testMasterKey,
+} from '../../support/test-server.ts';
 import { masterKeys, runSql } from '../../support/test-store.ts';
 
 /** The documented SQL for two roles. */
@@ -32,14 +38,14 @@ test.each([
       await runSql(url, statement);
     const as = (role: string) => url.replace('postgres@', `${role}@`);
 
-    const unprivileged = openPostgres(as(service), undefined, generousTimeout);
+    const unprivileged = openPostgres(as(service), undefined, generousTimeout, fewConnections);
     await expect(migrate(unprivileged)).rejects.toMatchObject({
       message: expect.stringContaining('may not change the schema'),
       todo: expect.stringContaining('run `sallyport migrate`'),
     });
     await unprivileged.close();
 
-    const migrating = openPostgres(as(owner), undefined, generousTimeout);
+    const migrating = openPostgres(as(owner), undefined, generousTimeout, fewConnections);
     await migrate(migrating);
     await migrating.close();
 

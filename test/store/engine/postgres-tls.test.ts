@@ -6,7 +6,7 @@ import { DbUnavailable } from '../../../src/store/engine/db.ts';
 import { openPostgres } from '../../../src/store/engine/postgres.ts';
 import { type Certificates, createCertificates, noOpenssl } from '../../support/certificates.ts';
 import { type Postgres, startPostgres } from '../../support/postgres.ts';
-import { generousTimeout, openTestServer } from '../../support/test-server.ts';
+import { fewConnections, generousTimeout, openTestServer } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
 interface Connection {
@@ -15,7 +15,7 @@ interface Connection {
 }
 
 async function connectionOf(url: string): Promise<Connection | undefined> {
-  const db = openPostgres(url, undefined, generousTimeout);
+  const db = openPostgres(url, undefined, generousTimeout, fewConnections);
   try {
     return await db.get<Connection>(
       'select ssl, client_dn as client from pg_stat_ssl where pid = pg_backend_pid()',
