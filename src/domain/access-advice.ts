@@ -1,6 +1,7 @@
 /** Proposes the smallest grants that cover the recorded uses of an application. */
 import { z } from 'zod';
 import { type AccessChange, accessChanges, accessOf, compareAccess } from './access-change.ts';
+import { commonContainer } from './audit.ts';
 import { type Grants, noGrants } from './grant.ts';
 import { hasTrait } from './permission.ts';
 import { compilePolicy, decide, type Policy } from './policy.ts';
@@ -140,16 +141,9 @@ function usedContainer(
   for (const use of uses) {
     if (use.container !== container && container.startsWith(use.container)) return container;
     const verdict = decide(policy, use.permission, { container: use.container });
-    if (verdict.allowed && verdict.rule?.index === index)
-      common = common === undefined ? use.container : commonContainer(common, use.container);
+    if (verdict.allowed && verdict.rule?.index === index) common = commonContainer(common, use.container);
   }
   return common;
-}
-
-function commonContainer(a: string, b: string): string {
-  let end = 0;
-  for (let at = 0; at < a.length && a[at] === b[at]; at++) if (a[at] === '/') end = at + 1;
-  return a.slice(0, end);
 }
 
 /** Splits rules whose permissions now have different containers, unless that gives more than `maxRules` rules. */
