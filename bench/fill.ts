@@ -49,18 +49,19 @@ export async function fill(
 }
 
 async function createSamples(store: Store, { tenant, page }: Owner, samples: number): Promise<Samples> {
+  const tag = (await store.tenants.get(tenant))?.tag as string;
   const start = Date.now() - month;
   const times = Array.from({ length: samples }, (_, at) => start + Math.floor((at * month) / samples));
   const grants = { permissions: ['application:read', 'token:read'], rules: [] };
   const applications = await inBatches(times, async (createdAt, at) => {
-    const [id, key] = [newId(createdAt), mint('pvt')];
+    const [id, key] = [newId(createdAt), mint('pvt', tag)];
     const created = { id, name: `sample ${at}`, type: 'private' as const, ...grants, createdAt };
     const open = { allowedOrigins: undefined, createdBy: undefined, expiresAt: undefined };
     await store.applications.create(tenant, { ...created, ...open }, key);
     return { id, key: key.secret.reveal() };
   });
   const sessions = await inBatches(times, async (createdAt) => {
-    const [key, nonce] = [mint('ses'), mint('non')];
+    const [key, nonce] = [mint('ses', tag), mint('non', tag)];
     const digests = { key: key.digest, nonce: nonce.digest };
     const lives = { createdAt, expiresAt: Date.now() + day };
     await store.sessions.create(tenant, { id: newId(createdAt), applicationId: page, ...digests, ...lives });

@@ -12,6 +12,7 @@ function principal(): Principal {
   const applicationId = newId(0);
   return {
     kind: 'session',
+    tenantTag: 'k3ZrT9',
     tenantId: newId(0),
     applicationId,
     sessionId: newId(0),

@@ -16,7 +16,7 @@ export interface RecordedRequest {
   readonly response?: { readonly status: number; readonly body?: unknown; readonly took: number };
 }
 
-const secret = /slp_([a-z]{3})_([0-9A-Za-z]{4})[0-9A-Za-z]{41}([0-9A-Za-z]{4})/g;
+const secret = /slp_([a-z]{3})_([0-9A-Za-z]{4})[0-9A-Za-z]{47}([0-9A-Za-z]{4})/g;
 
 export function shortenSecrets(text: string): string {
   return text.replace(secret, 'slp_$1_$2…$3');

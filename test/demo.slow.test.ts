@@ -94,7 +94,7 @@ describe('demo:', () => {
       ...['GET /tokens/card-43', '403 permission_missing'],
       ...['POST /sessions/authorize', 'POST /sessions/authorize', '409 nonce_used', '409 nonce_used'],
     ]);
-    expect(await page.content()).not.toMatch(/slp_[a-z]{3}_[0-9A-Za-z]{49}/);
+    expect(await page.content()).not.toMatch(/slp_[a-z]{3}_[0-9A-Za-z]{55}/);
 
     for (const [colorScheme, width] of [
       ['light', 1280],

@@ -56,11 +56,11 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/http/pipeline/handle-request.ts',
-        from: '  return then(credentials.find(kind, digest), (principal) => {\n',
+        from: '  return then(credentials.find(key), (principal) => {\n',
         to: `  const name = digest.toString('hex');
   const cached = cache.get(name);
   if (cached && performance.now() - cached.at < 5000) return cached.principal;
-  return then(credentials.find(kind, digest), (principal) => {
+  return then(credentials.find(key), (principal) => {
     if (principal) cache.set(name, { at: performance.now(), principal });
 `,
       },

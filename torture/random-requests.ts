@@ -101,7 +101,7 @@ export class Generator {
 
   #key(): string {
     const random = this.#random;
-    if (random.chance(0.03)) return random.one(['x', '', 'slp_mgt_', 'slp_pvt_'.padEnd(57, '0')]);
+    if (random.chance(0.03)) return random.one(['x', '', 'slp_mgt_', 'slp_pvt_'.padEnd(63, '0')]);
     return random.chance(0.5) ? (this.#pool.keys[0] as string) : random.one(this.#pool.keys);
   }
 

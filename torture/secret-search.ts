@@ -59,7 +59,7 @@ function base64Needle(mark: string, shift: number): Needle {
   };
 }
 
-const secretPattern = new RegExp(`^(slp_[a-z]{3}_[0-9A-Za-z]{49}|${plaintextMark}[^~]*~[0-9a-f-]{36})`);
+const secretPattern = new RegExp(`^(slp_[a-z]{3}_[0-9A-Za-z]{55}|${plaintextMark}[^~]*~[0-9a-f-]{36})`);
 
 /** All secrets of the run in the bytes. */
 export function searchBytes(bytes: Buffer, where: string, { all }: Secrets): Found[] {

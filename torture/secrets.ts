@@ -1,5 +1,5 @@
 /** All secrets of the run: keys, nonces and plaintext of tokens. */
-const shape = /slp_[a-z]{3}_[0-9A-Za-z]{49}/g;
+const shape = /slp_[a-z]{3}_[0-9A-Za-z]{55}/g;
 
 /** Prefix of all token plaintext, so that the search finds it in any encoding. */
 export const plaintextMark = 'plain~';

@@ -1009,6 +1009,8 @@ export interface AuthZenConfiguration {
 export interface Tenant {
   /** Unique identifier of the tenant. */
   id: string;
+  /** The six characters after the kind in every key of the tenant, such as `slp_pvt_k3ZrT9…`. Never changes. A proxy can route requests by it. */
+  tag: string;
   /** Display name. */
   name: string;
   /** When it was created. */

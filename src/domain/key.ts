@@ -1,6 +1,7 @@
 /**
- * Keys and nonces: `slp_<kind>_`, then 43 random base62 digits, which hold 256 bits, then the CRC-32 of everything
- * before as 6 base62 digits. The checksum rejects typos without a database read. Only the SHA-256 digest is stored.
+ * Keys and nonces: `slp_<kind>_`, then the tag of the tenant (6 base62 digits), then 43 random base62 digits, which hold
+ * 256 bits, then the CRC-32 of everything before as 6 base62 digits. The checksum rejects typos without a database read.
+ * The tag names the tenant, so that every lookup reads the rows of one tenant. Only the SHA-256 digest is stored.
  */
 export const applicationKinds = { management: 'mgt', private: 'pvt', public: 'pub' } as const;
 export type Kind = 'mgt' | 'pvt' | 'pub' | 'ses' | 'non';
@@ -26,10 +27,17 @@ export class Secret {
   }
 }
 
-/** A new key or nonce. The secret is returned to the client once; the store gets the rest. */
-export interface Minted {
-  readonly secret: Secret;
+/** A key or nonce without its secret. */
+export interface ParsedKey {
+  readonly kind: Kind;
+  /** The tag of its tenant. */
+  readonly tag: string;
   readonly digest: Digest;
+}
+
+/** A new key or nonce. The secret is returned to the client once; the store gets the rest. */
+export interface Minted extends ParsedKey {
+  readonly secret: Secret;
   /** The last four characters, to tell keys apart. */
   readonly ending: string;
 }
@@ -37,50 +45,67 @@ export interface Minted {
 const digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const digitValues = new Uint8Array(128);
 for (const [value, digit] of [...digits].entries()) digitValues[digit.charCodeAt(0)] = value;
-const shape = /^slp_(mgt|pvt|pub|ses|non)_[0-9A-Za-z]{49}$/;
+const shape = /^slp_(mgt|pvt|pub|ses|non)_([0-9A-Za-z]{6})[0-9A-Za-z]{49}$/;
+const tagLength = 6;
 /** Enough digits for 256 bits: 62^43 is just above 2^256. */
 const randomLength = 43;
 const checksumLength = 6;
+/** The characters between the prefix and the checksum. */
+const bodyLength = tagLength + randomLength;
+
+/** The tag of no tenant, for codes that belong to the installation. */
+export const nilTag = '000000';
+
+/** The id of no tenant. Keys with an unknown tag are looked up under it, so that they take as long as others. */
+export const nilTenant = '00000000-0000-0000-0000-000000000000';
 
 type Random = (bytes: Uint8Array<ArrayBuffer>) => Uint8Array;
 
-export function mint(kind: Kind, random: Random = (bytes) => crypto.getRandomValues(bytes)): Minted {
-  const body = `slp_${kind}_${randomDigits(random)}`;
+const systemRandom: Random = (bytes) => crypto.getRandomValues(bytes);
+
+export function mint(kind: Kind, tag: string, random = systemRandom): Minted {
+  const body = `slp_${kind}_${tag}${randomDigits(randomLength, random)}`;
   const text = body + checksumOf(body);
-  return { secret: new Secret(text), digest: keyDigest(text), ending: text.slice(-4) };
+  return { kind, tag, secret: new Secret(text), digest: keyDigest(text), ending: text.slice(-4) };
+}
+
+/** The tag of a new tenant. */
+export function newTag(random = systemRandom): string {
+  const tag = randomDigits(tagLength, random);
+  return tag === nilTag ? newTag(random) : tag;
 }
 
 /** Skips the bytes from 248 (4 * 62) on, so that every digit has the same probability. */
-function randomDigits(random: Random): string {
+function randomDigits(length: number, random: Random): string {
   const bytes = random(new Uint8Array(64));
   let text = '';
-  for (let at = 0; text.length < randomLength; at++) {
+  for (let at = 0; text.length < length; at++) {
     const byte = bytes[at];
-    if (byte === undefined) return randomDigits(random); // Once in about 10^17 calls.
+    if (byte === undefined) return randomDigits(length, random); // Once in about 10^17 calls.
     if (byte < 248) text += digits[byte % 62];
   }
   return text;
 }
 
 /** Returns undefined unless the text is a key or nonce with a correct checksum. */
-export function parseKey(text: string): { kind: Kind; digest: Digest } | undefined {
-  const kind = shape.exec(text)?.[1] as Kind | undefined;
-  if (!kind || checksumIn(text) !== Bun.hash.crc32(text.slice(0, -checksumLength))) return undefined;
-  return { kind, digest: keyDigest(text) };
+export function parseKey(text: string): ParsedKey | undefined {
+  const match = shape.exec(text);
+  if (!match || checksumIn(text) !== Bun.hash.crc32(text.slice(0, -checksumLength))) return undefined;
+  return { kind: match[1] as Kind, tag: match[2] as string, digest: keyDigest(text) };
 }
 
 /** Replaces keys and nonces in the text by `[secret]`, also those without their `slp_` prefix. */
 export function redactSecrets(text: string): string {
   const redacted = text.replace(/slp_[a-z]{3}_[0-9A-Za-z]{20,}/g, '[secret]');
-  // Most texts have no run of 49 letters and digits, and testing for one is faster than replacing.
-  if (!/[0-9A-Za-z]{49}/.test(redacted)) return redacted;
-  return redacted.replace(/[0-9A-Za-z]{49,}/g, (run) => (containsBareKey(run) ? '[secret]' : run));
+  // Most texts have no run of 55 letters and digits, and testing for one is faster than replacing.
+  if (!/[0-9A-Za-z]{55}/.test(redacted)) return redacted;
+  return redacted.replace(/[0-9A-Za-z]{55,}/g, (run) => (containsBareKey(run) ? '[secret]' : run));
 }
 
 const kinds: readonly Kind[] = [...Object.values(applicationKinds), 'ses', 'non'];
 
 /**
- * Whether the run contains a key without its prefix: 49 characters with the correct checksum for one of the kinds. Takes
+ * Whether the run contains a key without its prefix: 55 characters with the correct checksum for one of the kinds. Takes
  * a few nanoseconds per character: the CRC-32 of each position follows from that of the position before. The register of
  * a CRC is linear, so a character that leaves the window is subtracted, and so is the difference that a prefix makes.
  */
@@ -89,8 +114,8 @@ function containsBareKey(run: string): boolean {
   let register = 0;
   for (let last = 0; last + checksumLength < run.length; last++) {
     register = (table[(register ^ run.charCodeAt(last)) & 255] as number) ^ (register >>> 8);
-    if (last >= randomLength) register ^= leaving[run.charCodeAt(last - randomLength)] as number;
-    if (last < randomLength - 1) continue;
+    if (last >= bodyLength) register ^= leaving[run.charCodeAt(last - bodyLength)] as number;
+    if (last < bodyLength - 1) continue;
     const checksum = checksumIn(run, last + 1 + checksumLength);
     if (checksum <= 0xffff_ffff && prefixes.has(~checksum ^ register)) return true;
   }
@@ -99,9 +124,9 @@ function containsBareKey(run: string): boolean {
 
 interface RollingCrc {
   readonly table: Int32Array;
-  /** By character: its effect on the register after `randomLength` more characters. */
+  /** By character: its effect on the register after `bodyLength` more characters. */
   readonly leaving: Int32Array;
-  /** The effects of the prefixes on the register after `randomLength` more characters. */
+  /** The effects of the prefixes on the register after `bodyLength` more characters. */
   readonly prefixes: ReadonlySet<number>;
 }
 
@@ -120,17 +145,17 @@ function newRollingCrc(): RollingCrc {
   });
   const step = (register: number, byte: number) =>
     (table[(register ^ byte) & 255] as number) ^ (register >>> 8);
-  const afterRandom = (register: number) => {
+  const afterBody = (register: number) => {
     let result = register;
-    for (let at = 0; at < randomLength; at++) result = step(result, 0);
+    for (let at = 0; at < bodyLength; at++) result = step(result, 0);
     return result;
   };
   const codes = (kind: Kind) => Array.from(`slp_${kind}_`, (character) => character.charCodeAt(0));
   const prefixes = kinds.map((kind) => codes(kind).reduce(step, -1));
   return {
     table,
-    leaving: new Int32Array(128).map((_, byte) => afterRandom(step(0, byte))),
-    prefixes: new Set(prefixes.map(afterRandom)),
+    leaving: new Int32Array(128).map((_, byte) => afterBody(step(0, byte))),
+    prefixes: new Set(prefixes.map(afterBody)),
   };
 }
 

@@ -11,6 +11,8 @@ import type { Transform } from './rule.ts';
 
 interface Caller {
   readonly tenantId: string;
+  /** Part of every key of the tenant. */
+  readonly tenantTag: string;
   /** The application, or the application of the session. */
   readonly applicationId: string;
   readonly policy: Policy;

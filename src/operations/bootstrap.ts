@@ -2,7 +2,7 @@
 import { existsSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { ConfigError } from '../config/settings.ts';
-import { mint, newId, parseKey, type Secret } from '../domain/key.ts';
+import { mint, newId, newTag, parseKey, type Secret } from '../domain/key.ts';
 import { builtIn } from '../domain/permission.ts';
 import { createFolder, writeOwned } from '../store/engine/file-ownership.ts';
 import type { NewTenant } from '../store/maintenance.ts';
@@ -10,9 +10,10 @@ import type { OpenedStore } from '../store/open.ts';
 import type { NewApplication, Store } from '../store/store.ts';
 
 export function newTenant(name: string, now: number): NewTenant & { secret: Secret } {
-  const key = mint('mgt');
+  const tag = newTag();
+  const key = mint('mgt', tag);
   const application = managementOf(`${name}: first management key`, now);
-  return { id: newId(now), name, createdAt: now, application, key, secret: key.secret };
+  return { id: newId(now), tag, name, createdAt: now, application, key, secret: key.secret };
 }
 
 /** A management application with every built-in permission. */
@@ -62,7 +63,7 @@ export async function bootstrap(
 /** Returns false if the file is missing or unreadable, or if its key is invalid or of another database. */
 async function isValid(store: Store, keyFile: string): Promise<boolean> {
   const key = parseKey(textOf(keyFile)?.trim() ?? '');
-  return key?.kind === 'mgt' && (await store.credentials.find(key.kind, key.digest)) !== undefined;
+  return key?.kind === 'mgt' && (await store.credentials.find(key)) !== undefined;
 }
 
 function textOf(path: string): string | undefined {
@@ -78,7 +79,7 @@ async function finishKeyFile(store: Store, temporary: string, keyFile: string): 
   const text = ifExists(() => readFileSync(temporary, 'utf8'));
   if (text === undefined) return;
   const key = parseKey(text.trim());
-  const known = key && (await store.credentials.find(key.kind, key.digest));
+  const known = key && (await store.credentials.find(key));
   ifExists(() => (known ? renameSync(temporary, keyFile) : rmSync(temporary)));
 }
 

@@ -44,12 +44,15 @@ interface Entry<R> extends CachedCredential {
 const maxEntries = 10_000;
 const maxText = 16_000_000;
 
-/** Returns a function that finds the principal of a key by its digest. It returns undefined if the key is invalid. */
+/**
+ * Returns a function that finds the principal of a key by its tenant and digest. It returns undefined if the key is
+ * invalid. The digest covers the tag of the tenant, so an entry is named by the digest alone.
+ */
 export function cached<R extends { readonly now: DbTime }>(
   local: Local | undefined,
-  lookUp: (digest: Digest) => Awaitable<R | undefined>,
+  lookUp: (tenant: string, digest: Digest) => Awaitable<R | undefined>,
   toCredential: (row: R, digest: Digest) => CachedCredential,
-): (digest: Digest) => Awaitable<Principal | undefined> {
+): (tenant: string, digest: Digest) => Awaitable<Principal | undefined> {
   const entries = new Map<string, Entry<R>>();
   let totalText = 0;
 
@@ -65,7 +68,7 @@ export function cached<R extends { readonly now: DbTime }>(
     totalText += entry.text;
   }
 
-  return (digest) => {
+  return (tenant, digest) => {
     const name = digest.toString('latin1');
     const generation = local?.generation();
     const entry = entries.get(name);
@@ -73,7 +76,7 @@ export function cached<R extends { readonly now: DbTime }>(
       const now = local.now();
       return now < entry.until ? { ...entry.principal, now } : undefined;
     }
-    return then(lookUp(digest), (row) => {
+    return then(lookUp(tenant, digest), (row) => {
       if (!row) return undefined;
       const known = entries.get(name);
       // On PostgreSQL, concurrent requests with the same key share one lookup, and so the same row object.

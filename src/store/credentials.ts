@@ -1,4 +1,5 @@
-import type { Digest } from '../domain/key.ts';
+import { then } from '../domain/awaitable.ts';
+import { type Digest, nilTenant } from '../domain/key.ts';
 import { networkMatcher } from '../domain/network.ts';
 import { compilePolicy } from '../domain/policy.ts';
 import type { Principal } from '../domain/principal.ts';
@@ -15,10 +16,12 @@ import { type CachedCredential, cached } from './credential-cache.ts';
 import type { Db, DbTime } from './engine/db.ts';
 import { isValid, ofCeiling, withAuthorizer } from './sessions.ts';
 import type { Credentials } from './store.ts';
+import type { TenantTags } from './tenants.ts';
 
 interface KeyRow extends ApplicationRow {
   key_id: string;
   key_expires_at: DbTime | null;
+  tag: string;
   max_lifetime: DbTime | null;
   now: DbTime;
 }
@@ -26,6 +29,7 @@ interface KeyRow extends ApplicationRow {
 interface SessionRow {
   now: DbTime;
   tenant_id: string;
+  tag: string;
   application_id: string;
   id: string;
   authorized_by: string | null;
@@ -48,11 +52,11 @@ interface SessionRow {
 }
 
 const byApplicationKey = `
-  select k.digest as key, :now as now, k.id as key_id, k.expires_at as key_expires_at, t.max_lifetime,
+  select k.digest as key, :now as now, k.id as key_id, k.expires_at as key_expires_at, t.tag, t.max_lifetime,
     ${applicationColumns('a')}
   from application_keys k join applications a on a.tenant_id = k.tenant_id and a.id = k.application_id
   join tenants t on t.id = k.tenant_id and t.disabled_at is null
-  where k.digest = :key and ${notExpired('k')} and ${notExpired('a')}`;
+  where k.tenant_id = $2 and k.digest = :key and ${notExpired('k')} and ${notExpired('a')}`;
 
 const bySessionKey = `
   select s.key_digest as key, :now as now, s.tenant_id, s.application_id, s.id, s.authorized_by, s.permissions,
@@ -60,19 +64,33 @@ const bySessionKey = `
     c.quarantined_at as authorizer_quarantined_at, ${ofCeiling('permissions')} as ceiling_permissions,
     ${ofCeiling('rules')} as ceiling_rules, k.application_id as ceiling_application_id, k.id as ceiling_key_id,
     s.expires_at, a.expires_at as application_expires_at, ${ofCeiling('expires_at')} as ceiling_expires_at,
-    k.expires_at as ceiling_key_expires_at, t.max_lifetime
+    k.expires_at as ceiling_key_expires_at, t.tag, t.max_lifetime
   from ${withAuthorizer}
   join tenants t on t.id = s.tenant_id and t.disabled_at is null
-  where s.key_digest = :key and ${isValid}`;
+  where s.tenant_id = $2 and s.key_digest = :key and ${isValid}`;
 
-export function credentials(db: Db): Credentials {
-  const findKey = cached(db.local, (key) => db.lookup<KeyRow>(byApplicationKey, key, []), fromKey);
-  const findSession = cached(db.local, (key) => db.lookup<SessionRow>(bySessionKey, key, []), fromSession);
+/**
+ * Every refused key costs one query for its tag and one lookup, so that the time does not tell whether the tag exists.
+ */
+export function credentials(db: Db, tags: TenantTags): Credentials {
+  const findKey = cached(
+    db.local,
+    (tenant, key) => db.lookup<KeyRow>(byApplicationKey, key, [tenant]),
+    fromKey,
+  );
+  const findSession = cached(
+    db.local,
+    (tenant, key) => db.lookup<SessionRow>(bySessionKey, key, [tenant]),
+    fromSession,
+  );
   return {
     isLocal: db.local !== undefined,
-    find: (kind, digest) => {
+    find: ({ kind, tag, digest }) => {
       if (kind === 'non') return undefined;
-      return kind === 'ses' ? findSession(digest) : findKey(digest);
+      const find = kind === 'ses' ? findSession : findKey;
+      const tenant = tags.known(tag);
+      if (tenant === undefined) return then(tags.find(tag), (found) => find(found ?? nilTenant, digest));
+      return then(find(tenant, digest), (principal) => principal ?? then(tags.find(tag), () => undefined));
     },
   };
 }
@@ -82,6 +100,7 @@ function fromKey(row: KeyRow, digest: Digest): CachedCredential {
   const principal: Principal = {
     kind: 'application',
     tenantId: row.tenant_id,
+    tenantTag: row.tag,
     applicationId: row.id,
     application,
     policy: compilePolicy(toEffectiveGrants(row)),
@@ -102,6 +121,7 @@ function fromSession(row: SessionRow, digest: Digest): CachedCredential {
   const principal: Principal = {
     kind: 'session',
     tenantId: row.tenant_id,
+    tenantTag: row.tag,
     applicationId: row.application_id,
     sessionId: row.id,
     authorizedBy: row.authorized_by ?? undefined,

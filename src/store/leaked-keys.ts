@@ -1,12 +1,13 @@
-/** Revokes a key by its digest, without knowing its owner. */
-import { type Awaitable, then } from '../domain/awaitable.ts';
-import type { Digest } from '../domain/key.ts';
+/** Revokes a key by its tag and digest, without knowing its owner. */
+import type { Awaitable } from '../domain/awaitable.ts';
+import { nilTenant, type ParsedKey } from '../domain/key.ts';
 import { longestSession } from '../domain/session.ts';
 import { notExpired } from './applications.ts';
 import type { ChainKeys } from './audit/hash-chain.ts';
 import type { EntryWriter } from './audit/write.ts';
 import type { Db, DbTime } from './engine/db.ts';
 import type { NewEntry, RevokedKey } from './store.ts';
+import type { TenantTags } from './tenants.ts';
 
 interface KeyRow {
   readonly tenant_id: string;
@@ -26,29 +27,34 @@ interface SessionRow {
  */
 const endUnlimitedSessions = `insert into leaked_keys (tenant_id, digest, expires_at)
   select k.tenant_id, k.digest, :now + ${longestSession} from application_keys k
-  where k.digest = $1 and ${notExpired('k')} on conflict do nothing`;
+  where k.tenant_id = $1 and k.digest = $2 and ${notExpired('k')} on conflict do nothing`;
 
-const deleteKey = `delete from application_keys as k where k.digest = $1 and ${notExpired('k')}
+const deleteKey = `delete from application_keys as k where k.tenant_id = $1 and k.digest = $2 and ${notExpired('k')}
   returning tenant_id, application_id, id, ending`;
 
-const deleteSession = `delete from sessions as s where s.key_digest = $1 and s.expires_at > :now
+const deleteSession = `delete from sessions as s where s.tenant_id = $1 and s.key_digest = $2 and s.expires_at > :now
   returning tenant_id, id`;
 
 /** See `Store.revokeKey`. All statements run for every key, so that an unknown key takes as long as a known one. */
-export function keyRevoker(db: Db, chainKeys: () => Awaitable<ChainKeys>, writeEntries: EntryWriter) {
+export function keyRevoker(
+  db: Db,
+  tags: TenantTags,
+  chainKeys: () => Awaitable<ChainKeys>,
+  writeEntries: EntryWriter,
+) {
   return async (
-    digest: Digest,
+    { tag, digest }: Pick<ParsedKey, 'tag' | 'digest'>,
     entryOf: (revoked: RevokedKey | undefined, at: number) => NewEntry,
   ): Promise<void> => {
-    await then(chainKeys(), () =>
-      db.change(async (tx) => {
-        const time = await tx.get<{ now: DbTime }>('select :now as now');
-        await tx.run(endUnlimitedSessions, [digest]);
-        const key = await tx.get<KeyRow>(deleteKey, [digest]);
-        const session = await tx.get<SessionRow>(deleteSession, [digest]);
-        await tx.defer(writeEntries, entryOf(toRevoked(key, session), Number(time?.now)));
-      }, digest.toHex()),
-    );
+    await chainKeys();
+    const tenant = (await tags.find(tag)) ?? nilTenant;
+    await db.change(async (tx) => {
+      const time = await tx.get<{ now: DbTime }>('select :now as now');
+      await tx.run(endUnlimitedSessions, [tenant, digest]);
+      const key = await tx.get<KeyRow>(deleteKey, [tenant, digest]);
+      const session = await tx.get<SessionRow>(deleteSession, [tenant, digest]);
+      await tx.defer(writeEntries, entryOf(toRevoked(key, session), Number(time?.now)));
+    }, digest.toHex());
   };
 }
 

@@ -18,6 +18,7 @@ import type { AuditFilter, LogPage, LogWindow, NewApplication, StoreTransaction,
 
 export interface NewTenant {
   readonly id: string;
+  readonly tag: string;
   readonly name: string;
   readonly createdAt: number;
   readonly application: NewApplication;

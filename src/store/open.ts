@@ -33,7 +33,7 @@ import { sessions } from './sessions.ts';
 import type { Store } from './store.ts';
 import { subjects } from './subjects.ts';
 import { removeTenantRows, sweep } from './sweep.ts';
-import { createFirst, tenants } from './tenants.ts';
+import { createFirst, tenants, tenantTags } from './tenants.ts';
 import { tokens } from './tokens.ts';
 import { type TransactionRunner, transactionRunner } from './transaction-scope.ts';
 import { usage } from './usage.ts';
@@ -135,6 +135,7 @@ function storeOn(
   writeEntries: EntryWriter,
   checkReady: () => Promise<void>,
 ): Store {
+  const tags = tenantTags(db);
   return {
     applications: applications(db),
     keys: applicationKeys(db),
@@ -143,11 +144,11 @@ function storeOn(
     sessions: sessions(db),
     subjects: subjects(db),
     tokens: tokens(db, keys.dataKey),
-    credentials: credentials(db),
+    credentials: credentials(db, tags),
     tenants: tenants(db),
     audit: auditLog(db, keys.chainKeys, writeEntries),
     change: run,
-    revokeKey: keyRevoker(db, keys.chainKeys, writeEntries),
+    revokeKey: keyRevoker(db, tags, keys.chainKeys, writeEntries),
     ping: async () => {
       checkFileInPlace(db);
       await checkReady();

@@ -1,4 +1,5 @@
 /** Checks that this node can serve requests. */
+import { nilTenant } from '../domain/key.ts';
 import { currentMaster, type MasterKeys, missingReason } from './crypto/keyring.ts';
 import { type Db, DbUnavailable } from './engine/db.ts';
 
@@ -7,7 +8,11 @@ import { type Db, DbUnavailable } from './engine/db.ts';
  * on a standby and on a read-only database.
  */
 export async function checkReadiness(db: Db, masters: MasterKeys | undefined): Promise<void> {
-  await db.lookup('select digest as key from application_keys where digest = :key', new Uint8Array(32), []);
+  await db.lookup(
+    'select digest as key from application_keys where tenant_id = $2 and digest = :key',
+    new Uint8Array(32),
+    [nilTenant],
+  );
   if (masters) await checkCurrentMaster(db, masters);
 }
 

@@ -157,6 +157,8 @@ export interface SessionFilter {
 
 export interface Tenant {
   readonly id: string;
+  /** Part of every key of the tenant. Never changes. */
+  readonly tag: string;
   readonly name: string;
   readonly created_at: string;
   /** Absent if the tenant is not disabled. */

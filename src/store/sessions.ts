@@ -13,7 +13,7 @@ import type { Authorized, NewSession, SessionFilter, Sessions } from './store.ts
  */
 export const ownerAndAuthorizer = `
   join applications a on a.tenant_id = s.tenant_id and a.id = s.application_id
-  left join application_keys k on k.digest = s.authorizer_digest and ${notExpired('k')}
+  left join application_keys k on k.tenant_id = s.tenant_id and k.digest = s.authorizer_digest and ${notExpired('k')}
   left join applications c on c.tenant_id = s.tenant_id and c.id = s.authorized_by`;
 export const withAuthorizer = `sessions s ${ownerAndAuthorizer}`;
 export const isValid = `s.expires_at > :now and ${notExpired('a')}
@@ -146,10 +146,10 @@ export function sessions(db: Executor): Sessions {
 }
 
 /**
- * Makes PostgreSQL use the index of the nonce even while its statistics are out of date. For this, the tenant is
- * compared as text, which no index covers, and the application is checked in a scalar subquery.
+ * The application is checked in a scalar subquery, so that PostgreSQL starts with the index of the nonce even while its
+ * statistics are out of date.
  */
-const byNonce = `sessions.nonce_digest = $1 and cast(sessions.tenant_id as text) = $2 and (select 1 from applications a
+const byNonce = `sessions.tenant_id = $2 and sessions.nonce_digest = $1 and (select 1 from applications a
   where a.tenant_id = sessions.tenant_id and a.id = sessions.application_id and ${notExpired('a')}) = 1`;
 
 /** Two statements, because PostgreSQL would plan a single statement with an optional condition again each time. */
@@ -173,7 +173,8 @@ function endsOf(session: string): string {
   return `${session}.expires_at, (${expiryOf(session, 'application_id')}) as application_end,
     case when ${session}.authorizer_digest is not null
       then (${expiryOf(session, 'authorized_by')}) end as authorizer_end,
-    (select k.expires_at from application_keys k where k.digest = ${session}.authorizer_digest) as key_end`;
+    (select k.expires_at from application_keys k
+      where k.tenant_id = ${session}.tenant_id and k.digest = ${session}.authorizer_digest) as key_end`;
 }
 
 interface Ends {
@@ -217,7 +218,7 @@ function filtered(tenant: string, { ids, application, authorizer, state }: Sessi
     and ${notExpired('a')}`;
   const ceiling = `select 1 from application_keys k
     join applications c on c.tenant_id = k.tenant_id and c.id = k.application_id
-    where k.digest = x.authorizer_digest and ${notExpired('k')} and ${notExpired('c')}`;
+    where k.tenant_id = x.tenant_id and k.digest = x.authorizer_digest and ${notExpired('k')} and ${notExpired('c')}`;
   return {
     table: 'sessions',
     columns:

@@ -7,7 +7,7 @@
  */
 import type { Application, ApplicationKey } from '../domain/application.ts';
 import type { Awaitable } from '../domain/awaitable.ts';
-import type { Digest, Kind, Minted } from '../domain/key.ts';
+import type { Digest, Minted, ParsedKey } from '../domain/key.ts';
 import type { Principal } from '../domain/principal.ts';
 import type { Session } from '../domain/session.ts';
 import type { Use } from '../domain/usage.ts';
@@ -188,7 +188,7 @@ export interface Credentials {
    * The principal of a key, with every change that was committed before the call. Returns undefined if the key is
    * unknown or expired, if its tenant is disabled, or if it belongs to a session whose ceiling is no longer valid.
    */
-  find(kind: Kind, digest: Digest): Awaitable<Principal | undefined>;
+  find(key: ParsedKey): Awaitable<Principal | undefined>;
 }
 
 export interface Subjects {
@@ -288,12 +288,12 @@ export interface Store {
     entity?: string | symbol,
   ): Promise<T>;
   /**
-   * Revokes the application key with this digest and ends all sessions that it authorized, or ends the session with
-   * this digest. Writes the audit entry that `entryOf` returns. The keys are invalid for every request sent after this
+   * Revokes the application key with this tag and digest and ends all sessions that it authorized, or ends the session
+   * with this tag and digest. Writes the audit entry that `entryOf` returns. The keys are invalid for every request sent after this
    * resolves. Runs the same statements if the key does not exist.
    */
   revokeKey(
-    digest: Digest,
+    key: Pick<ParsedKey, 'tag' | 'digest'>,
     entryOf: (revoked: RevokedKey | undefined, at: number) => NewEntry,
   ): Promise<void>;
   /**

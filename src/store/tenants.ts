@@ -1,5 +1,5 @@
 import { byOperator } from '../domain/audit.ts';
-import { then } from '../domain/awaitable.ts';
+import { type Awaitable, then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { insertApplication } from './applications.ts';
 import type { ChainKeys } from './audit/hash-chain.ts';
@@ -10,6 +10,7 @@ import type { Tenant } from './store.ts';
 
 interface TenantRow {
   id: string;
+  tag: string;
   name: string;
   created_at: DbTime;
   disabled_at: DbTime | null;
@@ -17,7 +18,7 @@ interface TenantRow {
   max_lifetime: DbTime | null;
 }
 
-const select = 'select id, name, created_at, disabled_at, deleted_at, max_lifetime from tenants';
+const select = 'select id, tag, name, created_at, disabled_at, deleted_at, max_lifetime from tenants';
 
 export function tenants(db: Executor): Tenants {
   /** Does not change a tenant that is being deleted. */
@@ -67,19 +68,52 @@ export async function createFirst(
 
 async function insertTenant(
   tx: Queries,
-  { id, name, createdAt, application, key }: NewTenant,
+  { id, tag, name, createdAt, application, key }: NewTenant,
 ): Promise<void> {
-  await tx.run('insert into tenants (id, name, created_at) values ($1, $2, $3)', [id, name, createdAt]);
+  await tx.run('insert into tenants (id, tag, name, created_at) values ($1, $2, $3, $4)', [
+    id,
+    tag,
+    name,
+    createdAt,
+  ]);
   await insertApplication(tx, id, application, key);
 }
 
 function toTenant(row: TenantRow): Tenant {
   return {
     id: row.id,
+    tag: row.tag,
     name: row.name,
     created_at: timestamp(Number(row.created_at)),
     ...(row.disabled_at !== null && { disabled_at: timestamp(Number(row.disabled_at)) }),
     ...(row.deleted_at !== null && { deleted_at: timestamp(Number(row.deleted_at)) }),
     ...(row.max_lifetime !== null && { max_lifetime: Number(row.max_lifetime) / 1000 }),
+  };
+}
+
+/** Finds the tenant of a key. The tag of a tenant never changes. */
+export interface TenantTags {
+  /** The id of the tenant, if this process has found it before. The tenant may have been deleted since. */
+  known(tag: string): string | undefined;
+  /** Returns undefined if no tenant has the tag. */
+  find(tag: string): Awaitable<string | undefined>;
+}
+
+const maxKnown = 100_000;
+
+export function tenantTags(db: Pick<Db, 'lookup'>): TenantTags {
+  const ids = new Map<string, string>();
+  return {
+    known: (tag) => ids.get(tag),
+    find: (tag) =>
+      then(
+        db.lookup<{ id: string }>('select tag as key, id from tenants where tag = :key', tag, []),
+        (row) => {
+          if (!row) return undefined;
+          if (ids.size >= maxKnown) ids.clear();
+          ids.set(tag, row.id);
+          return row.id;
+        },
+      ),
   };
 }

@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { nameOf } from '../../src/cli/command.ts';
 import { commands } from '../../src/cli/commands.ts';
 import { parseAndRun } from '../../src/cli/program.ts';
-import { mint, newId } from '../../src/domain/key.ts';
+import { newId } from '../../src/domain/key.ts';
+import { unknownKey } from '../support/keys.ts';
 import { type ApiShell, apiShell, type ShellOptions, shell } from '../support/shell.ts';
 import { openTestServer, sqlite, type TestServer } from '../support/test-server.ts';
 
@@ -44,7 +45,7 @@ describe('the key', () => {
     expect(out).not.toContain(key);
   });
 
-  const secret = mint('pvt').secret.reveal();
+  const secret = unknownKey('pvt').secret.reveal();
   test.each([
     [['whoami', '--key', secret]],
     [['whoami', `--key=${secret}`]],
@@ -106,7 +107,7 @@ describe('exit codes:', () => {
     expect(err).toMatch(
       /^sallyport: error: No resource has this id\. It may have been deleted or have expired\. \(not_found, request \S+\)\n$/,
     );
-    const key = mint('pvt').secret.reveal();
+    const key = unknownKey('pvt').secret.reveal();
     const refused = await call(['whoami'], { env: { SALLYPORT_KEY: key } });
     expect(refused.code).toBe(4);
     expect(refused.err).toContain('unauthenticated');

@@ -34,7 +34,8 @@ test('--json prints JSON', async () => {
   const created = JSON.parse((await cli.run('tenants', 'create', 'acme', '--json')).out);
   expect(Object.keys(created)).toEqual(['tenant_id', 'key']);
   const listed = JSON.parse((await cli.run('--json', 'tenants', 'list')).out);
-  expect(listed).toEqual([{ id: created.tenant_id, name: 'acme', created_at: expect.stringMatching(/Z$/) }]);
+  const fields = { name: 'acme', created_at: expect.stringMatching(/Z$/), tag: created.key.slice(8, 14) };
+  expect(listed).toEqual([{ id: created.tenant_id, ...fields }]);
   expect(JSON.parse((await cli.run('version', '--json')).out)).toEqual({ version: manifest.version });
 });
 

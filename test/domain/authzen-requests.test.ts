@@ -9,8 +9,8 @@ import {
   SubjectSearch,
   semantics,
 } from '../../src/domain/authzen.ts';
-import { mint } from '../../src/domain/key.ts';
 import { check } from '../../src/domain/validate.ts';
+import { unknownKey } from '../support/keys.ts';
 
 /** The parsed request, or the errors as `path message`. */
 function parse(schema: z.ZodType, value: unknown): unknown {
@@ -19,7 +19,7 @@ function parse(schema: z.ZodType, value: unknown): unknown {
   return checked.faults.map(({ path, message }) => `${path.join('.')} ${message}`);
 }
 
-const key = mint('pvt').secret.reveal();
+const key = unknownKey('pvt').secret.reveal();
 const proof = { jwt: 'a.b.c', method: 'GET', url: 'https://api.example.com/cards', request: 'r-1' };
 const subject = { type: 'session', id: 's-1', properties: { credential: key, proof } };
 const action = { name: 'read' };

@@ -13,7 +13,7 @@ import {
   Timestamp,
   timestamp,
 } from '../../src/domain/common-fields.ts';
-import { mint } from '../../src/domain/key.ts';
+import { unknownKey } from '../support/keys.ts';
 
 const messageOf = (schema: z.ZodType, value: unknown) => schema.safeParse(value).error?.issues[0]?.message;
 
@@ -200,7 +200,7 @@ test('an id is a UUID in upper or lower case, stored in lower case', () => {
 
 test.each(['pvt', 'non'] as const)('a text cannot contain a secret of the kind %s', (kind) => {
   const message = 'must not contain a key or a nonce, because it is stored unencrypted';
-  const secret = mint(kind).secret.reveal();
+  const secret = unknownKey(kind).secret.reveal();
   for (const schema of [Name, Description]) expect(messageOf(schema, `is ${secret}`)).toBe(message);
 });
 

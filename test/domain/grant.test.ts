@@ -39,6 +39,7 @@ interface Someone {
 
 const base = {
   tenantId: 't',
+  tenantTag: 'k3ZrT9',
   applicationId: 'a',
   origins: undefined,
   authority: undefined,

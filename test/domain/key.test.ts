@@ -18,16 +18,17 @@ import {
 const kinds: Kind[] = ['mgt', 'pvt', 'pub', 'ses', 'non'];
 const digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 
-const minted = fc.constantFrom(...kinds).map((kind) => ({ kind, key: mint(kind) }));
+const tag = 'k3ZrT9';
+const minted = fc.constantFrom(...kinds).map((kind) => ({ kind, key: mint(kind, tag) }));
 
 describe('a key', () => {
-  test('is parsed to its kind and SHA-256 digest', () => {
+  test('is parsed to its kind, tag and SHA-256 digest', () => {
     fc.assert(
       fc.property(minted, ({ kind, key }) => {
         const text = key.secret.reveal();
         const digest = createHash('sha256').update(text).digest();
-        expect(text).toMatch(new RegExp(`^slp_${kind}_[0-9A-Za-z]{49}$`));
-        expect(parseKey(text)).toEqual({ kind, digest });
+        expect(text).toMatch(new RegExp(`^slp_${kind}_${tag}[0-9A-Za-z]{49}$`));
+        expect(parseKey(text)).toEqual({ kind, tag, digest });
         expect(key.digest).toEqual(digest);
         expect(key.ending).toBe(text.slice(-4));
       }),
@@ -45,7 +46,7 @@ describe('a key', () => {
         let at = 0;
         const random = (target: Uint8Array<ArrayBuffer>) => target.map(() => order[at++ % 256] as number);
         const expected = order.filter((byte) => byte < 248).map((byte) => digits[byte % 62]);
-        expect(mint('ses', random).secret.reveal().slice(8, -6)).toBe(expected.slice(0, 43).join(''));
+        expect(mint('ses', tag, random).secret.reveal().slice(14, -6)).toBe(expected.slice(0, 43).join(''));
       }),
     );
   });
@@ -53,7 +54,7 @@ describe('a key', () => {
   test('does not use the bytes that would favour a digit', () => {
     let calls = 0;
     const random = (target: Uint8Array<ArrayBuffer>) => target.fill(calls++ < 3 ? 248 : 247);
-    expect(mint('ses', random).secret.reveal().slice(8, -6)).toBe('z'.repeat(43));
+    expect(mint('ses', tag, random).secret.reveal().slice(14, -6)).toBe('z'.repeat(43));
   });
 
   test('ends with its CRC-32 in base62', () => {
@@ -86,7 +87,7 @@ describe('a key', () => {
 
   test('is invalid with two characters swapped, one missing or one doubled', () => {
     fc.assert(
-      fc.property(minted, fc.nat(55), ({ key }, at) => {
+      fc.property(minted, fc.nat(61), ({ key }, at) => {
         const text = key.secret.reveal();
         const [a, b] = [text[at]!, text[at + 1]!];
         fc.pre(a !== b);
@@ -100,8 +101,8 @@ describe('a key', () => {
   test.each([
     ['', 'nothing'],
     ['slp_pvt_', 'a beginning'],
-    [`slp_xyz_${'0'.repeat(49)}`, 'of an unknown kind'],
-    [`SLP_PVT_${'0'.repeat(49)}`, 'another case'],
+    [`slp_xyz_${'0'.repeat(55)}`, 'of an unknown kind'],
+    [`SLP_PVT_${'0'.repeat(55)}`, 'another case'],
     ['__proto__', 'a name of the language'],
     ['\0', 'NUL'],
   ])('is not %p, which is %s', (text) => {
@@ -109,7 +110,7 @@ describe('a key', () => {
   });
 
   test('is invalid with text around it', () => {
-    const text = mint('pvt').secret.reveal();
+    const text = mint('pvt', tag).secret.reveal();
     for (const other of [` ${text}`, `${text} `, `${text}\n`, `${text}, ${text}`, `Bearer ${text}`]) {
       expect(parseKey(other)).toBeUndefined();
     }
@@ -121,14 +122,14 @@ describe('a key', () => {
       for (; text.length < 6; rest = Math.floor(rest / 62)) text = digits[rest % 62] + text;
       return body + text;
     };
-    const body = mint('pvt').secret.reveal().slice(0, -6);
+    const body = mint('pvt', tag).secret.reveal().slice(0, -6);
     expect(parseKey(summed(body))).toBeDefined();
     for (const other of ['', 'hello', ` ${body}`, `${body}0`, `${body}000000`, body.replace('pvt', 'xyz')])
       expect(parseKey(summed(other))).toBeUndefined();
   });
 
   test('is different each time', () => {
-    const keys = Array.from({ length: 1000 }, () => mint('ses').secret.reveal());
+    const keys = Array.from({ length: 1000 }, () => mint('ses', tag).secret.reveal());
     expect(new Set(keys).size).toBe(1000);
   });
 
@@ -188,18 +189,18 @@ describe('a secret', () => {
 
 describe('redactSecrets', () => {
   test('removes keys, nonces and text of the same form', () => {
-    const [key, nonce] = [mint('pvt').secret.reveal(), mint('non').secret.reveal()];
+    const [key, nonce] = [mint('pvt', tag).secret.reveal(), mint('non', tag).secret.reveal()];
     expect(redactSecrets(`key=${key}, nonce="${nonce}".`)).toBe('key=[secret], nonce="[secret]".');
     expect(redactSecrets(`${key.slice(0, 28)} ${key}more`)).toBe('[secret] [secret]');
-    expect(redactSecrets(`slp_xyz_${'0'.repeat(49)}`)).toBe('[secret]');
+    expect(redactSecrets(`slp_xyz_${'0'.repeat(55)}`)).toBe('[secret]');
   });
 
   test('removes keys without their prefix', () => {
     for (const kind of [...Object.values(applicationKinds), 'ses', 'non'] as const) {
-      const bare = mint(kind).secret.reveal().slice('slp_xyz_'.length);
+      const bare = mint(kind, tag).secret.reveal().slice('slp_xyz_'.length);
       for (const text of [bare, `${kind}_${bare}`, `ticket 7: ${bare}.`, `x${bare}y`]) {
         expect(redactSecrets(text)).toContain('[secret]');
-        expect(redactSecrets(text)).not.toContain(bare.slice(0, 43));
+        expect(redactSecrets(text)).not.toContain(bare.slice(0, 49));
       }
       const typo = `${bare[0] === 'A' ? 'B' : 'A'}${bare.slice(1)}`;
       expect(redactSecrets(typo)).toBe(typo);
@@ -207,8 +208,8 @@ describe('redactSecrets', () => {
   });
 
   test('finds a key without its prefix anywhere in a long run of letters and digits', () => {
-    const bare = mint('pvt').secret.reveal().slice('slp_xyz_'.length);
-    for (const length of [1, 42, 43, 44, 1000, 100_000]) {
+    const bare = mint('pvt', tag).secret.reveal().slice('slp_xyz_'.length);
+    for (const length of [1, 48, 49, 50, 1000, 100_000]) {
       expect(redactSecrets(`${'x'.repeat(length)}${bare}`)).toBe('[secret]');
       expect(redactSecrets(`${bare}${'x'.repeat(length)}`)).toBe('[secret]');
     }

@@ -24,7 +24,7 @@ describe('labels', () => {
     [{ team: 'a,b=c' }, 'team'],
     [{ team: 'ü' }, 'team'],
     [{ team: 'v'.repeat(101) }, 'team'],
-    [{ team: `slp_pvt_${'0'.repeat(49)}` }, 'team'],
+    [{ team: `slp_pvt_${'0'.repeat(55)}` }, 'team'],
     [{ Team: 'x' }, 'Team'],
     [{ '1': 'x' }, '1'],
     [{ '': 'x' }, ''],

@@ -23,6 +23,7 @@ import { at, grants, when } from '../support/grants.ts';
 
 const base = {
   tenantId: 't',
+  tenantTag: 'k3ZrT9',
   applicationId: 'a',
   origins: undefined,
   authority: undefined,

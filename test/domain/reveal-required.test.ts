@@ -9,6 +9,7 @@ import { grants } from '../support/grants.ts';
 
 const base = {
   tenantId: 't',
+  tenantTag: 'k3ZrT9',
   applicationId: 'a',
   origins: undefined,
   authority: undefined,

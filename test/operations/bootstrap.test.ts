@@ -3,8 +3,9 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ConfigError } from '../../src/config/settings.ts';
-import { mint, parseKey } from '../../src/domain/key.ts';
+import { parseKey } from '../../src/domain/key.ts';
 import { bootstrap, newTenant } from '../../src/operations/bootstrap.ts';
+import { unknownKey } from '../support/keys.ts';
 import { databases, startTime } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
 
@@ -25,10 +26,8 @@ describe.each(databases)('bootstrap on %s', (_, database) => {
   });
 
   const start = (node: Pick<TestStore, 'store' | 'maintenance'> = on) => bootstrap(node, keyFile, startTime);
-  const principalOf = (file: string) => {
-    const { kind, digest } = parseKey(readFileSync(file, 'utf8').trim())!;
-    return on.store.credentials.find(kind, digest);
-  };
+  const principalOf = (file: string) =>
+    on.store.credentials.find(parseKey(readFileSync(file, 'utf8').trim())!);
 
   test('writes a working management key to a file that only its owner can read', async () => {
     const { secret } = await start();
@@ -79,8 +78,8 @@ describe.each(databases)('bootstrap on %s', (_, database) => {
   });
 
   test.each([
-    ['of a tenant that was not committed', () => mint('mgt').secret.reveal()],
-    ['that is incomplete', () => mint('mgt').secret.reveal().slice(0, 20)],
+    ['of a tenant that was not committed', () => unknownKey('mgt').secret.reveal()],
+    ['that is incomplete', () => unknownKey('mgt').secret.reveal().slice(0, 20)],
     ['that is empty', () => ''],
   ])('replaces a temporary file with a key %s', async (_, text) => {
     writeFileSync(temporary, text());
@@ -93,7 +92,7 @@ describe.each(databases)('bootstrap on %s', (_, database) => {
   test('deletes a temporary file with an unknown key and leaves the key file unchanged', async () => {
     await start();
     const before = readFileSync(keyFile, 'utf8');
-    writeFileSync(temporary, mint('mgt').secret.reveal());
+    writeFileSync(temporary, unknownKey('mgt').secret.reveal());
     await start();
     expect(readFileSync(keyFile, 'utf8')).toBe(before);
     expect(existsSync(temporary)).toBe(false);
@@ -101,7 +100,7 @@ describe.each(databases)('bootstrap on %s', (_, database) => {
 
   test('leaves a key file of another database unchanged and reports it as invalid', async () => {
     await start();
-    const other = mint('mgt').secret.reveal();
+    const other = unknownKey('mgt').secret.reveal();
     writeFileSync(keyFile, other);
     expect(await start()).toEqual({ secret: undefined, keyFileValid: false });
     expect(readFileSync(keyFile, 'utf8')).toBe(other);

@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { mint } from '../../src/domain/key.ts';
 import { Rule } from '../../src/domain/rule.ts';
 import { databases } from '../support/test-server.ts';
 import { newApplication, newSession, openTestStore, type TestStore } from '../support/test-store.ts';
@@ -31,7 +30,7 @@ describe.each(databases)('the store on %s: applications', (_, database) => {
       createdBy: someone,
       expiresAt: on.clock.now() + 1000,
     });
-    const key = mint('pvt');
+    const key = on.mint('pvt', tenant);
     const made = await on.store.applications.create(tenant, application, key);
     expect(made).toEqual({
       id: application.id,
@@ -45,7 +44,7 @@ describe.each(databases)('the store on %s: applications', (_, database) => {
       expires_at: new Date(on.clock.now() + 1000).toISOString(),
     });
     expect(await node.applications.get(tenant, application.id)).toEqual(made);
-    expect(await node.credentials.find('pvt', key.digest)).toMatchObject({
+    expect(await node.credentials.find(key)).toMatchObject({
       kind: 'application',
       tenantId: tenant,
       applicationId: application.id,
@@ -61,7 +60,7 @@ describe.each(databases)('the store on %s: applications', (_, database) => {
     const creating = on.store.applications.create(tenant, second, taken.key);
     expect(await creating.catch(() => 'refused')).toBe('refused');
     expect(await on.store.applications.get(tenant, second.id)).toBeUndefined();
-    expect(await on.store.credentials.find('pvt', taken.key.digest)).toMatchObject({
+    expect(await on.store.credentials.find(taken.key)).toMatchObject({
       applicationId: taken.id,
     });
   });
@@ -100,7 +99,7 @@ describe.each(databases)('the store on %s: applications', (_, database) => {
       modified_at: new Date(on.clock.now()).toISOString(),
     });
     expect(await on.store.applications.get(tenant, id)).toEqual(after);
-    expect(await on.store.credentials.find('pvt', key.digest)).toMatchObject({ application: after! });
+    expect(await on.store.credentials.find(key)).toMatchObject({ application: after! });
   });
 
   test('an update or regeneration whose callback throws changes nothing', async () => {
@@ -113,13 +112,13 @@ describe.each(databases)('the store on %s: applications', (_, database) => {
     await expect(on.store.applications.update(tenant, id, change(), refuse)).rejects.toThrow('no');
     await expect(on.store.applications.regenerate(tenant, id, change(), refuse)).rejects.toThrow('no');
     expect(await on.store.applications.get(tenant, id)).toEqual(before);
-    expect(await on.store.credentials.find('pvt', key.digest)).toBeDefined();
+    expect(await on.store.credentials.find(key)).toBeDefined();
   });
 
   test('when regenerate resolves, the old key is invalid on every node and the new one works', async () => {
     const [tenant, node] = [await on.tenant(), await on.openNode()];
     const { id, key } = await on.application(tenant);
-    const keys = [key, mint('pvt'), mint('pvt')];
+    const keys = [key, on.mint('pvt', tenant), on.mint('pvt', tenant)];
     for (const [index, next] of keys.entries()) {
       if (index === 0) continue;
       const done = await on.store.applications.regenerate(tenant, id, change(), (current) => {
@@ -129,20 +128,20 @@ describe.each(databases)('the store on %s: applications', (_, database) => {
       expect(done?.application).toMatchObject({ id, modified_by: someone });
       expect(done?.key).toBe(next);
       for (const old of keys.slice(0, index)) {
-        expect(await node.credentials.find('pvt', old.digest)).toBeUndefined();
+        expect(await node.credentials.find(old)).toBeUndefined();
       }
-      expect(await node.credentials.find('pvt', next.digest)).toMatchObject({ applicationId: id });
+      expect(await node.credentials.find(next)).toMatchObject({ applicationId: id });
     }
   });
 
   test('after several concurrent regenerations, exactly one key is valid', async () => {
     const [tenant, nodes] = [await on.tenant(), [on.store, await on.openNode()]];
     const { id } = await on.application(tenant);
-    const keys = Array.from({ length: 8 }, () => mint('pvt'));
+    const keys = Array.from({ length: 8 }, () => on.mint('pvt', tenant));
     await Promise.all(
       keys.map((key, index) => nodes[index % 2]!.applications.regenerate(tenant, id, change(), () => key)),
     );
-    const found = await Promise.all(keys.map((key) => on.store.credentials.find('pvt', key.digest)));
+    const found = await Promise.all(keys.map((key) => on.store.credentials.find(key)));
     expect(found.filter(Boolean)).toHaveLength(1);
   });
 
@@ -162,8 +161,8 @@ describe.each(databases)('the store on %s: applications', (_, database) => {
     const session = await on.session(tenant, id, { expiresAt: on.clock.now() + 5000 });
     on.clock.advance(999);
     expect(await applications.get(tenant, id)).toBeDefined();
-    expect(await credentials.find('pub', key.digest)).toBeDefined();
-    expect(await credentials.find('ses', session.key.digest)).toBeDefined();
+    expect(await credentials.find(key)).toBeDefined();
+    expect(await credentials.find(session.key)).toBeDefined();
     on.clock.advance(1);
     const never = () => {
       throw new Error('an expired application was returned');
@@ -174,11 +173,11 @@ describe.each(databases)('the store on %s: applications', (_, database) => {
     expect(await applications.update(tenant, id, change(), never)).toBeUndefined();
     expect(await applications.regenerate(tenant, id, change(), never)).toBeUndefined();
     expect(await applications.delete(tenant, id)).toBeUndefined();
-    expect(await credentials.find('pub', key.digest)).toBeUndefined();
-    expect(await credentials.find('ses', session.key.digest)).toBeUndefined();
-    const late = mint('ses');
-    await sessions.create(tenant, newSession(on.clock.now(), id, late, mint('non')));
-    expect(await credentials.find('ses', late.digest)).toBeUndefined();
+    expect(await credentials.find(key)).toBeUndefined();
+    expect(await credentials.find(session.key)).toBeUndefined();
+    const late = on.mint('ses', tenant);
+    await sessions.create(tenant, newSession(on.clock.now(), id, late, on.mint('non', tenant)));
+    expect(await credentials.find(late)).toBeUndefined();
   });
 
   test('an application of another tenant is not found by any method', async () => {
@@ -196,6 +195,6 @@ describe.each(databases)('the store on %s: applications', (_, database) => {
     expect(await applications.regenerate(other, id, change(), never)).toBeUndefined();
     expect(await applications.delete(other, id)).toBeUndefined();
     expect(await applications.get(tenant, id)).toEqual(before);
-    expect(await on.store.credentials.find('pvt', key.digest)).toMatchObject({ tenantId: tenant });
+    expect(await on.store.credentials.find(key)).toMatchObject({ tenantId: tenant });
   });
 });

@@ -1,7 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { type Kind, type Minted, mint } from '../../src/domain/key.ts';
+import type { Kind, Minted } from '../../src/domain/key.ts';
+import type { Key } from '../../src/store/engine/db.ts';
+import { unknownKey } from '../support/keys.ts';
 import { databases } from '../support/test-server.ts';
-import { grants, openTestStore, type TestStore } from '../support/test-store.ts';
+import { grants, newApplication, openTestStore, type TestStore } from '../support/test-store.ts';
 
 const someone = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
 
@@ -13,28 +15,72 @@ describe.each(databases)('the store on %s: credentials', (_, database) => {
   afterAll(() => on.close());
 
   test('an unknown key is not found', async () => {
+    const tenant = await on.tenant();
     for (const kind of ['mgt', 'pvt', 'pub', 'ses', 'non'] as const) {
-      expect(await on.store.credentials.find(kind, mint(kind).digest)).toBeUndefined();
+      expect(await on.store.credentials.find(on.mint(kind, tenant))).toBeUndefined();
+      expect(await on.store.credentials.find(unknownKey(kind))).toBeUndefined();
     }
+  });
+
+  test('a key of a tenant that another node has just created works', async () => {
+    const node = await on.openNode();
+    expect(await node.credentials.find(unknownKey('pvt'))).toBeUndefined();
+    const tenant = await on.tenant();
+    const { id, key } = await on.application(tenant);
+    expect(await node.credentials.find(key)).toMatchObject({ applicationId: id, tenantTag: key.tag });
+  });
+
+  test('a refused key costs the same queries, whether its tag exists or not, and each names a tenant', async () => {
+    const asked: [sql: string, key: Key, params: readonly string[]][] = [];
+    const node = await on.openNode(undefined, (db) => ({
+      ...db,
+      lookup: (...lookup) => {
+        asked.push(lookup);
+        return db.lookup(...lookup);
+      },
+    }));
+    const tenant = await on.tenant();
+    const { key } = await on.application(tenant);
+    await node.credentials.find(key);
+    const queriesOf = async (one: Minted) => {
+      asked.length = 0;
+      expect(await node.credentials.find(one)).toBeUndefined();
+      expect(asked.map(([, , params]) => params).filter(([named]) => named !== undefined)).toHaveLength(1);
+      return asked.map(([sql]) => sql).toSorted();
+    };
+    for (const kind of ['mgt', 'ses'] as const)
+      expect(await queriesOf(unknownKey(kind))).toEqual(await queriesOf(on.mint(kind, tenant)));
+  });
+
+  test('two tenants can store the same digest, and each key finds its own', async () => {
+    const [one, other] = [await on.tenant(), await on.tenant()];
+    const first = await on.application(one);
+    const { digest, ending } = first.key;
+    const copy = { ...on.mint('pvt', other), digest, ending };
+    const application = newApplication(on.clock.now());
+    await on.store.applications.create(other, application, copy);
+    const node = await on.openNode();
+    expect(await node.credentials.find(copy)).toMatchObject({ tenantId: other });
+    expect(await (await on.openNode()).credentials.find(first.key)).toMatchObject({ tenantId: one });
   });
 
   test('nonces, session keys and application keys are not interchangeable', async () => {
     const tenant = await on.tenant();
     const { id, key } = await on.application(tenant, { type: 'public' });
     const session = await on.session(tenant, id);
-    const find = (kind: Kind, digest: Buffer) => on.store.credentials.find(kind, digest);
-    expect(await find('ses', session.nonce.digest)).toBeUndefined();
-    expect(await find('non', session.nonce.digest)).toBeUndefined();
-    expect(await find('pub', session.key.digest)).toBeUndefined();
-    expect(await find('ses', key.digest)).toBeUndefined();
-    expect(await find('non', key.digest)).toBeUndefined();
+    const find = (kind: Kind, key: Minted) => on.store.credentials.find({ ...key, kind });
+    expect(await find('ses', session.nonce)).toBeUndefined();
+    expect(await find('non', session.nonce)).toBeUndefined();
+    expect(await find('pub', session.key)).toBeUndefined();
+    expect(await find('ses', key)).toBeUndefined();
+    expect(await find('non', key)).toBeUndefined();
   });
 
   test('concurrent lookups each get their own result', async () => {
     const tenant = await on.tenant();
     const made = await Promise.all(Array.from({ length: 30 }, () => on.application(tenant)));
-    const asked = [...made, ...made.toReversed(), { id: undefined, key: mint('pvt') }];
-    const found = await Promise.all(asked.map(({ key }) => on.store.credentials.find('pvt', key.digest)));
+    const asked = [...made, ...made.toReversed(), { id: undefined, key: on.mint('pvt', tenant) }];
+    const found = await Promise.all(asked.map(({ key }) => on.store.credentials.find(key)));
     expect(found.map((principal) => principal?.applicationId)).toEqual(asked.map(({ id }) => id as string));
   });
 
@@ -43,12 +89,12 @@ describe.each(databases)('the store on %s: credentials', (_, database) => {
     const { id, key } = await on.application(tenant);
     for (let round = 0; round < 10; round++) {
       const permissions = [`own:round-${round}`];
-      const before = node.credentials.find('pvt', key.digest);
+      const before = node.credentials.find(key);
       await on.store.applications.update(tenant, id, { by: id, at: on.clock.now() }, (current) => ({
         ...current,
         permissions,
       }));
-      const after = await node.credentials.find('pvt', key.digest);
+      const after = await node.credentials.find(key);
       expect(after?.policy.grants.permissions).toEqual(permissions);
       await before;
     }
@@ -56,15 +102,15 @@ describe.each(databases)('the store on %s: credentials', (_, database) => {
 
   test('compiled grants are reused until the cache exceeds its size', async () => {
     const tenant = await on.tenant();
-    const policyOf = async (digest: Buffer) => (await on.store.credentials.find('pvt', digest))?.policy;
+    const policyOf = async (key: Minted) => (await on.store.credentials.find(key))?.policy;
     const { key } = await on.application(tenant);
     const large: Minted[] = [];
     for (let at = 0; at < 17; at++)
       large.push((await on.application(tenant, { permissions: [`${'x'.repeat(1_000_000)}:${at}`] })).key);
-    const first = await policyOf(key.digest);
-    expect(await policyOf(key.digest)).toBe(first);
-    for (const { digest } of large) await policyOf(digest);
-    expect(await policyOf(key.digest)).not.toBe(first);
+    const first = await policyOf(key);
+    expect(await policyOf(key)).toBe(first);
+    for (const one of large) await policyOf(one);
+    expect(await policyOf(key)).not.toBe(first);
   });
 });
 
@@ -88,7 +134,7 @@ describe.each(databases)('the store on %s: a session with a ceiling', (_, databa
       maxLifetime: 3_600_000,
     });
     const node = await on.openNode();
-    return { tenant, backend, find: () => node.credentials.find('ses', session.key.digest) };
+    return { tenant, backend, find: () => node.credentials.find(session.key) };
   }
 
   test('has the current grants of its authorizer', async () => {
@@ -105,7 +151,7 @@ describe.each(databases)('the store on %s: a session with a ceiling', (_, databa
   test('is invalid as soon as its authorizer is regenerated', async () => {
     const { tenant, backend, find } = await underCeiling();
     const change = { by: someone, at: on.clock.now() };
-    await on.store.applications.regenerate(tenant, backend.id, change, () => mint('pvt'));
+    await on.store.applications.regenerate(tenant, backend.id, change, () => on.mint('pvt', tenant));
     expect(await find()).toBeUndefined();
   });
 

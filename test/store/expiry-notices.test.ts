@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { mint } from '../../src/domain/key.ts';
+import { unknownKey } from '../support/keys.ts';
 import { databases } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
 
@@ -65,7 +65,7 @@ describe.each(databases)('key.expiring on %s', (_, database) => {
     const { id } = await data.application(tenant, { expiresAt: now + 100 * day });
     const add = async (expiresAt: number) => {
       const by = { by: crypto.randomUUID(), at: now };
-      return (await data.store.keys.create(tenant, id, by, () => mint('pvt'), { expiresAt }))!.created;
+      return (await data.store.keys.create(tenant, id, by, () => unknownKey('pvt'), { expiresAt }))!.created;
     };
     const { id: key, ending } = await add(now + 10 * day);
     await add(now + 100 * day);

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { mint } from '../../src/domain/key.ts';
+import type { Minted } from '../../src/domain/key.ts';
 import { databases } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
 
@@ -11,15 +11,15 @@ describe.each(databases)('the store on %s: keys', (_, database) => {
   afterAll(() => on.close());
 
   const change = () => ({ by: crypto.randomUUID(), at: on.clock.now() });
-  const find = (digest: Buffer) => on.store.credentials.find('pvt', digest);
+  const find = (key: Minted) => on.store.credentials.find(key);
 
   test('keys are listed newest first, and a new one works immediately', async () => {
     const tenant = await on.tenant();
     const { id, key } = await on.application(tenant);
     on.clock.advance(1);
     const by = change();
-    const done = await on.store.keys.create(tenant, id, by, () => mint('pvt'));
-    expect(await find(done!.key.digest)).toMatchObject({ applicationId: id });
+    const done = await on.store.keys.create(tenant, id, by, () => on.mint('pvt', tenant));
+    expect(await find(done!.key)).toMatchObject({ applicationId: id });
     expect(await on.store.keys.list(tenant, id)).toEqual([
       { ...done!.created, created_by: by.by, ending: done!.key.ending },
       expect.objectContaining({ ending: key.ending }),
@@ -33,7 +33,7 @@ describe.each(databases)('the store on %s: keys', (_, database) => {
     const make = (store = on.store) =>
       store.keys.create(tenant, id, change(), (_, keys) => {
         seen.push(keys);
-        return mint('pvt');
+        return on.mint('pvt', tenant);
       });
     await Promise.all([make(), make(node), make(), make(node)]);
     expect(seen.sort()).toEqual([1, 2, 3, 4]);
@@ -49,9 +49,9 @@ describe.each(databases)('the store on %s: keys', (_, database) => {
     const [only, ...others] = await on.store.keys.list(tenant, id);
     expect(others).toEqual([]);
     expect(await on.store.keys.delete(tenant, id, only!.id, no).catch(() => 'refused')).toBe('refused');
-    expect(await find(key.digest)).toBeDefined();
+    expect(await find(key)).toBeDefined();
     expect(await on.store.keys.delete(tenant, id, only!.id, () => {})).toEqual(only);
-    expect(await find(key.digest)).toBeUndefined();
+    expect(await find(key)).toBeUndefined();
   });
 
   test('keys of another tenant are not listed', async () => {
@@ -59,7 +59,7 @@ describe.each(databases)('the store on %s: keys', (_, database) => {
     const { id } = await on.application(theirs);
     const [only] = await on.store.keys.list(theirs, id);
     expect(await on.store.keys.list(mine, id)).toEqual([]);
-    expect(await on.store.keys.create(mine, id, change(), () => mint('pvt'))).toBeUndefined();
+    expect(await on.store.keys.create(mine, id, change(), () => on.mint('pvt', mine))).toBeUndefined();
     expect(await on.store.keys.delete(mine, id, only!.id, () => {})).toBeUndefined();
     expect(await on.store.keys.list(theirs, id)).toEqual([only!]);
   });

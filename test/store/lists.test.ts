@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { mint } from '../../src/domain/key.ts';
+import { mint, newTag } from '../../src/domain/key.ts';
 import { maxId } from '../../src/store/bounded-list.ts';
 import type { ApplicationFilter } from '../../src/store/store.ts';
 import { databases } from '../support/test-server.ts';
@@ -28,12 +28,14 @@ describe.each(databases)('the store on %s: lists', (_, database) => {
     on = await openTestStore(database);
     const data = newApplication(on.clock.now());
     tenant = data.id;
+    const tag = newTag();
     await on.maintenance.tenants.create({
       id: tenant,
+      tag,
       name: 'lists',
       createdAt: on.clock.now(),
       application: { ...data, name: 'first', type: 'management' },
-      key: mint('mgt'),
+      key: mint('mgt', tag),
     });
     ids = [data.id];
     for (const name of names) {

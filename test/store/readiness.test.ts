@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { mint } from '../../src/domain/key.ts';
+import { unknownKey } from '../support/keys.ts';
 import { shell } from '../support/shell.ts';
 import { openTestServer, postgres, type TestServer } from '../support/test-server.ts';
 import { runSql } from '../support/test-store.ts';
@@ -45,7 +45,7 @@ describe('readiness on PostgreSQL', () => {
       await ready(),
       (await node.call('GET', '/applications', { key })).status,
       (await node.call('GET', '/tokens', { key: session })).status,
-      (await node.call('GET', '/tokens', { key: mint('pvt').secret.reveal() })).status,
+      (await node.call('GET', '/tokens', { key: unknownKey('pvt').secret.reveal() })).status,
     ];
     const name = new URL(url).pathname.slice(1);
     const endSessions = `select pg_terminate_backend(pid) from pg_stat_activity

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { mint } from '../../src/domain/key.ts';
+import type { Minted } from '../../src/domain/key.ts';
 import { Rule } from '../../src/domain/rule.ts';
 import type { Authorization } from '../../src/store/store.ts';
 import { databases } from '../support/test-server.ts';
@@ -24,16 +24,17 @@ describe.each(databases)('the store on %s: sessions', (_, database) => {
     const application = await on.application(tenant, { type: 'public', ...fields });
     return { tenant, application, session: await on.session(tenant, application.id) };
   }
-  const find = (digest: Buffer) => on.store.credentials.find('ses', digest);
+  const find = (key: Minted) => on.store.credentials.find(key);
 
   test('a new session is known to every node and has no permissions', async () => {
     const { tenant, application, session } = await opened();
     const node = await on.openNode();
-    const found = await node.credentials.find('ses', session.key.digest);
+    const found = await node.credentials.find(session.key);
     expect(found?.policy.grants).toEqual({ permissions: [], rules: [] });
     expect(found).toEqual({
       kind: 'session',
       tenantId: tenant,
+      tenantTag: session.key.tag,
       applicationId: application.id,
       sessionId: session.id,
       authorizedBy: undefined,
@@ -49,11 +50,11 @@ describe.each(databases)('the store on %s: sessions', (_, database) => {
   test('a bound session has its thumbprint before and after it is authorized, on every node', async () => {
     const { tenant, application } = await opened();
     const session = await on.session(tenant, application.id, { jkt: 'a thumbprint' });
-    expect((await find(session.key.digest))?.jkt).toBe('a thumbprint');
+    expect((await find(session.key))?.jkt).toBe('a thumbprint');
     await on.store.sessions.authorize(tenant, session.nonce.digest, authorization());
     const node = await on.openNode();
     for (const { credentials } of [on.store, node])
-      expect((await credentials.find('ses', session.key.digest))?.jkt).toBe('a thumbprint');
+      expect((await credentials.find(session.key))?.jkt).toBe('a thumbprint');
     const { rows } = await on.store.sessions.list(tenant, {}, { size: 10, page: 1 });
     expect(rows.map(({ id, bound }) => [id === session.id, bound])).toEqual([
       [true, true],
@@ -63,7 +64,8 @@ describe.each(databases)('the store on %s: sessions', (_, database) => {
 
   test('a session is not created for an unknown application or one of another tenant', async () => {
     const { tenant, application } = await opened();
-    const fresh = (id: string) => newSession(on.clock.now(), id, mint('ses'), mint('non'));
+    const fresh = (id: string) =>
+      newSession(on.clock.now(), id, on.mint('ses', tenant), on.mint('non', tenant));
     const refused = async (tenant: string, application: string) =>
       expect(on.store.sessions.create(tenant, fresh(application))).rejects.toMatchObject({
         code: 'unauthenticated',
@@ -103,7 +105,7 @@ describe.each(databases)('the store on %s: sessions', (_, database) => {
     const won = outcomes.filter(({ outcome }) => outcome === 'authorized');
     expect(won).toHaveLength(1);
     expect(outcomes.filter(({ outcome }) => outcome === 'used')).toHaveLength(49);
-    expect((await find(session.key.digest))?.policy.grants).toEqual({
+    expect((await find(session.key))?.policy.grants).toEqual({
       permissions: won[0]!.permissions,
       rules: [],
     });
@@ -122,8 +124,8 @@ describe.each(databases)('the store on %s: sessions', (_, database) => {
       }),
     ];
     await on.store.sessions.authorize(tenant, session.nonce.digest, authorization({ rules }));
-    expect((await find(session.key.digest))?.policy.grants).toEqual({ permissions: ['token:read'], rules });
-    expect((await find(other.key.digest))?.policy.grants).toEqual({ permissions: [], rules: [] });
+    expect((await find(session.key))?.policy.grants).toEqual({ permissions: ['token:read'], rules });
+    expect((await find(other.key))?.policy.grants).toEqual({ permissions: [], rules: [] });
     expect(await on.store.applications.get(tenant, application.id)).toEqual(before);
   });
 
@@ -131,7 +133,7 @@ describe.each(databases)('the store on %s: sessions', (_, database) => {
     const { tenant, session } = await opened();
     const { sessions } = on.store;
     const nonce = session.nonce.digest;
-    expect(await sessions.authorize(tenant, mint('non').digest, authorization())).toEqual({
+    expect(await sessions.authorize(tenant, on.mint('non', tenant).digest, authorization())).toEqual({
       outcome: 'unknown',
     });
     expect(await sessions.authorize(await on.tenant(), nonce, authorization())).toEqual({
@@ -141,7 +143,7 @@ describe.each(databases)('the store on %s: sessions', (_, database) => {
       outcome: 'unknown',
     });
     on.clock.advance(179_999);
-    expect((await find(session.key.digest))?.policy.grants.permissions).toEqual([]);
+    expect((await find(session.key))?.policy.grants.permissions).toEqual([]);
     on.clock.advance(1);
     expect(await sessions.authorize(tenant, nonce, authorization())).toEqual({ outcome: 'unknown' });
   });
@@ -166,7 +168,7 @@ describe.each(databases)('the store on %s: sessions', (_, database) => {
     await authorize(shorter.nonce.digest, now + 10);
     await authorize(longer.nonce.digest, now + 300_000);
     const alive = async () =>
-      (await Promise.all([shorter, session, longer].map(({ key }) => find(key.digest)))).map(Boolean);
+      (await Promise.all([shorter, session, longer].map(({ key }) => find(key)))).map(Boolean);
     expect(await alive()).toEqual([true, true, true]);
     on.clock.advance(9);
     expect(await alive()).toEqual([true, true, true]);
@@ -192,7 +194,7 @@ describe.each(databases)('the store on %s: sessions', (_, database) => {
         authorization({ expiresAt, maxLifetime: 200_000 }),
       );
     expect(await authorize(now + 200_001)).toEqual({ outcome: 'too_long', latest: now + 200_000 });
-    expect((await find(session.key.digest))?.policy.grants.permissions).toEqual([]);
+    expect((await find(session.key))?.policy.grants.permissions).toEqual([]);
     expect(await authorize(now + 200_000)).toMatchObject({ outcome: 'authorized' });
   });
 

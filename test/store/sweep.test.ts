@@ -34,8 +34,8 @@ describe.each(databases)('the store on %s: the sweep', (_, database) => {
     expect(await rows('sessions')).toEqual([live.id]);
     expect(await rows('applications')).toHaveLength(kept);
     expect(await rows('application_keys')).toHaveLength(kept);
-    expect(await on.store.credentials.find('pub', web.key.digest)).toBeDefined();
-    expect(await on.store.credentials.find('ses', live.key.digest)).toBeDefined();
+    expect(await on.store.credentials.find(web.key)).toBeDefined();
+    expect(await on.store.credentials.find(live.key)).toBeDefined();
   });
 
   test('removes idempotency records after a day', async () => {

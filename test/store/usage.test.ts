@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { mint } from '../../src/domain/key.ts';
 import { maxUses } from '../../src/domain/usage.ts';
 import type { ApplicationUse } from '../../src/store/store.ts';
 import { maxContainers } from '../../src/store/usage.ts';
@@ -72,7 +71,9 @@ describe.each(databases)('the store on %s: usage', (_, database) => {
     const [gone, rekeyed, stays] = [await made(), await made(), await made()];
     await on.store.applications.delete(gone.tenant, gone.id);
     const change = { by: rekeyed.id, at: on.clock.now() };
-    await on.store.applications.regenerate(rekeyed.tenant, rekeyed.id, change, () => mint('pvt'));
+    await on.store.applications.regenerate(rekeyed.tenant, rekeyed.id, change, () =>
+      on.mint('pvt', rekeyed.tenant),
+    );
     await on.store.usage.write([gone, rekeyed, stays].map((one) => use(one, 1000, '/a/')));
     expect(await on.store.usage.list(gone.tenant, gone.id)).toEqual([]);
     expect(await seen(rekeyed)).toMatchObject({ application: moment(1000), key: undefined });
@@ -138,10 +139,14 @@ describe.each(databases)('the store on %s: usage', (_, database) => {
       const batch = all.map((one) => use(one, round * 1000, '/a/', '/b/'));
       await Promise.all([
         ...nodes.map((node) => node.usage.write(batch)),
-        ...all.slice(0, 5).map(({ id }) => on.store.keys.create(tenant, id, change, () => mint('pvt'))),
+        ...all
+          .slice(0, 5)
+          .map(({ id }) => on.store.keys.create(tenant, id, change, () => on.mint('pvt', tenant))),
         ...all
           .slice(5, 8)
-          .map(({ id }) => on.store.applications.regenerate(tenant, id, change, () => mint('pvt'))),
+          .map(({ id }) =>
+            on.store.applications.regenerate(tenant, id, change, () => on.mint('pvt', tenant)),
+          ),
       ]);
     }
     await on.store.applications.delete(tenant, all[9]!.id);

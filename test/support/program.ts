@@ -6,7 +6,7 @@ import { settingList } from '../../src/config/settings.ts';
 import { generousTimeout } from './test-server.ts';
 
 const main = join(import.meta.dirname, '..', '..', 'src', 'main.ts');
-export const keyPattern = /slp_[a-z]{3}_[0-9A-Za-z]{49}/;
+export const keyPattern = /slp_[a-z]{3}_[0-9A-Za-z]{55}/;
 
 export interface Finished {
   readonly code: number;

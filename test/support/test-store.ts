@@ -3,7 +3,7 @@ import { Database as Sqlite } from 'bun:sqlite';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { applicationKinds, type Minted, mint, newId } from '../../src/domain/key.ts';
+import { applicationKinds, type Kind, type Minted, mint, newId } from '../../src/domain/key.ts';
 import { newTenant } from '../../src/operations/bootstrap.ts';
 import { parseMasterKeys } from '../../src/store/crypto/cipher.ts';
 import type { MasterKeys } from '../../src/store/crypto/keyring.ts';
@@ -30,6 +30,8 @@ export interface TestStore {
   openNode(...options: Parameters<TestStore['open']>): Promise<Store>;
   /** Creates a tenant and returns its id. Tests that share a database use separate tenants. */
   tenant(): Promise<string>;
+  /** A new key of the tenant, which no application has yet. */
+  mint(kind: Kind, tenant: string): Minted;
   application(tenant: string, fields?: Partial<NewApplication>): Promise<{ id: string; key: Minted }>;
   session(tenant: string, application: string, fields?: Partial<NewSession>): Promise<CreatedSession>;
   /** Runs SQL on a separate connection. */
@@ -64,6 +66,8 @@ export async function openTestStore(
     return node;
   };
   const { store, maintenance } = await open();
+  const tags = new Map<string, string>();
+  const mintFor = (kind: Kind, tenant: string) => mint(kind, tags.get(tenant) as string);
   return {
     store,
     maintenance,
@@ -74,16 +78,18 @@ export async function openTestStore(
     tenant: async () => {
       const tenant = newTenant('test', clock.now());
       await maintenance.tenants.create(tenant);
+      tags.set(tenant.id, tenant.tag);
       return tenant.id;
     },
+    mint: mintFor,
     application: async (tenant, fields) => {
       const application = newApplication(clock.now(), fields);
-      const key = mint(applicationKinds[application.type]);
+      const key = mintFor(applicationKinds[application.type], tenant);
       await store.applications.create(tenant, application, key);
       return { id: application.id, key };
     },
     session: async (tenant, applicationId, fields) => {
-      const [key, nonce] = [mint('ses'), mint('non')];
+      const [key, nonce] = [mintFor('ses', tenant), mintFor('non', tenant)];
       const session = newSession(clock.now(), applicationId, key, nonce, fields);
       await store.sessions.create(tenant, session);
       return { id: session.id, key, nonce };

@@ -1,13 +1,13 @@
 import { beforeEach, describe, expect, test } from 'bun:test';
-import { mint } from '../../src/domain/key.ts';
 import { type Log, makeLog } from '../../src/telemetry/log.ts';
+import { unknownKey } from '../support/keys.ts';
 
 describe.each([true, false])('a log line, as text: %j', (asText) => {
   const lines: string[] = [];
   const log = makeLog({ level: 'debug', asText, now: () => 0, write: (line) => lines.push(line) });
 
   test('has no key in messages, fields or errors', () => {
-    const key = mint('mgt').secret.reveal();
+    const key = unknownKey('mgt').secret.reveal();
     log.info(`a message with ${key}`, {
       text: key,
       deep: { list: [`x${key}`], [key]: 1 },

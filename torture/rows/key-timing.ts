@@ -1,4 +1,4 @@
-import { mint } from '../../src/domain/key.ts';
+import { mint, newTag } from '../../src/domain/key.ts';
 import { Client, written } from '../client.ts';
 import { clientsOf, oneNode } from '../fleet-clients.ts';
 import type { Random } from '../random.ts';
@@ -33,7 +33,7 @@ async function run(context: Context): Promise<Outcome> {
     if (index % 3 === 0) await must(0, 'DELETE', `/applications/${made.id}`, { key });
     if (index % 3 === 1) await must(0, 'POST', `/applications/${made.id}/regenerate`, { key });
   }
-  const never = Array.from({ length: keysOfEach }, () => mint('pvt').secret.reveal());
+  const never = Array.from({ length: keysOfEach }, () => mint('pvt', newTag()).secret.reveal());
 
   const client = new Client(fleet.at(0).url);
   context.defer(() => client.close());
@@ -63,13 +63,14 @@ const digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 
 /** Another well-formed key, whose last random digit differs by one. */
 function neighbourOf(key: string): string {
-  const indexes = Array.from(key.slice('slp_pvt_'.length, -6), (digit) => digits.indexOf(digit));
+  const random = 'slp_pvt_'.length + 6;
+  const indexes = Array.from(key.slice(random, -6), (digit) => digits.indexOf(digit));
   const last = indexes.length - 1;
-  const made = mint('pvt', (into) => {
+  const made = mint('pvt', key.slice('slp_pvt_'.length, random), (into) => {
     into.set(indexes.with(last, (indexes[last] as number) ^ 1));
     return into;
   }).secret.reveal();
-  if (made === key || !made.startsWith(key.slice(0, 'slp_pvt_'.length + last)))
+  if (made === key || !made.startsWith(key.slice(0, random + last)))
     throw new Error('the generated key does not differ in the last random digit only');
   return made;
 }

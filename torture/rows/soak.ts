@@ -1,5 +1,5 @@
 import { readdirSync } from 'node:fs';
-import { mint } from '../../src/domain/key.ts';
+import { mint, newTag } from '../../src/domain/key.ts';
 import { runSql } from '../../test/support/test-store.ts';
 import type { Fleet, Tenant } from '../fleet.ts';
 import { type Body, type Clients, clientsOf, forEachConcurrently, oneNode } from '../fleet-clients.ts';
@@ -82,7 +82,7 @@ async function trafficOn({ random, secrets }: Context, clients: Clients, { key }
   const web = await application(key, { type: 'public' });
   const data = secrets.plaintext('soak');
   const token = await must(0, 'POST', '/tokens', { key, body: { data, mask: 'masked' } });
-  const unknown = Array.from({ length: 100 }, () => mint('pvt').secret.reveal());
+  const unknown = Array.from({ length: 100 }, () => mint('pvt', newTag()).secret.reveal());
   const nonces: string[] = [];
   let fresh: Body[] = [];
   const status = async (...asked: Parameters<Clients['call']>) => (await call(...asked)).status;
@@ -114,7 +114,7 @@ async function trafficOn({ random, secrets }: Context, clients: Clients, { key }
   }
 
   async function authorize(): Promise<number> {
-    const nonce = nonces.shift() ?? mint('non').secret.reveal();
+    const nonce = nonces.shift() ?? mint('non', newTag()).secret.reveal();
     return status(0, 'POST', '/sessions/authorize', {
       key: backend.key,
       body: { nonce, permissions: ['mine:x'] },

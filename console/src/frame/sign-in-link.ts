@@ -1,7 +1,7 @@
 /** Exchanges the one-time code in the printed sign-in link for a key. Removes the code from the address bar. */
 export async function redeemSignInLink(): Promise<string | undefined> {
   const code = location.hash.slice(1);
-  if (!/^slp_non_[0-9A-Za-z]{49}$/.test(code)) return undefined;
+  if (!/^slp_non_[0-9A-Za-z]{55}$/.test(code)) return undefined;
   history.replaceState(null, '', location.pathname);
   const response = await fetch('/console/link', {
     method: 'POST',

@@ -6,7 +6,7 @@ import { Icon } from './icons.tsx';
 import type { FoundKey } from './kept-key.ts';
 import { type SignedIn, signIn } from './signed-in.ts';
 
-const keyPattern = /^slp_(mgt|pvt|pub|ses)_[0-9A-Za-z]{49}$/;
+const keyPattern = /^slp_(mgt|pvt|pub|ses)_[0-9A-Za-z]{55}$/;
 
 function messageFor(error: unknown): string {
   if (error instanceof AuthenticationError)
@@ -32,7 +32,7 @@ export function SignIn({ given, reason, enter, lost }: Props) {
   const input = useRef<HTMLInputElement>(null);
   const attempt = async (found: FoundKey) => {
     if (!keyPattern.test(found.key)) {
-      setError('A key starts with slp_ and has 57 characters. Copy all of it.');
+      setError('A key starts with slp_ and has 63 characters. Copy all of it.');
       return input.current?.focus();
     }
     setBusy(true);

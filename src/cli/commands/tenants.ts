@@ -86,10 +86,9 @@ async function create(maintenance: Maintenance, { args, printResult }: Invocatio
 }
 
 async function addKey(maintenance: Maintenance, { args, printResult }: Invocation): Promise<number> {
-  const key = mint('mgt');
   const now = Date.now();
   const created = await maintenance.changeTenants(async (tx) => {
-    const { id: tenant, name, max_lifetime } = await findChangeable(tx.tenants, args[0]);
+    const { id: tenant, tag, name, max_lifetime } = await findChangeable(tx.tenants, args[0]);
     const maxLifetime = max_lifetime === undefined ? undefined : max_lifetime * 1000;
     const expiresAt = latestExpiry({ now, maxLifetime });
     const application = {
@@ -97,14 +96,14 @@ async function addKey(maintenance: Maintenance, { args, printResult }: Invocatio
       expiresAt,
       keyExpiresAt: expiresAt,
     };
+    const key = mint('mgt', tag);
     const { id } = await tx.applications.create(tenant, application, key);
     tx.record({ ...entry('application.create', tenant), entity: { kind: 'application', id } });
-    return { tenant_id: tenant, application_id: id };
+    return { tenant_id: tenant, application_id: id, key: key.secret.reveal() };
   });
-  const secret = key.secret.reveal();
   return printResult(
-    { ...created, key: secret },
-    `tenant       ${created.tenant_id}\napplication  ${created.application_id}\nkey          ${secret}`,
+    created,
+    `tenant       ${created.tenant_id}\napplication  ${created.application_id}\nkey          ${created.key}`,
   );
 }
 

@@ -63,7 +63,7 @@ export const createApplication = changeEndpoint({
     const expiresAt = newExpiry(body.expires_at, principal);
     const keyExpiresAt = latestExpiry(principal);
     denyEscalation(principal, body);
-    const key = mint(applicationKinds[body.type]);
+    const key = mint(applicationKinds[body.type], principal.tenantTag);
     const application = await store.applications.create(
       principal.tenantId,
       {
@@ -167,7 +167,7 @@ export const regenerateKey = changeEndpoint({
       denyEscalation(principal, current);
       requireMatch(versionOf(current));
       if (keys >= maxKeys) throw fail('too_many_keys');
-      return mint(applicationKinds[current.type]);
+      return mint(applicationKinds[current.type], principal.tenantTag);
     };
     const change = changeBy(principal);
     const expiry = { expiresAt: latestExpiry(principal), oldKeysExpireAt };

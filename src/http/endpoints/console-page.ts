@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import type { ConsoleFile } from '../../../console/build.ts';
 import { fail } from '../../domain/error.ts';
-import { mint, parseKey, type Secret } from '../../domain/key.ts';
+import { mint, nilTag, parseKey, type Secret } from '../../domain/key.ts';
 import { validate } from '../../domain/validate.ts';
 import { jsonTypes, readJson, receiveBody } from '../pipeline/read-input.ts';
 import { pathOf } from '../pipeline/request-info.ts';
@@ -94,7 +94,7 @@ interface OneUseLink {
 const lifetime = 600_000;
 
 export function oneUseLink(key: Secret, now: () => number): OneUseLink {
-  const { secret, digest } = mint('non');
+  const { secret, digest } = mint('non', nilTag);
   const expiresAt = now() + lifetime;
   let unused: Secret | undefined = key;
   return {

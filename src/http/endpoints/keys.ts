@@ -40,7 +40,7 @@ export const createKey = changeEndpoint({
       denyEscalation(principal, current);
       requireWithinApplication(body.expires_at, current.expires_at);
       if (keys >= maxKeys) throw fail('too_many_keys');
-      return mint(applicationKinds[current.type]);
+      return mint(applicationKinds[current.type], principal.tenantTag);
     };
     const change = changeBy(principal);
     const { created, key } = orNotFound(

@@ -1,7 +1,7 @@
 /** Revokes a leaked key. Needs no other credential: the holder of the key may revoke it. */
 import { z } from 'zod';
 import { throwIfInvalid } from '../../domain/error.ts';
-import { applicationKinds, keyDigest } from '../../domain/key.ts';
+import { applicationKinds, keyDigest, nilTag, parseKey } from '../../domain/key.ts';
 import { validate } from '../../domain/validate.ts';
 import type { NewEntry, RevokedKey } from '../../store/store.ts';
 import { jsonTypes, readJson, receiveBody } from '../pipeline/read-input.ts';
@@ -42,7 +42,9 @@ export const revokeKey = openEndpoint({
     const text = key.trim();
     rejectPublicKey(text);
     await Promise.all([
-      store.revokeKey(keyDigest(text), (revoked, at) => entryOf(revoked, at, requestInfo)),
+      store.revokeKey(parseKey(text) ?? { tag: nilTag, digest: keyDigest(text) }, (revoked, at) =>
+        entryOf(revoked, at, requestInfo),
+      ),
       Bun.sleep(minDuration),
     ]);
     return { status: 204 };

@@ -38,7 +38,7 @@ export const createSession = changeEndpoint({
     const applicationExpiry = principal.kind === 'application' && principal.application.expires_at;
     const latest = applicationExpiry ? Date.parse(applicationExpiry) : Number.POSITIVE_INFINITY;
     const expiresAt = Math.min(principal.now + sessionTtl, latest);
-    const [key, nonce] = [mint('ses'), mint('non')];
+    const [key, nonce] = [mint('ses', principal.tenantTag), mint('non', principal.tenantTag)];
     const id = newId(principal.now);
     const session = {
       id,

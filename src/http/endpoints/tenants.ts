@@ -8,6 +8,11 @@ import { example } from '../reference/examples.ts';
 const Tenant = z
   .object({
     id: z.uuid().describe('Unique identifier of the tenant.'),
+    tag: z
+      .string()
+      .describe(
+        'The six characters after the kind in every key of the tenant, such as `slp_pvt_k3ZrT9…`. Never changes. A proxy can route requests by it.',
+      ),
     name: z.string().describe('Display name.'),
     created_at: Timestamp.describe('When it was created.'),
     applications: z
@@ -36,11 +41,12 @@ export const getTenant = readEndpoint({
       store.applications.count(tenantId),
     ]);
     if (!tenant) throw fail('unauthenticated');
-    const { id, name, created_at, max_lifetime } = tenant;
+    const { id, tag, name, created_at, max_lifetime } = tenant;
     return {
       status: 200,
       body: {
         id,
+        tag,
         name,
         created_at,
         ...(applications !== undefined && { applications }),

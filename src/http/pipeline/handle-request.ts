@@ -3,7 +3,7 @@ import { resourceOf } from '../../domain/audit.ts';
 import { type Awaitable, then } from '../../domain/awaitable.ts';
 import { Denial } from '../../domain/denial.ts';
 import { fail } from '../../domain/error.ts';
-import { parseKey, redactSecrets } from '../../domain/key.ts';
+import { type ParsedKey, parseKey, redactSecrets } from '../../domain/key.ts';
 import { hasTrait } from '../../domain/permission.ts';
 import { denyQuarantined, mustHold, ownerOf, type Principal } from '../../domain/principal.ts';
 import type { Credentials, StoreTransaction } from '../../store/store.ts';
@@ -119,18 +119,16 @@ export async function handleRequest(
   }
 }
 
-type PresentedKey = NonNullable<ReturnType<typeof parseKey>>;
-
 /** The key in `SVC-API-KEY`. A repeated header arrives as values joined by a comma, which is not a valid key. */
-function presentedKey(headers: Headers, conventions: Conventions | undefined): PresentedKey {
+function presentedKey(headers: Headers, conventions: Conventions | undefined): ParsedKey {
   const key = parseKey(headers.get('svc-api-key') ?? conventions?.otherKey(headers) ?? '');
   if (!key) throw fail('unauthenticated');
   return key;
 }
 
 /** Not async: on SQLite the result is often cached. An `await` adds 6 % to the CPU time of GET /applications/key. */
-function authenticate({ kind, digest }: PresentedKey, credentials: Credentials): Awaitable<Principal> {
-  return then(credentials.find(kind, digest), (principal) => {
+function authenticate(key: ParsedKey, credentials: Credentials): Awaitable<Principal> {
+  return then(credentials.find(key), (principal) => {
     if (!principal) throw fail('unauthenticated');
     return principal;
   });

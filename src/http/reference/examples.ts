@@ -277,6 +277,7 @@ export const example = {
   },
   tenant: {
     id: tenant,
+    tag: 'k3ZrT9',
     name: 'Second shop',
     created_at: '2026-11-15T09:00:00.000Z',
     applications: 12,

@@ -24,10 +24,18 @@ const [small, large, huge] = [64, 1000, 20_000];
 
 const pages = "pg_relation_size(oid) / current_setting('block_size')::int";
 
-/** Tables that are several times as large as in the statistics. Only the owner of a table can analyze it. */
+/** Changed rows below which the statistics of a table that was emptied and filled again are good enough. */
+const few = 2000;
+
+/**
+ * Tables that have several times as many pages, or changed rows, as the statistics say. The rows matter after most rows
+ * were deleted: new rows then fill the same pages. Only the owner of a table can analyze it.
+ */
 const outgrown = `select relname as name from pg_class
-  where oid in (${tables.map((name) => `'${name}'::regclass`).join(', ')}) and relpages < ${large}
-    and ${pages} between greatest(${small}, 4 * relpages) and ${huge} and pg_has_role(relowner, 'usage')`;
+  where oid in (${tables.map((name) => `'${name}'::regclass`).join(', ')}) and pg_has_role(relowner, 'usage')
+    and ${pages} between ${small} and ${huge}
+    and (relpages < ${large} and ${pages} >= 4 * relpages
+      or (select n_mod_since_analyze from pg_stat_user_tables where relid = oid) > greatest(${few}, 4 * reltuples))`;
 
 /** Milliseconds before another attempt after a failure: another node may be analyzing the table. */
 const pause = 60_000;

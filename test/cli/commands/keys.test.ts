@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from 'bun:test';
-import { mint } from '../../../src/domain/key.ts';
+import { unknownKey } from '../../support/keys.ts';
 import { type ApiShell, apiShell, shell } from '../../support/shell.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
@@ -62,7 +62,7 @@ test('a leaked key is revoked from standard input, without another key', async (
   });
   expect(await works(shop.key)).toBe(false);
   expect((await revoke(shop.key)).code).toBe(0);
-  for (const text of [key.slice(0, -1), mint('non').secret.reveal()]) {
+  for (const text of [key.slice(0, -1), unknownKey('non').secret.reveal()]) {
     const { code, err } = await revoke(text);
     expect([code, err]).toEqual([2, expect.stringContaining('not a complete key')]);
     expect(err).not.toContain(text);

@@ -3,7 +3,7 @@ import { Database } from 'bun:sqlite';
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { copyFileSync, readdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { mint, newId } from '../../../src/domain/key.ts';
+import { type Minted, mint, newId, parseKey } from '../../../src/domain/key.ts';
 import { newMasterKey } from '../../../src/store/crypto/cipher.ts';
 import { type Cli, openCli, openSqliteCli } from '../../support/cli.ts';
 import { openTestServer, type TestServer } from '../../support/test-server.ts';
@@ -21,6 +21,7 @@ beforeEach(async () => {
   cli = openSqliteCli();
   const server = await open();
   key = (await server.tenant()).key;
+  planted = mint('mgt', parseKey(key)!.tag);
   await server.close();
   expect((await cli.run('backup', backup())).code).toBe(0);
 });
@@ -35,7 +36,7 @@ function change(path: string, ...statements: string[]): void {
   db.close();
 }
 
-const planted = mint('mgt');
+let planted: Minted;
 /** Adds a key of an attacker to the first management application. */
 function plantKey(path: string): void {
   const db = new Database(path);
@@ -47,7 +48,8 @@ function plantKey(path: string): void {
   };
   const source = columns.map((name) => (String(name) in values ? `$${name}` : String(name)));
   db.query(
-    `insert into application_keys (${columns.join(', ')}) select ${source.join(', ')} from application_keys limit 1`,
+    `insert into application_keys (${columns.join(', ')}) select ${source.join(', ')} from application_keys
+     where tenant_id in (select id from tenants where tag = '${planted.tag}')`,
   ).run(Object.fromEntries(Object.entries(values).map(([name, value]) => [`$${name}`, value as string])));
   db.close();
 }

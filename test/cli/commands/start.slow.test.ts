@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { mint } from '../../../src/domain/key.ts';
+import { unknownKey } from '../../support/keys.ts';
 import { freePort } from '../../support/postgres.ts';
 import { environment, program, runBannerCommand, type Service, startService } from '../../support/service.ts';
 import { shell } from '../../support/shell.ts';
@@ -66,8 +66,8 @@ describe('the first start', () => {
   });
 
   test.each([
-    ['1', 'of another database', () => mint('mgt').secret.reveal()],
-    ['2', 'of another database', () => mint('mgt').secret.reveal()],
+    ['1', 'of another database', () => unknownKey('mgt').secret.reveal()],
+    ['2', 'of another database', () => unknownKey('mgt').secret.reveal()],
     ['1', 'that was deleted', () => deleted],
     ['1', 'that is invalid', () => 'nonsense'],
   ])('with %s worker(s), the banner does not name a key file with a key %s', async (workers, _, text) => {

@@ -1,9 +1,10 @@
 /** The work of `GET /access/who` grows with the number of applications, and not faster. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { mint, newId } from '../../../src/domain/key.ts';
+import { newId } from '../../../src/domain/key.ts';
 import { runSteps } from '../../../src/domain/steps.ts';
 import { reviewPage } from '../../../src/http/endpoints/access-review.ts';
 import type { RunSteps } from '../../../src/http/pipeline/long-work.ts';
+import { unknownKey } from '../../support/keys.ts';
 import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 const run: RunSteps = async (steps) => runSteps(steps);
@@ -27,7 +28,7 @@ describe.each(databases)('the work of an access review on %s', (_, database) => 
     for (let index = 0; index < count; index++) {
       const [id, createdAt] = [newId(server.clock.now()), server.clock.now()];
       const application = { ...fields, id, createdAt, permissions: ['token:read'] };
-      await server.app.store.applications.create(tenant, application, mint('pvt'));
+      await server.app.store.applications.create(tenant, application, unknownKey('pvt'));
     }
     return tenant;
   }

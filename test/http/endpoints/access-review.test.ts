@@ -47,12 +47,13 @@ describe.each(databases)('an access review on %s', (_, database) => {
   /** Creates applications and sessions with random grants, some expired, pending or ended. Returns their keys. */
   async function randomSubjects(random: Random): Promise<Minted[]> {
     const { store } = server.app;
+    const { tag } = (await store.tenants.get(tenant.id))!;
     const keys: Minted[] = [];
     const [past, future] = [server.clock.now() + 1, server.clock.now() + 60_000];
     const applications: string[] = [];
     for (let index = 0; index < 40; index++) {
       const type = random.of(['private', 'public', 'management'] as const);
-      const [id, key] = [newId(server.clock.now()), mint(applicationKinds[type])];
+      const [id, key] = [newId(server.clock.now()), mint(applicationKinds[type], tag)];
       const expiresAt = random.of([undefined, undefined, future, past]);
       const grants = randomGrants(random, 'application');
       const fields = { id, name: `app ${index}`, type, ...grants, createdBy: undefined, expiresAt };
@@ -61,7 +62,7 @@ describe.each(databases)('an access review on %s', (_, database) => {
       keys.push(key);
     }
     for (let index = 0; index < 40; index++) {
-      const [id, key, nonce] = [newId(server.clock.now()), mint('ses'), mint('non')];
+      const [id, key, nonce] = [newId(server.clock.now()), mint('ses', tag), mint('non', tag)];
       const session = { id, applicationId: random.of(applications), key: key.digest, nonce: nonce.digest };
       const times = { createdAt: server.clock.now(), expiresAt: random.chance(0.1) ? past : future };
       await store.sessions.create(tenant.id, { ...session, ...times });
@@ -82,9 +83,8 @@ describe.each(databases)('an access review on %s', (_, database) => {
   /** The transform for every allowed key, by the id of its application or session. */
   async function decisions(keys: readonly Minted[], permission: string, resource: Resource) {
     const allowed = new Map<string, string>();
-    for (const { secret, digest } of keys) {
-      const kind = secret.reveal().slice(4, 7) as 'pvt';
-      const principal = await server.app.store.credentials.find(kind, digest);
+    for (const key of keys) {
+      const principal = await server.app.store.credentials.find(key);
       if (!principal) continue;
       const verdict = decideUnder(principal.policy, principal.ceiling, permission, resource);
       const id = principal.kind === 'session' ? principal.sessionId : principal.applicationId;

@@ -93,7 +93,7 @@ describe.each(databases)('creating an application on %s', (_, database) => {
     expect(status).toBe(201);
     const { id, key: secret, ...rest } = body;
     expect(id).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
-    expect(secret).toMatch(/^slp_pvt_[0-9A-Za-z]{49}$/);
+    expect(secret).toMatch(/^slp_pvt_[0-9A-Za-z]{55}$/);
     expect(rest).toEqual({
       tenant_id: tenant.id,
       ...fields,

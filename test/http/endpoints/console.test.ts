@@ -110,7 +110,7 @@ describe('the console link of the first start', () => {
 
   test('returns the management key once', async () => {
     const code = server.app.link?.reveal();
-    expect((await take(`slp_non_${'x'.repeat(49)}`)).status).toBe(404);
+    expect((await take(`slp_non_${'x'.repeat(55)}`)).status).toBe(404);
     const { status, body } = await take(code);
     expect(status).toBe(200);
     expect((await server.call('GET', '/applications/key', { key: body.key })).status).toBe(200);

@@ -1,6 +1,6 @@
 /** Decisions reveal only what the caller may know, and responses have at most 4 MiB. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { mint } from '../../../src/domain/key.ts';
+import { unknownKey } from '../../support/keys.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
 const [read, ask] = ['token:read', 'decision:create'];
@@ -64,7 +64,7 @@ describe('a limited session', () => {
     const other = await session(management, { permissions: [ask] });
     expect((await decide(key, { credential: key, permission: read })).body.allowed).toBe(true);
     const answers = new Set<string>();
-    for (const credential of [management, web, other.key, mint('ses').secret.reveal(), 'junk', '']) {
+    for (const credential of [management, web, other.key, unknownKey('ses').secret.reveal(), 'junk', '']) {
       const { status, body } = await decide(key, { credential, permission: read });
       answers.add(`${status} ${body.code} ${body.detail}`);
     }

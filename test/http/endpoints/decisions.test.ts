@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { mint } from '../../../src/domain/key.ts';
+import { unknownKey } from '../../support/keys.ts';
 import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 const read = 'token:read';
@@ -131,8 +131,8 @@ describe.each(databases)('decisions on %s', (_, database) => {
     server.clock.advance(1000);
 
     const bad = [
-      ...[mint('pvt'), mint('mgt'), mint('pub'), mint('ses'), mint('non')].map(({ secret }) =>
-        secret.reveal(),
+      ...[unknownKey('pvt'), unknownKey('mgt'), unknownKey('pub'), unknownKey('ses'), unknownKey('non')].map(
+        ({ secret }) => secret.reveal(),
       ),
       ...[old.key, deleted.key, foreign, foreignSession, expiring.key, short.key, orphan.key, live.nonce],
       ...[`${live.key.slice(0, -1)}!`, ` ${live.key}`, `${live.key}\n`, live.key.toUpperCase()],
@@ -201,7 +201,7 @@ describe.each(databases)('decisions on %s', (_, database) => {
     ['a resource among resources that is none', 'resources.1', { resources: [card, 'card'] }],
     ['a resource and resources', 'resources', { resource: card, resources: [card] }],
   ])('%s is rejected without repeating the credential', async (_what, part, given) => {
-    const credential = mint('ses').secret.reveal();
+    const credential = unknownKey('ses').secret.reveal();
     const body = { credential, permission: read, ...given };
     const answer = await server.call('POST', '/decisions', { key: guard, body });
     expect(answer.status).toBe(400);
@@ -210,7 +210,7 @@ describe.each(databases)('decisions on %s', (_, database) => {
   });
 
   test('an incomplete body or a wrong content type does not repeat the credential', async () => {
-    const credential = mint('pvt').secret.reveal();
+    const credential = unknownKey('pvt').secret.reveal();
     const text = `{"credential":"${credential}","permission":"token:read"`;
     for (const [body, type, status] of [
       [text, 'application/json', 400],

@@ -1,9 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { mint, parseKey } from '../../../src/domain/key.ts';
+import { parseKey } from '../../../src/domain/key.ts';
 import { longestSession } from '../../../src/domain/session.ts';
 import { systemTenant } from '../../../src/store/audit/hash-chain.ts';
 import type { Db, Transaction, Value } from '../../../src/store/engine/db.ts';
 import { auditEntries, dumpDatabase } from '../../support/database.ts';
+import { unknownKey } from '../../support/keys.ts';
 import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
 
 const valid = [200, 200];
@@ -140,7 +141,7 @@ describe.each(databases)('POST /keys/revoke on %s', (_, database) => {
       expiresAt: undefined,
       maxLifetime: 60_000,
     });
-    expect(await credentials.find('ses', parseKey(session.session_key)!.digest)).toBeUndefined();
+    expect(await credentials.find(parseKey(session.session_key)!)).toBeUndefined();
   });
 
   test('the sweep forgets a leaked key when every session that it authorized has expired', async () => {
@@ -186,7 +187,7 @@ describe.each(databases)('POST /keys/revoke on %s', (_, database) => {
     server.clock.advance(1000);
     const web = await readable({ type: 'public' });
     const { body: session } = await server.call('POST', '/sessions', { key: web.key });
-    const unknown = (['mgt', 'pvt', 'ses'] as const).map((kind) => mint(kind).secret.reveal());
+    const unknown = (['mgt', 'pvt', 'ses'] as const).map((kind) => unknownKey(kind).secret.reveal());
     const typo = `${tenant.key.slice(0, -1)}${tenant.key.endsWith('0') ? '1' : '0'}`;
     const incomplete = [typo, tenant.key.slice(0, -1), `${tenant.key}0`, tenant.key.slice('slp_mgt_'.length)];
     const other = ['x', ' ', 'é', 'x'.repeat(200), `key: ${tenant.key}`, `x${web.key}`];
@@ -222,7 +223,7 @@ describe.each(databases)('POST /keys/revoke on %s', (_, database) => {
     const publicKeys = [
       web.key,
       ` ${web.key}`,
-      mint('pub').secret.reveal(),
+      unknownKey('pub').secret.reveal(),
       web.key.slice(0, -1),
       'slp_pub_',
     ];

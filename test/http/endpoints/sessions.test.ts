@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { mint } from '../../../src/domain/key.ts';
+import { unknownKey } from '../../support/keys.ts';
 import { type ApiResponse, databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 const reading = { permissions: ['application:read'] };
@@ -33,8 +33,8 @@ describe.each(databases)('sessions on %s', (_, database) => {
     const { status, body } = await start(web.key);
     expect(status).toBe(201);
     expect(Object.keys(body).sort()).toEqual(['expires_at', 'nonce', 'session_key']);
-    expect(body.session_key).toMatch(/^slp_ses_[0-9A-Za-z]{49}$/);
-    expect(body.nonce).toMatch(/^slp_non_[0-9A-Za-z]{49}$/);
+    expect(body.session_key).toMatch(/^slp_ses_[0-9A-Za-z]{55}$/);
+    expect(body.nonce).toMatch(/^slp_non_[0-9A-Za-z]{55}$/);
     expect(body.expires_at).toBe(iso(server.clock.now() + 180_000));
     expect((await start(web.key)).body.session_key).not.toBe(body.session_key);
   });
@@ -117,7 +117,7 @@ describe.each(databases)('sessions on %s', (_, database) => {
 
   test('an unknown nonce returns 404', async () => {
     const { key, web, session } = await scene();
-    const unknown = mint('non').secret.reveal();
+    const unknown = unknownKey('non').secret.reveal();
     const junk = ['x', ' ', unknown.slice(0, -1), `${unknown}x`, 'n'.repeat(5000), '\u0000', '\ud800'];
     const others = [session.session_key, web.key, ` ${session.nonce}`, session.nonce.toLowerCase()];
     for (const nonce of [unknown, ...junk, ...others])

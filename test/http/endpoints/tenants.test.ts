@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { parseKey } from '../../../src/domain/key.ts';
 import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
 
 describe.each(databases)('tenants on %s', (_, database) => {
@@ -38,7 +39,7 @@ describe.each(databases)('tenants on %s', (_, database) => {
     await server.application(key, { expires_at: new Date(server.clock.now() + 1000).toISOString() });
     const self = async () => (await server.call('GET', '/tenants/self', { key })).body;
     const created_at = new Date(server.clock.now()).toISOString();
-    expect(await self()).toEqual({ id, name: 'test', created_at, applications: 2 });
+    expect(await self()).toEqual({ id, tag: parseKey(key)?.tag, name: 'test', created_at, applications: 2 });
     server.clock.advance(1000);
     expect((await self()).applications).toBe(1);
   });

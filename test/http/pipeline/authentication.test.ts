@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { mint } from '../../../src/domain/key.ts';
 import { routes } from '../../../src/http/routes.ts';
+import { unknownKey } from '../../support/keys.ts';
 import { rawRequest } from '../../support/raw-http.ts';
 import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
@@ -69,8 +69,8 @@ describe.each(databases)('authentication on %s', (_, database) => {
       'one character too long': one(`${key}0`),
       'with one wrong character': one(`${key.slice(0, -8)}${key.at(-8) === 'a' ? 'b' : 'a'}${key.slice(-7)}`),
       'of another kind': one(key.replace('slp_mgt_', 'slp_pvt_')),
-      'never issued': one(mint('mgt').secret.reveal()),
-      'session key, never issued': one(mint('ses').secret.reveal()),
+      'never issued': one(unknownKey('mgt').secret.reveal()),
+      'session key, never issued': one(unknownKey('ses').secret.reveal()),
       'used nonce': one(nonce),
       'unused nonce': one(unusedNonce),
       regenerated: one(regenerated.key),

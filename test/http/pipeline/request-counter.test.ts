@@ -8,6 +8,7 @@ import type { CountedInterval, RequestCounts } from '../../../src/store/store.ts
 const principal = (tenantId: string, now: number): Principal => ({
   kind: 'session',
   tenantId,
+  tenantTag: 'k3ZrT9',
   applicationId: 'web',
   sessionId: 'session',
   authorizedBy: undefined,

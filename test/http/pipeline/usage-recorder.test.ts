@@ -8,6 +8,7 @@ import type { ApplicationUse } from '../../../src/store/store.ts';
 const principal: Principal = {
   kind: 'session',
   tenantId: 'tenant',
+  tenantTag: 'k3ZrT9',
   applicationId: 'web',
   sessionId: 'session',
   authorizedBy: undefined,

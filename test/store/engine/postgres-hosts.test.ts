@@ -3,13 +3,15 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { KnownPositions, Position } from '../../../src/domain/database-position.ts';
-import { type Digest, mint, parseKey } from '../../../src/domain/key.ts';
+import { parseKey } from '../../../src/domain/key.ts';
 import { credentials } from '../../../src/store/credentials.ts';
 import { type Db, DbUnavailable } from '../../../src/store/engine/db.ts';
 import { migrate } from '../../../src/store/engine/migrate.ts';
 import { openPostgres } from '../../../src/store/engine/postgres.ts';
+import { tenantTags } from '../../../src/store/tenants.ts';
 import { Cluster } from '../../../torture/crash/cluster.ts';
 import { openCli } from '../../support/cli.ts';
+import { unknownKey } from '../../support/keys.ts';
 import { freePort, type Postgres, startPostgres } from '../../support/postgres.ts';
 import { openTcpProxy } from '../../support/tcp-proxy.ts';
 import { generousTimeout, openTestServer, postgres, testMasterKey } from '../../support/test-server.ts';
@@ -83,8 +85,8 @@ describe('several hosts', () => {
     const { key } = await node.tenant();
     const before = await node.application(key);
     await using(`postgres://postgres@127.0.0.1:${standby.port}/postgres`, async (db) => {
-      for (const digest of [parseKey(before.key)?.digest, mint('pvt').digest])
-        await expect(Promise.try(() => credentials(db).find('pvt', digest as Digest))).rejects.toThrow(
+      for (const one of [parseKey(before.key)!, unknownKey('pvt')])
+        await expect(Promise.try(() => credentials(db, tenantTags(db)).find(one))).rejects.toThrow(
           'the server is a standby or read-only',
         );
     });

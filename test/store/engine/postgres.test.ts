@@ -1,10 +1,10 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { mint } from '../../../src/domain/key.ts';
 import { newTenant } from '../../../src/operations/bootstrap.ts';
 import { DbUnavailable, defaultConnections } from '../../../src/store/engine/db.ts';
 import { openPostgres } from '../../../src/store/engine/postgres.ts';
 import { type OpenedStore, openStore } from '../../../src/store/open.ts';
 import type { Store } from '../../../src/store/store.ts';
+import { unknownKey } from '../../support/keys.ts';
 import { duringTransaction, maintenanceLock, untilBlocked } from '../../support/postgres-locks.ts';
 import { openTcpProxy, type TcpProxy } from '../../support/tcp-proxy.ts';
 import {
@@ -65,7 +65,7 @@ describe('a service that loses its connections to PostgreSQL', () => {
   test('responds with 503 while packets are dropped, and recovers', async () => {
     await recovered(read);
     proxy.setMode('swallow');
-    const unknown = mint('mgt').secret.reveal();
+    const unknown = unknownKey('mgt').secret.reveal();
     const answers = await Promise.all([
       read(),
       server.call('GET', '/applications/key', { key: unknown }),
@@ -218,7 +218,7 @@ describe('the store on PostgreSQL while another transaction holds a lock', () =>
         void updating.then(() => {
           pending = false;
         });
-        while (pending) expect(await impatient.store.credentials.find('pvt', key.digest)).toBeDefined();
+        while (pending) expect(await impatient.store.credentials.find(key)).toBeDefined();
         return updating;
       },
     );
@@ -246,7 +246,7 @@ describe('the store on PostgreSQL while another transaction holds a lock', () =>
   test('a session is not created if its application is deleted concurrently', async () => {
     const tenant = await on.tenant();
     const { id } = await on.application(tenant, { type: 'public' });
-    const session = newSession(on.clock.now(), id, mint('ses'), mint('non'));
+    const session = newSession(on.clock.now(), id, on.mint('ses', tenant), on.mint('non', tenant));
     const creating = await duringTransaction(
       on.url,
       `delete from applications where id = '${id}'`,
@@ -268,7 +268,7 @@ describe('the store on PostgreSQL while another transaction holds a lock', () =>
       return Number((await on.runSql<{ now: string }>(sql))[0]?.now);
     };
     const before = await now();
-    const found = await store.credentials.find('pub', key.digest);
+    const found = await store.credentials.find(key);
     expect(found?.now).toBeWithin(before, (await now()) + 1);
     expect(found?.applicationId).toBe(id);
     await close();

@@ -1,5 +1,7 @@
 create table tenants (
   id uuid primary key,
+  -- Part of every key and nonce of the tenant, which names the tenant of a lookup. Never changes.
+  tag text collate "C" not null unique,
   name text not null,
   created_at bigint not null,
   disabled_at bigint,
@@ -55,13 +57,14 @@ create table application_keys (
   tenant_id uuid not null,
   application_id uuid not null,
   id uuid not null,
-  digest bytea not null unique,
+  digest bytea not null,
   ending text not null,
   created_by uuid,
   created_at bigint not null,
   last_used_at bigint,
   expires_at bigint,
   primary key (tenant_id, application_id, id),
+  unique (tenant_id, digest),
   foreign key (tenant_id, application_id) references applications (tenant_id, id) on delete cascade
 );
 create index application_keys_by_expiry on application_keys (expires_at) where expires_at is not null;
@@ -98,8 +101,8 @@ create table sessions (
   tenant_id uuid not null,
   application_id uuid not null,
   id uuid not null,
-  key_digest bytea not null unique,
-  nonce_digest bytea not null unique,
+  key_digest bytea not null,
+  nonce_digest bytea not null,
   created_at bigint not null,
   expires_at bigint not null,
   authorized_at bigint,
@@ -113,6 +116,8 @@ create table sessions (
   permissions text not null,
   rules text not null,
   primary key (tenant_id, id),
+  unique (tenant_id, key_digest),
+  unique (tenant_id, nonce_digest),
   foreign key (tenant_id, application_id) references applications (tenant_id, id) on delete cascade
 );
 create index sessions_by_expiry on sessions (expires_at);

@@ -1,6 +1,6 @@
 /** How AuthZEN requests map to applications, sessions, permissions and tokens. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
-import { mint } from '../../../../src/domain/key.ts';
+import { unknownKey } from '../../../support/keys.ts';
 import { databases, openTestServer, type TestServer } from '../../../support/test-server.ts';
 
 const [evaluation, evaluations] = ['/access/v1/evaluation', '/access/v1/evaluations'];
@@ -67,7 +67,7 @@ describe.each(databases)('AuthZEN on %s', (_, database) => {
       { type: 'user', id: 'support desk' },
       { type: 'user', id: 'a\u0000b' },
       { type: 'user', id: 'x', properties: { credential: foreign.key } },
-      { type: 'user', id: 'Support desk', properties: { credential: mint('pvt').secret.reveal() } },
+      { type: 'user', id: 'Support desk', properties: { credential: unknownKey('pvt').secret.reveal() } },
     ])
       expect(await decide(subject)).toEqual({
         decision: false,
