@@ -48,13 +48,17 @@ export function keyRevoker(
   ): Promise<void> => {
     await chainKeys();
     const tenant = (await tags.find(tag)) ?? nilTenant;
-    await db.change(async (tx) => {
-      const time = await tx.get<{ now: DbTime }>('select :now as now');
-      await tx.run(endUnlimitedSessions, [tenant, digest]);
-      const key = await tx.get<KeyRow>(deleteKey, [tenant, digest]);
-      const session = await tx.get<SessionRow>(deleteSession, [tenant, digest]);
-      await tx.defer(writeEntries, entryOf(toRevoked(key, session), Number(time?.now)));
-    }, digest.toHex());
+    await db.change(
+      async (tx) => {
+        const time = await tx.get<{ now: DbTime }>('select :now as now');
+        await tx.run(endUnlimitedSessions, [tenant, digest]);
+        const key = await tx.get<KeyRow>(deleteKey, [tenant, digest]);
+        const session = await tx.get<SessionRow>(deleteSession, [tenant, digest]);
+        await tx.defer(writeEntries, entryOf(toRevoked(key, session), Number(time?.now)));
+      },
+      digest.toHex(),
+      tenant,
+    );
   };
 }
 

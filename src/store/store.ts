@@ -134,7 +134,7 @@ export interface Keys {
 
 export interface Usage {
   /**
-   * Stores the latest time of each use; the order of calls is irrelevant. Ignores applications and keys that no longer
+   * Stores the latest time of each use by applications of one tenant; the order of calls is irrelevant. Ignores applications and keys that no longer
    * exist. The number of containers per permission is limited: if there are more, they are merged into containers above
    * them.
    */
@@ -144,7 +144,7 @@ export interface Usage {
 }
 
 export interface RequestCounts {
-  /** Adds to the stored counts. Ignores tenants that no longer exist. */
+  /** Adds to the stored counts of one tenant. Does nothing if the tenant no longer exists. */
   add(intervals: readonly CountedInterval[]): Promise<void>;
   /**
    * The counts of a period in at most `maxIntervals` intervals of equal length, five minutes or longer. Without `from`,

@@ -70,7 +70,7 @@ export function transactionRunner(db: Db, keys: Keyring, writeEntries: EntryWrit
         if (!key || requested !== tenant) throw new Error('this change was started for another tenant');
         return key();
       };
-      return db.change((tx) => work(scopeOf(tx, dataKey)), entity);
+      return db.change((tx) => work(scopeOf(tx, dataKey)), entity, tenant);
     };
     const prepared = then(keys.chainKeys(), () =>
       tenant === undefined ? undefined : keys.prepareDataKey(tenant),

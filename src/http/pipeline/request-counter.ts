@@ -10,6 +10,7 @@ import {
   storedInterval,
 } from '../../domain/request-counts.ts';
 import type { Store } from '../../store/store.ts';
+import { writePending } from './write-pending.ts';
 
 export interface RequestCounter {
   count(principal: Principal, status: number, milliseconds: number): void;
@@ -70,14 +71,7 @@ export function requestCounter(store: Pick<Store, 'requestCounts'>): RequestCoun
       const intervals = [...pending.values()];
       pending = new Map();
       current = new Map();
-      for (let from = 0; from < intervals.length; from += batchSize) {
-        try {
-          await store.requestCounts.add(intervals.slice(from, from + batchSize));
-        } catch (error) {
-          putBack(intervals.slice(from));
-          throw error;
-        }
-      }
+      await writePending(intervals, batchSize, store.requestCounts.add, putBack);
     },
   };
 }

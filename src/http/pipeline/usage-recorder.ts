@@ -6,6 +6,7 @@ import type { Principal } from '../../domain/principal.ts';
 import { canonicalContainer } from '../../domain/rule.ts';
 import { boundedUses, maxUses, mergeContainers } from '../../domain/usage.ts';
 import type { ApplicationUse, Store } from '../../store/store.ts';
+import { writePending } from './write-pending.ts';
 
 export interface UsageRecorder {
   /** Records the use of a key and, if given, of a permission. The container is `/` by default. */
@@ -63,14 +64,7 @@ export function usageRecorder(store: Pick<Store, 'usage'>): UsageRecorder {
     flush: async () => {
       const uses = [...pending.values()].sort((a, b) => (a.applicationId < b.applicationId ? -1 : 1));
       pending = new Map();
-      for (let from = 0; from < uses.length; from += batchSize) {
-        try {
-          await store.usage.write(uses.slice(from, from + batchSize));
-        } catch (error) {
-          putBack(uses.slice(from));
-          throw error;
-        }
-      }
+      await writePending(uses, batchSize, store.usage.write, putBack);
     },
   };
 }

@@ -61,9 +61,13 @@ export function auditLog(db: Db, chainKeys: () => Awaitable<ChainKeys>, writeEnt
   return {
     // A unique symbol as the entity, so that these writes do not wait for other changes.
     write: (entries) =>
-      db.change(async (tx) => {
-        for (const entry of entries) await tx.defer(writeEntries, entry);
-      }, Symbol('audit entries')),
+      db.change(
+        async (tx) => {
+          for (const entry of entries) await tx.defer(writeEntries, entry);
+        },
+        Symbol('audit entries'),
+        entries[0]?.tenantId,
+      ),
     list: lister(db, chainKeys, append),
     count: async (tenantId, filter, now) => {
       const chain = await currentChain(db, append, tenantId);

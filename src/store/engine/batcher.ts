@@ -5,43 +5,75 @@ const maxDelay = 2;
 
 export interface BatchLimits {
   readonly maxBatch: number;
+  /** Batches of one group that are sent at a time. */
   readonly maxInFlight: number;
+  /** Batches of all groups that are sent at a time. */
+  readonly maxTotal?: number;
+}
+
+interface Group<T> {
+  readonly name: string;
+  readonly waiting: T[];
+  inFlight: number;
+  timer?: ReturnType<typeof setTimeout> | undefined;
 }
 
 /**
- * Collects items into batches: everything added in one tick, or while earlier batches are in flight, is sent
- * together. The higher the load, the larger the batches. `send` must not reject.
+ * Collects the items of each group into batches: everything added in one tick, or while earlier batches of the group are
+ * in flight, is sent together. The higher the load, the larger the batches. `send` must not reject.
  */
 export function batcher<T>(
   send: (batch: T[]) => Promise<void>,
-  { maxBatch, maxInFlight }: BatchLimits,
+  { maxBatch, maxInFlight, maxTotal = Number.POSITIVE_INFINITY }: BatchLimits,
+  groupOf: (item: T) => string = () => '',
 ): (item: T) => void {
-  let waiting: T[] = [];
-  let inFlight = 0;
-  let timer: ReturnType<typeof setTimeout> | undefined;
+  const groups = new Map<string, Group<T>>();
+  /** Groups that wait because of `maxTotal`, in the order in which they began to wait. */
+  const delayed = new Set<Group<T>>();
+  let total = 0;
 
-  function sendOrWait(): void {
-    if (inFlight === 0 || waiting.length >= maxBatch) sendNext();
-    else timer ??= setTimeout(sendNext, maxDelay);
+  function sendOrWait(group: Group<T>): void {
+    if (group.inFlight === 0 || group.waiting.length >= maxBatch) sendNext(group);
+    else group.timer ??= setTimeout(sendNext, maxDelay, group);
   }
 
-  async function sendNext(): Promise<void> {
-    clearTimeout(timer);
-    timer = undefined;
-    if (waiting.length === 0 || inFlight >= maxInFlight) return;
-    const batch = waiting.slice(0, maxBatch);
-    waiting = waiting.slice(batch.length);
-    inFlight++;
-    if (waiting.length > 0) sendOrWait();
+  async function sendNext(group: Group<T>): Promise<void> {
+    clearTimeout(group.timer);
+    group.timer = undefined;
+    delayed.delete(group);
+    if (group.waiting.length === 0 || group.inFlight >= maxInFlight) return;
+    if (total >= maxTotal) {
+      delayed.add(group);
+      return;
+    }
+    const batch = group.waiting.splice(0, maxBatch);
+    group.inFlight++;
+    total++;
+    if (group.waiting.length > 0) sendOrWait(group);
     await send(batch);
-    inFlight--;
+    group.inFlight--;
+    total--;
     // Lets requests that have just arrived join the next batch.
-    if (waiting.length > 0) setImmediate(sendNext);
+    if (group.waiting.length > 0) setImmediate(sendNext, group);
+    else if (group.inFlight === 0) groups.delete(group.name);
+    for (const next of delayed) {
+      setImmediate(sendNext, next);
+      break;
+    }
+  }
+
+  function groupNamed(name: string): Group<T> {
+    const existing = groups.get(name);
+    if (existing) return existing;
+    const created = { name, waiting: [], inFlight: 0 };
+    groups.set(name, created);
+    return created;
   }
 
   return (item) => {
-    const count = waiting.push(item);
-    if (count === 1 || count === maxBatch) setImmediate(sendOrWait);
+    const group = groupNamed(groupOf(item));
+    const count = group.waiting.push(item);
+    if (count === 1 || count === maxBatch) setImmediate(sendOrWait, group);
   };
 }
 
@@ -64,11 +96,6 @@ export function batched(fetch: (sql: string, keys: Key[], params: readonly strin
   const batchers = new Map<string, (lookup: Lookup) => void>();
 
   async function send(sql: string, lookups: readonly Lookup[]): Promise<void> {
-    const groups = Map.groupBy(lookups, ({ params }) => params.join());
-    await Promise.all(Array.from(groups.values(), (group) => sendGroup(sql, group)));
-  }
-
-  async function sendGroup(sql: string, lookups: readonly Lookup[]): Promise<void> {
     const keys = new Map(lookups.map(({ name, key }) => [name, key]));
     try {
       const rows = await fetch(sql, [...keys.values()], (lookups[0] as Lookup).params);
@@ -82,7 +109,11 @@ export function batched(fetch: (sql: string, keys: Key[], params: readonly strin
   function batcherOf(sql: string): (lookup: Lookup) => void {
     const existing = batchers.get(sql);
     if (existing) return existing;
-    const created = batcher<Lookup>((lookups) => send(sql, lookups), lookupLimits);
+    const created = batcher<Lookup>(
+      (lookups) => send(sql, lookups),
+      lookupLimits,
+      ({ params }) => params.join(),
+    );
     batchers.set(sql, created);
     return created;
   }

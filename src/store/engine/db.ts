@@ -73,12 +73,13 @@ export interface Db extends Executor {
   readonly local?: Local;
   readonly primary?: Primary;
   /**
-   * Runs a change in a transaction that it may share with concurrent changes. Durable when it resolves. An error of one
+   * Runs a change in a transaction that it may share with concurrent changes, on PostgreSQL only with those of the same
+   * tenant. Without a tenant, the change is about no tenant's data. Durable when it resolves. An error of one
    * change does not affect the others. `work` may await only its own statements, and may run again if the transaction
    * was rolled back. Changes of different entities may interleave. Changes of the same entity run one after another,
    * and so do changes without an entity.
    */
-  change<T>(work: (tx: Transaction) => Awaitable<T>, entity?: Entity): Promise<T>;
+  change<T>(work: (tx: Transaction) => Awaitable<T>, entity?: Entity, tenant?: string): Promise<T>;
   /**
    * Runs `work` alone: other processes that call this on the same database wait. On PostgreSQL, `work` may run again
    * after a conflict. There the timeout is a few seconds, or an hour with `slow`.

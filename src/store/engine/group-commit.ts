@@ -3,6 +3,7 @@
  * to disk. Each has its own result or error.
  */
 import { type Awaitable, then } from '../../domain/awaitable.ts';
+import { nilTenant } from '../../domain/key.ts';
 import { nextTurn } from '../../domain/steps.ts';
 import { type BatchLimits, batcher } from './batcher.ts';
 import { DbUnavailable, type Entity, type Queries, type Transaction, type Value } from './db.ts';
@@ -10,6 +11,8 @@ import { DbUnavailable, type Entity, type Queries, type Transaction, type Value 
 export interface Driver extends BatchLimits {
   /** Runs work in one transaction. Durable when it resolves; rolled back if work throws. */
   readonly transaction: <T>(work: (tx: Queries) => Awaitable<T>) => Promise<T>;
+  /** Whether only changes of the same tenant share a transaction. */
+  readonly perTenant: boolean;
   /** Whether statements of different changes may be sent without waiting for each other's answers. */
   readonly pipelined: boolean;
   /** Milliseconds after which a queued change is not started: it would probably miss its deadline. */
@@ -21,13 +24,15 @@ export interface Driver extends BatchLimits {
 /** Queues a change. `checkDeadline` throws if the caller no longer waits for the result. */
 export type Enqueue = <T>(
   work: (tx: Transaction) => Awaitable<T>,
-  entity: Entity | undefined,
+  entity?: Entity,
+  tenant?: string,
   checkDeadline?: () => void,
 ) => Promise<T>;
 
 interface Pending {
   readonly work: (tx: Transaction) => Awaitable<unknown>;
   readonly entity: Entity | undefined;
+  readonly tenant: string;
   readonly queuedAt: number;
   readonly resolve: (value: never) => void;
   readonly reject: (error: unknown) => void;
@@ -110,9 +115,11 @@ export function groupCommit(driver: Driver): Enqueue {
     }
   }
 
-  const add = batcher(commit, driver);
-  return (work, entity, checkDeadline = () => {}) =>
-    new Promise((resolve, reject) => add({ work, entity, queuedAt: now(), resolve, reject, checkDeadline }));
+  const add = batcher(commit, driver, driver.perTenant ? ({ tenant }) => tenant : undefined);
+  return (work, entity, tenant = nilTenant, checkDeadline = () => {}) =>
+    new Promise((resolve, reject) =>
+      add({ work, entity, tenant, queuedAt: now(), resolve, reject, checkDeadline }),
+    );
 }
 
 /** Milliseconds for which the changes of a transaction run, if they run one after another. */

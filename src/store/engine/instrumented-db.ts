@@ -35,8 +35,10 @@ export function instrument(db: Db, note: (operation: string, seconds: number) =>
       lookup: (sql, key, params) => watch('lookup', () => db.lookup(sql, key, params)),
       transaction: (work) =>
         watch('transaction', () => db.transaction(work)) as Promise<Awaited<ReturnType<typeof work>>>,
-      change: (work, entity) =>
-        watch('transaction', () => db.change(work, entity)) as Promise<Awaited<ReturnType<typeof work>>>,
+      change: (work, entity, tenant) =>
+        watch('transaction', () => db.change(work, entity, tenant)) as Promise<
+          Awaited<ReturnType<typeof work>>
+        >,
     },
   };
 }

@@ -53,8 +53,10 @@ function isWritable({ sameServer }: Pool): string {
   return `(select ${sameServer} / case when current_setting('transaction_read_only') = 'on' then 0 else 1 end) = 1`;
 }
 
-/** How many changes share a transaction, and how many such transactions run at a time. */
+/** How many changes share a transaction, and how many such transactions of a tenant run at a time. */
 const groupLimits = { maxBatch: 32, maxInFlight: 4 };
+/** The fraction of the connections that such transactions of all tenants use. The rest is for reads. */
+const groupShare = 0.6;
 /** The fraction of the timeout after which a queued change is not started. */
 const latestStart = 0.625;
 
@@ -184,6 +186,8 @@ export function openPostgres(
   const enqueue = groupCommit({
     transaction: shortTransaction,
     pipelined: true,
+    perTenant: true,
+    maxTotal: Math.max(1, Math.round(maxConnections * groupShare)),
     maxQueueTime: timeout * latestStart,
     ...groupLimits,
   });
@@ -206,7 +210,8 @@ export function openPostgres(
     ),
     transaction: shortTransaction,
     defer: (write, row) => shortTransaction((tx) => write(tx, [row])),
-    change: (work, entity) => bounded((isLate) => enqueue(work, entity, () => checkDeadline(isLate))),
+    change: (work, entity, tenant) =>
+      bounded((isLate) => enqueue(work, entity, tenant, () => checkDeadline(isLate))),
     exclusively: (work, pace) => exclusively(work, timeouts.exclusive[pace ?? 'usual']),
     close: pools.close,
   };

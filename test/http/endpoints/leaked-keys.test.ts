@@ -15,7 +15,7 @@ function changeRecorder() {
   let statements: string[] = [];
   const through = (db: Db): Db => ({
     ...db,
-    change: (work, entity) => db.change((tx) => work(recorded(tx)), entity),
+    change: (work, ...rest) => db.change((tx) => work(recorded(tx)), ...rest),
   });
   const recorded = (tx: Transaction): Transaction => ({
     ...tx,

@@ -27,7 +27,7 @@ describe.each(databases)('a PATCH of a token with 1 MB of data on %s', (name, da
   });
   const through = (db: Db): Db => ({
     ...db,
-    change: (work, entity) => db.change((tx) => work(recorded(tx)), entity),
+    change: (work, ...rest) => db.change((tx) => work(recorded(tx)), ...rest),
   });
   let server: TestServer;
   let tenant: { id: string; key: string };

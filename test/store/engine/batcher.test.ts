@@ -1,5 +1,5 @@
 import { expect, test } from 'bun:test';
-import { batched } from '../../../src/store/engine/batcher.ts';
+import { batched, batcher } from '../../../src/store/engine/batcher.ts';
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 const texts = (keys: (string | Uint8Array)[]) =>
@@ -138,4 +138,47 @@ test('a failed query rejects its lookups, and the next lookup sends a new query'
   expect(outcomes).toMatchObject([{ reason: new Error('cut') }, { reason: new Error('cut') }]);
   failing = false;
   expect(await lookup('q', bytes('a'), [])).toMatchObject({ key: bytes('a') });
+});
+
+test('lookups with different parameters never share a query', async () => {
+  const asked: [string[], readonly string[]][] = [];
+  const lookup = batched(async (_, keys, params) => {
+    asked.push([texts(keys), params]);
+    return keys.map((key) => ({ key, value: params[0] }));
+  });
+  const found = await Promise.all(
+    ['x', 'y', 'x'].map((tenant, at) => lookup<{ value: string }>('q', bytes(`k${at}`), [tenant])),
+  );
+  expect(found.map((row) => row?.value)).toEqual(['x', 'y', 'x']);
+  expect(asked).toEqual([
+    [['k0', 'k2'], ['x']],
+    [['k1'], ['y']],
+  ]);
+});
+
+test('groups are sent at the same time up to the total, and each gets its turn', async () => {
+  const sent: string[][] = [];
+  const ends: (() => void)[] = [];
+  const add = batcher<string>(
+    (batch) => {
+      sent.push(batch);
+      return new Promise((resolve) => ends.push(resolve));
+    },
+    { maxBatch: 2, maxInFlight: 1, maxTotal: 2 },
+    (item) => item.slice(0, 1),
+  );
+  const settled = async () => {
+    for (let turn = 0; turn < 3; turn++) await new Promise(setImmediate);
+  };
+  for (const item of ['a1', 'a2', 'a3', 'b1', 'c1', 'd1']) add(item);
+  await settled();
+  expect(sent).toEqual([['a1', 'a2'], ['b1']]);
+  for (const end of ends) end();
+  await settled();
+  while (sent.length < 5) {
+    ends.at(-1)?.();
+    ends.at(-2)?.();
+    await settled();
+  }
+  expect(sent.map(([first]) => first).toSorted()).toEqual(['a1', 'a3', 'b1', 'c1', 'd1']);
 });

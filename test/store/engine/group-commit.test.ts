@@ -175,6 +175,13 @@ describe('on PostgreSQL, changes that wait at the same time', () => {
     expect(new Set(ids).size).toBeLessThan(5);
   });
 
+  test('share no transaction with changes of another tenant', async () => {
+    const tenants = Array.from({ length: 30 }, (_, at) => `tenant ${at % 15}`);
+    const ids = await Promise.all(tenants.map((tenant) => db.change(transaction, Symbol('new'), tenant)));
+    expect(new Set(ids).size).toBe(15);
+    expect(ids.slice(15)).toEqual(ids.slice(0, 15));
+  });
+
   test('do not deadlock, in any order of locks', async () => {
     const other = openPostgres(url, undefined, generousTimeout);
     const rows = Array.from({ length: 8 }, (_, at) => `row ${at}`);
@@ -246,7 +253,13 @@ describe('on PostgreSQL, changes that time out', () => {
     await open(postgres);
     let now = 0;
     const limits = { maxBatch: 32, maxInFlight: 4, maxQueueTime: 500 };
-    const enqueue = groupCommit({ transaction: db.transaction, pipelined: true, ...limits, now: () => now });
+    const enqueue = groupCommit({
+      transaction: db.transaction,
+      pipelined: true,
+      perTenant: true,
+      ...limits,
+      now: () => now,
+    });
     const change: Db['change'] = (work, entity) => enqueue(work, entity);
     const gate = Promise.withResolvers<void>();
     const running = await fillLanes(change, gate.promise);
@@ -304,6 +317,7 @@ test('changes that take long share a transaction for a few milliseconds only, an
     maxBatch: 100,
     maxInFlight: 1,
     pipelined: false,
+    perTenant: false,
     now: () => time,
   });
   const change = (number: number) =>
