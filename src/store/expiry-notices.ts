@@ -6,6 +6,7 @@ import { timestamp } from '../domain/common-fields.ts';
 import type { ChainKeys } from './audit/hash-chain.ts';
 import { insertEntries } from './audit/write.ts';
 import type { Db, DbTime, Queries } from './engine/db.ts';
+import { everyTenant } from './engine/sql.ts';
 import type { NewEntry } from './store.ts';
 
 /** In ascending order: the notice for 1 day also replaces a missing notice for 7 days, so that only one is written. */
@@ -29,23 +30,23 @@ interface ExpiringRow {
 const isDue = (alias: string) => `${alias}.expires_at > :now and ${alias}.expires_at <= :now + $1
   and ${alias}.expires_at - $1 >= ${alias}.created_at and t.deleted_at is null`;
 
-const applicationsWithoutNotice = `
+const applicationsWithoutNotice = everyTenant(`
   select a.tenant_id, a.id, null as key_id, null as ending, a.expires_at, :now as now
   from applications a join tenants t on t.id = a.tenant_id
   where ${isDue('a')} and not exists (
     select 1 from expiry_notices n where n.tenant_id = a.tenant_id and n.application_id = a.id
       and n.expires_at = a.expires_at and n.days <= $2)
-  order by a.expires_at limit $3`;
+  order by a.expires_at limit $3`);
 
 /** Keys that expire before their application. */
-const keysWithoutNotice = `
+const keysWithoutNotice = everyTenant(`
   select k.tenant_id, k.application_id as id, k.id as key_id, k.ending, k.expires_at, :now as now
   from application_keys k join tenants t on t.id = k.tenant_id
   join applications a on a.tenant_id = k.tenant_id and a.id = k.application_id
   where ${isDue('k')} and (a.expires_at is null or a.expires_at > k.expires_at) and not exists (
     select 1 from key_expiry_notices n where n.tenant_id = k.tenant_id and n.application_id = k.application_id
       and n.key_id = k.id and n.expires_at = k.expires_at and n.days <= $2)
-  order by k.expires_at limit $3`;
+  order by k.expires_at limit $3`);
 
 /**
  * Writes at most `limit` entries for each notice period, for applications and for keys. Returns the total. Any node may

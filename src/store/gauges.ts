@@ -1,4 +1,5 @@
 import type { Db, DbTime } from './engine/db.ts';
+import { everyTenant } from './engine/sql.ts';
 import type { Connections, Gauges } from './maintenance.ts';
 
 const tables = ['applications', 'sessions', 'tokens'] as const;
@@ -8,7 +9,7 @@ const week = 7 * 86_400_000;
 const sizes = {
   sqlite: {
     bytes: 'select page_count * page_size as value from pragma_page_count(), pragma_page_size()',
-    rows: (table: string) => `select max(_rowid_) as value from ${table}`,
+    rows: (table: string) => everyTenant(`select max(_rowid_) as value from ${table}`),
   },
   postgres: {
     bytes: 'select pg_database_size(current_database()) as value',
@@ -26,21 +27,17 @@ export async function readGauges(db: Db): Promise<Gauges> {
   for (const table of tables) counts[table] = await number(rows(table));
   counts.audit = await number('select sum(seq - base_seq) as value from audit_chains');
   const oldestExpired = await number(
-    `select :now - min(expires_at) as value from
+    everyTenant(`select :now - min(expires_at) as value from
        (select min(expires_at) as expires_at from sessions union all
-        select min(expires_at) as expires_at from tokens) as expiries`,
+        select min(expires_at) as expires_at from tokens) as expiries`),
   );
+  const expiring = (table: string) =>
+    everyTenant(`select count(*) as value from ${table} where expires_at > :now and expires_at <= :now + $1`);
   return {
     bytes: await number(bytes),
     rows: counts,
-    expiring: await number(
-      'select count(*) as value from applications where expires_at > :now and expires_at <= :now + $1',
-      [week],
-    ),
-    expiringKeys: await number(
-      'select count(*) as value from application_keys where expires_at > :now and expires_at <= :now + $1',
-      [week],
-    ),
+    expiring: await number(expiring('applications'), [week]),
+    expiringKeys: await number(expiring('application_keys'), [week]),
     sweepLag: Math.max(0, oldestExpired / 1000),
     unchained: await number(
       'select count(*) as value from (select 1 as one from audit_pending limit 10000) as unchained',

@@ -7,6 +7,7 @@ import { type ApplicationRow, applicationColumns, toApplication } from './applic
 import type { ChainKeys } from './audit/hash-chain.ts';
 import { insertEntries } from './audit/write.ts';
 import { type Db, type DbTime, rowLock } from './engine/db.ts';
+import { everyTenant } from './engine/sql.ts';
 import { deleteRecords } from './idempotency.ts';
 import type { TenantRemoval } from './maintenance.ts';
 import type { NewEntry } from './store.ts';
@@ -86,8 +87,9 @@ async function removeApplications(
     returning ${applicationColumns('applications')}, (select :now) as now,
       (select t.deleted_at from tenants t where t.id = applications.tenant_id) as tenant_deleted_at`;
   // Without an order, PostgreSQL may read all applications.
-  const some =
-    'select 1 as one from applications where expires_at <= (select :now) order by expires_at limit 1';
+  const some = everyTenant(
+    'select 1 as one from applications where expires_at <= (select :now) order by expires_at limit 1',
+  );
   if (!(await db.get(some))) return 0;
   const keys = await chainKeys();
   return db.transaction(async (tx) => {
@@ -122,9 +124,9 @@ const someReleased = `(select 1 from ${released('applications.tenant_id', 'appli
 type Table = 'idempotency' | 'sessions' | 'leaked_keys' | 'tokens' | 'application_keys' | 'applications';
 
 const expired = (db: Db, table: Table, also = '') =>
-  `delete from ${table} where (${primaryKeys[table]}) in
+  everyTenant(`delete from ${table} where (${primaryKeys[table]}) in
      (select ${primaryKeys[table]} from ${table} where expires_at <= (select :now) ${also}
-      order by expires_at limit $1 ${rowLock(db, 'for update skip locked')})`;
+      order by expires_at limit $1 ${rowLock(db, 'for update skip locked')})`);
 
 async function removeExpired(db: Db, table: Table, limit: number, also?: string): Promise<number> {
   return db.run(expired(db, table, also), [limit]);
@@ -136,8 +138,8 @@ async function removeExpired(db: Db, table: Table, limit: number, also?: string)
  */
 async function removeOrphanedSessions(db: Db, limit: number): Promise<number> {
   const ended = await db.all<{ tenant_id: string; id: string; session: number | null }>(
-    `select tenant_id, id, ${someSession} as session from applications
-     where expires_at <= (select :now) order by expires_at limit $1`,
+    everyTenant(`select tenant_id, id, ${someSession} as session from applications
+     where expires_at <= (select :now) order by expires_at limit $1`),
     [limit],
   );
   let removed = 0;
@@ -160,9 +162,9 @@ async function removeOrphanedSessions(db: Db, limit: number): Promise<number> {
  */
 async function keepQuarantines(db: Db, limit: number): Promise<number> {
   const ended = await db.all<{ tenant_id: string; id: string; quarantined_at: DbTime }>(
-    `select tenant_id, id, quarantined_at from applications
+    everyTenant(`select tenant_id, id, quarantined_at from applications
      where expires_at <= (select :now) and quarantined_at is not null and ${someSession} is null
-     order by expires_at limit $1`,
+     order by expires_at limit $1`),
     [limit],
   );
   let changed = 0;
@@ -180,9 +182,9 @@ async function keepQuarantines(db: Db, limit: number): Promise<number> {
 
 async function removeRequestCounts(db: Db, limit: number): Promise<number> {
   return db.run(
-    `delete from request_counts where (tenant_id, started_at) in
+    everyTenant(`delete from request_counts where (tenant_id, started_at) in
        (select tenant_id, started_at from request_counts where started_at <= (select :now) - $2
-        order by started_at limit $1 ${rowLock(db, 'for update skip locked')})`,
+        order by started_at limit $1 ${rowLock(db, 'for update skip locked')})`),
     [limit, requestCountRetention],
   );
 }

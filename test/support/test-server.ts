@@ -6,9 +6,11 @@ import { SQL } from 'bun';
 import { type App, type AppOptions, openApp } from '../../src/app.ts';
 import { type Config, readConfig } from '../../src/config/settings.ts';
 import { newTenant } from '../../src/operations/bootstrap.ts';
+import type { Db } from '../../src/store/engine/db.ts';
 import { makeLog } from '../../src/telemetry/log.ts';
 import { afterFile } from './after-file.ts';
 import { expectResponseInvariants } from './response-invariants.ts';
+import { checkTenants } from './tenant-statements.ts';
 
 /** PostgreSQL query timeout in milliseconds, the longest that the settings accept. Tests of the timeout set a shorter one. */
 export const generousTimeout = 60_000;
@@ -168,7 +170,14 @@ export async function openTestServer(
     now: clock.now,
     write: (line) => logged.push(line),
   });
-  const options = { now: clock.now, log, checkReplies: true, timers: false, through, ...replaced };
+  const options = {
+    now: clock.now,
+    log,
+    checkReplies: true,
+    timers: false,
+    through: (db: Db) => checkTenants(through?.(db) ?? db),
+    ...replaced,
+  };
   const app = await openApp(config, options);
 
   let lastCall = 0;

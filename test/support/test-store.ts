@@ -10,6 +10,7 @@ import type { MasterKeys } from '../../src/store/crypto/keyring.ts';
 import type { Maintenance } from '../../src/store/maintenance.ts';
 import { type OpenedStore, type OpenOptions, openStore } from '../../src/store/open.ts';
 import type { NewApplication, NewSession, Store } from '../../src/store/store.ts';
+import { checkTenants } from './tenant-statements.ts';
 import {
   Clock,
   type Database,
@@ -61,7 +62,13 @@ export async function openTestStore(
     through,
     timeout = generousTimeout,
   ) => {
-    const node = await openStore(url, { clock: clock.now, timeout, maxConnections, masters, through });
+    const node = await openStore(url, {
+      clock: clock.now,
+      timeout,
+      maxConnections,
+      masters,
+      through: (db) => checkTenants(through?.(db) ?? db),
+    });
     opened.push(node);
     return node;
   };

@@ -6,6 +6,7 @@
  */
 
 import type { Db, Queries } from '../engine/db.ts';
+import { everyTenant } from '../engine/sql.ts';
 import type { MasterKey } from './cipher.ts';
 import {
   chainSlot,
@@ -63,7 +64,7 @@ async function rewrapSome(db: Db, tx: Queries, find: MasterKeys['find']): Promis
     to.id,
   ]);
   const tenants = await tx.all<WrappedKey & { tenant_id: string }>(
-    'select tenant_id, wrapped, master_id from data_keys where master_id <> $1 limit $2',
+    everyTenant('select tenant_id, wrapped, master_id from data_keys where master_id <> $1 limit $2'),
     [to.id, batch],
   );
   const found: [Slot, WrappedKey][] = [

@@ -7,6 +7,7 @@ import type { Awaitable } from '../../domain/awaitable.ts';
 import { fail } from '../../domain/error.ts';
 import { type ChainKeys, newChainKeys, unpackChainKeys } from '../audit/hash-chain.ts';
 import { type Db, type Queries, rowLock } from '../engine/db.ts';
+import { everyTenant } from '../engine/sql.ts';
 import { decrypt, encrypt, type MasterKey } from './cipher.ts';
 
 /** The configured master keys. A new database is bound to the first one. All of them can unwrap keys. */
@@ -84,7 +85,9 @@ export function lockCurrentMaster(db: Pick<Db, 'dialect'>, tx: Queries): Promise
 /** The ids of all master keys that are needed to unwrap something. */
 export async function mastersInUse(tx: Queries): Promise<string[]> {
   const rows = await tx.all<{ id: string }>(
-    'select id from master_key union select master_id from data_keys union select master_id from audit_key',
+    everyTenant(
+      'select id from master_key union select master_id from data_keys union select master_id from audit_key',
+    ),
   );
   return rows.map(({ id }) => id);
 }
@@ -212,7 +215,7 @@ export function keyring(db: Db, masters: MasterKeys): Keyring {
     forget: async () => {
       const cached = [...cache.keys()];
       if (cached.length === 0) return;
-      const rows = await db.all<{ tenant_id: string }>('select tenant_id from data_keys');
+      const rows = await db.all<{ tenant_id: string }>(everyTenant('select tenant_id from data_keys'));
       const stored = new Set(rows.map(({ tenant_id }) => tenant_id));
       for (const tenant of cached) if (!stored.has(tenant)) cache.delete(tenant);
     },

@@ -12,7 +12,7 @@ export interface Driver extends BatchLimits {
   /** Runs work in one transaction. Durable when it resolves; rolled back if work throws. */
   readonly transaction: <T>(work: (tx: Queries) => Awaitable<T>) => Promise<T>;
   /** Whether only changes of the same tenant share a transaction. */
-  readonly perTenant: boolean;
+  readonly perTenant?: boolean;
   /** Whether statements of different changes may be sent without waiting for each other's answers. */
   readonly pipelined: boolean;
   /** Milliseconds after which a queued change is not started: it would probably miss its deadline. */

@@ -15,7 +15,11 @@ export interface Session {
   readonly clock: (() => number) | undefined;
 }
 
-const databaseClock = '(floor(extract(epoch from clock_timestamp()) * 1000)::bigint)';
+/**
+ * When the server received the statement. Unlike `clock_timestamp()`, it is not volatile, so an index can be used with
+ * it, and a distributed database evaluates it once.
+ */
+const databaseClock = '(floor(extract(epoch from statement_timestamp()) * 1000)::bigint)';
 
 /** The first conflict of each transaction. Later statements of the transaction fail with other errors. */
 const conflicts = new WeakMap<Runner, Conflict>();

@@ -31,6 +31,16 @@ export function all(...conditions: (string | false | undefined)[]): string {
   return conditions.filter(Boolean).join(' and ');
 }
 
+export const everyTenantMark = '/* every tenant */';
+
+/**
+ * Marks a statement of a background job or a command that reads or changes rows of all tenants. The tests fail on other
+ * statements that do not name the tenant.
+ */
+export function everyTenant(sql: string): string {
+  return `${sql} ${everyTenantMark}`;
+}
+
 export type ColumnType = 'uuid' | 'text' | 'smallint' | 'integer' | 'bigint' | 'bytea';
 
 /** The fields of each row must be in the order of the columns. */

@@ -98,8 +98,9 @@ function valuesOf(ranges: readonly Range[]): (readonly string[])[] {
   return ranges.map(({ values }) => values);
 }
 
-/** Whether a token has not expired. If no expired token exists, the entries are counted without reading the tokens. */
-const unexpired = `(select 1 from tokens t where t.expires_at <= (select :now) order by t.expires_at limit 1) is null
+/** Whether a token has not expired. If the tenant has no expired token, the entries are counted without reading the tokens. */
+const unexpired = `(select 1 from tokens t where t.tenant_id = $1 and t.expires_at <= (select :now)
+    order by t.expires_at limit 1) is null
   or (select 1 from tokens t where t.tenant_id = $1 and t.seq = e.seq and ${notExpired('t')}) = 1`;
 
 const counted = (entries: string) =>

@@ -6,6 +6,7 @@ import type { Db, Transaction, Value } from '../../../src/store/engine/db.ts';
 import { auditEntries, dumpDatabase } from '../../support/database.ts';
 import { unknownKey } from '../../support/keys.ts';
 import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
+import { runSql } from '../../support/test-store.ts';
 
 const valid = [200, 200];
 const invalid = [401, 401];
@@ -147,9 +148,11 @@ describe.each(databases)('POST /keys/revoke on %s', (_, database) => {
   test('the sweep forgets a leaked key when every session that it authorized has expired', async () => {
     const { key } = await readable();
     await revoke(key);
-    const { db, sweep } = server.app.maintenance;
-    const stored = () =>
-      db.get('select 1 as one from leaked_keys where digest = $1', [parseKey(key)!.digest]);
+    const { sweep } = server.app.maintenance;
+    const digest = parseKey(key)!.digest.toHex();
+    const literal = server.config.databaseUrl.startsWith('sqlite:') ? `x'${digest}'` : `'\\x${digest}'`;
+    const stored = async () =>
+      (await runSql(server.config.databaseUrl, `select 1 from leaked_keys where digest = ${literal}`))[0];
     server.clock.advance(longestSession - 1);
     await sweep(100);
     expect(await stored()).toBeDefined();

@@ -317,7 +317,6 @@ test('changes that take long share a transaction for a few milliseconds only, an
     maxBatch: 100,
     maxInFlight: 1,
     pipelined: false,
-    perTenant: false,
     now: () => time,
   });
   const change = (number: number) =>

@@ -33,13 +33,30 @@ const all = [...migrations, ...later];
 
 /** The hashes that databases of released versions store. They never change once 0.3.0 is released. */
 const released = [
-  ['0001_initial', 'sqlite', 'f1492340fc717d443107f0e2d9a6c2e850337ab61cb9e550c04c23d6895eb8c6'],
-  ['0001_initial', 'postgres', 'da5e1cb12d6e13a6fa139f1082e0a9c0eb136ff2415ab85bbefffcd1673634c9'],
+  ['0001_initial', 'sqlite', '4fd16a5f288c3fa73c82a8d3c75aca1d629beed150045fb566ec351abc995b9b'],
+  ['0001_initial', 'postgres', '5cf7441f60ba8e2a0b4e3794205ecbf79a9c408af338b208314128d89612c668'],
 ] as const;
 
 test.each(released)('the released migration %s on %s is unchanged', (name, dialect, hash) => {
   const migration = migrations.find((one) => one.name === name) as Migration;
   expect(hashOf(dialect, migration)).toBe(hash);
+});
+
+test('the primary key and every unique constraint of a table with a tenant contain the tenant, first', () => {
+  const text = migrations.flatMap(({ sql, only = {} }) => [sql, ...Object.values(only)]).join(';\n');
+  const tables = Array.from(text.matchAll(/^create table (\w+) \((.*?)^\)/gms), ([, name, body]) => ({
+    name: name as string,
+    body: body as string,
+  })).filter(({ name, body }) => /^ {2}tenant_id /m.test(body) && !name.startsWith('audit'));
+  expect(tables.length).toBeGreaterThan(15);
+  for (const { name, body } of tables) {
+    const keys = Array.from(body.matchAll(/^ {2}(?:primary key|unique) \((\w+)/gm), ([, first]) => first);
+    const inline = /^ {2}(\w+) .*\b(?:unique|primary key)\b/m.exec(
+      body.replace(/^ {2}(?:unique|primary).*/gm, ''),
+    );
+    expect([name, ...new Set([...keys, ...(inline ? [inline[1]] : [])])]).toEqual([name, 'tenant_id']);
+  }
+  expect(text).not.toMatch(/create unique index/);
 });
 
 /** The existing tables that a migration alters. */

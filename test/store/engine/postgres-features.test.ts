@@ -41,6 +41,7 @@ const clauses: Record<string, RegExp> = {
   lateral: / lateral /,
   'set local': /set local /,
   analyze: /analyze /,
+  'set statistics': /set statistics/,
   'create table if not exists': /create table if not exists/,
   nowait: / nowait/,
   'distinct on': /distinct on/,

@@ -170,6 +170,7 @@ create table tokens (
   unique (tenant_id, id)
 );
 create index tokens_by_expiry on tokens (expires_at) where expires_at is not null;
+create index tokens_by_tenant_and_expiry on tokens (tenant_id, expires_at) where expires_at is not null;
 create index tokens_by_type on tokens (tenant_id, type, seq);
 
 -- The ciphertexts of tokens. They are in a separate table, so that other changes of a token do not rewrite them. The

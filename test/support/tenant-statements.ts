@@ -1,0 +1,60 @@
+/**
+ * Fails on a statement about a tenant's rows that does not name the tenant, unless it is marked with `everyTenant`. All
+ * test stores and servers run through this.
+ */
+import type { Db, Queries, Value } from '../../src/store/engine/db.ts';
+import { migrations } from '../../src/store/engine/migrate.ts';
+import { everyTenantMark } from '../../src/store/engine/sql.ts';
+
+const schema = migrations.flatMap(({ sql, only }) => [sql, ...Object.values(only ?? {})]).join(';\n');
+const tables = Array.from(schema.matchAll(/^create table (\w+) \((.*?)^\)/gms))
+  .filter(([, name, columns]) => !name!.startsWith('audit') && /^ {2}tenant_id /m.test(columns!))
+  .map(([, name]) => name);
+const ofTenant = new RegExp(`\\b(?:from|join|update|into) (?:${tables.join('|')})\\b`, 'g');
+
+/** Each table in a statement is restricted to a tenant, and one of them to the tenant in a parameter. */
+function namesTenant(sql: string): boolean {
+  if (sql.includes(everyTenantMark)) return true;
+  const used = sql.match(ofTenant)?.length ?? 0;
+  if (used === 0) return true;
+  const compared = sql.match(/\btenant_id\b/g)?.length ?? 0;
+  return compared >= used && (/\btenant_id = \$\d/.test(sql) || /\binsert into\b/.test(sql));
+}
+
+const checked = new Map<string, boolean>();
+
+function check(sql: string): void {
+  const known = checked.get(sql) ?? namesTenant(sql);
+  checked.set(sql, known);
+  if (!known) throw new Error(`a statement does not name the tenant: ${sql}`);
+}
+
+function checkedQueries<Q extends Queries>(queries: Q): Q {
+  return {
+    ...queries,
+    get: <R>(sql: string, params?: readonly Value[]) => {
+      check(sql);
+      return queries.get<R>(sql, params);
+    },
+    all: <R>(sql: string, params?: readonly Value[]) => {
+      check(sql);
+      return queries.all<R>(sql, params);
+    },
+    run: (sql: string, params?: readonly Value[]) => {
+      check(sql);
+      return queries.run(sql, params);
+    },
+  };
+}
+
+export function checkTenants(db: Db): Db {
+  return {
+    ...checkedQueries(db),
+    lookup: (sql, key, params) => {
+      check(sql);
+      return db.lookup(sql, key, params);
+    },
+    transaction: (work) => db.transaction((tx) => work(checkedQueries(tx))),
+    change: (work, ...rest) => db.change((tx) => work(checkedQueries(tx)), ...rest),
+  };
+}
