@@ -54,7 +54,7 @@ function isWritable({ sameServer }: Pool): string {
 }
 
 /** How many changes share a transaction, and how many such transactions of a tenant run at a time. */
-const groupLimits = { maxBatch: 32, maxInFlight: 4 };
+const grouping = { maxBatch: 32, maxInFlight: 4, pipelined: true, perTenant: true };
 /** The fraction of the connections that such transactions of all tenants use. The rest is for reads. */
 const groupShare = 0.6;
 /** The fraction of the timeout after which a queued change is not started. */
@@ -185,11 +185,9 @@ export function openPostgres(
 
   const enqueue = groupCommit({
     transaction: shortTransaction,
-    pipelined: true,
-    perTenant: true,
     maxTotal: Math.max(1, Math.round(maxConnections * groupShare)),
     maxQueueTime: timeout * latestStart,
-    ...groupLimits,
+    ...grouping,
   });
 
   return {
@@ -203,9 +201,11 @@ export function openPostgres(
     run: (sql, params) => shortTransaction(async (tx) => tx.run(sql, params)),
     lookup: batched((sql, keys, params) =>
       read((session) => {
-        const type = typeof keys[0] === 'string' ? 'TEXT' : 'BYTEA';
-        const list = session.pool.sql.array(keys, type) as unknown as Value;
-        return execute(session, `${sql} and ${isWritable(session.pool)}`, [list, ...params]);
+        const list = session.pool.sql.array(keys, typeof keys[0] === 'string' ? 'TEXT' : 'BYTEA');
+        return execute(session, `${sql} and ${isWritable(session.pool)}`, [
+          list as unknown as Value,
+          ...params,
+        ]);
       }),
     ),
     transaction: shortTransaction,
