@@ -12,6 +12,7 @@ import {
   DbUnavailable,
   defaultConnections,
   defaultTimeout,
+  type Primary,
   type Queries,
   type Value,
 } from './db.ts';
@@ -192,10 +193,7 @@ export function openPostgres(
 
   return {
     dialect: 'postgres',
-    primary: {
-      host: () => pools.current()?.host,
-      position: () => onPool((pool) => checkPosition(pool, target, positions)),
-    },
+    primary: primaryOf(pools, () => onPool((pool) => checkPosition(pool, target, positions))),
     get: (sql, params) => read(async (session) => queries(session).get(sql, params)),
     all: (sql, params) => read(async (session) => queries(session).all(sql, params)),
     run: (sql, params) => shortTransaction(async (tx) => tx.run(sql, params)),
@@ -215,6 +213,10 @@ export function openPostgres(
     exclusively: (work, pace) => exclusively(work, timeouts.exclusive[pace ?? 'usual']),
     close: pools.close,
   };
+}
+
+function primaryOf(pools: Pools, position: Primary['position']): Primary {
+  return { host: () => pools.current()?.host, position };
 }
 
 /** Throws `Unreachable`, so that the node looks for another server, if this one is behind. */
