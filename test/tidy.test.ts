@@ -194,6 +194,17 @@ describe('lengths:', () => {
 });
 
 describe('each side effect is confined to few files:', () => {
+  test('SQL', () => {
+    /** The audit log, and tools that open a database without a store or read its log. */
+    const allowed =
+      /^src\/(store|audit|sinks)\/|^src\/operations\/(audit-|(diagnosis|missing-changes|postgres-check|recovery|sqlite-backup|sqlite-check)\.ts$)|^src\/cli\/commands\/audit-/;
+    const statement =
+      /[`']\s*(?:select\s[^`']*\sfrom\s|select :now|insert into \w|update \w+ set |delete from \w|alter table |create table )/;
+    const files = sources.filter((path) => statement.test(read(path)));
+    expect(files.length).toBeGreaterThan(20);
+    expect(files.filter((path) => !allowed.test(path))).toEqual([]);
+  });
+
   test('randomness', () => {
     const random = /Math\.random|randomUUID|getRandomValues|randomBytes|randomFill|randomInt/;
     const allowed = [

@@ -12,12 +12,11 @@ import { openPostgres } from '../store/engine/postgres.ts';
 import { openSqlite } from '../store/engine/sqlite.ts';
 import { readGauges } from '../store/gauges.ts';
 import { checkChained, checkHeads } from './audit-diagnosis.ts';
-import { checkBoundSessions } from './bound-session-check.ts';
 import { type Check, fail, ok, startHint, warn } from './check.ts';
-import { checkLifetimes } from './lifetime-diagnosis.ts';
 import { masterKeyHint } from './master-key.ts';
 import { checkNodes } from './node-check.ts';
 import { checkPostgres, readSchemaAccess, type SchemaAccess } from './postgres-check.ts';
+import { checkBoundSessions, checkLifetimes, checkStorage } from './row-checks.ts';
 import { checkSinks } from './sink-diagnosis.ts';
 import { checkSqliteFile, checkSqliteSettings } from './sqlite-check.ts';
 
@@ -187,22 +186,4 @@ function checkSweep(lag: number): Check {
   return lag > maxSweepLag
     ? warn('sweep', `the oldest expired row is ${Math.round(lag)} s overdue for removal`, startHint)
     : ok('sweep', 'no expired rows are overdue for removal');
-}
-
-/** The share of an application's storage quota above which `doctor` warns. */
-const nearlyFull = 0.8;
-
-async function checkStorage(db: Db, quota: number): Promise<Check> {
-  const fullest = await db.get<{ application_id: string; bytes: DbTime }>(
-    `select application_id, sum(bytes) as bytes from application_storage
-     group by tenant_id, application_id order by 2 desc limit 1`,
-  );
-  const bytes = Number(fullest?.bytes ?? 0);
-  if (!fullest || bytes <= 0) return ok('storage', 'no application stores tokens or idempotency records');
-  const gibibytes = (count: number) => `${(count / 2 ** 30).toFixed(2)} GiB`;
-  const usage = `the largest application, ${fullest.application_id}, stores ${gibibytes(bytes)}`;
-  if (quota === 0) return ok('storage', `${usage}; no quota is set`);
-  const message = `${usage} of a quota of ${gibibytes(quota)}`;
-  if (bytes < nearlyFull * quota) return ok('storage', message);
-  return warn('storage', message, 'delete tokens, or raise SALLYPORT_TOKEN_BYTES_PER_APPLICATION');
 }

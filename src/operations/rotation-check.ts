@@ -1,6 +1,4 @@
 /** Checks before a rotation that every node can use the new master key. */
-import type { DbTime } from '../store/engine/db.ts';
-import type { Maintenance } from '../store/maintenance.ts';
 import { type ActiveNode, type Nodes, nodeLifetime } from '../store/nodes.ts';
 
 /** Milliseconds between two checks, and the maximum time between reading the key file and writing the record. */
@@ -13,11 +11,11 @@ const inProgress = 2000;
  * calls `onWait` once, with the nodes and the seconds until the last of their records expires.
  */
 export async function nodesWithoutKey(
-  { db, nodes }: Pick<Maintenance, 'db' | 'nodes'>,
+  nodes: Nodes,
   id: string,
   onWait: (nodes: readonly ActiveNode[], seconds: number) => void,
 ): Promise<ActiveNode[]> {
-  const start = Number((await db.get<{ now: DbTime }>('select :now as now'))?.now);
+  const start = await nodes.now();
   for (let isFirst = true; ; isFirst = false) {
     const lacking = await recordedWithoutKey(nodes, id);
     const due = lacking.filter(({ seenAt }) => seenAt <= start + inProgress);

@@ -2,6 +2,7 @@
  * Storage operations for operators: background jobs, CLI commands and the tools in src/operations. Request handlers use
  * store.ts. Methods that change a tenant return false if it does not exist or is being deleted.
  */
+import type { Database } from 'bun:sqlite';
 import type { LogEntry } from '../domain/audit.ts';
 import type { Awaitable } from '../domain/awaitable.ts';
 import type { Minted } from '../domain/key.ts';
@@ -10,10 +11,12 @@ import type { Deliveries } from './audit/deliveries.ts';
 import type { ChainKeys, SignedCheckpoint } from './audit/hash-chain.ts';
 import type { Reindexed } from './audit/reindex.ts';
 import type { Part } from './audit/verify-chain-options.ts';
+import type { CopyOptions } from './copy-to-postgres.ts';
 import type { Rotated, Rotation } from './crypto/key-rotation.ts';
 import type { MasterKeys } from './crypto/keyring.ts';
 import type { Db } from './engine/db.ts';
 import type { Nodes } from './nodes.ts';
+import type { Expiring } from './operator-queries.ts';
 import type { AuditFilter, LogPage, LogWindow, NewApplication, StoreTransaction, Tenant } from './store.ts';
 
 export interface NewTenant {
@@ -190,6 +193,14 @@ export interface Maintenance {
    * Rewraps every data key and the audit keys with the next master key. Other nodes can read and write while this runs.
    */
   rotateMasterKey(rotation: Rotation): Promise<Rotated>;
+  /** The id of the master key that encrypts. */
+  currentMasterKey(): Promise<string>;
+  /** The ids of the current master key, and of the one that `rotateMasterKey` would use. Changes nothing. */
+  nextMasterKey(rotation: Rotation): Promise<{ readonly current: string; readonly next: string }>;
+  /** Copies all rows of a SQLite database to this database, which must be empty. See `copyToPostgres`. */
+  copyFrom(source: Database, options: CopyOptions): Promise<Record<string, number>>;
+  /** Lists at most `limit` applications and keys that expire within `within` milliseconds, earliest first. */
+  expiring(within: number, limit: number): Promise<Expiring[]>;
   /**
    * Removes at most `limit` rows of each kind that are expired or belong to a deleted application, or on PostgreSQL ten
    * times as many sessions. Returns the number of removed rows. Any node may call this.

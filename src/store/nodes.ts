@@ -27,6 +27,8 @@ export interface Nodes {
   /** Adds or renews the row of a node, and deletes expired rows. Returns the time by the clock of `:now`. */
   record(node: NodeRecord): Promise<number>;
   remove(id: string): Promise<void>;
+  /** The time by the clock of `:now`. */
+  now(): Promise<number>;
   /** The nodes whose row has not expired. */
   active(): Promise<ActiveNode[]>;
   /** The position of the PostgreSQL database. Undefined on SQLite. */
@@ -67,6 +69,7 @@ export function nodes(db: Db): Nodes {
     remove: async (id) => {
       await db.run('delete from nodes where id = $1', [id]);
     },
+    now: async () => Number((await db.get<{ now: DbTime }>('select :now as now'))?.now),
     active: async () => {
       const rows = await db.all<Row>('select * from nodes where seen_at >= :now - $1 order by name', [
         nodeLifetime,

@@ -5,9 +5,10 @@ import { applications } from './applications.ts';
 import { deliveries } from './audit/deliveries.ts';
 import { auditChain, auditLog } from './audit/log.ts';
 import { type EntryWriter, entryWriter } from './audit/write.ts';
+import { copyToPostgres } from './copy-to-postgres.ts';
 import { credentials } from './credentials.ts';
 import { rotateMasterKey } from './crypto/key-rotation.ts';
-import { bindMasterKey, type Keyring, keyring, type MasterKeys } from './crypto/keyring.ts';
+import { bindMasterKey, currentMaster, type Keyring, keyring, type MasterKeys } from './crypto/keyring.ts';
 import { type Db, DbUnavailable } from './engine/db.ts';
 import { type Instrumented, instrument } from './engine/instrumented-db.ts';
 import {
@@ -27,6 +28,7 @@ import { applicationKeys } from './keys.ts';
 import { keyRevoker } from './leaked-keys.ts';
 import type { Maintenance } from './maintenance.ts';
 import { nodes } from './nodes.ts';
+import { listExpiring } from './operator-queries.ts';
 import { checkReadiness } from './readiness.ts';
 import { requestCounts } from './request-counts.ts';
 import { sessions } from './sessions.ts';
@@ -171,6 +173,14 @@ function maintenanceOn(
     createFirstTenant: async (tenant, prepare) => createFirst(db, tenant, await keys.chainKeys(), prepare),
     removeTenantRows: (id, limit) => removeTenantRows(db, id, limit),
     rotateMasterKey: (rotation) => rotateMasterKey(db, masters, rotation),
+    currentMasterKey: () => currentMaster(db),
+    nextMasterKey: (rotation) =>
+      db.exclusively(async (tx) => {
+        const current = await currentMaster(tx);
+        return { current, next: rotation.next(current).id };
+      }),
+    copyFrom: (source, options) => copyToPostgres(source, db, options),
+    expiring: (within, limit) => listExpiring(db, within, limit),
     sweep: async (limit) => {
       const removed = await sweep(db, keys.chainKeys, limit);
       if (removed < limit) await keys.forget();

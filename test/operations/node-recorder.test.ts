@@ -78,7 +78,7 @@ describe.each(databases)('the record of a node on %s', (_, database) => {
     await node.record();
     data.clock.advance(5000);
     const waits: unknown[] = [];
-    const lacking = await nodesWithoutKey(data.maintenance, 'new', (nodes, seconds) => {
+    const lacking = await nodesWithoutKey(data.maintenance.nodes, 'new', (nodes, seconds) => {
       waits.push([nodes.map(({ masterKeys }) => masterKeys), seconds]);
       data.clock.advance(nodeLifetime);
     });

@@ -1,11 +1,10 @@
 import { closeSync, existsSync, openSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { defaultDatabase } from '../../config/values.ts';
-import { copyToPostgres, NotEmpty } from '../../operations/copy-to-postgres.ts';
 import { masterKeys } from '../../operations/master-key.ts';
 import { retryTimeouts } from '../../operations/slow-start.ts';
+import { NotEmpty } from '../../store/copy-to-postgres.ts';
 import { readMac } from '../../store/crypto/backup-mac.ts';
-import { currentMaster } from '../../store/crypto/keyring.ts';
 import { commandTimeout, DbUnavailable } from '../../store/engine/db.ts';
 import { openDatabase } from '../../store/engine/file-ownership.ts';
 import { IncompatibleSchema, NoSchema } from '../../store/engine/migrate.ts';
@@ -46,7 +45,7 @@ async function copyDatabase(invocation: Invocation): Promise<number> {
   try {
     const tables = await copyFrom(invocation, path, source.maintenance);
     const rows = Object.values(tables).reduce((sum, count) => sum + count, 0);
-    const master_key = await currentMaster(source.maintenance.db);
+    const master_key = await source.maintenance.currentMasterKey();
     const [from, to] = [shortPath(path), databaseLabel(databaseUrl)];
     const counts = Object.entries(tables).filter(([, count]) => count > 0);
     const text = [
@@ -101,7 +100,7 @@ function copyFrom(
     const target = await retryTimeouts(() => openStore(databaseUrl, { timeout, onStep }));
     const source = openDatabase(path, 'read-only');
     try {
-      return await copyToPostgres(source, target.maintenance.db, {
+      return await target.maintenance.copyFrom(source, {
         at: Date.now(),
         keys: await chainKeys(),
         onTable: (table) => onStep(`the copy of ${table}`),

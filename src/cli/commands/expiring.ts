@@ -1,5 +1,4 @@
 import { parseDuration } from '../../domain/duration.ts';
-import { listExpiring } from '../../operations/expiring.ts';
 import type { Invocation, LocalCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import { withStore } from '../terminal/database.ts';
@@ -28,8 +27,8 @@ function list(invocation: Invocation): Promise<number> {
   const within = parseDuration(period);
   if (within === undefined)
     throw new UsageError(`--within must be a duration such as 30d or 24h, not "${period}"`);
-  return withStore(invocation, async ({ db }) => {
-    const found = await listExpiring(db, within, maxListed);
+  return withStore(invocation, async (maintenance) => {
+    const found = await maintenance.expiring(within, maxListed);
     const rows = found.map((one) => [
       one.expires_at,
       one.tenant,

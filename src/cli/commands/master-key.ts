@@ -4,7 +4,6 @@ import { keysInFile, rotation, usesKeyFile } from '../../operations/master-key.t
 import { nodesWithoutKey, recordedWithoutKey } from '../../operations/rotation-check.ts';
 import { newMasterKey } from '../../store/crypto/cipher.ts';
 import type { Rotated, Rotation } from '../../store/crypto/key-rotation.ts';
-import { currentMaster } from '../../store/crypto/keyring.ts';
 import type { Maintenance } from '../../store/maintenance.ts';
 import type { ActiveNode } from '../../store/nodes.ts';
 import type { Invocation, LocalCommand } from '../command.ts';
@@ -76,12 +75,9 @@ async function rotate(invocation: Invocation): Promise<number> {
  * database needs it, so that nodes with the same key file can read it.
  */
 async function checkNodes({ config, terminal }: Invocation, maintenance: Maintenance, keys: Rotation) {
-  const { current, next } = await maintenance.db.exclusively(async (tx) => {
-    const current = await currentMaster(tx);
-    return { current, next: keys.next(current).id };
-  });
+  const { current, next } = await maintenance.nextMasterKey(keys);
   if (next === current) return;
-  const lacking = await nodesWithoutKey(maintenance, next, (nodes, seconds) => {
+  const lacking = await nodesWithoutKey(maintenance.nodes, next, (nodes, seconds) => {
     const expiry = `if a node has stopped, its record expires within ${seconds} s`;
     terminal.writeError(`waiting for ${namesOf(nodes)} to read the new key; ${expiry}\n`);
   });

@@ -12,6 +12,7 @@ import {
   DbUnavailable,
   defaultConnections,
   defaultTimeout,
+  type Key,
   type Primary,
   type Queries,
   type Value,
@@ -197,15 +198,7 @@ export function openPostgres(
     get: (sql, params) => read(async (session) => queries(session).get(sql, params)),
     all: (sql, params) => read(async (session) => queries(session).all(sql, params)),
     run: (sql, params) => shortTransaction(async (tx) => tx.run(sql, params)),
-    lookup: batched((sql, keys, params) =>
-      read((session) => {
-        const list = session.pool.sql.array(keys, typeof keys[0] === 'string' ? 'TEXT' : 'BYTEA');
-        return execute(session, `${sql} and ${isWritable(session.pool)}`, [
-          list as unknown as Value,
-          ...params,
-        ]);
-      }),
-    ),
+    lookup: batched((sql, keys, params) => read((session) => findRows(session, sql, keys, params))),
     transaction: shortTransaction,
     defer: (write, row) => shortTransaction((tx) => write(tx, [row])),
     change: (work, entity, tenant) =>
@@ -217,6 +210,12 @@ export function openPostgres(
 
 function primaryOf(pools: Pools, position: Primary['position']): Primary {
   return { host: () => pools.current()?.host, position };
+}
+
+function findRows(session: Session, sql: string, keys: Key[], params: readonly string[]): Promise<unknown[]> {
+  const { pool } = session;
+  const list = pool.sql.array(keys, typeof keys[0] === 'string' ? 'TEXT' : 'BYTEA') as unknown as Value;
+  return execute(session, `${sql} and ${isWritable(pool)}`, [list, ...params]);
 }
 
 /** Throws `Unreachable`, so that the node looks for another server, if this one is behind. */

@@ -1,11 +1,11 @@
 /** Copies the rows of a SQLite database into an empty PostgreSQL database. */
 import type { Database } from 'bun:sqlite';
 import { byOperator } from '../domain/audit.ts';
-import type { ChainKeys } from '../store/audit/hash-chain.ts';
-import { insertEntries } from '../store/audit/write.ts';
-import type { Db, Queries, Value } from '../store/engine/db.ts';
-import { tablesOf } from '../store/engine/migrate.ts';
-import { type ColumnType, inserter } from '../store/engine/sql.ts';
+import type { ChainKeys } from './audit/hash-chain.ts';
+import { insertEntries } from './audit/write.ts';
+import type { Db, Queries, Value } from './engine/db.ts';
+import { tablesOf } from './engine/migrate.ts';
+import { type ColumnType, inserter } from './engine/sql.ts';
 
 /**
  * `nodes` lists the running processes of an installation. `schema_versions` and `maintenance_lock` are not created by a
