@@ -1,7 +1,7 @@
 /** Every endpoint: method, path, access and handler, in the order of the API reference. */
-import { whoHasAccess } from './endpoints/access.ts';
-import { adviseAccess } from './endpoints/access-advice.ts';
-import { diffAccess } from './endpoints/access-diff.ts';
+import { whoHasAccess } from './endpoints/access/access.ts';
+import { adviseAccess } from './endpoints/access/advice.ts';
+import { diffAccess } from './endpoints/access/diff.ts';
 import { updateApplication } from './endpoints/application-update.ts';
 import {
   createApplication,

@@ -1,6 +1,7 @@
 /** Compares the changes in an audit export with the audit log of this database. */
+
+import type { AuditRow } from '../domain/access/revocation.ts';
 import type { Entry } from '../domain/audit.ts';
-import type { AuditRow } from '../domain/revocation.ts';
 import { systemTenant } from '../store/audit/hash-chain.ts';
 import { type Chain, chainOf } from '../store/audit/rows.ts';
 import type { VerifiedRow } from '../store/audit/verify-chain-options.ts';

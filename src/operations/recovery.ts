@@ -1,6 +1,5 @@
 /** Prepares a restored database for service: ends sessions, and repeats revocations that the backup does not have. */
-import { removedState } from '../domain/access-history.ts';
-import { byOperator, type Entry, restoreOperation } from '../domain/audit.ts';
+import { removedState } from '../domain/access/history.ts';
 import {
   type Access,
   type AuditRow,
@@ -9,7 +8,8 @@ import {
   isNarrower,
   type Revocation,
   revocations,
-} from '../domain/revocation.ts';
+} from '../domain/access/revocation.ts';
+import { byOperator, type Entry, restoreOperation } from '../domain/audit.ts';
 import { deleteRecordCounts } from '../store/application-storage.ts';
 import { applications, laterThanBefore, listText, toText } from '../store/applications.ts';
 import { chainName } from '../store/audit/export-format.ts';

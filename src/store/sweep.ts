@@ -1,5 +1,5 @@
 /** Deletes rows that no read returns any more: expired rows, and rows of deleted applications. */
-import { expireOperation, removedState } from '../domain/access-history.ts';
+import { expireOperation, removedState } from '../domain/access/history.ts';
 import { byOperator } from '../domain/audit.ts';
 import type { Awaitable } from '../domain/awaitable.ts';
 import { deleteTokens } from './application-storage.ts';

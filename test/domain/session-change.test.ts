@@ -1,6 +1,6 @@
 /** The largest change of a session when the grants of its application change. */
 import { describe, expect, test } from 'bun:test';
-import { type Access, sessionChange } from '../../src/domain/access-change.ts';
+import { type Access, sessionChange } from '../../src/domain/access/change.ts';
 import type { Grants } from '../../src/domain/grant.ts';
 import { compilePolicy } from '../../src/domain/policy.ts';
 import type { Rule, Transform } from '../../src/domain/rule.ts';

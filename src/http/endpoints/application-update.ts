@@ -1,5 +1,6 @@
 /** Updates an application, or previews the update. */
 import { z } from 'zod';
+import { Impact } from '../../domain/access/impact.ts';
 import {
   type Application,
   ApplicationUpdate,
@@ -11,7 +12,6 @@ import {
 import { difference } from '../../domain/audit.ts';
 import { type Errors, orNotFound, throwIfInvalid } from '../../domain/error.ts';
 import { grantErrors } from '../../domain/grant.ts';
-import { Impact } from '../../domain/impact.ts';
 import { networkErrors, networkMatcher } from '../../domain/network.ts';
 import { compilePolicy } from '../../domain/policy.ts';
 import { changeBy, denyEscalation, mustHold, type Principal } from '../../domain/principal.ts';
@@ -19,8 +19,8 @@ import { versionOf } from '../../domain/row-version.ts';
 import { integer } from '../pipeline/pagination.ts';
 import { type Call, changeEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
+import { impactOf } from './access/impact.ts';
 import { applicationReply, entityOf, params } from './applications.ts';
-import { impactOf } from './impact.ts';
 
 const day = 24 * 60 * 60_000;
 const defaultDays = 30;

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { createdState, removedState } from '../../domain/access-history.ts';
+import { createdState, removedState } from '../../domain/access/history.ts';
 import {
   type Application,
   ApplicationCreate,

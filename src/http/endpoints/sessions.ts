@@ -11,7 +11,7 @@ import type { Authorized, ListWindow } from '../../store/store.ts';
 import { listQuery, oneOrMore, pageOf, pageText, paginate } from '../pipeline/pagination.ts';
 import { changeEndpoint, readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
-import { matchingSessions } from './matching-sessions.ts';
+import { matchingSessions } from './access/matching-sessions.ts';
 
 const tag = 'Sessions';
 export const params = z.object({

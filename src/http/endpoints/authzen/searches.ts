@@ -23,7 +23,7 @@ import { visible, within } from '../../../domain/visible-scopes.ts';
 import type { Subject } from '../../../store/store.ts';
 import { readEndpoint, reply } from '../../pipeline/route.ts';
 import { example } from '../../reference/examples.ts';
-import { beforeAll, ScanBudget, type ScanPosition, scanSubjects } from '../subject-scan.ts';
+import { beforeAll, ScanBudget, type ScanPosition, scanSubjects } from '../access/subject-scan.ts';
 import { conventions, tag } from './conventions.ts';
 import { type FoundSubject, findEntities } from './entities.ts';
 

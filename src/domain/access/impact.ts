@@ -1,9 +1,9 @@
 /** The impact of updating an application: the fields of the response. */
 import { z } from 'zod';
-import { AccessChange } from './access-change.ts';
-import { auditedReads } from './audit.ts';
-import { Timestamp } from './common-fields.ts';
-import type { Policy } from './policy.ts';
+import { auditedReads } from '../audit.ts';
+import { Timestamp } from '../common-fields.ts';
+import type { Policy } from '../policy.ts';
+import { AccessChange } from './change.ts';
 
 const complete = z.boolean().describe('False if only a part was examined: the counts are then lower bounds.');
 const Count = z.int().min(0);

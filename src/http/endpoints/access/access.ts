@@ -1,17 +1,17 @@
 import { z } from 'zod';
-import { Timestamp } from '../../domain/common-fields.ts';
-import { orNotFound } from '../../domain/error.ts';
-import { DecidingRule, explain } from '../../domain/explain.ts';
-import { hasTrait, Permission } from '../../domain/permission.ts';
-import { questionAbout } from '../../domain/principal.ts';
-import { Container, canonicalContainer, Transform } from '../../domain/rule.ts';
-import type { Steps } from '../../domain/steps.ts';
-import { TokenId } from '../../domain/token.ts';
-import type { Store, Subject } from '../../store/store.ts';
-import type { RunSteps } from '../pipeline/long-work.ts';
-import { listQuery, Pagination, paginationOf } from '../pipeline/pagination.ts';
-import { readEndpoint, reply } from '../pipeline/route.ts';
-import { example } from '../reference/examples.ts';
+import { Timestamp } from '../../../domain/common-fields.ts';
+import { orNotFound } from '../../../domain/error.ts';
+import { DecidingRule, explain } from '../../../domain/explain.ts';
+import { hasTrait, Permission } from '../../../domain/permission.ts';
+import { questionAbout } from '../../../domain/principal.ts';
+import { Container, canonicalContainer, Transform } from '../../../domain/rule.ts';
+import type { Steps } from '../../../domain/steps.ts';
+import { TokenId } from '../../../domain/token.ts';
+import type { Store, Subject } from '../../../store/store.ts';
+import type { RunSteps } from '../../pipeline/long-work.ts';
+import { listQuery, Pagination, paginationOf } from '../../pipeline/pagination.ts';
+import { readEndpoint, reply } from '../../pipeline/route.ts';
+import { example } from '../../reference/examples.ts';
 import {
   decodePosition,
   encodePosition,
@@ -21,7 +21,7 @@ import {
   reviewAfter,
   reviewPage,
   riskiestFirst,
-} from './access-review.ts';
+} from './review.ts';
 
 const start = z
   .string()

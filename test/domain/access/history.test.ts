@@ -1,6 +1,6 @@
 /** Earlier states of an application, from its audit entries. */
 import { describe, expect, test } from 'bun:test';
-import { accessOf } from '../../src/domain/access-change.ts';
+import { accessOf } from '../../../src/domain/access/change.ts';
 import {
   type ApplicationState,
   accessOperations,
@@ -9,10 +9,10 @@ import {
   policyAt,
   removedState,
   stateBefore,
-} from '../../src/domain/access-history.ts';
-import type { Application } from '../../src/domain/application.ts';
-import type { Difference, LogEntry } from '../../src/domain/audit.ts';
-import type { Rule } from '../../src/domain/rule.ts';
+} from '../../../src/domain/access/history.ts';
+import type { Application } from '../../../src/domain/application.ts';
+import type { Difference, LogEntry } from '../../../src/domain/audit.ts';
+import type { Rule } from '../../../src/domain/rule.ts';
 
 const [created, later, expiry] = [
   '2030-01-01T00:00:00.000Z',

@@ -1,6 +1,6 @@
 /** Finds revoked access in audit entries, so that restoring a backup does not bring it back. */
-import type { Application } from './application.ts';
-import type { Difference, Entry } from './audit.ts';
+import type { Application } from '../application.ts';
+import type { Difference, Entry } from '../audit.ts';
 
 /** The fields of an audit entry that `revocations` needs. */
 export interface AuditRow {

@@ -1,7 +1,7 @@
 /** Reads many entries of the audit log, without blocking other requests. */
-import type { LogEntry, LogGap } from '../../domain/audit.ts';
-import { nextTurn } from '../../domain/steps.ts';
-import type { AuditFilter, Store } from '../../store/store.ts';
+import type { LogEntry, LogGap } from '../../../domain/audit.ts';
+import { nextTurn } from '../../../domain/steps.ts';
+import type { AuditFilter, Store } from '../../../store/store.ts';
 
 export interface LogPages {
   readonly size: number;

@@ -3,13 +3,13 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:tes
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { accessOf } from '../../../src/domain/access-change.ts';
-import { compilePolicy, type Policy } from '../../../src/domain/policy.ts';
-import { quarantined } from '../../../src/domain/quarantine.ts';
-import { archiveLog } from '../../../src/operations/audit-archive.ts';
-import { chainAll } from '../../../src/operations/audit-files.ts';
-import { Random, randomContainer, randomGrants } from '../../support/random-policy.ts';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { accessOf } from '../../../../src/domain/access/change.ts';
+import { compilePolicy, type Policy } from '../../../../src/domain/policy.ts';
+import { quarantined } from '../../../../src/domain/quarantine.ts';
+import { archiveLog } from '../../../../src/operations/audit-archive.ts';
+import { chainAll } from '../../../../src/operations/audit-files.ts';
+import { Random, randomContainer, randomGrants } from '../../../support/random-policy.ts';
+import { databases, openTestServer, type TestServer } from '../../../support/test-server.ts';
 
 type Entry = {
   application: { id: string; name: string };

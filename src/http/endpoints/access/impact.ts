@@ -6,13 +6,13 @@ import {
   isChange,
   nearestAbove,
   sessionChange,
-} from '../../domain/access-change.ts';
-import type { AuditedReads } from '../../domain/audit.ts';
-import { timestamp } from '../../domain/common-fields.ts';
-import { type Impact, maxChanges, maxListedSessions, type Update } from '../../domain/impact.ts';
-import { StepBudget, type Steps } from '../../domain/steps.ts';
-import type { Store } from '../../store/store.ts';
-import type { RunSteps } from '../pipeline/long-work.ts';
+} from '../../../domain/access/change.ts';
+import { type Impact, maxChanges, maxListedSessions, type Update } from '../../../domain/access/impact.ts';
+import type { AuditedReads } from '../../../domain/audit.ts';
+import { timestamp } from '../../../domain/common-fields.ts';
+import { StepBudget, type Steps } from '../../../domain/steps.ts';
+import type { Store } from '../../../store/store.ts';
+import type { RunSteps } from '../../pipeline/long-work.ts';
 import { recordedReads } from './impact-reads.ts';
 import { ScanBudget, scanSubjects } from './subject-scan.ts';
 

@@ -1,5 +1,4 @@
 import { describe, expect, test } from 'bun:test';
-import type { Application } from '../../src/domain/application.ts';
 import {
   type Access,
   type AuditRow,
@@ -7,7 +6,8 @@ import {
   changesAccess,
   isNarrower,
   revocations,
-} from '../../src/domain/revocation.ts';
+} from '../../../src/domain/access/revocation.ts';
+import type { Application } from '../../../src/domain/application.ts';
 
 function row(
   operation: string,

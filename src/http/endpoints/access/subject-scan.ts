@@ -1,6 +1,6 @@
 /** Reads the applications and sessions of a tenant in batches, without blocking other requests. */
-import { nextTurn } from '../../domain/steps.ts';
-import type { Store, Subject } from '../../store/store.ts';
+import { nextTurn } from '../../../domain/steps.ts';
+import type { Store, Subject } from '../../../store/store.ts';
 
 /** Greater than every id. */
 export const beforeAll = 'ffffffff-ffff-ffff-ffff-ffffffffffff';

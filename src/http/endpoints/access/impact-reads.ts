@@ -5,17 +5,17 @@ import {
   compareAccess,
   isChange,
   namedContainers,
-} from '../../domain/access-change.ts';
-import type { LogEntry, LogGap } from '../../domain/audit.ts';
-import type { Impact, Update } from '../../domain/impact.ts';
-import { hasTrait } from '../../domain/permission.ts';
-import { compilePolicy, type Policy, type Resource } from '../../domain/policy.ts';
-import { recordedGrants } from '../../domain/recorded-grants.ts';
-import { canonicalContainer } from '../../domain/rule.ts';
-import type { Steps } from '../../domain/steps.ts';
-import type { Store } from '../../store/store.ts';
-import { maxIds } from '../pipeline/audit-recorder.ts';
-import type { RunSteps } from '../pipeline/long-work.ts';
+} from '../../../domain/access/change.ts';
+import type { Impact, Update } from '../../../domain/access/impact.ts';
+import type { LogEntry, LogGap } from '../../../domain/audit.ts';
+import { hasTrait } from '../../../domain/permission.ts';
+import { compilePolicy, type Policy, type Resource } from '../../../domain/policy.ts';
+import { recordedGrants } from '../../../domain/recorded-grants.ts';
+import { canonicalContainer } from '../../../domain/rule.ts';
+import type { Steps } from '../../../domain/steps.ts';
+import type { Store } from '../../../store/store.ts';
+import { maxIds } from '../../pipeline/audit-recorder.ts';
+import type { RunSteps } from '../../pipeline/long-work.ts';
 import { scanLog } from './log-scan.ts';
 
 /** Entries per page, and pages per search. */

@@ -1,10 +1,10 @@
 /** Compares two policies: on which resources their decisions differ. */
 import { z } from 'zod';
-import type { Grants } from './grant.ts';
-import { hasTrait } from './permission.ts';
-import { compilePolicy, decideUnder, type Policy, type Resource } from './policy.ts';
-import { canonicalContainer, Transform } from './rule.ts';
-import type { Steps } from './steps.ts';
+import type { Grants } from '../grant.ts';
+import { hasTrait } from '../permission.ts';
+import { compilePolicy, decideUnder, type Policy, type Resource } from '../policy.ts';
+import { canonicalContainer, Transform } from '../rule.ts';
+import type { Steps } from '../steps.ts';
 
 /** A decision: the transform, or `denied`. */
 export const Access = z.enum(['reveal', 'mask', 'redact', 'denied']);

@@ -10,13 +10,13 @@ import {
   namedContainers,
   nearestAbove,
   sessionChange,
-} from '../../src/domain/access-change.ts';
-import { hasTrait } from '../../src/domain/permission.ts';
-import { compilePolicy, type Policy } from '../../src/domain/policy.ts';
-import { canonicalContainer } from '../../src/domain/rule.ts';
-import { runSteps } from '../../src/domain/steps.ts';
-import { grants, when } from '../support/grants.ts';
-import { Random, randomContainer, randomGrants } from '../support/random-policy.ts';
+} from '../../../src/domain/access/change.ts';
+import { hasTrait } from '../../../src/domain/permission.ts';
+import { compilePolicy, type Policy } from '../../../src/domain/policy.ts';
+import { canonicalContainer } from '../../../src/domain/rule.ts';
+import { runSteps } from '../../../src/domain/steps.ts';
+import { grants, when } from '../../support/grants.ts';
+import { Random, randomContainer, randomGrants } from '../../support/random-policy.ts';
 
 const permissions = ['token:read', 'token:update', 'invoice:read', 'decision:create', 'application:read'];
 const scoped = permissions.filter((permission) => hasTrait(permission, 'scoped'));

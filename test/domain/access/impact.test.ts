@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { Impact, maxChanges, maxListedSessions } from '../../src/domain/impact.ts';
+import { Impact, maxChanges, maxListedSessions } from '../../../src/domain/access/impact.ts';
 
 const id = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
 const change = { permission: 'token:read', container: '/cards/', from: 'mask', to: 'reveal' };

@@ -1,17 +1,17 @@
 /** Proposes smaller grants from recorded use. */
 import { z } from 'zod';
-import { adviceFor, RankedGrant } from '../../domain/access-advice.ts';
-import type { Application } from '../../domain/application.ts';
-import { Id, Timestamp, timestamp } from '../../domain/common-fields.ts';
-import { orNotFound } from '../../domain/error.ts';
-import { JsonText } from '../../domain/json-text.ts';
-import { Permission } from '../../domain/permission.ts';
-import { Rule } from '../../domain/rule.ts';
-import { StepBudget, type Steps } from '../../domain/steps.ts';
-import type { Use } from '../../domain/usage.ts';
-import { integer, Pagination, pageFields, paginationOf } from '../pipeline/pagination.ts';
-import { readEndpoint, reply } from '../pipeline/route.ts';
-import { example } from '../reference/examples.ts';
+import { adviceFor, RankedGrant } from '../../../domain/access/advice.ts';
+import type { Application } from '../../../domain/application.ts';
+import { Id, Timestamp, timestamp } from '../../../domain/common-fields.ts';
+import { orNotFound } from '../../../domain/error.ts';
+import { JsonText } from '../../../domain/json-text.ts';
+import { Permission } from '../../../domain/permission.ts';
+import { Rule } from '../../../domain/rule.ts';
+import { StepBudget, type Steps } from '../../../domain/steps.ts';
+import type { Use } from '../../../domain/usage.ts';
+import { integer, Pagination, pageFields, paginationOf } from '../../pipeline/pagination.ts';
+import { readEndpoint, reply } from '../../pipeline/route.ts';
+import { example } from '../../reference/examples.ts';
 
 const day = 24 * 60 * 60_000;
 const defaultDays = 90;

@@ -1,13 +1,13 @@
 /** Proposes the smallest grants that cover the recorded uses of an application. */
 import { z } from 'zod';
-import { type AccessChange, accessChanges, accessOf, compareAccess } from './access-change.ts';
-import { commonContainer } from './audit.ts';
-import { type Grants, noGrants } from './grant.ts';
-import { hasTrait } from './permission.ts';
-import { compilePolicy, decide, type Policy } from './policy.ts';
-import { canonicalContainer, maxRules, type Rule, Transform } from './rule.ts';
-import type { Steps } from './steps.ts';
-import { UnusedGrant, type Use, unusedGrants } from './usage.ts';
+import { commonContainer } from '../audit.ts';
+import { type Grants, noGrants } from '../grant.ts';
+import { hasTrait } from '../permission.ts';
+import { compilePolicy, decide, type Policy } from '../policy.ts';
+import { canonicalContainer, maxRules, type Rule, Transform } from '../rule.ts';
+import type { Steps } from '../steps.ts';
+import { UnusedGrant, type Use, unusedGrants } from '../usage.ts';
+import { type AccessChange, accessChanges, accessOf, compareAccess } from './change.ts';
 
 /** From the highest risk to the lowest. */
 const risks = ['management', 'reveal', 'change', 'mask', 'redact'] as const;

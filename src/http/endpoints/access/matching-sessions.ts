@@ -1,6 +1,6 @@
 /** Lists sessions by a property that the database cannot filter by. */
-import type { Session } from '../../domain/session.ts';
-import type { ListPage, ListWindow } from '../../store/store.ts';
+import type { Session } from '../../../domain/session.ts';
+import type { ListPage, ListWindow } from '../../../store/store.ts';
 
 /** Sessions that are read and checked in one statement. */
 const batchSize = 100;

@@ -1,9 +1,9 @@
 /** The access of an application at earlier times, from its current state and the audit entries since then. */
-import type { Application } from './application.ts';
-import type { Difference, LogEntry } from './audit.ts';
-import { type Grants, grantFields, noGrants } from './grant.ts';
-import { compilePolicy, type Policy } from './policy.ts';
-import { quarantined } from './quarantine.ts';
+import type { Application } from '../application.ts';
+import type { Difference, LogEntry } from '../audit.ts';
+import { type Grants, grantFields, noGrants } from '../grant.ts';
+import { compilePolicy, type Policy } from '../policy.ts';
+import { quarantined } from '../quarantine.ts';
 
 /** The fields of an application that determine its access. */
 export interface ApplicationState extends Grants {

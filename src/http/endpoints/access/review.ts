@@ -2,11 +2,11 @@
  * Finds every application and session with a permission on a resource, riskiest transform first. The order is: all with
  * `reveal`, then `mask`, then `redact`; in each group applications before sessions, newest first.
  */
-import { type Resource, transformUnder } from '../../domain/policy.ts';
-import type { Transform } from '../../domain/rule.ts';
-import type { Steps } from '../../domain/steps.ts';
-import type { Store, Subject } from '../../store/store.ts';
-import type { RunSteps } from '../pipeline/long-work.ts';
+import { type Resource, transformUnder } from '../../../domain/policy.ts';
+import type { Transform } from '../../../domain/rule.ts';
+import type { Steps } from '../../../domain/steps.ts';
+import type { Store, Subject } from '../../../store/store.ts';
+import type { RunSteps } from '../../pipeline/long-work.ts';
 import { ScanBudget, type ScanPosition, scanSubjects } from './subject-scan.ts';
 
 export const riskiestFirst = ['reveal', 'mask', 'redact'] as const satisfies readonly Transform[];

@@ -1,9 +1,9 @@
 /** `PUT /applications/{id}?dry_run=true`: what an update would change. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
-import { accessOf } from '../../../src/domain/access-change.ts';
-import { compilePolicy } from '../../../src/domain/policy.ts';
-import { Random, randomContainer, randomGrants } from '../../support/random-policy.ts';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { accessOf } from '../../../../src/domain/access/change.ts';
+import { compilePolicy } from '../../../../src/domain/policy.ts';
+import { Random, randomContainer, randomGrants } from '../../../support/random-policy.ts';
+import { databases, openTestServer, type TestServer } from '../../../support/test-server.ts';
 
 const day = 24 * 60 * 60_000;
 const read = (container: string, transform: string, priority = 1) => ({

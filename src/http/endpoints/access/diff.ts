@@ -1,22 +1,28 @@
 /** Lists who gained or lost access between two times. */
 import { z } from 'zod';
-import { Access, type AccessChange, accessChanges, accessOf, isChange } from '../../domain/access-change.ts';
+import {
+  Access,
+  type AccessChange,
+  accessChanges,
+  accessOf,
+  isChange,
+} from '../../../domain/access/change.ts';
 import {
   type ApplicationState,
   accessOperations,
   policyAt,
   stateBefore,
-} from '../../domain/access-history.ts';
-import type { LogEntry } from '../../domain/audit.ts';
-import { DateTime, Timestamp, timestamp } from '../../domain/common-fields.ts';
-import { throwIfInvalid } from '../../domain/error.ts';
-import { hasTrait, Permission } from '../../domain/permission.ts';
-import type { Policy } from '../../domain/policy.ts';
-import { Container, canonicalContainer } from '../../domain/rule.ts';
-import { StepBudget, type Steps } from '../../domain/steps.ts';
-import type { Store } from '../../store/store.ts';
-import { readEndpoint, reply } from '../pipeline/route.ts';
-import { example } from '../reference/examples.ts';
+} from '../../../domain/access/history.ts';
+import type { LogEntry } from '../../../domain/audit.ts';
+import { DateTime, Timestamp, timestamp } from '../../../domain/common-fields.ts';
+import { throwIfInvalid } from '../../../domain/error.ts';
+import { hasTrait, Permission } from '../../../domain/permission.ts';
+import type { Policy } from '../../../domain/policy.ts';
+import { Container, canonicalContainer } from '../../../domain/rule.ts';
+import { StepBudget, type Steps } from '../../../domain/steps.ts';
+import type { Store } from '../../../store/store.ts';
+import { readEndpoint, reply } from '../../pipeline/route.ts';
+import { example } from '../../reference/examples.ts';
 import { scanLog } from './log-scan.ts';
 
 const maxListed = 200;

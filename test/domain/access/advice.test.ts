@@ -1,11 +1,11 @@
 /** Proposals cover every use, and never grant more than the current rules. */
 import { expect, test } from 'bun:test';
-import { adviceFor, RankedGrant } from '../../src/domain/access-advice.ts';
-import { accessOf, compareAccess } from '../../src/domain/access-change.ts';
-import { compilePolicy } from '../../src/domain/policy.ts';
-import { canonicalContainer, type Rule } from '../../src/domain/rule.ts';
-import { runSteps } from '../../src/domain/steps.ts';
-import { Random, randomContainer, randomGrants } from '../support/random-policy.ts';
+import { adviceFor, RankedGrant } from '../../../src/domain/access/advice.ts';
+import { accessOf, compareAccess } from '../../../src/domain/access/change.ts';
+import { compilePolicy } from '../../../src/domain/policy.ts';
+import { canonicalContainer, type Rule } from '../../../src/domain/rule.ts';
+import { runSteps } from '../../../src/domain/steps.ts';
+import { Random, randomContainer, randomGrants } from '../../support/random-policy.ts';
 
 const rule = (
   container: string,

@@ -1,6 +1,6 @@
 /** `GET /access/advice`: unused grants and proposals for smaller ones. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { databases, openTestServer, type TestServer } from '../../../support/test-server.ts';
 
 const day = 24 * 60 * 60_000;
 
