@@ -2,7 +2,7 @@
  * Checks a database, its clock and the audit log for `doctor`. Writes no data and does not migrate. Opens an undamaged
  * SQLite database in the same way as the service, so that the checked settings are those of the service.
  */
-import type { Config } from '../config/settings.ts';
+import { type Config, hasTrustedProxies } from '../config/settings.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { latestTimes } from '../store/audit/rows.ts';
 import { bindMasterKey, type MasterKeys } from '../store/crypto/keyring.ts';
@@ -11,12 +11,17 @@ import { appliedMigrations, findSchemaProblem, newestSchema, versionOf } from '.
 import { openPostgres } from '../store/engine/postgres.ts';
 import { openSqlite } from '../store/engine/sqlite.ts';
 import { readGauges } from '../store/gauges.ts';
+import {
+  findBoundSessions,
+  findLargestApplication,
+  listTooLong,
+  type TooLong,
+} from '../store/operator-queries.ts';
 import { checkChained, checkHeads } from './audit-diagnosis.ts';
 import { type Check, fail, ok, startHint, warn } from './check.ts';
 import { masterKeyHint } from './master-key.ts';
 import { checkNodes } from './node-check.ts';
 import { checkPostgres, readSchemaAccess, type SchemaAccess } from './postgres-check.ts';
-import { checkBoundSessions, checkLifetimes, checkStorage } from './row-checks.ts';
 import { checkSinks } from './sink-diagnosis.ts';
 import { checkSqliteFile, checkSqliteSettings } from './sqlite-check.ts';
 
@@ -186,4 +191,56 @@ function checkSweep(lag: number): Check {
   return lag > maxSweepLag
     ? warn('sweep', `the oldest expired row is ${Math.round(lag)} s overdue for removal`, startHint)
     : ok('sweep', 'no expired rows are overdue for removal');
+}
+
+/** How many applications and keys the message names, and how many are counted. */
+const [maxNamed, maxCounted] = [10, 1000];
+
+async function checkLifetimes(db: Db): Promise<Check> {
+  const tooLong = await listTooLong(db, maxCounted);
+  if (tooLong.length === 0) return ok('lifetimes', 'no key exceeds the maximum lifetime of its tenant');
+  const named = tooLong.slice(0, maxNamed).map(describe).join(', ');
+  const rest = tooLong.length > maxNamed ? `, and ${tooLong.length - maxNamed} more` : '';
+  return warn(
+    'lifetimes',
+    `${tooLong.length} applications and keys exceed the maximum lifetime of their tenant: ${named}${rest}`,
+    'set an expiry with `sallyport apps update`, and replace keys with `sallyport keys create --old-keys-expire-at`',
+  );
+}
+
+function describe({ id, name, ending }: TooLong): string {
+  const application = `"${name}" (${id})`;
+  return ending === null ? application : `key …${ending} of ${application}`;
+}
+
+/** A proof contains the URL that the browser used. Behind a proxy, the service sees another URL. */
+async function checkBoundSessions(db: Db, config: Config): Promise<Check> {
+  const { publicUrl } = config;
+  if (publicUrl !== undefined) return ok('bound sessions', `proofs must be for ${publicUrl}`);
+  if (!hasTrustedProxies(config))
+    return ok('bound sessions', 'proofs must be for the URL of the request; no proxy is configured');
+  const found = await findBoundSessions(db);
+  if (found === false) return ok('bound sessions', 'none exist or are required');
+  const subject =
+    found === true ? 'bound sessions exist' : `"${found.name}" (${found.id}) requires bound sessions`;
+  return warn(
+    'bound sessions',
+    `${subject}, and SALLYPORT_TRUSTED_PROXIES is set, but SALLYPORT_PUBLIC_URL is not`,
+    'set SALLYPORT_PUBLIC_URL to the URL that browsers use: if a proxy changes the scheme, host or path, all proofs are refused',
+  );
+}
+
+/** The share of an application's storage quota above which `doctor` warns. */
+const nearlyFull = 0.8;
+
+async function checkStorage(db: Db, quota: number): Promise<Check> {
+  const fullest = await findLargestApplication(db);
+  const bytes = fullest?.bytes ?? 0;
+  if (!fullest || bytes <= 0) return ok('storage', 'no application stores tokens or idempotency records');
+  const gibibytes = (count: number) => `${(count / 2 ** 30).toFixed(2)} GiB`;
+  const usage = `the largest application, ${fullest.id}, stores ${gibibytes(bytes)}`;
+  if (quota === 0) return ok('storage', `${usage}; no quota is set`);
+  const message = `${usage} of a quota of ${gibibytes(quota)}`;
+  if (bytes < nearlyFull * quota) return ok('storage', message);
+  return warn('storage', message, 'delete tokens, or raise SALLYPORT_TOKEN_BYTES_PER_APPLICATION');
 }

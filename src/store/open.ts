@@ -1,6 +1,7 @@
 /** Opens a store: connects to the database, adds instrumentation, and creates the repositories. */
 
 import type { KnownPositions } from '../domain/database-position.ts';
+import { nilTenant } from '../domain/key.ts';
 import { applications } from './applications.ts';
 import { deliveries } from './audit/deliveries.ts';
 import { auditChain, auditLog } from './audit/log.ts';
@@ -8,7 +9,14 @@ import { type EntryWriter, entryWriter } from './audit/write.ts';
 import { copyToPostgres } from './copy-to-postgres.ts';
 import { credentials } from './credentials.ts';
 import { rotateMasterKey } from './crypto/key-rotation.ts';
-import { bindMasterKey, currentMaster, type Keyring, keyring, type MasterKeys } from './crypto/keyring.ts';
+import {
+  bindMasterKey,
+  currentMaster,
+  type Keyring,
+  keyring,
+  type MasterKeys,
+  missingReason,
+} from './crypto/keyring.ts';
 import { type Db, DbUnavailable } from './engine/db.ts';
 import { type Instrumented, instrument } from './engine/instrumented-db.ts';
 import {
@@ -29,7 +37,6 @@ import { keyRevoker } from './leaked-keys.ts';
 import type { Maintenance } from './maintenance.ts';
 import { nodes } from './nodes.ts';
 import { listExpiring } from './operator-queries.ts';
-import { checkReadiness } from './readiness.ts';
 import { requestCounts } from './request-counts.ts';
 import { sessions } from './sessions.ts';
 import type { Store } from './store.ts';
@@ -202,4 +209,24 @@ function maintenanceOn(
 function checkFileInPlace({ local }: Db): void {
   const problem = local?.fileProblem();
   if (problem !== undefined) throw new DbUnavailable(problem);
+}
+
+/**
+ * Throws `DbUnavailable` if requests would fail. `masters` is undefined for a store without encryption. A lookup fails
+ * on a standby and on a read-only database.
+ */
+async function checkReadiness(db: Db, masters: MasterKeys | undefined): Promise<void> {
+  await db.lookup(
+    'select digest as key from application_keys where tenant_id = $2 and digest = :key',
+    new Uint8Array(32),
+    [nilTenant],
+  );
+  if (masters) await checkCurrentMaster(db, masters);
+}
+
+/** After a rotation, a node without the new master key cannot unwrap data keys. */
+async function checkCurrentMaster(db: Db, masters: MasterKeys): Promise<void> {
+  const id = await currentMaster(db);
+  if (!masters.find(id))
+    throw new DbUnavailable(`the database needs the master key ${id}, ${missingReason(masters)}`);
 }

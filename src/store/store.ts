@@ -11,7 +11,6 @@ import type { Digest, Minted, ParsedKey } from '../domain/key.ts';
 import type { Principal } from '../domain/principal.ts';
 import type { Session } from '../domain/session.ts';
 import type { Use } from '../domain/usage.ts';
-import type { KeyExpiry, RevokedKey } from './key-records.ts';
 import type {
   ApplicationFilter,
   ApplicationUpdate,
@@ -22,6 +21,7 @@ import type {
   Change,
   CountedInterval,
   IdempotentRequest,
+  KeyExpiry,
   ListPage,
   ListWindow,
   LogCounts,
@@ -31,6 +31,7 @@ import type {
   NewEntry,
   NewSession,
   RequestCountList,
+  RevokedKey,
   SessionFilter,
   Subject,
   SubjectBatch,
@@ -39,7 +40,6 @@ import type {
 } from './records.ts';
 import type { Tokens } from './token-records.ts';
 
-export type * from './key-records.ts';
 export type * from './records.ts';
 export type * from './token-records.ts';
 
