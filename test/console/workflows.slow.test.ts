@@ -219,7 +219,7 @@ describeConsole('console workflows:', (suite) => {
   test('an invalid key is rejected', async () => {
     await suite.tab.open();
     const { page } = suite.tab;
-    await page.getByLabel('Key', { exact: true }).fill(`slp_mgt_${'x'.repeat(49)}`);
+    await page.getByLabel('Key', { exact: true }).fill(`slp_mgt_${'x'.repeat(55)}`);
     await page.getByRole('button', { name: 'Sign in' }).click();
     expect(await page.getByRole('alert').innerText()).toContain('This key is invalid');
   });

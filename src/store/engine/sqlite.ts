@@ -54,7 +54,7 @@ export function openSqlite(path: string, now: () => number, alone = false): Db {
     } catch {}
   }
 
-  const change: Db['change'] = groupCommit({ transaction, maxBatch, maxInFlight: 1, pipelined: false });
+  const change: Db['change'] = groupCommit({ transaction, maxBatch, maxInFlight: 1, pipelined: false, now });
 
   /** Starts in another tick, because `begin` would block the event loop while a transaction of this process is open. */
   async function exclusively<T>(work: (tx: Queries) => Promise<T>): Promise<T> {
