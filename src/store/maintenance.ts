@@ -141,7 +141,7 @@ export interface Gauges {
   readonly expiringKeys: number;
   /** Seconds since the expiry of the oldest expired row that the sweep has not removed. */
   readonly sweepLag: number;
-  /** Audit entries that are not yet chained, counted up to 10,000. */
+  /** Audit entries that are not yet chained. An estimate if there are more than 10,000. */
   readonly unchained: number;
   /** PostgreSQL only. Undefined if the server does not provide these numbers. */
   readonly connections?: Connections | undefined;

@@ -5,6 +5,7 @@ import { routes } from '../../src/http/routes.ts';
 import { Registry } from '../../src/telemetry/metrics.ts';
 import { failInserts } from '../support/database.ts';
 import { databases, fewConnections, openTestServer, type TestServer } from '../support/test-server.ts';
+import { runSql } from '../support/test-store.ts';
 
 describe('the registry', () => {
   test('writes counters, gauges and histograms in the Prometheus text format', () => {
@@ -139,6 +140,25 @@ describe.each(databases)('metrics on %s', (_, database) => {
     ]);
     const names = routes.map(({ name }) => name);
     for (const taken of ['unknownPath', 'wrongMethod', 'preflight']) expect(names).not.toContain(taken);
+  });
+
+  test('include the number of audit entries that are not chained, also if there are many', async () => {
+    const { id } = await server.tenant();
+    await server.flush();
+    const url = server.config.databaseUrl;
+    const pending = (rows: string) =>
+      runSql(
+        url,
+        `insert into audit_pending (at, tenant_id, format, entry) select 1, '${id}', 1, '' ${rows}`,
+      );
+    if (database.name === 'PostgreSQL')
+      await pending(`from generate_series(1, 12000), pg_stat_force_next_flush()`);
+    else
+      await pending(
+        'from (with recursive n(i) as (select 1 union all select i + 1 from n limit 12000) select i from n)',
+      );
+    expect(readValue(await scrape(), 'sallyport_audit_unchained')).toBe(12_000);
+    await runSql(url, 'delete from audit_pending');
   });
 
   test('are not served on the port of the service', async () => {
