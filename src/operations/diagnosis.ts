@@ -10,6 +10,7 @@ import { commandTimeout, type Db, type DbTime } from '../store/engine/db.ts';
 import { appliedMigrations, findSchemaProblem, newestSchema, versionOf } from '../store/engine/migrate.ts';
 import { openPostgres } from '../store/engine/postgres.ts';
 import { openSqlite } from '../store/engine/sqlite.ts';
+import { isInUse } from '../store/engine/sqlite-lock.ts';
 import { readGauges } from '../store/gauges.ts';
 import {
   findBoundSessions,
@@ -40,6 +41,7 @@ export async function diagnose(
   const { databaseUrl: url, databaseTimeout, databaseConnections, tokenBytes } = config;
   onStep('a connection to the database');
   const path = url.startsWith('sqlite:') ? url.slice('sqlite:'.length) : undefined;
+  const inUse = path !== undefined && isInUse(path);
   const problems = path === undefined ? [] : checkSqliteFile(path);
   if (problems.some(({ state }) => state === 'fail')) return problems;
   const db =
@@ -62,7 +64,7 @@ export async function diagnose(
       schema,
       clock,
       masterKey,
-      ...(await checkNodes(db, now)),
+      ...(await checkNodes(db, now, inUse)),
       checkSweep(sweepLag),
       await checkLifetimes(db),
       await checkBoundSessions(db, config),

@@ -1,5 +1,5 @@
 /** Checks that need no database: settings, files and disk. */
-import { existsSync, readFileSync, type Stats, statfsSync, statSync } from 'node:fs';
+import { accessSync, constants, existsSync, readFileSync, type Stats, statfsSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { parseEnv } from 'node:util';
 import { type Config, settingList } from '../../config/settings.ts';
@@ -156,10 +156,15 @@ function isGroupKeyOfRoot(path: string): boolean {
 const mebibyte = 1024 * 1024;
 const minFree = 64 * mebibyte;
 
-/** Warns unless there is space for a backup and a write-ahead log, each as large as the database. */
+/** Fails below 64 MiB. Warns unless there is also space for a backup and a write-ahead log, each as large as the database. */
 export function checkDisk(config: Config): Check[] {
   const database = sqlitePath(config.databaseUrl);
   if (database === undefined || !existsSync(dirname(database))) return [];
+  if (isReadOnly(dirname(database))) {
+    const hint =
+      'mount it writable: on a read-only file system, the service does not start, and changes get 503';
+    return [fail('disk', `the file system of ${shortPath(dirname(database)) || '.'} is read-only`, hint)];
+  }
   const { bavail, bsize } = statfsSync(dirname(database));
   const free = bavail * bsize;
   const size = statSync(database, { throwIfNoEntry: false })?.size ?? 0;
@@ -174,4 +179,13 @@ export function checkDisk(config: Config): Check[] {
     return [warn('disk', message, hint)];
   }
   return [ok('disk', message)];
+}
+
+function isReadOnly(folder: string): boolean {
+  try {
+    accessSync(folder, constants.W_OK);
+    return false;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EROFS';
+  }
 }

@@ -38,15 +38,13 @@ async function doctor(invocation: Invocation): Promise<number> {
 async function runChecks(invocation: Invocation): Promise<Check[]> {
   try {
     const { config, terminal } = invocation;
-    return [
+    const host = [
       ...checkSettings(config, terminal.env),
       ...reportSystemErrors('files', () => checkFiles(config, terminal.env)),
-      ...reportSystemErrors('disk', () => checkDisk(config)),
-      ...(await checkDatabase(
-        invocation,
-        await configuredSinks(config, { env: terminal.env, now: Date.now }),
-      )),
     ];
+    const disk = reportSystemErrors('disk', () => checkDisk(config));
+    const sinks = await configuredSinks(config, { env: terminal.env, now: Date.now });
+    return [...host, ...disk, ...(await checkDatabase(invocation, sinks, disk))];
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     return [fail('settings', error.message, 'run `sallyport serve --help` for the settings')];
@@ -64,7 +62,12 @@ function reportSystemErrors(name: string, check: () => Check[]): Check[] {
   }
 }
 
-async function checkDatabase(invocation: Invocation, sinks: readonly Sink[]): Promise<Check[]> {
+/** `disk` has the checks of the disk, which may explain why the database cannot be opened. */
+async function checkDatabase(
+  invocation: Invocation,
+  sinks: readonly Sink[],
+  disk: readonly Check[],
+): Promise<Check[]> {
   const { config } = invocation;
   const path = sqlitePath(config.databaseUrl);
   const label = databaseLabel(config.databaseUrl);
@@ -81,7 +84,10 @@ async function checkDatabase(invocation: Invocation, sinks: readonly Sink[]): Pr
       return [fail('database', `${label} is damaged: ${damage.message}`, restoreHint(path))];
     const known = systemErrorOf(error);
     const message = known?.reason ?? (error as Error).message;
-    return [fail('database', `${label}: ${message}`, known?.hint ?? unavailableHint(config.databaseUrl))];
+    const hint = disk.some(({ state }) => state === 'fail')
+      ? 'correct the problem of the disk first: see above'
+      : (known?.hint ?? unavailableHint(config.databaseUrl));
+    return [fail('database', `${label}: ${message}`, hint)];
   }
 }
 

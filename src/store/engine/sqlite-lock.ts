@@ -36,6 +36,16 @@ export function lockExclusively(path: string): () => void {
   }
 }
 
+/** Whether another process uses the database. Call this before this process takes a lock. */
+export function isInUse(path: string): boolean {
+  try {
+    lockExclusively(path)();
+    return false;
+  } catch (error) {
+    return error instanceof InUse;
+  }
+}
+
 function openLock(path: string, timeout: number): Database {
   // If `path` is a link, the lock file is beside the database that it points to.
   const file = lockFile(pathWithoutLinks(path));

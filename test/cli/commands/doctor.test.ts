@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { chmodSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { systemTenant } from '../../../src/store/audit/hash-chain.ts';
 import { newMasterKey } from '../../../src/store/crypto/cipher.ts';
+import { lockShared } from '../../../src/store/engine/sqlite-lock.ts';
 import { type Cli, openCli } from '../../support/cli.ts';
 import { formatProblems, problemsIn, runDoctor } from '../../support/doctor.ts';
 import { runSql } from '../../support/test-store.ts';
@@ -255,6 +256,21 @@ describe('doctor on SQLite', () => {
         ),
       ],
     });
+  });
+
+  test('warns about a node that does not renew its record, and says if a process still uses the database', async () => {
+    const stale = `insert into nodes (id, name, version, master_keys, clock, seen_at)
+      values ('${systemTenant}', 'db1 (process 7)', '1', '[]', 0, ${Date.now() - 60_000})`;
+    await runSql(url(), stale);
+    const problems = async () => formatProblems((await runDoctor(cli)).checks);
+    const renewed = /^warn nodes: db1 \(process 7\) has not renewed its record since \d{4}-\S+Z/;
+    expect(await problems()).toEqual([expect.stringMatching(new RegExp(`${renewed.source}$`))]);
+    const unlock = lockShared(at('sallyport.db'));
+    const whileInUse = await problems();
+    unlock();
+    expect(whileInUse).toEqual([
+      expect.stringMatching(new RegExp(`${renewed.source}, but a process uses the database$`)),
+    ]);
   });
 
   test('reports unknown and invalid settings', async () => {

@@ -122,6 +122,18 @@ describe.skipIf(noMount)('on a full or read-only disk', () => {
     expect({ code, out }).toEqual({ code: 1, out: '' });
     expectError(err, /small\/sallyport\.db\S*: the file system is read-only/);
   });
+
+  test('doctor reports a read-only file system, and that the database cannot be opened because of it', async () => {
+    expect(mount('--bind', cli.path('data'), small())).toBe(true);
+    expect(mount('-o', 'remount,bind,ro', small())).toBe(true);
+    const { code, out } = await cli.run('doctor', '--data-dir', small());
+    spawnSync('umount', ['-l', small()]);
+    expect(code).toBe(1);
+    expect(out).toMatch(/^fail {2}disk {11}the file system of \S+small is read-only\n +→ mount it writable/m);
+    expect(out).toMatch(
+      /^fail {2}database .*small.*\n +→ correct the problem of the disk first: see above$/m,
+    );
+  });
 });
 
 const noFullDevice = isMissing(existsSync('/dev/full'), 'test of unwritable output: no /dev/full');
