@@ -20,9 +20,9 @@ import { allRoutes } from './http/routes.ts';
 import { recordAuditedReads } from './operations/audit-settings.ts';
 import { startBackgroundJobs } from './operations/background-jobs.ts';
 import { type Bootstrapped, bootstrap } from './operations/bootstrap.ts';
-import { type PositionMemory, positionFile, positionMemory } from './operations/known-positions.ts';
+import { positionFile, positionMemory } from './operations/known-positions.ts';
 import { masterKeysAtStart } from './operations/master-key.ts';
-import { nodeRecorder } from './operations/node-recorder.ts';
+import { type NodeEnvironment, nodeRecorder } from './operations/node-recorder.ts';
 import { reportSlowStart, retryTimeouts } from './operations/slow-start.ts';
 import type { Sink } from './sinks/config.ts';
 import { configuredSinks } from './sinks/configured.ts';
@@ -59,6 +59,8 @@ export interface App {
 export interface AppOptions {
   /** Replaces the clock, in tests. */
   readonly now?: () => number;
+  /** Replaces the monotonic clock, in tests. Default: `now`, if given. */
+  readonly monotonic?: () => number;
   readonly log?: Log;
   readonly checkReplies?: boolean;
   /** Whether other processes listen on the same port. */
@@ -101,11 +103,12 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   const opened: Closeable[] = [data];
   await retryTimeouts(() => recordAuditedReads(data.maintenance, config.auditReads, now()));
   const auditRecorder = makeAuditRecorder(store, log, now);
-  const clock = options.now ?? monotonicTime;
+  const clock = options.monotonic ?? options.now ?? monotonicTime;
   const usage = usageRecorder(store);
   const requestCounter = makeRequestCounter(store);
   let listening: string | undefined;
-  const node = await recordNode(data.maintenance, log, now, () => listening, positions);
+  const environment = { log, now, monotonic: clock, observer, url: () => listening, positions };
+  const node = await recordNode(data.maintenance, environment);
   const link = bootstrapped.secret && oneUseLink(bootstrapped.secret, clock);
   let ready = true;
   const context: HandlerContext = {
@@ -249,15 +252,9 @@ function startSinks(
 }
 
 /** Called before the node serves requests, so that a later rotation of the master key knows about this node. */
-async function recordNode(
-  { nodes, masters }: Maintenance,
-  log: Log,
-  now: () => number,
-  url: () => string | undefined,
-  positions: PositionMemory,
-) {
-  const node = nodeRecorder(nodes, masters, log, now, url, positions);
-  await node.record().catch((error) => log.warn('could not record this node', { error }));
+async function recordNode({ nodes, masters }: Maintenance, environment: NodeEnvironment) {
+  const node = nodeRecorder(nodes, masters, environment);
+  await node.record().catch((error) => environment.log.warn('could not record this node', { error }));
   return node;
 }
 

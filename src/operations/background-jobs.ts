@@ -34,7 +34,7 @@ interface Recorders {
   readonly auditRecorder: AuditRecorder;
   readonly usage: Recorder;
   readonly requestCounter: Recorder;
-  readonly node: Pick<NodeRecorder, 'record' | 'remove'>;
+  readonly node: Pick<NodeRecorder, 'record' | 'remove' | 'isClockSettled'>;
 }
 
 interface Data {
@@ -71,6 +71,7 @@ export function startBackgroundJobs(
       store.ping().catch((error) => log.error('the database is unreachable', { error })),
     ),
     job('sweep', 30_000, async () => {
+      if (!(await node.isClockSettled())) return;
       const removed = await whileFull(batchSize.sweep, maintenance.sweep);
       observer.swept(removed);
       if (removed > 0) log.debug('removed expired rows', { removed });

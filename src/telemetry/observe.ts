@@ -19,6 +19,8 @@ export interface Observer {
   delivered(sink: string, entries: number): void;
   /** Counts a failed attempt to deliver a batch. */
   deliveryFailed(sink: string): void;
+  /** Counts a jump of the clock that decides on expiry. */
+  clockJumped(direction: 'forward' | 'back'): void;
 }
 
 /** Used when metrics are off. */
@@ -30,6 +32,7 @@ export const unobserved: Observer = {
   swept: () => {},
   delivered: () => {},
   deliveryFailed: () => {},
+  clockJumped: () => {},
 };
 
 export interface Observed extends Observer {
@@ -112,6 +115,7 @@ export function observe(sources: MetricSources): Observed {
       recorded.delivered.add({ sink }, entries);
     },
     deliveryFailed: (sink) => recorded.failures.add({ sink }),
+    clockJumped: (direction) => recorded.clockJumps.add({ direction }),
     text: async () => {
       await readGauges();
       return registry.text();
@@ -167,6 +171,11 @@ function declare(registry: Registry, sinkNames: readonly string[]) {
     'Failed attempts to deliver to a sink.',
     bySink,
   );
+  const clockJumps = registry.counter(
+    'sallyport_clock_jumps_total',
+    'Jumps of the clock that decides on expiry, by direction.',
+    [{ direction: 'forward' }, { direction: 'back' }],
+  );
   return {
     requests,
     errors,
@@ -178,6 +187,7 @@ function declare(registry: Registry, sinkNames: readonly string[]) {
     deliveries,
     delivered,
     failures,
+    clockJumps,
   };
 }
 

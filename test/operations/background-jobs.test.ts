@@ -3,7 +3,7 @@ import { SQL } from 'bun';
 import { headsOperation } from '../../src/domain/audit.ts';
 import type { Db } from '../../src/store/engine/db.ts';
 import { auditEntries } from '../support/database.ts';
-import { openTestServer, postgres } from '../support/test-server.ts';
+import { databases, openTestServer, postgres } from '../support/test-server.ts';
 import { runSql } from '../support/test-store.ts';
 
 test('a denial recorded while denials are being written is written by the next flush', async () => {
@@ -65,3 +65,31 @@ test('closing the service chains the last entries and records the ends of their 
   const recorded = (await auditEntries(url)).findLast(({ operation }) => operation === headsOperation);
   expect(recorded?.difference?.[id]?.to).toMatch(/^1:[0-9a-f]{64}$/);
 });
+
+test.each(databases)(
+  'on %s, the sweep waits a minute after the clock was set forward',
+  async (_, database) => {
+    const server = await openTestServer(database, { SALLYPORT_METRICS_PORT: '0' });
+    const { key } = await server.tenant();
+    const web = await server.application(key, { type: 'public', permissions: ['token:create'] });
+    const session = (await server.call('POST', '/sessions', { key: web.key })).body.session_key;
+    const status = async () => (await server.call('GET', '/tokens', { key: session })).status;
+    const valid = await status();
+    server.clock.jump(86_400_000);
+    expect(await status()).toBe(401);
+    await server.flush();
+    server.clock.advance(59_999);
+    await server.flush();
+    server.clock.jump(-86_400_000);
+    expect(await status()).toBe(valid);
+    server.clock.jump(86_400_000);
+    await server.flush();
+    server.clock.advance(60_000);
+    await server.flush();
+    server.clock.jump(-86_400_000);
+    expect(await status()).toBe(401);
+    const text = await (await fetch(server.app.metricsUrl as string)).text();
+    expect(text).toContain('sallyport_clock_jumps_total{direction="forward"} 1\n');
+    await server.close();
+  },
+);

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { type NodeRecorder, nodeRecorder } from '../../src/operations/node-recorder.ts';
 import { nodesWithoutKey } from '../../src/operations/rotation-check.ts';
-import { nodeLifetime } from '../../src/store/nodes.ts';
+import { type Nodes, nodeLifetime } from '../../src/store/nodes.ts';
 import { type Log, makeLog } from '../../src/telemetry/log.ts';
 import { databases } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
@@ -16,19 +16,39 @@ describe.each(databases)('the record of a node on %s', (_, database) => {
   let lines: string[];
   let log: Log;
   let node: NodeRecorder;
+  let jumps: string[];
+  /** Milliseconds for which each record waits for the database, before and after the database reads its clock. */
+  let delays: [before: number, after: number];
   beforeEach(async () => {
     data = await openTestStore(database);
-    [ids, url, others, ahead, lines] = [['old'], undefined, [], 0, []];
+    [ids, url, others, ahead, lines, jumps, delays] = [['old'], undefined, [], 0, [], [], [0, 0]];
     const now = () => data.clock.now() + ahead;
     log = makeLog({ level: 'info', asText: false, now, write: (line) => lines.push(line) });
     node = recorder({ ids: () => ids }, now);
   });
   afterEach(() => data.close());
   const active = () => data.maintenance.nodes.active();
+  /** Waits for the database as `delays` say. */
+  const slow = (): Nodes => ({
+    ...data.maintenance.nodes,
+    record: async (record) => {
+      data.clock.advance(delays[0]);
+      const time = await data.maintenance.nodes.record(record);
+      data.clock.advance(delays[1]);
+      return time;
+    },
+  });
   const recorder = (masters: { ids(): string[] }, now = data.clock.now) =>
-    nodeRecorder(data.maintenance.nodes, masters, log, now, () => url, {
-      setNodes: (urls) => {
-        others = urls;
+    nodeRecorder(slow(), masters, {
+      log,
+      now,
+      monotonic: data.clock.monotonic,
+      observer: { clockJumped: (direction) => jumps.push(direction) },
+      url: () => url,
+      positions: {
+        setNodes: (urls) => {
+          others = urls;
+        },
       },
     });
 
@@ -107,5 +127,28 @@ describe.each(databases)('the record of a node on %s', (_, database) => {
       },
       { level: 'info', message: 'the clock of this machine is correct again', seconds_ahead: 1 },
     ]);
+  });
+
+  test('says when the clock that decides on expiry was set, in both directions, but not if the database is slow', async () => {
+    await node.record();
+    for (const [jump, delay] of [
+      [0, [0, 0]],
+      [2000, [0, 0]],
+      [0, [60_000, 0]],
+      [0, [0, 60_000]],
+      [10_000, [0, 0]],
+      [-3_600_000, [0, 500]],
+    ] as const) {
+      data.clock.advance(15_000);
+      data.clock.jump(jump);
+      delays = [...delay];
+      await node.record();
+    }
+    const logged = lines.map((line) => JSON.parse(line)).filter(({ message }) => message.includes('was set'));
+    expect(logged).toMatchObject([
+      { level: 'warn', message: 'the clock was set forward', seconds: 10 },
+      { level: 'warn', message: 'the clock was set back', seconds: 3600 },
+    ]);
+    expect(jumps).toEqual(['forward', 'back']);
   });
 });

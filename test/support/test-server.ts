@@ -30,9 +30,15 @@ export const startTime = Date.parse('2026-11-15T12:00:00.000Z');
 
 export class Clock {
   #now = startTime;
-  readonly now = () => this.#now;
+  #jumped = 0;
+  readonly now = () => this.#now + this.#jumped;
+  readonly monotonic = () => this.#now;
   advance(milliseconds: number): void {
     this.#now += milliseconds;
+  }
+  /** Sets the clock forward or back, which does not affect the monotonic clock. */
+  jump(milliseconds: number): void {
+    this.#jumped += milliseconds;
   }
 }
 
@@ -171,7 +177,7 @@ export async function openTestServer(
     write: (line) => logged.push(line),
   });
   const options = {
-    now: clock.now,
+    ...clock,
     log,
     checkReplies: true,
     timers: false,

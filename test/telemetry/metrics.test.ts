@@ -157,7 +157,8 @@ describe.each(databases)('metrics on %s', (_, database) => {
       await pending(
         'from (with recursive n(i) as (select 1 union all select i + 1 from n limit 12000) select i from n)',
       );
-    expect(readValue(await scrape(), 'sallyport_audit_unchained')).toBe(12_000);
+    const estimate = readValue(await scrape(), 'sallyport_audit_unchained');
+    expect(Math.abs(estimate - 12_000)).toBeLessThan(100);
     await runSql(url, 'delete from audit_pending');
   });
 
