@@ -13,6 +13,7 @@ const read = (name: string) => readFileSync(join(root, name), 'utf8');
 interface Rule {
   readonly alert: string;
   readonly expr: string;
+  readonly annotations: { readonly runbook_url: string };
 }
 interface Target {
   readonly expr: string;
@@ -22,7 +23,8 @@ interface Dashboard {
 }
 
 const { groups } = YAML.parse(read('deploy/prometheus/alerts.yaml')) as { groups: { rules: Rule[] }[] };
-const alerts = groups.flatMap(({ rules }) => rules.map(({ alert }) => alert));
+const rules = groups.flatMap((group) => group.rules);
+const alerts = rules.map(({ alert }) => alert);
 
 const noPromtool = isMissing(Bun.which('promtool') !== null, 'tests of the alert rules: no promtool found');
 function promtool(args: string[], input = ''): { code: number; output: string } {
@@ -46,6 +48,13 @@ describe('the alert rules', () => {
     expect([...new Set(firing.map(({ alertname }) => alertname))].sort()).toEqual([...alerts].sort());
     const documented = read('docs/operations/monitoring.md').matchAll(/^\| `(Sallyport\w+)` \|/gm);
     expect(Array.from(documented, ([, name]) => name)).toEqual(alerts);
+  });
+
+  test('link to a section of the runbooks each, and every section has an alert', () => {
+    const page = 'docs/operations/runbooks.md';
+    const links = rules.map(({ annotations }) => annotations.runbook_url);
+    expect(links).toEqual(alerts.map((alert) => `${page}#${alert.toLowerCase()}`));
+    expect(Array.from(read(page).matchAll(/^## (.+)$/gm), ([, heading]) => heading)).toEqual(alerts);
   });
 });
 
