@@ -1,4 +1,5 @@
 /** Opens and closes the whole service in one process. Tests open it on a free port. */
+import { statSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { dirname } from 'node:path';
 import { type Config, ConfigError } from './config/settings.ts';
@@ -20,6 +21,7 @@ import { allRoutes } from './http/routes.ts';
 import { recordAuditedReads } from './operations/audit-settings.ts';
 import { startBackgroundJobs } from './operations/background-jobs.ts';
 import { type Bootstrapped, bootstrap } from './operations/bootstrap.ts';
+import { missingHint } from './operations/check.ts';
 import { positionFile, positionMemory } from './operations/known-positions.ts';
 import { masterKeysAtStart } from './operations/master-key.ts';
 import { type NodeEnvironment, nodeRecorder } from './operations/node-recorder.ts';
@@ -28,7 +30,7 @@ import type { Sink } from './sinks/config.ts';
 import { configuredSinks } from './sinks/configured.ts';
 import { type Delivery, startDelivery } from './sinks/deliver.ts';
 import { createFolder } from './store/engine/file-ownership.ts';
-import type { Migrated } from './store/engine/migrate.ts';
+import { type Migrated, NoSchema } from './store/engine/migrate.ts';
 import type { Maintenance } from './store/maintenance.ts';
 import { type OpenOptions, openStore } from './store/open.ts';
 import type { Store } from './store/store.ts';
@@ -303,19 +305,40 @@ export function openDataPatiently(
   );
 }
 
-/** Opens the database and migrates its schema. */
-export async function openDatabase(
-  { databaseUrl, databaseTimeout: timeout, databaseConnections: maxConnections }: Config,
-  options: OpenOptions = {},
-) {
+/** Opens the database and migrates its schema. Throws `ConfigError` if it is empty and must exist. */
+export async function openDatabase(config: Config, options: OpenOptions = {}) {
+  const { databaseUrl, databaseTimeout: timeout, databaseConnections: maxConnections } = config;
+  requireFile(config);
   if (databaseUrl.startsWith('sqlite:')) createDataFolder(dirname(databaseUrl.slice('sqlite:'.length)));
-  return openStore(databaseUrl, { timeout, maxConnections, ...options });
+  try {
+    return await openStore(databaseUrl, {
+      timeout,
+      maxConnections,
+      existing: config.requireExisting,
+      ...options,
+    });
+  } catch (error) {
+    throw error instanceof NoSchema ? missing('the database is empty') : error;
+  }
+}
+
+/** Must be called before anything is created in the data folder. */
+function requireFile({ databaseUrl, requireExisting }: Config): void {
+  if (!requireExisting || !databaseUrl.startsWith('sqlite:')) return;
+  const path = databaseUrl.slice('sqlite:'.length);
+  const size = statSync(path, { throwIfNoEntry: false })?.size;
+  if (!size) throw missing(`${path} ${size === 0 ? 'is empty' : 'does not exist'}`);
+}
+
+function missing(what: string): ConfigError {
+  return new ConfigError(`SALLYPORT_REQUIRE_EXISTING is true, but ${what}`, missingHint);
 }
 
 type OpenedData = Awaited<ReturnType<typeof openData>>;
 
 /** Opens the database with the master key, and creates the first tenant in an empty database. */
 export async function openData(config: Config, options: Omit<OpenOptions, 'masters'> = {}) {
+  requireFile(config);
   const masters = await masterKeysAtStart(config, options.onStep);
   return retryTimeouts(async () => {
     const opened = await openDatabase(config, { ...options, masters });

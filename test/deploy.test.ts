@@ -94,17 +94,23 @@ test('the compose file starts the service with least privileges', () => {
   const { services } = Compose.parse(yaml('compose.yaml')) as {
     services: { sallyport: { environment: object } };
   };
-  const secrets = Object.values(services.sallyport.environment) as string[];
-  expect(secrets.every((value) => /\$\{\w+:\?/.test(value))).toBe(true);
+  const { SALLYPORT_REQUIRE_EXISTING, ...secrets } = services.sallyport.environment as Record<string, string>;
+  expect(SALLYPORT_REQUIRE_EXISTING).toBe('true');
+  expect(Object.values(secrets).every((value) => /\$\{\w+:\?/.test(value))).toBe(true);
 });
 
 describe('in Kubernetes', () => {
   const files = readdirSync(join(folder, 'kubernetes')).filter((name) => name.endsWith('.yaml'));
+  const readText = (path: string) => read(join('kubernetes', path));
   // biome-ignore lint/suspicious/noExplicitAny: manifests have no type
-  const read = (path: string): any => yaml(join('kubernetes', path));
+  const readYaml = (path: string): any => yaml(join('kubernetes', path));
   const labels = { 'app.kubernetes.io/name': 'sallyport' };
   // biome-ignore lint/suspicious/noExplicitAny: manifests have no type
-  const of = (kind: string): any => files.map((name) => read(name)).find((one) => one.kind === kind);
+  const of = (kind: string): any =>
+    files
+      .filter((name) => name !== 'secret.example.yaml')
+      .map((name) => readYaml(name))
+      .find((one) => one.kind === kind);
   const { spec } = of('Deployment');
   const pod = spec.template.spec;
   const [container] = pod.containers;
@@ -124,14 +130,15 @@ describe('in Kubernetes', () => {
     expect(of('PodDisruptionBudget').spec.selector.matchLabels).toEqual(labels);
     expect(spec.template.metadata.labels).toEqual(labels);
     expect(of('Service').spec.ports[0].targetPort).toBe(container.ports[0].name);
-    const secret = of('Secret');
+    const [database, masterKey] = parseAllDocuments(readText('secret.example.yaml')).map((one) => one.toJS());
     const { secretKeyRef } = container.env[0].valueFrom;
     const [mounted] = pod.volumes.filter((volume: { secret?: object }) => volume.secret);
     expect([secretKeyRef.name, mounted.secret.secretName]).toEqual([
-      secret.metadata.name,
-      secret.metadata.name,
+      database.metadata.name,
+      masterKey.metadata.name,
     ]);
-    expect(Object.keys(secret.stringData)).toEqual([secretKeyRef.key, mounted.secret.items[0].key]);
+    expect(Object.keys(database.stringData)).toEqual([secretKeyRef.key]);
+    expect(Object.keys(masterKey.stringData)).toEqual([mounted.secret.items[0].key]);
     const names = pod.volumes.map(({ name }: { name: string }) => name);
     expect(container.volumeMounts.map(({ name }: { name: string }) => name)).toEqual(names);
     const [file] = container.env.filter(({ name }: { name: string }) => name === 'SALLYPORT_MASTER_KEY_FILE');
@@ -146,21 +153,21 @@ describe('in Kubernetes', () => {
   });
 
   test('a job migrates with the image, secret and privileges of the service', () => {
-    const job = read('migrate/job.yaml').spec.template.spec;
+    const job = readYaml('migrate/job.yaml').spec.template.spec;
     const [migration] = job.containers;
     expect(migration.args).toEqual(['migrate']);
     expect(commands.map(({ usage }) => usage)).toContain('migrate');
     const same = ['image', 'securityContext', 'resources'] as const;
     for (const field of same) expect(migration[field]).toEqual(container[field]);
-    expect(migration.env).toEqual([container.env[0]]);
-    expect(pod.securityContext).toMatchObject(job.securityContext);
+    expect(migration.env).toEqual([container.env[0], { name: 'SALLYPORT_REQUIRE_EXISTING', value: 'false' }]);
+    expect(pod.securityContext).toEqual(job.securityContext);
     expect(job.automountServiceAccountToken).toBe(false);
   });
 
   test('the Deployment and the migration use the image that is set in one place, by its digest', () => {
-    const [image] = read('image/kustomization.yaml').images;
+    const [image] = readYaml('image/kustomization.yaml').images;
     expect(image.digest).toMatch(/^sha256:[0-9a-f]{64}$/);
-    expect([of('Kustomization').components, read('migrate/kustomization.yaml').components]).toEqual([
+    expect([of('Kustomization').components, readYaml('migrate/kustomization.yaml').components]).toEqual([
       ['image'],
       ['../image'],
     ]);
@@ -168,7 +175,7 @@ describe('in Kubernetes', () => {
   });
 
   test.skipIf(noKubectl)('kubectl renders the Deployment and the migration with that image', () => {
-    const [image] = read('image/kustomization.yaml').images;
+    const [image] = readYaml('image/kustomization.yaml').images;
     for (const path of ['kubernetes', 'kubernetes/migrate']) {
       const { stdout } = Bun.spawnSync(['kubectl', 'kustomize', join(folder, path)]);
       const images = Array.from(String(stdout).matchAll(/ image: (.*)/g), ([, name]) => name);
@@ -196,6 +203,13 @@ describe('in Kubernetes', () => {
     });
     const names = container.env.map(({ name }: { name: string }) => name);
     expect(names.filter((name: string) => !variables.includes(name))).toEqual([]);
+  });
+
+  test('pods can only be reached on the port of the service, which is not the port of the metrics', () => {
+    const policy = of('NetworkPolicy').spec;
+    expect(policy.podSelector.matchLabels).toEqual(labels);
+    expect(policy.ingress).toEqual([{ ports: [{ port: container.ports[0].name }] }]);
+    expect(container.ports[1].name).toBe('metrics');
   });
 });
 
@@ -234,4 +248,11 @@ describe('the systemd unit', () => {
     rmSync(folder, { recursive: true });
     expect([code, output]).toEqual([0, expect.stringMatching(/exposure level .*: [01]\.\d OK/)]);
   });
+});
+
+test('all deployments fail on an empty database instead of creating a new one', () => {
+  const setTrue = /^(Environment=|ENV |\s*)SALLYPORT_REQUIRE_EXISTING(=|: )"?true"?$/m;
+  for (const file of ['sallyport.service', 'Dockerfile', 'compose.yaml']) expect(read(file)).toMatch(setTrue);
+  for (const file of ['kubernetes/deployment.yaml', 'helm/sallyport/templates/deployment.yaml'])
+    expect(read(file)).toMatch(/- name: SALLYPORT_REQUIRE_EXISTING\n\s+value: "true"\n/);
 });

@@ -59,7 +59,7 @@ export const commands: readonly Command[] = [
     usage: 'migrate',
     summary: 'Migrate the database schema.',
     details:
-      'Creates the schema in an empty database, and updates it after an upgrade. `sallyport serve` does the same when it starts; run `migrate` before it to see errors before anything listens.',
+      'Creates the schema in an empty database, unless SALLYPORT_REQUIRE_EXISTING is true, and updates it after an upgrade. `sallyport serve` does the same when it starts; run `migrate` before it to see errors before anything listens.',
     examples: ['sallyport migrate'],
     run: migrateOnly,
   },

@@ -80,6 +80,13 @@ export const settings = {
     fallback: 'sqlite:<data dir>/sallyport.db',
     parse: databaseUrl,
   } satisfies Setting<string>,
+  requireExisting: {
+    variable: 'SALLYPORT_REQUIRE_EXISTING',
+    description:
+      'true: `serve` and `migrate` fail if the database does not exist or is empty, for example because a volume is not mounted. false: they create it, with new keys.',
+    fallback: 'false',
+    parse: (text) => oneOf(text ?? 'false', ['true', 'false']) === 'true',
+  } satisfies Setting<boolean>,
   databaseTimeout: {
     variable: 'SALLYPORT_DATABASE_TIMEOUT',
     description: 'Timeout of PostgreSQL queries, in milliseconds. A request that waits longer gets 503.',

@@ -19,7 +19,7 @@ import {
   type TooLong,
 } from '../store/operator-queries.ts';
 import { checkChained, checkHeads } from './audit-diagnosis.ts';
-import { type Check, fail, ok, startHint, warn } from './check.ts';
+import { type Check, fail, missingHint, ok, startHint, warn } from './check.ts';
 import { masterKeyHint } from './master-key.ts';
 import { checkNodes } from './node-check.ts';
 import { checkPostgres, readSchemaAccess, type SchemaAccess } from './postgres-check.ts';
@@ -52,7 +52,7 @@ export async function diagnose(
     const settings = path === undefined ? checkPostgres(db, config) : checkSqliteSettings(db, path);
     const engine = [...(await settings), ...problems];
     onStep('answers of the database');
-    const schema = await checkSchema(db);
+    const schema = await checkSchema(db, config.requireExisting);
     const isCurrent = schema.state === 'ok';
     const clock = await checkClock(db, now, isCurrent);
     if (!isCurrent) return [...engine, schema, clock];
@@ -78,7 +78,7 @@ export async function diagnose(
   }
 }
 
-async function checkSchema(db: Db): Promise<Check> {
+async function checkSchema(db: Db, requireExisting: boolean): Promise<Check> {
   const applied = await appliedMigrations(db);
   const problem = await findSchemaProblem(db, applied);
   if (problem) return fail('schema', problem.message, problem.todo);
@@ -91,6 +91,8 @@ async function checkSchema(db: Db): Promise<Check> {
       `the schema ${missing} does not exist, or the role of DATABASE_URL may not use it`,
       'create the schema and grant the role usage on it, or correct `schema` in DATABASE_URL',
     );
+  if (version === 0 && requireExisting)
+    return fail('schema', 'the database is empty, and SALLYPORT_REQUIRE_EXISTING is true', missingHint);
   return warn(
     'schema',
     `version ${version}; this program needs version ${newestSchema}`,

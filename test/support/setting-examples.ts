@@ -220,6 +220,14 @@ export const table: { [K in Name]: Row } = {
     ],
     invalid: ['65536', 'yes'],
   },
+  requireExisting: {
+    unset: false,
+    valid: [
+      ['true', true],
+      ['false', false],
+    ],
+    invalid: ['1', 'yes', 'TRUE'],
+  },
   drain: {
     unset: 15_000,
     valid: [

@@ -1,7 +1,7 @@
 import { SQLiteError } from 'bun:sqlite';
 import { existsSync, statSync } from 'node:fs';
 import { type Config, ConfigError } from '../../config/settings.ts';
-import { type Check, fail, warn } from '../../operations/check.ts';
+import { type Check, fail, missingHint, warn } from '../../operations/check.ts';
 import { diagnose } from '../../operations/diagnosis.ts';
 import { masterKeys } from '../../operations/master-key.ts';
 import { restoreHint } from '../../operations/sqlite-check.ts';
@@ -110,6 +110,8 @@ function checkPresence(path: string, config: Config): Check | undefined {
   const trace = tracesOf(path, config, size === 0).find((file) => existsSync(file));
   const hint = `move the file back, or ${restoreHint(path)}`;
   if (trace) return fail('database', `${message}, but ${shortPath(trace)} shows that it was used`, hint);
+  if (config.requireExisting)
+    return fail('database', `${message}, and SALLYPORT_REQUIRE_EXISTING is true`, missingHint);
   const create = 'run `sallyport serve` to create it';
   const restored = existsSync(config.masterKeyFile) ? '; if it existed before, restore a backup' : '';
   return warn('database', message, create + restored);

@@ -1,7 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { type Cli, openCli } from '../../support/cli.ts';
-import { postgres, testMasterKey } from '../../support/test-server.ts';
+import { problemsIn, runDoctor } from '../../support/doctor.ts';
+import { databases, postgres, testMasterKey } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
 /** Commands that need an existing database. */
@@ -66,4 +67,40 @@ describe('on an empty PostgreSQL database', () => {
     expect(await runSql(url, "select 1 from pg_tables where schemaname = 'public'")).toEqual([]);
   });
   const other = Buffer.alloc(32, 8).toString('base64');
+});
+
+describe.each(databases)('with SALLYPORT_REQUIRE_EXISTING, on %s', (_, database) => {
+  let fleet: Cli;
+  beforeEach(async () => {
+    const url = await database.createEmpty(cli.path('unmounted'));
+    const key = database.name === 'PostgreSQL' ? { SALLYPORT_MASTER_KEY: testMasterKey } : {};
+    fleet = openCli(() => ({ DATABASE_URL: url, SALLYPORT_REQUIRE_EXISTING: 'true', ...key }));
+  });
+  afterEach(() => fleet.remove());
+  const what = () =>
+    database.name === 'SQLite' ? `${cli.path('unmounted/test.db')} does not exist` : 'the database is empty';
+  const newInstallation = 'for a new installation, run `sallyport migrate --require-existing false` once';
+
+  test.each(['serve', 'migrate'])(
+    '%s fails on an empty database, and creates neither it nor keys',
+    async (command) => {
+      const { code, out, err } = await fleet.run(command);
+      expect({ code, out }).toEqual({ code: 2, out: '' });
+      expect(err).toContain(`error: SALLYPORT_REQUIRE_EXISTING is true, but ${what()}\n`);
+      expect(err).toContain(newInstallation);
+      expect([...readdirSync(cli.folder), ...readdirSync(fleet.folder)]).toEqual([]);
+    },
+  );
+
+  test('doctor fails, and says how to create the database, after which migrate succeeds', async () => {
+    const { checks } = await runDoctor(fleet);
+    const [found, ...others] = problemsIn(checks).filter(({ hint }) => hint?.includes(newInstallation));
+    expect(others).toEqual([]);
+    expect(found).toMatchObject({
+      state: 'fail',
+      message: expect.stringMatching(/ and SALLYPORT_REQUIRE_EXISTING is true$/),
+    });
+    expect((await fleet.run('migrate', '--require-existing', 'false')).code).toBe(0);
+    expect((await fleet.run('migrate')).out).toContain('schema is up to date');
+  });
 });
