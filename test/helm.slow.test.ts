@@ -1,10 +1,17 @@
 /** The Helm chart, rendered and compared with the manifests in deploy/kubernetes. */
 import { beforeAll, describe, expect, test } from 'bun:test';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { YAML } from 'bun';
 import manifest from '../package.json' with { type: 'json' };
-import { chart, type KubernetesObject, lintChart, noHelm, renderChart } from './support/helm-chart.ts';
+import {
+  chart,
+  type KubernetesObject,
+  lintChart,
+  noHelm,
+  renderChart,
+  schemaErrors,
+} from './support/helm-chart.ts';
 
 const deploy = join(import.meta.dirname, '../deploy');
 const read = (path: string) => readFileSync(join(deploy, path), 'utf8');
@@ -14,6 +21,38 @@ const find = (objects: KubernetesObject[], kind: string) =>
   objects.find((object) => object.kind === kind) as KubernetesObject;
 
 const repository = 'registry.example.com/sallyport';
+const examples = readdirSync(join(chart, 'ci'));
+
+/** Every mount has a volume, every volume is mounted, and no variable is set twice. */
+function expectMountedVolumes(objects: KubernetesObject[]): void {
+  for (const { spec } of objects.filter(({ kind }) => kind === 'Deployment' || kind === 'Job')) {
+    const { containers, volumes } = spec.template.spec;
+    const names = (list: KubernetesObject[]) => list.map(({ name }) => name as string);
+    expect(names(containers[0].volumeMounts).sort()).toEqual(names(volumes).sort());
+    expect(new Set(names(containers[0].env)).size).toBe(containers[0].env.length);
+  }
+}
+
+test('the schemas reject a missing, a wrong and an unknown field', async () => {
+  const budget = parse('kubernetes/disruption-budget.yaml');
+  const [port] = parse('kubernetes/service.yaml').spec.ports;
+  const errors = async (spec: object) => (await schemaErrors([{ ...budget, spec }])).join();
+  expect(await errors(budget.spec)).toBe('');
+  expect(await errors({ ...budget.spec, maxUnavailable: [] })).toContain('maxUnavailable');
+  expect(await errors({ ...budget.spec, maxUnavailble: 1 })).toContain('maxUnavailble');
+  const { name: _, port: __, ...incomplete } = port;
+  const service = { ...parse('kubernetes/service.yaml'), spec: { ports: [incomplete] } };
+  expect((await schemaErrors([service])).join()).toContain('port');
+});
+
+test('the manifests are valid by the schemas of Kubernetes', async () => {
+  const files = readdirSync(join(deploy, 'kubernetes'), { recursive: true }) as string[];
+  const texts = files
+    .filter((file) => file.endsWith('.yaml') && !file.endsWith('kustomization.yaml'))
+    .flatMap((file) => read(`kubernetes/${file}`).split(/^---$/m));
+  expect(texts.length).toBeGreaterThan(5);
+  expect(await schemaErrors(texts.map((text) => YAML.parse(text) as KubernetesObject))).toEqual([]);
+});
 
 test('the chart has the version of the program and the same alert rules', () => {
   const { version, appVersion } = parse('helm/sallyport/Chart.yaml');
@@ -48,6 +87,15 @@ describe.skipIf(noHelm)('the rendered Helm chart', () => {
     expect([rendered.replicas, rendered.strategy]).toEqual([expected.replicas, expected.strategy]);
     for (const field of ['securityContext', 'volumes', 'terminationGracePeriodSeconds', 'enableServiceLinks'])
       expect([field, rendered.template.spec[field]]).toEqual([field, expected.template.spec[field]]);
+    const spread = (constraints: KubernetesObject[]) => constraints.map(({ topologyKey }) => topologyKey);
+    const zones = spread(expected.template.spec.topologySpreadConstraints);
+    expect(spread(rendered.template.spec.topologySpreadConstraints)).toEqual(zones);
+    expect(zones).toEqual(['kubernetes.io/hostname', 'topology.kubernetes.io/zone']);
+    const policy = find(byDefault, 'NetworkPolicy').spec;
+    expect({ ...policy, podSelector: undefined }).toEqual({
+      ...parse('kubernetes/network-policy.yaml').spec,
+      podSelector: undefined,
+    });
     const job = find(byDefault, 'Job').spec.template.spec;
     const { imagePullPolicy: _, ...migration } = job.containers[0];
     const [expectedJob] = parse('kubernetes/migrate/job.yaml').spec.template.spec.containers;
@@ -56,6 +104,36 @@ describe.skipIf(noHelm)('the rendered Helm chart', () => {
 
   test('needs an image', () => {
     expect(() => renderChart()).toThrow('image.repository is not set');
+  });
+
+  test.each(examples)('is valid by the schemas of Kubernetes with ci/%s', async (file) => {
+    const objects = renderChart(parse(`helm/sallyport/ci/${file}`));
+    expect(objects.length).toBeGreaterThan(3);
+    expect(await schemaErrors(objects)).toEqual([]);
+    expectMountedVolumes(objects);
+  });
+
+  test('has files and variables from Secrets, also in the migration', () => {
+    const objects = renderChart(parse('helm/sallyport/ci/private-ca-values.yaml'));
+    for (const kind of ['Deployment', 'Job']) {
+      const { containers, volumes } = find(objects, kind).spec.template.spec;
+      const mounts = containers[0].volumeMounts.map(({ name }: KubernetesObject) => name);
+      expect(mounts).toEqual(expect.arrayContaining(['ca', 'pgpass']));
+      expect(volumes).toContainEqual({ name: 'ca', configMap: { name: 'postgres-ca' } });
+      const urls = containers[0].env.filter(({ name }: KubernetesObject) => name === 'DATABASE_URL');
+      expect(urls).toHaveLength(kind === 'Job' ? 0 : 1);
+    }
+  });
+
+  test.each([
+    ['pods', { replicas: 9 }],
+    ['pods of the autoscaler', { autoscaling: { enabled: true, maxReplicas: 9 } }],
+    ['workers', { settings: { SALLYPORT_WORKERS: 3 } }],
+    ['connections per process', { settings: { SALLYPORT_DATABASE_CONNECTIONS: '25' } }],
+  ])('fails if PostgreSQL does not accept the connections of its %s', (_, values) => {
+    const render = (database: object) => renderChart({ image: { repository }, ...values, database });
+    expect(() => render({})).toThrow(/can open 1\d\d connections, but database.maxConnections is 97/);
+    expect(render({ maxConnections: 200 }).length).toBeGreaterThan(3);
   });
 
   test('selects its own pods everywhere, and the Service does not offer metrics', () => {
@@ -81,9 +159,10 @@ describe.skipIf(noHelm)('the rendered Helm chart', () => {
       settings: { SALLYPORT_TRUSTED_PROXIES: '10.0.0.0/8', SALLYPORT_WORKERS: 2 },
       drainSeconds: 40,
       autoscaling: { enabled: true, maxReplicas: 20 },
+      database: { maxConnections: 500 },
       networkPolicy: { metricsFrom: from, egress },
       serviceMonitor: { enabled: true, labels: { release: 'prometheus' } },
-      prometheusRule: { enabled: true },
+      prometheusRule: { enabled: true, runbookUrl: 'https://docs.example.com/runbooks' },
       migrationJob: { enabled: false },
     });
     expect(kinds(objects)).not.toContain('Job');
@@ -104,7 +183,11 @@ describe.skipIf(noHelm)('the rendered Helm chart', () => {
       ingress: [{}, { ports: [{ port: 'metrics' }], from }],
       egress,
     });
-    expect(find(objects, 'PrometheusRule').spec).toEqual(parse('prometheus/alerts.yaml'));
+    const rules = JSON.stringify(find(objects, 'PrometheusRule').spec);
+    expect(
+      JSON.parse(rules.replaceAll('https://docs.example.com/runbooks', 'docs/operations/runbooks.md')),
+    ).toEqual(parse('prometheus/alerts.yaml'));
+    expect(rules).toContain('"https://docs.example.com/runbooks#sallyportdown"');
     const monitor = find(objects, 'ServiceMonitor');
     expect(monitor.metadata.labels.release).toBe('prometheus');
     const selected = objects.filter(

@@ -1,11 +1,15 @@
-/** Renders the Helm chart with Helm. Without Helm, uses Go and the packages of Debian that Helm is made of. */
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+/**
+ * Renders the Helm chart with Helm. Without Helm, uses Go and the packages of Debian that Helm is made of. Checks
+ * Kubernetes objects against their schemas.
+ */
+import { existsSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { YAML } from 'bun';
 import { isMissing } from './skip.ts';
 
-export const chart = join(import.meta.dirname, '../../deploy/helm/sallyport');
+const root = join(import.meta.dirname, '../..');
+export const chart = join(root, 'deploy/helm/sallyport');
 const renderer = join(import.meta.dirname, 'helm/render.go');
 const goPath = '/usr/share/gocode';
 
@@ -47,6 +51,71 @@ export function renderChart(values: object = {}): KubernetesObject[] {
       .split(/^---$/m)
       .map((text) => YAML.parse(text) as KubernetesObject | null)
       .filter((object) => object !== null);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+/** The packages with the JSON schemas and the types of the API, and the folder in them, by API group and version. */
+const packages: Record<string, string> = {
+  v1: 'kubernetes-models/v1',
+  'apps/v1': 'kubernetes-models/apps/v1',
+  'autoscaling/v2': 'kubernetes-models/autoscaling/v2',
+  'batch/v1': 'kubernetes-models/batch/v1',
+  'networking.k8s.io/v1': 'kubernetes-models/networking.k8s.io/v1',
+  'policy/v1': 'kubernetes-models/policy/v1',
+  'monitoring.coreos.com/v1': '@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1',
+};
+
+/**
+ * Checks objects against the JSON schemas of Kubernetes. The schemas permit unknown fields, which the API server drops,
+ * so `tsc` also compares the objects with the types. Returns the errors.
+ */
+export async function schemaErrors(objects: readonly KubernetesObject[]): Promise<string[]> {
+  const errors: string[] = [];
+  for (const object of objects) {
+    const { [object.kind]: Model } = await import(modelOf(object));
+    try {
+      new Model(object).validate();
+    } catch (error) {
+      errors.push(`${object.kind}: ${(error as Error).message}`);
+    }
+  }
+  return [...errors, ...typeErrors(objects)];
+}
+
+function modelOf({ apiVersion, kind }: KubernetesObject): string {
+  const path = packages[apiVersion];
+  if (!path) throw new Error(`no schemas for ${apiVersion}`);
+  return `${path}/${kind}`;
+}
+
+/** Unknown fields are errors for the type checker only in literals. */
+function typeErrors(objects: readonly KubernetesObject[]): string[] {
+  const folder = mkdtempSync(join(tmpdir(), 'sallyport-types-'));
+  try {
+    const lines = objects.map(
+      (object, index) =>
+        `import type { I${object.kind} as T${index} } from '${modelOf(object)}';\n` +
+        `export const object${index}: T${index} = ${JSON.stringify(object)};`,
+    );
+    writeFileSync(join(folder, 'objects.ts'), lines.join('\n'));
+    symlinkSync(join(root, 'node_modules'), join(folder, 'node_modules'));
+    const options = [
+      '--noEmit',
+      '--strict',
+      '--skipLibCheck',
+      '--module',
+      'esnext',
+      '--moduleResolution',
+      'bundler',
+    ];
+    const { stdout } = Bun.spawnSync([join(root, 'node_modules/.bin/tsc'), ...options, 'objects.ts'], {
+      cwd: folder,
+    });
+    return String(stdout)
+      .split('\n')
+      .filter((line) => line.startsWith('objects.ts'));
   } finally {
     rmSync(folder, { recursive: true });
   }

@@ -71,7 +71,7 @@ func main() {
 	data := values{
 		"Values":  merge(readYaml(filepath.Join(folder, "values.yaml")), override),
 		"Chart":   chartFields(readYaml(filepath.Join(folder, "Chart.yaml"))),
-		"Release": values{"Name": "vault", "Namespace": "default", "Service": "Helm"},
+		"Release": values{"Name": "vault", "Namespace": "default", "Service": "Helm", "IsInstall": true, "IsUpgrade": false},
 		"Files":   files{folder},
 	}
 	root := template.New("chart").Option("missingkey=error").Funcs(sprig.TxtFuncMap())

@@ -29,6 +29,26 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end -}}
 
+{{- define "sallyport.databaseUrl" -}}
+{{- if .Values.database.secret -}}
+- name: DATABASE_URL
+  valueFrom:
+    secretKeyRef:
+      name: {{ .Values.database.secret }}
+      key: {{ .key }}
+{{- end -}}
+{{- end -}}
+
+{{- define "sallyport.checkConnections" -}}
+{{- $pods := add 1 (ternary .Values.autoscaling.maxReplicas .Values.replicas .Values.autoscaling.enabled) -}}
+{{- $workers := get .Values.settings "SALLYPORT_WORKERS" | default 1 | int -}}
+{{- $perProcess := get .Values.settings "SALLYPORT_DATABASE_CONNECTIONS" | default 10 | int -}}
+{{- $connections := mul $pods $workers $perProcess -}}
+{{- if gt $connections (int .Values.database.maxConnections) -}}
+{{- fail (printf "during an update, %d pods with %d workers and %d database connections each can open %d connections, but database.maxConnections is %d: lower the number of pods or SALLYPORT_DATABASE_CONNECTIONS, or raise max_connections of PostgreSQL and this value" $pods $workers $perProcess $connections (int .Values.database.maxConnections)) -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "sallyport.containerSecurity" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
