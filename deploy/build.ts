@@ -6,6 +6,7 @@ import { mkdirSync, rmSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import type { BunPlugin } from 'bun';
 import { buildConsole, type ConsoleFile } from '../console/build.ts';
+import { commitOf } from '../src/config/version.ts';
 
 const root = join(import.meta.dirname, '..');
 const outfile = resolve(process.argv[2] ?? join(root, 'dist/sallyport'));
@@ -40,10 +41,14 @@ function asSource({ path, type, immutable, plain, gzip, brotli }: ConsoleFile): 
   return `{ ${head}, plain: ${bytes(plain)}, gzip: ${bytes(gzip)}, brotli: ${bytes(brotli)} }`;
 }
 
+/** In an image build, which has no repository, the variable has the commit. */
+const commit = process.env.SALLYPORT_COMMIT || commitOf(root) || '';
+
 const { success, logs } = await Bun.build({
   entrypoints: [join(root, 'src/main.ts')],
   compile: { outfile, ...ignoreCurrentFolder },
   minify: true,
+  define: { SALLYPORT_COMMIT: JSON.stringify(commit) },
   plugins: [embeddedConsole],
   // Bytecode halves the start time. With source maps, errors have the lines of the source.
   bytecode: true,

@@ -3,6 +3,7 @@ import { statSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { dirname } from 'node:path';
 import { type Config, ConfigError } from './config/settings.ts';
+import { build } from './config/version.ts';
 import { fail } from './domain/error.ts';
 import type { Secret } from './domain/key.ts';
 import { Proofs } from './http/dpop/proofs.ts';
@@ -30,7 +31,7 @@ import type { Sink } from './sinks/config.ts';
 import { configuredSinks } from './sinks/configured.ts';
 import { type Delivery, startDelivery } from './sinks/deliver.ts';
 import { createFolder } from './store/engine/file-ownership.ts';
-import { type Migrated, NoSchema } from './store/engine/migrate.ts';
+import { type Migrated, NoSchema, newestSchema } from './store/engine/migrate.ts';
 import type { Maintenance } from './store/maintenance.ts';
 import { type OpenOptions, openStore } from './store/open.ts';
 import type { Store } from './store/store.ts';
@@ -131,6 +132,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     ...(await sessionSettings(config, data.maintenance)),
     ready: () => ready,
     position: positions.current,
+    running: { version: build(), schema: newestSchema },
     checkReplies: options.checkReplies ?? false,
   };
   const { host, port, trustedProxies: trusts } = config;

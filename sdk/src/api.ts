@@ -1625,6 +1625,10 @@ export interface Operations {
     reply: {
       /** Always `ok`. Otherwise, the response is an error. */
       status: 'ok';
+      /** Version of the program, with the commit for a build from source. */
+      version: string;
+      /** Version of the database schema. */
+      schema: number;
     };
   };
 }

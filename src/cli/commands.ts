@@ -1,7 +1,8 @@
 /** The table of commands. */
 import { openDatabase } from '../app.ts';
-import { version } from '../config/version.ts';
+import { build, version } from '../config/version.ts';
 import { retryTimeouts } from '../operations/slow-start.ts';
+import { newestSchema } from '../store/engine/migrate.ts';
 import type { Command, Invocation } from './command.ts';
 import { accessCommands } from './commands/access.ts';
 import { applyCommand } from './commands/apply.ts';
@@ -90,10 +91,10 @@ export const commands: readonly Command[] = [
   },
   {
     usage: 'version',
-    summary: 'Print the version.',
+    summary: 'Print the version, and the commit for a build from source.',
     standalone: true,
     examples: ['sallyport version --json'],
-    run: async ({ printResult }) => printResult({ version }, version),
+    run: async ({ printResult }) => printResult({ version, build: build(), schema: newestSchema }, build()),
   },
 ];
 

@@ -6,7 +6,7 @@ import {
   Option as ProgramOption,
 } from 'commander';
 import { flagOf, settingList } from '../config/settings.ts';
-import { version } from '../config/version.ts';
+import { build } from '../config/version.ts';
 import { type Command, type Context, nameOf, type Option, type Options } from './command.ts';
 import { commands, groupSummaries } from './commands.ts';
 import { UsageError } from './errors.ts';
@@ -82,7 +82,7 @@ export function buildProgram(execute: Execute, output: OutputConfiguration = {})
       'Run and manage Sallyport: API keys for services, short-lived keys for browsers, and rules for the data that each may see.',
     )
     .usage('COMMAND [options]')
-    .version(version, '--version', 'Print the version.')
+    .version(build(), '--version', 'Print the version.')
     .option('--json', 'Print JSON.')
     .helpOption('-h, --help', 'Show help.')
     .commandsGroup(headings.other)

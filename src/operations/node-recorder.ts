@@ -4,7 +4,7 @@
  * decides on expiry was set.
  */
 import { hostname } from 'node:os';
-import { version } from '../config/version.ts';
+import { build } from '../config/version.ts';
 import { newId } from '../domain/key.ts';
 import type { MasterKeys } from '../store/crypto/keyring.ts';
 import type { Nodes } from '../store/nodes.ts';
@@ -80,7 +80,7 @@ export function nodeRecorder(
 
   async function write(at: number, masterKeys: readonly string[]): Promise<void> {
     const before = monotonic();
-    const time = await nodes.record({ id, name, version, url: url(), masterKeys, clock: at });
+    const time = await nodes.record({ id, name, version: build(), url: url(), masterKeys, clock: at });
     written = { at, what: [url(), ...masterKeys].join() };
     checkClock(at - time);
     checkJump({ time, before, after: monotonic() });

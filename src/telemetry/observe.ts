@@ -1,7 +1,8 @@
 /** Declares the Prometheus metrics and records them. */
 
-import { version } from '../config/version.ts';
+import { build } from '../config/version.ts';
 import type { SinkState } from '../store/audit/sink-state.ts';
+import { newestSchema } from '../store/engine/migrate.ts';
 import type { Gauges, Maintenance } from '../store/maintenance.ts';
 import { type Family, Registry } from './metrics.ts';
 import { addProcessMetrics } from './process-metrics.ts';
@@ -255,7 +256,8 @@ function databaseGauges(registry: Registry, sources: MetricSources, latest: Late
 
 function gauges(registry: Registry, sources: MetricSources, latest: Latest): void {
   const gauge = addGauge.bind(undefined, registry);
-  registry.gauge('sallyport_build_info', 'Running version.', () => [[{ version, bun: Bun.version }, 1]]);
+  const labels = { version: build(), schema: String(newestSchema), bun: Bun.version };
+  registry.gauge('sallyport_build_info', 'Running version and its schema.', () => [[labels, 1]]);
   registry.gauge(
     'sallyport_database_host',
     'The PostgreSQL server that this node uses, or used last.',

@@ -2,6 +2,8 @@ import { afterEach, beforeEach, expect, test } from 'bun:test';
 import { existsSync } from 'node:fs';
 import manifest from '../../package.json' with { type: 'json' };
 import { settingList } from '../../src/config/settings.ts';
+import { build } from '../../src/config/version.ts';
+import { newestSchema } from '../../src/store/engine/migrate.ts';
 import { type Cli, openCli, openSqliteCli } from '../support/cli.ts';
 import { keyPattern } from '../support/program.ts';
 import { openTestServer } from '../support/test-server.ts';
@@ -36,7 +38,11 @@ test('--json prints JSON', async () => {
   const listed = JSON.parse((await cli.run('--json', 'tenants', 'list')).out);
   const fields = { name: 'acme', created_at: expect.stringMatching(/Z$/), tag: created.key.slice(8, 14) };
   expect(listed).toEqual([{ id: created.tenant_id, ...fields }]);
-  expect(JSON.parse((await cli.run('version', '--json')).out)).toEqual({ version: manifest.version });
+  expect(JSON.parse((await cli.run('version', '--json')).out)).toEqual({
+    version: manifest.version,
+    build: build(),
+    schema: newestSchema,
+  });
 });
 
 test('a tenant name can have 200 characters', async () => {
@@ -69,9 +75,9 @@ test('of several concurrent migrations in a new folder, one creates the schema a
   expect(await Promise.all(processes.map(({ exited }) => exited))).toEqual(Array(4).fill(0));
 });
 
-test('version prints the version of package.json', async () => {
+test('version prints the version of package.json, with the commit', async () => {
   for (const args of [['version'], ['--version']]) {
-    expect(await cli.run(...args)).toEqual({ code: 0, out: `${manifest.version}\n`, err: '' });
+    expect(await cli.run(...args)).toEqual({ code: 0, out: `${build()}\n`, err: '' });
   }
 });
 

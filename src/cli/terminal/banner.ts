@@ -1,6 +1,6 @@
 import type { App } from '../../app.ts';
 import type { Config } from '../../config/settings.ts';
-import { version } from '../../config/version.ts';
+import { build } from '../../config/version.ts';
 import type { Secret } from '../../domain/key.ts';
 import type { Bootstrapped } from '../../operations/bootstrap.ts';
 import { newestSchema } from '../../store/engine/migrate.ts';
@@ -13,17 +13,15 @@ export function banner(config: Config, opened: Opened, metricsUrls: readonly str
   const { url, migrated, bootstrapped, link } = opened;
   const state = migrated.from === 0 ? 'new' : bootstrapped.secret ? 'was empty' : 'existing';
   const upgrade =
-    migrated.from > 0 && migrated.from < newestSchema
-      ? `, schema migrated from version ${migrated.from} to ${migrated.to}`
-      : '';
+    migrated.from > 0 && migrated.from < newestSchema ? `, migrated from version ${migrated.from}` : '';
   const { description, shellExpression } = managementKey(config.managementKeyFile, bootstrapped);
   return [
-    `Sallyport ${version} is listening on ${url}`,
+    `Sallyport ${build()} is listening on ${url}`,
     '',
     `  console         ${url}/console${signInLink(link)}`,
     `  API reference   ${url}/docs`,
     ...metricsUrls.map((at) => `  metrics         ${at}`),
-    `  database        ${databaseLabel(config.databaseUrl)} (${state}${upgrade})`,
+    `  database        ${databaseLabel(config.databaseUrl)} (${state}, schema version ${newestSchema}${upgrade})`,
     `  management key  ${description}`,
     '',
     '  Try it:',

@@ -18,6 +18,10 @@ const LiveStatus = Status.extend({
       'The newest position of the PostgreSQL database that this node has seen. Other nodes read it, to refuse a server that is behind.',
     ),
 });
+const Ready = Status.extend({
+  version: z.string().describe('Version of the program, with the commit for a build from source.'),
+  schema: z.int().describe('Version of the database schema.'),
+});
 const tag = 'Health';
 const ok = { status: 200, body: { status: 'ok' } };
 
@@ -38,11 +42,17 @@ export const readyz = openEndpoint({
   summary: 'Check readiness',
   description:
     'Returns 503 while the database is unreachable or read-only, while the node lacks the current master key, and while the process is shutting down.',
-  replies: { 200: reply('The service accepts requests.', Status, ok.body) },
+  replies: {
+    200: reply('The service accepts requests.', Ready, {
+      ...ok.body,
+      version: '0.3.0+1a2b3c4d5e6f',
+      schema: 1,
+    }),
+  },
   failures: ['unavailable'],
-  handle: async ({ ready, store }) => {
+  handle: async ({ ready, store, running }) => {
     if (!ready()) throw fail('unavailable', { detail: 'The service is shutting down.', expected: true });
     await store.ping();
-    return ok;
+    return { status: 200, body: { ...ok.body, ...running } };
   },
 });

@@ -62,6 +62,8 @@ export interface HandlerContext<S = Store> {
   readonly ready: () => boolean;
   /** The newest position of a PostgreSQL database that this node has seen. */
   readonly position: () => Position | undefined;
+  /** What `/readyz` says about the program. */
+  readonly running: { readonly version: string; readonly schema: number };
   /** In tests: a reply or error that the endpoint does not declare is an internal error. */
   readonly checkReplies: boolean;
 }
