@@ -94,7 +94,8 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
           clockOffset: () => node.clockOffset(),
           databaseHost: () => positions.host(),
         });
-  const telemetry = await startTelemetry(telemetrySettings, log);
+  const system = config.databaseUrl.startsWith('sqlite:') ? 'sqlite' : 'postgresql';
+  const telemetry = await startTelemetry(telemetrySettings, log, system);
   const tracer = telemetry?.tracer;
   const observer = metrics ?? unobserved;
   const positions = positionMemory(positionFile(config), log, options.now ?? Date.now);

@@ -18,7 +18,7 @@ import {
   missingReason,
 } from './crypto/keyring.ts';
 import { type Db, DbUnavailable } from './engine/db.ts';
-import { type Instrumented, instrument } from './engine/instrumented-db.ts';
+import { type Instrumented, instrument, type Timing } from './engine/instrumented-db.ts';
 import {
   IncompatibleSchema,
   type Migrated,
@@ -51,7 +51,7 @@ export interface OpenOptions {
   /** Replaces the clock that decides on expiry: the machine's on SQLite, the database's on PostgreSQL. */
   readonly clock?: (() => number) | undefined;
   /** Receives the duration of each statement and transaction. */
-  readonly timing?: ((operation: string, seconds: number) => void) | undefined;
+  readonly timing?: Timing | undefined;
   /** Timeout of one read or transaction on PostgreSQL, in milliseconds. */
   readonly timeout?: number | undefined;
   /** PostgreSQL servers that are behind these positions are refused. */

@@ -43,18 +43,21 @@ export interface Observed extends Observer {
   collect(): Promise<readonly Family[]>;
 }
 
+/** The name of the database in OpenTelemetry. */
+export type DatabaseSystem = 'sqlite' | 'postgresql';
+
 /** Records spans. Called only if traces are on. */
 export interface RequestTracer {
   /** Runs `handle` in a span, which continues the trace of the `traceparent` header. */
   request(
     route: { readonly method: string; readonly path: string; readonly name: string },
     request: Request,
-    /** The method sets `traceId` to that of the span. */
-    requestInfo: { readonly requestId: string; traceId: string | undefined },
+    /** The method sets `traceId` to that of the span. `failure` is the error of a response with a status from 500 on. */
+    requestInfo: { readonly requestId: string; traceId: string | undefined; readonly failure: unknown },
     handle: () => Promise<Response>,
   ): Promise<Response>;
   /** Adds a span for a database call that just ended to the current request. Does nothing outside a request. */
-  database(operation: string, seconds: number): void;
+  database(operation: string, seconds: number, error?: unknown): void;
 }
 
 export interface MetricSources {

@@ -8,6 +8,7 @@ import {
   DiagLogLevel,
   diag,
   ROOT_CONTEXT,
+  type Span,
   SpanKind,
   SpanStatusCode,
   trace,
@@ -27,8 +28,9 @@ import {
   TracerProvider,
 } from '@opentelemetry/sdk-trace';
 import { version } from '../config/version.ts';
+import { Failure, problem } from '../domain/error.ts';
 import type { Log } from './log.ts';
-import type { Observed, RequestTracer } from './observe.ts';
+import type { DatabaseSystem, Observed, RequestTracer } from './observe.ts';
 import { metricProducer } from './otlp-metrics.ts';
 import type { SamplerSettings, TelemetrySettings } from './settings.ts';
 
@@ -43,7 +45,11 @@ export interface Telemetry {
 
 const maxCloseTime = 3000;
 
-export function openTelemetry({ traces, metrics }: TelemetrySettings, log: Log): Telemetry {
+export function openTelemetry(
+  { traces, metrics }: TelemetrySettings,
+  log: Log,
+  database: DatabaseSystem,
+): Telemetry {
   logFailures(log);
   const named = resourceFromAttributes({ 'service.name': 'sallyport', 'service.version': version });
   const resource = named.merge(detectResources({ detectors: [envDetector] }));
@@ -56,7 +62,7 @@ export function openTelemetry({ traces, metrics }: TelemetrySettings, log: Log):
     });
   let metering: MeterProvider | undefined;
   return {
-    tracer: tracing && requestTracer(tracing),
+    tracer: tracing && requestTracer(tracing, database),
     exportMetrics: (collect) => {
       if (metrics)
         metering = new MeterProvider({ resource, readers: [metricReader(metrics.interval, collect)] });
@@ -104,7 +110,7 @@ const headerGetter = {
 };
 
 /** Attributes contain the route pattern, but not the path, query or other input that may contain ids and keys. */
-function requestTracer(provider: TracerProvider): RequestTracer {
+function requestTracer(provider: TracerProvider, system: DatabaseSystem): RequestTracer {
   const tracer = provider.getTracer('sallyport', version);
   const current = new AsyncLocalStorage<Context>();
   return {
@@ -120,17 +126,41 @@ function requestTracer(provider: TracerProvider): RequestTracer {
       requestInfo.traceId = span.spanContext().traceId;
       const response = await current.run(trace.setSpan(parent, span), handle);
       span.setAttribute('http.response.status_code', response.status);
-      if (response.status >= 500)
-        span.setAttribute('error.type', String(response.status)).setStatus({ code: SpanStatusCode.ERROR });
+      if (response.status >= 500) fail(span, requestInfo.failure);
       span.end();
       return response;
     },
-    database: (operation, seconds) => {
+    database: (operation, seconds, error) => {
       const parent = current.getStore();
       if (!parent || !trace.getSpan(parent)?.isRecording()) return;
       const end = performance.timeOrigin + performance.now();
-      const options = { kind: SpanKind.CLIENT, startTime: end - seconds * 1000 };
-      tracer.startSpan(`database ${operation}`, options, parent).end(end);
+      const attributes = { 'db.system.name': system, 'db.operation.name': operation };
+      const options = { kind: SpanKind.CLIENT, startTime: end - seconds * 1000, attributes };
+      const span = tracer.startSpan(`database ${operation}`, options, parent);
+      if (error !== undefined && !isAnswer(error)) fail(span, error);
+      span.end(end);
     },
   };
+}
+
+/** Whether a handler has thrown the error inside of a transaction, to answer with a status below 500. */
+function isAnswer(error: unknown): boolean {
+  return error instanceof Failure && problem(error.code).status < 500;
+}
+
+/** Marks a span as failed. Messages of errors can contain values, so the span has only codes and names. */
+function fail(span: Span, error: unknown): void {
+  span.setAttribute('error.type', causeOf(error)).setStatus({ code: SpanStatusCode.ERROR });
+}
+
+/**
+ * The code of the innermost error, such as SQLITE_FULL or ECONNREFUSED. For an error of the PostgreSQL server, `errno`
+ * has its code, such as 53100. Without a code, the name of the error.
+ */
+function causeOf(error: unknown): string {
+  if (!(error instanceof Error)) return 'unknown';
+  const { cause, code, name, errno } = error as Error & { code?: unknown; errno?: unknown };
+  if (cause instanceof Error) return causeOf(cause);
+  const known = [errno, code].find((value) => typeof value === 'string' && value !== '');
+  return String(known ?? name);
 }

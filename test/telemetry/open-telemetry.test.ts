@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { readTelemetrySettings } from '../../src/telemetry/settings.ts';
-import { auditEntries } from '../support/database.ts';
+import { auditEntries, failInserts } from '../support/database.ts';
 import { databases, openTestServer } from '../support/test-server.ts';
 
 interface Attribute {
@@ -64,6 +64,11 @@ describe.each(databases)('OpenTelemetry on %s', (_, database) => {
     const unsampled = { traceparent: `00-${'c'.repeat(32)}-${'d'.repeat(16)}-00` };
     await server.call('GET', '/applications/key', { key, headers: unsampled });
     await server.call('GET', '/applications', { key: 'junk' });
+    await server.call('GET', `/applications/${crypto.randomUUID()}`, { key });
+    await server.call('DELETE', `/applications/${crypto.randomUUID()}`, { key });
+    const allow = await failInserts(server.config.databaseUrl, 'audit_pending');
+    expect((await server.call('POST', '/applications', { key, body })).status).toBe(503);
+    await allow();
     secrets.push(key, created.body.key, created.body.id, 'secret', 'junk');
     await server.flush();
     entries = await auditEntries(server.config.databaseUrl);
@@ -89,6 +94,12 @@ describe.each(databases)('OpenTelemetry on %s', (_, database) => {
     });
     const calls = spans().filter(({ parentSpanId }) => parentSpanId === created?.spanId);
     expect(calls.map(({ name }) => name)).toContain('database transaction');
+    const system = database.name === 'SQLite' ? 'sqlite' : 'postgresql';
+    for (const call of calls)
+      expect(attributesOf(call)).toEqual({
+        'db.system.name': system,
+        'db.operation.name': call.name.slice('database '.length),
+      });
     for (const { kind, traceId } of calls) expect([kind, traceId]).toEqual([3, trace]);
   });
 
@@ -99,6 +110,14 @@ describe.each(databases)('OpenTelemetry on %s', (_, database) => {
     expect(spans().filter(({ name }) => name === 'GET /applications/key')).toEqual([]);
     const [refused] = spans().filter(({ name }) => name === 'GET /applications');
     expect(attributesOf(refused as Span)['http.response.status_code']).toBe(401);
+  });
+
+  test('a failed request and its database call have the code of the cause, and a 404 is no error', () => {
+    const failed = spans().filter(({ status }) => status.code === 2);
+    const cause = database.name === 'SQLite' ? 'SQLITE_CONSTRAINT_TRIGGER' : 'P0001';
+    const expected = expect.objectContaining({ 'error.type': cause });
+    expect(failed.map(({ name }) => name)).toEqual(['database transaction', 'POST /applications']);
+    expect(failed.map(attributesOf)).toEqual([expected, expected]);
   });
 
   test('the audit log has the trace of the request', () => {
@@ -119,7 +138,7 @@ describe.each(databases)('OpenTelemetry on %s', (_, database) => {
     const failed = named('sallyport_authentications_total')?.sum;
     expect(failed?.isMonotonic).toBe(true);
     expect(failed?.dataPoints.map((point) => [attributesOf(point).result, point.asDouble])).toEqual([
-      ['ok', 3],
+      ['ok', 5],
       ['failed', 1],
     ]);
     expect(named('process_resident_memory_bytes')).toMatchObject({ unit: 'By', gauge: {} });

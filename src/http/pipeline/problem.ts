@@ -46,6 +46,7 @@ export function problemResponse(
   const failure = error instanceof Failure ? error : fail('internal', { cause: error });
   const { code, retryAfter } = failure;
   const { status } = problem(code);
+  if (status >= 500) requestInfo.failure = failure;
   if (status >= 500 && !failure.expected)
     log.error('request failed', { ...logFields(requestInfo), code, error: failure.cause ?? failure });
   const text = redactSecrets(JSON.stringify(problemBody(failure, requestInfo)));

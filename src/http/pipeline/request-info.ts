@@ -28,6 +28,8 @@ export class RequestInfo {
   readonly rateLimits = new RateLimitStatus();
   /** The nonce for the client's next DPoP proof, and why the proof of this request was not accepted. */
   dpop: { readonly nonce: string; readonly error?: ProofErrorCode } | undefined;
+  /** The error of a response with a status from 500 on, for traces. */
+  failure: unknown;
   readonly #request: Request;
   readonly #connections: Connections;
   #traceId: string | undefined;

@@ -6,23 +6,39 @@ export interface Instrumented {
   readonly inFlight: () => number;
 }
 
+/** Receives the duration of a call, and the error if it failed. */
+export type Timing = (operation: string, seconds: number, error?: unknown) => void;
+
 /** Measures the duration of every call and passes it to `note`. */
-export function instrument(db: Db, note: (operation: string, seconds: number) => void): Instrumented {
+export function instrument(db: Db, note: Timing): Instrumented {
   let inFlight = 0;
 
   function watch<T>(operation: string, work: () => Awaitable<T>): Awaitable<T> {
     const start = performance.now();
-    const done = () => note(operation, (performance.now() - start) / 1000);
-    const result = work();
+    const done = (error?: unknown) => note(operation, (performance.now() - start) / 1000, error);
+    const failed = (error: unknown) => {
+      done(error);
+      throw error;
+    };
+    let result: Awaitable<T>;
+    try {
+      result = work();
+    } catch (error) {
+      return failed(error);
+    }
     if (!(result instanceof Promise)) {
       done();
       return result;
     }
     inFlight += 1;
-    return result.finally(() => {
-      inFlight -= 1;
-      done();
-    });
+    return result
+      .finally(() => {
+        inFlight -= 1;
+      })
+      .then((value) => {
+        done();
+        return value;
+      }, failed);
   }
 
   return {
