@@ -1,5 +1,7 @@
 /** Periodic jobs of a node. No request waits for them. */
 
+import { closeSync, openSync } from 'node:fs';
+import { devNull } from 'node:os';
 import type { Retention } from '../store/audit/delivered.ts';
 import type { Maintenance } from '../store/maintenance.ts';
 import type { Store } from '../store/store.ts';
@@ -70,6 +72,7 @@ export function startBackgroundJobs(
     job('ping the database', 5000, () =>
       store.ping().catch((error) => log.error('the database is unreachable', { error })),
     ),
+    job('check file descriptors', 1000, async () => checkFileDescriptors(log)),
     job('sweep', 30_000, async () => {
       if (!(await node.isClockSettled())) return;
       const removed = await whileFull(batchSize.sweep, maintenance.sweep);
@@ -121,6 +124,20 @@ export function startBackgroundJobs(
       clearTimeout(timer);
     },
   };
+}
+
+/**
+ * Without file descriptors, the server cannot accept connections, and reports nothing: clients, health checks and
+ * scrapes time out.
+ */
+function checkFileDescriptors(log: Log): void {
+  try {
+    closeSync(openSync(devNull, 'r'));
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'EMFILE' || code === 'ENFILE')
+      log.error('no file descriptors are left: new connections wait', { error });
+  }
 }
 
 /** Chains all entries and records the ends of the chains, so that a later truncation of the log can be detected. */

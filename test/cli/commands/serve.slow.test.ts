@@ -1,6 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
 import { keyPattern, ProgramFolder } from '../../support/program.ts';
+import { isMissing } from '../../support/skip.ts';
 import { runSql } from '../../support/test-store.ts';
 
 let program: ProgramFolder;
@@ -153,3 +155,19 @@ describe('serve fails with one error that names the setting:', () => {
     expect(JSON.parse(out)).toEqual([]);
   });
 });
+
+const noPrlimit = isMissing(Bun.which('prlimit') !== null, 'test of file descriptors: no prlimit found');
+test.skipIf(noPrlimit)(
+  'the log says that no file descriptors are left, and the service recovers',
+  async () => {
+    const service = await program.serve();
+    const open = readdirSync(`/proc/${service.pid}/fd`).length;
+    const limit = open + 20;
+    Bun.spawnSync(['prlimit', '--pid', String(service.pid), `--nofile=${limit}:${limit}`]);
+    const { hostname, port } = new URL(service.url);
+    const clients = Array.from({ length: 40 }, () => connect(Number(port), hostname).on('error', () => {}));
+    await service.until(/"level":"error","message":"(no file descriptors are left)/);
+    for (const client of clients) client.destroy();
+    expect((await fetch(`${service.url}/readyz`)).status).toBe(200);
+  },
+);
