@@ -94,32 +94,28 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
           clockOffset: () => node.clockOffset(),
           databaseHost: () => positions.host(),
         });
-  const system = config.databaseUrl.startsWith('sqlite:') ? 'sqlite' : 'postgresql';
-  const telemetry = await startTelemetry(telemetrySettings, log, system);
-  const tracer = telemetry?.tracer;
+  const telemetry = await startTelemetry(telemetrySettings, log, config.databaseUrl);
   const observer = metrics ?? unobserved;
-  const positions = positionMemory(positionFile(config), log, options.now ?? Date.now);
-  const { now: clockOfTests, through, shared = false } = options;
-  const storeOptions = { clock: clockOfTests, timing: timingFor(metrics, tracer), through, positions };
+  const { now = Date.now, through, shared = false, timers, turns } = options;
+  const positions = positionMemory(positionFile(config), log, now);
+  const timing = timingFor(metrics, telemetry?.tracer);
+  const storeOptions = { clock: options.now, timing, through, positions };
   const data: OpenedData = await openDataPatiently(config, log, shared, storeOptions);
   const { store, bootstrapped } = data;
-  const { now = Date.now, timers, turns } = options;
-  const opened: Closeable[] = [data];
   await retryTimeouts(() => recordAuditedReads(data.maintenance, config.auditReads, now()));
   const auditRecorder = makeAuditRecorder(store, log, now);
   const clock = options.monotonic ?? options.now ?? monotonicTime;
   const usage = usageRecorder(store);
   const requestCounter = makeRequestCounter(store);
-  let listening: string | undefined;
-  const environment = { log, now, monotonic: clock, observer, url: () => listening, positions };
-  const node = await recordNode(data.maintenance, environment);
+  const listening: { url?: string } = {};
+  const node = await recordNode(data.maintenance, { log, now, clock, observer, listening, positions });
   const link = bootstrapped.secret && oneUseLink(bootstrapped.secret, clock);
   let ready = true;
   const context: HandlerContext = {
     store,
     log,
     observer,
-    tracer,
+    tracer: telemetry?.tracer,
     observed: metrics !== undefined || log.isEnabled('debug'),
     auditRecorder,
     auditedReads: config.auditReads,
@@ -136,10 +132,11 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     running: { version: build(), schema: newestSchema },
     checkReplies: options.checkReplies ?? false,
   };
-  const { host, port, trustedProxies: trusts } = config;
-  const at = { variable: 'PORT', host, port, shared, trusts };
+  const { host, port } = config;
+  const at = { variable: 'PORT', host, port, shared, trusts: config.trustedProxies };
+  const opened: Closeable[] = [data];
   const server = await tryListen(opened, at, () => listen(options.routes ?? allRoutes, context, at));
-  listening = nodeUrlOf(config, server.port);
+  listening.url = nodeUrlOf(config, server.port);
   const metricsServer = metrics && (await startMetricsServer(config, metrics, opened));
   const delivery = startSinks(sinks, data.maintenance, { log, observer, ...options });
   const recorders = { auditRecorder, usage, requestCounter, node };

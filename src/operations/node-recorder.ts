@@ -34,10 +34,10 @@ export interface NodeEnvironment {
   readonly log: Log;
   readonly now: () => number;
   /** A clock that is not affected by changes of the system time. */
-  readonly monotonic: () => number;
+  readonly clock: () => number;
   readonly observer: Pick<Observer, 'clockJumped'>;
-  /** Undefined until the node listens. */
-  readonly url: () => string | undefined;
+  /** Has no URL until the node listens. */
+  readonly listening: { readonly url?: string };
   readonly positions: Pick<PositionMemory, 'setNodes'>;
 }
 
@@ -51,7 +51,7 @@ interface Reading {
 export function nodeRecorder(
   nodes: Nodes,
   masters: Pick<MasterKeys, 'ids'>,
-  { log, now, monotonic, observer, url, positions }: NodeEnvironment,
+  { log, now, clock: monotonic, observer, listening, positions }: NodeEnvironment,
 ): NodeRecorder {
   const id = newId(now());
   const name = `${hostname()} (process ${process.pid})`;
@@ -80,8 +80,15 @@ export function nodeRecorder(
 
   async function write(at: number, masterKeys: readonly string[]): Promise<void> {
     const before = monotonic();
-    const time = await nodes.record({ id, name, version: build(), url: url(), masterKeys, clock: at });
-    written = { at, what: [url(), ...masterKeys].join() };
+    const time = await nodes.record({
+      id,
+      name,
+      version: build(),
+      url: listening.url,
+      masterKeys,
+      clock: at,
+    });
+    written = { at, what: [listening.url, ...masterKeys].join() };
     checkClock(at - time);
     checkJump({ time, before, after: monotonic() });
   }
@@ -90,7 +97,7 @@ export function nodeRecorder(
     record: async () => {
       await nodes.beat();
       const [at, masterKeys] = [now(), readIds(masters)];
-      const isSame = written?.what === [url(), ...masterKeys].join();
+      const isSame = written?.what === [listening.url, ...masterKeys].join();
       if (isSame && written && Math.abs(at - written.at) < renewal) return;
       await write(at, masterKeys);
       const others = (await nodes.active()).filter((node) => node.id !== id);

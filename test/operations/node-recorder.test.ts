@@ -9,7 +9,7 @@ import { openTestStore, type TestStore } from '../support/test-store.ts';
 describe.each(databases)('the record of a node on %s', (_, database) => {
   let data: TestStore;
   let ids: string[];
-  let url: string | undefined;
+  let listening: { url?: string };
   let others: readonly string[];
   /** Milliseconds by which the clock of the node is ahead. */
   let ahead: number;
@@ -21,7 +21,7 @@ describe.each(databases)('the record of a node on %s', (_, database) => {
   let delays: [before: number, after: number];
   beforeEach(async () => {
     data = await openTestStore(database);
-    [ids, url, others, ahead, lines, jumps, delays] = [['old'], undefined, [], 0, [], [], [0, 0]];
+    [ids, listening, others, ahead, lines, jumps, delays] = [['old'], {}, [], 0, [], [], [0, 0]];
     const now = () => data.clock.now() + ahead;
     log = makeLog({ level: 'info', asText: false, now, write: (line) => lines.push(line) });
     node = recorder({ ids: () => ids }, now);
@@ -42,9 +42,9 @@ describe.each(databases)('the record of a node on %s', (_, database) => {
     nodeRecorder(slow(), masters, {
       log,
       now,
-      monotonic: data.clock.monotonic,
+      clock: data.clock.monotonic,
       observer: { clockJumped: (direction) => jumps.push(direction) },
-      url: () => url,
+      listening,
       positions: {
         setNodes: (urls) => {
           others = urls;
@@ -74,10 +74,10 @@ describe.each(databases)('the record of a node on %s', (_, database) => {
 
   test('has its URL as soon as it listens, and other nodes get to know it', async () => {
     await node.record();
-    url = 'http://10.0.0.5:8080';
+    listening.url = 'http://10.0.0.5:8080';
     await node.record();
     await recorder({ ids: () => [] }).record();
-    expect(others).toEqual([url]);
+    expect(others).toEqual([listening.url]);
   });
 
   test('has new master keys at once, and none if they cannot be read', async () => {
