@@ -2,7 +2,7 @@
 
 import { timestamp } from '../domain/common-fields.ts';
 import { currentMaster } from '../store/crypto/keyring.ts';
-import type { Db, DbTime } from '../store/engine/db.ts';
+import type { Db } from '../store/engine/db.ts';
 import { type ActiveNode, nodes } from '../store/nodes.ts';
 import { type Check, fail, ok, warn } from './check.ts';
 import { masterKeyHint } from './master-key.ts';
@@ -25,15 +25,13 @@ export async function checkNodes(db: Db, now: () => number, inUse: boolean): Pro
 
 /** A node that stops deletes its row. A row that has expired is of a node that was killed, or that cannot write. */
 async function checkLastNode(db: Db, inUse: boolean): Promise<Check> {
-  const last = await db.get<{ name: string; seen_at: DbTime }>(
-    'select name, seen_at from nodes order by seen_at desc limit 1',
-  );
+  const last = await nodes(db).latest();
   if (!last)
     return ok(
       'nodes',
       inUse ? 'no node is running; another process uses the database' : 'no node is running',
     );
-  const message = `${last.name} has not renewed its record since ${timestamp(Number(last.seen_at))}`;
+  const message = `${last.name} has not renewed its record since ${timestamp(last.seenAt)}`;
   return inUse
     ? warn(
         'nodes',

@@ -31,6 +31,8 @@ export interface Nodes {
   now(): Promise<number>;
   /** The nodes whose row has not expired. */
   active(): Promise<ActiveNode[]>;
+  /** The node that renewed its row last, also if the row has expired. */
+  latest(): Promise<{ readonly name: string; readonly seenAt: number } | undefined>;
   /** The position of the PostgreSQL database. Undefined on SQLite. */
   position(): Promise<Position | undefined>;
   /** Makes all nodes accept the database, although it may be behind what they have seen. */
@@ -83,6 +85,12 @@ export function nodes(db: Db): Nodes {
         seenAt: Number(seen_at),
         clockOffset: Number(clock) - Number(seen_at),
       }));
+    },
+    latest: async () => {
+      const row = await db.get<{ name: string; seen_at: DbTime }>(
+        'select name, seen_at from nodes order by seen_at desc limit 1',
+      );
+      return row && { name: row.name, seenAt: Number(row.seen_at) };
     },
     position: async () => db.primary?.position(),
     acceptAfter: async ({ era, beat }) => {
