@@ -66,7 +66,8 @@ export function positionMemory(file: string, log: Log, now: () => number): Posit
     newest: async (installation) =>
       [...stored.positions, ...(await askOthers())].filter((each) => each.installation === installation),
     saw: (position, at) => {
-      if (at !== host) log.info('connected to the database', { host: at, ...position });
+      const level = host === undefined ? 'debug' : 'info';
+      if (at !== host) log[level]('connected to another database server', { host: at, ...position });
       [current, host] = [position, at];
       const [first] = stored.positions;
       if (first?.installation === position.installation && !isBehind(first, position)) return;
@@ -102,7 +103,7 @@ function read(file: string, log: Log): Stored {
     const { positions, nodes } = JSON.parse(readFileSync(file, 'utf8')) as Stored;
     return { positions: positions.filter(isPosition), nodes: nodes.filter((url) => URL.canParse(url)) };
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT')
+    if (!/^(ENOENT|ENOTDIR)$/.test((error as NodeJS.ErrnoException).code ?? ''))
       log.warn('could not read the position of the database', { file, error });
     return nothing;
   }

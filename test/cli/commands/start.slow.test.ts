@@ -51,7 +51,7 @@ describe('the first start', () => {
   });
 
   test('creates the tenant; a second start changes nothing', async () => {
-    expect(again.banner).toContain('(existing)');
+    expect(again.banner).toContain('(existing, schema version ');
     expect(again.banner).not.toContain('created now');
     const answer = await fetch(`${again.url}/applications/key`, { headers: { 'SVC-API-KEY': key() } });
     expect(answer.status).toBe(200);
