@@ -70,11 +70,17 @@ describe('changes that conflict with other transactions', () => {
     await runSql(url, "insert into things values ('a', 0), ('b', 0)");
     const raise = (name: string) => `update things set count = count + 1 where name = '${name}'`;
     const { change } = await duringTransaction(url, raise('b'), async (run) => {
+      // Only the transaction of the change looks for a deadlock.
+      await run("set local deadlock_timeout = '1h'");
+      const locked = Promise.withResolvers<void>();
+      let attempts = 0;
       const change = db.change(async (tx) => {
         await tx.run(raise('a'));
+        locked.resolve();
+        if (attempts++ === 0) await untilBlocked(url);
         await tx.run(raise('b'));
       });
-      await untilBlocked(url);
+      await locked.promise;
       await run(raise('a'));
       return { change };
     });
