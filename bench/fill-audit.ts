@@ -1,25 +1,30 @@
-/** Adds audit entries that no search finds to a tenant with SQL, and their rows of the index. */
+/** Adds audit entries that no search finds to a tenant: copies of its last segment, and rows of the index. */
 import { Database } from 'bun:sqlite';
 import { SQL } from 'bun';
 
-/** Terms per block of 1024 entries in the index. */
-const termsPerBlock = 250;
+/** Terms per segment in the index, and entries per segment. */
+const termsPerSegment = 250;
+const entriesPerSegment = 1024;
 
+const columns = `format, first_seq, last_seq, earliest_at, latest_at, sealed_at, max_delay, successes, denials, failures,
+  previous, system_number, system_hash, key_id, content_hash, index_hash, signature, entries`;
+
+/** The tenant must have a sealed entry. */
 export async function fillAudit(databaseUrl: string, tenant: string, count: number): Promise<void> {
   const postgres = !databaseUrl.startsWith('sqlite:');
-  const chain = `(select number from audit_chains where tenant_id = '${tenant}')`;
-  const last = `(select seq from audit_chains where tenant_id = '${tenant}')`;
+  const last = `(select number from audit_chains where tenant_id = '${tenant}')`;
   const bytes = (hex: string) => (postgres ? `'\\x${hex}'::bytea` : `x'${hex}'`);
   const numbers = (count: number) =>
     `with recursive numbers (n) as (select 1 union all select n + 1 from numbers where n < ${count})`;
-  const rows = Math.ceil(count / 1024) * termsPerBlock;
+  const segments = Math.ceil(count / entriesPerSegment);
   const statements = [
-    `${numbers(count)} insert into audit (seq, at, chain, format, entry)
-     select ${last} + n, ${Date.now()}, ${chain}, 1, ${bytes('7b7d'.repeat(60))} from numbers`,
-    `${numbers(rows)} insert into audit_index (chain, term, block, offsets)
-     select ${chain}, n % ${termsPerBlock}, (select ${last} / 1024) + 1 + n / ${termsPerBlock}, ${bytes('0001'.repeat(8))} from numbers
-     where true on conflict do nothing`,
-    `update audit_chains set seq = seq + ${count} where tenant_id = '${tenant}'`,
+    `${numbers(segments)} insert into audit_segments (tenant_id, number, ${columns})
+     select tenant_id, number + n, ${columns} from audit_segments, numbers
+     where tenant_id = '${tenant}' and number = ${last}`,
+    `${numbers(segments * termsPerSegment)} insert into audit_index (tenant_id, term, number, offsets)
+     select '${tenant}', n % ${termsPerSegment}, ${last} + 1 + n / ${termsPerSegment}, ${bytes('0001'.repeat(8))}
+     from numbers where true on conflict do nothing`,
+    `update audit_chains set number = number + ${segments}, seq = seq + ${count} where tenant_id = '${tenant}'`,
   ];
   if (!postgres) {
     const db = new Database(databaseUrl.slice('sqlite:'.length));
@@ -32,7 +37,7 @@ export async function fillAudit(databaseUrl: string, tenant: string, count: numb
   }
   const sql = new SQL(databaseUrl, { max: 1 });
   for (const statement of statements) await sql.unsafe(statement);
-  await sql.unsafe('vacuum analyze audit');
+  await sql.unsafe('vacuum analyze audit_segments');
   await sql.unsafe('vacuum analyze audit_index');
   await sql.close();
 }

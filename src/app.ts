@@ -2,6 +2,7 @@
 import { statSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { dirname } from 'node:path';
+import { configuredSinks, type Delivery, type Sink, startDelivery } from './audit/delivery.ts';
 import { type Config, ConfigError } from './config/settings.ts';
 import { build } from './config/version.ts';
 import { fail } from './domain/error.ts';
@@ -27,9 +28,6 @@ import { positionFile, positionMemory } from './operations/known-positions.ts';
 import { masterKeysAtStart } from './operations/master-key.ts';
 import { type NodeEnvironment, nodeRecorder } from './operations/node-recorder.ts';
 import { reportSlowStart, retryTimeouts } from './operations/slow-start.ts';
-import type { Sink } from './sinks/config.ts';
-import { configuredSinks } from './sinks/configured.ts';
-import { type Delivery, startDelivery } from './sinks/deliver.ts';
 import { createFolder } from './store/engine/file-ownership.ts';
 import { type Migrated, NoSchema, newestSchema } from './store/engine/migrate.ts';
 import type { Maintenance } from './store/maintenance.ts';
@@ -250,7 +248,7 @@ function startSinks(
   maintenance: Maintenance,
   { log, observer, now = Date.now, timers = true }: AppOptions & { log: Log; observer: Observer },
 ): Delivery {
-  return startDelivery(sinks, maintenance, { log, observer, now, random: Math.random, timers });
+  return startDelivery(sinks, maintenance.sinks, { log, observer, now, random: Math.random, timers });
 }
 
 /** Called before the node serves requests, so that a later rotation of the master key knows about this node. */

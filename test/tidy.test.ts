@@ -24,9 +24,11 @@ describe('imports:', () => {
     expect(outside('src/domain/', (each) => each.to === 'zod' || arrow(each) === liquid)).toEqual([]);
   });
 
-  test('the store imports only the domain', () => {
-    const library = /^(node:|bun$|bun:|zod$)/;
-    expect(outside('src/store/', ({ to }) => to.startsWith('src/domain/') || library.test(to))).toEqual([]);
+  test('the store imports only the domain and the audit log', () => {
+    const allowed = /^(src\/(domain|audit)\/|node:|bun$|bun:|zod$)/;
+    expect(outside('src/store/', ({ to }) => allowed.test(to))).toEqual([]);
+    const base = ['src/store/engine/', 'src/store/crypto/'];
+    expect(base.flatMap((folder) => outside(folder, ({ to }) => !to.startsWith('src/audit/')))).toEqual([]);
   });
 
   test('HTTP imports only types from the store, and jose only for DPoP', () => {
@@ -43,14 +45,21 @@ describe('imports:', () => {
     expect(outside('src/http/', allowed)).toEqual([]);
   });
 
-  test('sinks import the store, but no HTTP and no operator tools', () => {
-    const forbidden = outside(
-      'src/sinks/',
-      ({ to, typesOnly }) =>
-        /^(src\/(domain|store|config)\/|node:|bun$|zod$|yaml$)/.test(to) ||
-        (typesOnly && to.startsWith('src/telemetry/')),
+  test('the audit log imports the databases, their keys and settings', () => {
+    const allowed = /^(src\/(domain|config|store\/(engine|crypto))\/|node:|bun$|bun:|zod$|yaml$)/;
+    expect(outside('src/audit/', ({ to }) => allowed.test(to))).toEqual([]);
+  });
+
+  test('the rest of the source uses only the files at the root of src/audit', () => {
+    const inside = imports.filter(
+      ({ from, to }) => /^src\/audit\/\w+\//.test(to) && !from.startsWith('src/audit/'),
     );
-    expect(forbidden).toEqual([]);
+    expect(inside.map(arrow)).toEqual([]);
+  });
+
+  test('only src/audit has SQL about the audit log', () => {
+    const tables = /\baudit_(pending|segments|index|chains|deliveries|sinks)\b/;
+    expect(found(tables, sources, 'src/audit/')).toEqual([]);
   });
 
   test('only app.ts and main.ts are at the root of src', () => {
@@ -58,7 +67,8 @@ describe('imports:', () => {
   });
 
   test('the folders of src import each other in one direction', () => {
-    const folderOf = (path: string) => /^src\/(\w+)\//.exec(path)?.[1];
+    // The drivers and the keys are below the audit log, and the rest of the store is above it.
+    const folderOf = (path: string) => /^src\/(store\/(?:engine|crypto)|\w+)\//.exec(path)?.[1];
     const arrows = new Map<string, Set<string>>();
     for (const { from, to } of imports) {
       const [importer, imported] = [folderOf(from), folderOf(to)];
@@ -210,7 +220,7 @@ describe('each side effect is confined to few files:', () => {
     const allowed = [
       'src/domain/key.ts',
       'src/store/crypto/cipher.ts',
-      'src/store/audit/hash-chain.ts',
+      'src/audit/log/entry.ts',
       'src/store/crypto/keyring.ts',
       'src/store/engine/postgres-lease.ts',
       'src/store/engine/postgres-retry.ts',

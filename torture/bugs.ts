@@ -251,7 +251,7 @@ export const bugs: readonly Bug[] = [
     database: 'SQLite',
     changes: [
       {
-        file: 'src/sinks/deliver.ts',
+        file: 'src/audit/delivery.ts',
         from: 'receipt = await sender.send(batch, this.#stopped);',
         to: 'receipt = await sender.send(batch, this.#stopped).catch(() => ({}));',
       },
@@ -275,9 +275,9 @@ export const bugs: readonly Bug[] = [
     database: 'SQLite',
     changes: [
       {
-        file: 'src/store/audit/retention.ts',
-        from: "'delete from audit where chain = $1 and seq > $2 and seq <= $3'",
-        to: "'delete from audit where chain = $1 and seq > $2 and seq <= $3 + 5'",
+        file: 'src/audit/proof/retention.ts',
+        from: "'delete from audit_segments where tenant_id = $1 and number = $2'",
+        to: "'delete from audit_segments where tenant_id = $1 and number >= $2 and number <= $2 + 5'",
       },
     ],
   },

@@ -24,7 +24,7 @@ export const unrecordedTransforms: Record<AuditedReads, readonly Transform[]> = 
 /** Written when a database is restored from a backup. */
 export const restoreOperation = 'database.restore';
 
-/** Records the ends of the tenants' hash chains in the system chain: tenant id → SEQ:HASH, in `difference`. */
+/** Records the ends of the tenants' chains in the system chain: tenant id → NUMBER:HASH, in `difference`. */
 export const headsOperation = 'audit.heads';
 
 /** Written some days before an application or key expires, with the expiry in `difference`. */

@@ -1,151 +1,114 @@
-/** Checks the audit log for `doctor`. */
-import {
-  type ChainKeys,
-  checkpointText,
-  expectedMac,
-  isKnownFormat,
-  signatureCheck,
-  systemTenant,
-} from '../store/audit/hash-chain.ts';
-import { IndexCheck } from '../store/audit/index-check.ts';
-import {
-  allChains,
-  type Chain,
-  type ChainedRow,
-  chainOf,
-  lastCheckpoint,
-  rowsAfter,
-} from '../store/audit/rows.ts';
-import { type MasterKeys, unwrapChainKeys, wrappedChainKeys } from '../store/crypto/keyring.ts';
-import type { Db, DbTime } from '../store/engine/db.ts';
+/** Checks the audit log and its delivery for `doctor`. */
+import { auditSource, type SinkState } from '../audit/delivery.ts';
+import type { PendingEntries } from '../audit/log.ts';
+import { chainKeysOf, checkHeads as verifyHeads } from '../audit/proof.ts';
+import type { MasterKeys } from '../store/crypto/keyring.ts';
+import type { Db } from '../store/engine/db.ts';
 import { type Check, fail, ok, startHint, warn } from './check.ts';
 
-/** Milliseconds after which an entry that is not chained causes a warning. */
-const maxUnchained = 60_000;
+/** Milliseconds after which an entry that is not sealed causes a warning. */
+const maxUnsealed = 60_000;
 
-export async function checkChained(db: Db, unchained: number): Promise<Check> {
-  const entries = unchained === 1 ? '1 entry is' : `${unchained} entries are`;
-  const oldest = await db.get<{ age: DbTime | null }>('select :now - min(at) as age from audit_pending');
-  const age = Number(oldest?.age ?? 0);
-  if (age > maxUnchained)
-    return warn(
-      'audit log',
-      `${entries} not yet chained, the oldest for ${Math.round(age / 1000)} s`,
-      startHint,
-    );
-  return ok('audit log', unchained === 0 ? 'all entries are chained' : `${entries} not yet chained`);
+export function checkSealed({ entries, age }: PendingEntries): Check {
+  const some = entries === 1 ? '1 entry is' : `${entries} entries are`;
+  if (age > maxUnsealed)
+    return warn('audit log', `${some} not sealed yet, the oldest for ${Math.round(age / 1000)} s`, startHint);
+  return ok('audit log', entries === 0 ? 'all entries are sealed' : `${some} not sealed yet`);
+}
+
+/** Verifies the last segment of each chain and its index. */
+export async function checkHeads(db: Db, masters: MasterKeys, hint: string): Promise<Check[]> {
+  const keys = await chainKeysOf(db, masters);
+  if (!keys) return [fail('audit log', 'the signatures of the segments cannot be verified', hint)];
+  const { chains, entries, problem } = await verifyHeads(db, keys);
+  if (problem !== undefined) return [fail('audit log', problem, hint)];
+  if (chains === 0) return [];
+  return [ok('audit log', `signed: ${entries} entries in ${chains} ${chains === 1 ? 'chain' : 'chains'}`)];
 }
 
 /**
- * Checks each chain: the last checkpoint has a valid signature and signs the last entry, the last entry is unchanged,
- * and the index matches the newest entries.
+ * Seconds after which undelivered entries cause a warning. More than a minute, because batches for S3 are collected
+ * that long by default.
  */
-export async function checkHeads(db: Db, masters: MasterKeys, hint: string): Promise<Check[]> {
-  const chains = await allChains(db);
-  if (chains.length === 0) return [];
-  const keys = await chainKeysOf(db, masters);
-  if (!keys) return [fail('audit log', 'the signatures of the checkpoints cannot be verified', hint)];
-  const isSigned = signatureCheck(keys);
-  for (const { tenantId } of chains) {
-    const problem = await findProblem(db, keys, isSigned, tenantId);
-    if (problem !== undefined)
-      return [fail('audit log', `${problem} in the chain of ${chainName(tenantId)}`, hint)];
-  }
-  for (const chain of chains)
-    if (await hasChangedIndex(db, chain))
-      return [
-        fail(
-          'audit log',
-          `the index of the chain of ${chainName(chain.tenantId)} was changed, so filters miss entries`,
-          'run `sallyport audit verify`, and then `sallyport audit reindex`',
-        ),
-      ];
-  const total = chains.reduce((sum, { seq }) => sum + seq, 0);
-  return [
-    ok(
-      'audit log',
-      `signed: ${total} entries in ${chains.length} ${chains.length === 1 ? 'chain' : 'chains'}`,
-    ),
-  ];
+const maxLag = 300;
+
+/** `sinks` are the names of the configured sinks. */
+export async function checkSinks(db: Db, masters: MasterKeys, sinks: readonly string[]): Promise<Check[]> {
+  const keys = sinks.length === 0 ? undefined : await chainKeysOf(db, masters);
+  // If the keys are missing, the checks of the audit log already report it.
+  if (!keys) return [];
+  const states = await Promise.all(
+    sinks.map((name) => auditSource({ db, keys: () => keys }).deliveries.state(name)),
+  );
+  const problems = states.flatMap(checkSink);
+  if (problems.length > 0) return problems;
+  return sinks.length === 0 ? [] : [ok('sinks', `the audit log was delivered to ${sinks.join(', ')}`)];
 }
 
-/** How many of the newest entries of each chain are compared with the index. `audit verify` compares all. */
-const checkedEntries = 100;
-
-async function hasChangedIndex(db: Db, chain: Chain): Promise<boolean> {
-  const after = Math.max(chain.baseSeq, chain.seq - checkedEntries);
-  const rows = await rowsAfter(db, chain, { after, upTo: chain.seq }, checkedEntries);
-  let isChanged = false;
-  const check = await IndexCheck.start({ db, chain }, () => {
-    isChanged = true;
-  });
-  for (const { seq, at, entryText: entry } of rows) {
-    check.add({ seq, at, entry });
-    if (check.isFull) await check.compare();
-  }
-  await check.end();
-  return isChanged;
+function checkSink(state: SinkState): Check[] {
+  const {
+    name,
+    failures,
+    lastError,
+    lagEntries,
+    lagSeconds,
+    rejectedChains,
+    truncatedChains,
+    skippedEntries,
+    changedPositions,
+  } = state;
+  const found: Check[] = [];
+  if (truncatedChains > 0)
+    found.push(
+      fail(
+        'sinks',
+        `${name} has received later entries than this database has, in ${count(truncatedChains, 'chain')}`,
+        'unless you restored a backup, entries were removed: see "Detect a truncated log" in docs/operations/audit-delivery.md',
+      ),
+    );
+  if (changedPositions > 0)
+    found.push(
+      warn(
+        'sinks',
+        `another program has changed the position of ${name} in ${count(changedPositions, 'chain')}: these chains are delivered again`,
+        'find out who can write to the database',
+      ),
+    );
+  if (failures > 0)
+    found.push(
+      warn(
+        'sinks',
+        `${name}: ${count(failures, 'failed attempt')} since the last delivery: ${lastError}`,
+        `correct the cause, and run \`sallyport sinks test ${name}\``,
+      ),
+    );
+  else if (lagSeconds > maxLag)
+    found.push(
+      warn(
+        'sinks',
+        `${name} is ${Math.round(lagSeconds)} s and ${count(lagEntries, 'entry', 'entries')} behind`,
+        'start the service, or raise `batch` for this sink',
+      ),
+    );
+  if (skippedEntries > 0)
+    found.push(
+      warn(
+        'sinks',
+        `${name} has never received ${count(skippedEntries, 'entry', 'entries')} that were archived and deleted`,
+        'copy them from the archives to the receiver if it needs them',
+      ),
+    );
+  if (rejectedChains > 0)
+    found.push(
+      warn(
+        'sinks',
+        `${name} has rejected entries in ${count(rejectedChains, 'chain')}: ${lastError}`,
+        `save them with \`sallyport audit export\`, because they are not sent again; then run \`sallyport sinks acknowledge ${name}\`, so that automatic deletion continues`,
+      ),
+    );
+  return found;
 }
 
-/** Maximum attempts to check a chain. A problem is checked again if the service has extended the chain. */
-const maxAttempts = 20;
-
-async function findProblem(
-  db: Db,
-  keys: ChainKeys,
-  isSigned: ReturnType<typeof signatureCheck>,
-  tenantId: string,
-): Promise<string | undefined> {
-  let problem: string | undefined;
-  for (let attempt = 0; attempt < maxAttempts; attempt++) {
-    const chain = await chainOf(db, tenantId);
-    if (!chain) return undefined;
-    problem = await problemOf(db, keys, isSigned, chain);
-    if (problem === undefined || (await chainOf(db, tenantId))?.seq === chain.seq) break;
-  }
-  return problem;
-}
-
-async function problemOf(
-  db: Db,
-  keys: ChainKeys,
-  isSigned: ReturnType<typeof signatureCheck>,
-  chain: Chain,
-): Promise<string | undefined> {
-  const { seq, hash, baseSeq } = chain;
-  const head = await lastCheckpoint(db, chain);
-  if (!head || !isSigned(checkpointText(head), head.signature))
-    return 'the signature of the last checkpoint is missing or invalid';
-  const [row] = await rowsAfter(db, chain, { after: seq - 1, upTo: seq }, 1);
-  const isIntact = row ? isUnchanged(keys, row) : seq === baseSeq;
-  if (head.seq !== seq || !Buffer.from(head.hash).equals(hash) || !isIntact)
-    return `entry ${Math.max(head.seq, seq)} was changed or removed after it was signed`;
-  return isSystemChainShorter(await chainOf(db, systemTenant), head.system)
-    ? `entry ${head.system?.seq} of the system chain was removed after it was signed`
-    : undefined;
-}
-
-function isSystemChainShorter(
-  system: Chain | undefined,
-  signed: Pick<Chain, 'seq' | 'hash'> | undefined,
-): boolean {
-  if (!signed || signed.seq === 0) return false;
-  if (!system || signed.seq > system.seq) return true;
-  return signed.seq === system.seq && !Buffer.from(signed.hash).equals(system.hash);
-}
-
-function isUnchanged(keys: ChainKeys, row: ChainedRow): boolean {
-  const mac = row.mac ?? new Uint8Array();
-  return isKnownFormat(row.format) && Buffer.compare(expectedMac(keys, row, mac), mac) === 0;
-}
-
-function chainName(tenantId: string): string {
-  return tenantId === systemTenant ? 'the system' : `tenant ${tenantId}`;
-}
-
-/** Returns undefined if the master key that wraps the chain keys is missing. */
-export async function chainKeysOf(db: Db, masters: MasterKeys): Promise<ChainKeys | undefined> {
-  const stored = await wrappedChainKeys(db);
-  const master = stored && masters.find(stored.master_id);
-  return master && unwrapChainKeys(master, stored.wrapped);
+function count(number: number, one: string, many = `${one}s`): string {
+  return `${number} ${number === 1 ? one : many}`;
 }

@@ -2,7 +2,7 @@
 
 import { closeSync, openSync } from 'node:fs';
 import { devNull } from 'node:os';
-import type { Retention } from '../store/audit/delivered.ts';
+import type { Retention } from '../audit/proof.ts';
 import type { Maintenance } from '../store/maintenance.ts';
 import type { Store } from '../store/store.ts';
 import type { Log } from '../telemetry/log.ts';
@@ -10,7 +10,7 @@ import type { Observer } from '../telemetry/observe.ts';
 import type { NodeRecorder } from './node-recorder.ts';
 
 /** Maximum rows per transaction. On SQLite, other changes wait for such a transaction. */
-const batchSize = { chain: 500, sweep: 100, notices: 100 };
+const batchSize = { sweep: 100, notices: 100 };
 /** Maximum milliseconds that `stop` waits for running jobs. */
 const maxStopTime = 3000;
 
@@ -64,7 +64,9 @@ export function startBackgroundJobs(
     writeRequestCounts,
     job('announce expiring keys', 60_000, () => whileFull(batchSize.notices, maintenance.writeExpiryNotices)),
     job('record the ends of the audit chains', 60_000, () => maintenance.audit.recordHeads()),
-    job('chain audit entries', 100, () => whileFull(batchSize.chain, maintenance.audit.append)),
+    job('seal audit entries', 250, maintenance.audit.sealDue),
+    // Entries that other processes have left, and entries that were not committed when this one sealed.
+    job('seal remaining audit entries', 10_000, () => maintenance.audit.seal(() => !stopped)),
     job('analyze tables', 1000, async () => {
       const tables = await maintenance.analyzeTables();
       if (tables.length > 0) log.debug('analyzed tables that have grown', { tables });
@@ -140,12 +142,12 @@ function checkFileDescriptors(log: Log): void {
   }
 }
 
-/** Chains all entries and records the ends of the chains, so that a later truncation of the log can be detected. */
+/** Seals all entries and records the ends of the chains, so that a later truncation of the log can be detected. */
 async function recordHeads({ audit }: Data['maintenance'], log: Log): Promise<void> {
   try {
-    while ((await audit.append(batchSize.chain)) >= batchSize.chain);
+    await audit.seal();
     await audit.recordHeads('all');
-    await audit.append(batchSize.chain);
+    await audit.seal();
   } catch (error) {
     log.warn('could not record the ends of the audit chains', { error });
   }

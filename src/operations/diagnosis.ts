@@ -2,9 +2,9 @@
  * Checks a database, its clock and the audit log for `doctor`. Writes no data and does not migrate. Opens an undamaged
  * SQLite database in the same way as the service, so that the checked settings are those of the service.
  */
+import { newestTimes, pendingEntries } from '../audit/log.ts';
 import { type Config, hasTrustedProxies } from '../config/settings.ts';
 import { timestamp } from '../domain/common-fields.ts';
-import { latestTimes } from '../store/audit/rows.ts';
 import { bindMasterKey, type MasterKeys } from '../store/crypto/keyring.ts';
 import { commandTimeout, type Db, type DbTime } from '../store/engine/db.ts';
 import { appliedMigrations, findSchemaProblem, newestSchema, versionOf } from '../store/engine/migrate.ts';
@@ -18,12 +18,11 @@ import {
   listTooLong,
   type TooLong,
 } from '../store/operator-queries.ts';
-import { checkChained, checkHeads } from './audit-diagnosis.ts';
+import { checkHeads, checkSealed, checkSinks } from './audit-diagnosis.ts';
 import { type Check, fail, missingHint, ok, startHint, warn } from './check.ts';
 import { masterKeyHint } from './master-key.ts';
 import { checkNodes } from './node-check.ts';
 import { checkPostgres, readSchemaAccess, type SchemaAccess } from './postgres-check.ts';
-import { checkSinks } from './sink-diagnosis.ts';
 import { checkSqliteFile, checkSqliteSettings } from './sqlite-check.ts';
 
 /**
@@ -58,7 +57,7 @@ export async function diagnose(
     if (!isCurrent) return [...engine, schema, clock];
     const masterKey = await checkMasterKey(db, masters);
     const auditHint = masterKey.state === 'ok' ? verify : keyFirst;
-    const { sweepLag, unchained } = await readGauges(db);
+    const { sweepLag } = await readGauges(db);
     return [
       ...engine,
       schema,
@@ -69,7 +68,7 @@ export async function diagnose(
       await checkLifetimes(db),
       await checkBoundSessions(db, config),
       await checkStorage(db, tokenBytes),
-      await checkChained(db, unchained),
+      checkSealed(await pendingEntries(db, 10_000)),
       ...(await checkHeads(db, masters, auditHint)),
       ...(await checkSinks(db, masters, sinks)),
     ];
@@ -113,10 +112,10 @@ const recheck = 'check that the clock is correct now; expiry times set before ma
 async function checkClock(db: Db, machineTime: () => number, hasAuditLog: boolean): Promise<Check> {
   const now = Number((await db.get<{ now: DbTime }>('select :now as now'))?.now);
   const difference = Math.abs(machineTime() - now);
-  const newestEntry = hasAuditLog ? await newestEntryTime(db) : 0;
-  if (now < newestEntry - tolerance) {
-    const message = `the time is ${timestamp(now)}, but the newest audit entry is from ${timestamp(newestEntry)}`;
-    return (await hasLeapt(db, now, newestEntry))
+  const { newest, wasFast } = hasAuditLog ? await newestTimes(db, now) : { newest: 0, wasFast: false };
+  if (now < newest - tolerance) {
+    const message = `the time is ${timestamp(now)}, but the newest audit entry is from ${timestamp(newest)}`;
+    return wasFast
       ? warn('clock', `${message}, written while the clock was fast`, recheck)
       : fail('clock', message, setClock);
   }
@@ -127,51 +126,6 @@ async function checkClock(db: Db, machineTime: () => number, hasAuditLog: boolea
       'synchronize both with the same time servers; expiry uses the clock of the database',
     );
   return ok('clock', `${timestamp(now)} (${db.dialect === 'sqlite' ? 'this machine' : 'the database'})`);
-}
-
-/** The time of the newest audit entry, chained or not. Returns 0 if the audit log is empty. */
-async function newestEntryTime(db: Db): Promise<number> {
-  const pending = await db.get<{ at: DbTime | null }>('select max(at) as at from audit_pending');
-  return Math.max(Number(pending?.at ?? 0), ...(await latestTimes(db)).values());
-}
-
-/**
- * For a log with entries after `now`: returns true if the clock was fast for a while, false if it is slow now. The
- * entries of a chain are in order of arrival. If the clock was fast, the first entry after `now` is later than the
- * entry before it, by at least `newest - now`, and the last entry of the chain is not after `now`.
- */
-async function hasLeapt(db: Db, now: number, newest: number): Promise<boolean> {
-  const at = async (chain: number, where: string, params: readonly number[] = []) => {
-    const sql = `select at from audit where chain = $1 ${where}`;
-    return Number((await db.get<{ at: DbTime }>(sql, [chain, ...params]))?.at ?? Number.NaN);
-  };
-  const times = [...(await latestTimes(db))];
-  const ahead = times.filter(([, latest]) => latest > now);
-  if (ahead.length === 0) return false;
-  for (const [number] of ahead) {
-    const first = await firstAhead(db, number, now);
-    if (first === undefined) return false;
-    const last = await at(number, 'order by seq desc limit 1');
-    const leap =
-      (await at(number, 'and seq = $2', [first])) - (await at(number, 'and seq = $2', [first - 1]));
-    if (!(last <= now && leap >= newest - now)) return false;
-  }
-  return true;
-}
-
-/**
- * The position of the first entry with a time after `now`. Reads only entries after the last checkpoint before `now`.
- */
-async function firstAhead(db: Db, chain: number, now: number): Promise<number | undefined> {
-  const before = await db.get<{ seq: DbTime | null }>(
-    'select max(seq) as seq from audit_checkpoints where chain = $1 and at <= $2',
-    [chain, now],
-  );
-  const first = await db.get<{ seq: DbTime }>(
-    'select seq from audit where chain = $1 and seq > $2 and at > $3 order by seq limit 1',
-    [chain, Number(before?.seq ?? 0), now],
-  );
-  return first && Number(first.seq);
 }
 
 /** A database that is not bound to a master key accepts any. */

@@ -1,5 +1,8 @@
 /** Prepares a restored database for service: ends sessions, and repeats revocations that the backup does not have. */
 import { removedState } from '../domain/access/history.ts';
+import { verifyFiles } from '../audit/files.ts';
+import type { Finding, Verdict, VerifiedEntry } from '../audit/proof.ts';
+import { anchorOf, chainName, genesis, type Head, systemTenant } from '../audit/records.ts';
 import {
   type Access,
   type AuditRow,
@@ -12,18 +15,10 @@ import {
 import { byOperator, type Entry, restoreOperation } from '../domain/audit.ts';
 import { deleteRecordCounts } from '../store/application-storage.ts';
 import { applications, laterThanBefore, listText, toText } from '../store/applications.ts';
-import { chainName } from '../store/audit/export-format.ts';
-import { anchorOf, genesis, type Head, systemTenant } from '../store/audit/hash-chain.ts';
-import { allChains } from '../store/audit/rows.ts';
-import type { Verdict } from '../store/audit/verify.ts';
-import type { Finding, VerifiedRow } from '../store/audit/verify-chain-options.ts';
-import { insertEntries } from '../store/audit/write.ts';
 import type { Db, Queries } from '../store/engine/db.ts';
 import type { Maintenance } from '../store/maintenance.ts';
 import type { NewEntry } from '../store/store.ts';
 import { tenants } from '../store/tenants.ts';
-import { verifyFiles } from './audit-files.ts';
-import { type ChangeRow, missingIn, toChange } from './missing-changes.ts';
 
 /** Access that was revoked after the backup and is valid again. */
 export interface Revived {
@@ -65,21 +60,30 @@ export const none: Revived = { tenants: [], applications: [] };
  * already has all of their entries.
  */
 export async function findRevived(
-  { db, masters, chainKeys }: Maintenance,
+  { db, audit, masters, chainKeys }: Maintenance,
   paths: readonly string[],
 ): Promise<{ verdict: Verdict; revived: Revived }> {
   const changes: ChangeRow[] = [];
-  const onRow = (row: VerifiedRow) => {
-    const change = toChange(row);
+  const onEntry = (entry: VerifiedEntry) => {
+    const change = toChange(entry);
     if (changesAccess(change)) changes.push(change);
   };
-  const verified = await verifyFiles(paths, { masters, log: await chainKeys(), onRow });
-  const ends = new Map((await allChains(db)).map(({ tenantId, seq }) => [chainName(tenantId), seq]));
+  const verified = await verifyFiles(paths, { masters, log: await chainKeys(), onEntry });
+  const ends = new Map((await audit.heads()).map(({ tenantId, number }) => [chainName(tenantId), number]));
   const isKnown = ({ code, chain = '', last = Number.POSITIVE_INFINITY }: Finding) =>
     code === 'missing_archive' && last <= (ends.get(chain) ?? (chain === '' ? 0 : Number.POSITIVE_INFINITY));
   const findings = verified.findings.filter((finding) => !isKnown(finding));
   const verdict = { ...verified, findings, ok: findings.length + verified.more === 0 };
-  return { verdict, revived: verdict.ok ? await lookUp(db, await missingIn(db, changes)) : none };
+  return { verdict, revived: verdict.ok ? await lookUp(db, await audit.missing(changes)) : none };
+}
+
+/** A change in the export. Every change has an audit entry, so a change is missing if its entry is. */
+type ChangeRow = AuditRow & Pick<VerifiedEntry, 'tenantId' | 'segment' | 'id'>;
+
+function toChange({ tenantId, segment, id, text }: VerifiedEntry): ChangeRow {
+  const { operation, entity, result } = JSON.parse(text) as Entry;
+  const tenant_id = tenantId === systemTenant ? null : tenantId;
+  return { tenantId, segment, id, tenant_id, operation, entity_id: entity?.id ?? null, result, entry: text };
 }
 
 export interface Restore {
@@ -92,22 +96,21 @@ export interface Restore {
 
 /**
  * Deletes all sessions, nonces and idempotency records, revokes `revoke` again, and writes audit entries, in one
- * transaction. Then removes the rows of deleted tenants. All audit entries must be chained before the call.
+ * transaction. Then removes the rows of deleted tenants.
  */
 export async function recover(
-  { db, chainKeys, removeTenantRows }: Maintenance,
+  { db, audit, writeEntries, removeTenantRows }: Maintenance,
   restore: Restore,
   revoke: Revived,
 ): Promise<Recovered> {
-  const keys = await chainKeys();
   const { at } = restore;
-  const restored = restoreEntries(await allChains(db), restore);
+  const restored = restoreEntries(await headsBefore(audit), restore);
   const recovered = await db.exclusively(async (tx) => {
     const sessions = await tx.run('delete from sessions');
     const replies = await tx.run('delete from idempotency');
     await tx.run(deleteRecordCounts);
-    const record: Write = (entry) => insertEntries(tx, db.dialect, keys, [{ at, ...byOperator, ...entry }]);
-    await insertEntries(tx, db.dialect, keys, restored);
+    const record: Write = (entry) => writeEntries(tx, [{ at, ...byOperator, ...entry }]);
+    await writeEntries(tx, restored);
     for (const one of revoke.tenants) await close(db, tx, record, one);
     for (const one of revoke.applications) await remove(db, tx, record, one, at);
     return { sessions, replies };
@@ -118,11 +121,21 @@ export async function recover(
 }
 
 /**
+ * Seals the entries that were pending in the backup, and returns the ends of all chains before that. The replaced
+ * database may have sealed these entries in other segments.
+ */
+async function headsBefore(audit: Maintenance['audit']): Promise<Head[]> {
+  const before = new Map((await audit.heads()).map((head) => [head.tenantId, head]));
+  await audit.seal();
+  return (await audit.heads()).map(({ tenantId }) => before.get(tenantId) ?? { tenantId, ...genesis });
+}
+
+/**
  * Returns one entry for the system chain, and one for each other chain whose end in the replaced database is different
  * or unknown.
  */
 function restoreEntries(chains: readonly Head[], { at, difference, replaced }: Restore): NewEntry[] {
-  const system = { tenantId: systemTenant, seq: 0, hash: genesis };
+  const system = { tenantId: systemTenant, ...genesis };
   const all = chains.some(({ tenantId }) => tenantId === systemTenant) ? chains : [system, ...chains];
   const before = new Map(replaced?.map((head) => [head.tenantId, anchorOf(head)]));
   return all.flatMap((head) => {

@@ -1,8 +1,10 @@
 /** Copies SQLite database files and checks their integrity. */
+
 import type { Database } from 'bun:sqlite';
 import { closeSync, existsSync, fstatSync, fsyncSync, openSync, renameSync, rmSync } from 'node:fs';
+import { headsIn } from '../audit/log.ts';
+import type { Head } from '../audit/records.ts';
 import { deleteRecordCounts } from '../store/application-storage.ts';
-import type { Head } from '../store/audit/hash-chain.ts';
 import { type BackupMac, copyBytes, copyChecked, readMac } from '../store/crypto/backup-mac.ts';
 import { type MasterKeys, missingReason } from '../store/crypto/keyring.ts';
 import { generationFile } from '../store/engine/commit-watch.ts';
@@ -150,7 +152,7 @@ export function settle(path: string): Head[] | undefined {
   try {
     return within(path, (db) => {
       applyLog(db);
-      return db.query('select tenant_id as tenantId, seq, hash from audit_chains').all() as Head[];
+      return headsIn(db);
     });
   } catch {
     return undefined;

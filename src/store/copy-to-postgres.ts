@@ -1,8 +1,7 @@
 /** Copies the rows of a SQLite database into an empty PostgreSQL database. */
 import type { Database } from 'bun:sqlite';
+import type { EntryWriter } from '../audit/log.ts';
 import { byOperator } from '../domain/audit.ts';
-import type { ChainKeys } from './audit/hash-chain.ts';
-import { insertEntries } from './audit/write.ts';
 import type { Db, Queries, Value } from './engine/db.ts';
 import { tablesOf } from './engine/migrate.ts';
 import { type ColumnType, inserter } from './engine/sql.ts';
@@ -23,8 +22,8 @@ export class NotEmpty extends Error {}
 export interface CopyOptions {
   /** The time of the audit entry. */
   readonly at: number;
-  /** The keys of the audit chain in the source. */
-  readonly keys: ChainKeys;
+  /** Writes with the keys of the audit log in the source. */
+  readonly writeEntries: EntryWriter;
   readonly onTable?: (table: string) => void;
 }
 
@@ -35,7 +34,7 @@ export interface CopyOptions {
 export function copyToPostgres(
   source: Database,
   target: Db,
-  { at, keys, onTable }: CopyOptions,
+  { at, writeEntries, onTable }: CopyOptions,
 ): Promise<Record<string, number>> {
   return target.exclusively(async (tx) => {
     await requireEmpty(tx);
@@ -46,9 +45,7 @@ export function copyToPostgres(
     }
     await tx.run(`analyze ${copiedTables.join(', ')}`);
     const difference = { database: { from: 'sqlite', to: 'postgres' } };
-    await insertEntries(tx, 'postgres', keys, [
-      { ...byOperator, at, operation: 'database.copy', difference },
-    ]);
+    await writeEntries(tx, [{ ...byOperator, at, operation: 'database.copy', difference }]);
     return counts;
   }, 'slow');
 }
@@ -71,7 +68,6 @@ async function copyTable(source: Database, tx: Queries, table: string): Promise<
   const insert = inserter<Row>(table, types).postgres;
   const select = source.query<Row, []>(`select ${Object.keys(types).join(', ')} from ${table}`);
   for (const rows of batches(select.iterate())) await insert(tx, rows);
-  for (const { name, identity } of columns) if (identity === 'YES') await continueAfter(tx, table, name);
   const count = `select count(*) as rows from ${table}`;
   const expected = source.query<{ rows: number }, []>(count).get()?.rows;
   const copied = Number((await tx.get<{ rows: string }>(count))?.rows);
@@ -82,22 +78,13 @@ async function copyTable(source: Database, tx: Queries, table: string): Promise<
 interface Column {
   readonly name: string;
   readonly type: ColumnType;
-  readonly identity: 'YES' | 'NO';
 }
 
 function columnsOf(tx: Queries, table: string): Promise<Column[]> {
-  const sql = `select column_name as name, data_type as type, is_identity as identity
+  const sql = `select column_name as name, data_type as type
     from information_schema.columns where table_schema = current_schema() and table_name = $1
     order by ordinal_position`;
   return Promise.resolve(tx.all<Column>(sql, [table]));
-}
-
-/** Makes generated numbers continue after the highest one that was copied. */
-async function continueAfter(tx: Queries, table: string, column: string): Promise<void> {
-  await tx.get(
-    `select setval(pg_get_serial_sequence('${table}', '${column}'), max(${column})) from ${table}
-     having max(${column}) is not null`,
-  );
 }
 
 function* batches(rows: Iterable<Row>): Generator<Row[]> {

@@ -1,10 +1,8 @@
 /** Writes an audit entry 7 days and 1 day before an application expires, or before one of its keys expires earlier. */
 
+import type { EntryWriter } from '../audit/log.ts';
 import { byOperator, expiringOperation } from '../domain/audit.ts';
-import type { Awaitable } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
-import type { ChainKeys } from './audit/hash-chain.ts';
-import { insertEntries } from './audit/write.ts';
 import type { Db, DbTime, Queries } from './engine/db.ts';
 import { everyTenant } from './engine/sql.ts';
 import type { NewEntry } from './store.ts';
@@ -52,21 +50,16 @@ const keysWithoutNotice = everyTenant(`
  * Writes at most `limit` entries for each notice period, for applications and for keys. Returns the total. Any node may
  * call this at any time: each entry is written once, in the transaction that records the notice.
  */
-export async function writeExpiryNotices(
-  db: Db,
-  chainKeys: () => Awaitable<ChainKeys>,
-  limit: number,
-): Promise<number> {
+export async function writeExpiryNotices(db: Db, writeEntries: EntryWriter, limit: number): Promise<number> {
   let written = 0;
   for (const days of noticeDays)
     for (const withoutNotice of [applicationsWithoutNotice, keysWithoutNotice]) {
       const due = await db.all<ExpiringRow>(withoutNotice, [days * day, days, limit]);
       if (due.length === 0) continue;
-      const keys = await chainKeys();
       written += await db.transaction(async (tx) => {
         const entries: NewEntry[] = [];
         for (const row of due) if (await recordNotice(tx, row, days)) entries.push(entryOf(row));
-        if (entries.length > 0) await insertEntries(tx, db.dialect, keys, entries);
+        if (entries.length > 0) await writeEntries(tx, entries);
         return entries.length;
       });
     }

@@ -1,10 +1,10 @@
 /** Revokes a key by its tag and digest, without knowing its owner. */
+import type { EntryWriter } from '../audit/log.ts';
 import type { Awaitable } from '../domain/awaitable.ts';
 import { nilTenant, type ParsedKey } from '../domain/key.ts';
 import { longestSession } from '../domain/session.ts';
 import { notExpired } from './applications.ts';
-import type { ChainKeys } from './audit/hash-chain.ts';
-import type { EntryWriter } from './audit/write.ts';
+import type { ChainKeys } from './crypto/keyring.ts';
 import type { Db, DbTime } from './engine/db.ts';
 import type { NewEntry, RevokedKey } from './store.ts';
 import type { TenantTags } from './tenants.ts';

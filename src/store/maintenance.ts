@@ -3,21 +3,18 @@
  * store.ts. Methods that change a tenant return false if it does not exist or is being deleted.
  */
 import type { Database } from 'bun:sqlite';
-import type { LogEntry } from '../domain/audit.ts';
+import type { AuditSource } from '../audit/delivery.ts';
+import type { EntryWriter, LogMaintenance } from '../audit/log.ts';
+import type { Proof } from '../audit/proof.ts';
 import type { Awaitable } from '../domain/awaitable.ts';
 import type { Minted } from '../domain/key.ts';
-import type { Retention } from './audit/delivered.ts';
-import type { Deliveries } from './audit/deliveries.ts';
-import type { ChainKeys, SignedCheckpoint } from './audit/hash-chain.ts';
-import type { Reindexed } from './audit/reindex.ts';
-import type { Part } from './audit/verify-chain-options.ts';
 import type { CopyOptions } from './copy-to-postgres.ts';
 import type { Rotated, Rotation } from './crypto/key-rotation.ts';
-import type { MasterKeys } from './crypto/keyring.ts';
+import type { ChainKeys, MasterKeys } from './crypto/keyring.ts';
 import type { Db } from './engine/db.ts';
 import type { Nodes } from './nodes.ts';
 import type { Expiring } from './operator-queries.ts';
-import type { AuditFilter, LogPage, LogWindow, NewApplication, StoreTransaction, Tenant } from './store.ts';
+import type { NewApplication, StoreTransaction, Tenant } from './store.ts';
 
 export interface NewTenant {
   readonly id: string;
@@ -61,75 +58,11 @@ export interface TenantRemoval {
   readonly done: boolean;
 }
 
-export type ChainedEntry = LogEntry & { readonly seq: number };
-
-export interface ChainedEntries {
-  readonly entries: ChainedEntry[];
-  /** The position of the last returned entry. Undefined if no more entries follow. */
-  readonly end?: number | undefined;
-}
-
-/** The end of a chain. */
-export interface ChainHead {
-  /** Undefined for the system chain. */
-  readonly tenantId: string | undefined;
-  readonly seq: number;
-  readonly hash: Uint8Array;
-  /** The latest time of its entries. */
-  readonly at: number;
-  /** Entries up to this position were deleted after they were archived or delivered. */
-  readonly baseSeq: number;
-}
-
 /**
- * The hash chains of the audit log: one per tenant, and the system chain for entries without a tenant. For the system
- * chain, `tenant` is undefined. Methods that read return only chained entries: call `append` first to include all
- * entries.
+ * The audit log for operators: one chain of segments per tenant, and the system chain for entries without a tenant.
+ * Methods that read return only sealed entries: call `seal` first to include all entries.
  */
-export interface AuditChain {
-  /**
-   * Chains at most `limit` pending entries and signs checkpoints. Returns the number of chained entries. With `tenant`,
-   * which is null for the system chain, waits for other nodes that append to that chain. Without `tenant`, skips chains
-   * to which other nodes append.
-   */
-  append(limit: number, tenant?: string | null): Promise<number>;
-  /** All chains, in the order in which they were created. */
-  heads(): Promise<ChainHead[]>;
-  /**
-   * The entries of a chain with a position above `after` and up to `upTo`, in ascending order: at most `limit`, and
-   * fewer if they are large.
-   */
-  range(
-    tenant: string | undefined,
-    range: { readonly after: number; readonly upTo?: number | undefined },
-    limit: number,
-  ): Promise<ChainedEntries>;
-  /** The checkpoints of a chain above `afterSeq`, in ascending order. */
-  checkpoints(tenant: string | undefined, afterSeq: number, limit: number): Promise<SignedCheckpoint[]>;
-  /** Like `AuditLog.list`, for any chain. */
-  list(tenant: string | undefined, filter: AuditFilter, window: LogWindow): Promise<LogPage>;
-  /**
-   * For every tenant chain that has grown, records its end in the system chain. Verification then detects if the end of
-   * a tenant's chain, or all of it, is deleted. Each chain is recorded at most once a minute, except with `all`.
-   */
-  recordHeads(which?: 'all'): Promise<void>;
-  /**
-   * Exports all chains, or the chain of one tenant, up to their current ends. `tenant` is `systemTenant` for the system
-   * chain. Reading a part throws `EntriesDeleted` if some of its entries were deleted since.
-   */
-  export(at: number, tenant?: string): Promise<Part[]>;
-  /**
-   * Rebuilds the index of one chain. `tenant` is `systemTenant` for the system chain. Returns undefined if the tenant
-   * has no chain. Calls `between` after each transaction; `between` may throw to stop.
-   */
-  reindex(tenant: string, between?: () => Promise<void>): Promise<Reindexed | undefined>;
-  /**
-   * Deletes entries that are older than the retention and that every sink has received, in small batches. Returns the
-   * number of shortened chains. If a chain does not verify, deletes nothing from it and rejects. Any node may call
-   * this.
-   */
-  deleteDelivered(retention: Retention): Promise<number>;
-}
+export type AuditMaintenance = LogMaintenance & Proof;
 
 export interface Gauges {
   readonly bytes: number;
@@ -141,8 +74,8 @@ export interface Gauges {
   readonly expiringKeys: number;
   /** Seconds since the expiry of the oldest expired row that the sweep has not removed. */
   readonly sweepLag: number;
-  /** Audit entries that are not yet chained. An estimate if there are more than 10,000. */
-  readonly unchained: number;
+  /** Audit entries that are not sealed yet, counted up to 10,000. */
+  readonly unsealed: number;
   /** PostgreSQL only. Undefined if the server does not provide these numbers. */
   readonly connections?: Connections | undefined;
 }
@@ -174,8 +107,8 @@ export interface TenantTransaction extends Omit<StoreTransaction, 'tokens' | 'id
 
 export interface Maintenance {
   readonly tenants: Tenants;
-  readonly audit: AuditChain;
-  readonly deliveries: Deliveries;
+  readonly audit: AuditMaintenance;
+  readonly sinks: AuditSource;
   readonly nodes: Nodes;
   /** Runs `work` in one transaction. Durable when it resolves. Rolled back if `work` throws. */
   changeTenants<T>(work: (transaction: TenantTransaction) => Awaitable<T>): Promise<T>;
@@ -225,6 +158,8 @@ export interface Maintenance {
   /** For tools that run their own SQL. */
   readonly db: Db;
   readonly masters: MasterKeys;
-  /** The keys of the hash chain; rejects if the store was opened without a master key. */
+  /** The keys of the audit log; rejects if the store was opened without a master key. */
   chainKeys(): Awaitable<ChainKeys>;
+  /** Writes audit entries in a transaction of a tool. */
+  readonly writeEntries: EntryWriter;
 }

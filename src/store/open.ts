@@ -1,11 +1,10 @@
 /** Opens a store: connects to the database, adds instrumentation, and creates the repositories. */
-
+import { auditSource } from '../audit/delivery.ts';
+import { auditLog, growingTables, logMaintenance, type OpenLog, openAuditLog } from '../audit/log.ts';
+import { proof } from '../audit/proof.ts';
 import type { KnownPositions } from '../domain/database-position.ts';
 import { nilTenant } from '../domain/key.ts';
 import { applications } from './applications.ts';
-import { deliveries } from './audit/deliveries.ts';
-import { auditChain, auditLog } from './audit/log.ts';
-import { type EntryWriter, entryWriter } from './audit/write.ts';
 import { copyToPostgres } from './copy-to-postgres.ts';
 import { credentials } from './credentials.ts';
 import { rotateMasterKey } from './crypto/key-rotation.ts';
@@ -117,11 +116,11 @@ export async function openStore(
     const { db } = instrumented;
     const keys = keyring(db, masters);
     if (masters !== noMasters && !readOnly) await keys.chainKeys();
-    const writeEntries = entryWriter(db, keys.chainKeys);
-    const run = transactionRunner(db, keys, writeEntries);
+    const log = openAuditLog(db, keys.chainKeys);
+    const run = transactionRunner(db, keys, log.writeEntries);
     const checkReady = () => checkReadiness(db, masters === noMasters ? undefined : masters);
-    const store = storeOn(db, keys, run, writeEntries, checkReady);
-    const maintenance = maintenanceOn(instrumented, masters, keys, run);
+    const store = storeOn(db, keys, run, log, checkReady);
+    const maintenance = maintenanceOn(instrumented, masters, keys, run, log);
     return { store, maintenance, migrated, close: () => db.close() };
   } catch (error) {
     await opened.close().catch(() => {});
@@ -141,7 +140,7 @@ function storeOn(
   db: Db,
   keys: Keyring,
   run: TransactionRunner,
-  writeEntries: EntryWriter,
+  log: OpenLog,
   checkReady: () => Promise<void>,
 ): Store {
   const tags = tenantTags(db);
@@ -155,9 +154,9 @@ function storeOn(
     tokens: tokens(db, keys.dataKey),
     credentials: credentials(db, tags),
     tenants: tenants(db),
-    audit: auditLog(db, keys.chainKeys, writeEntries),
+    audit: auditLog(log),
     change: run,
-    revokeKey: keyRevoker(db, tags, keys.chainKeys, writeEntries),
+    revokeKey: keyRevoker(db, tags, keys.chainKeys, log.writeEntries),
     ping: async () => {
       checkFileInPlace(db);
       await checkReady();
@@ -170,14 +169,17 @@ function maintenanceOn(
   masters: MasterKeys,
   keys: Keyring,
   run: TransactionRunner,
+  log: OpenLog,
 ): Maintenance {
+  const sinks = auditSource(log);
+  const { writeEntries } = log;
   return {
     tenants: tenants(db),
-    audit: auditChain(db, keys.chainKeys, masters),
-    deliveries: deliveries(db, keys.chainKeys),
+    audit: { ...logMaintenance(log), ...proof(log, masters, sinks.deliveries) },
+    sinks,
     nodes: nodes(db),
     changeTenants: (work) => run(undefined, work),
-    createFirstTenant: async (tenant, prepare) => createFirst(db, tenant, await keys.chainKeys(), prepare),
+    createFirstTenant: async (tenant, prepare) => createFirst(db, tenant, writeEntries, prepare),
     removeTenantRows: (id, limit) => removeTenantRows(db, id, limit),
     rotateMasterKey: (rotation) => rotateMasterKey(db, masters, rotation),
     currentMasterKey: () => currentMaster(db),
@@ -189,12 +191,12 @@ function maintenanceOn(
     copyFrom: (source, options) => copyToPostgres(source, db, options),
     expiring: (within, limit) => listExpiring(db, within, limit),
     sweep: async (limit) => {
-      const removed = await sweep(db, keys.chainKeys, limit);
+      const removed = await sweep(db, writeEntries, limit);
       if (removed < limit) await keys.forget();
       return removed;
     },
-    writeExpiryNotices: (limit) => writeExpiryNotices(db, keys.chainKeys, limit),
-    analyzeTables: analyzeGrownTables(db),
+    writeExpiryNotices: (limit) => writeExpiryNotices(db, writeEntries, limit),
+    analyzeTables: analyzeGrownTables(db, growingTables),
     gauges: async () => {
       checkFileInPlace(db);
       return readGauges(db);
@@ -203,6 +205,7 @@ function maintenanceOn(
     db,
     masters,
     chainKeys: keys.chainKeys,
+    writeEntries,
   };
 }
 

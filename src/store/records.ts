@@ -1,13 +1,11 @@
 /** The inputs, results and filters of the repositories in store.ts. */
 
 import type { Application, ApplicationType } from '../domain/application.ts';
-import type { Entry, LogEntry, LogGap } from '../domain/audit.ts';
 import type { Grants } from '../domain/grant.ts';
 import type { Digest } from '../domain/key.ts';
 import type { Labels } from '../domain/labels.ts';
 import type { EffectiveGrants } from '../domain/quarantine.ts';
 import type { IntervalCounts } from '../domain/request-counts.ts';
-import type { Transform } from '../domain/rule.ts';
 import type { SessionState } from '../domain/session.ts';
 import type { LastUses } from '../domain/usage.ts';
 
@@ -167,63 +165,6 @@ export interface Tenant {
   readonly deleted_at?: string;
   /** Maximum lifetime of its applications and keys, in seconds; absent if unlimited. */
   readonly max_lifetime?: number;
-}
-
-export interface NewEntry extends Entry {
-  /** Absent if the entry has no tenant. It is then written to the system chain. */
-  readonly tenantId?: string | undefined;
-  readonly at: number;
-}
-
-export interface AuditFilter {
-  /** Entries about this token. */
-  readonly token?: string | undefined;
-  /** Entries about the entity with this id. */
-  readonly entity?: string | undefined;
-  /** Entries about data in this container or below it. */
-  readonly container?: string | undefined;
-  /** Entries of this application and its sessions, or of this session. */
-  readonly actor?: string | undefined;
-  /** Entries of sessions that this application authorized. */
-  readonly authorizer?: string | undefined;
-  readonly operation?: string | undefined;
-  readonly result?: Entry['result'] | undefined;
-  readonly transform?: Transform | undefined;
-  readonly request_id?: string | undefined;
-  readonly from?: number | undefined;
-  readonly to?: number | undefined;
-}
-
-/**
- * With `after`: entries that were chained after this id, oldest first. Otherwise newest first; with `before`, only
- * entries that were chained before this id.
- */
-export interface LogWindow {
-  readonly limit: number;
-  readonly before?: string | undefined;
-  readonly after?: string | undefined;
-}
-
-export interface LogPage {
-  readonly entries: LogEntry[];
-  /** The `before` or `after` of the next page. Absent if every entry was examined. */
-  readonly next?: string | undefined;
-  /** First page only: periods in which entries that match the filter are missing. */
-  readonly gaps?: readonly LogGap[];
-}
-
-/** Numbers of entries, for consecutive intervals. */
-export interface LogCounts {
-  /** Start of the first interval. */
-  readonly start: number;
-  /** Milliseconds per interval. */
-  readonly length: number;
-  readonly end: number;
-  readonly counts: readonly Readonly<Record<Entry['result'], number>>[];
-  /** Entries before this time were not counted, because there are too many. Undefined if all entries were counted. */
-  readonly countedFrom: number | undefined;
-  /** Periods in which entries that match the filter are missing. */
-  readonly gaps: readonly LogGap[];
 }
 
 /** The requests of one tenant in a stored interval. */

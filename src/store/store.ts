@@ -5,6 +5,7 @@
  * Methods that read or change a tenant's data take the tenant as an argument. Rows of another tenant and expired rows
  * are treated as missing.
  */
+import type { AuditFilter, AuditLog, NewEntry } from '../audit/records.ts';
 import type { Application, ApplicationKey } from '../domain/application.ts';
 import type { Awaitable } from '../domain/awaitable.ts';
 import type { Digest, Minted, ParsedKey } from '../domain/key.ts';
@@ -15,7 +16,6 @@ import type {
   ApplicationFilter,
   ApplicationUpdate,
   ApplicationUse,
-  AuditFilter,
   Authorization,
   Authorized,
   Change,
@@ -24,11 +24,7 @@ import type {
   KeyExpiry,
   ListPage,
   ListWindow,
-  LogCounts,
-  LogPage,
-  LogWindow,
   NewApplication,
-  NewEntry,
   NewSession,
   RequestCountList,
   RevokedKey,
@@ -40,6 +36,15 @@ import type {
 } from './records.ts';
 import type { Tokens } from './token-records.ts';
 
+export type {
+  AuditFilter,
+  AuditLog,
+  CountFilter,
+  LogCounts,
+  LogPage,
+  LogWindow,
+  NewEntry,
+} from '../audit/records.ts';
 export type * from './records.ts';
 export type * from './token-records.ts';
 
@@ -212,29 +217,6 @@ export interface Subjects {
     container: string,
   ): Awaitable<Map<string, string>>;
 }
-
-export interface AuditLog {
-  /**
-   * Writes entries about requests that changed nothing, such as denials. Durable when it resolves. Concurrent calls
-   * share a commit.
-   */
-  write(entries: readonly NewEntry[]): Promise<void>;
-  /**
-   * Entries of a tenant in the order in which they were chained, including all that were committed before the call.
-   * Examines a bounded number of entries, so a page may be short or empty and still have a `next`. Throws
-   * `validation_failed` if `after` is not the id of an entry of this tenant, or if entries after it were archived. The
-   * first page has the gaps: periods in which entries that match the filter may be missing.
-   */
-  list(tenant: string, filter: AuditFilter, window: LogWindow): Promise<LogPage>;
-  /**
-   * Counts the entries that `list` would return, by result and time. Without times in the filter, counts from the first
-   * entry until `now`. Reads only the index, so it cannot filter by `entity`, `transform`, `request_id` or the root
-   * container. Counts at most the last two million entries.
-   */
-  count(tenant: string, filter: CountFilter, now: number): Promise<LogCounts>;
-}
-
-export type CountFilter = Omit<AuditFilter, 'entity' | 'transform' | 'request_id'>;
 
 export interface Idempotency {
   /**

@@ -1,11 +1,9 @@
 /** Deletes rows that no read returns any more: expired rows, and rows of deleted applications. */
+import type { EntryWriter } from '../audit/log.ts';
 import { expireOperation, removedState } from '../domain/access/history.ts';
 import { byOperator } from '../domain/audit.ts';
-import type { Awaitable } from '../domain/awaitable.ts';
 import { deleteTokens } from './application-storage.ts';
 import { type ApplicationRow, applicationColumns, toApplication } from './applications.ts';
-import type { ChainKeys } from './audit/hash-chain.ts';
-import { insertEntries } from './audit/write.ts';
 import { type Db, type DbTime, rowLock } from './engine/db.ts';
 import { everyTenant } from './engine/sql.ts';
 import { deleteRecords } from './idempotency.ts';
@@ -48,14 +46,14 @@ const sessionFactor = { sqlite: 1, postgres: 10 };
  * the rows of `keepQuarantines`. Rows that another transaction has locked are skipped. If there may be more rows, this
  * waits before it returns, so that requests get most of the time of the database until the next call.
  */
-export async function sweep(db: Db, chainKeys: () => Awaitable<ChainKeys>, limit: number): Promise<number> {
+export async function sweep(db: Db, writeEntries: EntryWriter, limit: number): Promise<number> {
   const began = performance.now();
-  const removed = await removeRows(db, chainKeys, limit);
+  const removed = await removeRows(db, writeEntries, limit);
   if (removed >= limit) await Bun.sleep(pauseFactor * (performance.now() - began));
   return removed;
 }
 
-async function removeRows(db: Db, chainKeys: () => Awaitable<ChainKeys>, limit: number): Promise<number> {
+async function removeRows(db: Db, writeEntries: EntryWriter, limit: number): Promise<number> {
   let removed = await removeExpired(db, 'sessions', limit * sessionFactor[db.dialect]);
   for (const table of ['leaked_keys', 'application_keys'] as const)
     removed += await removeExpired(db, table, limit);
@@ -64,7 +62,7 @@ async function removeRows(db: Db, chainKeys: () => Awaitable<ChainKeys>, limit: 
   removed += await removeOrphanedSessions(db, limit);
   removed += await keepQuarantines(db, limit);
   removed += await removeRequestCounts(db, limit);
-  return removed + (await removeApplications(db, chainKeys, limit));
+  return removed + (await removeApplications(db, writeEntries, limit));
 }
 
 interface RemovedRow extends ApplicationRow {
@@ -77,11 +75,7 @@ interface RemovedRow extends ApplicationRow {
  * with the last state of each. An expiry of 0 means that the application was deleted: the deletion has an entry already.
  * Applications of a deleted tenant get no entry.
  */
-async function removeApplications(
-  db: Db,
-  chainKeys: () => Awaitable<ChainKeys>,
-  limit: number,
-): Promise<number> {
+async function removeApplications(db: Db, writeEntries: EntryWriter, limit: number): Promise<number> {
   const isUnused = `and ${someSession} is null and (quarantined_at is null or ${someReleased} is null)`;
   const deletion = `${expired(db, 'applications', isUnused)}
     returning ${applicationColumns('applications')}, (select :now) as now,
@@ -91,11 +85,10 @@ async function removeApplications(
     'select 1 as one from applications where expires_at <= (select :now) order by expires_at limit 1',
   );
   if (!(await db.get(some))) return 0;
-  const keys = await chainKeys();
   return db.transaction(async (tx) => {
     const rows = await tx.all<RemovedRow>(deletion, [limit]);
     const ended = rows.filter((row) => Number(row.expires_at) > 0 && row.tenant_deleted_at === null);
-    if (ended.length > 0) await insertEntries(tx, db.dialect, keys, ended.map(entryOf));
+    if (ended.length > 0) await writeEntries(tx, ended.map(entryOf));
     return rows.length;
   });
 }

@@ -1,9 +1,8 @@
+import type { EntryWriter } from '../audit/log.ts';
 import { byOperator } from '../domain/audit.ts';
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { insertApplication } from './applications.ts';
-import type { ChainKeys } from './audit/hash-chain.ts';
-import { insertEntries } from './audit/write.ts';
 import type { Db, DbTime, Executor, Queries } from './engine/db.ts';
 import type { NewTenant, Tenants } from './maintenance.ts';
 import type { Tenant } from './store.ts';
@@ -50,7 +49,7 @@ export function tenants(db: Executor): Tenants {
 export async function createFirst(
   db: Db,
   tenant: NewTenant,
-  keys: ChainKeys,
+  writeEntries: EntryWriter,
   prepare?: () => void,
 ): Promise<boolean> {
   return db.exclusively(async (tx) => {
@@ -59,9 +58,7 @@ export async function createFirst(
     await insertTenant(tx, tenant);
     const { id, createdAt: at } = tenant;
     const entity = { kind: 'tenant', id };
-    await insertEntries(tx, db.dialect, keys, [
-      { ...byOperator, tenantId: id, at, operation: 'tenant.create', entity },
-    ]);
+    await writeEntries(tx, [{ ...byOperator, tenantId: id, at, operation: 'tenant.create', entity }]);
     return true;
   });
 }

@@ -1,7 +1,7 @@
 /** Repositories bound to one transaction. */
+import type { EntryWriter } from '../audit/log.ts';
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { applications } from './applications.ts';
-import type { EntryWriter } from './audit/write.ts';
 import type { Keyring } from './crypto/keyring.ts';
 import type { Db, Entity, Executor, Queries, Transaction } from './engine/db.ts';
 import { idempotency } from './idempotency.ts';

@@ -1,7 +1,7 @@
 /** Declares the Prometheus metrics and records them. */
 
+import type { SinkState } from '../audit/delivery.ts';
 import { build } from '../config/version.ts';
-import type { SinkState } from '../store/audit/sink-state.ts';
 import { newestSchema } from '../store/engine/migrate.ts';
 import type { Gauges, Maintenance } from '../store/maintenance.ts';
 import { type Family, Registry } from './metrics.ts';
@@ -206,7 +206,7 @@ function sinkGauges(registry: Registry, states: () => readonly SinkState[]): voi
   );
   registry.gauge(
     'sallyport_sink_rejected_chains',
-    'Hash chains of the audit log in which a sink has rejected entries.',
+    'Chains of the audit log in which a sink has rejected entries.',
     () => states().map(({ name: sink, rejectedChains }) => [{ sink }, rejectedChains]),
   );
 }
@@ -289,5 +289,5 @@ function gauges(registry: Registry, sources: MetricSources, latest: Latest): voi
     'Age of the oldest expired row that is not removed yet.',
     () => latest()?.sweepLag,
   );
-  gauge('sallyport_audit_unchained', 'Audit entries that are not chained yet.', () => latest()?.unchained);
+  gauge('sallyport_audit_unsealed', 'Audit entries that are not sealed yet.', () => latest()?.unsealed);
 }

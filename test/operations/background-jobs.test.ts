@@ -51,7 +51,7 @@ test('closing the service gives up on a job that hangs and still writes recorded
   expect(await runSql(server.config.databaseUrl, denied)).toHaveLength(1);
 });
 
-test('closing the service chains the last entries and records the ends of their chains', async () => {
+test('closing the service seals the last entries and records the ends of their chains', async () => {
   const server = await openTestServer(postgres);
   const { id, key } = await server.tenant();
   await server.application(key);

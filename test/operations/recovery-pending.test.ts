@@ -1,20 +1,19 @@
-/** A backup contains a change even if its audit entry was not yet chained, so a restore does not undo the change. */
+/** A backup contains a change even if its audit entry was not sealed yet, so a restore does not undo the change. */
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { byOperator } from '../../src/domain/audit.ts';
-import { chainAll } from '../../src/operations/audit-files.ts';
 import { findRevived } from '../../src/operations/recovery.ts';
 import type { NewEntry } from '../../src/store/store.ts';
 import { exportOf, write } from '../support/audit-export.ts';
 import { databases } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
 
-const tables = ['audit', 'audit_chains', 'audit_checkpoints', 'audit_index', 'audit_pending'];
+const tables = ['audit_segments', 'audit_chains', 'audit_index', 'audit_pending'];
 
 describe.each(databases)(
-  'a restore on %s of a backup with entries that are not yet chained',
+  'a restore on %s of a backup with entries that are not sealed yet',
   (_, database) => {
     let on: TestStore;
     let tenant: string;
@@ -55,7 +54,7 @@ describe.each(databases)(
         await on.runSql(`insert into ${table} select * from backup_of_${table}`);
       }
       const restored = await on.open();
-      await chainAll(restored.maintenance);
+      await restored.maintenance.audit.seal();
       const { verdict, revived } = await findRevived(restored.maintenance, [file]);
       expect(verdict.findings).toEqual([]);
       expect(revived.applications.map(({ application_id }) => application_id)).toEqual([after.id]);

@@ -1,8 +1,7 @@
 /** Exports and verifies audit logs in tests. */
-import { chainAll, exportLines } from '../../src/operations/audit-files.ts';
-import { type ExportFile, readParts } from '../../src/store/audit/export-files.ts';
-import { type Verdict, verifyParts } from '../../src/store/audit/verify.ts';
-import type { VerifyOptions } from '../../src/store/audit/verify-chain-options.ts';
+import type { Part } from '../../src/audit/proof/export.ts';
+import { type ExportFile, readParts } from '../../src/audit/proof/export-file.ts';
+import { toFinding, type Verdict, type VerifyOptions, verifyParts } from '../../src/audit/proof/verify.ts';
 import { type MasterKey, parseMasterKeys } from '../../src/store/crypto/cipher.ts';
 import type { MasterKeys } from '../../src/store/crypto/keyring.ts';
 import type { Maintenance } from '../../src/store/maintenance.ts';
@@ -20,13 +19,14 @@ export function mastersOf(...texts: string[]): MasterKeys {
 
 export const masters = mastersOf(testMasterKey);
 
-/** Chains all entries and exports all chains, or the chain of one tenant. */
+/** Seals all entries and exports all chains, or the chain of one tenant. */
 export async function exportOf(
   { maintenance }: { maintenance: Maintenance },
   tenantId?: string,
 ): Promise<string[]> {
-  await chainAll(maintenance);
-  return Array.fromAsync(exportLines(await maintenance.audit.export(startTime, tenantId)));
+  await maintenance.audit.seal();
+  const exported = await maintenance.audit.export(startTime, tenantId);
+  return exported ? Array.fromAsync(exported.lines) : [];
 }
 
 function fileOf(name: string, lines: readonly string[]): ExportFile {
@@ -46,7 +46,9 @@ export async function verifyAll(
   const read = await Promise.all(
     Object.entries(files).map(([name, lines]) => readParts(fileOf(name, lines))),
   );
-  const findings = read.flatMap((file) => file.findings);
+  const findings = read.flatMap(({ problems }, at) =>
+    problems.map((problem) => toFinding(problem, Object.keys(files)[at])),
+  );
   return verifyParts(
     read.flatMap((file) => file.parts),
     { masters, ...options },
@@ -58,9 +60,19 @@ export function verify(lines: readonly string[], options?: Partial<VerifyOptions
   return verifyAll({ 'audit.jsonl': lines }, options);
 }
 
-/** Lines such as "changed_row 3". */
+/** Verifies the database itself. */
+export async function verifyDatabase(
+  { maintenance }: { maintenance: Maintenance },
+  { parts, ...options }: Partial<VerifyOptions> & { parts?: readonly Part[] } = {},
+): Promise<Verdict> {
+  await maintenance.audit.seal();
+  const all = parts ?? (await maintenance.audit.parts(startTime));
+  return verifyParts(all, { masters, archives: 'optional', ...options });
+}
+
+/** Lines such as "changed_segment 3", or "changed_entry 12" with the position of the entry. */
 export function named({ findings }: Verdict): string[] {
-  return findings.map(({ code, row }) => (row === undefined ? code : `${code} ${row}`));
+  return findings.map(({ code, segment, entry }) => [code, entry ?? segment].filter(Boolean).join(' '));
 }
 
 /** Entries with the same timestamp. */
@@ -86,7 +98,7 @@ interface Written {
   readonly maintenance: Maintenance;
 }
 
-/** Writes entries and chains them in several steps. */
+/** Writes entries and seals them, up to 100 per segment. */
 export async function write(
   { store, maintenance }: Written,
   count: number,
@@ -97,6 +109,6 @@ export async function write(
       entry(number + at, tenantId),
     );
     await store.audit.write(some);
-    await chainAll(maintenance);
+    await maintenance.audit.seal();
   }
 }

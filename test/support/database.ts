@@ -1,7 +1,7 @@
 /** Direct access to a test database: dump its contents, or make statements fail. */
 import { existsSync, readFileSync } from 'node:fs';
+import { PackedEntries } from '../../src/audit/log/segment.ts';
 import type { Entry } from '../../src/domain/audit.ts';
-import { unpack } from '../../src/store/audit/pack.ts';
 import { runPostgres } from './test-server.ts';
 import { runSql } from './test-store.ts';
 
@@ -58,19 +58,32 @@ export async function failInserts(databaseUrl: string, table: string): Promise<(
   };
 }
 
-/** All audit entries in a database, whether chained or not. Those of a tenant are in order. */
+/** All audit entries in a database: the sealed ones by tenant, then the pending ones, in the order of arrival. */
 export async function auditEntries(databaseUrl: string): Promise<(Entry & { tenant_id: string })[]> {
-  // One statement, so that an entry that the service chains at the same time is not missed.
-  const rows = await runSql<{ tenant_id: string; packed: Uint8Array | null; text: string }>(
+  interface Row {
+    tenant_id: string;
+    number: number;
+    first: number;
+    last: number;
+    packed: Uint8Array | null;
+    id: string;
+    text: string;
+  }
+  // One statement, so that an entry that the service seals at the same time is not missed.
+  const rows = await runSql<Row>(
     databaseUrl,
-    `select c.tenant_id, c.number, a.seq, a.entry as packed, null as text
-       from audit a join audit_chains c on c.number = a.chain
+    `select tenant_id, number, first_seq as first, last_seq as last, entries as packed, null as id, null as text
+       from audit_segments
      union all
-     select tenant_id, null, id, null, entry from audit_pending
-     order by 2 nulls last, 3`,
+     select tenant_id, null, null, null, null, cast(id as text), entry from audit_pending`,
   );
-  return rows.map(({ tenant_id, packed, text }) => ({
-    tenant_id,
-    ...JSON.parse(packed ? unpack(packed) : text),
-  }));
+  const isBefore = (a: Row, b: Row) =>
+    a.packed && b.packed
+      ? a.tenant_id.localeCompare(b.tenant_id) || Number(a.number) - Number(b.number)
+      : Number(!a.packed) - Number(!b.packed) || a.id.localeCompare(b.id);
+  return rows.sort(isBefore).flatMap(({ tenant_id, first, last, packed, text }) => {
+    const range = { first: Number(first), last: Number(last) };
+    const texts = packed ? new PackedEntries(range, packed).all()?.map((entry) => entry.text) : [text];
+    return (texts ?? []).map((json) => ({ tenant_id, ...JSON.parse(json) }));
+  });
 }

@@ -10,7 +10,13 @@ const looksLikeSql =
 
 /** One text per file, with the SQL of its string literals. Expressions inside templates are left out. */
 export function sqlInSource(): string[] {
-  const files = [...new Glob('{store,operations}/**/*.{ts,sql}').scanSync(source)];
+  const files = [
+    ...new Glob('{store,operations}/**/*.{ts,sql}').scanSync(source),
+    ...new Glob('audit/log/*.ts').scanSync(source),
+    ...['log.ts', 'proof/export.ts', 'proof/heads.ts', 'proof/retention.ts', 'delivery/positions.ts'].map(
+      (path) => `audit/${path}`,
+    ),
+  ];
   return files
     .filter((path) => !onlySqlite.test(path))
     .map((path) => {

@@ -1,8 +1,8 @@
 /** Delivers the audit log of a test store to sinks, like a node does. */
+import { readSinks, type Sink } from '../../src/audit/delivery/config.ts';
+import { type Delivery, startDelivery } from '../../src/audit/delivery.ts';
 import { byOperator } from '../../src/domain/audit.ts';
 import { Secret } from '../../src/domain/key.ts';
-import { readSinks, type Sink } from '../../src/sinks/config.ts';
-import { type Delivery, startDelivery } from '../../src/sinks/deliver.ts';
 import type { Maintenance } from '../../src/store/maintenance.ts';
 import { makeLog } from '../../src/telemetry/log.ts';
 import { unobserved } from '../../src/telemetry/observe.ts';
@@ -22,15 +22,15 @@ export function openSink(config: object): Sink {
 export function openDelivery(
   sinks: readonly Sink[],
   { clock }: TestStore,
-  maintenance: Pick<Maintenance, 'audit' | 'deliveries'>,
+  { sinks: source }: Pick<Maintenance, 'sinks'>,
 ): TestDelivery {
   const logged: string[] = [];
   const log = makeLog({ level: 'debug', asText: false, now: clock.now, write: (line) => logged.push(line) });
   const options = { log, observer: unobserved, now: clock.now, random: () => 0, timers: false };
-  return { logged, ...startDelivery(sinks, maintenance, options) };
+  return { logged, ...startDelivery(sinks, source, options) };
 }
 
-/** Writes and chains entries with these operations. */
+/** Writes and seals entries with these operations. */
 export async function writeEntries(
   { store, maintenance, clock }: TestStore,
   tenantId: string | undefined,
@@ -38,7 +38,7 @@ export async function writeEntries(
 ): Promise<void> {
   const at = clock.now();
   await store.audit.write(operations.map((operation) => ({ ...byOperator, at, tenantId, operation })));
-  while ((await maintenance.audit.append(100)) > 0);
+  await maintenance.audit.seal();
 }
 
 /** Positions and operations of a tenant's entries, such as "1 token.read", in the order of arrival. */

@@ -103,7 +103,7 @@ describe.each(databases)('metrics on %s', (_, database) => {
     expect(readValue(text, 'sallyport_database_up')).toBe(1);
     expect(readValue(text, 'sallyport_database_bytes')).toBeGreaterThan(10_000);
     expect(readValue(text, 'sallyport_applications_expiring')).toBe(1);
-    expect(readValue(text, 'sallyport_audit_unchained')).toBe(0);
+    expect(readValue(text, 'sallyport_audit_unsealed')).toBe(0);
     expect(text).toContain('# TYPE process_cpu_seconds_total counter\n');
     for (const secret of [key, created.key, id, created.id, created.key.slice(-4)])
       expect(text).not.toContain(secret);

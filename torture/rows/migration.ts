@@ -27,8 +27,8 @@ const next = [
   'alter table application_keys add column next_at bigint',
   'alter table sessions add column next_at bigint',
   'alter table tokens add column next_note text',
-  `alter table audit add column next_id uuid;
-   create index audit_by_next on audit (next_id) where next_id is not null`,
+  `alter table audit_segments add column next_id uuid;
+   create index audit_segments_by_next on audit_segments (next_id) where next_id is not null`,
   'create table next_things (tenant_id uuid not null references tenants (id), id uuid primary key)',
 ];
 

@@ -121,7 +121,7 @@ async function isAllConfirmed(
 }
 
 function writeConfig(folder: string, urls: { hostile: string; honest: string; liar: string }): string {
-  const common = { allow_private: true, timeout: 0.5, interval: 0.1, batch: 20 };
+  const common = { allow_private: true, timeout: 0.5, interval: 0.1 };
   const webhook = { ...common, type: 'webhook', secret: webhookSecret };
   const path = join(folder, 'sinks.json');
   mkdirSync(folder, { recursive: true });

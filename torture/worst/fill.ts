@@ -89,7 +89,7 @@ export class Filler {
 
   /**
    * Audit entries of 100 actors. The first 50 actors only create applications, the others only update them. The running
-   * service chains the entries. They have no MAC, so `audit verify` fails afterwards.
+   * service seals the entries. They have no valid MAC, so `audit verify` fails afterwards.
    */
   async log(tenant: string, count: number): Promise<void> {
     const actor = `cast(${this.#words.id('01900001', 'n % 100')} as text)`;
@@ -98,13 +98,13 @@ export class Filler {
     const entry = `'{"actor":{"kind":"application","id":"' || ${actor} || '"},"operation":"' || ${operation} ||
       '","entity":{"kind":"application","id":"' || ${entity} || '"},"result":"success","from":{}}'`;
     await this.#insert(
-      'audit_pending (tenant_id, format, at, entry)',
-      `'${tenant}', 1, ${Date.now() - count} + n, ${entry}`,
+      'audit_pending (tenant_id, id, at, format, mac, entry)',
+      `'${tenant}', ${this.#words.id('01900009', 'n')}, ${Date.now() - count} + n, 1, ${this.#words.digest("'mac' || n")}, ${entry}`,
       count,
     );
     const pending = `select 1 from audit_pending where tenant_id = '${tenant}' limit 1`;
     while ((await runSql(this.#url, pending)).length > 0) await Bun.sleep(200);
-    await this.#analyze('audit', 'audit_index');
+    await this.#analyze('audit_segments', 'audit_index');
   }
 
   /** Id of an actor in the log, 0 to 99. */
@@ -161,7 +161,7 @@ export class Filler {
     if (this.#isPostgres)
       await runSql(
         this.#url,
-        'truncate token_metadata, token_containers, token_contents, tokens, audit, audit_index',
+        'truncate token_metadata, token_containers, token_contents, tokens, audit_segments, audit_index',
       );
   }
 

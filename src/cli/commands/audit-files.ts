@@ -1,22 +1,29 @@
-import { statSync } from 'node:fs';
+import { mkdirSync, readFileSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
+import { configuredSinks } from '../../audit/delivery.ts';
+import { ArchiveError, DamagedChain } from '../../audit/errors.ts';
+import { exportPaths, verifyFiles } from '../../audit/files.ts';
+import type { Archived, ChainVerdict, Finding, HeldBack, Part, Verdict } from '../../audit/proof.ts';
+import {
+  anchorOf,
+  chainName,
+  chainTenant,
+  genesis,
+  type Head,
+  parseAnchor,
+  systemTenant,
+} from '../../audit/records.ts';
 import { timestamp } from '../../domain/common-fields.ts';
-import { chainAll, exportLines, exportPaths, verifyFiles } from '../../operations/audit-files.ts';
+import { parseDuration } from '../../domain/duration.ts';
 import { masterKeys } from '../../operations/master-key.ts';
-import { chainName, parsePosition } from '../../store/audit/export-format.ts';
-import { anchorOf, genesis, systemTenant } from '../../store/audit/hash-chain.ts';
-import type { Verdict } from '../../store/audit/verify.ts';
-import type { Anchor, ChainVerdict, Finding, Part } from '../../store/audit/verify-chain-options.ts';
-import { rowNames } from '../../store/audit/verify-part.ts';
-import { wrappedChainKeys } from '../../store/crypto/keyring.ts';
-import type { DbTime } from '../../store/engine/db.ts';
 import type { Maintenance } from '../../store/maintenance.ts';
 import type { Command, Invocation, Option, Options } from '../command.ts';
-import { CommandError, UsageError } from '../errors.ts';
+import { CommandError, describeSystemError, UsageError } from '../errors.ts';
 import { withStore } from '../terminal/database.ts';
 import { writeLines } from '../terminal/files.ts';
+import { interruptible } from '../terminal/signals.ts';
 
-export const tenantOption: Option = {
+const tenantOption: Option = {
   name: 'tenant',
   value: 'ID',
   description: 'Only the chain of this tenant; `system` for entries without a tenant.',
@@ -37,25 +44,52 @@ export const auditFileCommands: readonly Command[] = [
     options: [
       {
         name: 'anchor',
-        value: 'TENANT:SEQ:HASH',
+        value: 'TENANT:NUMBER:HASH',
         repeatable: true,
         description: 'Anchor printed earlier by `audit head`, which the log must contain; repeatable.',
       },
       { name: 'database', description: 'Verify the database together with the files.' },
+      {
+        name: 'since',
+        value: 'FILE',
+        description:
+          'Output of an earlier run with --json. Segments of the database that it verified are skipped.',
+      },
     ],
     summary: 'Verify exports and archives of the audit log, or the database.',
     details:
-      'Verifies files, and all .jsonl files of folders, together. Needs the master key; the database only if no files are given or with --database. Reports changed, removed, inserted and moved entries, a truncated end, and missing archives. Prints the entries that were verified in each chain, and what was not verified. Changes nothing. Exits with 0 if the log is valid, with 1 if not.',
+      'Verifies files, and all .jsonl files of folders, together. Needs the master key; the database only if no files are given or with --database. Reports changed, removed, inserted and copied entries, a truncated end, a changed index and missing archives. Prints the segments that were verified in each chain, and what was not verified. On a terminal, shows its progress. Changes nothing. Exits with 0 if the log is valid, with 1 if not.',
     examples: [
       'sallyport audit verify audit.jsonl',
       'sallyport audit verify /archive --database --anchor system:5219:0f5c…',
+      'sallyport audit verify --since verified.json --json',
     ],
     run: verifyAudit,
   },
   {
+    usage: 'audit archive <FOLDER>',
+    options: [
+      {
+        name: 'older-than',
+        value: 'AGE',
+        description: 'Age of the entries, such as 90d or 24h. Default: SALLYPORT_AUDIT_RETENTION.',
+      },
+      tenantOption,
+      {
+        name: 'skip-undelivered',
+        description: 'Also archive entries that a sink has not received. The sink never receives them.',
+      },
+    ],
+    summary: 'Move old entries of the audit log from the database into files.',
+    details:
+      'Writes one file per chain, verifies it, records it in the audit log, and then deletes the entries. Entries that a configured sink has not received stay in the database; the command then names the sink and exits with 1. Works while the service runs. If it is interrupted, run it again with the same folder.',
+    examples: ['sallyport audit archive /archive --older-than 90d'],
+    run: archiveAudit,
+  },
+  {
     usage: 'audit head',
     options: [tenantOption],
-    summary: 'Print an anchor: the number and hash of the last entry of the audit log.',
+    summary: 'Print an anchor: the number and hash of the last segment of the audit log.',
     details:
       'Records the ends of all chains in the system chain and prints the end of that one, which covers all of them. Store it outside the database. If entries up to the anchor are removed or changed later, `audit verify --anchor` reports it.',
     examples: ['sallyport audit head'],
@@ -73,27 +107,25 @@ function exportAudit(invocation: Invocation): Promise<number> {
   const tenant = tenantOf(options);
   return withStore(invocation, async (maintenance) => {
     await recordEnds(maintenance, tenant);
-    const parts = await maintenance.audit.export(Date.now(), tenant);
-    const first = parts[0];
-    if (!first) throw noEntries(tenant as string);
-    const lines = exportLines(parts);
+    const exported = await maintenance.audit.export(Date.now(), tenant);
+    if (!exported) throw noEntries(tenant as string);
+    const { lines, anchor } = exported;
     await (toStdout ? printLines(terminal, lines) : writeLines(path, lines));
-    const anchor = `${chainName(first.header.tenant_id)}:${first.head}`;
     if (!toStdout) return printResult({ file: path, anchor }, `wrote ${path}\nanchor ${anchor}`);
     terminal.writeError(`anchor ${anchor}\n`);
     return 0;
   });
 }
 
-/** Chains all pending entries. Without a tenant, also records the ends of all chains in the system chain. */
-async function recordEnds(maintenance: Maintenance, tenant: string | undefined): Promise<void> {
-  await chainAll(maintenance);
+/** Seals all pending entries. Without a tenant, also records the ends of all chains in the system chain. */
+async function recordEnds({ audit }: Maintenance, tenant: string | undefined): Promise<void> {
+  await audit.seal();
   if (tenant !== undefined) return;
-  await maintenance.audit.recordHeads('all');
-  await chainAll(maintenance);
+  await audit.recordHeads('all');
+  await audit.seal();
 }
 
-export function noEntries(tenant: string): CommandError {
+function noEntries(tenant: string): CommandError {
   return new CommandError(`${chainName(tenant)} has no audit entries`, 'check the id of the tenant');
 }
 
@@ -116,31 +148,76 @@ async function verifyAudit(invocation: Invocation): Promise<number> {
   const files = exportFilesOf(args);
   const anchors = (options.values('anchor') ?? []).map(toAnchor);
   const withFiles = args.length > 0;
-  const verify = async (parts: readonly Part[], found: readonly Finding[] = [], unchained = 0) => {
+  const since = verifiedBefore(options);
+  if (since && withFiles) throw new UsageError('--since applies to the database: leave out the files');
+  const verify = async (parts: readonly Part[], found: readonly Finding[] = [], unsealed = 0) => {
     const archives = withFiles ? ('required' as const) : ('optional' as const);
-    const masters = masterKeys(config);
-    const verified = await verifyFiles(files, { masters, anchors, archives }, parts, found);
-    const note = `${unchained} ${unchained === 1 ? 'entry' : 'entries'} that the service has not chained yet`;
-    const verdict = { ...verified, notes: [...verified.notes, ...(unchained > 0 ? [note] : [])] };
+    const { onProgress, end } = progressOf(invocation);
+    const all = {
+      masters: masterKeys(config),
+      anchors: [...anchors, ...(since ?? [])],
+      archives,
+      onProgress,
+    };
+    const verified = await verifyFiles(files, all, parts, found).finally(end);
+    const note = `${unsealed} ${unsealed === 1 ? 'entry' : 'entries'} that the service has not sealed yet`;
+    const verdict = { ...verified, notes: [...verified.notes, ...(unsealed > 0 ? [note] : [])] };
     return printResult(verdict, formatVerdict(verdict).join('\n'), verdict.ok ? 0 : 1);
   };
   if (withFiles && !options.on('database')) return verify([]);
   return withStore(
     invocation,
-    async ({ audit, db }) => {
-      if (!(await wrappedChainKeys(db))) return verify([], [missingKey]);
-      const parts = await audit.export(Date.now());
-      const pending = await db.get<{ count: DbTime }>('select count(*) as count from audit_pending');
-      return verify(parts, [], Number(pending?.count));
+    async ({ audit }) => {
+      if (await audit.isKeyMissing()) return verify([], [missingKey]);
+      const parts = await audit.parts(Date.now(), since);
+      return verify(parts, [], (await audit.pending(1_000_000)).entries);
     },
     { readOnly: true },
   );
 }
 
 const missingKey: Finding = {
-  code: 'missing_key',
+  code: 'wrong_key',
   message: 'the table audit_key is empty, so no entry can be verified: restore it from a backup',
 };
+
+/** The ends that an earlier run has verified, from its JSON output. Undefined without --since. */
+function verifiedBefore(options: Options): Head[] | undefined {
+  const path = options.value('since');
+  if (path === undefined) return undefined;
+  const problem = (reason: string) => new UsageError(`--since ${path} ${reason}`, 'verify without --since');
+  let verdict: Partial<Verdict>;
+  try {
+    verdict = JSON.parse(readFileSync(resolve(path), 'utf8'));
+  } catch (error) {
+    throw problem(`cannot be read: ${(error as Error).message}`);
+  }
+  if (verdict.ok !== true) throw problem('is not the output of a run that found nothing');
+  const heads = (verdict.chains ?? []).map(({ anchor }) => parseAnchor(anchor));
+  if (heads.length === 0 || heads.includes(undefined))
+    throw problem('is not the output of `audit verify --json`');
+  return heads.filter((head) => head !== undefined);
+}
+
+/** Milliseconds between two lines of progress. */
+const progressInterval = 500;
+
+/** Shows on a terminal how many entries were verified. */
+function progressOf({ terminal }: Invocation) {
+  const { writeError } = terminal;
+  let [entries, last] = [0, Date.now()];
+  const onProgress = (more: number) => {
+    entries += more;
+    if (!terminal.isTty.stderr || Date.now() < last + progressInterval) return;
+    last = Date.now();
+    writeError(`\rverified ${entries} entries`);
+  };
+  const start = last;
+  const end = () => {
+    if (last > start) writeError('\r\x1b[K');
+  };
+  return { onProgress, end };
+}
 
 /** Replaces folders with the exports in them. Throws UsageError if a path does not exist or has no exports. */
 export function exportFilesOf(paths: readonly string[]): string[] {
@@ -154,7 +231,7 @@ export function exportFilesOf(paths: readonly string[]): string[] {
   });
 }
 
-export function formatVerdict({ ok, rows, checkpoints, chains, findings, more, notes }: Verdict): string[] {
+export function formatVerdict({ ok, entries, segments, chains, findings, more, notes }: Verdict): string[] {
   const rest = [...(more > 0 ? [`and ${more} more`] : []), ...notes.map((note) => `not verified: ${note}`)];
   if (!ok) return [...findings.map(formatFinding), ...rest];
   const anchors = chains.some(({ chain }) => chain === 'system')
@@ -162,7 +239,7 @@ export function formatVerdict({ ok, rows, checkpoints, chains, findings, more, n
     : chains;
   const ranges = chains.slice(0, maxRanges).map(formatRange);
   return [
-    `valid: ${rows} entries in ${chains.length} ${chains.length === 1 ? 'chain' : 'chains'}, ${checkpoints} checkpoints`,
+    `valid: ${entries} entries in ${chains.length} ${chains.length === 1 ? 'chain' : 'chains'}, ${segments} segments`,
     ...ranges,
     ...(chains.length > maxRanges ? [`and ${chains.length - maxRanges} more chains`] : []),
     ...anchors.map(({ anchor }) => `anchor ${anchor}`),
@@ -174,8 +251,8 @@ export function formatVerdict({ ok, rows, checkpoints, chains, findings, more, n
 const maxRanges = 20;
 
 function formatRange({ chain, first, last, latest_at }: ChainVerdict): string {
-  const rows = last < first ? 'no entries' : `${rowNames(first, last)}, the latest of ${latest_at}`;
-  return `chain ${chain}: ${rows}`;
+  const names = first === last ? `segment ${first}` : `segments ${first} to ${last}`;
+  return `chain ${chain}: ${last < first ? 'no new segments' : `${names}, the latest of ${latest_at}`}`;
 }
 
 function formatFinding({ code, chain, file, line, message }: Finding): string {
@@ -183,27 +260,21 @@ function formatFinding({ code, chain, file, line, message }: Finding): string {
   return [...place, `${message} (${code})`].filter(Boolean).join(': ');
 }
 
-function toAnchor(text: string): Anchor {
-  const [, chain = '', rest = ''] = /^(system|[0-9a-f-]{36}):(.*)$/.exec(text) ?? [];
-  const position = parsePosition(rest);
-  if (!position)
-    throw new UsageError(
-      `--anchor must be TENANT:SEQ:HASH as printed by \`sallyport audit head\`, not "${text}"`,
-    );
-  return { tenantId: tenantIdOf(chain), ...position };
-}
-
-function tenantIdOf(chain: string): string {
-  return chain === 'system' ? systemTenant : chain;
+function toAnchor(text: string): Head {
+  const anchor = parseAnchor(text);
+  if (anchor) return anchor;
+  throw new UsageError(
+    `--anchor must be TENANT:NUMBER:HASH as printed by \`sallyport audit head\`, not "${text}"`,
+  );
 }
 
 /** Returns undefined if the option was not given. */
-export function tenantOf(options: Options): string | undefined {
+function tenantOf(options: Options): string | undefined {
   const text = options.value('tenant');
   if (text === undefined) return undefined;
   if (text !== 'system' && !/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(text))
     throw new UsageError(`--tenant must be the id of a tenant or system, not "${text}"`);
-  return tenantIdOf(text);
+  return chainTenant(text);
 }
 
 function printHead(invocation: Invocation): Promise<number> {
@@ -212,9 +283,71 @@ function printHead(invocation: Invocation): Promise<number> {
     await recordEnds(maintenance, tenant);
     const tenantId = tenant ?? systemTenant;
     const heads = await maintenance.audit.heads();
-    const head = heads.find((one) => (one.tenantId ?? systemTenant) === tenantId);
+    const head = heads.find((one) => one.tenantId === tenantId);
     if (!head && tenant !== undefined) throw noEntries(tenant);
-    const anchor = anchorOf({ tenantId, seq: head?.seq ?? 0, hash: head?.hash ?? genesis });
+    const anchor = anchorOf({ tenantId, ...(head ? { number: head.number, hash: head.hash } : genesis) });
     return invocation.printResult({ anchor, ...(head && { at: timestamp(head.at) }) }, anchor);
   });
+}
+
+async function archiveAudit(invocation: Invocation): Promise<number> {
+  const { args, options, config, terminal, printResult } = invocation;
+  const age = ageOf(options, config.auditRetention);
+  const tenantId = tenantOf(options);
+  const folder = resolve(args[0] as string);
+  const sinks = (await configuredSinks(config, { env: terminal.env, now: Date.now })).map(({ name }) => name);
+  const skipUndelivered = options.on('skip-undelivered');
+  return withStore(invocation, async (maintenance) => {
+    try {
+      mkdirSync(folder, { recursive: true, mode: 0o700 });
+      const now = Date.now();
+      const chosen = { folder, now, before: now - age, tenantId, sinks, skipUndelivered };
+      const { archived, held } = await interruptible(
+        (between) => maintenance.audit.archive({ ...chosen, between }),
+        'interrupted; no entry is lost',
+      );
+      const lines = [...formatArchived(folder, archived), ...formatHeld(held)];
+      const text = lines.length === 0 ? 'no entries are old enough' : lines.join('\n');
+      return printResult({ folder, archived, held }, text, held.length > 0 ? 1 : 0);
+    } catch (error) {
+      if (error instanceof DamagedChain || error instanceof ArchiveError)
+        throw new CommandError(error.message, error.hint);
+      throw describeSystemError(`cannot write to ${folder}`, error);
+    }
+  });
+}
+
+function ageOf(options: Options, retention: number | undefined): number {
+  const text = options.value('older-than');
+  if (text === undefined && retention === undefined)
+    throw new UsageError('audit archive needs --older-than AGE or SALLYPORT_AUDIT_RETENTION');
+  const age = text === undefined ? retention : parseDuration(text);
+  if (age === undefined)
+    throw new UsageError(`--older-than must be an age such as 90d or 24h, not "${text}"`);
+  return age;
+}
+
+function formatArchived(folder: string, archived: readonly Archived[]): string[] {
+  if (archived.length === 0) return [];
+  const lines = archived.map(
+    ({ file, entries }) => `  ${file}  ${entries} ${entries === 1 ? 'entry' : 'entries'}`,
+  );
+  return [`archived to ${folder}:`, ...lines];
+}
+
+function formatHeld(held: readonly HeldBack[]): string[] {
+  if (held.length === 0) return [];
+  const lines = held.map(
+    ({ chain, sink, received, entries }) =>
+      `  chain ${chain}: ${countOf(entries, 'entry', 'entries')}, because ${sink} has received segments up to ${received}`,
+  );
+  return [
+    'not archived:',
+    ...lines,
+    'run `sallyport sinks`, and archive again after the delivery; --skip-undelivered archives them, and the sink misses them',
+  ];
+}
+
+function countOf(number: number, one: string, many = `${one}s`): string {
+  return `${number} ${number === 1 ? one : many}`;
 }

@@ -4,11 +4,9 @@ import { Id } from '../../domain/common-fields.ts';
 import { check } from '../../domain/validate.ts';
 import type { Command, Invocation, Options } from '../command.ts';
 import { UsageError } from '../errors.ts';
-import { AuditTail } from '../terminal/audit-tail.ts';
 import { withStore } from '../terminal/database.ts';
 import { follow, lines, printEntries, tailOptions } from '../terminal/tail.ts';
 import { auditFileCommands } from './audit-files.ts';
-import { auditStorageCommands } from './audit-storage.ts';
 
 export const auditCommands: readonly Command[] = [
   {
@@ -21,7 +19,6 @@ export const auditCommands: readonly Command[] = [
     run: tail,
   },
   ...auditFileCommands,
-  ...auditStorageCommands,
 ];
 
 const Filter = z.strictObject({
@@ -36,7 +33,7 @@ async function tail(invocation: Invocation): Promise<number> {
   const { lines, tenant, ...filter } = filterOf(options);
   const show = (entries: readonly LogEntry[]) => printEntries(invocation, entries);
   return withStore(invocation, async ({ audit }) => {
-    const tailing = new AuditTail(audit, filter, tenant);
+    const tailing = audit.tail(filter, tenant);
     show(await tailing.last(lines));
     const poll = async () => {
       for await (const entries of tailing.more()) show(entries);

@@ -1,12 +1,12 @@
 import type { SQLiteError } from 'bun:sqlite';
 import { closeSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { syncFolderOf } from '../../operations/line-writer.ts';
 import { masterKeys } from '../../operations/master-key.ts';
 import { backUp, flaws, foreignSchema, removeDatabase, removeParts } from '../../operations/sqlite-backup.ts';
 import { appendMac, type BackupMac } from '../../store/crypto/backup-mac.ts';
 import type { MasterKey } from '../../store/crypto/cipher.ts';
 import { type MasterKeys, missingReason, WrongMasterKey } from '../../store/crypto/keyring.ts';
+import { syncFolderOf } from '../../store/engine/line-writer.ts';
 import { InUse, lockExclusively } from '../../store/engine/sqlite-lock.ts';
 import type { Command, Invocation } from '../command.ts';
 import { CommandError, describeSystemError, UsageError } from '../errors.ts';

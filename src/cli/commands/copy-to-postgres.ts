@@ -1,5 +1,6 @@
 import { closeSync, existsSync, openSync } from 'node:fs';
 import { resolve } from 'node:path';
+import { toolWriter } from '../../audit/log.ts';
 import { defaultDatabase } from '../../config/values.ts';
 import { masterKeys } from '../../operations/master-key.ts';
 import { retryTimeouts } from '../../operations/slow-start.ts';
@@ -102,7 +103,7 @@ function copyFrom(
     try {
       return await target.maintenance.copyFrom(source, {
         at: Date.now(),
-        keys: await chainKeys(),
+        writeEntries: toolWriter(target.maintenance.db, await chainKeys()),
         onTable: (table) => onStep(`the copy of ${table}`),
       });
     } catch (error) {

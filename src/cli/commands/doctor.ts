@@ -1,12 +1,11 @@
 import { SQLiteError } from 'bun:sqlite';
 import { existsSync, statSync } from 'node:fs';
+import { configuredSinks, type Sink } from '../../audit/delivery.ts';
 import { type Config, ConfigError } from '../../config/settings.ts';
 import { type Check, fail, missingHint, warn } from '../../operations/check.ts';
 import { diagnose } from '../../operations/diagnosis.ts';
 import { masterKeys } from '../../operations/master-key.ts';
 import { restoreHint } from '../../operations/sqlite-check.ts';
-import type { Sink } from '../../sinks/config.ts';
-import { configuredSinks } from '../../sinks/configured.ts';
 import { lockFile } from '../../store/engine/sqlite-lock.ts';
 import type { Invocation, LocalCommand } from '../command.ts';
 import { systemErrorOf } from '../errors.ts';

@@ -2,7 +2,7 @@
 import { closeSync, openSync, readSync, statSync } from 'node:fs';
 import { findInexactNumber } from '../../domain/number-precision.ts';
 import { isObject } from '../../domain/token.ts';
-import { type FileLine, readFileLines } from '../../operations/line-reader.ts';
+import { type FileLine, readFileLines } from '../../store/engine/line-reader.ts';
 import { requireFile } from '../terminal/files.ts';
 import type { Kind, Origin, Source, SourceItem, SourceRecord } from './import-source.ts';
 

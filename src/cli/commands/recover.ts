@@ -1,6 +1,5 @@
 import { anyPosition, describePosition, newerThan } from '../../domain/database-position.ts';
 import { escapeText } from '../../domain/escape.ts';
-import { chainAll } from '../../operations/audit-files.ts';
 import { knownPositions } from '../../operations/known-positions.ts';
 import {
   findRevived,
@@ -75,11 +74,10 @@ export async function recoverStore(
 ): Promise<Report> {
   const paths = options.values('audit');
   const revoked = options.on('revoke');
-  await chainAll(maintenance);
   const auditExport = paths && (await readExports(maintenance, paths));
   const revived = auditExport?.revived ?? none;
   const recovered = await recover(maintenance, { ...restore, at: Date.now() }, revoked ? revived : none);
-  await chainAll(maintenance);
+  await maintenance.audit.seal();
   return { ...recovered, ...(auditExport && { exported_at: auditExport.exportedAt }), revived, revoked };
 }
 

@@ -1,7 +1,7 @@
 import { SQLiteError } from 'bun:sqlite';
 import { existsSync, realpathSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
-import { syncFolderOf } from '../../operations/line-writer.ts';
+import type { Head } from '../../audit/records.ts';
 import { masterKeys } from '../../operations/master-key.ts';
 import {
   anythingOf,
@@ -13,9 +13,9 @@ import {
   unpack,
   type Verification,
 } from '../../operations/sqlite-backup.ts';
-import type { Head } from '../../store/audit/hash-chain.ts';
 import type { MasterKeys } from '../../store/crypto/keyring.ts';
 import { copyOwnership, createFolder } from '../../store/engine/file-ownership.ts';
+import { syncFolderOf } from '../../store/engine/line-writer.ts';
 import { lockExclusively } from '../../store/engine/sqlite-lock.ts';
 import { openStore } from '../../store/open.ts';
 import type { Command, Invocation } from '../command.ts';

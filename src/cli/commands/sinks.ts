@@ -1,10 +1,6 @@
+import { configuredSinks, describeError, type Sink, type SinkState, testSink } from '../../audit/delivery.ts';
 import { byOperator } from '../../domain/audit.ts';
 import { timestamp } from '../../domain/common-fields.ts';
-import { testBatch } from '../../sinks/batch.ts';
-import type { Sink } from '../../sinks/config.ts';
-import { configuredSinks } from '../../sinks/configured.ts';
-import { describeError } from '../../sinks/deliver.ts';
-import type { SinkState } from '../../store/audit/sink-state.ts';
 import type { Command, Invocation } from '../command.ts';
 import { CommandError, UsageError } from '../errors.ts';
 import { withStore } from '../terminal/database.ts';
@@ -41,7 +37,7 @@ export const sinkCommands: readonly Command[] = [
 
 async function list(invocation: Invocation): Promise<number> {
   const sinks = await configuredSinks(invocation.config, { env: invocation.terminal.env, now: Date.now });
-  return withStore(invocation, async ({ deliveries }) => {
+  return withStore(invocation, async ({ sinks: { deliveries } }) => {
     const states = await Promise.all(
       sinks.map(async (sink) => ({ sink, state: await deliveries.state(sink.name) })),
     );
@@ -107,7 +103,7 @@ async function findSink({ config, terminal, args: [wanted] }: Invocation): Promi
 async function acknowledge(invocation: Invocation): Promise<number> {
   const { printResult } = invocation;
   const { name } = await findSink(invocation);
-  return withStore(invocation, async ({ deliveries }, store) => {
+  return withStore(invocation, async ({ sinks: { deliveries } }, store) => {
     const { rejectedChains: chains } = await deliveries.state(name);
     const result = { sink: name, chains_with_rejected_entries: chains };
     if (chains === 0) return printResult(result, `${name} has no rejected entries`);
@@ -133,14 +129,10 @@ async function test(invocation: Invocation): Promise<number> {
   const { printResult } = invocation;
   const sink = await findSink(invocation);
   const { name } = sink;
-  const batch = testBatch(Date.now());
-  try {
-    const { rejected } = await sink.sender.send(batch, new AbortController().signal);
-    if (rejected) throw new CommandError(`${name} rejected the test event: ${rejected.reason}`);
-  } catch (error) {
-    throw error instanceof CommandError ? error : new CommandError(`${name}: ${describeError(error)}`);
-  }
-  return printResult({ sink: name, event: batch.id }, `sent ${batch.id} to ${name} (${sink.target})`);
+  const event = await testSink(sink, Date.now()).catch((error) => {
+    throw new CommandError(`${name}: ${describeError(error)}`);
+  });
+  return printResult({ sink: name, event }, `sent ${event} to ${name} (${sink.target})`);
 }
 
 const noSinks = 'configure sinks with SALLYPORT_SINKS_FILE or SALLYPORT_SINK';

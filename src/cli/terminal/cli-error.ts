@@ -1,4 +1,5 @@
 /** Maps every error to messages, a hint and an exit code. */
+
 import {
   AuthenticationError,
   ConnectionError,
@@ -7,13 +8,13 @@ import {
   UnavailableError,
   ValidationError,
 } from '../../../sdk/src/sallyport.ts';
+import { EntriesDeleted } from '../../audit/errors.ts';
 import { ConfigError } from '../../config/settings.ts';
 import { Failure } from '../../domain/error.ts';
 import { escapeText } from '../../domain/escape.ts';
-import { LineTooLong } from '../../operations/line-reader.ts';
 import { masterKeyHint } from '../../operations/master-key.ts';
-import { EntriesDeleted } from '../../store/audit/export.ts';
 import { WrongMasterKey } from '../../store/crypto/keyring.ts';
+import { LineTooLong } from '../../store/engine/line-reader.ts';
 import { IncompatibleSchema, NoSchema } from '../../store/engine/migrate.ts';
 import { InUse } from '../../store/engine/sqlite-lock.ts';
 import { CommandError, ErrorAbout, negativeExitCode, systemErrorOf, UsageError } from '../errors.ts';

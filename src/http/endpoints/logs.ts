@@ -34,7 +34,7 @@ export const listLogs = readEndpoint({
   tag: 'Logs',
   summary: 'List audit log entries',
   description:
-    'Returns audit log entries in the order in which they were written, newest first; with `after`, oldest first. Changes and disclosures are listed once they are committed. Denials are aggregated and follow within seconds. All filters use an index and can be combined. A request examines a limited number of entries, so a filtered page can be short or empty: continue while the response has `next`. If entries that match the filters may be missing, the first page says so in `gaps`.',
+    'Returns audit log entries in the order in which they were written, newest first; with `after`, only sealed entries, oldest first: entries are sealed within seconds. Changes and disclosures are listed once they are committed. Denials are aggregated and follow within seconds. All filters use an index and can be combined. A request examines a limited number of entries, so a filtered page can be short or empty: continue while the response has `next`. If entries that match the filters may be missing, the first page says so in `gaps`.',
   query: z
     .strictObject({ size: pageFields.size, start: pageFields.start, after: After, ...logFilter })
     .refine(({ start, after }) => start === undefined || after === undefined, {
@@ -86,7 +86,7 @@ export const countLogs = readEndpoint({
   name: 'countLogs',
   tag: 'Logs',
   summary: 'Count audit log entries',
-  description: `Counts the entries that \`GET /logs\` lists with the same filters, by result, for at most ${maxIntervals} intervals of equal length. Without \`from\`, the period starts at the first entry; without \`to\`, it ends now. An aggregated entry counts once. At most the last two million entries of the period are counted. If entries that match the filters may be missing, \`gaps\` says so.`,
+  description: `Counts the entries that \`GET /logs\` lists with the same filters, by result, for at most ${maxIntervals} intervals of equal length. Without \`from\`, the period starts at the first entry; without \`to\`, it ends now. An aggregated entry counts once. At most the last two million entries, or those of the last 100,000 segments, are counted. If entries that match the filters may be missing, \`gaps\` says so.`,
   query: z
     .strictObject({
       token,

@@ -14,7 +14,7 @@ export const tags = {
     'The OpenID AuthZEN Authorization API 1.0, for API gateways and other programs that speak this standard. It also accepts `Authorization: Bearer KEY`, returns the `X-Request-ID` of the request, and ignores unknown fields.',
   Tenants:
     'Tenants are isolated from each other: a key never sees data of another tenant. Operators create, disable and delete tenants on the command line.',
-  Logs: 'The audit log contains an entry for every change and every denied request. Entries are linked in a hash chain, so that altered or deleted entries are detected.',
+  Logs: 'The audit log contains an entry for every change and every denied request. Entries are sealed into signed segments, so that altered or deleted entries are detected.',
   Requests:
     'The number of authenticated requests over time, and their response times. A key sees the numbers of its tenant.',
   Reference: 'Descriptions of the API. No key is required.',

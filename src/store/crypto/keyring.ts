@@ -2,10 +2,9 @@
  * The data key of each tenant and the keys of the audit chain, wrapped by a master key. Unwrapped keys are cached in
  * memory; they never change.
  */
-import { randomBytes } from 'node:crypto';
+import { generateKeyPairSync, randomBytes } from 'node:crypto';
 import type { Awaitable } from '../../domain/awaitable.ts';
 import { fail } from '../../domain/error.ts';
-import { type ChainKeys, newChainKeys, unpackChainKeys } from '../audit/hash-chain.ts';
 import { type Db, type Queries, rowLock } from '../engine/db.ts';
 import { everyTenant } from '../engine/sql.ts';
 import { decrypt, encrypt, type MasterKey } from './cipher.ts';
@@ -23,6 +22,23 @@ export interface MasterKeys {
 
 /** A master key that the database needs is not configured. */
 export class WrongMasterKey extends Error {}
+
+export interface ChainKeys {
+  /** For the MACs of audit entries. */
+  readonly mac: Uint8Array;
+  /** For the signatures of segments: an Ed25519 key in PKCS #8. */
+  readonly signing: Uint8Array;
+}
+
+/** Creates keys and packs them into one value, which the master key can wrap. */
+export function newChainKeys(): Uint8Array {
+  const { privateKey } = generateKeyPairSync('ed25519');
+  return Buffer.concat([randomBytes(32), privateKey.export({ type: 'pkcs8', format: 'der' })]);
+}
+
+export function unpackChainKeys(packed: Uint8Array): ChainKeys {
+  return { mac: packed.slice(0, 32), signing: packed.slice(32) };
+}
 
 export interface Keyring {
   /** The tenant's data key, created on first use. */

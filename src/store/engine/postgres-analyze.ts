@@ -5,16 +5,7 @@
  */
 import type { Db } from './db.ts';
 
-const tables = [
-  'applications',
-  'application_keys',
-  'sessions',
-  'tokens',
-  'token_contents',
-  'audit',
-  'audit_index',
-  'idempotency',
-];
+const tables = ['applications', 'application_keys', 'sessions', 'tokens', 'token_contents', 'idempotency'];
 
 /**
  * Table sizes in pages. Below `small`, any query plan is fast. If statistics were made at `large` or more pages, they
@@ -31,8 +22,8 @@ const few = 2000;
  * Tables that have several times as many pages, or changed rows, as the statistics say. The rows matter after most rows
  * were deleted: new rows then fill the same pages. Only the owner of a table can analyze it.
  */
-const outgrown = `select relname as name from pg_class
-  where oid in (${tables.map((name) => `'${name}'::regclass`).join(', ')}) and pg_has_role(relowner, 'usage')
+const outgrown = (names: readonly string[]) => `select relname as name from pg_class
+  where oid in (${names.map((name) => `'${name}'::regclass`).join(', ')}) and pg_has_role(relowner, 'usage')
     and ${pages} between ${small} and ${huge}
     and (relpages < ${large} and ${pages} >= 4 * relpages
       or (select n_mod_since_analyze from pg_stat_user_tables where relid = oid) > greatest(${few}, 4 * reltuples))`;
@@ -40,8 +31,12 @@ const outgrown = `select relname as name from pg_class
 /** Milliseconds before another attempt after a failure: another node may be analyzing the table. */
 const pause = 60_000;
 
-/** Returns a function that analyzes tables that have outgrown their statistics and returns their names. */
-export function analyzeGrownTables(db: Db): () => Promise<string[]> {
+/**
+ * Returns a function that analyzes tables that have outgrown their statistics and returns their names. `more` are tables
+ * in addition to those above.
+ */
+export function analyzeGrownTables(db: Db, more: readonly string[]): () => Promise<string[]> {
+  const sql = outgrown([...tables, ...more]);
   const failed = new Map<string, number>();
 
   async function analyze(name: string): Promise<boolean> {
@@ -59,8 +54,7 @@ export function analyzeGrownTables(db: Db): () => Promise<string[]> {
   return async () => {
     if (db.dialect === 'sqlite') return [];
     const analyzed: string[] = [];
-    for (const { name } of await db.all<{ name: string }>(outgrown))
-      if (await analyze(name)) analyzed.push(name);
+    for (const { name } of await db.all<{ name: string }>(sql)) if (await analyze(name)) analyzed.push(name);
     return analyzed;
   };
 }

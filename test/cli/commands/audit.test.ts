@@ -8,13 +8,14 @@ import { runSql } from '../../support/test-store.ts';
 describe.each(databases)('the audit log on %s', (_, database) => {
   let server: TestServer;
   let tenant: string;
+  let key: string;
   let cli: Cli;
   let offline: Cli;
   let file: string;
   beforeAll(async () => {
     server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
-    const { id, key } = await server.tenant();
-    tenant = id;
+    const created = await server.tenant();
+    [tenant, key] = [created.id, created.key];
     for (let number = 0; number < 5; number++) await server.application(key);
     const settings = { SALLYPORT_MASTER_KEY: testMasterKey };
     cli = openCli(() => ({ ...settings, DATABASE_URL: server.config.databaseUrl }));
@@ -57,7 +58,7 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     expect(await offline.run('audit', 'verify', file)).toMatchObject({
       code: 0,
       out: expect.stringMatching(
-        /^valid: \d+ entries in \d chains, \d checkpoints\nchain system: rows 1 to \d, the latest of \S+Z\n(chain [0-9a-f-]{36}: rows? 1( to \d)?, the latest of \S+Z\n){2}anchor system:\d+:[0-9a-f]{64}\n$/,
+        /^valid: \d+ entries in \d chains, \d segments\nchain system: segments 1 to \d, the latest of \S+Z\n(chain [0-9a-f-]{36}: segment 1, the latest of \S+Z\n){2}anchor system:\d+:[0-9a-f]{64}\n$/,
       ),
     });
     expect(existsSync(offline.path('nowhere'))).toBe(false);
@@ -83,10 +84,10 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     const { code, out } = await offline.run('audit', 'verify', copy);
     expect(code).toBe(1);
     expect(out).toMatch(
-      /^copy.jsonl line \d+: chain [0-9a-f-]{36}: row \d was changed: its MAC does not match \(changed_row\)\n$/,
+      /^copy.jsonl line \d+: chain [0-9a-f-]{36}: entry \d was changed: its MAC does not match \(changed_entry\)\n$/,
     );
     const json = await offline.json('audit', 'verify', copy);
-    expect(json).toMatchObject({ code: 1, body: { ok: false, findings: [{ code: 'changed_row' }] } });
+    expect(json).toMatchObject({ code: 1, body: { ok: false, findings: [{ code: 'changed_entry' }] } });
   });
 
   test('must contain the anchors that audit head printed', async () => {
@@ -102,7 +103,7 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     expect(await offline.run('audit', 'verify', file, ...given, '--anchor', next)).toMatchObject({
       code: 1,
       out: expect.stringContaining(
-        `ends with row ${seq}, but had row ${Number(seq) + 1} according to the anchor`,
+        `ends with segment ${seq}, but had segment ${Number(seq) + 1} according to the anchor`,
       ),
     });
   });
@@ -112,11 +113,11 @@ describe.each(databases)('the audit log on %s', (_, database) => {
       code: 0,
       out: expect.stringContaining('valid: '),
     });
-    const changed = (by: string) => `update audit set at = at ${by} where seq = 3`;
+    const changed = (by: string) => `update audit_segments set failures = failures ${by} where number = 1`;
     await runSql(server.config.databaseUrl, changed('+ 1'));
     expect(await cli.run('audit', 'verify')).toMatchObject({
       code: 1,
-      out: expect.stringMatching(/^chain .*: row 3 was changed: its MAC does not match \(changed_row\)/),
+      out: expect.stringMatching(/^chain .*: the signature of segment 1 is invalid \(changed_segment\)/),
     });
     await runSql(server.config.databaseUrl, changed('- 1'));
   });
@@ -127,32 +128,42 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     await runSql(databaseUrl, 'delete from audit_key');
     expect(await cli.run('audit', 'verify')).toMatchObject({
       code: 1,
-      out: expect.stringMatching(/^the table audit_key is empty, .* \(missing_key\)\n$/),
+      out: expect.stringMatching(/^the table audit_key is empty, .* \(wrong_key\)\n$/),
     });
     expect(await runSql(databaseUrl, 'select * from audit_key')).toEqual([]);
     await runSql(databaseUrl, 'insert into audit_key select * from copy_of_key');
     await runSql(databaseUrl, 'drop table copy_of_key');
   });
 
-  test('has an index that is verified and can be rebuilt', async () => {
-    expect(await cli.run('audit', 'reindex')).toMatchObject({
-      code: 0,
-      out: expect.stringMatching(/^the index matches \d+ entries in \d chains\n$/),
+  test('is verified from where an earlier run has ended', async () => {
+    const since = cli.path('verified.json');
+    const first = await cli.json('audit', 'verify');
+    writeFileSync(since, JSON.stringify(first.body));
+    await server.application(key);
+    await server.flush();
+    const later = await cli.json('audit', 'verify', '--since', since);
+    expect(later).toMatchObject({ code: 0, body: { ok: true, findings: [] } });
+    expect(later.body.entries).toBeLessThan(first.body.entries);
+    expect(later.body.chains).toHaveLength(first.body.chains.length);
+    writeFileSync(since, JSON.stringify({ ...first.body, ok: false }));
+    expect(await cli.run('audit', 'verify', '--since', since)).toMatchObject({
+      code: 2,
+      err: expect.stringContaining('is not the output of a run that found nothing'),
     });
-    await runSql(server.config.databaseUrl, 'delete from audit_index');
+    expect((await cli.run('audit', 'verify', file, '--since', since)).code).toBe(2);
+  });
+
+  test('has an index that is verified', async () => {
+    const { databaseUrl } = server.config;
+    await runSql(databaseUrl, 'create table copy_of_index as select * from audit_index');
+    await runSql(databaseUrl, 'delete from audit_index');
     const { code, out } = await cli.run('audit', 'verify');
     expect(code).toBe(1);
     expect(out).toContain(
-      `chain ${tenant}: the index of rows 1 to 5 was changed, so filters miss entries: run \`sallyport audit reindex --tenant ${tenant}\` (changed_index)\n`,
+      `chain ${tenant}: the index of segment 1 was changed, so filters miss entries (changed_index)\n`,
     );
-    const rebuilt = await cli.json('audit', 'reindex', '--tenant', tenant);
-    expect(rebuilt).toMatchObject({ code: 0, body: { chains: 1, entries: 5, corrected: 5, invalid: 0 } });
-    expect((await cli.run('audit', 'reindex')).code).toBe(0);
-    expect((await cli.run('audit', 'verify')).code).toBe(0);
-    expect(await cli.run('audit', 'reindex', '--tenant', crypto.randomUUID())).toMatchObject({
-      code: 1,
-      err: expect.stringContaining('has no audit entries'),
-    });
+    await runSql(databaseUrl, 'insert into audit_index select * from copy_of_index');
+    await runSql(databaseUrl, 'drop table copy_of_index');
   });
 
   test('is archived, and the archives are verified with the database', async () => {
@@ -163,7 +174,7 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     });
     expect(await cli.run('audit', 'archive', folder, '--older-than', '0')).toMatchObject({
       code: 0,
-      out: expect.stringContaining(`audit-${tenant}-1-6.jsonl  6 entries\n`),
+      out: expect.stringContaining(`audit-${tenant}-1-2.jsonl  6 entries\n`),
     });
     expect((await cli.run('audit', 'archive', folder, '--older-than', '0', '--tenant', tenant)).out).toBe(
       'no entries are old enough\n',
@@ -171,30 +182,30 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     const alone = await cli.run('audit', 'verify');
     expect(alone.code).toBe(0);
     expect(alone.out).toContain(
-      `not verified: rows 1 to 6 of chain ${tenant} are archived in audit-${tenant}-1-6.jsonl`,
+      `not verified: segments 1 to 2 of chain ${tenant} are archived in audit-${tenant}-1-2.jsonl`,
     );
     expect((await cli.run('audit', 'verify', folder, '--database')).code).toBe(0);
     const archives = await offline.run('audit', 'verify', folder);
     expect(archives.code).toBe(0);
-    expect(archives.out).toContain(`\nchain ${tenant}: rows 1 to 6, the latest of `);
-    expect(archives.out).toContain('\nnot verified: entries after the last row of each chain, ');
+    expect(archives.out).toContain(`\nchain ${tenant}: segments 1 to 2, the latest of `);
+    expect(archives.out).toContain('\nnot verified: entries after the last segment of each chain, ');
     const later = cli.path('later.jsonl');
     await cli.run('audit', 'export', later);
     expect((await offline.run('audit', 'verify', folder, later)).code).toBe(0);
     expect(readdirSync(folder).every((name) => (statSync(join(folder, name)).mode & 0o777) === 0o600)).toBe(
       true,
     );
-    rmSync(join(folder, `audit-${tenant}-1-6.jsonl`));
+    rmSync(join(folder, `audit-${tenant}-1-2.jsonl`));
     expect(await offline.run('audit', 'verify', folder, later)).toMatchObject({
       code: 1,
-      out: `chain ${tenant}: rows 1 to 6 are archived: add audit-${tenant}-1-6.jsonl (missing_archive)\n`,
+      out: `chain ${tenant}: segments 1 to 2 are archived: add audit-${tenant}-1-2.jsonl (missing_archive)\n`,
     });
   });
 
   test.each([
     [['audit', 'verify', 'missing.jsonl'], /missing.jsonl does not exist/],
     [['audit', 'verify', '.'], /has no .jsonl files/],
-    [['audit', 'verify', '--anchor', '5'], /--anchor must be TENANT:SEQ:HASH/],
+    [['audit', 'verify', '--anchor', '5'], /--anchor must be TENANT:NUMBER:HASH/],
     [['audit', 'head', '--anchor', '5'], /unknown option '--anchor'/],
     [['audit', 'head', '--tenant', 'x'], /--tenant must be the id of a tenant or system, not "x"/],
     [['audit', 'export', 'no/such/folder'], /cannot write/],

@@ -2,7 +2,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mkdirSync } from 'node:fs';
 import { formatEntry } from '../../../src/cli/terminal/tail.ts';
-import { archiveLog } from '../../../src/operations/audit-archive.ts';
 import { type Cli, openCli } from '../../support/cli.ts';
 import { openTestServer, sqlite, startTime, type TestServer } from '../../support/test-server.ts';
 
@@ -126,7 +125,7 @@ test('who-read and seen-by warn of reads that were not recorded and of archived 
     before: startTime + 1,
   };
   mkdirSync(options.folder);
-  await archiveLog(server.app.maintenance, options);
+  await server.app.maintenance.audit.archive(options);
   const { err } = await cli.run('logs', 'who-read', 'card-1');
   expect(err).toContain(`warning: entries up to ${time(1)} were archived and are not included`);
   expect(err).toContain(`warning: reads were not recorded from ${time(0)} to now (SALLYPORT_AUDIT_READS)`);

@@ -247,7 +247,7 @@ describe.each(databases)('a restore on %s: access that was revoked after the bac
     expect(await cli.run('recover', '--yes', ...at(), '--audit', changed)).toMatchObject({
       code: 1,
       err: expect.stringMatching(
-        /not a valid audit export of this database: changed.jsonl line \d+: .* row \d+ was changed/,
+        /not a valid audit export of this database: changed.jsonl line \d+: .* entry \d+ was changed/,
       ),
     });
     const other = await openTestServer(kind, { SALLYPORT_MASTER_KEY: testMasterKey });

@@ -80,7 +80,11 @@ const forgeries: [string, () => unknown, RegExp][] = [
   ['with an added management key', () => plantKey(backup()), /MAC does not match/],
   [
     'with an added trigger',
-    () => change(backup(), 'create trigger t after insert on audit begin delete from audit; end'),
+    () =>
+      change(
+        backup(),
+        'create trigger t after insert on audit_segments begin delete from audit_segments; end',
+      ),
     // The MAC is at the end of the file. If the trigger makes the database grow, it overwrites the MAC.
     /MAC does not match|has no MAC/,
   ],
@@ -150,7 +154,10 @@ describe('restore rejects, without changes,', () => {
   });
 
   const schemas: [string, string[]][] = [
-    ['the trigger t', ['create trigger t after insert on audit begin delete from audit; end']],
+    [
+      'the trigger t',
+      ['create trigger t after insert on audit_segments begin delete from audit_segments; end'],
+    ],
     ['the view v', ['create view v as select 1']],
     ['the table t', ['create table t (a)']],
     ['the index i', ['create index i on tenants (name)']],
@@ -160,7 +167,7 @@ describe('restore rejects, without changes,', () => {
       'the trigger delete_token_containers',
       [
         'drop trigger delete_token_containers',
-        'create trigger delete_token_containers after delete on tokens begin delete from audit; end',
+        'create trigger delete_token_containers after delete on tokens begin delete from audit_segments; end',
       ],
     ],
   ];

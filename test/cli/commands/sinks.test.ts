@@ -81,7 +81,7 @@ describe('sinks', () => {
     expect(formatProblems(checks).filter((line) => line.includes('sinks'))).toEqual([
       'warn sinks: siem: 1 failed attempt since the last delivery: the receiver answered with status 502',
     ]);
-    await runSql(databaseUrl(), "update audit_deliveries set seq = seq + 100 where sink = 'local'");
+    await runSql(databaseUrl(), "update audit_deliveries set number = number + 100 where sink = 'local'");
     const truncated = await runDoctor(cli);
     expect(truncated.code).toBe(1);
     expect(formatProblems(truncated.checks).join('\n')).toMatch(
@@ -91,7 +91,7 @@ describe('sinks', () => {
       /warn sinks: another program has changed the position of local in \d chains?: these chains are delivered again/,
     );
     expect((await cli.json('sinks')).body[1]).toMatchObject({ state: 'changed' });
-    await runSql(databaseUrl(), "update audit_deliveries set seq = seq - 100 where sink = 'local'");
+    await runSql(databaseUrl(), "update audit_deliveries set number = number - 100 where sink = 'local'");
   });
 
   test('have metrics for lag, deliveries and failures', async () => {
@@ -108,7 +108,7 @@ describe('sinks', () => {
     const { code, out } = await cli.run(...archive);
     expect(code).toBe(1);
     expect(out).toMatch(
-      /^not archived:\n {2}chain \S+: \d+ entr(y|ies), because siem has received entries up to \d+\n/m,
+      /^not archived:\n {2}chain \S+: \d+ entr(y|ies), because siem has received segments up to \d+\n/m,
     );
     expect((await cli.json('sinks')).body[0]).toMatchObject({ skipped_entries: 0 });
     expect((await cli.run(...archive, '--skip-undelivered')).code).toBe(0);

@@ -175,7 +175,12 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
 
     expect(await json('tenants', 'delete', 'shop', '--yes')).toEqual({ deleted: shop.id });
     expect(await status(shop.key)).toBe(401);
-    expect(Object.keys(await rowsOf(shop.id)).sort()).toEqual(['audit_chains', 'audit_pending']);
+    expect(Object.keys(await rowsOf(shop.id)).sort()).toEqual([
+      'audit_chains',
+      'audit_index',
+      'audit_pending',
+      'audit_segments',
+    ]);
     expect(await rowsOf(other.id)).toEqual(before);
     expect(await status(other.key)).toBe(200);
     const deletion = (await operations(shop.id)).find(({ operation }) => operation === 'tenant.delete');

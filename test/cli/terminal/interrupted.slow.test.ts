@@ -1,7 +1,7 @@
 /** Processes that are interrupted while they write a file. */
 import { afterEach, beforeEach, expect, test } from 'bun:test';
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
-import { systemTenant } from '../../../src/store/audit/hash-chain.ts';
+import { systemTenant } from '../../../src/audit/records.ts';
 import { type Cli, openCli } from '../../support/cli.ts';
 import { runSql } from '../../support/test-store.ts';
 
@@ -16,9 +16,9 @@ beforeEach(async () => {
   await cli.run('migrate');
   await runSql(
     `sqlite:${cli.path('data/sallyport.db')}`,
-    `insert into audit_pending (at, format, tenant_id, entry)
+    `insert into audit_pending (at, format, tenant_id, id, mac, entry)
      with recursive n (n) as (select 1 union all select n + 1 from n where n < 50000)
-     select n, 1, '${systemTenant}', hex(randomblob(300)) from n`,
+     select n, 1, '${systemTenant}', format('01900000-0000-7000-8000-%012d', n), x'00', hex(randomblob(300)) from n`,
   );
 });
 afterEach(() => cli.remove());

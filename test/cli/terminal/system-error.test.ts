@@ -4,7 +4,7 @@ import { spawnSync } from 'node:child_process';
 import { chmodSync, copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmdirSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { systemTenant } from '../../../src/store/audit/hash-chain.ts';
+import { systemTenant } from '../../../src/audit/records.ts';
 import { type Cli, openCli } from '../../support/cli.ts';
 import { root } from '../../support/service.ts';
 import { isMissing } from '../../support/skip.ts';
@@ -81,9 +81,9 @@ describe.skipIf(noMount)('on a full or read-only disk', () => {
   beforeEach(async () => {
     await runSql(
       `sqlite:${database()}`,
-      `insert into audit_pending (at, format, tenant_id, entry)
+      `insert into audit_pending (at, format, tenant_id, id, mac, entry)
        with recursive n (n) as (select 10 union all select n + 1 from n where n < 4000)
-       select n, 1, '${systemTenant}', hex(randomblob(300)) from n`,
+       select n, 1, '${systemTenant}', format('01900000-0000-7000-8000-%012d', n), x'00', hex(randomblob(300)) from n`,
     );
     mkdirSync(small());
     expect(mount('-t', 'tmpfs', '-o', 'size=256k', 'tmpfs', small())).toBe(true);

@@ -59,39 +59,55 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     });
   });
 
+  test('entries that were altered in the database are listed as unreadable, and others are still listed', async () => {
+    const { key, id } = await server.tenant();
+    for (const name of ['first', 'second']) {
+      await server.application(key, { name });
+      await server.flush();
+    }
+    const [newest] = await logs(key);
+    await runSql(
+      server.config.databaseUrl,
+      `update audit_segments set entries = ${bytesLiteral('x')} where number = 1 and tenant_id = '${id}'`,
+    );
+    const after = await logs(key);
+    expect(after).toHaveLength(2);
+    expect(after[0]).toEqual(newest);
+    expect(after[1]).toMatchObject({
+      actor: { kind: 'unknown' },
+      operation: 'unknown',
+      result: 'failed',
+      reason: 'unreadable',
+    });
+  });
+
   test.each(['x', '{}', 'null', '\u0002'])(
-    'an entry that was replaced by %j is listed as unreadable',
+    'a pending entry that was replaced by %j is listed as unreadable',
     async (text) => {
       const { key, id } = await server.tenant();
-      for (const name of ['first', 'second', 'third']) await server.application(key, { name });
-      const [newest, changed, oldest] = await logs(key);
-      await runSql(
-        server.config.databaseUrl,
-        `update audit set entry = ${bytesLiteral(text)} where seq = 2 and chain =
-         (select number from audit_chains where tenant_id = '${id}')`,
-      );
-      const after = await logs(key);
-      expect([after[0], after[2]]).toEqual([newest, oldest]);
-      expect(after[1]).toMatchObject({
-        id: changed.id,
-        actor: { kind: 'unknown' },
-        operation: 'unknown',
-        result: 'failed',
-        reason: 'unreadable',
-      });
+      await server.application(key);
+      const [{ id: entry }] = await logs(key);
+      const url = server.config.databaseUrl;
+      await runSql(url, `update audit_pending set entry = '${text}' where tenant_id = '${id}'`);
+      for (const _ of ['pending', 'sealed']) {
+        expect(await logs(key)).toMatchObject([{ id: entry, operation: 'unknown', reason: 'unreadable' }]);
+        await server.flush();
+      }
     },
   );
 
   test.each(['9223372036854775807', '-9223372036854775807'])(
-    'an entry whose time was set to %s is listed',
+    'an entry whose time was set to %s is listed, and sealed with others',
     async (at) => {
       const { key, id } = await server.tenant();
       await server.application(key);
       const [{ id: _, at: __, ...rest }] = await logs(key);
       await runSql(
         server.config.databaseUrl,
-        `update audit set at = ${at} where chain = (select number from audit_chains where tenant_id = '${id}')`,
+        `update audit_pending set at = ${at} where tenant_id = '${id}'`,
       );
+      expect(await logs(key)).toMatchObject([rest]);
+      await server.flush();
       expect(await logs(key)).toMatchObject([rest]);
     },
   );

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { systemTenant } from '../../../src/audit/records.ts';
 import { parseKey } from '../../../src/domain/key.ts';
 import { longestSession } from '../../../src/domain/session.ts';
-import { systemTenant } from '../../../src/store/audit/hash-chain.ts';
 import type { Db, Transaction, Value } from '../../../src/store/engine/db.ts';
 import { auditEntries, dumpDatabase } from '../../support/database.ts';
 import { unknownKey } from '../../support/keys.ts';

@@ -20,54 +20,56 @@ create trigger delete_token_containers after delete on tokens begin
   );
 end;
 
--- Audit entries that are not chained yet, in order of arrival. A request writes its entries here. tenant_id is the nil
--- UUID for entries without a tenant. entry is JSON. mac covers all columns except id; format says how.
+-- Audit entries that are not sealed yet. A request writes its entries here. tenant_id is the nil UUID for entries
+-- without a tenant. id is a UUIDv7; entries are sealed in its order. entry is JSON. mac covers all columns.
 create table audit_pending (
-  id integer primary key,
-  at integer not null,
   tenant_id text not null,
-  format integer not null,
-  mac blob,
-  entry text not null
-) strict;
-create index audit_pending_by_tenant on audit_pending (tenant_id, id);
-
--- Chained audit entries. seq is the position in the chain. entry is packed JSON, see src/store/audit/pack.ts. request
--- is a hash of the entry's request_id. Rows are never updated, except `request` by `audit reindex`.
-create table audit (
-  seq integer not null,
+  id text not null,
   at integer not null,
-  chain integer not null,
-  request integer,
   format integer not null,
-  mac blob,
-  entry blob not null,
-  primary key (chain, seq)
-) strict, without rowid;
-create index audit_by_request on audit (chain, request, seq) where request is not null;
-
--- For each term (a hash of an id, actor, container, operation or result) and each block of 1024 entries, the positions
--- of the entries with that term: seq - 1024 * block, two bytes each.
-create table audit_index (
-  chain integer not null,
-  term integer not null,
-  block integer not null,
-  offsets blob not null,
-  primary key (chain, term, block)
+  mac blob not null,
+  entry text not null,
+  primary key (tenant_id, id)
 ) strict, without rowid;
 
--- Signed positions of a chain: its last entry and every 256th. at is the latest time of the entries up to seq.
--- system_seq and system_hash are the end of the system chain at the time of signing. The signature covers them too.
--- They are null in the system chain.
-create table audit_checkpoints (
-  seq integer not null,
-  at integer not null,
-  chain integer not null,
+-- Sealed audit entries, up to 1024 per row; see src/audit/log/segment.ts. Rows are never updated. number counts the
+-- segments of a chain without gaps, so later versions can partition the table by time. first_seq and last_seq are the
+-- positions of the first and last entry. earliest_at and latest_at are the range of their times. sealed_at is the latest
+-- time in all entries and their ids up to this segment. No entry is older than the sealed_at before it by more than
+-- max_delay milliseconds. previous is the hash of the segment before. system_number and system_hash are the end of the
+-- system chain; null in the system chain. content_hash covers the MACs of the entries, index_hash the rows in
+-- audit_index. The signature covers all columns except entries.
+create table audit_segments (
+  tenant_id text not null,
+  number integer not null,
   format integer not null,
-  hash blob not null,
-  signature blob not null,
-  system_seq integer,
+  first_seq integer not null,
+  last_seq integer not null,
+  earliest_at integer not null,
+  latest_at integer not null,
+  sealed_at integer not null,
+  max_delay integer not null,
+  successes integer not null,
+  denials integer not null,
+  failures integer not null,
+  previous blob not null,
+  system_number integer,
   system_hash blob,
-  primary key (chain, seq)
+  key_id text not null,
+  content_hash blob not null,
+  index_hash blob not null,
+  signature blob not null,
+  entries blob not null,
+  primary key (tenant_id, number)
+) strict;
+create index audit_segments_by_time on audit_segments (tenant_id, sealed_at, number);
+
+-- For each term (a hash of an id, actor, container, operation, request or result) and segment, the entries with that
+-- term: their offsets from the first entry, two bytes each.
+create table audit_index (
+  tenant_id text not null,
+  term integer not null,
+  number integer not null,
+  offsets blob not null,
+  primary key (tenant_id, term, number)
 ) strict, without rowid;
-create index audit_checkpoints_by_time on audit_checkpoints (chain, at, seq);

@@ -6,8 +6,6 @@ import { join } from 'node:path';
 import { accessOf } from '../../../../src/domain/access/change.ts';
 import { compilePolicy, type Policy } from '../../../../src/domain/policy.ts';
 import { quarantined } from '../../../../src/domain/quarantine.ts';
-import { archiveLog } from '../../../../src/operations/audit-archive.ts';
-import { chainAll } from '../../../../src/operations/audit-files.ts';
 import { Random, randomContainer, randomGrants } from '../../../support/random-policy.ts';
 import { databases, openTestServer, type TestServer } from '../../../support/test-server.ts';
 
@@ -212,10 +210,11 @@ describe.each(databases)('the history of access on %s', (_, database) => {
     await change('PUT', desk.id, { name: 'desk', rules: [rule('/', 'redact')] });
     server.clock.advance(hour);
     const { maintenance } = server.app;
+    await maintenance.audit.seal();
     const [before, tenantId] = [server.clock.now(), tenant.id];
     await change('PUT', desk.id, { name: 'desk', rules: [rule('/', 'reveal')] });
-    await chainAll(maintenance);
-    await archiveLog(maintenance, { folder, now: server.clock.now(), before, tenantId });
+    await maintenance.audit.seal();
+    await maintenance.audit.archive({ folder, now: server.clock.now(), before, tenantId });
     rmSync(folder, { recursive: true });
     await change('PUT', desk.id, { name: 'desk', rules: [rule('/', 'mask')] });
     const { body } = await diff({ from });

@@ -1,0 +1,416 @@
+/**
+ * How far the audit log was delivered to each sink, and which node delivers. Rows of `audit_deliveries` have a MAC, so
+ * that another program cannot advance a position and make the sink miss entries. A row without a valid MAC is ignored:
+ * the chain is then delivered from its first segment.
+ */
+import type { ChainKeys } from '../../store/crypto/keyring.ts';
+import { type Db, type DbTime, type Queries, rowLock } from '../../store/engine/db.ts';
+import { type AuditDb, chainOf } from '../log/chain.ts';
+import { sameBytes, valuesMac } from '../log/entry.ts';
+
+/**
+ * `held`: this node delivers. `other`: another node delivers. `waiting`: a delivery failed, and the retry is not due
+ * yet.
+ */
+export type Claim = 'held' | 'other' | 'waiting';
+
+/** A chain with segments that a sink has not received. */
+export interface UndeliveredChain {
+  readonly tenantId: string;
+  /** Segments up to here were delivered, or archived and deleted. */
+  readonly after: number;
+  /** The last segment of the chain. */
+  readonly head: number;
+}
+
+export interface Lease {
+  /** Milliseconds for which a claim is valid. */
+  readonly duration: number;
+  /** Milliseconds. A claim that expires sooner than this is renewed. */
+  readonly minimum: number;
+  /**
+   * Whether this is the first claim of a process. On SQLite, only one process delivers, so the first claim takes over
+   * the lease of an older process, which was killed or is about to stop.
+   */
+  readonly isFirst?: boolean;
+}
+
+/** The state of the deliveries to a sink, as shown to operators. */
+export interface SinkState {
+  readonly name: string;
+  readonly lagEntries: number;
+  /** The age in seconds of the oldest undelivered entry; 0 if all were delivered. */
+  readonly lagSeconds: number;
+  readonly lastDeliveryAt: number | undefined;
+  /** Failed attempts since the last delivery. */
+  readonly failures: number;
+  readonly lastErrorAt: number | undefined;
+  readonly lastError: string | undefined;
+  readonly retryAt: number | undefined;
+  /** Chains in which the receiver has rejected entries. */
+  readonly rejectedChains: number;
+  /** Entries that were archived and deleted before the sink received them. */
+  readonly skippedEntries: number;
+  /** Chains that end before the last delivered segment: entries were removed, or an older backup was restored. */
+  readonly truncatedChains: number;
+  /** Chains whose position was changed by another program. They are delivered again from their first segment. */
+  readonly changedPositions: number;
+}
+
+/** A delivered segment, and its last entry. */
+export interface DeliveredEnd {
+  readonly number: number;
+  readonly last: number;
+}
+
+export interface Deliveries {
+  /**
+   * Claims or renews the lease on a sink. Only one node holds it. If that node does not renew it, another node takes
+   * over.
+   */
+  claim(sink: string, holder: string, lease: Lease): Promise<Claim>;
+  release(sink: string, holder: string): Promise<void>;
+  /** At most `limit` chains with undelivered segments. The least recently attempted chain is first. */
+  undelivered(sink: string, limit: number): Promise<UndeliveredChain[]>;
+  /** Chains whose position was changed by another program, with the start of the chain as their position. */
+  changed(sink: string): Promise<UndeliveredChain[]>;
+  /**
+   * Records a delivery, even if another node holds the sink by now. `rejected` is set if the receiver has permanently
+   * rejected some of the entries, and says why.
+   */
+  complete(
+    sink: string,
+    holder: string,
+    chain: UndeliveredChain,
+    end: DeliveredEnd,
+    rejected?: string,
+  ): Promise<void>;
+  /**
+   * Records a failed attempt, so that other chains come first next time. `delayAfter` gets the number of failures and returns the milliseconds until the next
+   * attempt.
+   */
+  fail(
+    sink: string,
+    holder: string,
+    chain: UndeliveredChain,
+    error: string,
+    delayAfter: (failures: number) => number,
+  ): Promise<void>;
+  state(sink: string): Promise<SinkState>;
+  /** The last segment up to which the sink has accepted every entry. */
+  deliveredUpTo(sink: string, tenantId: string): Promise<number>;
+  /** The last segment up to which the sink has received every entry, including entries that it rejected. */
+  receivedUpTo(sink: string, tenantId: string): Promise<number>;
+  /**
+   * The given sinks, and those to which any node delivers now. Another node may have more sinks configured than the
+   * caller.
+   */
+  withActive(sinks: readonly string[]): Promise<string[]>;
+  /** Call this before deleting segments that the sink has not received. The state then counts their entries. */
+  markSkipped(sink: string, tenantId: string): Promise<void>;
+  /** Treats entries that the receiver has rejected as delivered, so that they can be deleted. */
+  acceptRejections(sink: string): Promise<void>;
+}
+
+/** The part of a row of `audit_deliveries` that the MAC covers. */
+interface SinkPosition {
+  /** The last segment that the sink has received, and its last entry. */
+  readonly number: number;
+  readonly seq: number;
+  /** The last segment before the first one in which the receiver rejected entries. Null if there is none. */
+  readonly complete: number | null;
+  /** Entries that were deleted before they were delivered. */
+  readonly skipped: number;
+}
+
+interface PositionRow {
+  readonly tenant_id: string;
+  readonly number: DbTime | null;
+  readonly seq: DbTime | null;
+  readonly complete_number: DbTime | null;
+  readonly skipped: DbTime | null;
+  readonly mac: Uint8Array | null;
+}
+
+const positionColumns = ['tenant_id', 'number', 'seq', 'complete_number', 'skipped', 'mac'] as const;
+
+function macOf(keys: ChainKeys, sink: string, tenantId: string, position: SinkPosition): Uint8Array {
+  const { number, seq, complete, skipped } = position;
+  return valuesMac(keys, 'sink position', [sink, tenantId, number, seq, complete, skipped]);
+}
+
+/** Returns undefined if the row has no position or no valid MAC. */
+function toPosition(keys: ChainKeys, sink: string, row: PositionRow): SinkPosition | undefined {
+  if (row.number === null) return undefined;
+  const complete = row.complete_number === null ? null : Number(row.complete_number);
+  const position = {
+    number: Number(row.number),
+    seq: Number(row.seq),
+    complete,
+    skipped: Number(row.skipped),
+  };
+  return sameBytes(macOf(keys, sink, row.tenant_id, position), row.mac) ? position : undefined;
+}
+
+async function readPosition(
+  db: Queries,
+  keys: ChainKeys,
+  sink: string,
+  tenantId: string,
+  lock = '',
+): Promise<SinkPosition | undefined> {
+  const sql = `select ${positionColumns.join(', ')} from audit_deliveries where tenant_id = $1 and sink = $2 ${lock}`;
+  const row = await db.get<PositionRow>(sql, [tenantId, sink]);
+  return row && toPosition(keys, sink, row);
+}
+
+async function writePosition(
+  tx: Queries,
+  keys: ChainKeys,
+  sink: string,
+  tenantId: string,
+  position: SinkPosition,
+): Promise<void> {
+  const { number, seq, complete, skipped } = position;
+  await tx.run(
+    `insert into audit_deliveries (tenant_id, sink, number, seq, complete_number, skipped, mac, attempted_at)
+     values ($1, $2, $3, $4, $5, $6, $7, :now) on conflict (tenant_id, sink) do update
+     set number = excluded.number, seq = excluded.seq, complete_number = excluded.complete_number,
+       skipped = excluded.skipped, mac = excluded.mac, attempted_at = excluded.attempted_at`,
+    [tenantId, sink, number, seq, complete, skipped, macOf(keys, sink, tenantId, position)],
+  );
+}
+
+interface SinkRow {
+  readonly holder: string | null;
+  readonly lease_until: DbTime;
+  readonly retry_at: DbTime;
+  readonly failures: number;
+  readonly delivered_at: DbTime | null;
+  readonly failed_at: DbTime | null;
+  readonly error: string | null;
+  readonly now: DbTime;
+}
+
+/** All chains, with their delivery to the sink $1. `after` is the last segment before the next one to deliver. */
+const chainsOfSink =
+  'audit_chains c left join audit_deliveries d on d.tenant_id = c.tenant_id and d.sink = $1';
+const after = (column: 'number' | 'seq') =>
+  `case when coalesce(d.number, 0) > c.base_number then d.${column} else c.base_${column} end`;
+const isBehind = 'c.number > coalesce(d.number, 0) and c.number > c.base_number';
+
+function readSink(db: Db, name: string) {
+  return db.get<SinkRow>(
+    `select holder, lease_until, retry_at, failures, delivered_at, failed_at, error, :now as now
+     from audit_sinks where name = $1`,
+    [name],
+  );
+}
+
+export function deliveries(audit: AuditDb): Deliveries {
+  const { db, keys } = audit;
+  const position = async (sink: string, tenantId: string) => readPosition(db, await keys(), sink, tenantId);
+  return {
+    claim: (...args) => claim(db, ...args),
+    release: async (sink, holder) => {
+      await db.run('update audit_sinks set lease_until = 0 where name = $1 and holder = $2', [sink, holder]);
+    },
+    undelivered: (...args) => undelivered(audit, ...args),
+    changed: (sink) => changedChains(audit, sink),
+    complete: (...args) => complete(audit, ...args),
+    fail: async (sink, holder, { tenantId }, error, delayAfter) => {
+      const failures = ((await readSink(db, sink))?.failures ?? 0) + 1;
+      const isHeld = await db.run(
+        `update audit_sinks set failures = $3, retry_at = :now + $4, failed_at = :now, error = $5
+         where name = $1 and holder = $2`,
+        [sink, holder, failures, delayAfter(failures), error],
+      );
+      if (isHeld) await touchPosition(audit, sink, tenantId);
+    },
+    state: (sink) => sinkState(audit, sink),
+    deliveredUpTo: async (...chain) => {
+      const found = await position(...chain);
+      return found?.complete ?? found?.number ?? 0;
+    },
+    receivedUpTo: async (...chain) => (await position(...chain))?.number ?? 0,
+    withActive: async (sinks) => {
+      const sql = 'select name from audit_sinks where lease_until > :now or retry_at > :now';
+      const rows = await db.all<{ name: string }>(sql);
+      return [...new Set([...sinks, ...rows.map(({ name }) => name)])].sort();
+    },
+    markSkipped: async (sink, tenantId) => {
+      const chainKeys = await keys();
+      await db.transaction(async (tx) => {
+        if (await readPosition(tx, chainKeys, sink, tenantId, rowLock(db, 'for update'))) return;
+        const chain = await chainOf(tx, tenantId);
+        const start = {
+          number: chain?.base.number ?? 0,
+          seq: chain?.baseSeq ?? 0,
+          complete: null,
+          skipped: 0,
+        };
+        await writePosition(tx, chainKeys, sink, tenantId, start);
+      });
+    },
+    acceptRejections: (sink) => acceptRejections(audit, sink),
+  };
+}
+
+/** Stores the time of an attempt. A chain without a position gets one, at its start. */
+async function touchPosition({ db, keys }: AuditDb, sink: string, tenantId: string): Promise<void> {
+  const chainKeys = await keys();
+  await db.transaction(async (tx) => {
+    const position = await readPosition(tx, chainKeys, sink, tenantId, rowLock(db, 'for update'));
+    const chain = await chainOf(tx, tenantId);
+    const start = { number: chain?.base.number ?? 0, seq: chain?.baseSeq ?? 0, complete: null, skipped: 0 };
+    await writePosition(tx, chainKeys, sink, tenantId, position ?? start);
+  });
+}
+
+async function claim(db: Db, sink: string, holder: string, lease: Lease): Promise<Claim> {
+  const { duration, minimum, isFirst = false } = lease;
+  const row = await readSink(db, sink);
+  if (!row) {
+    const inserted = await db.run(
+      `insert into audit_sinks (name, holder, lease_until, retry_at, failures)
+       values ($1, $2, :now + $3, 0, 0) on conflict (name) do nothing`,
+      [sink, holder, duration],
+    );
+    return inserted === 1 ? 'held' : 'other';
+  }
+  const now = Number(row.now);
+  if (Number(row.retry_at) > now) return 'waiting';
+  const takesOver = isFirst && db.dialect === 'sqlite';
+  const remaining = takesOver ? 0 : Number(row.lease_until) - now;
+  if (row.holder === holder && remaining >= minimum) return 'held';
+  if (row.holder !== holder && remaining > 0) return 'other';
+  const taken = await db.run(
+    `update audit_sinks set holder = $2, lease_until = :now + $3
+     where name = $1 ${takesOver ? '' : 'and (holder = $2 or lease_until <= :now)'}`,
+    [sink, holder, duration],
+  );
+  return taken === 1 ? 'held' : 'other';
+}
+
+async function undelivered({ db, keys }: AuditDb, sink: string, limit: number): Promise<UndeliveredChain[]> {
+  const chainKeys = await keys();
+  type Row = PositionRow & { chain: string; base_number: DbTime; head: DbTime };
+  const rows = await db.all<Row>(
+    `select c.tenant_id as chain, c.base_number, c.number as head,
+       ${positionColumns.map((name) => `d.${name}`).join(', ')}
+     from ${chainsOfSink} where ${isBehind} order by coalesce(d.attempted_at, 0), c.tenant_id limit $2`,
+    [sink, limit],
+  );
+  return rows.map((row) => ({
+    tenantId: row.chain,
+    after: Math.max(toPosition(chainKeys, sink, row)?.number ?? 0, Number(row.base_number)),
+    head: Number(row.head),
+  }));
+}
+
+/** Rows per statement. */
+const pageSize = 1000;
+
+async function changedChains({ db, keys }: AuditDb, sink: string): Promise<UndeliveredChain[]> {
+  const chainKeys = await keys();
+  type Row = PositionRow & { base_number: DbTime | null; head: DbTime | null };
+  const changed: UndeliveredChain[] = [];
+  for (let last: string | undefined; ; ) {
+    const [where, values] = last === undefined ? ['', []] : ['and d.tenant_id > $2', [last]];
+    const rows = await db.all<Row>(
+      `select ${positionColumns.map((name) => `d.${name}`).join(', ')}, c.base_number, c.number as head
+       from audit_deliveries d left join audit_chains c on c.tenant_id = d.tenant_id
+       where d.sink = $1 ${where} order by d.tenant_id limit ${pageSize}`,
+      [sink, ...values],
+    );
+    for (const row of rows)
+      if (!toPosition(chainKeys, sink, row))
+        changed.push({
+          tenantId: row.tenant_id,
+          after: Number(row.base_number ?? 0),
+          head: Number(row.head ?? 0),
+        });
+    if (rows.length < pageSize) return changed;
+    last = rows.at(-1)?.tenant_id;
+  }
+}
+
+async function complete(
+  { db, keys }: AuditDb,
+  sink: string,
+  holder: string,
+  { tenantId, after: start }: UndeliveredChain,
+  { number, last }: DeliveredEnd,
+  rejected?: string,
+): Promise<void> {
+  const chainKeys = await keys();
+  await db.transaction(async (tx) => {
+    const chain = await chainOf(tx, tenantId);
+    const before = await readPosition(tx, chainKeys, sink, tenantId, rowLock(db, 'for update'));
+    if (!before || before.number < number) {
+      // Segments between the last position and `start` were deleted before they were delivered.
+      const skipped = before && start > before.number && chain ? Math.max(0, chain.baseSeq - before.seq) : 0;
+      const isComplete = rejected === undefined;
+      await writePosition(tx, chainKeys, sink, tenantId, {
+        number,
+        seq: last,
+        complete: before?.complete ?? (isComplete ? null : start),
+        skipped: (before?.skipped ?? 0) + skipped,
+      });
+    }
+    await tx.run(
+      'update audit_sinks set failures = 0, retry_at = 0, delivered_at = :now where name = $1 and holder = $2',
+      [sink, holder],
+    );
+    if (rejected === undefined) return;
+    const sql = 'update audit_sinks set failed_at = :now, error = $3 where name = $1 and holder = $2';
+    await tx.run(sql, [sink, holder, rejected]);
+  });
+}
+
+/** Treats rejected entries as delivered. */
+async function acceptRejections({ db, keys }: AuditDb, sink: string): Promise<void> {
+  const chainKeys = await keys();
+  const sql = 'select tenant_id from audit_deliveries where sink = $1 and complete_number is not null';
+  for (const { tenant_id } of await db.all<{ tenant_id: string }>(sql, [sink]))
+    await db.transaction(async (tx) => {
+      const position = await readPosition(tx, chainKeys, sink, tenant_id, rowLock(db, 'for update'));
+      if (position) await writePosition(tx, chainKeys, sink, tenant_id, { ...position, complete: null });
+    });
+}
+
+async function sinkState(audit: AuditDb, sink: string): Promise<SinkState> {
+  const { db } = audit;
+  const row = await readSink(db, sink);
+  const number = async (sql: string) =>
+    Number((await db.get<{ value: DbTime | null }>(sql, [sink]))?.value ?? 0);
+  const time = (value: DbTime | null | undefined) => (Number(value ?? 0) === 0 ? undefined : Number(value));
+  const age = await number(
+    `select :now - min(s.earliest_at) as value from ${chainsOfSink}
+     join audit_segments s on s.tenant_id = c.tenant_id and s.number = (${after('number')}) + 1 where ${isBehind}`,
+  );
+  return {
+    name: sink,
+    lagEntries: await number(
+      `select sum(c.seq - (${after('seq')})) as value from ${chainsOfSink} where ${isBehind}`,
+    ),
+    lagSeconds: Math.max(0, age / 1000),
+    lastDeliveryAt: time(row?.delivered_at),
+    failures: row?.failures ?? 0,
+    lastErrorAt: time(row?.failed_at),
+    lastError: row?.error ?? undefined,
+    retryAt: time(row?.retry_at),
+    rejectedChains: await number(
+      'select count(*) as value from audit_deliveries where sink = $1 and complete_number is not null',
+    ),
+    skippedEntries: await number(
+      `select sum(d.skipped + case when c.base_seq > d.seq then c.base_seq - d.seq else 0 end) as value
+       from audit_deliveries d left join audit_chains c on c.tenant_id = d.tenant_id where d.sink = $1`,
+    ),
+    truncatedChains: await number(
+      `select count(*) as value from audit_deliveries d left join audit_chains c on c.tenant_id = d.tenant_id
+       where d.sink = $1 and d.number > coalesce(c.number, 0)`,
+    ),
+    changedPositions: (await changedChains(audit, sink)).length,
+  };
+}

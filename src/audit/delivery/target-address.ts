@@ -1,0 +1,96 @@
+/**
+ * Prevents requests to internal services through a configured URL (SSRF). A host must resolve to public addresses,
+ * unless the sink allows private ones. The connection uses the checked address: a second DNS lookup could return
+ * another one.
+ */
+import { lookup } from 'node:dns/promises';
+import { isIP } from 'node:net';
+import { addressOf, Networks } from '../../config/ip-address.ts';
+import { DeliveryError } from './sender.ts';
+
+/** Returns whether a sink may connect to an address that is not public. */
+export type AllowPrivate = (address: string) => boolean;
+
+export const allowNone: AllowPrivate = () => false;
+export const allowAll: AllowPrivate = () => true;
+
+/** Resolves a host name to all of its addresses. */
+export type Resolve = (host: string) => Promise<readonly string[]>;
+
+export const resolveBySystem: Resolve = async (host) =>
+  (await lookup(host, { all: true })).map(({ address }) => address);
+
+/** Address ranges that are not public, from the IANA special-purpose registries. */
+const special = networks(
+  '0.0.0.0/8',
+  '10.0.0.0/8',
+  '100.64.0.0/10',
+  '127.0.0.0/8',
+  '169.254.0.0/16',
+  '172.16.0.0/12',
+  '192.0.0.0/24',
+  '192.0.2.0/24',
+  '192.88.99.0/24',
+  '192.168.0.0/16',
+  '198.18.0.0/15',
+  '198.51.100.0/24',
+  '203.0.113.0/24',
+  '224.0.0.0/4',
+  '240.0.0.0/4',
+  '2001::/23',
+  '2001:db8::/32',
+  '2002::/16',
+  '3fff::/20',
+);
+const globalIpv6 = networks('2000::/3');
+
+/** The address must be in canonical form. */
+export function isPublic(address: string): boolean {
+  if (special.includes(address)) return false;
+  return isIP(address) === 4 || globalIpv6.includes(address);
+}
+
+/**
+ * Returns the host if it is localhost or an address, and not allowed. Other host names are resolved later. Expects the
+ * `hostname` of a URL, where IPv4 addresses have their usual form. Dots at the end of a name make no difference.
+ */
+export function refusedHost(hostname: string, allowPrivate: AllowPrivate): string | undefined {
+  const host = unbracketed(hostname);
+  const addresses = /(^|\.)localhost\.*$/i.test(host)
+    ? ['127.0.0.1', '::1']
+    : isIP(host)
+      ? [addressOf(host) ?? host]
+      : [];
+  const isRefused =
+    addresses.length > 0 && addresses.every((address) => !isPublic(address) && !allowPrivate(address));
+  return isRefused ? host : undefined;
+}
+
+function unbracketed(hostname: string): string {
+  return hostname.replace(/^\[(.*)\]$/, '$1');
+}
+
+/** Returns the address to connect to. Throws `DeliveryError` if the host has an address that is not allowed. */
+export async function checkedAddress(
+  hostname: string,
+  allowPrivate: AllowPrivate,
+  resolve: Resolve,
+): Promise<string> {
+  const host = unbracketed(hostname);
+  const found = isIP(host) ? [host] : await resolve(host);
+  const addresses = found.map((address) => addressOf(address) ?? address);
+  const [first] = addresses;
+  if (first === undefined) throw new DeliveryError(`${host} has no address`);
+  const refused = addresses.find((address) => !isPublic(address) && !allowPrivate(address));
+  if (refused !== undefined)
+    throw new DeliveryError(
+      `${host} resolves to ${refused}, which is not public; set allow_private to allow it`,
+    );
+  return first;
+}
+
+export function networks(...list: readonly string[]): Networks {
+  const result = new Networks();
+  for (const text of list) if (!result.add(text)) throw new Error(`${text} is not a network`);
+  return result;
+}

@@ -1,0 +1,179 @@
+/** Writes, seals and reads the audit log. */
+import type { Database } from 'bun:sqlite';
+import type { ChainKeys } from '../store/crypto/keyring.ts';
+import type { Db, DbTime } from '../store/engine/db.ts';
+import { type AuditDb, allChains, databaseTime, firstSealedAt, headersIn } from './log/chain.ts';
+import { countEntries } from './log/count.ts';
+import { timeOfId } from './log/entry.ts';
+import { gapsOf } from './log/gaps.ts';
+import { countPending, type EntryWriter, entryWriter, nextTenant } from './log/pending.ts';
+import { type Sealer, sealer } from './log/seal.ts';
+import { searchBackwards, searchForwards } from './log/search.ts';
+import { hexOf } from './log/segment.ts';
+import { AuditTail } from './log/tail.ts';
+import type { AuditFilter, AuditLog, Head, LogPage, LogWindow } from './records.ts';
+
+export type { EntryWriter } from './log/pending.ts';
+
+/** The audit log, bound to a database and its keys. */
+export interface OpenLog extends AuditDb {
+  readonly writeEntries: EntryWriter;
+  readonly sealer: Sealer;
+}
+
+export function openAuditLog(db: Db, keys: () => ChainKeys | Promise<ChainKeys>): OpenLog {
+  const seals = sealer({ db, keys });
+  return { db, keys, sealer: seals, writeEntries: entryWriter({ db, keys }, seals.written) };
+}
+
+/** A writer for a tool that seals the entries later, or leaves that to the service. */
+export function toolWriter(db: Db, keys: ChainKeys): EntryWriter {
+  return entryWriter({ db, keys: () => keys }, () => {});
+}
+
+/** For request handlers. */
+export function auditLog(log: OpenLog): AuditLog {
+  const { db, writeEntries } = log;
+  return {
+    // A unique symbol as the entity, so that these writes do not wait for other changes.
+    write: (entries) =>
+      db.change(
+        async (tx) => {
+          for (const entry of entries) await tx.defer(writeEntries, entry);
+        },
+        Symbol('audit entries'),
+        entries[0]?.tenantId,
+      ),
+    list: (...args) => list(log, ...args),
+    count: async (tenantId, filter, now) => {
+      const counts = await countEntries(db, tenantId, filter, now);
+      return { ...counts, gaps: await gapsOf(db, tenantId, filter) };
+    },
+  };
+}
+
+async function list(
+  { db, sealer: seals }: OpenLog,
+  tenantId: string,
+  filter: AuditFilter,
+  window: LogWindow,
+): Promise<LogPage> {
+  if (window.after !== undefined) {
+    await seals.sealForReader(tenantId);
+    return searchForwards(db, tenantId, filter, window.after, window.limit);
+  }
+  const page = await searchBackwards(db, tenantId, filter, window);
+  return window.before === undefined ? { ...page, gaps: await gapsOf(db, tenantId, filter) } : page;
+}
+
+/** The end of a chain, as operators see it. */
+export interface ChainHead extends Head {
+  /** The number of entries since the first one, including deleted ones. */
+  readonly seq: number;
+  /** The latest time of its entries. */
+  readonly at: number;
+}
+
+/** For background jobs and operator tools. */
+export interface LogMaintenance {
+  /** See `Sealer`. Each returns the number of sealed entries. */
+  sealDue(): Promise<number>;
+  seal(goOn?: () => boolean): Promise<number>;
+  /** All chains, the system chain first. */
+  heads(): Promise<ChainHead[]>;
+  /** Like `AuditLog.list`, for any chain. */
+  list(tenantId: string, filter: AuditFilter, window: LogWindow): Promise<LogPage>;
+  /** Reads the newest entries of one chain or all, and then those that follow. */
+  tail(filter: AuditFilter, tenantId?: string): Pick<AuditTail, 'last' | 'more'>;
+  /** The number of pending entries, counted up to `max`, and the age in milliseconds of the oldest one. */
+  pending(max: number): Promise<PendingEntries>;
+}
+
+export function logMaintenance(log: OpenLog): LogMaintenance {
+  const { db, sealer: seals } = log;
+  return {
+    sealDue: seals.sealDue,
+    seal: seals.sealAll,
+    heads: async () =>
+      (await allChains(db)).map(({ tenantId, number, hash, seq, sealedAt }) => {
+        return { tenantId, number, hash, seq, at: sealedAt };
+      }),
+    list: (...args) => list(log, ...args),
+    tail: (filter, tenantId) => new AuditTail(log, seals, filter, tenantId),
+    pending: (max) => pendingEntries(db, max),
+  };
+}
+
+export interface PendingEntries {
+  readonly entries: number;
+  readonly age: number;
+}
+
+/** See `LogMaintenance.pending`. */
+export async function pendingEntries(db: Db, max: number): Promise<PendingEntries> {
+  return { entries: await countPending(db, max), age: await oldestPending(db) };
+}
+
+/** Tenants that are examined. The age is only exact if fewer have pending entries. */
+const maxTenants = 100;
+
+async function oldestPending(db: Db): Promise<number> {
+  const now = await databaseTime(db);
+  let oldest = now;
+  let tenant = await nextTenant(db);
+  for (let count = 0; tenant !== undefined && count < maxTenants; count++) {
+    const sql = 'select id from audit_pending where tenant_id = $1 order by id limit 1';
+    const first = await db.get<{ id: string }>(sql, [tenant]);
+    if (first) oldest = Math.min(oldest, timeOfId(first.id));
+    tenant = await nextTenant(db, tenant);
+  }
+  return now - oldest;
+}
+
+export interface LogGauges {
+  /** Sealed entries. */
+  readonly sealed: number;
+  /** Entries that are not sealed yet, counted up to 10,000. */
+  readonly unsealed: number;
+}
+
+/** Cheap enough for every scrape of the metrics. */
+export async function logGauges(db: Db): Promise<LogGauges> {
+  const sql = 'select sum(seq - base_seq) as value from audit_chains';
+  const sealed = Number((await db.get<{ value: DbTime | null }>(sql))?.value ?? 0);
+  return { sealed, unsealed: await countPending(db, 10_000) };
+}
+
+/**
+ * The latest time of an entry, and for a log with entries after `now`, whether the clock was fast for a while and is
+ * correct again. If so, the first segment after `now` is later than the one before it by at least `newest - now`, and
+ * the last segment is not after `now`.
+ */
+export async function newestTimes(db: Db, now: number): Promise<{ newest: number; wasFast: boolean }> {
+  const pending = await db.get<{ at: DbTime | null }>('select max(at) as at from audit_pending');
+  const chains = await allChains(db);
+  const newest = Math.max(Number(pending?.at ?? 0), ...chains.map(({ sealedAt }) => sealedAt));
+  const ahead = chains.filter(({ sealedAt }) => sealedAt > now);
+  const headerOf = async (tenantId: string, number: number) =>
+    (await headersIn(db, tenantId, { first: number, last: number }, 'asc', 1))[0];
+  let wasFast = ahead.length > 0 && Number(pending?.at ?? 0) <= now;
+  for (const { tenantId, number } of ahead) {
+    const first = (await firstSealedAt(db, tenantId, now + 1)) ?? number;
+    const leap =
+      Number((await headerOf(tenantId, first))?.sealedAt) -
+      Number((await headerOf(tenantId, first - 1))?.sealedAt);
+    const last = await headerOf(tenantId, number);
+    wasFast &&= last !== undefined && last.latestAt <= now && leap >= newest - now;
+  }
+  return { newest, wasFast };
+}
+
+/** The ends of the chains in a SQLite database that is not opened as a store. */
+export function headsIn(database: Database): Head[] {
+  const sql = 'select tenant_id as tenantId, number, hash from audit_chains';
+  const rows = database.query<{ tenantId: string; number: number; hash: Uint8Array }, []>(sql).all();
+  return rows.map(({ hash, ...head }) => ({ ...head, hash: hexOf(hash) }));
+}
+
+/** The tables that grow with the log. */
+export const growingTables = ['audit_segments', 'audit_index'] as const;

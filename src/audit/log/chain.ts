@@ -1,0 +1,166 @@
+/** Reads the ends of the chains, and their segments. */
+import type { ChainKeys } from '../../store/crypto/keyring.ts';
+import type { Db, DbTime, Queries } from '../../store/engine/db.ts';
+import { genesis, type Head, type Position } from '../records.ts';
+import {
+  type HeaderRow,
+  headerColumns,
+  hexOf,
+  PackedEntries,
+  type SegmentRow,
+  type SignedHeader,
+  toHeader,
+} from './segment.ts';
+
+/** What every part of the audit log needs. */
+export interface AuditDb {
+  readonly db: Db;
+  readonly keys: () => ChainKeys | Promise<ChainKeys>;
+}
+
+/** A row of `audit_chains`. */
+export interface Chain extends Head {
+  /** The position of the last entry. */
+  readonly seq: number;
+  readonly sealedAt: number;
+  readonly maxDelay: number;
+  /** The last deleted segment. Number 0 if none was deleted. */
+  readonly base: Position;
+  /** The last entry of that segment. */
+  readonly baseSeq: number;
+}
+
+export interface ChainRow {
+  readonly tenant_id: string;
+  readonly number: DbTime;
+  readonly seq: DbTime;
+  readonly hash: Uint8Array;
+  readonly sealed_at: DbTime;
+  readonly max_delay: DbTime;
+  readonly base_number: DbTime;
+  readonly base_seq: DbTime;
+  readonly base_hash: Uint8Array;
+}
+
+/** The columns of `ChainRow`. */
+export const chainColumns = [
+  'tenant_id',
+  'number',
+  'seq',
+  'hash',
+  'sealed_at',
+  'max_delay',
+  'base_number',
+  'base_seq',
+  'base_hash',
+] as const;
+
+/** Returns undefined if the tenant has no sealed entries. `lock` is SQL that is appended to the statement. */
+export async function chainOf(
+  db: Pick<Queries, 'get'>,
+  tenantId: string,
+  lock = '',
+): Promise<Chain | undefined> {
+  const sql = `select ${chainColumns.join(', ')} from audit_chains where tenant_id = $1 ${lock}`;
+  const row = await db.get<ChainRow>(sql, [tenantId]);
+  return row && toChain(row);
+}
+
+/** All chains, sorted by tenant. The system chain is first. */
+export async function allChains(db: Pick<Queries, 'all'>): Promise<Chain[]> {
+  const rows = await db.all<ChainRow>(
+    `select ${chainColumns.join(', ')} from audit_chains order by tenant_id`,
+  );
+  return rows.map(toChain);
+}
+
+export function toChain(row: ChainRow): Chain {
+  return {
+    tenantId: row.tenant_id,
+    number: Number(row.number),
+    seq: Number(row.seq),
+    hash: hexOf(row.hash),
+    sealedAt: Number(row.sealed_at),
+    maxDelay: Number(row.max_delay),
+    base: { number: Number(row.base_number), hash: hexOf(row.base_hash) },
+    baseSeq: Number(row.base_seq),
+  };
+}
+
+/** The chain of a tenant that has no sealed entries. */
+export function emptyChain(tenantId: string): Chain {
+  return { tenantId, ...genesis, seq: 0, sealedAt: 0, maxDelay: 0, base: genesis, baseSeq: 0 };
+}
+
+/** A stored segment, whose entries are decompressed when they are read. */
+export interface StoredSegment extends SignedHeader {
+  readonly packed: PackedEntries;
+}
+
+interface Range {
+  readonly first: number;
+  readonly last: number;
+}
+
+/** At most `limit` segments of a chain with numbers in the range. */
+export async function segmentsIn(
+  db: Pick<Queries, 'all'>,
+  tenantId: string,
+  { first, last }: Range,
+  order: 'asc' | 'desc',
+  limit: number,
+): Promise<StoredSegment[]> {
+  const rows = await db.all<SegmentRow>(
+    `select ${headerColumns}, entries from audit_segments where tenant_id = $1 and number >= $2 and number <= $3
+     order by number ${order} limit $4`,
+    [tenantId, first, last, limit],
+  );
+  return rows.map(toStored);
+}
+
+export async function segmentAt(
+  db: Pick<Queries, 'all'>,
+  tenantId: string,
+  number: number,
+): Promise<StoredSegment | undefined> {
+  return (await segmentsIn(db, tenantId, { first: number, last: number }, 'asc', 1))[0];
+}
+
+function toStored(row: SegmentRow): StoredSegment {
+  const header = toHeader(row);
+  return { ...header, packed: new PackedEntries(header, row.entries) };
+}
+
+/** Like `segmentsIn`, without the entries. */
+export async function headersIn(
+  db: Pick<Queries, 'all'>,
+  tenantId: string,
+  { first, last }: Range,
+  order: 'asc' | 'desc',
+  limit: number,
+): Promise<SignedHeader[]> {
+  const rows = await db.all<HeaderRow>(
+    `select ${headerColumns} from audit_segments where tenant_id = $1 and number >= $2 and number <= $3
+     order by number ${order} limit $4`,
+    [tenantId, first, last, limit],
+  );
+  return rows.map(toHeader);
+}
+
+/** The first segment with a `sealedAt` of at least `time`. Undefined if there is none. */
+export async function firstSealedAt(
+  db: Pick<Queries, 'get'>,
+  tenantId: string,
+  time: number,
+): Promise<number | undefined> {
+  const row = await db.get<{ number: DbTime }>(
+    `select number from audit_segments where tenant_id = $1 and sealed_at >= $2
+     order by sealed_at, number limit 1`,
+    [tenantId, Math.min(Math.max(Math.trunc(time), 0), Number.MAX_SAFE_INTEGER)],
+  );
+  return row && Number(row.number);
+}
+
+export async function databaseTime(db: Pick<Queries, 'get'>): Promise<number> {
+  return Number((await db.get<{ now: DbTime }>('select :now as now'))?.now);
+}

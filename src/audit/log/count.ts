@@ -1,0 +1,182 @@
+/**
+ * Counts the entries of one log by result and time interval. The index tells which entries match. A segment whose times
+ * are within one interval is not decompressed.
+ */
+import type { Entry } from '../../domain/audit.ts';
+import { type Intervals, intervalsBetween } from '../../domain/intervals.ts';
+import { nextTurn } from '../../domain/steps.ts';
+import type { Db } from '../../store/engine/db.ts';
+import type { AuditFilter, LogCounts } from '../records.ts';
+import { chainOf, emptyChain, headersIn, segmentAt } from './chain.ts';
+import { toLogEntry } from './entry.ts';
+import { newestPending } from './pending.ts';
+import { maxExamined, numbersOf } from './search.ts';
+import { chunkSize, type SegmentHeader } from './segment.ts';
+import { type Hits, hitsAt, intersect, isBetween, matches, segmentsWith, termsFor } from './terms.ts';
+
+export interface CountLimits {
+  /** Maximum number of entries and segments that are counted. Older ones are left out. */
+  readonly entries: number;
+  readonly segments: number;
+  /**
+   * Maximum number of segments that are decompressed. The entries of others are assigned to the interval of the last
+   * one of them.
+   */
+  readonly opened: number;
+}
+
+const defaults: CountLimits = { entries: 2 ** 21, segments: 100_000, opened: 256 };
+/** Segments per statement. */
+const batchSize = 512;
+
+type Reader = Pick<Db, 'get' | 'all'>;
+
+export async function countEntries(
+  db: Reader,
+  tenantId: string,
+  filter: AuditFilter,
+  now: number,
+  limits = defaults,
+): Promise<Omit<LogCounts, 'gaps'>> {
+  const pending = await newestPending(db, tenantId, maxExamined);
+  const chain = (pending ? pending.chain : await chainOf(db, tenantId)) ?? emptyChain(tenantId);
+  const range = await numbersOf(db, chain, filter);
+  const whole = { first: chain.base.number + 1, last: chain.number };
+  const oldest =
+    (await headersIn(db, tenantId, whole, 'asc', 1))[0]?.earliestAt ?? pending?.entries.at(-1)?.at;
+  const to = filter.to ?? now;
+  const from = filter.from ?? Math.min(oldest ?? Number.POSITIVE_INFINITY, to - 1);
+  // Without `to`, entries of the current millisecond are counted too.
+  const tally = new Tally(intervalsBetween(from, filter.to ?? now + 1), filter);
+  for (const entry of pending?.entries ?? []) {
+    const found = toLogEntry(tenantId, entry);
+    if (matches(found, filter)) tally.add(entry.at, found.result);
+  }
+  const first = Math.max(range.first, range.last - limits.segments + 1);
+  let { entries, opened } = limits;
+  const left = { first: first - 1, last: first - 1 };
+  let countedFrom =
+    first > range.first ? (await headersIn(db, tenantId, left, 'asc', 1))[0]?.sealedAt : undefined;
+  for await (const { header, hits } of matching(db, tenantId, filter, { first, last: range.last })) {
+    if (entries < header.last - header.first + 1) {
+      countedFrom = header.sealedAt;
+      break;
+    }
+    entries -= header.last - header.first + 1;
+    if (tally.isWithinOne(header)) tally.addAll(header.latestAt, hits);
+    else if (opened-- > 0) await addTimes(db, header, hits, tally);
+    else tally.addAll(header.latestAt, hits);
+  }
+  const { start, length } = tally.intervals;
+  return { start, length, end: to, counts: tally.counts, countedFrom };
+}
+
+type Result = Entry['result'];
+
+/** The offsets of the matching entries of a segment, by result. */
+type HitsByResult = Readonly<Record<Result, readonly number[]>>;
+
+class Tally {
+  readonly intervals: Intervals;
+  readonly counts: { success: number; denied: number; failed: number }[];
+  readonly #filter: AuditFilter;
+
+  constructor(intervals: Intervals, filter: AuditFilter) {
+    this.intervals = intervals;
+    this.counts = Array.from({ length: intervals.count }, () => ({ success: 0, denied: 0, failed: 0 }));
+    this.#filter = filter;
+  }
+
+  add(at: number, result: Result, count = 1): void {
+    const interval = this.counts[this.#intervalOf(at)];
+    if (interval && isBetween(at, this.#filter)) interval[result] += count;
+  }
+
+  addAll(at: number, hits: HitsByResult): void {
+    for (const [result, offsets] of Object.entries(hits)) this.add(at, result as Result, offsets.length);
+  }
+
+  isWithinOne({ earliestAt, latestAt }: SegmentHeader): boolean {
+    const isInside = isBetween(earliestAt, this.#filter) && isBetween(latestAt, this.#filter);
+    return isInside && this.#intervalOf(earliestAt) === this.#intervalOf(latestAt);
+  }
+
+  #intervalOf(at: number): number {
+    const { start, length, count } = this.intervals;
+    return Math.min(Math.max(Math.floor((at - start) / length), 0), count - 1);
+  }
+}
+
+/** Decompresses a segment and counts its hits by their times. */
+async function addTimes(db: Reader, { tenantId, number }: SegmentHeader, hits: HitsByResult, tally: Tally) {
+  const segment = await segmentAt(db, tenantId, number);
+  for (let start = 0; segment && start < segment.packed.length; start += chunkSize) {
+    const isHere = (offset: number) => offset >= start && offset < start + chunkSize;
+    for (const [result, offsets] of Object.entries(hits))
+      for (const offset of offsets.filter(isHere)) {
+        const entry = segment.packed.at(offset);
+        if (entry) tally.add(entry.at, result as Result);
+      }
+    await nextTurn();
+  }
+}
+
+interface Matching {
+  readonly header: SegmentHeader;
+  readonly hits: HitsByResult;
+}
+
+/** The segments with matching entries, newest first. */
+async function* matching(
+  db: Reader,
+  tenantId: string,
+  filter: AuditFilter,
+  range: { first: number; last: number },
+): AsyncGenerator<Matching> {
+  const [term, ...others] = termsFor(filter);
+  while (range.first <= range.last) {
+    const found =
+      term === undefined ? undefined : await segmentsWith(db, tenantId, term, range, 'desc', batchSize);
+    const end = found ? found.at(-1)?.number : Math.max(range.first, range.last - batchSize + 1);
+    if (end === undefined) return;
+    const hits = found && (await intersect(db, tenantId, others, found));
+    yield* withResults(db, tenantId, filter, { first: end, last: range.last }, hits);
+    range.last = end - 1;
+    // SQLite blocks this thread. Other requests get a turn between two batches.
+    await nextTurn();
+  }
+}
+
+async function* withResults(
+  db: Reader,
+  tenantId: string,
+  filter: AuditFilter,
+  range: { readonly first: number; readonly last: number },
+  hits: readonly Hits[] | undefined,
+): AsyncGenerator<Matching> {
+  if (hits?.length === 0) return;
+  const offsetsOf = hits && new Map(hits.map(({ number, offsets }) => [number, offsets]));
+  const headers = (await headersIn(db, tenantId, range, 'desc', batchSize)).filter(
+    ({ number }) => !offsetsOf || offsetsOf.has(number),
+  );
+  const mixed = headers.filter(({ counts }) => counts.denied + counts.failed > 0);
+  const withTerm = async (result: 'denied' | 'failed') =>
+    hitsAt(db, tenantId, termsFor({ result })[0] as number, mixed);
+  const [denied, failed] = [await withTerm('denied'), await withTerm('failed')];
+  for (const header of headers) {
+    const length = header.last - header.first + 1;
+    const all = offsetsOf?.get(header.number) ?? Array.from({ length }, (_, at) => at);
+    const resultOf = (offset: number): Result =>
+      denied.get(header.number)?.has(offset)
+        ? 'denied'
+        : failed.get(header.number)?.has(offset)
+          ? 'failed'
+          : 'success';
+    const split: Record<Result, number[]> = { success: [], denied: [], failed: [] };
+    for (const offset of all) {
+      const result = resultOf(offset);
+      if (filter.result === undefined || filter.result === result) split[result].push(offset);
+    }
+    yield { header, hits: split };
+  }
+}

@@ -1,0 +1,129 @@
+/** Writes entries to `audit_pending`, and reads those that are not sealed yet. */
+import { Failure, fail } from '../../domain/error.ts';
+import type { DbTime, Queries } from '../../store/engine/db.ts';
+import { inserter } from '../../store/engine/sql.ts';
+import { type NewEntry, systemTenant } from '../records.ts';
+import { type AuditDb, type Chain, type ChainRow, chainColumns, toChain } from './chain.ts';
+import { type AuditEntry, format, macOf, newEntryId } from './entry.ts';
+import { maxBytes, maxEntries } from './segment.ts';
+
+type PendingInsert = {
+  readonly tenant_id: string;
+  readonly id: string;
+  readonly at: number;
+  readonly format: number;
+  readonly mac: Uint8Array;
+  readonly entry: string;
+};
+
+const insertPending = inserter<PendingInsert>('audit_pending', {
+  tenant_id: 'uuid',
+  id: 'uuid',
+  at: 'bigint',
+  format: 'smallint',
+  mac: 'bytea',
+  entry: 'text',
+});
+
+/**
+ * Writes entries in the transaction of a change. Throws `unavailable` if they cannot be written, so that the change
+ * fails.
+ */
+export type EntryWriter = (tx: Queries, entries: readonly NewEntry[]) => Promise<void>;
+
+/**
+ * Create one writer and use it for all changes, so that the deferred entries of a transaction are inserted in one
+ * batch. `written` is called with the tenant of each entry.
+ */
+export function entryWriter({ db, keys }: AuditDb, written: (tenantId: string) => void): EntryWriter {
+  const insert = insertPending[db.dialect];
+  return async (tx, entries) => {
+    const chainKeys = await keys();
+    const rows = entries.map(({ tenantId: tenant_id = systemTenant, at, ...entry }) => {
+      const row = { id: newEntryId(at), at, text: JSON.stringify(entry) };
+      written(tenant_id);
+      return { tenant_id, id: row.id, at, format, mac: macOf(chainKeys, tenant_id, row), entry: row.text };
+    });
+    try {
+      await insert(tx, rows);
+    } catch (error) {
+      throw error instanceof Failure ? error : fail('unavailable', { cause: error });
+    }
+  };
+}
+
+interface PendingRow {
+  readonly id: string;
+  readonly at: DbTime;
+  readonly format: number;
+  readonly mac: Uint8Array;
+  readonly entry: string;
+}
+
+export type PendingEntry = AuditEntry & { readonly format: number };
+
+function toEntry({ id, at, format, mac, entry }: PendingRow): PendingEntry {
+  return { id, at: Number(at), format, mac, text: entry };
+}
+
+/** The entries of the next segment: the oldest ones, in the order of their ids. */
+export async function nextPending(db: Pick<Queries, 'all'>, tenantId: string): Promise<PendingEntry[]> {
+  const rows = await db.all<PendingRow>(
+    `select id, at, format, mac, entry from (
+       select id, at, format, mac, entry,
+         sum(octet_length(entry)) over (order by id) - octet_length(entry) as bytes_before
+       from (select * from audit_pending where tenant_id = $1 order by id limit ${maxEntries}) as first_rows
+     ) as sums where bytes_before < ${maxBytes} order by id`,
+    [tenantId],
+  );
+  const entries = rows.map(toEntry);
+  const other = entries.findIndex((entry) => entry.format !== entries[0]?.format);
+  return other < 0 ? entries : entries.slice(0, other);
+}
+
+export interface PendingPage {
+  /** Newest first. */
+  readonly entries: readonly PendingEntry[];
+  /** The chain at the same time: it has none of these entries. Undefined if the tenant has no sealed entries. */
+  readonly chain: Chain | undefined;
+}
+
+/**
+ * The newest pending entries, at most `limit`; with `upTo`, only those with this id or a lower one. One statement reads
+ * them together with the end of the chain.
+ */
+export async function newestPending(
+  db: Pick<Queries, 'all'>,
+  tenantId: string,
+  limit: number,
+  upTo?: string,
+): Promise<PendingPage | undefined> {
+  type Row = PendingRow & { [K in (typeof chainColumns)[number] as `c_${K}`]: ChainRow[K] | null };
+  const columns = chainColumns.map((name) => `c.${name} as c_${name}`).join(', ');
+  const [where, values] = upTo === undefined ? ['', []] : ['and p.id <= $3', [upTo]];
+  const rows = await db.all<Row>(
+    `select p.id, p.at, p.format, p.mac, p.entry, ${columns}
+     from audit_pending p left join audit_chains c on c.tenant_id = p.tenant_id
+     where p.tenant_id = $1 ${where} order by p.id desc limit $2`,
+    [tenantId, limit, ...values],
+  );
+  const [row] = rows;
+  if (!row) return undefined;
+  const chain = Object.fromEntries(chainColumns.map((name) => [name, row[`c_${name}`]]));
+  return {
+    entries: rows.map(toEntry),
+    chain: chain.tenant_id === null ? undefined : toChain(chain as unknown as ChainRow),
+  };
+}
+
+/** The next tenant with pending entries, in the order of ids. */
+export async function nextTenant(db: Pick<Queries, 'get'>, after?: string): Promise<string | undefined> {
+  const [where, values] = after === undefined ? ['', []] : ['where tenant_id > $1', [after]];
+  const sql = `select tenant_id from audit_pending ${where} order by tenant_id limit 1`;
+  return (await db.get<{ tenant_id: string }>(sql, values))?.tenant_id;
+}
+
+export async function countPending(db: Pick<Queries, 'get'>, max: number): Promise<number> {
+  const sql = `select count(*) as count from (select 1 as one from audit_pending limit $1) as pending`;
+  return Number((await db.get<{ count: DbTime }>(sql, [max]))?.count);
+}

@@ -1,0 +1,248 @@
+/**
+ * Seals pending entries: moves the oldest ones of a tenant into a new segment of its chain, signs it and adds it to the
+ * index.
+ */
+import type { Entry } from '../../domain/audit.ts';
+import { nextTurn } from '../../domain/steps.ts';
+import type { ChainKeys } from '../../store/crypto/keyring.ts';
+import { type DbTime, type Queries, rowLock } from '../../store/engine/db.ts';
+import { Params } from '../../store/engine/sql.ts';
+import { genesis, systemTenant } from '../records.ts';
+import { type AuditDb, type Chain, chainOf, emptyChain } from './chain.ts';
+import { nextPending, nextTenant, type PendingEntry } from './pending.ts';
+import {
+  bytesOf,
+  contentHashOf,
+  hashOf,
+  headerText,
+  insertSegment,
+  maxEntries,
+  packEntries,
+  type SegmentHeader,
+  type SignedHeader,
+  segmentValues,
+  signingKeyId,
+  signText,
+  timesOf,
+} from './segment.ts';
+import { type IndexRow, indexHashOf, indexRows, insertIndex, termsOf } from './terms.ts';
+
+/** Milliseconds that an entry of a tenant with few entries waits. */
+const maxWait = 5000;
+/** Minimum milliseconds between two times that readers cause entries of a tenant to be sealed. */
+const readerInterval = 1000;
+/** Maximum number of tenants whose times are remembered. */
+const maxTenants = 10_000;
+/** Attempts to seal a segment while other nodes seal entries of the same tenant. */
+const maxAttempts = 5;
+/** Entries that are prepared before other requests can be handled. */
+const entriesPerTurn = 64;
+
+interface Waiting {
+  readonly since: number;
+  entries: number;
+}
+
+export interface Sealer {
+  /** Says that this process has written an entry. It is not necessarily committed. */
+  written(tenantId: string): void;
+  /** Seals entries of this process: of tenants with 1024 of them, and those that have waited for five seconds. */
+  sealDue(): Promise<number>;
+  /** Seals all pending entries of all tenants. Skips chains that other nodes have locked. */
+  sealAll(goOn?: () => boolean): Promise<number>;
+  /** Seals all pending entries of a tenant. */
+  sealTenant(tenantId: string): Promise<number>;
+  /** Seals at most one segment, and at most once per second and tenant. */
+  sealForReader(tenantId: string): Promise<void>;
+}
+
+/** `clock` is a monotonic clock in milliseconds. */
+export function sealer(audit: AuditDb, clock: () => number = () => performance.now()): Sealer {
+  const waiting = new Map<string, Waiting>();
+  const read = new Map<string, number>();
+
+  async function sealWhole(tenantId: string, lock: Lock, goOn = () => true): Promise<number> {
+    let total = 0;
+    for (let sealed = 1; sealed > 0 && goOn(); total += sealed)
+      sealed = await sealNext(audit, tenantId, lock);
+    return total;
+  }
+
+  return {
+    written: (tenantId) => {
+      const known = waiting.get(tenantId);
+      if (known) known.entries += 1;
+      else waiting.set(tenantId, { since: clock(), entries: 1 });
+    },
+    sealDue: async () => {
+      let total = 0;
+      for (const [tenantId, { since, entries }] of waiting) {
+        const isOld = clock() - since >= maxWait;
+        if (!isOld && entries < maxEntries) continue;
+        waiting.delete(tenantId);
+        // Entries that are not committed yet are sealed with later ones, or by `sealAll`.
+        total += isOld
+          ? await sealWhole(tenantId, 'for update')
+          : await sealNext(audit, tenantId, 'for update');
+      }
+      return total;
+    },
+    sealAll: async (goOn = () => true) => {
+      let total = 0;
+      for (let tenant = await nextTenant(audit.db); tenant && goOn(); ) {
+        total += await sealWhole(tenant, 'for update skip locked', goOn);
+        tenant = await nextTenant(audit.db, tenant);
+      }
+      return total;
+    },
+    sealTenant: (tenantId) => sealWhole(tenantId, 'for update'),
+    sealForReader: async (tenantId) => {
+      const last = read.get(tenantId);
+      if (last !== undefined && clock() - last < readerInterval) return;
+      if (read.size >= maxTenants) read.clear();
+      read.set(tenantId, clock());
+      await sealNext(audit, tenantId, 'for update');
+    },
+  };
+}
+
+type Lock = 'for update' | 'for update skip locked';
+
+/**
+ * Seals one segment. Returns the number of its entries: 0 if none are pending, or if `lock` skips a chain that another
+ * node has locked. The segment is prepared before the transaction, so that other changes do not wait for it. If other
+ * nodes have sealed entries in the meantime, it is prepared again.
+ */
+async function sealNext(audit: AuditDb, tenantId: string, lock: Lock): Promise<number> {
+  const { db } = audit;
+  for (let attempt = 0; attempt < maxAttempts; attempt++) {
+    const entries = await nextPending(db, tenantId);
+    if (entries.length === 0) return 0;
+    const prepared = await prepare(audit, tenantId, entries);
+    const outcome = await db
+      .transaction((tx) => commit(tx, audit, prepared, lock))
+      .catch((error) => {
+        if (error instanceof StaleSegment) return 'changed' as const;
+        throw error;
+      });
+    if (outcome === 'sealed') return entries.length;
+    if (outcome === 'locked') return 0;
+  }
+  return 0;
+}
+
+interface Prepared {
+  /** The end of the chain that the segment continues. */
+  readonly before: Chain;
+  readonly segment: SignedHeader;
+  readonly packed: Uint8Array;
+  readonly index: readonly IndexRow[];
+  readonly ids: readonly string[];
+}
+
+async function prepare(
+  { db, keys }: AuditDb,
+  tenantId: string,
+  entries: readonly PendingEntry[],
+): Promise<Prepared> {
+  const before = (await chainOf(db, tenantId)) ?? emptyChain(tenantId);
+  const { index, counts } = await indexOf(entries);
+  const number = (await lastNumber(db, before)) + 1;
+  const header = {
+    format: entries[0]?.format as number,
+    tenantId,
+    number,
+    first: before.seq + 1,
+    last: before.seq + entries.length,
+    ...timesOf(entries, before),
+    counts,
+    previous: before.hash,
+    ...(tenantId !== systemTenant && { system: await systemEnd(db) }),
+    contentHash: contentHashOf(entries),
+    indexHash: indexHashOf(index),
+  };
+  const segment = signed(await keys(), header);
+  return { before, segment, packed: await packEntries(entries), index, ids: entries.map(({ id }) => id) };
+}
+
+function signed(keys: ChainKeys, unsigned: Omit<SegmentHeader, 'keyId'>): SignedHeader {
+  const header = { ...unsigned, keyId: signingKeyId(keys) };
+  return { ...header, signature: signText(keys, headerText(header)) };
+}
+
+/** The terms and results of the entries. An entry that was altered and is not JSON has no terms. */
+export async function indexOf(entries: readonly { readonly text: string }[]) {
+  const counts = { success: 0, denied: 0, failed: 0 };
+  const terms: ReadonlySet<number>[] = [];
+  for (const { text } of entries) {
+    const entry = parse(text);
+    terms.push(entry ? termsOf(entry) : new Set());
+    counts[entry && entry.result in counts ? entry.result : 'failed'] += 1;
+    if (terms.length % entriesPerTurn === 0) await nextTurn();
+  }
+  return { index: indexRows(terms), counts };
+}
+
+function parse(text: string): Entry | undefined {
+  try {
+    const entry = JSON.parse(text) as Entry;
+    return entry.actor && typeof entry.operation === 'string' ? entry : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * The last number that is in use. It is that of the chain, unless another program has inserted segments or changed the
+ * end of the chain. Then sealing goes on after them, and verification reports them.
+ */
+async function lastNumber(db: Queries, { tenantId, number }: Chain): Promise<number> {
+  const sql = 'select max(number) as number from audit_segments where tenant_id = $1';
+  const stored = await db.get<{ number: DbTime | null }>(sql, [tenantId]);
+  return Math.max(number, Number(stored?.number ?? 0));
+}
+
+async function systemEnd(db: Queries) {
+  const { number, hash } = (await chainOf(db, systemTenant)) ?? genesis;
+  return { number, hash };
+}
+
+async function commit(
+  tx: Queries,
+  { db }: AuditDb,
+  { before, segment, packed, index, ids }: Prepared,
+  lock: Lock,
+): Promise<'sealed' | 'locked' | 'changed'> {
+  const { tenantId, number } = segment;
+  if (before.number === 0) await insertChain(tx, tenantId);
+  const now = await chainOf(tx, tenantId, rowLock(db, lock));
+  if (!now) return lock === 'for update' ? 'changed' : 'locked';
+  if (now.number !== before.number || now.hash !== before.hash) return 'changed';
+  await deletePending(tx, tenantId, ids);
+  await tx.run(insertSegment, segmentValues(segment, packed));
+  await insertIndex(tx, db.dialect, tenantId, number, index);
+  await tx.run(
+    `update audit_chains set number = $2, seq = $3, hash = $4, sealed_at = $5, max_delay = $6 where tenant_id = $1`,
+    [tenantId, number, segment.last, bytesOf(hashOf(segment)), segment.sealedAt, segment.maxDelay],
+  );
+  return 'sealed';
+}
+
+async function insertChain(tx: Queries, tenantId: string): Promise<void> {
+  await tx.run(
+    `insert into audit_chains (tenant_id, number, seq, hash, sealed_at, max_delay, base_number, base_seq, base_hash,
+       recorded_number, recorded_at)
+     values ($1, 0, 0, $2, 0, 0, 0, 0, $2, 0, 0) on conflict (tenant_id) do nothing`,
+    [tenantId, bytesOf(genesis.hash)],
+  );
+}
+
+/** Throws `StaleSegment` if some of the entries are no longer pending. */
+async function deletePending(tx: Queries, tenantId: string, ids: readonly string[]): Promise<void> {
+  const params = new Params();
+  const sql = `delete from audit_pending where tenant_id = ${params.add(tenantId)} and id in ${params.list(ids)}`;
+  if ((await tx.run(sql, params.values)) !== ids.length) throw new StaleSegment();
+}
+
+/** Rolls the transaction back. */
+class StaleSegment extends Error {}

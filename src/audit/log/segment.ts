@@ -1,0 +1,340 @@
+/**
+ * A segment: up to 1024 entries of one chain in one signed row. It is the unit of the chain, the index, delivery,
+ * archives, retention and verification.
+ *
+ * The signature covers the header. The header has the hash of the segment before, a hash of the MACs of the entries and
+ * a hash of the rows of the index. So it covers everything except how the entries are compressed.
+ */
+import { createPrivateKey, createPublicKey, type KeyObject, sign, verify } from 'node:crypto';
+import { promisify } from 'node:util';
+import { deflateRaw, inflateRawSync } from 'node:zlib';
+import type { ChainKeys } from '../../store/crypto/keyring.ts';
+import type { DbTime } from '../../store/engine/db.ts';
+import { formatPosition, type Position, parsePosition } from '../records.ts';
+import { dictionary } from './dictionary.ts';
+import { type AuditEntry, macLength, timeOfId, uuidOf } from './entry.ts';
+
+/** Maximum entries of a segment, and maximum bytes of their JSON. A single entry may be larger. */
+export const maxEntries = 1024;
+export const maxBytes = 1024 * 1024;
+
+export interface SegmentHeader {
+  readonly format: number;
+  readonly tenantId: string;
+  readonly number: number;
+  /** The positions of the first and the last entry in the chain. */
+  readonly first: number;
+  readonly last: number;
+  readonly earliestAt: number;
+  readonly latestAt: number;
+  /** The latest time in the entries and their ids, up to this segment. */
+  readonly sealedAt: number;
+  /** No entry of this or an earlier segment is older than the `sealedAt` before it by more than this. */
+  readonly maxDelay: number;
+  /** Entries by result. */
+  readonly counts: Counts;
+  /** The hash of the segment before. */
+  readonly previous: string;
+  /** The end of the system chain at the time of sealing. Absent in the system chain itself. */
+  readonly system?: Position | undefined;
+  /** The id of the signing key. */
+  readonly keyId: string;
+  readonly contentHash: string;
+  readonly indexHash: string;
+}
+
+export interface Counts {
+  readonly success: number;
+  readonly denied: number;
+  readonly failed: number;
+}
+
+/** The signature is hexadecimal. */
+export interface SignedHeader extends SegmentHeader {
+  readonly signature: string;
+}
+
+export interface Segment extends SignedHeader {
+  readonly entries: readonly AuditEntry[];
+}
+
+/** The text that the signature covers. */
+export function headerText(header: SegmentHeader): string {
+  const { success, denied, failed } = header.counts;
+  const fields = [
+    header.tenantId,
+    header.number,
+    header.first,
+    header.last,
+    header.earliestAt,
+    header.latestAt,
+    header.sealedAt,
+    header.maxDelay,
+    success,
+    denied,
+    failed,
+    header.previous,
+    header.system ? formatPosition(header.system) : null,
+    header.keyId,
+    header.contentHash,
+    header.indexHash,
+  ];
+  return `sallyport audit segment ${header.format} ${JSON.stringify(fields)}`;
+}
+
+/** The hash of a segment, which covers all segments before it. */
+export function hashOf(header: SegmentHeader): string {
+  return sha256(headerText(header));
+}
+
+export function positionOf(header: SegmentHeader): Position {
+  return { number: header.number, hash: hashOf(header) };
+}
+
+export function sha256(data: string | Uint8Array): string {
+  return new Bun.CryptoHasher('sha256').update(data).digest('hex');
+}
+
+export function contentHashOf(entries: readonly Pick<AuditEntry, 'mac'>[]): string {
+  return sha256(Buffer.concat(entries.map(({ mac }) => mac)));
+}
+
+/** Other programs can insert pending entries with any time. They must not stop the sealing. */
+const maxTime = 2 ** 52;
+
+/** The times of a segment, from its entries and the segment before. */
+export function timesOf(
+  entries: readonly Pick<AuditEntry, 'id' | 'at'>[],
+  before: Pick<SegmentHeader, 'sealedAt' | 'maxDelay'>,
+): Pick<SegmentHeader, 'earliestAt' | 'latestAt' | 'sealedAt' | 'maxDelay'> {
+  let [earliestAt, latestAt, latestId] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, 0];
+  for (const entry of entries) {
+    const at = Math.min(Math.max(entry.at, 0), maxTime);
+    earliestAt = Math.min(earliestAt, at);
+    latestAt = Math.max(latestAt, at);
+    latestId = Math.max(latestId, timeOfId(entry.id) || 0);
+  }
+  return {
+    earliestAt,
+    latestAt,
+    sealedAt: Math.max(before.sealedAt, latestAt, latestId),
+    maxDelay: Math.max(before.maxDelay, before.sealedAt - earliestAt),
+  };
+}
+
+interface KeyPair {
+  readonly privateKey: KeyObject;
+  readonly publicKey: KeyObject;
+  readonly id: string;
+}
+
+const keyPairs = new WeakMap<Uint8Array, KeyPair>();
+
+/** Cached: parsing the key takes longer than signing. */
+function keyPair({ signing }: ChainKeys): KeyPair {
+  const cached = keyPairs.get(signing);
+  if (cached) return cached;
+  const privateKey = createPrivateKey({ key: Buffer.from(signing), format: 'der', type: 'pkcs8' });
+  const publicKey = createPublicKey(privateKey);
+  const id = sha256(publicKey.export({ type: 'spki', format: 'der' })).slice(0, 16);
+  const pair = { privateKey, publicKey, id };
+  keyPairs.set(signing, pair);
+  return pair;
+}
+
+export function signingKeyId(keys: ChainKeys): string {
+  return keyPair(keys).id;
+}
+
+/** Returns hexadecimal. */
+export function signText(keys: ChainKeys, text: string): string {
+  return sign(null, Buffer.from(text), keyPair(keys).privateKey).toString('hex');
+}
+
+export function isSignedText(keys: ChainKeys, text: string, signature: string): boolean {
+  return verify(null, Buffer.from(text), keyPair(keys).publicKey, Buffer.from(signature, 'hex'));
+}
+
+/** Entries per chunk. A reader decompresses only the chunks that it needs. */
+export const chunkSize = 128;
+const lengthBytes = 4;
+/** More than any chunk has. Protects against altered data that decompresses to gigabytes. */
+const maxOutputLength = 64 * 1024 * 1024;
+
+const compress = promisify(deflateRaw) as (
+  data: Uint8Array,
+  options: { level: number; dictionary: Uint8Array },
+) => Promise<Buffer>;
+
+/** The column `entries`: the MACs, then each chunk with its length. */
+export async function packEntries(entries: readonly AuditEntry[]): Promise<Uint8Array> {
+  const parts = entries.map(({ mac }) => mac);
+  for (let start = 0; start < entries.length; start += chunkSize) {
+    const lines = entries.slice(start, start + chunkSize).map(toLine);
+    const chunk = await compress(Buffer.from(lines.join('\n')), { level: 6, dictionary });
+    const length = Buffer.alloc(lengthBytes);
+    length.writeUInt32BE(chunk.length);
+    parts.push(length, chunk);
+  }
+  return Buffer.concat(parts);
+}
+
+/**
+ * The time is left out if it equals that of the id. Ids have 32 digits, and JSON contains no line breaks, unless another
+ * program has inserted the entry: then its MAC is wrong anyway.
+ */
+function toLine({ id, at, text }: AuditEntry): string {
+  const digits = id.replaceAll('-', '').padEnd(32, '0').slice(0, 32);
+  return `${digits}${at === timeOfId(id) ? '' : at} ${text}`.replaceAll('\n', ' ');
+}
+
+/** Reads the entries of a row. Chunks are decompressed when they are needed, and only once. */
+export class PackedEntries {
+  readonly length: number;
+  readonly #bytes: Buffer;
+  readonly #chunks: (readonly AuditEntry[] | undefined)[] = [];
+
+  constructor({ first, last }: Pick<SegmentHeader, 'first' | 'last'>, bytes: Uint8Array) {
+    this.length = Math.min(Math.max(last - first + 1, 0), maxEntries);
+    this.#bytes = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  }
+
+  /** Returns undefined if the entry was altered and cannot be read. */
+  at(offset: number): AuditEntry | undefined {
+    return this.chunk(Math.floor(offset / chunkSize))[offset % chunkSize];
+  }
+
+  /** All entries. Undefined if some cannot be read. */
+  all(): AuditEntry[] | undefined {
+    const entries: AuditEntry[] = [];
+    for (let index = 0; index * chunkSize < this.length; index++) entries.push(...this.chunk(index));
+    return entries.length === this.length ? entries : undefined;
+  }
+
+  chunk(index: number): readonly AuditEntry[] {
+    const known = this.#chunks[index];
+    if (known) return known;
+    const entries = this.#read(index);
+    this.#chunks[index] = entries;
+    return entries;
+  }
+
+  /** Returns no entries if the chunk is damaged. */
+  #read(index: number): AuditEntry[] {
+    try {
+      let start = this.length * macLength;
+      for (let skipped = 0; skipped < index; skipped++)
+        start += lengthBytes + this.#bytes.readUInt32BE(start);
+      const end = start + lengthBytes + this.#bytes.readUInt32BE(start);
+      const data = this.#bytes.subarray(start + lengthBytes, end);
+      const lines = inflateRawSync(data, { dictionary, maxOutputLength }).toString().split('\n');
+      const first = index * chunkSize;
+      const expected = Math.min(chunkSize, this.length - first);
+      return lines.length === expected ? lines.map((line, at) => this.#toEntry(line, first + at)) : [];
+    } catch {
+      return [];
+    }
+  }
+
+  #toEntry(line: string, offset: number): AuditEntry {
+    const space = line.indexOf(' ', 32);
+    const id = uuidOf(line.slice(0, 32));
+    const at = space === 32 ? timeOfId(id) : Number(line.slice(32, space));
+    const mac = this.#bytes.subarray(offset * macLength, (offset + 1) * macLength);
+    return { id, at, text: line.slice(space + 1), mac };
+  }
+}
+
+/** A row of `audit_segments` without the entries. */
+export interface HeaderRow {
+  readonly tenant_id: string;
+  readonly number: DbTime;
+  readonly format: number;
+  readonly first_seq: DbTime;
+  readonly last_seq: DbTime;
+  readonly earliest_at: DbTime;
+  readonly latest_at: DbTime;
+  readonly sealed_at: DbTime;
+  readonly max_delay: DbTime;
+  readonly successes: number;
+  readonly denials: number;
+  readonly failures: number;
+  readonly previous: Uint8Array;
+  readonly system_number: DbTime | null;
+  readonly system_hash: Uint8Array | null;
+  readonly key_id: string;
+  readonly content_hash: Uint8Array;
+  readonly index_hash: Uint8Array;
+  readonly signature: Uint8Array;
+}
+
+export type SegmentRow = HeaderRow & { readonly entries: Uint8Array };
+
+/** The columns of `HeaderRow`. */
+export const headerColumns = `tenant_id, number, format, first_seq, last_seq, earliest_at, latest_at, sealed_at,
+  max_delay, successes, denials, failures, previous, system_number, system_hash, key_id, content_hash, index_hash,
+  signature`;
+
+export const insertSegment = `insert into audit_segments (${headerColumns}, entries)
+  values (${Array.from({ length: 20 }, (_, at) => `$${at + 1}`).join(', ')})`;
+
+/** The parameters of `insertSegment`. */
+export function segmentValues(segment: SignedHeader, entries: Uint8Array) {
+  const { system, counts } = segment;
+  return [
+    segment.tenantId,
+    segment.number,
+    segment.format,
+    segment.first,
+    segment.last,
+    segment.earliestAt,
+    segment.latestAt,
+    segment.sealedAt,
+    segment.maxDelay,
+    counts.success,
+    counts.denied,
+    counts.failed,
+    bytesOf(segment.previous),
+    system?.number ?? null,
+    system ? bytesOf(system.hash) : null,
+    segment.keyId,
+    bytesOf(segment.contentHash),
+    bytesOf(segment.indexHash),
+    bytesOf(segment.signature),
+    entries,
+  ];
+}
+
+export function toHeader(row: HeaderRow): SignedHeader {
+  const { system_number, system_hash } = row;
+  const system =
+    system_number === null || system_hash === null
+      ? undefined
+      : parsePosition(`${system_number}:${hexOf(system_hash)}`);
+  return {
+    format: row.format,
+    tenantId: row.tenant_id,
+    number: Number(row.number),
+    first: Number(row.first_seq),
+    last: Number(row.last_seq),
+    earliestAt: Number(row.earliest_at),
+    latestAt: Number(row.latest_at),
+    sealedAt: Number(row.sealed_at),
+    maxDelay: Number(row.max_delay),
+    counts: { success: row.successes, denied: row.denials, failed: row.failures },
+    previous: hexOf(row.previous),
+    ...(system && { system }),
+    keyId: row.key_id,
+    contentHash: hexOf(row.content_hash),
+    indexHash: hexOf(row.index_hash),
+    signature: hexOf(row.signature),
+  };
+}
+
+export function hexOf(bytes: Uint8Array): string {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('hex');
+}
+
+export function bytesOf(hex: string): Uint8Array {
+  return Buffer.from(hex, 'hex');
+}

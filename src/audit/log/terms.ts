@@ -1,0 +1,249 @@
+/**
+ * The index of the log. An entry has terms: values by which filters find it, stored as hashes. `audit_index` has one
+ * row per term and segment. New kinds of terms can be added at any time: they are found in segments that are sealed
+ * afterwards.
+ */
+import type { Entry } from '../../domain/audit.ts';
+import { canonicalContainer } from '../../domain/rule.ts';
+import type { Db, DbTime, Queries } from '../../store/engine/db.ts';
+import { Params } from '../../store/engine/sql.ts';
+import type { AuditFilter } from '../records.ts';
+import { sha256 } from './segment.ts';
+
+/** The distinct terms of an entry, hashed. */
+export function termsOf(entry: Entry): Set<number> {
+  const { actor, operation, entity, resource, result, request_id } = entry;
+  const terms = new Set<number>();
+  const add = (text: string) => terms.add(hash(text));
+  for (const id of resource?.ids ?? []) add(`id:${id}`);
+  if (entity) add(`id:${entity.id}`);
+  for (const container of containersOf(resource?.container)) add(`container:${container}`);
+  if (actor.id !== undefined) add(`actor:${actor.id}`);
+  if (actor.application_id !== undefined) add(`actor:${actor.application_id}`);
+  if (actor.authorized_by !== undefined) add(`authorizer:${actor.authorized_by}`);
+  if (request_id !== undefined) add(`request:${request_id}`);
+  add(`operation:${operation}`);
+  // Most entries are successes, so an index of them would be as long as the log.
+  if (result !== 'success') add(`result:${result}`);
+  return terms;
+}
+
+/** The terms that an entry must have to match the filter. The term that probably has the fewest entries is first. */
+export function termsFor(filter: AuditFilter): number[] {
+  const { token, entity, actor, authorizer, operation, container, result, request_id } = filter;
+  const path = container === undefined ? '/' : canonicalContainer(container);
+  const texts = [
+    request_id !== undefined && `request:${request_id}`,
+    token !== undefined && `id:${token}`,
+    entity !== undefined && `id:${entity}`,
+    result !== undefined && result !== 'success' && `result:${result}`,
+    actor !== undefined && `actor:${actor}`,
+    authorizer !== undefined && `authorizer:${authorizer}`,
+    operation !== undefined && `operation:${operation}`,
+    path !== '/' && `container:${path}`,
+  ];
+  return texts.filter((text) => text !== false).map(hash);
+}
+
+/** A signed 32-bit number, to fit the column `term`. */
+function hash(text: string): number {
+  return Bun.hash.xxHash32(text) | 0;
+}
+
+/** The container and all containers above it except the root, in canonical form. */
+function containersOf(container: string | undefined): string[] {
+  if (container === undefined) return [];
+  const path = canonicalContainer(container);
+  const ends = [...path.matchAll(/\//g)].map(({ index }) => index + 1);
+  return ends.filter((end) => end > 1).map((end) => path.slice(0, end));
+}
+
+/**
+ * Whether an entry matches the filter, except for its time. Checks all fields, because terms in the index are hashes,
+ * which may collide.
+ */
+export function matches(entry: Entry, filter: AuditFilter): boolean {
+  const { actor, operation, entity, resource, decision, result, request_id } = entry;
+  const { container } = filter;
+  return (
+    (filter.token === undefined ||
+      (entity?.kind === 'token' && entity.id === filter.token) ||
+      (resource?.ids?.includes(filter.token) ?? false)) &&
+    (filter.entity === undefined || entity?.id === filter.entity) &&
+    (filter.actor === undefined || actor.id === filter.actor || actor.application_id === filter.actor) &&
+    (filter.authorizer === undefined || actor.authorized_by === filter.authorizer) &&
+    (filter.operation === undefined || operation === filter.operation) &&
+    (filter.result === undefined || result === filter.result) &&
+    (filter.request_id === undefined || request_id === filter.request_id) &&
+    (filter.transform === undefined || decision?.transform === filter.transform) &&
+    (container === undefined ||
+      (resource?.container !== undefined &&
+        canonicalContainer(resource.container).startsWith(canonicalContainer(container))))
+  );
+}
+
+/** Whether a time matches the filter. */
+export function isBetween(at: number, { from, to }: AuditFilter): boolean {
+  return (from === undefined || at >= from) && (to === undefined || at < to);
+}
+
+export interface IndexRow {
+  readonly term: number;
+  readonly offsets: Uint8Array;
+}
+
+/** The rows of a segment, sorted by term. `terms` has the terms of each entry. */
+export function indexRows(terms: readonly ReadonlySet<number>[]): IndexRow[] {
+  const bytes = new Map<number, number[]>();
+  terms.forEach((some, offset) => {
+    for (const term of some) {
+      const known = bytes.get(term);
+      if (known) known.push(offset >> 8, offset & 255);
+      else bytes.set(term, [offset >> 8, offset & 255]);
+    }
+  });
+  return [...bytes]
+    .sort(([a], [b]) => a - b)
+    .map(([term, offsets]) => ({ term, offsets: Uint8Array.from(offsets) }));
+}
+
+/** Each row is hashed as its term, the length of its offsets, and the offsets. Rows must be sorted by term. */
+export function indexHashOf(rows: readonly IndexRow[]): string {
+  const bytes = Buffer.alloc(rows.reduce((sum, { offsets }) => sum + 8 + offsets.length, 0));
+  let at = 0;
+  for (const { term, offsets } of rows) {
+    bytes.writeInt32BE(term, at);
+    bytes.writeUInt32BE(offsets.length, at + 4);
+    bytes.set(offsets, at + 8);
+    at += 8 + offsets.length;
+  }
+  return sha256(bytes);
+}
+
+const insertOne = 'insert into audit_index (tenant_id, term, number, offsets) values ($1, $2, $3, $4)';
+const insertMany = `insert into audit_index (tenant_id, term, number, offsets)
+  select cast($1 as uuid), term, cast($2 as bigint), decode(offsets, 'hex')
+  from json_to_recordset(cast(cast($3 as text) as json)) as rows (term integer, offsets text)`;
+/** Rows that another program has inserted before do not stop the sealing. Verification compares the stored rows. */
+const onConflict = 'on conflict (tenant_id, term, number) do update set offsets = excluded.offsets';
+
+export async function insertIndex(
+  tx: Queries,
+  dialect: Db['dialect'],
+  tenantId: string,
+  number: number,
+  rows: readonly IndexRow[],
+): Promise<void> {
+  if (dialect === 'postgres') {
+    const list = rows.map(({ term, offsets }) => ({ term, offsets: offsets.toHex() }));
+    await tx.run(`${insertMany} ${onConflict}`, [tenantId, number, JSON.stringify(list)]);
+    return;
+  }
+  for (const { term, offsets } of rows) {
+    const running = tx.run(`${insertOne} ${onConflict}`, [tenantId, term, number, offsets]);
+    if (running instanceof Promise) await running;
+  }
+}
+
+/** The integers of the JSON list $3. */
+const listed = {
+  sqlite: '(select value from json_each($3))',
+  postgres: '(select cast(value as integer) from json_array_elements_text(cast(cast($3 as text) as json)))',
+};
+
+/** The stored rows of a segment with the given terms, sorted by term. */
+export function storedRows(
+  db: Pick<Db, 'all' | 'dialect'>,
+  tenantId: string,
+  number: number,
+  terms: readonly number[],
+) {
+  return db.all<IndexRow>(
+    `select term, offsets from audit_index where tenant_id = $1 and number = $2 and term in ${listed[db.dialect]}
+     order by term`,
+    [tenantId, number, JSON.stringify(terms)],
+  );
+}
+
+/** Deletes the rows of a segment with the given terms. */
+export async function deleteIndex(
+  tx: Queries,
+  dialect: Db['dialect'],
+  tenantId: string,
+  number: number,
+  terms: readonly number[],
+): Promise<void> {
+  await tx.run(
+    `delete from audit_index where tenant_id = $1 and number = $2 and term in ${listed[dialect]}`,
+    [tenantId, number, JSON.stringify(terms)],
+  );
+}
+
+/** The entries of a segment that have some terms. */
+export interface Hits {
+  readonly number: number;
+  /** Ascending. */
+  readonly offsets: readonly number[];
+}
+
+/** At most `limit` segments that have the term, from the start (`asc`) or the end (`desc`) of the range. */
+export async function segmentsWith(
+  db: Pick<Queries, 'all'>,
+  tenantId: string,
+  term: number,
+  { first, last }: { readonly first: number; readonly last: number },
+  order: 'asc' | 'desc',
+  limit: number,
+): Promise<Hits[]> {
+  const rows = await db.all<HitRow>(
+    `select number, offsets from audit_index where tenant_id = $1 and term = $2 and number >= $3 and number <= $4
+     order by number ${order} limit $5`,
+    [tenantId, term, first, last, limit],
+  );
+  return rows.map(toHits);
+}
+
+/** Returns those hits that also have all of `terms`. */
+export async function intersect(
+  db: Pick<Queries, 'all'>,
+  tenantId: string,
+  terms: readonly number[],
+  hits: readonly Hits[],
+): Promise<Hits[]> {
+  let common = [...hits];
+  for (const term of terms) {
+    const found = await hitsAt(db, tenantId, term, common);
+    common = common
+      .map(({ number, offsets }) => ({ number, offsets: offsets.filter((at) => found.get(number)?.has(at)) }))
+      .filter(({ offsets }) => offsets.length > 0);
+    if (common.length === 0) return [];
+  }
+  return common;
+}
+
+/** The offsets with a term, in the segments of `hits`. */
+export async function hitsAt(
+  db: Pick<Queries, 'all'>,
+  tenantId: string,
+  term: number,
+  hits: readonly Pick<Hits, 'number'>[],
+): Promise<Map<number, ReadonlySet<number>>> {
+  const params = new Params();
+  const rows = await db.all<HitRow>(
+    `select number, offsets from audit_index where tenant_id = ${params.add(tenantId)}
+     and term = ${params.add(term)} and number in ${params.list(hits.map(({ number }) => number))}`,
+    params.values,
+  );
+  return new Map(rows.map(toHits).map(({ number, offsets }) => [number, new Set(offsets)]));
+}
+
+interface HitRow {
+  readonly number: DbTime;
+  readonly offsets: Uint8Array;
+}
+
+function toHits({ number, offsets }: HitRow): Hits {
+  const bytes = new DataView(offsets.buffer, offsets.byteOffset, offsets.byteLength);
+  const found = Array.from({ length: offsets.length >> 1 }, (_, at) => bytes.getUint16(2 * at));
+  return { number: Number(number), offsets: found };
+}

@@ -1,0 +1,193 @@
+/** Exports, verifies, archives and deletes the audit log. */
+import type { ChainKeys, MasterKeys } from '../store/crypto/keyring.ts';
+import { unwrapChainKeys, wrappedChainKeys } from '../store/crypto/keyring.ts';
+import type { Db } from '../store/engine/db.ts';
+import { allChains, chainOf, segmentAt, segmentsIn } from './log/chain.ts';
+import { newestPending } from './log/pending.ts';
+import { hashOf, positionOf } from './log/segment.ts';
+import { indexHashOf, storedRows } from './log/terms.ts';
+import type { OpenLog } from './log.ts';
+import { type ArchiveOptions, type ArchiveResult, archiveLog, type Received } from './proof/archive.ts';
+import type { VerifiedEntry } from './proof/chain-check.ts';
+import { checkSegment } from './proof/check.ts';
+import { exportedParts, exportLines, type Part } from './proof/export.ts';
+import { recordHeads } from './proof/heads.ts';
+import { deleteDelivered, type Retention } from './proof/retention.ts';
+import { anchorOf, chainName, type Head, type Position, systemTenant } from './records.ts';
+
+export type { Archived, ArchiveOptions, ArchiveResult, HeldBack } from './proof/archive.ts';
+export type { ChainVerdict, Finding, VerifiedEntry } from './proof/chain-check.ts';
+export type { Part } from './proof/export.ts';
+export type { Retention } from './proof/retention.ts';
+export type { Verdict, VerifyOptions } from './proof/verify.ts';
+
+export interface Proof {
+  /**
+   * For every tenant chain that has grown, records its end in the system chain. Verification then detects if the end of
+   * a tenant's chain, or all of it, is deleted. Each chain is recorded at most once a minute, except with `all`.
+   */
+  recordHeads(which?: 'all'): Promise<void>;
+  /**
+   * The lines of an export of all chains, or of the chain of one tenant, and the anchor of the first chain. Undefined
+   * if the tenant has no sealed entries. Reading the lines throws `EntriesDeleted` if some were deleted since.
+   */
+  export(
+    at: number,
+    tenantId?: string,
+  ): Promise<{ lines: AsyncIterable<string>; anchor: string } | undefined>;
+  /** The chains for `verifyFiles`. With `since`, without the segments that an earlier run has verified. */
+  parts(at: number, since?: readonly Head[]): Promise<Part[]>;
+  /** Whether the keys of the log are missing in the database. */
+  isKeyMissing(): Promise<boolean>;
+  /** Moves old segments into files. Throws `ArchiveError` or `DamagedChain`. */
+  archive(options: ArchiveOptions): Promise<ArchiveResult>;
+  /**
+   * Deletes segments that are older than the retention and that every sink has received. Returns the number of shortened
+   * chains. If a chain does not verify, deletes nothing from it and rejects. Any node may call this.
+   */
+  deleteDelivered(retention: Retention): Promise<number>;
+  /** Returns those entries of another log with the same keys that this log does not have. */
+  missing<T extends Pick<VerifiedEntry, 'tenantId' | 'segment' | 'id'>>(entries: readonly T[]): Promise<T[]>;
+}
+
+export function proof(log: OpenLog, masters: MasterKeys, sinks: Received): Proof {
+  const { db, keys, writeEntries: write, sealer } = log;
+  return {
+    recordHeads: (which) => recordHeads(log, write, which === 'all'),
+    export: async (at, tenantId) => {
+      const parts = await exportedParts(log, { at, tenantId });
+      const [first] = parts;
+      if (!first) return undefined;
+      const anchor = anchorOf({ tenantId: first.tenantId, ...(first.end as Position) });
+      return { lines: exportLines(await keys(), parts), anchor };
+    },
+    parts: (at, since = []) =>
+      exportedParts(log, { at, since: new Map(since.map(({ tenantId, ...head }) => [tenantId, head])) }),
+    isKeyMissing: async () => !(await wrappedChainKeys(db)),
+    archive: (options) => archiveLog({ audit: log, masters, write, sealer, sinks }, options),
+    deleteDelivered: (retention) => deleteDelivered(log, write, retention),
+    missing: (entries) => missingIn(db, entries),
+  };
+}
+
+/** Segments per statement. */
+const pageSize = 8;
+
+/**
+ * Both logs start with the same segments, up to the time of the backup. Segments that are archived here belong to this
+ * common start. Entries of other segments are compared by their ids: entries that were pending in the backup may be in
+ * other segments here.
+ */
+async function missingIn<T extends Pick<VerifiedEntry, 'tenantId' | 'segment' | 'id'>>(
+  db: Db,
+  entries: readonly T[],
+): Promise<T[]> {
+  const missing: T[] = [];
+  for (const [tenantId, some] of Map.groupBy(entries, (entry) => entry.tenantId)) {
+    const chain = await chainOf(db, tenantId);
+    const common = new Map<number, string>();
+    for (const number of new Set(some.map(({ segment }) => segment.number))) {
+      const stored = await segmentAt(db, tenantId, number);
+      if (stored) common.set(number, hashOf(stored));
+    }
+    const isKnown = ({ segment: { number, hash } }: T) =>
+      number <= (chain?.base.number ?? 0) || common.get(number) === hash;
+    const others = some.filter((entry) => !isKnown(entry));
+    const known = await idsIn(db, tenantId, others);
+    missing.push(...others.filter(({ id }) => !known.has(id)));
+  }
+  return missing;
+}
+
+/** The ids of this log from the first segment on that another log has with other entries. */
+async function idsIn(
+  db: Db,
+  tenantId: string,
+  others: readonly Pick<VerifiedEntry, 'segment'>[],
+): Promise<Set<string>> {
+  const ids = new Set<string>();
+  if (others.length === 0) return ids;
+  const pending = await newestPending(db, tenantId, Number.MAX_SAFE_INTEGER);
+  for (const { id } of pending?.entries ?? []) ids.add(id);
+  const start = Math.min(...others.map(({ segment }) => segment.number));
+  for (let first = start; ; ) {
+    const range = { first, last: Number.MAX_SAFE_INTEGER };
+    const segments = await segmentsIn(db, tenantId, range, 'asc', pageSize);
+    for (const { packed } of segments) for (const { id } of packed.all() ?? []) ids.add(id);
+    const last = segments.at(-1);
+    if (!last) return ids;
+    first = last.number + 1;
+  }
+}
+
+/** Returns undefined if the master key that wraps the keys of the log is missing. */
+export async function chainKeysOf(db: Db, masters: MasterKeys): Promise<ChainKeys | undefined> {
+  const stored = await wrappedChainKeys(db);
+  const master = stored && masters.find(stored.master_id);
+  return master && unwrapChainKeys(master, stored.wrapped);
+}
+
+export interface HeadsCheck {
+  readonly chains: number;
+  readonly entries: number;
+  /** What is wrong with the first damaged chain. */
+  readonly problem?: string;
+}
+
+/**
+ * Verifies the last segment of each chain, its rows in the index, and that the system chain has the segment that it
+ * names.
+ */
+export async function checkHeads(db: Db, keys: ChainKeys): Promise<HeadsCheck> {
+  const chains = await allChains(db);
+  const entries = chains.reduce((sum, { seq }) => sum + seq, 0);
+  for (const { tenantId } of chains) {
+    const problem = await headProblem(db, keys, tenantId);
+    const name = tenantId === systemTenant ? 'the system' : `tenant ${chainName(tenantId)}`;
+    if (problem !== undefined)
+      return { chains: chains.length, entries, problem: `${problem} in the chain of ${name}` };
+  }
+  return { chains: chains.length, entries };
+}
+
+/** Maximum attempts to check a chain. A problem is checked again if the service has extended the chain. */
+const maxAttempts = 20;
+
+async function headProblem(db: Db, keys: ChainKeys, tenantId: string): Promise<string | undefined> {
+  let problem: string | undefined;
+  for (let attempt = 0; attempt < maxAttempts; attempt++) {
+    const chain = await chainOf(db, tenantId);
+    if (!chain) return undefined;
+    problem = await problemOf(db, keys, chain);
+    if (problem === undefined || (await chainOf(db, tenantId))?.number === chain.number) break;
+  }
+  return problem;
+}
+
+async function problemOf(
+  db: Db,
+  keys: ChainKeys,
+  chain: Head & { base: Position },
+): Promise<string | undefined> {
+  const { tenantId, number, hash, base } = chain;
+  if (number === base.number) return undefined;
+  const stored = await segmentAt(db, tenantId, number);
+  const found = stored?.packed.all();
+  if (!stored || !found || positionOf(stored).hash !== hash)
+    return `segment ${number} was changed or removed after it was signed`;
+  let problem: string | undefined;
+  const { terms } = await checkSegment(keys, { ...stored, entries: found }, undefined, (_, message) => {
+    problem ??= message;
+  });
+  if (problem !== undefined) return problem;
+  if (indexHashOf(await storedRows(db, tenantId, number, terms ?? [])) !== stored.indexHash)
+    return `the index of segment ${number} was changed, so filters miss entries`;
+  const { system } = stored;
+  if (!system || system.number === 0) return undefined;
+  const end = await chainOf(db, systemTenant);
+  const isShorter =
+    !end || system.number > end.number || (system.number === end.number && system.hash !== end.hash);
+  return isShorter
+    ? `segment ${system.number} of the system chain was removed after it was signed`
+    : undefined;
+}

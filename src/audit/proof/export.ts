@@ -1,0 +1,356 @@
+/**
+ * The lines of an exported or archived audit log. A file has one part per chain: a header with the wrapped keys and the
+ * position before the first segment, then each segment followed by its entries, and a signed footer.
+ */
+import { z } from 'zod';
+import { timestamp } from '../../domain/common-fields.ts';
+import { fail } from '../../domain/error.ts';
+import {
+  type ChainKeys,
+  type MasterKeys,
+  missingReason,
+  unwrapChainKeys,
+  wrappedChainKeys,
+} from '../../store/crypto/keyring.ts';
+import type { Db, DbTime } from '../../store/engine/db.ts';
+import { EntriesDeleted } from '../errors.ts';
+import { type AuditDb, allChains, type Chain, chainOf, emptyChain, segmentsIn } from '../log/chain.ts';
+import type { AuditEntry } from '../log/entry.ts';
+import { hexOf, maxEntries, type Segment, type SignedHeader, signText } from '../log/segment.ts';
+import { formatPosition, type Position, positionPattern, systemTenant } from '../records.ts';
+import type { FindingCode } from './check.ts';
+
+/** The format of the file as a whole. Segments have their own format. */
+export const exportFormat = 'sallyport audit export 1';
+
+/** Segments per statement. */
+const pageSize = 8;
+
+const number = z.number();
+const text = z.string();
+const position = z.string().regex(positionPattern);
+const hex = z.string().regex(/^([0-9a-f]{2})*$/);
+
+const Header = z.strictObject({
+  kind: z.literal('header'),
+  format: z.literal(exportFormat),
+  exported_at: text,
+  /**
+   * `log`: the file has all chains. `chain`: it has one whole chain. `archive`: it has segments of one chain that were
+   * deleted from the database afterwards.
+   */
+  scope: z.enum(['log', 'chain', 'archive']),
+  part: number,
+  parts: number,
+  tenant_id: text,
+  /** The position before the first segment. */
+  after: position,
+  master_key: text,
+  chain_key: text.refine((value) => Buffer.from(value, 'base64').toString('base64') === value),
+});
+const SegmentLine = z.strictObject({
+  kind: z.literal('segment'),
+  format: number,
+  number,
+  first: number,
+  last: number,
+  earliest_at: number,
+  latest_at: number,
+  sealed_at: number,
+  max_delay: number,
+  success: number,
+  denied: number,
+  failed: number,
+  previous: hex,
+  /** The end of the system chain. Absent in the system chain itself. */
+  system: position.optional(),
+  key: text,
+  content: hex,
+  index: hex,
+  signature: hex,
+});
+const EntryLine = z.strictObject({
+  kind: z.literal('entry'),
+  seq: number,
+  id: text,
+  at: number,
+  entry: text,
+  mac: hex,
+});
+const Footer = z.strictObject({
+  kind: z.literal('footer'),
+  segments: number,
+  entries: number,
+  /** Segments in the database that are in no chain, so another program has inserted them. */
+  strays: number,
+  head: position,
+  signature: hex,
+});
+const Line = z.discriminatedUnion('kind', [Header, SegmentLine, EntryLine, Footer]);
+type Line = z.infer<typeof Line>;
+export type Header = z.infer<typeof Header>;
+export type SegmentLine = z.infer<typeof SegmentLine>;
+export type Footer = z.infer<typeof Footer>;
+
+/** The text that the signature in the footer covers. */
+export function footerText(header: Header, footer: Omit<Footer, 'kind' | 'signature'>): string {
+  const { exported_at, scope, part, parts, tenant_id, after } = header;
+  const { segments, entries, strays, head } = footer;
+  const fields = [exported_at, scope, part, parts, tenant_id, after, segments, entries, strays, head];
+  return `${exportFormat} footer ${JSON.stringify(fields)}`;
+}
+
+function toLine(segment: SignedHeader): SegmentLine {
+  const { system, counts } = segment;
+  return {
+    kind: 'segment',
+    format: segment.format,
+    number: segment.number,
+    first: segment.first,
+    last: segment.last,
+    earliest_at: segment.earliestAt,
+    latest_at: segment.latestAt,
+    sealed_at: segment.sealedAt,
+    max_delay: segment.maxDelay,
+    success: counts.success,
+    denied: counts.denied,
+    failed: counts.failed,
+    previous: segment.previous,
+    ...(system && { system: formatPosition(system) }),
+    key: segment.keyId,
+    content: segment.contentHash,
+    index: segment.indexHash,
+    signature: segment.signature,
+  };
+}
+
+/** A problem of a file or of the database, which verification reports. */
+export interface Problem {
+  readonly kind: 'problem';
+  readonly code: FindingCode;
+  readonly message: string;
+  readonly line?: number;
+  /** Whether the rest of the part cannot be verified. */
+  readonly isFatal?: boolean;
+}
+
+export interface PartSegment {
+  readonly kind: 'segment';
+  readonly segment: Segment;
+  readonly line?: number;
+}
+
+/** One chain, or a range of it, in a file or in the database. */
+export interface Part {
+  readonly tenantId: string;
+  readonly header: Header;
+  /** The position before the first segment. */
+  readonly after: Position;
+  /** The last segment according to the footer, or to the database. Undefined if the footer is missing. */
+  readonly end: Position | undefined;
+  /** Absent for a part that is read from the database. */
+  readonly file?: string;
+  /** The number of the header's line in its file. */
+  readonly line: number;
+  /** Whether the segments before `after` were verified earlier. */
+  readonly isRest?: boolean;
+  segments(keys: ChainKeys): AsyncGenerator<PartSegment | Problem>;
+  /** The database, whose index is compared with the entries. Absent for a file. */
+  readonly db?: Db;
+}
+
+/** The keys of a part. Returns the reason if they cannot be unwrapped. */
+export function keysOf(
+  header: Header,
+  masters: Pick<MasterKeys, 'find' | 'missingReason'>,
+): ChainKeys | string {
+  const master = masters.find(header.master_key);
+  const keys = master && unwrapChainKeys(master, Buffer.from(header.chain_key, 'base64'));
+  return keys ?? `the export needs the master key ${header.master_key}, ${missingReason(masters)}`;
+}
+
+export interface ExportOptions {
+  readonly at: number;
+  /** Only the chain of this tenant. */
+  readonly tenantId?: string | undefined;
+  /** Segments up to these positions are left out, because they were verified earlier. */
+  readonly since?: ReadonlyMap<string, Position> | undefined;
+}
+
+/** All chains of the database, the system chain first, or the chain of one tenant. */
+export async function exportedParts(
+  { db }: AuditDb,
+  { at, tenantId, since }: ExportOptions,
+): Promise<Part[]> {
+  const wrapped = await wrappedKeys(db);
+  const chains = tenantId === undefined ? await allChains(db) : [await chainOf(db, tenantId)];
+  const found = chains.filter((chain) => chain !== undefined);
+  // An export of the whole log always has a system chain, so that the export of an empty log is a valid file.
+  if (tenantId === undefined && found[0]?.tenantId !== systemTenant) found.unshift(emptyChain(systemTenant));
+  return found.map((chain, index) => {
+    const verified = since?.get(chain.tenantId);
+    const isRest =
+      verified !== undefined && verified.number >= chain.base.number && verified.number <= chain.number;
+    const after = isRest ? verified : chain.base;
+    const header: Header = {
+      kind: 'header',
+      format: exportFormat,
+      exported_at: timestamp(at),
+      scope: tenantId === undefined ? 'log' : 'chain',
+      part: index + 1,
+      parts: found.length,
+      tenant_id: chain.tenantId,
+      after: formatPosition(after),
+      ...wrapped,
+    };
+    return storedPart(db, chain, header, after, chain, isRest);
+  });
+}
+
+/** The oldest segments of a chain, up to `end`. */
+export async function archivePart({ db }: AuditDb, at: number, chain: Chain, end: Position): Promise<Part> {
+  const header: Header = {
+    kind: 'header',
+    format: exportFormat,
+    exported_at: timestamp(at),
+    scope: 'archive',
+    part: 1,
+    parts: 1,
+    tenant_id: chain.tenantId,
+    after: formatPosition(chain.base),
+    ...(await wrappedKeys(db)),
+  };
+  return storedPart(db, chain, header, chain.base, end, false);
+}
+
+async function wrappedKeys(db: Db): Promise<Pick<Header, 'master_key' | 'chain_key'>> {
+  const keys = await wrappedChainKeys(db);
+  if (!keys) throw fail('unavailable', { cause: new Error('the table audit_key is empty') });
+  return { master_key: keys.master_id, chain_key: Buffer.from(keys.wrapped).toString('base64') };
+}
+
+function storedPart(
+  db: Db,
+  chain: Chain,
+  header: Header,
+  after: Position,
+  end: Position,
+  isRest: boolean,
+): Part {
+  const isWhole = header.scope !== 'archive';
+  return {
+    tenantId: chain.tenantId,
+    header,
+    after,
+    end,
+    line: 1,
+    isRest,
+    db,
+    async *segments() {
+      for (let last = after.number; last < end.number; ) {
+        const range = { first: last + 1, last: end.number };
+        const found = await segmentsIn(db, chain.tenantId, range, 'asc', pageSize);
+        if (found[0]?.number !== last + 1) await checkNotDeleted(db, chain, last);
+        if (found.length === 0) break;
+        for (const { packed, ...stored } of found) {
+          const entries = packed.all() ?? readable(packed);
+          yield { kind: 'segment', segment: { ...stored, entries } };
+        }
+        last = found.at(-1)?.number as number;
+      }
+      const strays = isWhole ? await countStrays(db, chain) : 0;
+      if (strays > 0) yield strayProblem(strays);
+    },
+  };
+}
+
+/** The entries in chunks that can be decompressed. Others have wrong MACs anyway. */
+function readable(packed: {
+  readonly length: number;
+  at(offset: number): AuditEntry | undefined;
+}): AuditEntry[] {
+  const all = Array.from({ length: packed.length }, (_, offset) => packed.at(offset));
+  return all.filter((entry) => entry !== undefined);
+}
+
+export function strayProblem(strays: number, line?: number): Problem {
+  const message = `another program has inserted ${strays} or more segments that are in no chain`;
+  return { kind: 'problem', code: 'broken_chain', message, ...(line !== undefined && { line }) };
+}
+
+async function checkNotDeleted(db: Db, { tenantId }: Chain, after: number): Promise<void> {
+  const now = await chainOf(db, tenantId);
+  if (now && now.base.number > after)
+    throw new EntriesDeleted('entries were archived or deleted while the audit log was read');
+}
+
+/**
+ * The number of segments before the start or after the end of a chain, counted up to a limit. For the system chain, also
+ * those of tenants without a chain. One statement reads the end of the chain, too, because entries are sealed meanwhile.
+ */
+async function countStrays(db: Db, { tenantId }: Chain): Promise<number> {
+  const count = async (tenant: string, where: string) => {
+    const sql = `select count(*) as count from (
+        select 1 as one from audit_segments s left join audit_chains c on c.tenant_id = s.tenant_id
+        where s.tenant_id = $1 and ${where} limit ${maxEntries}
+      ) as found`;
+    return Number((await db.get<{ count: DbTime }>(sql, [tenant]))?.count);
+  };
+  const own =
+    (await count(tenantId, 's.number <= c.base_number')) + (await count(tenantId, 's.number > c.number'));
+  if (tenantId !== systemTenant) return own;
+  let orphans = 0;
+  for (let tenant = await nextTenant(db); tenant !== undefined; tenant = await nextTenant(db, tenant))
+    orphans += await count(tenant, 'c.tenant_id is null');
+  return own + orphans;
+}
+
+async function nextTenant(db: Db, after?: string): Promise<string | undefined> {
+  const [where, values] = after === undefined ? ['', []] : ['where tenant_id > $1', [after]];
+  const sql = `select tenant_id from audit_segments ${where} order by tenant_id limit 1`;
+  return (await db.get<{ tenant_id: string }>(sql, values))?.tenant_id;
+}
+
+/** The lines of parts. Throws `EntriesDeleted` if entries of a part were deleted since it was created. */
+export async function* exportLines(keys: ChainKeys, parts: readonly Part[]): AsyncGenerator<string> {
+  for (const part of parts) {
+    yield JSON.stringify(part.header);
+    const totals = { segments: 0, entries: 0, strays: 0 };
+    for await (const item of part.segments(keys)) {
+      if (item.kind === 'problem') {
+        totals.strays += 1;
+        continue;
+      }
+      const { entries, ...segment } = item.segment;
+      totals.segments += 1;
+      totals.entries += entries.length;
+      yield JSON.stringify(toLine(segment));
+      let seq = segment.first;
+      for (const { id, at, text: entry, mac } of entries)
+        yield JSON.stringify({ kind: 'entry', seq: seq++, id, at, entry, mac: hexOf(mac) });
+    }
+    const unsigned = { ...totals, head: formatPosition(part.end as Position) };
+    yield JSON.stringify({
+      kind: 'footer',
+      ...unsigned,
+      signature: signText(keys, footerText(part.header, unsigned)),
+    });
+  }
+}
+
+/** Returns undefined for any text that differs from what an export writes. A newer version has another header. */
+export function parseLine(source: string): Line | { kind: 'newer'; format: string } | undefined {
+  try {
+    const json = JSON.parse(source);
+    if (
+      json.kind === 'header' &&
+      json.format !== exportFormat &&
+      /^sallyport audit export \d+$/.test(json.format)
+    )
+      return { kind: 'newer', format: json.format };
+    const line = Line.safeParse(json);
+    return line.success && JSON.stringify(line.data) === source ? line.data : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,115 @@
+/**
+ * Records the ends of the tenants' chains in entries of the system chain, so that verification detects a truncated
+ * chain. `audit_chains` has the end that was recorded last, with a MAC. If the MAC is invalid, the end is recorded
+ * again, so another program cannot stop the recording of a chain.
+ */
+import { byOperator, headsOperation } from '../../domain/audit.ts';
+import type { ChainKeys } from '../../store/crypto/keyring.ts';
+import { type Db, type DbTime, type Queries, rowLock } from '../../store/engine/db.ts';
+import { Params } from '../../store/engine/sql.ts';
+import { type AuditDb, databaseTime } from '../log/chain.ts';
+import { sameBytes, valuesMac } from '../log/entry.ts';
+import type { EntryWriter } from '../log/pending.ts';
+import { hexOf } from '../log/segment.ts';
+import { systemTenant } from '../records.ts';
+
+/** Chains per entry. */
+const maxHeads = 100;
+/** Minimum time in milliseconds between two records of the same chain. */
+const interval = 60_000;
+/** Chains per statement. */
+const pageSize = 1000;
+
+interface HeadRow {
+  readonly tenant_id: string;
+  readonly number: DbTime;
+  readonly hash: Uint8Array;
+  readonly recorded_number: DbTime;
+  readonly recorded_at: DbTime;
+  readonly recorded_mac: Uint8Array | null;
+}
+
+const columns = 'tenant_id, number, hash, recorded_number, recorded_at, recorded_mac';
+
+/**
+ * Records the ends of chains in the system chain, and marks them as recorded in the same transaction. `all` includes
+ * chains that were recorded less than `interval` ago.
+ */
+export async function recordHeads({ db, keys }: AuditDb, write: EntryWriter, all: boolean): Promise<void> {
+  const chainKeys = await keys();
+  const now = await databaseTime(db);
+  const isDue = (row: HeadRow) => isUnrecorded(chainKeys, row, all ? now : now - interval, now);
+  const sql = `select ${columns} from audit_chains where tenant_id > $1 order by tenant_id limit $2`;
+  for (let last: string = systemTenant, isEnd = false; !isEnd; ) {
+    const page = await db.all<HeadRow>(sql, [last, pageSize]);
+    const due = page.filter(isDue).map(({ tenant_id }) => tenant_id);
+    while (due.length > 0) await recordSome(db, chainKeys, write, now, due.splice(0, maxHeads), isDue);
+    last = page.at(-1)?.tenant_id ?? last;
+    isEnd = page.length < pageSize;
+  }
+}
+
+/**
+ * Whether the chain has new segments and was last recorded at `before` or earlier. Also true if the MAC of the last
+ * record is invalid.
+ */
+function isUnrecorded(keys: ChainKeys, row: HeadRow, before: number, now: number): boolean {
+  const [number, at] = [Number(row.recorded_number), Number(row.recorded_at)];
+  if (Number(row.number) > number && (at <= before || at > now)) return true;
+  return !sameBytes(recordedMac(keys, row.tenant_id, number, at), row.recorded_mac);
+}
+
+function recordedMac(keys: ChainKeys, tenantId: string, number: number, at: number): Uint8Array {
+  return valuesMac(keys, 'recorded end', [tenantId, number, at]);
+}
+
+/** Skips chains that another node has locked or has recorded since. */
+function recordSome(
+  db: Db,
+  keys: ChainKeys,
+  write: EntryWriter,
+  now: number,
+  tenants: readonly string[],
+  isDue: (row: HeadRow) => boolean,
+): Promise<void> {
+  return db.transaction(async (tx) => {
+    const params = new Params();
+    const found = await tx.all<HeadRow>(
+      `select ${columns} from audit_chains where tenant_id in ${params.list(tenants)}
+       order by tenant_id ${rowLock(db, 'for update skip locked')}`,
+      params.values,
+    );
+    const rows = found.filter(isDue);
+    if (rows.length === 0) return;
+    await markRecorded(tx, db.dialect, keys, now, rows);
+    const difference = Object.fromEntries(
+      rows.map(({ tenant_id, number, hash }) => [tenant_id, { to: `${number}:${hexOf(hash)}` }]),
+    );
+    await write(tx, [{ ...byOperator, at: now, operation: headsOperation, difference }]);
+  });
+}
+
+async function markRecorded(
+  tx: Queries,
+  dialect: Db['dialect'],
+  keys: ChainKeys,
+  now: number,
+  rows: readonly HeadRow[],
+): Promise<void> {
+  const marks = rows.map(({ tenant_id, number }) => {
+    return { tenant_id, mac: recordedMac(keys, tenant_id, Number(number), now) };
+  });
+  if (dialect === 'postgres') {
+    const list = marks.map(({ tenant_id, mac }) => ({ tenant_id, mac: mac.toHex() }));
+    await tx.run(
+      `update audit_chains c set recorded_number = c.number, recorded_at = $1, recorded_mac = decode(m.mac, 'hex')
+       from json_to_recordset(cast(cast($2 as text) as json)) as m (tenant_id uuid, mac text)
+       where c.tenant_id = m.tenant_id`,
+      [now, JSON.stringify(list)],
+    );
+    return;
+  }
+  const sql =
+    'update audit_chains set recorded_number = number, recorded_at = $2, recorded_mac = $3 where tenant_id = $1';
+  for (const { tenant_id, mac } of marks) await tx.run(sql, [tenant_id, now, mac]);
+}

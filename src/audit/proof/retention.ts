@@ -1,0 +1,220 @@
+/**
+ * Deletes the oldest segments of a chain. Before that, they must be archived or delivered, they must verify, and an
+ * entry of the chain must record the deletion. See archive.ts for archives.
+ */
+import { byOperator } from '../../domain/audit.ts';
+import { rowLock } from '../../store/engine/db.ts';
+import { DamagedChain } from '../errors.ts';
+import {
+  type AuditDb,
+  allChains,
+  type Chain,
+  chainOf,
+  databaseTime,
+  headersIn,
+  segmentAt,
+  segmentsIn,
+} from '../log/chain.ts';
+import type { EntryWriter } from '../log/pending.ts';
+import { indexOf } from '../log/seal.ts';
+import { bytesOf, positionOf, type SegmentHeader } from '../log/segment.ts';
+import { deleteIndex } from '../log/terms.ts';
+import type { Position } from '../records.ts';
+import { type Before, beforeNext, checkSegment } from './check.ts';
+import {
+  archiveOperation,
+  type Removal,
+  removalDifference,
+  retentionOperation,
+  statementOf,
+} from './statements.ts';
+
+/**
+ * Segments whose latest entry is older than `before` are old enough. If the clock was fast when entries were written,
+ * their times are after `now`; then the earliest entry counts.
+ */
+export interface Age {
+  readonly before: number;
+  readonly now: number;
+}
+
+function isOld({ earliestAt, latestAt }: SegmentHeader, { before, now }: Age): boolean {
+  if (latestAt <= now) return latestAt < before;
+  return earliestAt < before || earliestAt > now;
+}
+
+/** Headers per statement. */
+const pageSize = 500;
+
+export interface Cut {
+  readonly last: Position;
+  readonly segments: number;
+  readonly entries: number;
+}
+
+/**
+ * The segments from the start of the chain that are old enough, up to the number `max`. Returns undefined if none is,
+ * or if they only record earlier deletions.
+ */
+export async function findCut(
+  { db }: AuditDb,
+  { tenantId, base, number }: Chain,
+  age: Age,
+  max = number,
+): Promise<Cut | undefined> {
+  let last: SegmentHeader | undefined;
+  let entries = 0;
+  for (let first = base.number + 1, isEnd = false; !isEnd; first += pageSize) {
+    const page = await headersIn(db, tenantId, { first, last: Math.min(max, number) }, 'asc', pageSize);
+    const end = page.findIndex((header) => !isOld(header, age));
+    const old = end < 0 ? page : page.slice(0, end);
+    last = old.at(-1) ?? last;
+    entries += old.reduce((sum, header) => sum + header.last - header.first + 1, 0);
+    isEnd = end >= 0 || page.length < pageSize;
+  }
+  if (
+    !last ||
+    (entries <= maxRecords && (await hasOnlyRecords({ db }, tenantId, base.number + 1, last.number)))
+  )
+    return undefined;
+  return { last: positionOf(last), segments: last.number - base.number, entries };
+}
+
+/**
+ * Up to this many entries that only record deletions are not deleted, because their deletion would add another record.
+ */
+const maxRecords = 3;
+
+async function hasOnlyRecords(
+  { db }: Pick<AuditDb, 'db'>,
+  tenantId: string,
+  first: number,
+  last: number,
+): Promise<boolean> {
+  const segments = await segmentsIn(db, tenantId, { first, last }, 'asc', maxRecords + 1);
+  const entries = segments.flatMap(({ packed }) => packed.all() ?? []);
+  return entries.every(({ text }) => statementOf(text)?.removal);
+}
+
+/** Records in the chain that segments will be deleted. */
+export async function recordRemoval(
+  { db }: AuditDb,
+  write: EntryWriter,
+  at: number,
+  tenantId: string,
+  removal: Removal,
+): Promise<void> {
+  const operation = removal.file === undefined ? retentionOperation : archiveOperation;
+  const difference = removalDifference(removal);
+  await db.transaction((tx) => write(tx, [{ ...byOperator, tenantId, at, operation, difference }]));
+}
+
+/** Verifies the segments that will be deleted. Throws `DamagedChain` if one does not verify. */
+export async function verifyRemoved(
+  audit: AuditDb,
+  chain: Chain,
+  { last }: Pick<Cut, 'last'>,
+  between: () => Promise<void>,
+): Promise<void> {
+  const keys = await audit.keys();
+  let before: Before | undefined;
+  let previous = chain.base;
+  for (let number = chain.base.number + 1; number <= last.number; number++) {
+    const stored = await segmentAt(audit.db, chain.tenantId, number);
+    const entries = stored?.packed.all();
+    if (!stored || !entries || stored.previous !== previous.hash) throw new DamagedChain(chain.tenantId);
+    await checkSegment(keys, { ...stored, entries }, before, () => {
+      throw new DamagedChain(chain.tenantId);
+    });
+    before = beforeNext(stored);
+    previous = positionOf(stored);
+    await between();
+  }
+  if (previous.hash !== last.hash) throw new DamagedChain(chain.tenantId);
+}
+
+/**
+ * Deletes the oldest segment of a chain, if its number is at most that of `upTo`. Returns whether it deleted one. Throws
+ * `DamagedChain` if the segment is missing, or if the hash at `upTo` differs.
+ */
+export async function deleteFirst({ db }: AuditDb, tenantId: string, upTo: Position): Promise<boolean> {
+  const chain = await chainOf(db, tenantId);
+  if (!chain || chain.base.number >= upTo.number) return false;
+  const number = chain.base.number + 1;
+  const segment = await segmentAt(db, tenantId, number);
+  const entries = segment?.packed.all();
+  if (!segment || !entries || segment.previous !== chain.base.hash) throw new DamagedChain(tenantId);
+  const position = positionOf(segment);
+  if (number === upTo.number && position.hash !== upTo.hash) throw new DamagedChain(tenantId);
+  const { index } = await indexOf(entries);
+  return db.transaction(async (tx) => {
+    const now = await chainOf(tx, tenantId, rowLock(db, 'for update'));
+    if (now?.base.number !== chain.base.number) return true;
+    await tx.run('delete from audit_segments where tenant_id = $1 and number = $2', [tenantId, number]);
+    const terms = index.map(({ term }) => term);
+    await deleteIndex(tx, db.dialect, tenantId, number, terms);
+    await tx.run(
+      'update audit_chains set base_number = $2, base_seq = $3, base_hash = $4 where tenant_id = $1',
+      [tenantId, number, segment.last, bytesOf(position.hash)],
+    );
+    return true;
+  });
+}
+
+export interface Retention {
+  /** Milliseconds after which delivered entries are deleted. */
+  readonly age: number;
+  /**
+   * The last segment of a chain that every sink has received. Returns undefined if there are no sinks: then no entry is
+   * deleted.
+   */
+  readonly deliveredUpTo: (tenantId: string) => Promise<number | undefined>;
+  /** Called between segments. Returns false to stop. */
+  readonly goOn: () => boolean;
+}
+
+/**
+ * Deletes segments that are older than the retention and were delivered. Returns the number of shortened chains. If some
+ * chains fail, the others are still processed, and the first error is thrown at the end.
+ */
+export async function deleteDelivered(
+  audit: AuditDb,
+  write: EntryWriter,
+  retention: Retention,
+): Promise<number> {
+  const now = await databaseTime(audit.db);
+  const errors: unknown[] = [];
+  let shortened = 0;
+  for (const chain of await allChains(audit.db)) {
+    if (!retention.goOn()) break;
+    try {
+      if (await shorten(audit, write, now, chain, retention)) shortened += 1;
+    } catch (error) {
+      errors.push(error);
+    }
+  }
+  if (errors.length > 0) throw errors[0];
+  return shortened;
+}
+
+async function shorten(
+  audit: AuditDb,
+  write: EntryWriter,
+  now: number,
+  chain: Chain,
+  { age, deliveredUpTo, goOn }: Retention,
+): Promise<boolean> {
+  const { tenantId, base } = chain;
+  const range = { first: base.number + 1, last: chain.number };
+  const [first] = await headersIn(audit.db, tenantId, range, 'asc', 1);
+  const old = { before: now - age, now };
+  if (!first || !isOld(first, old)) return false;
+  const delivered = await deliveredUpTo(tenantId);
+  if (delivered === undefined || delivered <= base.number) return false;
+  const cut = await findCut(audit, chain, old, delivered);
+  if (!cut) return false;
+  await verifyRemoved(audit, chain, cut, async () => {});
+  await recordRemoval(audit, write, now, tenantId, { first: base.number + 1, last: cut.last });
+  while (goOn() && (await deleteFirst(audit, tenantId, cut.last)));
+  return true;
+}

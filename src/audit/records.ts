@@ -1,0 +1,135 @@
+/** The audit log as its readers and writers see it. */
+import type { Entry, LogEntry, LogGap } from '../domain/audit.ts';
+import type { Transform } from '../domain/rule.ts';
+
+/** The tenant id of entries without a tenant, in columns, MACs and signatures. */
+export const systemTenant = '00000000-0000-0000-0000-000000000000';
+
+/** The name of a chain in anchors, file names and messages. */
+export function chainName(tenantId: string): string {
+  return tenantId === systemTenant ? 'system' : tenantId;
+}
+
+/** The tenant id of a chain, from its name. */
+export function chainTenant(name: string): string {
+  return name === 'system' ? systemTenant : name;
+}
+
+/** A segment of a chain: its number, and its hash, which covers all segments before it. */
+export interface Position {
+  readonly number: number;
+  /** Hexadecimal. */
+  readonly hash: string;
+}
+
+/** The end of a chain. */
+export interface Head extends Position {
+  readonly tenantId: string;
+}
+
+/** The position before the first segment of a chain. */
+export const genesis: Position = { number: 0, hash: '0'.repeat(64) };
+
+export function formatPosition({ number, hash }: Position): string {
+  return `${number}:${hash}`;
+}
+
+export const positionPattern = /^(\d{1,15}):([0-9a-f]{64})$/;
+
+/** Returns undefined for any other text than NUMBER:HASH. */
+export function parsePosition(text: string): Position | undefined {
+  const [, number, hash] = positionPattern.exec(text) ?? [];
+  return hash === undefined ? undefined : { number: Number(number), hash };
+}
+
+/** An end of a chain as operators store it elsewhere: TENANT:NUMBER:HASH, with `system` for the system chain. */
+export function anchorOf({ tenantId, ...position }: Head): string {
+  return `${chainName(tenantId)}:${formatPosition(position)}`;
+}
+
+/** Returns undefined for any other text than an anchor. */
+export function parseAnchor(text: string): Head | undefined {
+  const [, chain = '', rest = ''] = /^(system|[0-9a-f-]{36}):(.*)$/.exec(text) ?? [];
+  const position = parsePosition(rest);
+  return position && { tenantId: chainTenant(chain), ...position };
+}
+
+export interface NewEntry extends Entry {
+  /** Absent if the entry has no tenant. It is then written to the system chain. */
+  readonly tenantId?: string | undefined;
+  readonly at: number;
+}
+
+export interface AuditFilter {
+  /** Entries about this token. */
+  readonly token?: string | undefined;
+  /** Entries about the entity with this id. */
+  readonly entity?: string | undefined;
+  /** Entries about data in this container or below it. */
+  readonly container?: string | undefined;
+  /** Entries of this application and its sessions, or of this session. */
+  readonly actor?: string | undefined;
+  /** Entries of sessions that this application authorized. */
+  readonly authorizer?: string | undefined;
+  readonly operation?: string | undefined;
+  readonly result?: Entry['result'] | undefined;
+  readonly transform?: Transform | undefined;
+  readonly request_id?: string | undefined;
+  readonly from?: number | undefined;
+  readonly to?: number | undefined;
+}
+
+/**
+ * With `after`: entries that were sealed after this id, oldest first. Otherwise newest first; with `before`, only
+ * entries before this id.
+ */
+export interface LogWindow {
+  readonly limit: number;
+  readonly before?: string | undefined;
+  readonly after?: string | undefined;
+}
+
+export interface LogPage {
+  readonly entries: LogEntry[];
+  /** The `before` or `after` of the next page. Absent if every entry was examined. */
+  readonly next?: string | undefined;
+  /** First page only: periods in which entries that match the filter are missing. */
+  readonly gaps?: readonly LogGap[];
+}
+
+/** Numbers of entries, for consecutive intervals. */
+export interface LogCounts {
+  /** Start of the first interval. */
+  readonly start: number;
+  /** Milliseconds per interval. */
+  readonly length: number;
+  readonly end: number;
+  readonly counts: readonly Readonly<Record<Entry['result'], number>>[];
+  /** Entries before this time were not counted, because there are too many. Undefined if all entries were counted. */
+  readonly countedFrom: number | undefined;
+  /** Periods in which entries that match the filter are missing. */
+  readonly gaps: readonly LogGap[];
+}
+
+export type CountFilter = Omit<AuditFilter, 'entity' | 'transform' | 'request_id'>;
+
+export interface AuditLog {
+  /**
+   * Writes entries about requests that changed nothing, such as denials. Durable when it resolves. Concurrent calls
+   * share a commit.
+   */
+  write(entries: readonly NewEntry[]): Promise<void>;
+  /**
+   * Entries of a tenant. Newest first, including all that were committed before the call; with `after`, only sealed
+   * entries, oldest first. Examines a bounded number of entries, so a page may be short or empty and still have a
+   * `next`. Throws `validation_failed` if `after` is not the id of an entry of this tenant, or if entries after it were
+   * archived. The first page has the gaps: periods in which entries that match the filter may be missing.
+   */
+  list(tenant: string, filter: AuditFilter, window: LogWindow): Promise<LogPage>;
+  /**
+   * Counts the entries that `list` would return, by result and time. Without times in the filter, counts from the first
+   * entry until `now`. Cannot filter by `entity`, `transform`, `request_id` or the root container. Counts at most the
+   * last two million entries, or those of the last 100,000 segments.
+   */
+  count(tenant: string, filter: CountFilter, now: number): Promise<LogCounts>;
+}

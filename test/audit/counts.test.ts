@@ -1,0 +1,133 @@
+/** Counting entries of the audit log by result and time. */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { countEntries } from '../../src/audit/log/count.ts';
+import type { Db } from '../../src/store/engine/db.ts';
+import type { CountFilter, LogCounts, NewEntry, Store } from '../../src/store/store.ts';
+import { plansOf, recorder, rowsVisited } from '../support/statement-recorder.ts';
+import { databases, startTime, testMasterKey } from '../support/test-server.ts';
+import { masterKeys, openTestStore, type TestStore } from '../support/test-store.ts';
+
+const minute = 60_000;
+const actors = [1, 2, 3].map((number) => `01900000-0000-7000-8000-00000000000${number}`);
+const operations = ['token.read', 'token.update', 'application.update'];
+const count = 5000;
+const step = 977;
+const end = startTime + count * step;
+
+/** Entries in the order in which they are chained. Some are up to two minutes older than the ones before them. */
+const entryAt = (tenantId: string, number: number): NewEntry => ({
+  tenantId,
+  at: startTime + number * step - (number % 7 === 0 ? (number * 7919) % (2 * minute) : 0),
+  actor: {
+    kind: 'application',
+    id: actors[number % 3] as string,
+    application_id: actors[number % 3] as string,
+  },
+  operation: operations[number % 2 === 0 ? 0 : 1 + (number % 3 === 0 ? 1 : 0)] as string,
+  resource: { ids: [`token-${number % 40}`], container: number % 4 === 0 ? '/pci/high/' : '/general/' },
+  result: number % 9 === 0 ? 'denied' : 'success',
+  from: {},
+});
+
+const filters: [name: string, filter: CountFilter][] = [
+  ['no filter', {}],
+  ['a start', { from: startTime + 1000 * step }],
+  ['an end', { to: startTime + 3000 * step }],
+  ['a period between two intervals', { from: startTime + 1234 * step + 5, to: startTime + 1240 * step }],
+  ['a period before the first entry', { from: startTime - 100 * minute, to: startTime - 50 * minute }],
+  ['a result', { result: 'denied', from: startTime }],
+  ['successes', { result: 'success', from: startTime + 700 * step }],
+  ['a result that never occurs', { result: 'failed' }],
+  ['an actor and an operation', { actor: actors[0] as string, operation: 'token.update' }],
+  ['a container and a result', { container: '/pci/', result: 'denied' }],
+  ['a token', { token: 'token-7', from: startTime + 90 * step, to: end - 1 }],
+  ['an operation that never occurs', { operation: 'session.create' }],
+];
+
+describe.each(databases)('counting the audit log on %s', (name, database) => {
+  const statements = recorder();
+  let on: TestStore;
+  let watched: Store;
+  let db: Db;
+  let tenant: string;
+  let entries: NewEntry[];
+
+  beforeAll(async () => {
+    on = await openTestStore(database);
+    tenant = await on.tenant();
+    entries = Array.from({ length: count }, (_, number) => entryAt(tenant, number));
+    // The last entries are pending. Segments have different sizes.
+    for (const [start, end] of [
+      [0, 10],
+      [10, 700],
+      [700, 4900],
+    ]) {
+      await on.store.audit.write(entries.slice(start, end));
+      await on.maintenance.audit.seal();
+    }
+    await on.store.audit.write(entries.slice(4900));
+    if (name === 'PostgreSQL') await on.runSql('analyze');
+    watched = await on.openNode(masterKeys(testMasterKey), (opened) => {
+      db = opened;
+      return statements.through(opened);
+    });
+  }, 60_000);
+  afterAll(() => on.close());
+
+  const expected = (filter: CountFilter, { start, length, counts }: LogCounts) => {
+    const all = counts.map(() => ({ success: 0, denied: 0, failed: 0 }));
+    for (const { at, actor, operation, resource, result } of entries) {
+      if (at < (filter.from ?? 0) || at >= (filter.to ?? Number.POSITIVE_INFINITY)) continue;
+      if (filter.result && filter.result !== result) continue;
+      if (filter.actor && filter.actor !== actor.id) continue;
+      if (filter.operation && filter.operation !== operation) continue;
+      if (filter.container && !resource?.container?.startsWith(filter.container)) continue;
+      if (filter.token && !resource?.ids?.includes(filter.token)) continue;
+      const interval = all[Math.min(Math.max(0, Math.floor((at - start) / length)), all.length - 1)];
+      if (interval) interval[result]++;
+    }
+    return all;
+  };
+
+  test.each(filters)('with %s agrees with a count of all entries', async (_, filter) => {
+    const counts = await on.store.audit.count(tenant, filter, end);
+    expect(counts.counts as unknown).toEqual(expected(filter, counts));
+    expect([counts.countedFrom, counts.end]).toEqual([undefined, filter.to ?? end]);
+    expect(counts.start).toBeLessThanOrEqual(filter.from ?? startTime);
+  });
+
+  test('a log without entries has no counts', async () => {
+    const { counts } = await on.store.audit.count(await on.tenant(), {}, end);
+    expect(counts.every(({ success, denied }) => success + denied === 0)).toBe(true);
+  });
+
+  test.each([
+    ['entries', { entries: 2048, segments: 1000, opened: 100 }],
+    ['segments', { entries: 5000, segments: 3, opened: 100 }],
+  ])('counts only the newest %s of a long log, and says since when', async (_, limits) => {
+    const { counts, countedFrom = 0 } = await countEntries(db, tenant, {}, end, limits);
+    const sum = counts.reduce((total, { success, denied }) => total + success + denied, 0);
+    expect(sum).toBeLessThan(3000);
+    const sure = entries.filter(({ at }) => at > countedFrom).length;
+    expect(sure).toBeLessThanOrEqual(sum);
+    expect(sure).toBeGreaterThan(1000);
+  });
+
+  test('segments that are not decompressed count in the interval of their end', async () => {
+    const { counts } = await countEntries(db, tenant, {}, end, { entries: 5000, segments: 1000, opened: 0 });
+    expect(counts.reduce((total, { success, denied }) => total + success + denied, 0)).toBe(count);
+  });
+
+  test('reads far fewer rows than entries, all through an index', async () => {
+    statements.take();
+    await watched.audit.count(
+      tenant,
+      { operation: 'token.read', from: startTime + 2400 * step, to: startTime + 2600 * step },
+      end,
+    );
+    const sent = statements.take();
+    if (name === 'PostgreSQL') expect(await rowsVisited(on.url, sent, end)).toBeLessThan(300);
+    else for (const each of plansOf(on.url, sent, end)) expect(each).toMatch(/^SEARCH .* USING /);
+    expect(sent.reduce((sum, { rows }) => sum + rows, 0)).toBeLessThan(300);
+  });
+});

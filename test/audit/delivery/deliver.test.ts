@@ -1,0 +1,293 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { DeliveryError } from '../../../src/audit/delivery/sender.ts';
+import { delayAfter } from '../../../src/audit/delivery.ts';
+import { anchorOf, type Head, systemTenant } from '../../../src/audit/records.ts';
+import {
+  openOtlpReceiver,
+  openWebhookReceiver,
+  type WebhookReceiver,
+  webhookSecret,
+} from '../../support/sink-receivers.ts';
+import { openDelivery, openSink, operationsOf, writeEntries } from '../../support/test-delivery.ts';
+import { databases } from '../../support/test-server.ts';
+import { openTestStore, type TestStore } from '../../support/test-store.ts';
+
+describe.each(databases)('delivery on %s', (name, database) => {
+  let data: TestStore;
+  let receiver: WebhookReceiver;
+  beforeEach(async () => {
+    data = await openTestStore(database);
+    receiver = openWebhookReceiver();
+  });
+  afterEach(async () => {
+    await receiver.close();
+    await data.close();
+  });
+
+  const webhook = (fields: object = {}) =>
+    openSink({ type: 'webhook', url: receiver.url, secret: webhookSecret, allow_private: true, ...fields });
+  const start = (sinks = [webhook()], maintenance = data.maintenance) =>
+    openDelivery(sinks, data, maintenance);
+
+  test('sends every segment once, in order, and continues after a restart', async () => {
+    const tenant = await data.tenant();
+    await writeEntries(data, tenant, 'a', 'b');
+    await writeEntries(data, tenant, 'c');
+    await writeEntries(data, undefined, 's');
+    const first = start();
+    await first.flush();
+    await first.flush();
+    expect(operationsOf(receiver, tenant)).toEqual(['1 a', '2 b', '3 c']);
+    expect(operationsOf(receiver, undefined)).toEqual(['1 s']);
+    const sent = receiver.received.filter(({ data: { tenant_id } }) => tenant_id === tenant);
+    expect(sent.map(({ data: { segment } }) => segment.number)).toEqual([1, 2]);
+    const heads = await data.maintenance.audit.heads();
+    const anchor = anchorOf(heads.find(({ tenantId }) => tenantId === tenant) as Head);
+    expect(sent[1]?.data.segment.anchor).toBe(anchor);
+    expect(sent[1]?.id).toBe(`audit_${anchor.replaceAll(':', '_')}`);
+    await first.stop();
+    await writeEntries(data, tenant, 'd');
+    await start().flush();
+    expect(operationsOf(receiver, tenant)).toEqual(['1 a', '2 b', '3 c', '4 d']);
+    expect(receiver.invalid).toEqual([]);
+  });
+
+  test('repeats an unconfirmed segment with the same id, after a growing delay', async () => {
+    const tenant = await data.tenant();
+    await writeEntries(data, tenant, 'a', 'b');
+    const sent: (string | null)[] = [];
+    receiver.setAnswer((request) => {
+      sent.push(request.headers.get('webhook-id'));
+      return new Response(null, { status: 500 });
+    });
+    const delivery = start();
+    await delivery.flush();
+    await delivery.flush();
+    expect(sent).toHaveLength(1);
+    data.clock.advance(1000);
+    await delivery.flush();
+    data.clock.advance(1999);
+    await delivery.flush();
+    expect(sent).toHaveLength(2);
+    const [state] = await delivery.states();
+    expect(state).toMatchObject({ lagEntries: 2, lagSeconds: 2.999, failures: 2, lastDeliveryAt: undefined });
+    expect(state?.lastError).toBe('the receiver answered with status 500');
+    receiver.setAnswer(undefined);
+    data.clock.advance(1);
+    const restarted = start();
+    await delivery.stop();
+    await restarted.flush();
+    expect(receiver.received.map(({ id }) => id)).toEqual([sent[0] as string]);
+    expect(sent[1]).toBe(sent[0] as string);
+    await writeEntries(data, tenant, 'c');
+    await restarted.flush();
+    expect(operationsOf(receiver, tenant)).toEqual(['1 a', '2 b', '3 c']);
+    expect(await restarted.states()).toMatchObject([{ lagEntries: 0, lagSeconds: 0, failures: 0 }]);
+  });
+
+  test('repeats the same bytes after new entries were written', async () => {
+    const tenant = await data.tenant();
+    await writeEntries(data, tenant, 'a');
+    const bodies = new Map<string, string[]>();
+    receiver.setAnswer(async (request) => {
+      const id = request.headers.get('webhook-id') as string;
+      bodies.set(id, [...(bodies.get(id) ?? []), await request.text()]);
+      return new Response(null, { status: 500 });
+    });
+    const delivery = start();
+    for (const operation of ['b', 'c']) {
+      await delivery.flush();
+      data.clock.advance(60_000);
+      await writeEntries(data, tenant, operation);
+    }
+    await delivery.flush();
+    expect(bodies.size).toBe(1);
+    expect([...bodies.keys()][0]).toStartWith(`audit_${tenant}_1_`);
+    const [[first, second, third] = []] = bodies.values();
+    expect([second, third]).toEqual([first, first]);
+  });
+
+  test('is done by one node, and by another after the first was killed or stopped', async () => {
+    const tenant = await data.tenant();
+    const { maintenance } = await data.open();
+    const [first, second] = [start(), start(undefined, maintenance)];
+    await second.flush();
+    data.clock.advance(45_000);
+    await first.flush();
+    await writeEntries(data, tenant, 'a');
+    await second.flush();
+    expect(receiver.received).toEqual([]);
+    await Promise.all([first.flush(), second.flush()]);
+    await writeEntries(data, tenant, 'b');
+    data.clock.advance(45_000);
+    await Promise.all([second.flush(), second.flush()]);
+    expect(operationsOf(receiver, tenant)).toEqual(['1 a', '2 b']);
+    await writeEntries(data, tenant, 'c');
+    await first.flush();
+    expect(operationsOf(receiver, tenant)).toEqual(['1 a', '2 b']);
+    await second.stop();
+    await first.flush();
+    expect(operationsOf(receiver, tenant)).toEqual(['1 a', '2 b', '3 c']);
+  });
+
+  test('starts immediately on SQLite after the process was killed, and on PostgreSQL when its lease has expired', async () => {
+    const tenant = await data.tenant();
+    await start().flush();
+    await writeEntries(data, tenant, 'a');
+    const restarted = start();
+    await restarted.flush();
+    const atOnce = name === 'SQLite' ? ['1 a'] : [];
+    expect(operationsOf(receiver, tenant)).toEqual(atOnce);
+    data.clock.advance(45_000);
+    await restarted.flush();
+    expect(operationsOf(receiver, tenant)).toEqual(['1 a']);
+  });
+
+  test('a node that lost its lease while it was sending does not record its failure', async () => {
+    const tenant = await data.tenant();
+    await writeEntries(data, tenant, 'a');
+    const { maintenance } = await data.open();
+    const other = start(undefined, maintenance);
+    let isFirst = true;
+    receiver.setAnswer(async () => {
+      if (!isFirst) return undefined;
+      isFirst = false;
+      data.clock.advance(45_000);
+      await other.flush();
+      await writeEntries(data, tenant, 'b');
+      return new Response(null, { status: 503 });
+    });
+    const slow = start();
+    await slow.flush();
+    const [state] = await other.states();
+    expect(state).toMatchObject({ lagEntries: 1, failures: 0, lastError: undefined });
+    await other.flush();
+    expect(operationsOf(receiver, tenant)).toEqual(['1 a', '2 b']);
+  });
+
+  test('of other tenants and to other sinks continues when a receiver rejects a batch', async () => {
+    const [bad, good] = [await data.tenant(), await data.tenant()];
+    await writeEntries(data, bad, 'x');
+    const second = openWebhookReceiver();
+    const delivery = start([
+      webhook(),
+      openSink({
+        name: 'second',
+        type: 'webhook',
+        url: second.url,
+        secret: webhookSecret,
+        allow_private: true,
+      }),
+    ]);
+    receiver.setAnswer(async (request) =>
+      (await request.text()).includes(bad) ? new Response(null, { status: 400 }) : undefined,
+    );
+    await delivery.flush();
+    await writeEntries(data, good, 'y', 'z');
+    data.clock.advance(1000);
+    await delivery.flush();
+    expect(operationsOf(receiver, good)).toEqual(['1 y', '2 z']);
+    expect(operationsOf(second, bad)).toEqual(['1 x']);
+    expect(operationsOf(second, good)).toEqual(['1 y', '2 z']);
+    expect(await delivery.deliveredUpTo(bad)).toBe(0);
+    expect(await delivery.deliveredUpTo(good)).toBe(1);
+    expect(await delivery.deliveredUpTo(systemTenant)).toBe(0);
+    expect(await start([]).deliveredUpTo(good)).toBeUndefined();
+    await second.close();
+  });
+
+  test('continues behind segments that were deleted from the database, and reports them', async () => {
+    const tenant = await data.tenant();
+    for (const operation of ['a', 'b', 'c']) await writeEntries(data, tenant, operation);
+    await data.runSql('delete from audit_segments where number = 2');
+    const delivery = start();
+    await delivery.flush();
+    expect(operationsOf(receiver, tenant)).toEqual(['1 a', '3 c']);
+    await writeEntries(data, tenant, 'd');
+    await data.runSql('delete from audit_segments where number = 4');
+    await delivery.flush();
+    expect(await delivery.deliveredUpTo(tenant)).toBe(4);
+    const gaps = delivery.logged.map((line) => JSON.parse(line)).filter(({ level }) => level === 'error');
+    expect(gaps).toMatchObject([
+      {
+        message: 'segments of the audit log are missing and were not delivered',
+        chain: tenant,
+        from: 2,
+        to: 2,
+      },
+      { chain: tenant, from: 4, to: 4 },
+    ]);
+  });
+
+  test('starts at the first segment that was not archived', async () => {
+    const tenant = await data.tenant();
+    for (const operation of ['a', 'b', 'c']) await writeEntries(data, tenant, operation);
+    await data.runSql('delete from audit_segments where number <= 2');
+    await data.runSql('update audit_chains set base_number = 2, base_seq = 2');
+    const delivery = start();
+    await delivery.flush();
+    expect(operationsOf(receiver, tenant)).toEqual(['3 c']);
+    expect(delivery.logged.join()).not.toContain('missing');
+  });
+
+  test('delivers segments that another program has marked as delivered', async () => {
+    const tenant = await data.tenant();
+    await writeEntries(data, tenant, 'a', 'b');
+    const delivery = start();
+    await delivery.flush();
+    await writeEntries(data, tenant, 'c', 'd');
+    await data.runSql('update audit_deliveries set number = 2');
+    expect(await data.maintenance.sinks.deliveries.receivedUpTo('default', tenant)).toBe(0);
+    expect(await delivery.states()).toMatchObject([{ changedPositions: 1, lagEntries: 0 }]);
+    data.clock.advance(60_000);
+    await delivery.flush();
+    expect(operationsOf(receiver, tenant)).toEqual(['1 a', '2 b', '1 a', '2 b', '3 c', '4 d']);
+    expect(delivery.logged.join()).toContain('the position of a sink was changed by another program');
+    expect(await delivery.states()).toMatchObject([{ changedPositions: 0 }]);
+  });
+
+  test('notices that the log ends before the last delivered entry', async () => {
+    const tenant = await data.tenant();
+    for (const operation of ['a', 'b']) await writeEntries(data, tenant, operation);
+    const delivery = start();
+    await delivery.flush();
+    expect(await delivery.states()).toMatchObject([{ truncatedChains: 0 }]);
+    await data.runSql('delete from audit_segments where number = 2');
+    await data.runSql('update audit_chains set number = 1');
+    expect(await delivery.states()).toMatchObject([{ truncatedChains: 1 }]);
+  });
+
+  test('does not count entries as delivered that the receiver has rejected', async () => {
+    const tenant = await data.tenant();
+    const collector = openOtlpReceiver();
+    collector.setAnswer(async (request) =>
+      (await request.text()).includes('"sallyport.segment","value":{"intValue":"2"}')
+        ? Response.json({ partialSuccess: { rejectedLogRecords: '1', errorMessage: 'too large' } })
+        : undefined,
+    );
+    const delivery = start([openSink({ type: 'otlp', url: collector.url, allow_private: true })]);
+    for (const operation of ['a', 'b', 'c']) await writeEntries(data, tenant, operation);
+    await delivery.flush();
+    expect(await delivery.states()).toMatchObject([
+      {
+        lagEntries: 0,
+        failures: 0,
+        rejectedChains: 1,
+        lastError: 'the receiver rejected 1 of 1 entries: too large',
+      },
+    ]);
+    expect(await delivery.deliveredUpTo(tenant)).toBe(1);
+    await data.maintenance.sinks.deliveries.acceptRejections('default');
+    expect(await delivery.deliveredUpTo(tenant)).toBe(3);
+    expect(await delivery.states()).toMatchObject([{ lagEntries: 0, rejectedChains: 0 }]);
+    await collector.close();
+  });
+});
+
+test('the delay doubles with each failure, up to five minutes, and follows the receiver within that', () => {
+  const delays = [1, 2, 3, 9, 10, 1000].map((failures) => delayAfter(failures, undefined, () => 0));
+  expect(delays).toEqual([1000, 2000, 4000, 256_000, 300_000, 300_000]);
+  expect(delayAfter(3, undefined, () => 1)).toBe(2000);
+  expect(delayAfter(1, new DeliveryError('', 30_000), () => 0)).toBe(30_000);
+  expect(delayAfter(1, new DeliveryError('', 86_400_000), () => 0)).toBe(300_000);
+});

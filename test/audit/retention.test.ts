@@ -1,0 +1,131 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import type { Retention, Verdict } from '../../src/audit/proof.ts';
+import { Faults } from '../../torture/crash/faults.ts';
+import { entry, named, verifyDatabase } from '../support/audit-export.ts';
+import { databases } from '../support/test-server.ts';
+import { openTestStore, type TestStore } from '../support/test-store.ts';
+
+const hour = 3_600_000;
+
+describe.each(databases)('the retention of the audit log in %s', (_, database) => {
+  let testStore: TestStore;
+  let tenant: string;
+  beforeEach(async () => {
+    testStore = await openTestStore(database);
+    tenant = await testStore.tenant();
+  });
+  afterEach(() => testStore.close());
+
+  /** Advances the clock, and writes one segment with two entries per hour. */
+  async function write(count: number): Promise<void> {
+    for (let number = 0; number < count; number++) {
+      testStore.clock.advance(hour);
+      const at = testStore.clock.now();
+      await testStore.store.audit.write([1, 2].map((one) => ({ ...entry(one, tenant), at })));
+      await testStore.maintenance.audit.seal();
+    }
+  }
+
+  function retention(deliveredUpTo: Retention['deliveredUpTo'], goOn = () => true): Retention {
+    return { age: 24 * hour, deliveredUpTo, goOn };
+  }
+
+  const first = async () => {
+    const rows = await testStore.runSql<{ tenant_id: string; base_number: number }>(
+      'select tenant_id, base_number from audit_chains',
+    );
+    return rows.map(({ tenant_id, base_number }) => [tenant_id, Number(base_number) + 1]);
+  };
+
+  const verified = (): Promise<Verdict> => verifyDatabase(testStore, { archives: 'required' });
+
+  test('deletes nothing without sinks', async () => {
+    await write(40);
+    expect(await testStore.maintenance.audit.deleteDelivered(retention(async () => undefined))).toBe(0);
+    expect(await first()).toEqual([[tenant, 1]]);
+  });
+
+  test('deletes entries that are old enough and that all sinks have received', async () => {
+    await write(40);
+    const asked: unknown[] = [];
+    const { audit } = testStore.maintenance;
+    const upTo = (number: number) => async (id: unknown) => {
+      asked.push(id);
+      return number;
+    };
+    expect(await audit.deleteDelivered(retention(upTo(0)))).toBe(0);
+    expect(await audit.deleteDelivered(retention(upTo(7)))).toBe(1);
+    expect(await first()).toEqual([[tenant, 8]]);
+    expect(await audit.deleteDelivered(retention(upTo(1000)))).toBe(1);
+    expect(await first()).toEqual([[tenant, 16]]);
+    expect(new Set(asked)).toEqual(new Set([tenant]));
+    const verdict = await verified();
+    expect(verdict).toMatchObject({ ok: true, entries: 52, findings: [] });
+    expect(verdict.notes).toEqual([
+      `segments 8 to 15 of chain ${tenant} were deleted after delivery to all sinks`,
+      `segments 1 to 7 of chain ${tenant} were deleted after delivery to all sinks`,
+    ]);
+    const { entries } = await testStore.store.audit.list(
+      tenant,
+      { operation: 'audit.retention' },
+      { limit: 9 },
+    );
+    expect(entries.map(({ difference }) => difference?.segments)).toEqual([
+      { from: 8, to: 15 },
+      { from: 1, to: 7 },
+    ]);
+  });
+
+  test('deletes nothing if only its own entries are old enough', async () => {
+    await write(5);
+    const { audit } = testStore.maintenance;
+    for (const expected of [1, 0, 0]) {
+      testStore.clock.advance(100 * hour);
+      expect(await audit.deleteDelivered(retention(async () => 1000))).toBe(expected);
+      await testStore.maintenance.audit.seal();
+    }
+    expect(await first()).toEqual([[tenant, 6]]);
+  });
+
+  test('deletes nothing from a chain that does not verify', async () => {
+    await write(40);
+    const { audit } = testStore.maintenance;
+    await testStore.runSql('update audit_segments set failures = 9 where number = 3');
+    await expect(audit.deleteDelivered(retention(async () => 1000))).rejects.toThrow('does not verify');
+    expect(await first()).toEqual([[tenant, 1]]);
+    expect(named(await verified())).toContain('changed_segment 3');
+  });
+
+  test('loses nothing that was not delivered if the database fails at any step', async () => {
+    const faults = new Faults();
+    const { maintenance } = await testStore.open(undefined, faults.through);
+    await write(30);
+    let delivered = 0;
+    for (let call = 1, hit = true; hit; call++) {
+      await write(3);
+      delivered += 2;
+      faults.arm('down', call);
+      await maintenance.audit.deleteDelivered(retention(async () => delivered)).catch(() => {});
+      hit = faults.disarm().hit;
+      const { ok, findings } = await verified();
+      expect({ ok, findings }).toEqual({ ok: true, findings: [] });
+      const [[, oldest]] = (await first()) as [[string, number]];
+      expect(oldest).toBeLessThanOrEqual(delivered + 1);
+      await maintenance.audit.deleteDelivered(retention(async () => delivered));
+      expect(await first()).toEqual([[tenant, delivered + 1]]);
+    }
+  });
+
+  test('stops between two segments', async () => {
+    await write(40);
+    let segments = 3;
+    await testStore.maintenance.audit.deleteDelivered(
+      retention(
+        async () => 1000,
+        () => segments-- > 0,
+      ),
+    );
+    expect(await first()).toEqual([[tenant, 3]]);
+    expect((await verified()).ok).toBe(true);
+  });
+});
