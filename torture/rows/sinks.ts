@@ -189,7 +189,7 @@ function webhookSeqs(received: readonly ReceivedBatch[], tenant: string): number
 
 function otlpSeqs(records: ReturnType<typeof openOtlpReceiver>['records'], tenant: string): number[] {
   return records
-    .filter(({ eventName }) => eventName !== 'audit.checkpoint')
+    .filter(({ eventName }) => eventName !== 'audit.segment')
     .map(({ body }) => JSON.parse((body as { stringValue: string }).stringValue))
     .filter(({ tenant_id }) => tenant_id === tenant)
     .map(({ seq }) => seq);
