@@ -88,7 +88,7 @@ function timeOf({ at }: LogEntry): number {
   return Date.parse(at);
 }
 
-/** By time. Entries of the same chain and time stay in order. */
+/** By time, and entries of the same time by id: in the order in which a process wrote them. */
 function sorted(entries: LogEntry[]): LogEntry[] {
-  return entries.sort((a, b) => timeOf(a) - timeOf(b));
+  return entries.sort((a, b) => timeOf(a) - timeOf(b) || (a.id < b.id ? -1 : 1));
 }

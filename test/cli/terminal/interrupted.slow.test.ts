@@ -6,6 +6,16 @@ import { type Cli, openCli } from '../../support/cli.ts';
 import { runSql } from '../../support/test-store.ts';
 
 let cli: Cli;
+
+async function addEntries(time: string, count: number): Promise<void> {
+  await runSql(
+    `sqlite:${cli.path('data/sallyport.db')}`,
+    `insert into audit_pending (at, format, tenant_id, id, mac, entry)
+     with recursive n (n) as (select 1 union all select n + 1 from n where n < ${count})
+     select n, 1, '${systemTenant}', format('${time}-0000-7000-8000-%012d', n), x'00', hex(randomblob(300)) from n`,
+  );
+}
+
 const at = (name: string) => cli.path(`out/${name}`);
 const files = () => readdirSync(cli.path('out')).sort();
 
@@ -14,12 +24,7 @@ beforeEach(async () => {
   cli = openCli();
   mkdirSync(cli.path('out'));
   await cli.run('migrate');
-  await runSql(
-    `sqlite:${cli.path('data/sallyport.db')}`,
-    `insert into audit_pending (at, format, tenant_id, id, mac, entry)
-     with recursive n (n) as (select 1 union all select n + 1 from n where n < 50000)
-     select n, 1, '${systemTenant}', format('01900000-0000-7000-8000-%012d', n), x'00', hex(randomblob(300)) from n`,
-  );
+  await addEntries('01900000', 50_000);
 });
 afterEach(() => cli.remove());
 
@@ -76,6 +81,7 @@ test('a backup does not overwrite a file that appears while it runs', async () =
 });
 
 test('an interrupted export leaves no file', async () => {
+  await addEntries('01900001', 150_000);
   expect(await interrupt('SIGTERM', 'audit', 'export', at('audit.jsonl'))).toEqual(interrupted);
   expect(files()).toEqual([]);
 });
