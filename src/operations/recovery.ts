@@ -1,8 +1,9 @@
 /** Prepares a restored database for service: ends sessions, and repeats revocations that the backup does not have. */
-import { removedState } from '../domain/access/history.ts';
+
 import { verifyFiles } from '../audit/files.ts';
 import type { Finding, Verdict, VerifiedEntry } from '../audit/proof.ts';
 import { anchorOf, chainName, genesis, type Head, systemTenant } from '../audit/records.ts';
+import { removedState } from '../domain/access/history.ts';
 import {
   type Access,
   type AuditRow,

@@ -74,7 +74,7 @@ export interface Gauges {
   readonly expiringKeys: number;
   /** Seconds since the expiry of the oldest expired row that the sweep has not removed. */
   readonly sweepLag: number;
-  /** Audit entries that are not sealed yet, counted up to 10,000. */
+  /** Audit entries that are not sealed yet. From 10,000 on, an estimate on PostgreSQL; on SQLite not more. */
   readonly unsealed: number;
   /** PostgreSQL only. Undefined if the server does not provide these numbers. */
   readonly connections?: Connections | undefined;
