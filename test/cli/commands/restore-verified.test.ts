@@ -161,7 +161,7 @@ describe('restore rejects, without changes,', () => {
     ['the view v', ['create view v as select 1']],
     ['the table t', ['create table t (a)']],
     ['the index i', ['create index i on tenants (name)']],
-    ['the index audit_by_request', ['drop index audit_by_request']],
+    ['the index audit_segments_by_time', ['drop index audit_segments_by_time']],
     ['the table tenants', ['alter table tenants add column more text']],
     [
       'the trigger delete_token_containers',

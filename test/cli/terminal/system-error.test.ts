@@ -86,7 +86,7 @@ describe.skipIf(noMount)('on a full or read-only disk', () => {
        select n, 1, '${systemTenant}', format('01900000-0000-7000-8000-%012d', n), x'00', hex(randomblob(300)) from n`,
     );
     mkdirSync(small());
-    expect(mount('-t', 'tmpfs', '-o', 'size=256k', 'tmpfs', small())).toBe(true);
+    expect(mount('-t', 'tmpfs', '-o', 'size=4k', 'tmpfs', small())).toBe(true);
   });
   afterEach(() => {
     spawnSync('umount', ['-l', small()]);
