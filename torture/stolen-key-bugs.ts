@@ -69,7 +69,7 @@ export const stolenKeyBugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/store/leaked-keys.ts',
-        from: '        await tx.run(endUnlimitedSessions, [digest]);\n',
+        from: '        await tx.run(endUnlimitedSessions, [tenant, digest]);\n',
         to: '',
       },
     ],
