@@ -18,8 +18,11 @@ export interface Position {
 
 /** What is known about the positions of a database. */
 export interface KnownPositions {
-  /** The newest positions that this node and other nodes have seen. */
-  newest(installation: string): Promise<readonly Position[]>;
+  /**
+   * The newest positions that this node and other nodes have seen. Call it before the position of a server is read:
+   * other nodes increase the beat all the time, so what they have seen later says nothing about that server.
+   */
+  newest(): Promise<readonly Position[]>;
   /** Called with the position of each server that is used. */
   saw(position: Position, host: string): void;
 }
@@ -33,8 +36,8 @@ export function isBehind(found: Position, seen: Position): boolean {
 }
 
 /** A position that was seen and that the database does not have. Undefined if it has all. */
-export async function newerThan(found: Position, positions: KnownPositions): Promise<Position | undefined> {
-  return (await positions.newest(found.installation)).find((seen) => isBehind(found, seen));
+export function newerThan(found: Position, seen: readonly Position[]): Position | undefined {
+  return seen.find((each) => isBehind(found, each));
 }
 
 export function describePosition({ era, timeline, beat }: Position): string {

@@ -63,11 +63,10 @@ export function positionMemory(file: string, log: Log, now: () => number): Posit
   return {
     current: () => current,
     host: () => host,
-    newest: async (installation) =>
-      [...stored.positions, ...(await askOthers())].filter((each) => each.installation === installation),
+    newest: async () => [...stored.positions, ...(await askOthers())],
     saw: (position, at) => {
-      const level = host === undefined ? 'debug' : 'info';
-      if (at !== host) log[level]('connected to another database server', { host: at, ...position });
+      if (host !== undefined && at !== host)
+        log.info('connected to another database server', { host: at, ...position });
       [current, host] = [position, at];
       const [first] = stored.positions;
       if (first?.installation === position.installation && !isBehind(first, position)) return;

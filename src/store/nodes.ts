@@ -92,7 +92,7 @@ export function nodes(db: Db): Nodes {
       );
       return row && { name: row.name, seenAt: Number(row.seen_at) };
     },
-    position: async () => db.primary?.position(),
+    position: async () => db.position?.(),
     acceptAfter: async ({ era, beat }) => {
       await db.run('update heartbeat set era = greatest(era, $1) + 1, beat = greatest(beat, $2)', [
         era,
@@ -100,9 +100,9 @@ export function nodes(db: Db): Nodes {
       ]);
     },
     beat: async () => {
-      if (!db.primary) return;
+      if (!db.position) return;
       await db.run('update heartbeat set beat = beat + 1');
-      await db.primary.position();
+      await db.position();
     },
   };
 }

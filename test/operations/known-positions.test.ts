@@ -44,8 +44,7 @@ test('the newest position is known after a restart, for each database, and an ol
   expect(memory.current()).toEqual(at(4));
   memory.saw(other, 'db2:5432');
   const again = open();
-  expect(await again.newest(installation)).toEqual([at(5)]);
-  expect(await again.newest(other.installation)).toEqual([other]);
+  expect(await again.newest()).toEqual([other, at(5)]);
   expect(again.current()).toBeUndefined();
   const connected = lines.map((line) => JSON.parse(line)).map(({ message, host }) => [message, host]);
   expect(connected).toEqual([['connected to another database server', 'db2:5432']]);
@@ -66,12 +65,12 @@ test('other nodes are asked what they have seen, also after a restart, and not a
   );
   open().setNodes([...nodes.map(({ url }) => String(url)), 'http://127.0.0.1:1/']);
   const memory = open();
-  expect(await memory.newest(installation)).toEqual([at(7)]);
+  expect(await memory.newest()).toEqual([at(7)]);
   now += 4999;
-  await memory.newest(installation);
+  await memory.newest();
   expect(asked).toBe(3);
   now += 1;
-  await memory.newest(installation);
+  await memory.newest();
   expect(asked).toBe(6);
   for (const node of nodes) await node.stop(true);
 });
@@ -85,7 +84,7 @@ test('a file that cannot be read or written is reported once', async () => {
   const memory = open();
   memory.saw(at(5), 'db1:5432');
   memory.saw(at(6), 'db1:5432');
-  expect(await memory.newest(installation)).toEqual([at(6)]);
+  expect(await memory.newest()).toEqual([at(6)]);
   const warnings = lines.map((line) => JSON.parse(line)).filter(({ level }) => level === 'warn');
   expect(warnings.map(({ message }) => message)).toEqual([
     'could not read the position of the database',

@@ -51,8 +51,9 @@ async function recoverDatabase(invocation: Invocation): Promise<number> {
   requireDatabase(config);
   await confirm(invocation, 'This ends all sessions of all tenants. Continue?');
   const work = async (maintenance: Maintenance) => {
+    const known = await knownPositions(config).newest();
     const found = await maintenance.nodes.position();
-    const seen = found && (await newerThan(found, knownPositions(config)));
+    const seen = found && newerThan(found, known);
     const lost = seen && { position: { from: describePosition(seen), to: describePosition(found) } };
     const report = await recoverStore(maintenance, options, { difference: lost ?? {} });
     const newest = seen ?? found;

@@ -60,18 +60,11 @@ export interface Local {
   fileProblem(): string | undefined;
 }
 
-/** The server of a PostgreSQL database that is used now. */
-export interface Primary {
-  /** Host and port. Undefined before the first connection and after a failure. */
-  host(): string | undefined;
-  /** Throws if the server is behind what was seen. Undefined if the database has no schema yet. */
-  position(): Promise<Position | undefined>;
-}
-
 export interface Db extends Executor {
   transaction<T>(work: (tx: Queries) => Awaitable<T>): Promise<T>;
   readonly local?: Local;
-  readonly primary?: Primary;
+  /** On PostgreSQL: throws if the server is behind what was seen. Undefined if the database has no schema yet. */
+  position?(): Promise<Position | undefined>;
   /**
    * Runs a change in a transaction that it may share with concurrent changes, on PostgreSQL only with those of the same
    * tenant. Without a tenant, the change is about no tenant's data. Durable when it resolves. An error of one

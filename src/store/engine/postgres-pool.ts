@@ -109,7 +109,8 @@ export function postgresPools(target: PostgresTarget, options: PoolOptions): Poo
 
 async function findServer(target: PostgresTarget, options: PoolOptions): Promise<Pool> {
   const { hosts } = target;
-  const tried = await Promise.allSettled(hosts.map((host) => openServer(host, target, options)));
+  const seen = await options.positions.newest();
+  const tried = await Promise.allSettled(hosts.map((host) => openServer(host, target, options, seen)));
   const opened = tried.filter((each) => each.status === 'fulfilled').map(({ value }) => value);
   const usable = opened.filter(({ problem }) => problem === undefined);
   const [chosen] = usable;
@@ -144,12 +145,13 @@ async function openServer(
   host: PostgresHost,
   target: PostgresTarget,
   options: PoolOptions,
+  seen: readonly Position[],
 ): Promise<OpenedServer> {
   const name = nameOf(host);
   try {
     const { pool, readOnly, position } = await openPool(host, target, options);
     if (readOnly && target.hosts.length > 1) return { pool, position, problem: `${name} is read-only` };
-    const newer = position && (await newerThan(position, options.positions));
+    const newer = position && newerThan(position, seen);
     if (!newer) return { pool, position, problem: undefined };
     const problem = `${name} is behind: it has ${describePosition(position)}, but ${describePosition(newer)} was seen. If no server has these changes, accept the loss with \`sallyport recover\``;
     return { pool, position, problem };

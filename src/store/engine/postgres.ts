@@ -13,7 +13,6 @@ import {
   defaultConnections,
   defaultTimeout,
   type Key,
-  type Primary,
   type Queries,
   type Value,
 } from './db.ts';
@@ -194,7 +193,7 @@ export function openPostgres(
 
   return {
     dialect: 'postgres',
-    primary: primaryOf(pools, () => onPool((pool) => checkPosition(pool, target, positions))),
+    position: () => onPool((pool) => checkPosition(pool, target, positions)),
     get: (sql, params) => read(async (session) => queries(session).get(sql, params)),
     all: (sql, params) => read(async (session) => queries(session).all(sql, params)),
     run: (sql, params) => shortTransaction(async (tx) => tx.run(sql, params)),
@@ -206,10 +205,6 @@ export function openPostgres(
     exclusively: (work, pace) => exclusively(work, timeouts.exclusive[pace ?? 'usual']),
     close: pools.close,
   };
-}
-
-function primaryOf(pools: Pools, position: Primary['position']): Primary {
-  return { host: () => pools.current()?.host, position };
 }
 
 function findRows(session: Session, sql: string, keys: Key[], params: readonly string[]): Promise<unknown[]> {
@@ -224,10 +219,11 @@ async function checkPosition(
   { schema }: PostgresTarget,
   positions: KnownPositions,
 ): Promise<Position | undefined> {
+  const seen = await positions.newest();
   const found = await readPosition(sql, schema).catch((error) => {
     throw mapDriverError(error);
   });
-  const newer = found && (await newerThan(found, positions));
+  const newer = found && newerThan(found, seen);
   if (newer) throw new Unreachable(`${host} is behind: ${describePosition(newer)} was seen`);
   if (found) positions.saw(found, host);
   return found;

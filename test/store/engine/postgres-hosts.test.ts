@@ -197,6 +197,28 @@ describe('several hosts', () => {
     await Promise.all([first.stop(), second.stop()]);
   });
 
+  test('a server is not behind because another node has increased the beat meanwhile', async () => {
+    const url = await postgres.createMigrated('');
+    let meanwhile: (() => Promise<unknown>) | undefined;
+    let seen: Position | undefined;
+    const db = openPostgres(url, undefined, generousTimeout, 2, {
+      newest: async () => {
+        await meanwhile?.();
+        return seen ? [seen] : [];
+      },
+      saw: (position) => {
+        seen = position;
+      },
+    });
+    const { beat } = (await db.position?.()) as Position;
+    meanwhile = async () => {
+      await runSql(url, 'update heartbeat set beat = beat + 1');
+      seen = { ...(seen as Position), beat: beat + 1 };
+    };
+    expect(await db.position?.()).toMatchObject({ beat: beat + 1 });
+    await db.close();
+  });
+
   test('the error names every host and its problem', async () => {
     const [first, second] = [await freePort(), await freePort()];
     await using(`postgres://127.0.0.1:${first},localhost:${second}/x`, async (db) => {
