@@ -32,7 +32,7 @@ export type FindingCode =
 
 export type Report = (code: FindingCode, message: string, place?: { entry?: number }) => void;
 
-/** The segment before, as far as it is known. */
+/** What is known about the segment before. */
 export interface Before extends Pick<SegmentHeader, 'sealedAt' | 'maxDelay'> {
   readonly hash: string;
   readonly last: number;
