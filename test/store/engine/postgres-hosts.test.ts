@@ -210,12 +210,12 @@ describe('several hosts', () => {
         seen = position;
       },
     });
-    const { beat } = (await db.position?.()) as Position;
+    const before = (await db.position?.()) as Position;
     meanwhile = async () => {
       await runSql(url, 'update heartbeat set beat = beat + 1');
-      seen = { ...(seen as Position), beat: beat + 1 };
+      seen = { ...(seen as Position), beat: before.beat + 1 };
     };
-    expect(await db.position?.()).toMatchObject({ beat: beat + 1 });
+    expect(await db.position?.()).toMatchObject({ beat: before.beat + 1 });
     await db.close();
   });
 
