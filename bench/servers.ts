@@ -17,16 +17,19 @@ export interface Server {
   stop(): Promise<void>;
 }
 
-/** Disables rate limits and quotas, and waits long for a database on a busy machine. */
-const unlimited = {
+/** Rate limits and quotas are on, as by default, but reject nothing. Waits long for a database on a busy machine. */
+const settingsOfBench = {
   SALLYPORT_DATABASE_TIMEOUT: '60000',
-  SALLYPORT_RATE_PER_KEY: '0',
-  SALLYPORT_RATE_PER_ADDRESS: '0',
-  SALLYPORT_SESSIONS_PER_MINUTE: '0',
-  SALLYPORT_PENDING_SESSIONS_PER_APPLICATION: '0',
-  SALLYPORT_TOKENS_PER_MINUTE: '0',
-  SALLYPORT_TOKEN_BYTES_PER_MINUTE: '0',
-  SALLYPORT_TOKEN_BYTES_PER_APPLICATION: '0',
+  SALLYPORT_RATE_PER_KEY: '1000000',
+  SALLYPORT_BURST_PER_KEY: '100000000',
+  SALLYPORT_RATE_PER_ADDRESS: '1000000',
+  SALLYPORT_BURST_PER_ADDRESS: '100000000',
+  SALLYPORT_SESSIONS_PER_MINUTE: '1000000',
+  SALLYPORT_SESSIONS_BURST: '100000000',
+  SALLYPORT_PENDING_SESSIONS_PER_APPLICATION: '10000000',
+  SALLYPORT_TOKENS_PER_MINUTE: '100000000',
+  SALLYPORT_TOKEN_BYTES_PER_MINUTE: '1000000000000',
+  SALLYPORT_TOKEN_BYTES_PER_APPLICATION: '999999999999999',
 };
 
 const running = new Map<number, NodeJS.Signals>();
@@ -114,7 +117,7 @@ export async function startService(
   const databaseUrl = env.DATABASE_URL ?? `sqlite:${join(folder, 'sallyport.db')}`;
   const settings = {
     ...unset,
-    ...unlimited,
+    ...settingsOfBench,
     PORT: '0',
     SALLYPORT_DRAIN: '0',
     SALLYPORT_DATA_DIR: folder,

@@ -29,7 +29,10 @@ export interface Rates {
   readonly processing: Rate;
 }
 
-/** Each check adds its limit to the `RateLimit` headers. Throws `too_many_requests` if the rate is exceeded. */
+/**
+ * Each check adds its limit to the `RateLimit` headers once less than half of the burst remains. Throws
+ * `too_many_requests` if the rate is exceeded.
+ */
 export interface Limits {
   checkAddress(requestInfo: RequestInfo): void;
   checkKey(digest: Digest, requestInfo: RequestInfo): void;
@@ -64,6 +67,8 @@ export function makeLimits(
     const detail = `At most ${burst} ${what} in a burst, and ${rate} every ${per === 1000 ? 'second' : 'minute'}. Retry after the number of seconds in Retry-After.`;
     const check = (client: string, requestInfo?: { rateLimits: RateLimitStatus }, units?: number) => {
       const { granted, remaining, wait } = buckets.take(client, now(), units);
+      // The headers would cost every request as much as both limits.
+      if (granted && remaining >= burst / 2) return;
       const seconds = Math.ceil(wait / 1000);
       requestInfo?.rateLimits.add(policy, `"${name}";r=${remaining};t=${seconds}`);
       if (granted) return;

@@ -69,17 +69,17 @@ export const responseHeaders = {
   },
   'RateLimit-Policy': {
     description:
-      'The rate limits that apply, per IP address and per key. `q`: number of requests in a burst. `w`: seconds until a used-up burst is available again. Absent if rate limits are off.',
+      'The rate limits of which less than half remains, per IP address and per key. `q`: number of requests in a burst. `w`: seconds until a used-up burst is available again. Absent if at least half of each remains.',
     required: false,
     schema: text,
     example: '"address";q=200000;w=10, "key";q=200000;w=10',
   },
   RateLimit: {
     description:
-      'The current state of each limit. `r`: remaining requests. `t`: seconds until one more request is available.',
+      'The current state of each limit in `RateLimit-Policy`. `r`: remaining requests. `t`: seconds until one more request is available.',
     required: false,
     schema: text,
-    example: '"address";r=199998;t=1, "key";r=199999;t=1',
+    example: '"address";r=41023;t=1, "key";r=0;t=1',
   },
   'WWW-Authenticate': {
     description:
