@@ -63,7 +63,7 @@ describe.skipIf(noCurl)('the commands of', () => {
         '(3000': `(${port}`,
         '"$clone/data/management.key"': join(service.folder, 'data/management.key'),
         '"$clone/data"': join(service.folder, 'data'),
-        'npm ci && npm start\n': ':\n',
+        'npm ci --omit=dev && npm start\n': ':\n',
         'clone=$PWD\n': `clone='${root}'\n`,
         'clone=../sallyport\n': `clone='${root}'\n`,
         'mkdir ../shop && cd ../shop\n': '',

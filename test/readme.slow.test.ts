@@ -12,7 +12,7 @@ const statusesIn = ({ steps }: Example) => steps.flatMap(({ expected }) => expec
 
 test('the README starts with the commands to run and to test', () => {
   const scripts = readExample('README.md', 'Run').steps.concat(readExample('README.md', 'Test').steps);
-  expect(scripts.map(({ script }) => script)).toEqual(['npm ci && npm start\n', 'npm test\n']);
+  expect(scripts.map(({ script }) => script)).toEqual(['npm ci --omit=dev && npm start\n', 'npm test\n']);
   expect(Object.keys(manifest.scripts)).toContainValues(['start', 'test']);
 });
 
