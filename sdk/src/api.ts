@@ -434,6 +434,8 @@ export interface SessionAuthorize {
   permissions?: Array<PermissionName>;
   /** Access rules: which permissions apply to which tokens, and how much of the data is returned. Required unless `permissions` is given. */
   rules?: Array<AccessRule>;
+  /** Who the session is for, such as `user:42`. It is in every audit entry of the session, and all sessions of a subject can be ended at once. */
+  subject?: string;
   /** When the session expires. May be earlier or later than the default, up to the maximum lifetime and the expiry of its application. */
   expires_at?: string;
 }
@@ -453,6 +455,8 @@ export interface Session {
   application_id: string;
   /** `pending`: not authorized yet, so it has no access. `active`: authorized. */
   state: 'pending' | 'active';
+  /** Who the session is for. Absent if its authorizer did not say. */
+  subject?: string;
   /** Permissions without a rule. Empty until the session is authorized. */
   permissions: Array<PermissionName>;
   /** Access rules. Empty until the session is authorized. */
@@ -603,6 +607,8 @@ export interface Principal {
   id: string;
   /** The id of the application, or of the application of the session. */
   application_id: string;
+  /** Sessions only: who the session is for. Absent if unknown. */
+  subject?: string;
 }
 
 export interface DpopResponse {
@@ -695,6 +701,8 @@ export interface AccessEntry {
     id: string;
     /** The name of the application, or of the application of the session. */
     name: string;
+    /** Sessions only: who the session is for. Absent if unknown. */
+    subject?: string;
   };
   /** The permission that was reviewed. */
   permission: string;
@@ -1046,6 +1054,8 @@ export interface LogEntry {
     application_id?: string;
     /** Sessions only: the application that authorized the session. */
     authorized_by?: string;
+    /** Sessions only: who the session is for. Absent if unknown. */
+    subject?: string;
   };
   /** The operation, such as `application.update`. */
   operation: string;
@@ -1363,11 +1373,23 @@ export interface Operations {
         authorized_by?: string;
         /** Filter by state. */
         state?: 'pending' | 'active';
+        /** Filter by the subject: who the session is for. */
+        subject?: string;
         /** Return only sessions with a grant that applies in this container or below it. The limits of the authorizer are not considered. The response has no totals, and `page` must be 1. */
         container?: string;
       };
     };
     reply: SessionPage;
+  };
+  /** End all sessions of a subject */
+  endSessions: {
+    input: {
+      query?: {
+        /** The subject whose sessions end, such as `user:42`. */
+        subject?: string;
+      };
+    };
+    reply: undefined;
   };
   /** Authorize a session */
   authorizeSession: { input: { body: SessionAuthorize }; reply: undefined };
@@ -1550,6 +1572,10 @@ export interface Operations {
         transform?: 'redact' | 'mask' | 'reveal';
         /** Only entries of the request with this id. */
         request_id?: string;
+        /** Only entries of sessions of this subject, such as `user:42`. */
+        subject?: string;
+        /** Only entries of requests with this purpose, exactly as stated. */
+        purpose?: string;
         /** Only entries at or after this time. */
         from?: string;
         /** Only entries before this time. */
@@ -1572,6 +1598,10 @@ export interface Operations {
         operation?: string;
         /** Only entries with this result. */
         result?: 'success' | 'denied' | 'failed';
+        /** Only entries of sessions of this subject, such as `user:42`. */
+        subject?: string;
+        /** Only entries of requests with this purpose, exactly as stated. */
+        purpose?: string;
         /** Only entries at or after this time. */
         from?: string;
         /** Only entries before this time. */
@@ -1650,6 +1680,7 @@ export const operations = {
   getUsage: ['GET', '/applications/{id}/usage'],
   createSession: ['POST', '/sessions'],
   listSessions: ['GET', '/sessions'],
+  endSessions: ['DELETE', '/sessions'],
   authorizeSession: ['POST', '/sessions/authorize'],
   endSession: ['DELETE', '/sessions/{id}'],
   quarantineSession: ['POST', '/sessions/{id}/quarantine'],

@@ -191,6 +191,10 @@ class Sessions extends ResourceClient {
   end(id: string, options?: RequestOptions) {
     return this.transport.call('endSession', { params: { id } }, options);
   }
+  /** Ends all sessions of a subject immediately: for example when a user signs out everywhere. */
+  endAll({ subject }: { subject: string }, options?: RequestOptions) {
+    return this.transport.call('endSessions', { query: { subject } }, options);
+  }
   /** Puts the session into quarantine. It can then change nothing and read no token data. */
   quarantine(id: string, options?: RequestOptions) {
     return this.transport.call('quarantineSession', { params: { id } }, options);

@@ -75,6 +75,8 @@ export interface AuditFilter {
   readonly result?: Entry['result'] | undefined;
   readonly transform?: Transform | undefined;
   readonly request_id?: string | undefined;
+  readonly subject?: string | undefined;
+  readonly purpose?: string | undefined;
   readonly from?: number | undefined;
   readonly to?: number | undefined;
 }

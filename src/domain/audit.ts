@@ -37,6 +37,7 @@ const Actor = z.object({
   id: z.uuid().optional().describe('Id of the application or session.'),
   application_id: z.uuid().optional().describe('The application, or the application of the session.'),
   authorized_by: z.uuid().optional().describe('Sessions only: the application that authorized the session.'),
+  subject: z.string().optional().describe('Sessions only: who the session is for. Absent if unknown.'),
 });
 
 /** The tokens or other resources that a request read, changed, or was denied access to. */
@@ -168,6 +169,8 @@ export const logFilter = {
   result: z.enum(results).optional().describe('Only entries with this result.'),
   transform: Transform.optional().describe('Only entries about data that was returned with this transform.'),
   request_id: line(1, 128).optional().describe('Only entries of the request with this id.'),
+  subject: line(1, 200).optional().describe('Only entries of sessions of this subject, such as `user:42`.'),
+  purpose: line(1, 200).optional().describe('Only entries of requests with this purpose, exactly as stated.'),
   from: DateTime.optional().describe('Only entries at or after this time.'),
   to: DateTime.optional().describe('Only entries before this time.'),
 };

@@ -45,6 +45,8 @@ export type Principal =
       readonly sessionId: string;
       /** The application that authorized the session. Undefined while the session is pending. */
       readonly authorizedBy: string | undefined;
+      /** Who the session is for, if its authorizer said so. */
+      readonly subject?: string | undefined;
       /** The thumbprint of the key that every request must prove to hold. Undefined if the session is not bound. */
       readonly jkt?: string | undefined;
       /** The current policy of the authorizer, if it limits the session. */
@@ -60,8 +62,9 @@ export function ownerOf(principal: Principal): Owner {
 /** The principal as decisions name it. */
 export function identityOf(principal: Principal) {
   const { kind, applicationId } = principal;
-  const id = kind === 'session' ? principal.sessionId : applicationId;
-  return { kind, id, application_id: applicationId };
+  if (kind === 'application') return { kind, id: applicationId, application_id: applicationId };
+  const { sessionId: id, subject } = principal;
+  return { kind, id, application_id: applicationId, ...(subject !== undefined && { subject }) };
 }
 
 /** The principal as audit entries name it. */

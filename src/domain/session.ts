@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { DateTime, optional, Timestamp } from './common-fields.ts';
+import { DateTime, Name, optional, Timestamp } from './common-fields.ts';
 import { type Grants, grantFields } from './grant.ts';
 import { Permission } from './permission.ts';
 import { canonicalContainer, Rule } from './rule.ts';
@@ -30,6 +30,9 @@ export const SessionAuthorize = z
   .strictObject({
     nonce: z.string().min(1).describe('The `nonce` from the response of `POST /sessions`.'),
     ...grantFields,
+    subject: optional(Name).describe(
+      'Who the session is for, such as `user:42`. It is in every audit entry of the session, and all sessions of a subject can be ended at once.',
+    ),
     expires_at: optional(DateTime).describe(
       'When the session expires. May be earlier or later than the default, up to the maximum lifetime and the expiry of its application.',
     ),
@@ -49,6 +52,7 @@ export const Session = z
     tenant_id: z.uuid().describe('The tenant that the session belongs to.'),
     application_id: z.uuid().describe('The public application whose key created it.'),
     state: SessionState,
+    subject: z.string().optional().describe('Who the session is for. Absent if its authorizer did not say.'),
     permissions: z
       .array(Permission)
       .describe('Permissions without a rule. Empty until the session is authorized.'),

@@ -28,7 +28,13 @@ import {
   releaseSession,
 } from './endpoints/quarantine.ts';
 import { countRequests } from './endpoints/request-counts.ts';
-import { authorizeSession, createSession, endSession, listSessions } from './endpoints/sessions.ts';
+import {
+  authorizeSession,
+  createSession,
+  endSession,
+  endSessions,
+  listSessions,
+} from './endpoints/sessions.ts';
 import { getTenant } from './endpoints/tenants.ts';
 import { createToken, deleteToken, getToken, listTokens, updateToken } from './endpoints/tokens.ts';
 import { getUsage } from './endpoints/usage.ts';
@@ -55,6 +61,7 @@ const api: readonly Route[] = [
   route('POST',   '/sessions/authorize',            keysOf('private', 'management'), authorizeSession),
   route('GET',    '/sessions',                      'session:read',                  listSessions),
   route('DELETE', '/sessions/:id',                  'session:delete',                endSession),
+  route('DELETE', '/sessions',                      'session:delete',                endSessions),
   route('POST',   '/sessions/:id/quarantine',       'session:delete',                quarantineSession),
   route('DELETE', '/sessions/:id/quarantine',       'session:delete',                releaseSession),
   route('POST',   '/tokens',                        'token:create',                  createToken),

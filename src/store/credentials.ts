@@ -33,6 +33,7 @@ interface SessionRow {
   application_id: string;
   id: string;
   authorized_by: string | null;
+  subject: string | null;
   permissions: string;
   rules: string;
   jkt: string | null;
@@ -60,7 +61,7 @@ const byApplicationKey = `
 
 const bySessionKey = `
   select s.key_digest as key, :now as now, s.tenant_id, s.application_id, s.id, s.authorized_by, s.permissions,
-    s.rules, s.jkt, a.allowed_origins, s.quarantined_at as session_quarantined_at, a.quarantined_at,
+    s.rules, s.jkt, s.subject, a.allowed_origins, s.quarantined_at as session_quarantined_at, a.quarantined_at,
     c.quarantined_at as authorizer_quarantined_at, ${ofCeiling('permissions')} as ceiling_permissions,
     ${ofCeiling('rules')} as ceiling_rules, k.application_id as ceiling_application_id, k.id as ceiling_key_id,
     s.expires_at, a.expires_at as application_expires_at, ${ofCeiling('expires_at')} as ceiling_expires_at,
@@ -125,6 +126,7 @@ function fromSession(row: SessionRow, digest: Digest): CachedCredential {
     applicationId: row.application_id,
     sessionId: row.id,
     authorizedBy: row.authorized_by ?? undefined,
+    subject: row.subject ?? undefined,
     jkt: row.jkt ?? undefined,
     policy: compilePolicy(toEffectiveGrants(row)),
     origins: toOrigins(row),

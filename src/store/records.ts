@@ -91,6 +91,8 @@ export interface NewSession {
 }
 
 export interface Authorization extends Grants {
+  /** Who the session is for. */
+  readonly subject?: string | undefined;
   readonly by: string;
   /** The authorizer's key, if it is the ceiling of the session. */
   readonly ceiling: Digest | undefined;
@@ -117,6 +119,8 @@ export interface Subject {
   readonly applicationId: string;
   /** The name of the application. */
   readonly name: string;
+  /** Who the session is for, if that is known. */
+  readonly subject?: string | undefined;
   readonly grants: EffectiveGrants;
   /** The grants of the authorizer, if they limit the session. */
   readonly ceiling: EffectiveGrants | undefined;
@@ -151,6 +155,7 @@ export interface SessionFilter {
   readonly application?: string | undefined;
   readonly authorizer?: string | undefined;
   readonly state?: SessionState | undefined;
+  readonly subject?: string | undefined;
 }
 
 export interface Tenant {

@@ -1,6 +1,6 @@
 import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
-import type { Session } from '../domain/session.ts';
+import { longestSession, type Session } from '../domain/session.ts';
 import { notExpired, toGrants, toText } from './applications.ts';
 import { boundedList } from './bounded-list.ts';
 import { type DbTime, type Executor, rowLock } from './engine/db.ts';
@@ -17,12 +17,23 @@ export const ownerAndAuthorizer = `
   left join applications c on c.tenant_id = s.tenant_id and c.id = s.authorized_by`;
 export const withAuthorizer = `sessions s ${ownerAndAuthorizer}`;
 export const isValid = `s.expires_at > :now and ${notExpired('a')}
-  and (s.authorizer_digest is null or (k.application_id = c.id and ${notExpired('c')})) and ${notLeaked('s')}`;
+  and (s.authorizer_digest is null or (k.application_id = c.id and ${notExpired('c')})) and ${notEnded('s')}`;
 /** A column of the authorizer, or null if the session has no ceiling. */
 export const ofCeiling = (column: string) => `case when k.id is not null then c.${column} end`;
 
 /** The session $2 of the tenant $1, if its key is valid. */
 const oneValid = `select s.tenant_id, s.id from ${withAuthorizer} where s.tenant_id = $1 and s.id = $2 and ${isValid}`;
+
+/**
+ * Makes the sessions of a subject invalid without changing them, so that the cost does not depend on their number. A
+ * session has the `ended_at` that its authorization read, in `subject_since`, so no clock decides which came first.
+ */
+const endSubject = `insert into ended_subjects (tenant_id, subject, ended_at, expires_at)
+  select s.tenant_id, s.subject, :now, :now + ${longestSession} from sessions s
+  where s.tenant_id = $1 and s.subject = $2 limit 1
+  on conflict (tenant_id, subject) do update set expires_at = excluded.expires_at,
+    ended_at = case when excluded.ended_at > ended_subjects.ended_at then excluded.ended_at
+      else ended_subjects.ended_at + 1 end`;
 
 interface SessionRow extends Ends {
   tenant_id: string;
@@ -36,11 +47,12 @@ interface SessionRow extends Ends {
   ceiling: number | boolean;
   quarantined_at: DbTime | null;
   bound: number | boolean;
+  subject: string | null;
 }
 
 const columns = `s.tenant_id, s.id, s.application_id, s.permissions, s.rules, s.created_at, ${endsOf('s')},
   s.authorized_at, s.authorized_by, s.authorizer_digest is not null as ceiling, s.quarantined_at,
-  s.jkt is not null as bound`;
+  s.jkt is not null as bound, s.subject`;
 
 /** The foreign key fails if the application does not exist. */
 const insertRows = inserter<ReturnType<typeof rowOf>>('sessions', {
@@ -82,8 +94,9 @@ export function sessions(db: Executor): Sessions {
       return then(db.get<{ count: DbTime }>(sql, [tenant, application, max]), (row) => Number(row?.count));
     },
 
-    authorize: (tenant, nonce, { ceiling, unlimitedBy, expiresAt, maxLifetime, by, ...grants }) => {
-      const params = [nonce, tenant, ...toText(grants), by, ceiling ?? null, unlimitedBy ?? null];
+    authorize: (tenant, nonce, { ceiling, unlimitedBy, expiresAt, maxLifetime, by, subject, ...grants }) => {
+      const authorizer = [by, ceiling ?? null, unlimitedBy ?? null];
+      const params = [nonce, tenant, ...toText(grants), ...authorizer, subject ?? null];
       const spent = db.transaction((tx) =>
         expiresAt === undefined
           ? tx.get<SpentRow>(spend, params)
@@ -113,6 +126,10 @@ export function sessions(db: Executor): Sessions {
 
     end: async (tenant, id) => {
       return (await db.run(`delete from sessions where (tenant_id, id) in (${oneValid})`, [tenant, id])) > 0;
+    },
+
+    endAll: async (tenant, subject) => {
+      await db.run(endSubject, [tenant, subject]);
     },
 
     setQuarantine: (tenant, id, at) =>
@@ -153,12 +170,14 @@ const byNonce = `sessions.tenant_id = $2 and sessions.nonce_digest = $1 and (sel
   where a.tenant_id = sessions.tenant_id and a.id = sessions.application_id and ${notExpired('a')}) = 1`;
 
 /** Two statements, because PostgreSQL would plan a single statement with an optional condition again each time. */
-const [spend, spendUntil] = [spending('', ''), spending(', expires_at = $8', `and $8 <= ${latest()}`)];
+const [spend, spendUntil] = [spending('', ''), spending(', expires_at = $9', `and $9 <= ${latest()}`)];
 
 /** `sessions` has no alias, because SQLite does not accept one in `returning`. */
 function spending(also: string, unless: string): string {
   return `update sessions set permissions = $3, rules = $4, authorized_at = :now, authorized_by = $5,
-      authorizer_digest = $6, unlimited_by = $7${also}
+      authorizer_digest = $6, unlimited_by = $7, subject = $8,
+      subject_since = coalesce((select e.ended_at from ended_subjects e
+        where e.tenant_id = $2 and e.subject = $8), 0)${also}
     where ${byNonce} and sessions.authorized_at is null and sessions.expires_at > :now ${unless}
     returning id, ${endsOf('sessions')}`;
 }
@@ -201,6 +220,7 @@ function toSession(row: SessionRow): Session {
     tenant_id: row.tenant_id,
     application_id: row.application_id,
     state: row.authorized_at === null ? 'pending' : 'active',
+    ...(row.subject !== null && { subject: row.subject }),
     ...toGrants(row),
     created_at: timestamp(Number(row.created_at)),
     ...(row.authorized_at !== null && { authorized_at: timestamp(Number(row.authorized_at)) }),
@@ -213,7 +233,7 @@ function toSession(row: SessionRow): Session {
 }
 
 /** Selects sessions whose key is valid. Uses subqueries instead of joins, so that no database scans whole tables. */
-function filtered(tenant: string, { ids, application, authorizer, state }: SessionFilter) {
+function filtered(tenant: string, { ids, application, authorizer, state, subject }: SessionFilter) {
   const owner = `select 1 from applications a where a.tenant_id = x.tenant_id and a.id = x.application_id
     and ${notExpired('a')}`;
   const ceiling = `select 1 from application_keys k
@@ -222,9 +242,16 @@ function filtered(tenant: string, { ids, application, authorizer, state }: Sessi
   return {
     table: 'sessions',
     columns:
-      'r.application_id, r.authorized_by, r.authorized_at, r.authorizer_digest, r.unlimited_by, r.expires_at',
+      'r.application_id, r.authorized_by, r.authorized_at, r.authorizer_digest, r.unlimited_by, r.subject, r.subject_since, r.expires_at',
     tenant,
     ids,
+    ...(subject !== undefined && {
+      index: {
+        sql: (params: Params) =>
+          `select i.id from sessions i where i.tenant_id = ${params.add(tenant)} and i.subject = ${params.add(subject)}`,
+        id: 'i.id',
+      },
+    }),
     filter: (params: Params) =>
       all(
         'x.expires_at > :now',
@@ -233,22 +260,24 @@ function filtered(tenant: string, { ids, application, authorizer, state }: Sessi
         state && `x.authorized_at is ${state === 'pending' ? '' : 'not '}null`,
         `(${owner}) = 1`,
         `(x.authorizer_digest is null or (${ceiling}) = 1)`,
-        notLeaked('x'),
+        notEnded('x'),
       ),
   };
 }
 
-/** An SQL condition: the key in `unlimited_by` was not revoked as leaked. */
-function notLeaked(session: string): string {
+/** An SQL condition: neither was the key in `unlimited_by` revoked as leaked, nor were all sessions of the subject ended. */
+function notEnded(session: string): string {
   return `(select 1 from leaked_keys l
-    where l.tenant_id = ${session}.tenant_id and l.digest = ${session}.unlimited_by) is null`;
+    where l.tenant_id = ${session}.tenant_id and l.digest = ${session}.unlimited_by) is null
+    and (select 1 from ended_subjects e where e.tenant_id = ${session}.tenant_id
+      and e.subject = ${session}.subject and e.ended_at > ${session}.subject_since) is null`;
 }
 
 /**
  * SQL for the latest expiry that a session may have: the end of its maximum lifetime, or the expiry of its application
  * if that is earlier.
  */
-function latest(longest = '$9'): string {
+function latest(longest = '$10'): string {
   const application = expiryOf('sessions', 'application_id');
   const lifetime = `sessions.created_at + ${longest}`;
   return `(select case when a.expires_at < ${lifetime} then a.expires_at else ${lifetime} end

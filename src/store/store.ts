@@ -176,6 +176,12 @@ export interface Sessions {
    */
   end(tenant: string, id: string): Promise<boolean>;
   /**
+   * Ends every session of the subject whose authorization was committed before the call. A concurrent authorization
+   * ends, too, or comes afterwards: of two that were committed one after the other, never only the second one ends. The
+   * cost does not depend on the number of sessions.
+   */
+  endAll(tenant: string, subject: string): Promise<void>;
+  /**
    * Puts the session into quarantine at the time `at`, or releases it if `at` is undefined, for every request sent
    * after this resolves. Does nothing if it is already in that state. Returns undefined if the session does not exist.
    */

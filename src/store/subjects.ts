@@ -21,6 +21,7 @@ interface ApplicationRow {
 
 interface SessionRow extends ApplicationRow {
   application_id: string;
+  subject: string | null;
   session_quarantined_at: DbTime | null;
   authorizer_quarantined_at: DbTime | null;
   ceiling_permissions: string | null;
@@ -32,7 +33,7 @@ interface SessionRow extends ApplicationRow {
 const hasUniqueName = `not exists (select 1 from applications o where o.tenant_id = a.tenant_id
   and o.name = a.name and o.id <> a.id and ${notExpired('o')})`;
 
-const sessionColumns = `s.id, s.application_id, a.name, s.permissions, a.quarantined_at,
+const sessionColumns = `s.id, s.application_id, s.subject, a.name, s.permissions, a.quarantined_at,
   s.quarantined_at as session_quarantined_at, ${ofCeiling('permissions')} as ceiling_permissions,
   ${ofCeiling('rules')} as ceiling_rules, c.id as authorizer_id, c.name as authorizer_name`;
 const authorizerQuarantine = 'c.quarantined_at as authorizer_quarantined_at';
@@ -174,6 +175,7 @@ function toSessionSubject(row: SessionRow): Subject[] {
       id,
       applicationId: row.application_id,
       name,
+      subject: row.subject ?? undefined,
       get grants() {
         return grants();
       },

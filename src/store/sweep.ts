@@ -17,6 +17,7 @@ import type { NewEntry } from './store.ts';
 const primaryKeys = {
   sessions: 'tenant_id, id',
   leaked_keys: 'tenant_id, digest',
+  ended_subjects: 'tenant_id, subject',
   idempotency: 'tenant_id, caller_id, key_digest',
   token_containers: 'tenant_id, container, own, seq',
   token_metadata: 'tenant_id, name, value, seq',
@@ -55,7 +56,7 @@ export async function sweep(db: Db, writeEntries: EntryWriter, limit: number): P
 
 async function removeRows(db: Db, writeEntries: EntryWriter, limit: number): Promise<number> {
   let removed = await removeExpired(db, 'sessions', limit * sessionFactor[db.dialect]);
-  for (const table of ['leaked_keys', 'application_keys'] as const)
+  for (const table of ['leaked_keys', 'ended_subjects', 'application_keys'] as const)
     removed += await removeExpired(db, table, limit);
   removed += await db.transaction((tx) => deleteRecords(tx, db.dialect, expired(db, 'idempotency'), [limit]));
   removed += await db.transaction((tx) => deleteTokens(tx, db.dialect, expired(db, 'tokens'), [limit]));
@@ -114,7 +115,14 @@ const released = (tenant: string, application: string) => `sessions s where s.te
   and s.authorized_by = ${application} and s.authorizer_digest is null and s.quarantined_at is null`;
 const someReleased = `(select 1 from ${released('applications.tenant_id', 'applications.id')} limit 1)`;
 
-type Table = 'idempotency' | 'sessions' | 'leaked_keys' | 'tokens' | 'application_keys' | 'applications';
+type Table =
+  | 'idempotency'
+  | 'sessions'
+  | 'leaked_keys'
+  | 'ended_subjects'
+  | 'tokens'
+  | 'application_keys'
+  | 'applications';
 
 const expired = (db: Db, table: Table, also = '') =>
   everyTenant(`delete from ${table} where (${primaryKeys[table]}) in

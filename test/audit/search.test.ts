@@ -12,6 +12,7 @@ const ids = ['card-1', 'card-2', 'card-3', uuid(1)];
 const containers = ['/', '/a/', '/A/b', '/a/b/c/', '/ab/', '/z/'];
 const operations = ['token.read', 'token.update', 'application.update'];
 const requests = ['request-1', 'request-2', uuid(9)];
+const purposes = ['chargeback', 'chargeback 4711', 'support'];
 const results = ['success', 'denied', 'failed'] as const;
 const transforms: Transform[] = ['redact', 'mask', 'reveal'];
 
@@ -20,9 +21,12 @@ const actor: fc.Arbitrary<Entry['actor']> = fc.oneof(
   fc
     .constantFrom(2, 3)
     .map((id) => ({ kind: 'application' as const, id: uuid(id), application_id: uuid(id) })),
-  fc
-    .tuple(fc.constantFrom(4, 5), fc.constantFrom(2, 3))
-    .map(([id, of]) => ({ kind: 'session' as const, id: uuid(id), application_id: uuid(of) })),
+  fc.tuple(fc.constantFrom(4, 5), fc.constantFrom(2, 3)).map(([id, of]) => ({
+    kind: 'session' as const,
+    id: uuid(id),
+    application_id: uuid(of),
+    ...(id === 4 && { subject: 'user:42' }),
+  })),
 );
 
 /** Entries whose times are up to 50 ms out of order. Some are far in the future. */
@@ -41,6 +45,7 @@ const newEntry = fc
       ),
       decision: fc.record({ transform: fc.constantFrom(...transforms) }),
       request_id: fc.constantFrom(...requests),
+      purpose: fc.constantFrom(...purposes),
     },
     { requiredKeys: ['actor', 'operation', 'result', 'from', 'jitter'] },
   )
@@ -57,6 +62,8 @@ const filter: fc.Arbitrary<AuditFilter> = fc.record(
     result: fc.constantFrom(...results),
     transform: fc.constantFrom(...transforms),
     request_id: fc.constantFrom(...requests),
+    subject: fc.constantFrom('user:42', 'user:4'),
+    purpose: fc.constantFrom(...purposes, 'chargebac'),
     from: time,
     to: time,
   },
@@ -78,6 +85,8 @@ function isWanted(entry: NewEntry, wanted: AuditFilter): boolean {
     wanted.operation === undefined || entry.operation === wanted.operation,
     wanted.result === undefined || entry.result === wanted.result,
     wanted.transform === undefined || entry.decision?.transform === wanted.transform,
+    wanted.subject === undefined || entry.actor.subject === wanted.subject,
+    wanted.purpose === undefined || entry.purpose === wanted.purpose,
     wanted.request_id === undefined || entry.request_id === wanted.request_id,
     from === undefined || entry.at >= from,
     to === undefined || entry.at < to,

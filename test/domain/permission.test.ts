@@ -25,7 +25,7 @@ const table: Record<string, [traits: string, endpoints: string]> = {
   'application:delete': ['management',              'deleteApplication'],
   'session:authorize':  ['management',              ''],
   'session:read':       ['management browser read', 'listSessions'],
-  'session:delete':     ['management',              'endSession quarantineSession releaseSession'],
+  'session:delete':     ['management',              'endSession endSessions quarantineSession releaseSession'],
   'token:create':       ['browser scoped',          'createToken'],
   'token:read':         ['browser scoped read',     'getToken listTokens'],
   'token:update':       ['browser scoped',          'updateToken'],

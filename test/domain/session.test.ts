@@ -57,6 +57,7 @@ describe('authorizing a session', () => {
       nonce: 'n',
       permissions: [],
       rules: [],
+      subject: undefined,
       expires_at: undefined,
     });
   });

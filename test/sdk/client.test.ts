@@ -167,7 +167,7 @@ describe('SDK client:', () => {
     expect(logged).toEqual(Array(7).fill('token.create'));
   });
 
-  test('sessions can be created and authorized, and decisions requested', async () => {
+  test('sessions can be created, authorized and ended, and decisions requested', async () => {
     const admin = await connect();
     const web = await admin.applications.create({
       name: 'web',
@@ -178,8 +178,9 @@ describe('SDK client:', () => {
     const { session_key, nonce, expires_at } = created;
     const browser = new Sallyport({ url: server.url, key: session_key });
     expect(await thrown(browser.tokens.list())).toBeInstanceOf(PermissionError);
-    const authorized = await admin.sessions.authorize({ nonce, permissions: ['token:read'] });
-    const { data } = await admin.sessions.list();
+    const grant = { permissions: ['token:read'], subject: 'user:42' };
+    const authorized = await admin.sessions.authorize({ nonce, ...grant });
+    const { data } = await admin.sessions.list({ subject: 'user:42' });
     expect(authorized).toEqual({ id: data[0]?.id as string, expiresAt: expires_at });
     expect((await browser.tokens.list()).data).toEqual([]);
     expect(await thrown(admin.sessions.authorize({ nonce, permissions: ['token:read'] }))).toBeInstanceOf(
@@ -189,6 +190,8 @@ describe('SDK client:', () => {
     expect((await admin.decide({ ...question, resource: { container: '/a/' } })).allowed).toBe(true);
     expect((await admin.decideAll({ ...question, resources: [{}, { id: 'x1' }] })).decisions).toHaveLength(2);
     expect((await admin.permissions()).map(({ name }) => name)).toContain('token:read');
+    await admin.sessions.endAll({ subject: 'user:42' });
+    expect((await admin.decide(question)).allowed).toBe(false);
   });
 
   test('errors are typed and carry the problem document', async () => {

@@ -111,6 +111,39 @@ describe.each(databases)('the store on %s: sessions', (_, database) => {
     });
   });
 
+  test('an authorization beside the end of all sessions of its subject ends, too, or comes afterwards', async () => {
+    const { tenant, application } = await opened();
+    const nodes = [on.store, await on.openNode(), await on.openNode()];
+    const [ender, ...authorizers] = nodes as [typeof on.store, ...(typeof on.store)[]];
+    const isValid = async (key: Minted) => (await find(key)) !== undefined;
+    for (let round = 0; round < 10; round++) {
+      const signIn = async (node = on.store) => {
+        const session = await on.session(tenant, application.id);
+        await node.sessions.authorize(tenant, session.nonce.digest, authorization({ subject: 'user:42' }));
+        return session.key;
+      };
+      const before = await signIn();
+      const beside: Minted[][] = authorizers.map(() => []);
+      await Promise.all([
+        ender.sessions.endAll(tenant, 'user:42'),
+        ...authorizers.map(async (node, at) => {
+          for (let each = 0; each < 5; each++) beside[at]?.push(await signIn(node));
+        }),
+      ]);
+      const after = await signIn();
+      expect([await isValid(before), await isValid(after)]).toEqual([false, true]);
+      // Of the sessions that one node authorized one after the other, the first ones ended.
+      for (const keys of beside) {
+        const valid = await Promise.all(keys.map(isValid));
+        expect(valid).toEqual(valid.toSorted());
+      }
+      // No clock decides which came first.
+      on.clock.advance(-1);
+      await ender.sessions.endAll(tenant, 'user:42');
+      for (const key of [after, ...beside.flat()]) expect(await isValid(key)).toBe(false);
+    }
+  });
+
   test('the grants apply to this session only', async () => {
     const { tenant, application, session } = await opened();
     const other = await on.session(tenant, application.id);

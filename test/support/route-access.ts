@@ -130,6 +130,7 @@ export function routeCaller(call: Call, token: object = { data: 'x' }) {
   /** Queries by route name, for routes that need one. */
   const queries: Record<string, string> = {
     whoHasAccess: '?container=/',
+    endSessions: '?subject=user:42',
     diffAccess: '?from=2026-01-01T00:00:00Z',
   };
 

@@ -94,9 +94,10 @@ export async function makeWorld(context: Context, clients: Clients, tenant: Tena
   const web = await application({ type: 'public', permissions: ['token:read'], rules: [] });
   const pendingNonce = async () => (await call('POST', '/sessions', { key: web.key })).nonce;
   const expires_at = new Date(Date.now() + 86_000_000).toISOString();
-  const makeSession = async () => {
+  const makeSession = async (subject?: string) => {
     const { session_key, nonce } = await call('POST', '/sessions', { key: web.key });
-    const body = { nonce, rules: sessionRules, permissions: ['decision:create'], expires_at };
+    const grants = { rules: sessionRules, permissions: ['decision:create'] };
+    const body = { nonce, ...grants, expires_at, ...(subject && { subject }) };
     await call('POST', '/sessions/authorize', { key: heavy.key, body });
     return session_key as string;
   };
@@ -136,7 +137,7 @@ export async function makeWorld(context: Context, clients: Clients, tenant: Tena
     application,
     pendingNonce,
     sessionId: async () => {
-      await makeSession();
+      await makeSession('user:42');
       return (await call('GET', '/sessions?size=1')).data[0].id;
     },
     token,
@@ -257,6 +258,7 @@ export const worstRequests: Record<string, (world: World) => Requests> = {
   endSession: async ({ owner: key, sessionId }) => [
     { what: 'with 50 rules', path: `/sessions/${await sessionId()}`, key },
   ],
+  endSessions: ({ owner: key }) => [{ what: 'with 50 rules', path: '/sessions?subject=user:42', key }],
   quarantineSession: async ({ owner: key, sessionId }) => [
     { what: 'with 50 rules', path: `/sessions/${await sessionId()}/quarantine`, key },
   ],

@@ -12,7 +12,7 @@ import { sha256 } from './segment.ts';
 
 /** The distinct terms of an entry, hashed. */
 export function termsOf(entry: Entry): Set<number> {
-  const { actor, operation, entity, resource, result, request_id } = entry;
+  const { actor, operation, entity, resource, result, request_id, purpose } = entry;
   const terms = new Set<number>();
   const add = (text: string) => terms.add(hash(text));
   for (const id of resource?.ids ?? []) add(`id:${id}`);
@@ -21,6 +21,8 @@ export function termsOf(entry: Entry): Set<number> {
   if (actor.id !== undefined) add(`actor:${actor.id}`);
   if (actor.application_id !== undefined) add(`actor:${actor.application_id}`);
   if (actor.authorized_by !== undefined) add(`authorizer:${actor.authorized_by}`);
+  if (actor.subject !== undefined) add(`subject:${actor.subject}`);
+  if (purpose !== undefined) add(`purpose:${purpose}`);
   if (request_id !== undefined) add(`request:${request_id}`);
   add(`operation:${operation}`);
   // Most entries are successes, so an index of them would be as long as the log.
@@ -30,15 +32,18 @@ export function termsOf(entry: Entry): Set<number> {
 
 /** The terms that an entry must have to match the filter. The term that probably has the fewest entries is first. */
 export function termsFor(filter: AuditFilter): number[] {
-  const { token, entity, actor, authorizer, operation, container, result, request_id } = filter;
+  const { token, entity, actor, authorizer, operation, container, result, request_id, subject, purpose } =
+    filter;
   const path = container === undefined ? '/' : canonicalContainer(container);
   const texts = [
     request_id !== undefined && `request:${request_id}`,
     token !== undefined && `id:${token}`,
     entity !== undefined && `id:${entity}`,
+    subject !== undefined && `subject:${subject}`,
     result !== undefined && result !== 'success' && `result:${result}`,
     actor !== undefined && `actor:${actor}`,
     authorizer !== undefined && `authorizer:${authorizer}`,
+    purpose !== undefined && `purpose:${purpose}`,
     operation !== undefined && `operation:${operation}`,
     path !== '/' && `container:${path}`,
   ];
@@ -75,6 +80,8 @@ export function matches(entry: Entry, filter: AuditFilter): boolean {
     (filter.operation === undefined || operation === filter.operation) &&
     (filter.result === undefined || result === filter.result) &&
     (filter.request_id === undefined || request_id === filter.request_id) &&
+    (filter.subject === undefined || actor.subject === filter.subject) &&
+    (filter.purpose === undefined || entry.purpose === filter.purpose) &&
     (filter.transform === undefined || decision?.transform === filter.transform) &&
     (container === undefined ||
       (resource?.container !== undefined &&

@@ -1,6 +1,7 @@
 import type { Session, SessionAuthorize } from '../../../sdk/src/sallyport.ts';
 import { SessionState } from '../../domain/session.ts';
 import type { Call, RemoteCommand } from '../command.ts';
+import { UsageError } from '../errors.ts';
 import { confirm, expiryOption, fileOption, only, permissionOption, yesOption } from '../terminal/options.ts';
 import { fields, limitOption, printList } from '../terminal/print.ts';
 import { ApplicationNames } from './application-names.ts';
@@ -18,6 +19,7 @@ export const sessionCommands: readonly RemoteCommand[] = [
     usage: 'sessions authorize',
     options: [
       permissionOption,
+      { name: 'subject', value: 'SUBJECT', description: 'Who the session is for, such as user:42.' },
       { ...expiryOption, description: 'Expiry of the session, such as 2030-01-31T12:00:00Z.' },
       fileOption,
     ],
@@ -31,6 +33,7 @@ export const sessionCommands: readonly RemoteCommand[] = [
     usage: 'sessions list',
     options: [
       { name: 'state', value: 'STATE', choices: SessionState.options, description: 'Filter by state.' },
+      { name: 'subject', value: 'SUBJECT', description: 'Filter by who the session is for.' },
       { name: 'app', value: 'APP', description: 'Filter by the application that created the session.' },
       {
         name: 'authorized-by',
@@ -50,11 +53,17 @@ export const sessionCommands: readonly RemoteCommand[] = [
     call: list,
   },
   {
-    usage: 'sessions end <ID>',
-    options: [yesOption],
-    summary: 'End a session.',
-    details: 'Its key is revoked immediately.',
-    examples: ['sallyport sessions end 0198c0de-0000-7000-8000-000000000000'],
+    usage: 'sessions end [ID]',
+    options: [
+      { name: 'subject', value: 'SUBJECT', description: 'End all sessions of this subject instead.' },
+      yesOption,
+    ],
+    summary: 'End a session, or all sessions of a subject.',
+    details: 'The keys are revoked immediately.',
+    examples: [
+      'sallyport sessions end 0198c0de-0000-7000-8000-000000000000',
+      'sallyport sessions end --subject user:42',
+    ],
     call: end,
   },
 ];
@@ -70,6 +79,7 @@ async function authorize({ service, options, input, printResult }: Call): Promis
   const nonce = file.nonce ?? (await input.secret('SALLYPORT_NONCE', 'nonce'));
   const fromOptions = only({
     permissions: options.values('permission'),
+    subject: options.value('subject'),
     expires_at: options.value('expires-at'),
   });
   const body = { ...file, ...fromOptions, nonce } as SessionAuthorize;
@@ -85,6 +95,7 @@ async function list(call: Call): Promise<number> {
   };
   const filter = only({
     state: options.value('state') as Session['state'] | undefined,
+    subject: options.value('subject'),
     application_id: await idOf('app'),
     authorized_by: await idOf('authorized-by'),
     container: options.value('container'),
@@ -92,12 +103,13 @@ async function list(call: Call): Promise<number> {
   const names = new ApplicationNames(call);
   return printList(call, service.sessions.all(filter), {
     noun: 'active sessions',
-    head: ['ID', 'STATE', 'GRANTS', 'BOUND', 'APPLICATION', 'AUTHORIZED BY', 'EXPIRES'],
+    head: ['ID', 'STATE', 'SUBJECT', 'GRANTS', 'BOUND', 'APPLICATION', 'AUTHORIZED BY', 'EXPIRES'],
     load: (sessions) =>
       names.load(sessions.flatMap(({ application_id, authorized_by }) => [application_id, authorized_by])),
     row: (session) => [
       session.id,
       session.quarantined_at === undefined ? session.state : `${session.state}, in quarantine`,
+      session.subject ?? '',
       summarizeGrants(session),
       session.bound ? 'yes' : 'no',
       names.of(session.application_id),
@@ -108,7 +120,14 @@ async function list(call: Call): Promise<number> {
 }
 
 async function end(call: Call): Promise<number> {
-  const id = call.args[0] as string;
+  const [id] = call.args;
+  const subject = call.options.value('subject');
+  if (subject !== undefined && id === undefined) {
+    await confirm(call, `End all sessions of ${subject}? Their keys are revoked immediately.`);
+    await call.service.sessions.endAll({ subject });
+    return call.printResult({ ended: { subject } }, `ended all sessions of ${subject}`);
+  }
+  if (id === undefined || subject !== undefined) throw new UsageError('pass either ID or --subject');
   await confirm(call, `End session ${id}? Its key is revoked immediately.`);
   await call.service.sessions.end(id);
   return call.printResult({ ended: id }, `ended ${id}`);

@@ -30,6 +30,8 @@ export const filterOptions: readonly Option[] = [
     description: 'Filter by the transform with which data was returned.',
   },
   { name: 'request-id', value: 'ID', description: 'Filter by the id of the request.' },
+  { name: 'subject', value: 'SUBJECT', description: 'Filter by who the session is for, such as user:42.' },
+  { name: 'purpose', value: 'TEXT', description: 'Filter by purpose, exactly as stated.' },
   {
     name: 'from',
     value: 'TIME',
@@ -93,11 +95,13 @@ function formatDifference(operation: string, difference: object): string {
     .join(', ');
 }
 
-function describeActor({ kind, id, application_id }: PrintableEntry['actor'], nameOf: NameOf): string {
+function describeActor(actor: PrintableEntry['actor'], nameOf: NameOf): string {
+  const { kind, id, application_id, subject } = actor;
   if (id === undefined) return kind;
   if (kind === 'application') return `${kind} ${nameOf(id)}`;
   const name = application_id && nameOf(application_id);
-  return name && name !== application_id ? `${kind} ${id} of ${name}` : `${kind} ${id}`;
+  const session = name && name !== application_id ? `${kind} ${id} of ${name}` : `${kind} ${id}`;
+  return subject === undefined ? session : `${session} for ${subject}`;
 }
 
 /** Maximum number of ids that are printed for an entry. */

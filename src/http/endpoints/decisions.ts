@@ -74,6 +74,7 @@ const PrincipalView = z
       .describe('The kind of principal that the credential belongs to.'),
     id: z.uuid().describe('The id of the application or session.'),
     application_id: z.uuid().describe('The id of the application, or of the application of the session.'),
+    subject: z.string().optional().describe('Sessions only: who the session is for. Absent if unknown.'),
   })
   .meta({ id: 'Principal' });
 

@@ -52,7 +52,7 @@ export const listLogs = readEndpoint({
   },
 });
 
-const { token, container, actor, operation, result, from, to } = logFilter;
+const { token, container, actor, operation, result, subject, purpose, from, to } = logFilter;
 
 const resultCounts = {
   success: z.int().min(0).describe('Entries with the result `success`.'),
@@ -96,6 +96,8 @@ export const countLogs = readEndpoint({
       actor,
       operation,
       result,
+      subject,
+      purpose,
       from,
       to,
     })

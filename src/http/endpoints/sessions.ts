@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { difference } from '../../domain/audit.ts';
-import { Id, requireFuture, timestamp } from '../../domain/common-fields.ts';
+import { Id, Name, requireFuture, timestamp } from '../../domain/common-fields.ts';
 import { fail, orNotFound, throwIfInvalid } from '../../domain/error.ts';
 import { type Grants, grantErrors, noGrants, permissionsIn } from '../../domain/grant.ts';
 import { mint, newId, parseKey } from '../../domain/key.ts';
@@ -93,6 +93,7 @@ export const authorizeSession = changeEndpoint({
     const authorization = {
       permissions: body.permissions,
       rules: body.rules,
+      subject: body.subject,
       by: principal.applicationId,
       ...(unrestricted
         ? { ceiling: undefined, unlimitedBy: principal.digest }
@@ -109,6 +110,7 @@ export const authorizeSession = changeEndpoint({
       difference: {
         ...difference<Grants>(noGrants, body, ['permissions', 'rules']),
         ceiling: { to: !unrestricted },
+        ...(body.subject !== undefined && { subject: { to: body.subject } }),
       },
     };
   },
@@ -135,6 +137,7 @@ const ListQuery = listQuery({
   application_id: Id.optional().describe('Filter by the application that created the session.'),
   authorized_by: Id.optional().describe('Filter by the application that authorized the session.'),
   state: SessionState.optional().describe('Filter by state.'),
+  subject: Name.optional().describe('Filter by the subject: who the session is for.'),
   container: Container.optional().describe(
     'Return only sessions with a grant that applies in this container or below it. The limits of the authorizer are not considered. The response has no totals, and `page` must be 1.',
   ),
@@ -149,9 +152,9 @@ export const listSessions = readEndpoint({
   query: ListQuery,
   replies: { 200: reply('A page of sessions.', pageOf(Session), example.sessionPage) },
   handle: async ({ principal, query }, { store, longWork }) => {
-    const { id: ids, application_id: application, authorized_by: authorizer, state } = query;
+    const { id: ids, application_id: application, authorized_by: authorizer, state, subject } = query;
     const { container } = query;
-    const filter = { ids, application, authorizer, state };
+    const filter = { ids, application, authorizer, state, subject };
     const list = (window: ListWindow) => store.sessions.list(principal.tenantId, filter, window);
     const page = await paginate(query, (window) =>
       container === undefined
@@ -174,5 +177,22 @@ export const endSession = changeEndpoint({
   handle: async ({ principal, params }, { store }) => {
     orNotFound(await store.sessions.end(principal.tenantId, params.id));
     return { status: 204, entity: { kind: 'session', id: params.id } };
+  },
+});
+
+export const endSessions = changeEndpoint({
+  name: 'endSessions',
+  operation: 'session.delete',
+  neverWaits: true,
+  ignoresQuota: true,
+  tag,
+  summary: 'End all sessions of a subject',
+  description:
+    'Revokes the keys of all sessions that were authorized with this `subject`, immediately and on every node. A session whose authorization was answered before this request was sent has ended when the response arrives. One that is authorized at the same time either ends, too, or counts as authorized afterwards.',
+  query: z.strictObject({ subject: Name.describe('The subject whose sessions end, such as `user:42`.') }),
+  replies: { 204: { description: 'The sessions have ended, if there were any.' } },
+  handle: async ({ principal, query: { subject } }, { store }) => {
+    await store.sessions.endAll(principal.tenantId, subject);
+    return { status: 204, entity: { kind: 'subject', id: subject } };
   },
 });

@@ -78,6 +78,7 @@ const session = {
   tenant_id: tenant,
   application_id: id,
   state: 'active',
+  subject: 'user:42',
   permissions: [],
   rules: sessionRules,
   created_at: '2026-11-15T09:30:00.000Z',

@@ -61,7 +61,9 @@ describe('sessions', () => {
     const other = await server.application(key, { name: 'kiosk', type: 'public' });
     await server.call('POST', '/sessions', { key: other.key });
     const { nonce } = await create();
-    await call(['sessions', 'authorize', '--permission', 'token:read'], { stdin: nonce });
+    await call(['sessions', 'authorize', '--permission', 'token:read', '--subject', 'user:42'], {
+      stdin: nonce,
+    });
     const of = async (...options: string[]) =>
       ((await json(['sessions', 'list', ...options])) as { application_id: string }[]).map(
         ({ application_id }) => application_id,
@@ -69,17 +71,19 @@ describe('sessions', () => {
     expect(await of()).toEqual([page.id, other.id]);
     expect(await of('--state', 'pending')).toEqual([other.id]);
     expect(await of('--app', 'page')).toEqual([page.id]);
+    expect(await of('--subject', 'user:42')).toEqual([page.id]);
+    expect(await of('--subject', 'user:4')).toEqual([]);
     expect(await of('--authorized-by', other.id)).toEqual([]);
     const table = (await call(['sessions', 'list'])).out.split('\n');
-    expect(table[0]).toMatch(/^ID +STATE +GRANTS +BOUND +APPLICATION +AUTHORIZED BY +EXPIRES$/);
+    expect(table[0]).toMatch(/^ID +STATE +SUBJECT +GRANTS +BOUND +APPLICATION +AUTHORIZED BY +EXPIRES$/);
     expect(table[1]).toMatch(
-      /^[0-9a-f-]{36} {2}active {3}token:read {2}no {5}page {9}.* management key {2}2/,
+      /^[0-9a-f-]{36} {2}active {3}user:42 {2}token:read {2}no {5}page {9}.* management key {2}2/,
     );
     expect(table[2]).toMatch(/^[0-9a-f-]{36} {2}pending {14,}no {5}kiosk {20,}2/);
     const auditor = await server.application(key, { permissions: ['session:read'] });
     const ids = (await call(['sessions', 'list'], { env: { SALLYPORT_KEY: auditor.key } })).out.split('\n');
     expect(ids[1]).toMatch(
-      new RegExp(`^[0-9a-f-]{36}  active {3}token:read  no {5}${page.id}  [0-9a-f-]{36}  2`),
+      new RegExp(`^[0-9a-f-]{36}  active {3}user:42  token:read  no {5}${page.id}  [0-9a-f-]{36}  2`),
     );
     expect(ids[2]).toMatch(new RegExp(`^[0-9a-f-]{36}  pending {14,}no {5}${other.id}  {30,}`));
   });
@@ -94,6 +98,22 @@ describe('sessions', () => {
     expect(await json(['sessions', 'end', id, '--yes'])).toEqual({ ended: id });
     expect(await mayList(session)).toBe(401);
     expect((await call(['sessions', 'end', id, '--yes'])).code).toBe(4);
+  });
+
+  test('of one subject are ended together', async () => {
+    const session = await create();
+    const authorize = ['sessions', 'authorize', '--permission', 'token:read', '--subject', 'user:42'];
+    await call(authorize, { stdin: session.nonce });
+    const end = ['sessions', 'end', '--subject', 'user:42'];
+    expect((await call(end, { answers: ['n'] })).code).toBe(1);
+    for (const wrong of [
+      ['sessions', 'end', '--yes'],
+      [...end, crypto.randomUUID(), '--yes'],
+    ])
+      expect((await call(wrong)).code).toBe(2);
+    expect(await mayList(session)).toBe(200);
+    expect(await json([...end, '--yes'])).toEqual({ ended: { subject: 'user:42' } });
+    expect(await mayList(session)).toBe(401);
   });
 
   test('quarantine and release change what the session can do', async () => {

@@ -152,10 +152,13 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
     for (const { key } of [shop, other]) {
       const web = await server.application(key, { type: 'public' });
       for (let i = 0; i < 3; i++) {
-        await server.call('POST', '/sessions', { key: web.key });
+        const { nonce } = (await server.call('POST', '/sessions', { key: web.key })).body;
+        const grant = { nonce, permissions: ['mine:x'], subject: 'user:42' };
+        if (i === 0) await server.call('POST', '/sessions/authorize', { key, body: grant });
         const body = { data: 'x', container: '/a/b/', metadata: { a: 'b' } };
         await server.call('POST', '/tokens', { key, body, headers: { 'Idempotency-Key': `n${i}` } });
       }
+      await server.call('DELETE', '/sessions?subject=user:42', { key });
       await server.call('GET', '/applications', { key });
       const leaked = await server.application(key, { permissions: ['token:read'] });
       await server.call('POST', '/keys/revoke', { body: { key: leaked.key } });
@@ -167,6 +170,7 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
       expect.arrayContaining([
         'application_uses',
         'data_keys',
+        'ended_subjects',
         'leaked_keys',
         'request_counts',
         'token_containers',

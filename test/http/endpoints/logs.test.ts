@@ -18,9 +18,10 @@ describe.each(databases)('GET /logs on %s', (_, database) => {
     const web = await server.application(key, { type: 'public' });
     const send = async (method: string, path: string, by: string, request: string, body?: object) => {
       server.clock.advance(1000);
+      const purpose = request.startsWith('read') ? 'chargeback 4711' : 'chargeback';
       return server.call(method, path, {
         key: by,
-        headers: { 'SVC-REQUEST-ID': request },
+        headers: { 'SVC-REQUEST-ID': request, 'SVC-PURPOSE': purpose },
         ...(body && { body }),
       });
     };
@@ -32,11 +33,12 @@ describe.each(databases)('GET /logs on %s', (_, database) => {
     const { body } = await send('POST', '/sessions', web.key, 'session');
     const conditions = [{ attribute: 'container', operator: 'starts_with', value: '/cards/' }];
     const ofSession = [{ priority: 1, conditions, permissions: ['token:read'], transform: 'reveal' }];
-    const grant = { nonce: body.nonce, rules: ofSession };
+    const grant = { nonce: body.nonce, rules: ofSession, subject: 'user:42' };
     expect((await send('POST', '/sessions/authorize', desk.key, 'authorize', grant)).status).toBe(204);
     session = { id: '', key: body.session_key };
     await send('GET', '/tokens/card-1', session.key, 'read-by-session');
     await send('DELETE', '/tokens/card-1', desk.key, 'denied');
+    await send('DELETE', '/tokens/card-1', session.key, 'denied-session');
     await server.flush();
     const [read] = (await list('request_id=read-by-session')).data;
     session.id = read.actor.id;
@@ -50,7 +52,7 @@ describe.each(databases)('GET /logs on %s', (_, database) => {
   test('lists disclosures and denials with their resource and decision', async () => {
     const [read] = (await list('request_id=read-by-session')).data;
     expect(read).toMatchObject({
-      actor: { kind: 'session', id: session.id, authorized_by: desk.id },
+      actor: { kind: 'session', id: session.id, authorized_by: desk.id, subject: 'user:42' },
       resource: { ids: ['card-1'], container: '/cards/high/' },
       decision: { transform: 'reveal', rule: { of: 'session', rule: 1 } },
     });
@@ -65,14 +67,19 @@ describe.each(databases)('GET /logs on %s', (_, database) => {
   const reads = ['read-by-session', 'list', 'read-card'];
   test.each<[query: string, expected: string[]]>([
     ['token=card-1&transform=reveal', reads],
-    ['token=card-1', ['denied', ...reads, 'create-card']],
+    ['token=card-1', ['denied-session', 'denied', ...reads, 'create-card']],
     ['container=/cards/&result=success', [...reads, 'create-card']],
-    ['container=/CARDS/high/', ['denied', ...reads, 'create-card']],
+    ['container=/CARDS/high/', ['denied-session', 'denied', ...reads, 'create-card']],
     ['container=/card/', []],
     ['container=/&operation=token.create', ['create-note', 'create-card']],
     ['entity=note-1', ['create-note']],
-    ['result=denied', ['denied']],
+    ['result=denied', ['denied-session', 'denied']],
     ['request_id=read-card', ['read-card']],
+    ['subject=user:42', ['denied-session', 'read-by-session']],
+    ['subject=user:42&purpose=chargeback', ['denied-session']],
+    ['subject=user:4', []],
+    ['purpose=chargeback%204711', ['read-by-session', 'read-card']],
+    ['purpose=chargebac', []],
     [`operation=token.read&from=${time(3)}&to=${time(5)}`, ['list', 'read-card']],
     ['token=card-1&operation=token.delete&transform=reveal', []],
   ])('filters by %s', async (query, expected) => {
@@ -83,7 +90,11 @@ describe.each(databases)('GET /logs on %s', (_, database) => {
     expect(await requests(`actor=${desk.id}`)).toEqual(['denied', 'authorize', 'list', 'read-card']);
     expect(await requests(`actor=${session.id}&transform=reveal`)).toEqual(['read-by-session']);
     const { application_id } = (await list('request_id=read-by-session')).data[0].actor;
-    expect(await requests(`actor=${application_id}`)).toEqual(['read-by-session', 'session']);
+    expect(await requests(`actor=${application_id}`)).toEqual([
+      'denied-session',
+      'read-by-session',
+      'session',
+    ]);
   });
 
   test('after returns the later entries, oldest first, page by page', async () => {

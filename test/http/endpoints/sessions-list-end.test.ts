@@ -160,6 +160,80 @@ describe.each(databases)('listing and ending sessions on %s', (_, database) => {
     expect([answer.status, answer.body.code]).toEqual([404, 'nonce_not_found']);
   });
 
+  test('a session has its subject, and a list can be filtered by it', async () => {
+    const { key, web } = await scene();
+    for (const subject of ['user:42', 'user:4', 'user:42', null])
+      await authorize(key, (await start(web.key)).nonce, { permissions: ['mine:x'], subject });
+    const { data } = await list(key);
+    expect(data.map((session: { subject?: string }) => session.subject)).toEqual([
+      undefined,
+      'user:42',
+      'user:4',
+      'user:42',
+    ]);
+    const [, third, , first] = await ids(key);
+    expect(await ids(key, '?subject=user:42')).toEqual([third, first]);
+    expect((await list(key, '?subject=user:42&state=active')).pagination.total_items).toBe(2);
+    const page = await list(key, '?subject=user:42&size=1');
+    expect(await ids(key, `?subject=user:42&size=1&start=${page.pagination.next}`)).toEqual([first]);
+    const { key: stranger } = await server.tenant();
+    expect(await ids(stranger, '?subject=user:42')).toEqual([]);
+    for (const subject of ['', ' ', 'a'.repeat(201), 'a\nb', 'a\u202eb', 42]) {
+      const { nonce } = await start(web.key);
+      const { status, body } = await authorize(key, nonce, { permissions: ['mine:x'], subject });
+      expect([status, Object.keys(body.errors)]).toEqual([400, ['subject']]);
+    }
+  });
+
+  test('decisions and access reviews name the subject of a session', async () => {
+    const { key, web } = await scene();
+    const { session_key: credential, nonce } = await start(web.key);
+    await authorize(key, nonce, { permissions: ['token:read'], subject: 'user:42' });
+    const decision = { key, body: { credential, permission: 'token:read' } };
+    expect((await server.call('POST', '/decisions', decision)).body.principal.subject).toBe('user:42');
+    const { data } = (await server.call('GET', '/access/who?container=/', { key })).body;
+    const named = data.map(({ subject }: { subject: object }) => subject);
+    const [id] = await ids(key);
+    expect(named).toContainEqual({ type: 'session', id, name: 'an application', subject: 'user:42' });
+  });
+
+  test('all sessions of a subject end at once, and those authorized afterwards are valid', async () => {
+    const { tenant, key, web } = await scene();
+    const signIn = async (subject?: string, at = key) => {
+      const { session_key, nonce } = await start(web.key);
+      await authorize(at, nonce, { permissions: ['application:read'], subject });
+      return session_key;
+    };
+    const endAll = (by: string, query = '?subject=user:42') =>
+      server.call('DELETE', `/sessions${query}`, { key: by });
+    const pending = await start(web.key);
+    const ended = [await signIn('user:42'), await signIn('user:42')];
+    const others = [await signIn('user:4'), await signIn()];
+    const { key: stranger } = await server.tenant();
+    expect((await endAll(stranger)).status).toBe(204);
+    expect(await Promise.all(ended.map(me))).toEqual([200, 200]);
+    expect((await endAll(key)).status).toBe(204);
+    expect(await Promise.all(ended.map(me))).toEqual([401, 401]);
+    expect(await ids(key, '?subject=user:42')).toEqual([]);
+    // The clock has not moved: the order of the requests decides.
+    const again = await signIn('user:42');
+    await authorize(key, pending.nonce, { permissions: ['application:read'], subject: 'user:42' });
+    expect(await Promise.all([again, pending.session_key, ...others].map(me))).toEqual([200, 200, 200, 200]);
+    expect((await endAll(key)).status).toBe(204);
+    expect(await Promise.all([again, pending.session_key].map(me))).toEqual([401, 401]);
+    const { body } = await server.call('GET', '/logs?entity=user:42', { key });
+    expect(body.data).toHaveLength(2);
+    expect(body.data[0]).toMatchObject({
+      tenant_id: tenant,
+      operation: 'session.delete',
+      entity: { kind: 'subject', id: 'user:42' },
+    });
+    const reader = await server.application(key, { permissions: ['session:read'] });
+    expect((await endAll(reader.key)).status).toBe(403);
+    for (const query of ['', '?subject=', '?subject=a&subject=b'])
+      expect((await endAll(key, query)).status).toBe(400);
+  });
+
   test('ending a session whose authorizer was deleted returns 404', async () => {
     const { key, web } = await scene();
     const backend = await server.application(key, { permissions: ['mine:x'] });

@@ -55,7 +55,9 @@ type Named = z.infer<typeof Named>;
 
 const AccessEntry = z
   .object({
-    subject: Named.describe('Who has access.'),
+    subject: Named.extend({
+      subject: z.string().optional().describe('Sessions only: who the session is for. Absent if unknown.'),
+    }).describe('Who has access.'),
     permission: z.string().describe('The permission that was reviewed.'),
     transform: Transform.describe('How much of the data the subject gets.'),
     rule: DecidingRule.describe('The rule that allows it.'),
@@ -169,11 +171,11 @@ function entryOf(
 ): AccessEntry | undefined {
   const { transform, rule } = explain(questionAbout(subject), permission, resource);
   if (!transform || !rule) return undefined;
-  const { kind, id, name, ceiling, authorizer } = subject;
+  const { kind, id, name, subject: person, ceiling, authorizer } = subject;
   const last_used_at = lastUses.get(id);
   const quarantine = quarantineOf(subject);
   return {
-    subject: { type: kind, id, name },
+    subject: { type: kind, id, name, ...(person !== undefined && { subject: person }) },
     permission,
     transform,
     rule,

@@ -8,7 +8,9 @@ create table tenants (
   -- Set when deletion starts. A deletion cannot be undone.
   deleted_at bigint,
   -- Milliseconds between the creation of a key and its latest possible expiry. Null if unlimited.
-  max_lifetime bigint
+  max_lifetime bigint,
+  -- JSON: the purposes that requests may state. Null if every purpose is accepted.
+  purposes text
 );
 
 create table applications (
@@ -96,7 +98,8 @@ create table application_storage (
 -- A session is pending while authorized_at is null. Authorizing it spends the nonce. authorizer_digest is the digest of
 -- the key that is the session's ceiling. If the session has no ceiling, authorizer_digest is null, and unlimited_by is
 -- the digest of the key that authorized it. jkt is the thumbprint (RFC 7638) of the key that a bound session needs for
--- every request; null if the session is not bound.
+-- every request; null if the session is not bound. subject says who the session is for, if its authorizer did.
+-- subject_since is ended_at of the subject in ended_subjects when the session was authorized, or 0.
 create table sessions (
   tenant_id uuid not null,
   application_id uuid not null,
@@ -110,6 +113,8 @@ create table sessions (
   authorizer_digest bytea,
   unlimited_by bytea,
   jkt text,
+  subject text collate "C",
+  subject_since bigint not null default 0,
   -- Null if it is not in quarantine.
   quarantined_at bigint,
   -- Last, like in applications.
@@ -121,6 +126,7 @@ create table sessions (
   foreign key (tenant_id, application_id) references applications (tenant_id, id) on delete cascade
 );
 create index sessions_by_expiry on sessions (expires_at);
+create index sessions_by_subject on sessions (tenant_id, subject, id) where subject is not null;
 create index sessions_by_application on sessions (tenant_id, application_id, authorized_at, expires_at);
 
 -- Keys that were revoked because they leaked. Sessions with such a key in unlimited_by are invalid. After expires_at,
@@ -132,6 +138,17 @@ create table leaked_keys (
   primary key (tenant_id, digest)
 );
 create index leaked_keys_by_expiry on leaked_keys (expires_at);
+
+-- Subjects whose sessions were all ended. Sessions with a lower subject_since are invalid. ended_at is the time, or more
+-- if that would not be later than before. After expires_at, no such session remains.
+create table ended_subjects (
+  tenant_id uuid not null references tenants (id),
+  subject text collate "C" not null,
+  ended_at bigint not null,
+  expires_at bigint not null,
+  primary key (tenant_id, subject)
+);
+create index ended_subjects_by_expiry on ended_subjects (expires_at);
 
 -- The id of the current master key. proof is a known text that this key has encrypted, to check a configured key.
 create table master_key (
