@@ -21,7 +21,7 @@ import { handmadeRows } from './rows/handmade.ts';
 import { latencyRows } from './rows/latency.ts';
 import { longMemoryRows, memoryRows } from './rows/memory.ts';
 import { nodeRows } from './rows/nodes.ts';
-import { readRows } from './rows/reads.ts';
+import { mixedRows, readRows } from './rows/reads.ts';
 import { revocationRows } from './rows/revocation.ts';
 import { sessionRows } from './rows/sessions.ts';
 import { startRows } from './rows/start.ts';
@@ -31,6 +31,7 @@ import { stopStarted } from './servers.ts';
 
 const measurements: Record<string, (environment: Environment, effort: Effort) => Promise<Row[]>> = {
   reads: readRows,
+  mixed: mixedRows,
   decisions: decisionRows,
   'bound-sessions': boundSessionRows,
   introspection: introspectionRows,

@@ -13,7 +13,7 @@ export const titles: Record<string, string> = {
   reads: 'Reads compared with a bare server',
   decisions: 'Decisions over HTTP compared with other products',
   handmade: 'Tokens compared with a service written by hand',
-  latency: 'Latency at half of the maximum rate',
+  latency: 'Latency, p99',
   writes: 'Sessions compared with raw database commits',
   audit: 'The cost of audit entries',
   storage: 'Storage',

@@ -21,7 +21,8 @@ const options = {
   logger: { disabled: true },
   telemetry: { enabled: false },
   emailAndPassword: { enabled: true },
-  plugins: [apiKey({ rateLimit: { enabled: false } })],
+  // Counts requests, as by default, but rejects none.
+  plugins: [apiKey({ rateLimit: { enabled: true, timeWindow: 86_400_000, maxRequests: 1e9 } })],
 };
 await (await getMigrations(options)).runMigrations();
 const auth = betterAuth(options);

@@ -73,12 +73,16 @@ export async function boundSessionRows(
     const one = seriesOf(series, `one, ${database}`);
     return [
       rowOf(
-        { ...spec, work: `GET ${path} with a bound session, ${database}`, min: 0.1 },
+        { ...spec, work: `GET ${path} with a bound session, ${database}`, min: 0.45 },
         seriesOf(series, `bound, ${database}`),
         one,
       ),
       rowOf(
-        { ...spec, work: `GET ${path} with ${manySessions} sessions in turn, ${database}` },
+        {
+          ...spec,
+          work: `GET ${path} with ${manySessions} sessions in turn, ${database}`,
+          ...(database === 'SQLite' && { min: 0.8 }),
+        },
         seriesOf(series, `many, ${database}`),
         one,
       ),

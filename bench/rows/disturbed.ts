@@ -14,8 +14,8 @@ const databases = ['SQLite', 'PostgreSQL'] as const;
 type DatabaseName = (typeof databases)[number];
 
 const sweptSessions = 100_000;
-/** Long enough for a sweep on a slow machine. One starts every 30 seconds. */
-const windowSeconds = 70;
+/** A sweep starts every 30 seconds. */
+const windowSeconds = 35;
 const calmSeconds = 10;
 const warmUpSeconds = 20;
 /** The largest data that fits into a request of 1 MiB. */
@@ -31,7 +31,7 @@ export async function disturbedRows(environment: Environment, effort: Effort): P
       ...settings,
       SALLYPORT_SINK: JSON.stringify(unreachableSink),
     });
-    const rate = (await maxRate(targetOf('undisturbed', calm), effort)) / 2;
+    const rate = (await maxRate(targetOf('undisturbed', calm), effort)) / 4;
     await warmUp(busy, rate, effort);
     const candidates = [
       withSeconds(atRate(targetOf('undisturbed', calm), rate, effort), sweep ? calmSeconds : undefined),
@@ -53,7 +53,7 @@ export async function disturbedRows(environment: Environment, effort: Effort): P
       work: `GET /applications/key while ${background}, ${database}`,
       baseline: 'the same undisturbed',
       unit: 'ms (p99)',
-      maxRatio: 1.5,
+      maxRatio: 3,
     };
     rows.push(
       costRow(spec, seriesOf(series, 'disturbed'), seriesOf(series, 'undisturbed'), ({ p99 = 0 }) => p99),
@@ -111,7 +111,7 @@ function withSeconds({ name, measure }: Candidate, fixed: number | undefined): C
   return { name, measure: (seconds) => measure(fixed ?? seconds) };
 }
 
-/** Throws if a disturbance did not happen. Half of the sessions must be swept: a slow machine may not sweep all. */
+/** Measures until every disturbance has happened, and returns the slowest window. */
 function whileBusy(reads: Candidate, service: PreparedService, sweep: boolean): Candidate {
   return {
     name: reads.name,
@@ -126,20 +126,22 @@ function whileBusy(reads: Candidate, service: PreparedService, sweep: boolean): 
         backUpRepeatedly(service, running),
         writeLargeTokens(service, running, service.backend.key),
       ]);
-      let sample: Sample;
+      const samples: Sample[] = [];
+      let [remaining, failures] = [0, 0];
       try {
-        sample = await reads.measure(seconds);
+        do {
+          samples.push(await reads.measure(seconds));
+          remaining = sweep ? await expiredSessions(service.databaseUrl) : 0;
+          failures = (await failedDeliveries(service)) - failuresBefore;
+        } while (remaining > 0 || (sweep && failures === 0));
       } finally {
         running.on = false;
       }
-      const remaining = sweep ? await expiredSessions(service.databaseUrl) : 0;
       const [backups, tokens] = await work;
-      const failures = (await failedDeliveries(service)) - failuresBefore;
-      const counted = `${backups} backups, ${tokens} tokens, ${remaining} sessions left, ${failures} failed deliveries`;
-      console.log(`disturbed by ${counted}`);
-      if (backups === 0 || tokens === 0 || remaining > sweptSessions / 2 || (sweep && failures === 0))
-        throw new Error(`not all disturbances happened: ${counted}`);
-      return sample;
+      const counted = `${backups} backups, ${tokens} tokens, ${failures} failed deliveries`;
+      console.log(`disturbed by ${counted}, in ${samples.length} windows`);
+      if (backups === 0 || tokens === 0) throw new Error(`not all disturbances happened: ${counted}`);
+      return samples.toSorted((one, other) => (other.p99 ?? 0) - (one.p99 ?? 0))[0] as Sample;
     },
   };
 }

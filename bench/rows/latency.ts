@@ -1,4 +1,7 @@
-/** Latency at half of each server's own maximum rate, with requests that arrive at constant intervals. */
+/**
+ * Latency with requests that arrive at constant intervals: beside a bare server at half of each server's own maximum
+ * rate, and beside another product at half of that product's maximum rate.
+ */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -32,8 +35,7 @@ export function atRate({ name, pid, requests }: Target, rate: number, effort: Ef
 }
 
 /** Warms up at the same rate: code that was compiled under full load may be compiled again below it. */
-async function atHalfRate(target: Target, effort: Effort): Promise<Candidate> {
-  const candidate = atRate(target, (await maxRate(target, effort)) / 2, effort);
+async function warmedUp(candidate: Candidate, effort: Effort): Promise<Candidate> {
   await candidate.measure(effort.quick ? effort.seconds : warmUpSeconds);
   return candidate;
 }
@@ -66,7 +68,7 @@ async function compareWithBare(
   environment: Environment,
   effort: Effort,
   requestsOf: (service: PreparedService) => Requests,
-  peers: readonly { target: Target; database: string; baseline: string; maxRatio?: number }[] = [],
+  peers: readonly { target: Target; database: string; baseline: string; maxRatio: number }[] = [],
   target: 'three times' | 'none' = 'three times',
 ): Promise<Row[]> {
   const sent = requestsOf(environment.onSqlite);
@@ -75,17 +77,21 @@ async function compareWithBare(
     const service = services(environment)[database];
     return { name: database, pid: service.pid, requests: requestsOf(service) };
   });
-  const targets = [
-    { name: 'bare', pid: bare.pid, requests: { ...sent, port: bare.port } },
-    ...own,
-    ...peers.map(({ target }) => target),
-  ];
   const candidates: Candidate[] = [];
-  for (const target of targets) candidates.push(await atHalfRate(target, effort));
+  const add = async (target: Target, rate: number) =>
+    candidates.push(await warmedUp(atRate(target, rate, effort), effort));
+  for (const target of [{ name: 'bare', pid: bare.pid, requests: { ...sent, port: bare.port } }, ...own])
+    await add(target, (await maxRate(target, effort)) / 2);
+  for (const { target, database } of peers) {
+    const rate = (await maxRate(target, effort)) / 2;
+    await add(target, rate);
+    const ours = own.find(({ name }) => name === database) as Target;
+    await add({ ...ours, name: besidePeer(target) }, rate);
+  }
   const seconds = effort.quick ? effort.seconds : windowSeconds;
   const series = await compare(candidates, { ...effort, seconds, warmUp: 0 });
   await bare.stop();
-  const row = (database: string, baseline: string, theirs: string, max?: number) =>
+  const row = (database: string, ours: string, baseline: string, theirs: string, max?: number) =>
     costRow(
       {
         group,
@@ -94,17 +100,21 @@ async function compareWithBare(
         unit,
         ...(max !== undefined && { maxRatio: max }),
       },
-      seriesOf(series, database),
+      seriesOf(series, ours),
       seriesOf(series, theirs),
       ({ p99 = 0 }) => p99,
     );
   return [
     ...databases.map((database) =>
-      row(database, 'a bare server with the same bytes', 'bare', target === 'none' ? undefined : 3),
+      row(database, database, 'a bare server with the same bytes', 'bare', target === 'none' ? undefined : 3),
     ),
-    ...peers.map((peer) => row(peer.database, peer.baseline, peer.target.name, peer.maxRatio)),
+    ...peers.map(({ database, target, baseline, maxRatio }) =>
+      row(database, besidePeer(target), baseline, target.name, maxRatio),
+    ),
   ];
 }
+
+const besidePeer = ({ name }: Target) => `ours beside ${name}`;
 
 /** Sends each of `requests` once, and returns the responses by method and path. Does not send `second`. */
 async function recordResponses(service: PreparedService, { requests, second }: Requests) {
@@ -144,7 +154,12 @@ async function decisionLatency(environment: Environment, effort: Effort): Promis
       const body = { credential: key, permissions: { invoice: ['read'] } };
       const requests = { port, requests: [requestBytes('POST', '/', '', body)], status: 200 };
       const target = { name: `Better Auth, ${database}`, pid, requests };
-      return { target, database, baseline: 'Better Auth on the same database', maxRatio: 0.1 };
+      return {
+        target,
+        database,
+        baseline: 'Better Auth on the same database, at half of its rate',
+        maxRatio: 0.1,
+      };
     }),
   );
   for (const database of databases) await peers[database].stop();
@@ -165,7 +180,8 @@ async function maskedReadLatency(environment: Environment, effort: Effort): Prom
   for (const database of databases) {
     const requests = await tokenRequests(handmade('by hand', peers[database]), 'masked');
     const target = { name: `by hand, ${database}`, pid: peers[database].pid, requests };
-    targets.push({ target, database, baseline: 'a service written by hand on the same database' });
+    const baseline = 'a service written by hand on the same database, at half of its rate';
+    targets.push({ target, database, baseline, maxRatio: 0.5 });
   }
   const rows = await compareWithBare(
     'read a masked 1 KB token',

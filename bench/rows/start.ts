@@ -1,10 +1,10 @@
-/** Cold start time and idle memory. */
+/** Cold start time, idle memory, and the time of a command that does nothing. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Effort, type Figure, figure } from '../compare.ts';
+import { type Effort, type Figure, figure, type Series } from '../compare.ts';
 import { node, peer } from '../peers.ts';
-import { maxRow, type Row } from '../report.ts';
+import { costRow, maxRow, type Row } from '../report.ts';
 import { masterKey, resident, startServer } from '../servers.ts';
 
 const root = join(import.meta.dirname, '../..');
@@ -52,7 +52,7 @@ export async function startRows(_: unknown, effort: Effort): Promise<Row[]> {
   const of = (name: string, what: keyof Started): Figure =>
     figure((found.get(name) ?? []).map((each) => each[what]));
   const baseline = "Node 24 with Fastify's hello world";
-  return ['from source', 'one file'].flatMap((name) => {
+  const starts = ['from source', 'one file'].flatMap((name) => {
     const [time, memory] = [of(name, 'milliseconds'), of(name, 'mebibytes')];
     const group = 'start';
     return [
@@ -68,4 +68,39 @@ export async function startRows(_: unknown, effort: Effort): Promise<Row[]> {
       ),
     ];
   });
+  return [...starts, ...commandRows(effort)];
+}
+
+/** Commands of a clone, by the time that passes until they end. */
+function commandRows({ rounds }: Effort): Row[] {
+  const launcher = join(root, 'bin/sallyport.mjs');
+  const commands = { version: ['version'], completion: ['__complete', 'a'] };
+  const timed = (command: string[]) => {
+    const began = performance.now();
+    const { exitCode } = Bun.spawnSync(command, { stdio: ['ignore', 'ignore', 'inherit'] });
+    if (exitCode !== 0) throw new Error(`${command.join(' ')} failed`);
+    return { rate: 1000 / (performance.now() - began) };
+  };
+  const series = Object.keys(commands).map((name): Series => ({ name, samples: [] }));
+  const empty: Series = { name: 'node', samples: [] };
+  for (let round = 0; round < rounds; round++) {
+    empty.samples.push(timed(['node', '-e', '0']));
+    for (const { name, samples } of series)
+      samples.push(timed(['node', launcher, ...commands[name as keyof typeof commands]]));
+  }
+  return series.map((each) =>
+    costRow(
+      {
+        group: 'start',
+        work:
+          each.name === 'version' ? 'sallyport version, from source' : 'completion of a word, from source',
+        baseline: 'node -e 0',
+        unit: 'ms',
+        maxRatio: 3,
+      },
+      each,
+      empty,
+      ({ rate }) => 1000 / rate,
+    ),
+  );
 }

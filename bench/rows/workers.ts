@@ -1,14 +1,5 @@
-/** Two worker processes compared with one. */
-import { cpus } from 'node:os';
-import {
-  type Candidate,
-  compare,
-  type Effort,
-  figure,
-  type Series,
-  seriesOf,
-  underLoad,
-} from '../compare.ts';
+/** Several worker processes compared with one. */
+import { type Candidate, compare, type Effort, seriesOf, underLoad } from '../compare.ts';
 import { type Environment, type PreparedService, prepareService } from '../environment.ts';
 import { type Row, rowOf } from '../report.ts';
 import { requestBytes, startService } from '../servers.ts';
@@ -25,28 +16,32 @@ function reads(name: string, service: PreparedService): Candidate {
 }
 
 /**
- * The load generator runs on the same machine and needs one CPU. With two CPUs, a second worker cannot show its
- * effect, so the rate is derived from CPU time per request: what two full CPUs would serve.
+ * Compares what one process serves per second of CPU time, because the load generator runs on the same machine, and a
+ * rate would need a CPU for every process.
  */
-function onTwoProcessors(series: Series, processes: number): Series {
-  const samples = series.samples.map(({ processor = 0 }) => ({
-    rate: (processes * 1e6) / processor,
-    processor,
-  }));
-  return { name: series.name, samples };
-}
-
 export async function workerRows({ onSqlite }: Environment, effort: Effort): Promise<Row[]> {
-  const two = await prepareService(await startService({ SALLYPORT_WORKERS: '2' }));
-  const series = await compare([reads('one', onSqlite), reads('two', two)], effort);
-  await two.stop();
-  const [one, both] = [seriesOf(series, 'one'), seriesOf(series, 'two')];
-  const shared = { group: 'processes', baseline: 'one process', unit: '/s' };
-  if (cpus().length >= 4) return [rowOf({ ...shared, work: 'two workers on reads', min: 1.5 }, both, one)];
-  const measured = figure(both.samples.map(({ rate }, at) => rate / (one.samples[at]?.rate as number)));
-  console.log(
-    `two workers with the load generator on the same two CPUs: ${measured.median.toFixed(2)} × one worker`,
+  const counts = { two: '2', four: '4' };
+  const services: PreparedService[] = [];
+  for (const workers of Object.values(counts))
+    services.push(await prepareService(await startService({ SALLYPORT_WORKERS: workers })));
+  const names = Object.keys(counts);
+  const series = await compare(
+    [reads('one', onSqlite), ...services.map((service, at) => reads(names[at] as string, service))],
+    effort,
   );
-  const work = 'two workers on reads, by CPU time';
-  return [rowOf({ ...shared, work, min: 1.5 }, onTwoProcessors(both, 2), onTwoProcessors(one, 1))];
+  for (const service of services) await service.stop();
+  return names.map((name) =>
+    rowOf(
+      {
+        group: 'processes',
+        work: `${name} workers on reads, per process`,
+        baseline: 'one process',
+        unit: '/s of CPU time',
+        min: 0.9,
+      },
+      seriesOf(series, name),
+      seriesOf(series, 'one'),
+      ({ processor = 0 }) => 1e6 / processor,
+    ),
+  );
 }
