@@ -47,7 +47,7 @@ interface Connection {
 
 const headEnd = Buffer.from('\r\n\r\n');
 const nonceField = Buffer.from('"nonce":"');
-const nonceLength = 57;
+const nonceLength = 63;
 /** How long to wait for missing responses at the end. */
 const maxDrain = 10_000;
 

@@ -201,7 +201,7 @@ function pairLatency(environment: Environment, effort: Effort): Promise<Row[]> {
 }
 
 export function pairRequests({ port, page, backend }: PreparedService): Requests {
-  const nonce = 'NONCE'.padEnd(57, ' ');
+  const nonce = 'NONCE'.padEnd(63, ' ');
   const grant = requestBytes('POST', '/sessions/authorize', backend.key, { nonce, rules: sessionRules });
   return {
     port,
