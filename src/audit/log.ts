@@ -2,7 +2,8 @@
 import type { Database } from 'bun:sqlite';
 import type { ChainKeys } from '../store/crypto/keyring.ts';
 import type { Db, DbTime } from '../store/engine/db.ts';
-import { type AuditDb, allChains, databaseTime, firstSealedAt, headersIn } from './log/chain.ts';
+import { databaseTime } from '../store/engine/sql.ts';
+import { type AuditDb, allChains, firstSealedAt, headersIn } from './log/chain.ts';
 import { countEntries } from './log/count.ts';
 import { timeOfId } from './log/entry.ts';
 import { gapsOf } from './log/gaps.ts';

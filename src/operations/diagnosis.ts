@@ -6,9 +6,10 @@ import { newestTimes, pendingEntries } from '../audit/log.ts';
 import { type Config, hasTrustedProxies } from '../config/settings.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { bindMasterKey, type MasterKeys } from '../store/crypto/keyring.ts';
-import { commandTimeout, type Db, type DbTime } from '../store/engine/db.ts';
+import { commandTimeout, type Db } from '../store/engine/db.ts';
 import { appliedMigrations, findSchemaProblem, newestSchema, versionOf } from '../store/engine/migrate.ts';
 import { openPostgres } from '../store/engine/postgres.ts';
+import { databaseTime } from '../store/engine/sql.ts';
 import { openSqlite } from '../store/engine/sqlite.ts';
 import { isInUse } from '../store/engine/sqlite-lock.ts';
 import { readGauges } from '../store/gauges.ts';
@@ -16,13 +17,15 @@ import {
   findBoundSessions,
   findLargestApplication,
   listTooLong,
+  readSchemaAccess,
+  type SchemaAccess,
   type TooLong,
 } from '../store/operator-queries.ts';
 import { checkHeads, checkSealed, checkSinks } from './audit-diagnosis.ts';
 import { type Check, fail, missingHint, ok, startHint, warn } from './check.ts';
 import { masterKeyHint } from './master-key.ts';
 import { checkNodes } from './node-check.ts';
-import { checkPostgres, readSchemaAccess, type SchemaAccess } from './postgres-check.ts';
+import { checkPostgres } from './postgres-check.ts';
 import { checkSqliteFile, checkSqliteSettings } from './sqlite-check.ts';
 
 /**
@@ -110,7 +113,7 @@ const recheck = 'check that the clock is correct now; expiry times set before ma
 
 /** Compares the clock that decides on expiry with the clock of this machine and with the times in the audit log. */
 async function checkClock(db: Db, machineTime: () => number, hasAuditLog: boolean): Promise<Check> {
-  const now = Number((await db.get<{ now: DbTime }>('select :now as now'))?.now);
+  const now = await databaseTime(db);
   const difference = Math.abs(machineTime() - now);
   const { newest, wasFast } = hasAuditLog ? await newestTimes(db, now) : { newest: 0, wasFast: false };
   if (now < newest - tolerance) {
@@ -130,9 +133,8 @@ async function checkClock(db: Db, machineTime: () => number, hasAuditLog: boolea
 
 /** A database that is not bound to a master key accepts any. */
 async function checkMasterKey(db: Db, masters: MasterKeys): Promise<Check> {
-  const isBound = await db.get('select 1 as one from master_key');
   try {
-    if (isBound) await bindMasterKey(db, masters);
+    await bindMasterKey(db, masters, true);
     return ok('master key', 'decrypts the data keys of the database');
   } catch (error) {
     return fail('master key', (error as Error).message, masterKeyHint);

@@ -3,8 +3,9 @@ import type { Database } from 'bun:sqlite';
 import type { Db } from '../store/engine/db.ts';
 import { schemaDifferences } from '../store/engine/migrate.ts';
 import { lockShared } from '../store/engine/sqlite-lock.ts';
+import { readSqliteSettings } from '../store/operator-queries.ts';
+import { hasMigrations, integrityErrors, readFrom } from '../store/sqlite-backup.ts';
 import { type Check, fail, ok, warn } from './check.ts';
-import { hasTable, integrityErrors, readFrom } from './sqlite-backup.ts';
 
 export function restoreHint(path: string): string {
   return `stop the service and restore a backup of ${path}: see docs/operations/backups.md`;
@@ -29,7 +30,7 @@ export function checkSqliteFile(path: string): Check[] {
 
 /** Returns no problems for a database without migrations: `checkSchema` reports it. */
 function checkSchemaObjects(db: Database, path: string): Check[] {
-  if (!hasTable(db, 'schema_versions') || !db.query('select 1 from schema_versions').get()) return [];
+  if (!hasMigrations(db)) return [];
   const [first, ...others] = schemaDifferences(db);
   if (first === undefined) return [];
   const more = others.length > 0 ? `, and ${others.length} more differences` : '';
@@ -42,9 +43,7 @@ const minSqlite = '3.51.3';
 
 /** Checks the SQLite version and the settings of a connection that was opened like those of the service. */
 export async function checkSqliteSettings(db: Db, path: string): Promise<Check[]> {
-  const { version = '' } = (await db.get<{ version: string }>('select sqlite_version() as version')) ?? {};
-  const { journal_mode } = (await db.get<{ journal_mode: string }>('pragma journal_mode')) ?? {};
-  const { synchronous } = (await db.get<{ synchronous: number }>('pragma synchronous')) ?? {};
+  const { version, journal_mode, synchronous } = await readSqliteSettings(db);
   const problems: Check[] = [];
   const failed = (message: string, hint: string) => problems.push(fail('database', message, hint));
   if (version.localeCompare(minSqlite, 'en', { numeric: true }) < 0)

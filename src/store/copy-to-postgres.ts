@@ -1,7 +1,8 @@
 /** Copies the rows of a SQLite database into an empty PostgreSQL database. */
 import type { Database } from 'bun:sqlite';
-import type { EntryWriter } from '../audit/log.ts';
+import { toolWriter } from '../audit/log.ts';
 import { byOperator } from '../domain/audit.ts';
+import type { ChainKeys } from './crypto/keyring.ts';
 import type { Db, Queries, Value } from './engine/db.ts';
 import { tablesOf } from './engine/migrate.ts';
 import { type ColumnType, inserter } from './engine/sql.ts';
@@ -22,8 +23,8 @@ export class NotEmpty extends Error {}
 export interface CopyOptions {
   /** The time of the audit entry. */
   readonly at: number;
-  /** Writes with the keys of the audit log in the source. */
-  readonly writeEntries: EntryWriter;
+  /** The keys of the audit log in the source. */
+  readonly chainKeys: ChainKeys;
   readonly onTable?: (table: string) => void;
 }
 
@@ -34,7 +35,7 @@ export interface CopyOptions {
 export function copyToPostgres(
   source: Database,
   target: Db,
-  { at, writeEntries, onTable }: CopyOptions,
+  { at, chainKeys, onTable }: CopyOptions,
 ): Promise<Record<string, number>> {
   return target.exclusively(async (tx) => {
     await requireEmpty(tx);
@@ -45,7 +46,7 @@ export function copyToPostgres(
     }
     await tx.run(`analyze ${copiedTables.join(', ')}`);
     const difference = { database: { from: 'sqlite', to: 'postgres' } };
-    await writeEntries(tx, [{ ...byOperator, at, operation: 'database.copy', difference }]);
+    await toolWriter(target, chainKeys)(tx, [{ ...byOperator, at, operation: 'database.copy', difference }]);
     return counts;
   }, 'slow');
 }

@@ -5,7 +5,8 @@ import { nilTenant, type ParsedKey } from '../domain/key.ts';
 import { longestSession } from '../domain/session.ts';
 import { notExpired } from './applications.ts';
 import type { ChainKeys } from './crypto/keyring.ts';
-import type { Db, DbTime } from './engine/db.ts';
+import type { Db } from './engine/db.ts';
+import { databaseTime } from './engine/sql.ts';
 import type { NewEntry, RevokedKey } from './store.ts';
 import type { TenantTags } from './tenants.ts';
 
@@ -50,11 +51,11 @@ export function keyRevoker(
     const tenant = (await tags.find(tag)) ?? nilTenant;
     await db.change(
       async (tx) => {
-        const time = await tx.get<{ now: DbTime }>('select :now as now');
+        const now = await databaseTime(tx);
         await tx.run(endUnlimitedSessions, [tenant, digest]);
         const key = await tx.get<KeyRow>(deleteKey, [tenant, digest]);
         const session = await tx.get<SessionRow>(deleteSession, [tenant, digest]);
-        await tx.defer(writeEntries, entryOf(toRevoked(key, session), Number(time?.now)));
+        await tx.defer(writeEntries, entryOf(toRevoked(key, session), now));
       },
       digest.toHex(),
       tenant,

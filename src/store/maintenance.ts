@@ -4,17 +4,17 @@
  */
 import type { Database } from 'bun:sqlite';
 import type { AuditSource } from '../audit/delivery.ts';
-import type { EntryWriter, LogMaintenance } from '../audit/log.ts';
+import type { LogMaintenance } from '../audit/log.ts';
 import type { Proof } from '../audit/proof.ts';
+import type { Access, AuditRow } from '../domain/access/revocation.ts';
 import type { Awaitable } from '../domain/awaitable.ts';
 import type { Minted } from '../domain/key.ts';
 import type { CopyOptions } from './copy-to-postgres.ts';
 import type { Rotated, Rotation } from './crypto/key-rotation.ts';
 import type { ChainKeys, MasterKeys } from './crypto/keyring.ts';
-import type { Db } from './engine/db.ts';
 import type { Nodes } from './nodes.ts';
 import type { Expiring } from './operator-queries.ts';
-import type { NewApplication, StoreTransaction, Tenant } from './store.ts';
+import type { NewApplication, NewEntry, StoreTransaction, Tenant } from './store.ts';
 
 export interface NewTenant {
   readonly id: string;
@@ -100,6 +100,38 @@ export interface Settings {
   ): Promise<{ readonly from: string | undefined } | undefined>;
 }
 
+/** Access that was revoked after the backup and is valid again. */
+export interface Revived {
+  readonly tenants: readonly RevivedTenant[];
+  /** Applications of tenants that are not in `tenants`. */
+  readonly applications: readonly RevivedApplication[];
+}
+
+export interface RevivedTenant {
+  readonly tenant_id: string;
+  readonly name: string;
+  readonly closed: 'disabled' | 'deleted';
+}
+
+export interface RevivedApplication {
+  readonly tenant_id: string;
+  readonly application_id: string;
+  readonly name: string;
+  /** Whether the application was deleted. */
+  readonly deleted: boolean;
+  /** Keys that were revoked and are valid again. */
+  readonly keys: readonly { readonly id: string; readonly ending: string }[];
+  /** The last grants, origins and networks before the restore, if they allowed less than those in the backup. */
+  readonly access?: Access;
+  /** Whether the application was in quarantine. */
+  readonly quarantined: boolean;
+}
+
+export interface Recovered {
+  readonly sessions: number;
+  readonly replies: number;
+}
+
 export interface TenantTransaction extends Omit<StoreTransaction, 'tokens' | 'idempotency'> {
   readonly tenants: Tenants;
   readonly settings: Settings;
@@ -132,6 +164,13 @@ export interface Maintenance {
   nextMasterKey(rotation: Rotation): Promise<{ readonly current: string; readonly next: string }>;
   /** Copies all rows of a SQLite database to this database, which must be empty. See `copyToPostgres`. */
   copyFrom(source: Database, options: CopyOptions): Promise<Record<string, number>>;
+  /** Finds what the audit entries `rows` revoked and this database still allows. */
+  lookUpRevived(rows: readonly AuditRow[]): Promise<Revived>;
+  /**
+   * Deletes all sessions, nonces and idempotency records, revokes `revoke` again, and writes `entries` and those about
+   * the revocations, at the time `at`, in one transaction. The rows of deleted tenants remain.
+   */
+  repeatRevocations(revoke: Revived, at: number, entries: readonly NewEntry[]): Promise<Recovered>;
   /** Lists at most `limit` applications and keys that expire within `within` milliseconds, earliest first. */
   expiring(within: number, limit: number): Promise<Expiring[]>;
   /**
@@ -155,11 +194,7 @@ export interface Maintenance {
   gauges(): Promise<Gauges>;
   /** How many statements and transactions are waiting for the database. */
   inFlight(): number;
-  /** For tools that run their own SQL. */
-  readonly db: Db;
   readonly masters: MasterKeys;
   /** The keys of the audit log; rejects if the store was opened without a master key. */
   chainKeys(): Awaitable<ChainKeys>;
-  /** Writes audit entries in a transaction of a tool. */
-  readonly writeEntries: EntryWriter;
 }

@@ -2,6 +2,7 @@
 
 import type { Position } from '../domain/database-position.ts';
 import type { Db, DbTime } from './engine/db.ts';
+import { databaseTime } from './engine/sql.ts';
 
 export interface NodeRecord {
   readonly id: string;
@@ -71,7 +72,7 @@ export function nodes(db: Db): Nodes {
     remove: async (id) => {
       await db.run('delete from nodes where id = $1', [id]);
     },
-    now: async () => Number((await db.get<{ now: DbTime }>('select :now as now'))?.now),
+    now: () => databaseTime(db),
     active: async () => {
       const rows = await db.all<Row>('select * from nodes where seen_at >= :now - $1 order by name', [
         nodeLifetime,

@@ -36,6 +36,7 @@ import { keyRevoker } from './leaked-keys.ts';
 import type { Maintenance } from './maintenance.ts';
 import { nodes } from './nodes.ts';
 import { listExpiring } from './operator-queries.ts';
+import { lookUpRevived, repeatRevocations } from './recovery.ts';
 import { requestCounts } from './request-counts.ts';
 import { sessions } from './sessions.ts';
 import type { Store } from './store.ts';
@@ -189,6 +190,8 @@ function maintenanceOn(
         return { current, next: rotation.next(current).id };
       }),
     copyFrom: (source, options) => copyToPostgres(source, db, options),
+    lookUpRevived: (rows) => lookUpRevived(db, rows),
+    repeatRevocations: (...args) => repeatRevocations(db, writeEntries, ...args),
     expiring: (within, limit) => listExpiring(db, within, limit),
     sweep: async (limit) => {
       const removed = await sweep(db, writeEntries, limit);
@@ -202,10 +205,8 @@ function maintenanceOn(
       return readGauges(db);
     },
     inFlight,
-    db,
     masters,
     chainKeys: keys.chainKeys,
-    writeEntries,
   };
 }
 

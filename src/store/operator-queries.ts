@@ -1,4 +1,4 @@
-/** What commands of the operator ask about the rows of all tenants. */
+/** What commands of the operator ask about the rows of all tenants, and about the database itself. */
 import { timestamp } from '../domain/common-fields.ts';
 import { notExpired } from './applications.ts';
 import type { Db, DbTime } from './engine/db.ts';
@@ -100,4 +100,82 @@ export async function findLargestApplication(db: Db): Promise<{ id: string; byte
       group by tenant_id, application_id order by 2 desc limit 1`),
   );
   return row && { id: row.id, bytes: Number(row.bytes) };
+}
+
+const setting = (name: string) => `current_setting('${name}')`;
+
+const serverState = `select split_part(${setting('server_version')}, ' ', 1) as version,
+     ${setting('server_version_num')}::int as number, pg_is_in_recovery() as standby,
+     ${setting('default_transaction_read_only')} = 'on' as "readOnly",
+     ${setting('server_encoding')} as encoding, ${setting('fsync')} as fsync,
+     ${setting('full_page_writes')} as "fullPageWrites",
+     ${setting('synchronous_commit')} as "synchronousCommit",
+     (${setting('max_connections')}::int - ${setting('superuser_reserved_connections')}::int -
+       (select count(*) from pg_stat_activity where backend_type = 'client backend'))::int as left`;
+
+/** A PostgreSQL server and the settings that durability depends on. */
+export interface ServerState {
+  readonly version: string;
+  readonly number: number;
+  readonly standby: boolean;
+  /** Whether transactions are read-only by default. */
+  readonly readOnly: boolean;
+  readonly encoding: string;
+  readonly fsync: string;
+  readonly fullPageWrites: string;
+  readonly synchronousCommit: string;
+  /** Free connections for users who are not superusers. */
+  readonly left: number;
+}
+
+export async function readServerState(db: Db): Promise<ServerState> {
+  return (await db.get<ServerState>(serverState)) as ServerState;
+}
+
+export interface Timeouts {
+  readonly statement: string;
+  readonly lock: string;
+  readonly idle: string;
+  /** Whether the timeouts are set on the connection. Behind a connection pooler, each transaction sets them. */
+  readonly onConnection: boolean;
+}
+
+const timeouts = `select current_setting('statement_timeout') as statement, current_setting('lock_timeout') as lock,
+  current_setting('idle_in_transaction_session_timeout') as idle,
+  (select source = 'client' from pg_settings where name = 'statement_timeout') as "onConnection"`;
+
+/** Reads the timeouts that apply to a transaction on PostgreSQL. */
+export async function readTimeouts(db: Db): Promise<Timeouts> {
+  return (await db.transaction((tx) => tx.get<Timeouts>(timeouts))) as Timeouts;
+}
+
+export interface SchemaAccess {
+  /** The search path, if it contains no schema that exists and that the role may use. Otherwise undefined. */
+  readonly missing: string | undefined;
+  /** Whether the role may create tables and alter those of Sallyport. */
+  readonly mayMigrate: boolean;
+}
+
+export async function readSchemaAccess(db: Db): Promise<SchemaAccess> {
+  const row = await db.get<{ path: string; schema: string | null; may: boolean | null }>(
+    `select current_setting('search_path') as path, current_schema() as schema,
+       has_schema_privilege(current_schema(), 'create') and coalesce(
+         (select pg_has_role(relowner, 'usage') from pg_class where oid = to_regclass('schema_versions')),
+         true) as may`,
+  );
+  return { missing: row?.schema ? undefined : row?.path, mayMigrate: row?.may === true };
+}
+
+/** The SQLite version and the settings of a connection. */
+export interface SqliteSettings {
+  readonly version: string;
+  readonly journal_mode: string;
+  readonly synchronous: number;
+}
+
+export async function readSqliteSettings(db: Db): Promise<SqliteSettings> {
+  const version = await db.get<{ version: string }>('select sqlite_version() as version');
+  const journal = await db.get<{ journal_mode: string }>('pragma journal_mode');
+  const synchronous = await db.get<{ synchronous: number }>('pragma synchronous');
+  return { ...version, ...journal, ...synchronous } as SqliteSettings;
 }

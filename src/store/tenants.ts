@@ -20,30 +20,41 @@ interface TenantRow {
 const select = 'select id, tag, name, created_at, disabled_at, deleted_at, max_lifetime from tenants';
 
 export function tenants(db: Executor): Tenants {
-  /** Does not change a tenant that is being deleted. */
-  const alter = async (change: string, params: readonly [id: string, ...rest: (string | number | null)[]]) =>
-    (await db.run(`update tenants set ${change} where id = $1 and deleted_at is null`, params)) > 0;
-
   return {
     create: (tenant) => db.transaction((tx) => insertTenant(tx, tenant)),
     get: (id) => then(db.get<TenantRow>(`${select} where id = $1`, [id]), (row) => row && toTenant(row)),
     list: () => then(db.all<TenantRow>(`${select} order by id`), (rows) => rows.map(toTenant)),
-    rename: (id, name) => alter('name = $2', [id, name]),
-    limitLifetime: (id, max) => alter('max_lifetime = $2', [id, max ?? null]),
-    disable: (id) => alter('disabled_at = coalesce(disabled_at, :now)', [id]),
-    enable: (id) => alter('disabled_at = null', [id]),
-
-    markDeleted: (id) =>
-      db.transaction(async (tx) => {
-        const marked = await tx.run(
-          `update tenants set disabled_at = coalesce(disabled_at, :now), deleted_at = :now
-           where id = $1 and deleted_at is null`,
-          [id],
-        );
-        if (marked > 0) await tx.run('delete from data_keys where tenant_id = $1', [id]);
-        return marked > 0;
-      }),
+    rename: (id, name) => alter(db, 'name = $2', [id, name]),
+    limitLifetime: (id, max) => alter(db, 'max_lifetime = $2', [id, max ?? null]),
+    disable: (id) => disable(db, id),
+    enable: (id) => alter(db, 'disabled_at = null', [id]),
+    markDeleted: (id) => db.transaction((tx) => markDeleted(tx, id)),
   };
+}
+
+type Run = Pick<Queries, 'run'>;
+
+/** Does not change a tenant that is being deleted. */
+async function alter(
+  tx: Run,
+  change: string,
+  params: readonly [id: string, ...rest: (string | number | null)[]],
+): Promise<boolean> {
+  return (await tx.run(`update tenants set ${change} where id = $1 and deleted_at is null`, params)) > 0;
+}
+
+const disabled = 'disabled_at = coalesce(disabled_at, :now)';
+
+/** See `Tenants.disable`. */
+export function disable(tx: Run, id: string): Promise<boolean> {
+  return alter(tx, disabled, [id]);
+}
+
+/** See `Tenants.markDeleted`. */
+export async function markDeleted(tx: Run, id: string): Promise<boolean> {
+  if (!(await alter(tx, `${disabled}, deleted_at = :now`, [id]))) return false;
+  await tx.run('delete from data_keys where tenant_id = $1', [id]);
+  return true;
 }
 
 export async function createFirst(

@@ -103,7 +103,7 @@ describe.each(databases)('archiving the audit log in %s', (_, database) => {
       expect(received()).toEqual([...['one', 'two', 'three'].slice(0, first), 'audit.archive']);
       const after = await state();
       expect(after).toMatchObject({ skippedEntries: 5 - first, lagEntries: 0, truncatedChains: 0 });
-      expect(await checkSinks(on.maintenance.db, on.maintenance.masters, ['local'])).toEqual([
+      expect(await checkSinks(on.db, on.maintenance.masters, ['local'])).toEqual([
         {
           name: 'sinks',
           state: 'warn',

@@ -36,13 +36,7 @@ describe.each(databases)('sealing the audit log on %s', (_, database) => {
   const headOf = async (tenant: string) =>
     (await on.maintenance.audit.heads()).find(({ tenantId }) => tenantId === tenant);
   const sealedEntries = async (tenant: string, after = 0) => {
-    const segments = await segmentsIn(
-      on.maintenance.db,
-      tenant,
-      { first: after + 1, last: 1000 },
-      'asc',
-      1000,
-    );
+    const segments = await segmentsIn(on.db, tenant, { first: after + 1, last: 1000 }, 'asc', 1000);
     return segments.flatMap(({ packed }) => packed.all() ?? []);
   };
   const operationsOf = async (tenant: string, after = 0) =>
@@ -68,8 +62,7 @@ describe.each(databases)('sealing the audit log on %s', (_, database) => {
     const reason = 'x'.repeat(400_000);
     for (let written = 0; written < 4; written++) await on.store.audit.write([{ ...entry('x', b), reason }]);
     await seal();
-    const headers = async (tenant: string) =>
-      headersIn(on.maintenance.db, tenant, { first: 1, last: 9 }, 'asc', 9);
+    const headers = async (tenant: string) => headersIn(on.db, tenant, { first: 1, last: 9 }, 'asc', 9);
     expect((await headers(a)).map(({ first, last }) => [first, last])).toEqual([
       [1, 1024],
       [1025, 1500],
@@ -87,7 +80,7 @@ describe.each(databases)('sealing the audit log on %s', (_, database) => {
     const [busy, slow] = [await on.tenant(), await on.tenant()];
     await seal();
     let time = 0;
-    const log = { db: on.maintenance.db, keys: on.maintenance.chainKeys };
+    const log = { db: on.db, keys: on.maintenance.chainKeys };
     const seals = sealer(log, () => time);
     const write = entryWriter(log, seals.written);
     await log.db.transaction((tx) => write(tx, [...entries(1024, busy), ...entries(3, slow)]));
@@ -232,7 +225,7 @@ test('a chain that another node has locked is left to that node', async () => {
 test('concurrent writes share a commit', async () => {
   const on = await openTestStore(sqlite);
   const tenant = await on.tenant();
-  const generation = () => on.maintenance.db.local?.generation() as number;
+  const generation = () => on.db.local?.generation() as number;
   await on.store.audit.write(entries(1, tenant));
   const before = generation();
   await on.store.audit.write(entries(1, tenant));

@@ -63,7 +63,7 @@ describe.each(databases)('the cost of a search in the audit log on %s', (name, d
   async function grow(count: number): Promise<void> {
     const head = (await on.maintenance.audit.heads()).find(({ tenantId }) => tenantId === tenant);
     const first = head?.number ?? 0;
-    const last = await segmentAt(on.maintenance.db, tenant, first);
+    const last = await segmentAt(on.db, tenant, first);
     const length = (last?.last ?? 0) - (last?.first ?? 0) + 1;
     const numbers = `with recursive numbers (n) as (select 1 union all select n + 1 from numbers where n < ${count})`;
     const columns = `format, first_seq, last_seq, earliest_at, latest_at, sealed_at, max_delay, successes, denials,

@@ -75,7 +75,7 @@ describe.each(databases)('tampering with the audit log in %s', (name, database) 
   });
 
   test('by changing an entry: its position is found', async () => {
-    const stored = await segmentAt(testStore.maintenance.db, tenant, 2);
+    const stored = await segmentAt(testStore.db, tenant, 2);
     const entries = stored?.packed.all() ?? [];
     const middle = entries[1] as (typeof entries)[number];
     const changes = [
@@ -169,7 +169,7 @@ describe.each(databases)('tampering with the audit log in %s', (name, database) 
   });
 
   test('by inserting a pending entry, with or without a copied MAC', async () => {
-    const stored = await segmentAt(testStore.maintenance.db, tenant, 3);
+    const stored = await segmentAt(testStore.db, tenant, 3);
     const { id, at, text, mac } = stored?.packed.all()?.[0] ?? {
       id: '',
       at: 0,

@@ -31,8 +31,7 @@ describe.each(databases)('the system chain in %s', (_, database) => {
 
   const verified = async () => verify(await exportOf(on));
   const messages = ({ findings }: Verdict) => findings.map(({ chain, message }) => `${chain}: ${message}`);
-  const doctor = async () =>
-    (await checkHeads(on.maintenance.db, masters, 'verify')).map(({ state }) => state);
+  const doctor = async () => (await checkHeads(on.db, masters, 'verify')).map(({ state }) => state);
 
   test('verifies, also together with a chain that was deleted after its tenant', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'sallyport-system-'));

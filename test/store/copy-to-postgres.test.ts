@@ -3,7 +3,6 @@ import { afterEach, beforeEach, expect, test } from 'bun:test';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { toolWriter } from '../../src/audit/log.ts';
 import { copiedTables, copyToPostgres } from '../../src/store/copy-to-postgres.ts';
 import { newChainKeys, unpackChainKeys } from '../../src/store/crypto/keyring.ts';
 import { tablesOf } from '../../src/store/engine/migrate.ts';
@@ -33,7 +32,7 @@ const keys = unpackChainKeys(newChainKeys());
 async function copy(): Promise<Record<string, number>> {
   const db = openPostgres(target, undefined, generousTimeout, fewConnections);
   try {
-    return await copyToPostgres(source, db, { at: startTime, writeEntries: toolWriter(db, keys) });
+    return await copyToPostgres(source, db, { at: startTime, chainKeys: keys });
   } finally {
     await db.close();
   }

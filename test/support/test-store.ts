@@ -7,6 +7,7 @@ import { applicationKinds, type Kind, type Minted, mint, newId } from '../../src
 import { newTenant } from '../../src/operations/bootstrap.ts';
 import { parseMasterKeys } from '../../src/store/crypto/cipher.ts';
 import type { MasterKeys } from '../../src/store/crypto/keyring.ts';
+import type { Db } from '../../src/store/engine/db.ts';
 import type { Maintenance } from '../../src/store/maintenance.ts';
 import { type OpenedStore, type OpenOptions, openStore } from '../../src/store/open.ts';
 import type { NewApplication, NewSession, Store } from '../../src/store/store.ts';
@@ -23,6 +24,8 @@ import {
 export interface TestStore {
   readonly store: Store;
   readonly maintenance: Maintenance;
+  /** The database below the store, for functions that take one. */
+  readonly db: Db;
   readonly clock: Clock;
   readonly url: string;
   /** Opens the same database a second time, like another node. `openStore` documents the arguments. */
@@ -57,6 +60,7 @@ export async function openTestStore(
   const url = await database.createMigrated(folder);
   const clock = new Clock();
   const opened: OpenedStore[] = [];
+  const databases: Db[] = [];
   const open: TestStore['open'] = async (
     masters = masterKeys(testMasterKey),
     through,
@@ -67,7 +71,11 @@ export async function openTestStore(
       timeout,
       maxConnections,
       masters,
-      through: (db) => checkTenants(through?.(db) ?? db),
+      through: (db) => {
+        const checked = checkTenants(through?.(db) ?? db);
+        databases.push(checked);
+        return checked;
+      },
     });
     opened.push(node);
     return node;
@@ -78,6 +86,7 @@ export async function openTestStore(
   return {
     store,
     maintenance,
+    db: databases[0] as Db,
     clock,
     url,
     open,

@@ -160,7 +160,3 @@ export async function firstSealedAt(
   );
   return row && Number(row.number);
 }
-
-export async function databaseTime(db: Pick<Queries, 'get'>): Promise<number> {
-  return Number((await db.get<{ now: DbTime }>('select :now as now'))?.now);
-}

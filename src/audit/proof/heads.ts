@@ -6,8 +6,8 @@
 import { byOperator, headsOperation } from '../../domain/audit.ts';
 import type { ChainKeys } from '../../store/crypto/keyring.ts';
 import { type Db, type DbTime, type Queries, rowLock } from '../../store/engine/db.ts';
-import { Params } from '../../store/engine/sql.ts';
-import { type AuditDb, databaseTime } from '../log/chain.ts';
+import { databaseTime, Params } from '../../store/engine/sql.ts';
+import type { AuditDb } from '../log/chain.ts';
 import { sameBytes, valuesMac } from '../log/entry.ts';
 import type { EntryWriter } from '../log/pending.ts';
 import { hexOf } from '../log/segment.ts';

@@ -2,15 +2,16 @@
  * Deletes the oldest segments of a chain. Before that, they must be archived or delivered, they must verify, and an
  * entry of the chain must record the deletion. See archive.ts for archives.
  */
+
 import { byOperator } from '../../domain/audit.ts';
 import { rowLock } from '../../store/engine/db.ts';
+import { databaseTime } from '../../store/engine/sql.ts';
 import { DamagedChain } from '../errors.ts';
 import {
   type AuditDb,
   allChains,
   type Chain,
   chainOf,
-  databaseTime,
   headersIn,
   segmentAt,
   segmentsIn,

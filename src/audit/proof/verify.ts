@@ -2,10 +2,12 @@
  * Verifies exports and archives of the audit log together, and chains of a database. Each chain must be complete from
  * its first segment, and must contain the ends that the system chain has recorded.
  */
+
 import { readsOperation, readsSetting } from '../../domain/audit.ts';
 import { timestamp } from '../../domain/common-fields.ts';
 import type { ChainKeys, MasterKeys } from '../../store/crypto/keyring.ts';
 import type { Db, DbTime, Queries } from '../../store/engine/db.ts';
+import { databaseTime } from '../../store/engine/sql.ts';
 import { chainName, type Head, type Position, systemTenant } from '../records.ts';
 import {
   ChainCheck,
@@ -385,7 +387,7 @@ async function settingDifferences(
   );
   const newest = Math.max(...logged.keys());
   const missing = [...logged].filter(([at, value]) => stored.get(at) !== value);
-  const now = Number((await db.get<{ now: DbTime }>('select :now as now'))?.now);
+  const now = await databaseTime(db);
   const isAdded = (at: number) => !logged.has(at) && !pending.has(at) && at < now - maxUnsealed;
   const added = [...stored].filter(([at]) => isComplete && isAdded(at));
   const current = await db.get<{ value: string }>('select value from settings where name = $1', [

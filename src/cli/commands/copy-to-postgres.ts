@@ -1,6 +1,5 @@
 import { closeSync, existsSync, openSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { toolWriter } from '../../audit/log.ts';
 import { defaultDatabase } from '../../config/values.ts';
 import { masterKeys } from '../../operations/master-key.ts';
 import { retryTimeouts } from '../../operations/slow-start.ts';
@@ -103,7 +102,7 @@ function copyFrom(
     try {
       return await target.maintenance.copyFrom(source, {
         at: Date.now(),
-        writeEntries: toolWriter(target.maintenance.db, await chainKeys()),
+        chainKeys: await chainKeys(),
         onTable: (table) => onStep(`the copy of ${table}`),
       });
     } catch (error) {

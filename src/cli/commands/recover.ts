@@ -1,16 +1,8 @@
 import { anyPosition, describePosition, newerThan } from '../../domain/database-position.ts';
 import { escapeText } from '../../domain/escape.ts';
 import { knownPositions } from '../../operations/known-positions.ts';
-import {
-  findRevived,
-  none,
-  type Recovered,
-  type Restore,
-  type Revived,
-  type RevivedApplication,
-  recover,
-} from '../../operations/recovery.ts';
-import type { Maintenance } from '../../store/maintenance.ts';
+import { findRevived, none, type Restore, recover } from '../../operations/recovery.ts';
+import type { Maintenance, Recovered, Revived, RevivedApplication } from '../../store/maintenance.ts';
 import type { Command, Invocation, Option, Options } from '../command.ts';
 import { CommandError, UsageError } from '../errors.ts';
 import { requireDatabase, withStore } from '../terminal/database.ts';

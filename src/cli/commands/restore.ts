@@ -3,6 +3,11 @@ import { existsSync, realpathSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import type { Head } from '../../audit/records.ts';
 import { masterKeys } from '../../operations/master-key.ts';
+import type { MasterKeys } from '../../store/crypto/keyring.ts';
+import { copyOwnership, createFolder } from '../../store/engine/file-ownership.ts';
+import { syncFolderOf } from '../../store/engine/line-writer.ts';
+import { lockExclusively } from '../../store/engine/sqlite-lock.ts';
+import { openStore } from '../../store/open.ts';
 import {
   anythingOf,
   flaws,
@@ -12,12 +17,7 @@ import {
   settle,
   unpack,
   type Verification,
-} from '../../operations/sqlite-backup.ts';
-import type { MasterKeys } from '../../store/crypto/keyring.ts';
-import { copyOwnership, createFolder } from '../../store/engine/file-ownership.ts';
-import { syncFolderOf } from '../../store/engine/line-writer.ts';
-import { lockExclusively } from '../../store/engine/sqlite-lock.ts';
-import { openStore } from '../../store/open.ts';
+} from '../../store/sqlite-backup.ts';
 import type { Command, Invocation } from '../command.ts';
 import { CommandError, describeSystemError, UsageError } from '../errors.ts';
 import { sqlitePath } from '../terminal/database.ts';

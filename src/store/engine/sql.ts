@@ -1,5 +1,5 @@
 /** Helpers for SQL text and its parameters. */
-import type { Db, Queries, Value } from './db.ts';
+import type { Db, DbTime, Queries, Value } from './db.ts';
 
 /** Collects the parameters of a statement while its text is built. */
 export class Params {
@@ -39,6 +39,10 @@ export const everyTenantMark = '/* every tenant */';
  */
 export function everyTenant(sql: string): string {
   return `${sql} ${everyTenantMark}`;
+}
+
+export async function databaseTime(db: Pick<Queries, 'get'>): Promise<number> {
+  return Number((await db.get<{ now: DbTime }>('select :now as now'))?.now);
 }
 
 export type ColumnType = 'uuid' | 'text' | 'smallint' | 'integer' | 'bigint' | 'bytea';

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { readFileSync, writeFileSync } from 'node:fs';
 import type { LogEntry } from '../../../src/domain/audit.ts';
-import type { Revived } from '../../../src/operations/recovery.ts';
+import type { Revived } from '../../../src/store/maintenance.ts';
 import { type Backup, postgresBackup, sqliteBackup } from '../../support/backups.ts';
 import { type Cli, openCli } from '../../support/cli.ts';
 import { environment } from '../../support/service.ts';

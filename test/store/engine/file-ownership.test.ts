@@ -15,10 +15,10 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { backUp, flaws, unpack } from '../../../src/operations/sqlite-backup.ts';
 import { DbUnavailable } from '../../../src/store/engine/db.ts';
 import { copyOwnership, createOwned } from '../../../src/store/engine/file-ownership.ts';
 import { openSqlite } from '../../../src/store/engine/sqlite.ts';
+import { backUp, flaws, unpack } from '../../../src/store/sqlite-backup.ts';
 import { isMissing } from '../../support/skip.ts';
 
 let folder: string;

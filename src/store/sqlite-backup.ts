@@ -4,13 +4,13 @@ import type { Database } from 'bun:sqlite';
 import { closeSync, existsSync, fstatSync, fsyncSync, openSync, renameSync, rmSync } from 'node:fs';
 import { headsIn } from '../audit/log.ts';
 import type { Head } from '../audit/records.ts';
-import { deleteRecordCounts } from '../store/application-storage.ts';
-import { type BackupMac, copyBytes, copyChecked, readMac } from '../store/crypto/backup-mac.ts';
-import { type MasterKeys, missingReason } from '../store/crypto/keyring.ts';
-import { generationFile } from '../store/engine/commit-watch.ts';
-import { createExclusively, inRealFolder, openDatabase } from '../store/engine/file-ownership.ts';
-import { schemaDifferences } from '../store/engine/migrate.ts';
-import { lockFile, lockShared } from '../store/engine/sqlite-lock.ts';
+import { deleteRecordCounts } from './application-storage.ts';
+import { type BackupMac, copyBytes, copyChecked, readMac } from './crypto/backup-mac.ts';
+import { type MasterKeys, missingReason } from './crypto/keyring.ts';
+import { generationFile } from './engine/commit-watch.ts';
+import { createExclusively, inRealFolder, openDatabase } from './engine/file-ownership.ts';
+import { schemaDifferences } from './engine/migrate.ts';
+import { lockFile, lockShared } from './engine/sqlite-lock.ts';
 
 /** Tables that are empty in a backup: sessions with their nonces, and idempotency records. */
 const shortLived = ['sessions', 'idempotency'];
@@ -205,7 +205,12 @@ function applyLog(db: Database): void {
   db.run('pragma journal_mode = delete');
 }
 
-export function hasTable(db: Database, name: string): boolean {
+/** Whether a migration has run on the database. */
+export function hasMigrations(db: Database): boolean {
+  return hasTable(db, 'schema_versions') && db.query('select 1 from schema_versions').get() !== null;
+}
+
+function hasTable(db: Database, name: string): boolean {
   return db.query("select 1 from sqlite_master where type = 'table' and name = ?").get(name) !== null;
 }
 

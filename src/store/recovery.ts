@@ -1,0 +1,137 @@
+/** Closes again, after a restore, what a backup brought back. */
+import type { EntryWriter } from '../audit/log.ts';
+import { removedState } from '../domain/access/history.ts';
+import {
+  type AuditRow,
+  accessOf,
+  isNarrower,
+  type Revocation,
+  revocations,
+} from '../domain/access/revocation.ts';
+import { byOperator } from '../domain/audit.ts';
+import { deleteRecordCounts } from './application-storage.ts';
+import { applications, laterThanBefore, listText, lockApplication, toText } from './applications.ts';
+import type { Db, Queries } from './engine/db.ts';
+import type { Recovered, Revived, RevivedApplication, RevivedTenant } from './maintenance.ts';
+import type { NewEntry } from './store.ts';
+import { disable, markDeleted, tenants } from './tenants.ts';
+
+/** See `Maintenance.lookUpRevived`. */
+export async function lookUpRevived(db: Db, rows: readonly AuditRow[]): Promise<Revived> {
+  const { tenants: closed, applications: changed } = revocations(rows);
+  const found: RevivedTenant[] = [];
+  for (const [id, how] of [...closed].sort()) {
+    const tenant = await tenants(db).get(id);
+    const done = how === 'deleted' ? tenant?.deleted_at : tenant?.disabled_at;
+    if (tenant && done === undefined) found.push({ tenant_id: id, name: tenant.name, closed: how });
+  }
+  const others = changed.filter(({ tenant }) => !found.some(({ tenant_id }) => tenant_id === tenant));
+  const back: RevivedApplication[] = [];
+  for (const one of others) {
+    const application = await lookUpApplication(db, one);
+    if (application) back.push(application);
+  }
+  return { tenants: found, applications: back };
+}
+
+async function lookUpApplication(db: Db, revocation: Revocation): Promise<RevivedApplication | undefined> {
+  const { tenant, application, deleted, access } = revocation;
+  const found = await applications(db).get(tenant, application);
+  if (!found) return undefined;
+  const there = await db.all<{ id: string; ending: string }>(
+    'select id, ending from application_keys where tenant_id = $1 and application_id = $2 order by id',
+    [tenant, application],
+  );
+  const all = deleted || revocation.keys === 'all';
+  const keys = there.filter(({ id }) => all || revocation.keys.includes(id));
+  const { name } = found;
+  const now = accessOf(found);
+  const narrower = !deleted && isNarrower(now, access);
+  const quarantined = !deleted && revocation.quarantined && found.quarantined_at === undefined;
+  if (!deleted && keys.length === 0 && !narrower && !quarantined) return undefined;
+  const named = { tenant_id: tenant, application_id: application, name, deleted, keys, quarantined };
+  return narrower ? { ...named, access: { ...now, ...access } } : named;
+}
+
+type Write = (entry: Pick<NewEntry, 'operation' | 'tenantId' | 'entity' | 'difference'>) => Promise<void>;
+
+/** See `Maintenance.repeatRevocations`. */
+export function repeatRevocations(
+  db: Db,
+  writeEntries: EntryWriter,
+  revoke: Revived,
+  at: number,
+  entries: readonly NewEntry[],
+): Promise<Recovered> {
+  return db.exclusively(async (tx) => {
+    const sessions = await tx.run('delete from sessions');
+    const replies = await tx.run('delete from idempotency');
+    await tx.run(deleteRecordCounts);
+    const record: Write = (entry) => writeEntries(tx, [{ at, ...byOperator, ...entry }]);
+    await writeEntries(tx, entries);
+    for (const one of revoke.tenants) await close(tx, record, one);
+    for (const one of revoke.applications) await remove(db, tx, record, one, at);
+    return { sessions, replies };
+  }, 'slow');
+}
+
+async function close(tx: Queries, record: Write, { tenant_id: id, closed }: RevivedTenant): Promise<void> {
+  await (closed === 'deleted' ? markDeleted(tx, id) : disable(tx, id));
+  const operation = closed === 'deleted' ? 'tenant.delete' : 'tenant.disable';
+  await record({ tenantId: id, operation, entity: { kind: 'tenant', id } });
+}
+
+async function remove(
+  { dialect }: Db,
+  tx: Queries,
+  record: Write,
+  revived: RevivedApplication,
+  at: number,
+): Promise<void> {
+  const { tenant_id: tenantId, application_id: id, deleted, keys, access, quarantined } = revived;
+  const about = { tenantId, entity: { kind: 'application', id } };
+  if (deleted) {
+    const found = await lockApplication({ dialect })(tx, tenantId, id);
+    await tx.run('delete from applications where tenant_id = $1 and id = $2', [tenantId, id]);
+    const difference = found && removedState(found);
+    return record({ ...about, operation: 'application.delete', ...(difference && { difference }) });
+  }
+  for (const key of keys) {
+    await tx.run('delete from application_keys where tenant_id = $1 and application_id = $2 and id = $3', [
+      tenantId,
+      id,
+      key.id,
+    ]);
+    await record({
+      ...about,
+      operation: 'application.key.delete',
+      difference: { keys: { from: { ...key } } },
+    });
+  }
+  if (quarantined) {
+    const sql = `update applications set quarantined_at = $3, modified_at = ${laterThanBefore('$3')}
+      where tenant_id = $1 and id = $2`;
+    await tx.run(sql, [tenantId, id, at]);
+    await record({ ...about, operation: 'application.quarantine' });
+  }
+  if (!access) return;
+  await tx.run(
+    `update applications set permissions = $3, rules = $4, allowed_origins = $5, require_bound_sessions = $6,
+       allowed_networks = $7, modified_at = ${laterThanBefore('$8')}
+     where tenant_id = $1 and id = $2`,
+    [
+      tenantId,
+      id,
+      ...toText(access),
+      listText(access.allowed_origins),
+      Number(access.require_bound_sessions ?? false),
+      listText(access.allowed_networks),
+      at,
+    ],
+  );
+  const to = Object.entries(JSON.parse(JSON.stringify(access)) as object).map(([field, value]) => [
+    field,
+    { to: value },
+  ]);
+  await record({ ...about, operation: 'application.update', difference: Object.fromEntries(to) });
+}
