@@ -16,13 +16,11 @@ import { LongWork, type Turns } from './http/pipeline/long-work.ts';
 import { quota } from './http/pipeline/quota.ts';
 import { requestCounter as makeRequestCounter } from './http/pipeline/request-counter.ts';
 import type { HandlerContext, Route } from './http/pipeline/route.ts';
-import { listen, listenForScrapes } from './http/pipeline/server.ts';
-import { listenWhileStarting } from './http/pipeline/starting-server.ts';
+import { listen, listenForScrapes, listenWhileStarting } from './http/pipeline/server.ts';
 import { usageRecorder } from './http/pipeline/usage-recorder.ts';
 import { allRoutes } from './http/routes.ts';
-import { recordAuditedReads } from './operations/audit-settings.ts';
 import { startBackgroundJobs } from './operations/background-jobs.ts';
-import { type Bootstrapped, bootstrap } from './operations/bootstrap.ts';
+import { type Bootstrapped, bootstrap, recordAuditedReads } from './operations/bootstrap.ts';
 import { missingHint } from './operations/check.ts';
 import { positionFile, positionMemory } from './operations/known-positions.ts';
 import { masterKeysAtStart } from './operations/master-key.ts';
@@ -34,9 +32,15 @@ import type { Maintenance } from './store/maintenance.ts';
 import { type OpenOptions, openStore } from './store/open.ts';
 import type { Store } from './store/store.ts';
 import { type Log, makeLog } from './telemetry/log.ts';
-import { type MetricSources, type Observer, observe, unobserved } from './telemetry/observe.ts';
-import { readTelemetrySettings } from './telemetry/settings.ts';
-import { startTelemetry, timingFor } from './telemetry/start.ts';
+import {
+  type MetricSources,
+  type Observed,
+  type Observer,
+  observe,
+  type RequestTracer,
+  unobserved,
+} from './telemetry/observe.ts';
+import { readTelemetrySettings, type TelemetrySettings } from './telemetry/settings.ts';
 
 export interface App {
   readonly url: string;
@@ -359,4 +363,20 @@ function createDataFolder(path: string): void {
       'set SALLYPORT_DATA_DIR to a folder that this user can create or write to',
     );
   }
+}
+
+/** Loads the packages of OpenTelemetry only if traces or metrics are on. Otherwise returns undefined. */
+async function startTelemetry(settings: TelemetrySettings, log: Log, databaseUrl: string) {
+  if (!settings.traces && !settings.metrics) return undefined;
+  const { openTelemetry } = await import('./telemetry/open-telemetry.ts');
+  return openTelemetry(settings, log, databaseUrl.startsWith('sqlite:') ? 'sqlite' : 'postgresql');
+}
+
+/** Returns a function that receives the duration of each database call, for metrics and traces. */
+function timingFor(metrics: Observed | undefined, tracer: RequestTracer | undefined): OpenOptions['timing'] {
+  if (!tracer) return metrics?.database;
+  return (operation, seconds, error) => {
+    metrics?.database(operation, seconds);
+    tracer.database(operation, seconds, error);
+  };
 }

@@ -179,6 +179,24 @@ describe('lengths:', () => {
     expect(long).toEqual([]);
   });
 
+  /** Folders whose small files are not checked. */
+  const unmerged = ['src/audit/'];
+
+  test('a file under 110 lines has several importers, or is an endpoint or a command', () => {
+    const registries = ['src/http/routes.ts', 'src/cli/commands.ts'];
+    const lengthOf = (path: string) => read(path).split('\n').length - 1;
+    const importers = Map.groupBy([...imports, ...consoleSources.flatMap(importsOf)], ({ to }) => to);
+    const small = sources.flatMap((path) => {
+      const [first, ...others] = new Set(importers.get(path)?.map(({ from }) => from));
+      if (first === undefined || others.length > 0 || unmerged.some((folder) => path.startsWith(folder)))
+        return [];
+      const isEntry = registries.includes(first) || registries.includes(path);
+      const [length, merged] = [lengthOf(path), lengthOf(path) + lengthOf(first)];
+      return isEntry || length >= 110 || merged > 500 ? [] : [`${path} (${length}) → ${first}`];
+    });
+    expect(small).toEqual([]);
+  });
+
   /** Finds the end of a function by its indentation, which the formatter makes equal to that of its first line. */
   function functionsIn(path: string): { name: string; length: number }[] {
     const lines = read(path).split('\n');

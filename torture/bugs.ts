@@ -186,7 +186,7 @@ export const bugs: readonly Bug[] = [
     database: 'SQLite',
     changes: [
       {
-        file: 'src/domain/reveal-required.ts',
+        file: 'src/domain/principal.ts',
         from: '  if (isInBrowser(principal)) return true;\n',
         to: '',
       },
@@ -198,7 +198,7 @@ export const bugs: readonly Bug[] = [
     database: 'PostgreSQL',
     changes: [
       {
-        file: 'src/domain/reveal-required.ts',
+        file: 'src/domain/principal.ts',
         from: '  if (remasks || merges) return true;\n',
         to: '',
       },

@@ -68,7 +68,7 @@ export const stolenKeyBugs: readonly Bug[] = [
     database: 'SQLite',
     changes: [
       {
-        file: 'src/store/leaked-keys.ts',
+        file: 'src/store/keys.ts',
         from: '        await tx.run(endUnlimitedSessions, [tenant, digest]);\n',
         to: '',
       },

@@ -2,14 +2,14 @@
 import { Sallyport } from '../../sdk/src/sallyport.ts';
 import { type Config, flagOf, readConfig, settingList } from '../config/settings.ts';
 import { redactSecrets } from '../domain/key.ts';
-import { type Command, type Context, type Invocation, nameOf } from './command.ts';
+import { builtIn, descriptionOf } from '../domain/permission.ts';
+import { type Command, type Context, type Invocation, nameOf, type Options } from './command.ts';
 import { Cancelled, UsageError } from './errors.ts';
 import { type Parsed, parseAndRun } from './program.ts';
 import { type ErrorContext, toCliError } from './terminal/cli-error.ts';
 import { keyOf, serviceUrl } from './terminal/connection.ts';
 import { Input } from './terminal/input.ts';
 import { colorizer, escaping, processTerminal, type Terminal } from './terminal/terminal.ts';
-import { suggestValues } from './terminal/value-completion.ts';
 
 /** Resolves with the exit code. */
 export async function run(argv: readonly string[], output: Terminal = processTerminal()): Promise<number> {
@@ -95,4 +95,46 @@ function report(error: unknown, errorContext: ErrorContext, terminal: Terminal):
   for (const line of errors) terminal.writeError(`sallyport: error: ${line}\n`);
   if (hint) terminal.writeError(`sallyport: hint: ${hint}\n`);
   return code;
+}
+
+/** Maximum number of milliseconds that a shell waits for names. */
+const timeout = 2000;
+
+/**
+ * Lines of the form "value TAB description" for a placeholder such as APP. `words` is the whole command line. Returns
+ * an empty list if the service cannot be reached.
+ */
+async function suggestValues(
+  placeholder: string,
+  typed: string,
+  words: readonly string[],
+  terminal: Terminal,
+): Promise<string[]> {
+  if (placeholder === 'PERMISSION') return builtIn.map((name) => `${name}\t${descriptionOf(name)}`);
+  if (placeholder !== 'APP') return [];
+  try {
+    return await applicationNames(typed, optionsIn(words), terminal);
+  } catch {
+    return [];
+  }
+}
+
+async function applicationNames(typed: string, options: Options, terminal: Terminal): Promise<string[]> {
+  // The key cannot come from standard input, which is the user's terminal.
+  if (options.on('key-stdin') || options.value('key-file') === '-') return [];
+  const url = serviceUrl(options, terminal);
+  const key = await keyOf(options, terminal, new Input(terminal));
+  const service = new Sallyport({ url, key, timeout, retries: 0 });
+  const { data } = await service.applications.list({ size: 100, ...(typed !== '' && { name: typed }) });
+  return data.map(({ name, type, id }) => `${name}\t${type} ${id}`);
+}
+
+/** The options of an incomplete command line. */
+function optionsIn(words: readonly string[]): Options {
+  const value = (name: string) => {
+    const at = words.indexOf(`--${name}`);
+    const joined = words.find((word) => word.startsWith(`--${name}=`));
+    return at >= 0 ? words[at + 1] : joined?.slice(name.length + 3);
+  };
+  return { on: (name) => words.includes(`--${name}`), value, values: () => undefined };
 }

@@ -5,9 +5,8 @@ import { parseEnv } from 'node:util';
 import { type AuditedReads, auditedReads } from '../domain/audit.ts';
 import { Secret } from '../domain/key.ts';
 import { longestSession } from '../domain/session.ts';
+import { maxTokenBytes } from '../domain/token.ts';
 import { defaultConnections, defaultTimeout } from '../store/engine/db.ts';
-import { limitSettings } from './limits.ts';
-import { parsePublicUrl } from './public-url.ts';
 import { parseTrust, type Trust, trustNobody } from './trusted-proxies.ts';
 import {
   checkedMasterKey,
@@ -18,7 +17,91 @@ import {
   oneOf,
   type Setting,
   variableNames,
+  zeroOrInteger,
 } from './values.ts';
+
+const limitSettings = {
+  keyRate: {
+    variable: 'SALLYPORT_RATE_PER_KEY',
+    description: 'Rate limit per key and process, in requests per second. 0 disables it.',
+    fallback: '20000',
+    parse: (text) => integer(text, 20_000, 0, 1_000_000),
+  } satisfies Setting<number>,
+  keyBurst: {
+    variable: 'SALLYPORT_BURST_PER_KEY',
+    description: 'Burst per key: number of requests accepted before the rate limit applies.',
+    fallback: '200000',
+    parse: (text) => integer(text, 200_000, 1, 100_000_000),
+  } satisfies Setting<number>,
+  addressRate: {
+    variable: 'SALLYPORT_RATE_PER_ADDRESS',
+    description:
+      'Rate limit per client address (for IPv6, per /64 network) and process, in requests per second. 0 disables it.',
+    fallback: '20000',
+    parse: (text) => integer(text, 20_000, 0, 1_000_000),
+  } satisfies Setting<number>,
+  addressBurst: {
+    variable: 'SALLYPORT_BURST_PER_ADDRESS',
+    description: 'Burst per client address: number of requests accepted before the rate limit applies.',
+    fallback: '200000',
+    parse: (text) => integer(text, 200_000, 1, 100_000_000),
+  } satisfies Setting<number>,
+  sessionRate: {
+    variable: 'SALLYPORT_SESSIONS_PER_MINUTE',
+    description:
+      'Rate limit for new sessions per client address, public key and process, in sessions per minute. 0 disables it.',
+    fallback: '1200',
+    parse: (text) => integer(text, 1200, 0, 1_000_000),
+  } satisfies Setting<number>,
+  sessionBurst: {
+    variable: 'SALLYPORT_SESSIONS_BURST',
+    description:
+      'Burst per client address and public key: number of new sessions accepted before the rate limit applies.',
+    fallback: '1000',
+    parse: (text) => integer(text, 1000, 1, 100_000_000),
+  } satisfies Setting<number>,
+  pendingSessions: {
+    variable: 'SALLYPORT_PENDING_SESSIONS_PER_APPLICATION',
+    description: 'Maximum number of pending sessions per application. 0 disables the limit.',
+    fallback: '10000',
+    parse: (text) => integer(text, 10_000, 0, 10_000_000),
+  } satisfies Setting<number>,
+  revocationRate: {
+    variable: 'SALLYPORT_REVOCATIONS_PER_MINUTE',
+    description:
+      'Rate limit for POST /keys/revoke per client address and process, in requests per minute. 0 disables it.',
+    fallback: '60',
+    parse: (text) => integer(text, 60, 0, 1_000_000),
+  } satisfies Setting<number>,
+  tokenRate: {
+    variable: 'SALLYPORT_TOKENS_PER_MINUTE',
+    description:
+      'Rate limit for token writes per application (with its sessions) and process, in tokens per minute. 0 disables it.',
+    fallback: '30000',
+    parse: (text) => integer(text, 30_000, 0, 100_000_000),
+  } satisfies Setting<number>,
+  tokenByteRate: {
+    variable: 'SALLYPORT_TOKEN_BYTES_PER_MINUTE',
+    description:
+      'Rate limit for token request bodies per application (with its sessions) and process, in bytes per minute. At least 1048576 (1 MiB, the largest request), or 0 to disable it.',
+    fallback: '134217728',
+    parse: (text) => zeroOrInteger(text, 134_217_728, maxTokenBytes, 1_000_000_000_000),
+  } satisfies Setting<number>,
+  processingRate: {
+    variable: 'SALLYPORT_PROCESSING_PER_APPLICATION',
+    description:
+      'Rate limit for long computations per application (with its sessions) and process, in milliseconds of processing per second. The burst is twenty times as much. 0 disables it.',
+    fallback: '500',
+    parse: (text) => integer(text, 500, 0, 1000),
+  } satisfies Setting<number>,
+  tokenBytes: {
+    variable: 'SALLYPORT_TOKEN_BYTES_PER_APPLICATION',
+    description:
+      'Storage quota per application (with its sessions), in bytes. Counts tokens, each rounded up to 4 KiB, and idempotency records. 0 disables it.',
+    fallback: '21474836480',
+    parse: (text) => integer(text, 21_474_836_480, 0, 999_999_999_999_999),
+  } satisfies Setting<number>,
+};
 
 /** An invalid setting. Operators see the message and the hint. */
 export class ConfigError extends Error {
@@ -279,4 +362,11 @@ function readEnvFile(path: string | undefined): Values {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return {};
     throw new ConfigError(`cannot read .env: ${(error as Error).message}`);
   }
+}
+
+/** Parses `SALLYPORT_PUBLIC_URL`. The result has no slash at the end. */
+function parsePublicUrl(text: string | undefined): string | undefined {
+  if (text === undefined) return undefined;
+  if (/^https?:\/\/[^\s?#@]+$/.test(text) && URL.canParse(text)) return text.replace(/\/+$/, '');
+  throw new Error('must be an http or https URL without credentials, query and fragment');
 }

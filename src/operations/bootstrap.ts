@@ -2,10 +2,11 @@
 import { existsSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { ConfigError } from '../config/settings.ts';
+import { type AuditedReads, byOperator, readsOperation, readsSetting } from '../domain/audit.ts';
 import { mint, newId, newTag, parseKey, type Secret } from '../domain/key.ts';
 import { builtIn } from '../domain/permission.ts';
 import { createFolder, writeOwned } from '../store/engine/file-ownership.ts';
-import type { NewTenant } from '../store/maintenance.ts';
+import type { Maintenance, NewTenant } from '../store/maintenance.ts';
 import type { OpenedStore } from '../store/open.ts';
 import type { NewApplication, Store } from '../store/store.ts';
 
@@ -109,4 +110,19 @@ function writeKey(path: string, secret: Secret): void {
   } catch (error) {
     throw new ConfigError(`SALLYPORT_MANAGEMENT_KEY_FILE cannot be written: ${(error as Error).message}`);
   }
+}
+
+/** Writes an entry at the first start, and if the setting has changed since the last start. */
+export async function recordAuditedReads(
+  { changeTenants }: Pick<Maintenance, 'changeTenants'>,
+  reads: AuditedReads,
+  now: number,
+): Promise<void> {
+  await changeTenants(async (tx) => {
+    const changed = await tx.settings.replace(readsSetting, reads, now);
+    if (!changed) return;
+    const from = changed.from !== undefined && { from: changed.from };
+    const difference = { SALLYPORT_AUDIT_READS: { ...from, to: reads } };
+    tx.record({ ...byOperator, at: now, operation: readsOperation, difference });
+  });
 }

@@ -5,27 +5,31 @@
 import { newestTimes, pendingEntries } from '../audit/log.ts';
 import { type Config, hasTrustedProxies } from '../config/settings.ts';
 import { timestamp } from '../domain/common-fields.ts';
-import { bindMasterKey, type MasterKeys } from '../store/crypto/keyring.ts';
-import { commandTimeout, type Db } from '../store/engine/db.ts';
+import { bindMasterKey, currentMaster, type MasterKeys } from '../store/crypto/keyring.ts';
+import { commandTimeout, type Db, DbUnavailable } from '../store/engine/db.ts';
 import { appliedMigrations, findSchemaProblem, newestSchema, versionOf } from '../store/engine/migrate.ts';
 import { openPostgres } from '../store/engine/postgres.ts';
+import { isTimeout } from '../store/engine/postgres-errors.ts';
 import { databaseTime } from '../store/engine/sql.ts';
 import { openSqlite } from '../store/engine/sqlite.ts';
 import { isInUse } from '../store/engine/sqlite-lock.ts';
 import { readGauges } from '../store/gauges.ts';
+import { type ActiveNode, nodes } from '../store/nodes.ts';
 import {
   findBoundSessions,
   findLargestApplication,
   listTooLong,
   readSchemaAccess,
+  readServerState,
+  readTimeouts,
   type SchemaAccess,
+  type Timeouts,
   type TooLong,
 } from '../store/operator-queries.ts';
 import { checkHeads, checkSealed, checkSinks } from './audit-diagnosis.ts';
 import { type Check, fail, missingHint, ok, startHint, warn } from './check.ts';
 import { masterKeyHint } from './master-key.ts';
-import { checkNodes } from './node-check.ts';
-import { checkPostgres } from './postgres-check.ts';
+import { clockTolerance } from './node-recorder.ts';
 import { checkSqliteFile, checkSqliteSettings } from './sqlite-check.ts';
 
 /**
@@ -203,4 +207,125 @@ async function checkStorage(db: Db, quota: number): Promise<Check> {
   const message = `${usage} of a quota of ${gibibytes(quota)}`;
   if (bytes < nearlyFull * quota) return ok('storage', message);
   return warn('storage', message, 'delete tokens, or raise SALLYPORT_TOKEN_BYTES_PER_APPLICATION');
+}
+
+/** `now` is the clock of this machine. `inUse`: whether another process uses the SQLite database. */
+async function checkNodes(db: Db, now: () => number, inUse: boolean): Promise<Check[]> {
+  const active = await nodes(db).active();
+  if (active.length === 0) return [await checkLastNode(db, inUse)];
+  const master = await currentMaster(db);
+  const problems = active.flatMap((node) => [
+    ...checkKeyOfNode(node, master),
+    // On SQLite, the clock of the node decides on expiry, so it is compared with this machine.
+    ...checkClockOfNode(
+      node.name,
+      db.dialect === 'sqlite' ? Math.max(0, node.seenAt - now()) : node.clockOffset,
+    ),
+  ]);
+  if (problems.length > 0) return problems;
+  const count = active.length === 1 ? '1 node is' : `${active.length} nodes are`;
+  return [ok('nodes', `${count} running, with the master key and a correct clock`)];
+}
+
+/** A node that stops deletes its row. A row that has expired is of a node that was killed, or that cannot write. */
+async function checkLastNode(db: Db, inUse: boolean): Promise<Check> {
+  const last = await nodes(db).latest();
+  if (!last)
+    return ok(
+      'nodes',
+      inUse ? 'no node is running; another process uses the database' : 'no node is running',
+    );
+  const message = `${last.name} has not renewed its record since ${timestamp(last.seenAt)}`;
+  return inUse
+    ? warn(
+        'nodes',
+        `${message}, but a process uses the database`,
+        'look for errors in the log of that node: it cannot write, for example because the disk is full',
+      )
+    : warn('nodes', message, 'if that node still runs, look for errors in its log; otherwise start it');
+}
+
+function checkKeyOfNode({ name, masterKeys }: ActiveNode, master: string): Check[] {
+  if (masterKeys.includes(master)) return [];
+  return [fail('nodes', `${name} does not have the master key ${master}`, `on that node, ${masterKeyHint}`)];
+}
+
+function checkClockOfNode(name: string, offset: number): Check[] {
+  if (Math.abs(offset) <= clockTolerance) return [];
+  const seconds = Math.round(Math.abs(offset) / 1000);
+  const message = `the clock of ${name} is ${seconds} s ${offset > 0 ? 'ahead' : 'behind'}`;
+  const hint =
+    'synchronize it with a time server; denials and reads that the node handles have a wrong time in the audit log';
+  return [warn('nodes', message, hint)];
+}
+
+const oldestPostgres = 140_000;
+
+async function checkPostgres(db: Db, config: Config): Promise<Check[]> {
+  return [...(await checkServer(db, config.databaseConnections)), await checkTimeouts(config)];
+}
+
+/** `maxConnections` is the size of the connection pool of a process. */
+async function checkServer(db: Db, maxConnections: number): Promise<Check[]> {
+  const state = await readServerState(db);
+  const problems: Check[] = [];
+  const failed = (message: string, hint: string) => problems.push(fail('database', message, hint));
+  const warned = (message: string, hint: string) => problems.push(warn('database', message, hint));
+  if (state.standby) failed('the server is a standby and read-only', 'set DATABASE_URL to the primary');
+  if (state.readOnly)
+    failed(
+      'default_transaction_read_only is on: every write fails with 503',
+      'set it to off; hosting providers turn it on when storage runs out',
+    );
+  if (state.fsync !== 'on')
+    failed('fsync is off: a crash can corrupt the database', 'set fsync = on in postgresql.conf');
+  if (state.fullPageWrites !== 'on')
+    failed(
+      'full_page_writes is off: a crash can corrupt the database',
+      'set full_page_writes = on in postgresql.conf',
+    );
+  if (state.synchronousCommit === 'off')
+    failed('synchronous_commit is off: a crash can lose acknowledged writes', 'set synchronous_commit = on');
+  if (state.encoding !== 'UTF8')
+    failed(`the encoding of the database is ${state.encoding}`, 'create a database with encoding UTF8');
+  if (state.number < oldestPostgres)
+    warned(`PostgreSQL ${state.version} is not supported`, 'use PostgreSQL 14 or later');
+  if (state.left < maxConnections)
+    warned(
+      `only ${Math.max(0, state.left)} connections are free`,
+      `raise max_connections: one process uses up to ${maxConnections}`,
+    );
+  return problems.length > 0
+    ? problems
+    : [ok('database', `PostgreSQL ${state.version}, ${state.left} connections free`)];
+}
+
+/** Connects with the timeouts of the service, and reads those that apply to a request. */
+async function checkTimeouts({ databaseUrl, databaseTimeout }: Config): Promise<Check> {
+  const db = openPostgres(databaseUrl, undefined, databaseTimeout, 1);
+  try {
+    return formatTimeouts(await readTimeouts(db));
+  } catch (error) {
+    if (!(error instanceof DbUnavailable)) throw error;
+    const reason = isTimeout(error)
+      ? `took longer than SALLYPORT_DATABASE_TIMEOUT, ${databaseTimeout} ms`
+      : `failed: ${error.message}`;
+    return fail(
+      'timeouts',
+      `a new connection ${reason}: the service would respond with 503`,
+      'check the load of the database and the network to it, or raise SALLYPORT_DATABASE_TIMEOUT',
+    );
+  } finally {
+    await db.close();
+  }
+}
+
+function formatTimeouts({ statement, lock, idle, onConnection }: Timeouts): Check {
+  const values = `statement_timeout ${statement}, lock_timeout ${lock}, idle_in_transaction_session_timeout ${idle}`;
+  if ([statement, lock, idle].includes('0'))
+    return warn('timeouts', `${values}: 0 is no timeout`, 'use PostgreSQL 14 or later');
+  const how = onConnection
+    ? 'set for each connection'
+    : 'set for each transaction, because a connection pooler does not pass them on';
+  return ok('timeouts', `${values}; ${how}`);
 }

@@ -1,10 +1,16 @@
+import type { EntryWriter } from '../audit/log.ts';
 import type { ApplicationKey } from '../domain/application.ts';
-import { then } from '../domain/awaitable.ts';
+import { type Awaitable, then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
+import { nilTenant, type ParsedKey } from '../domain/key.ts';
+import { longestSession } from '../domain/session.ts';
 import { lockApplication, notExpired } from './applications.ts';
-import type { Executor } from './engine/db.ts';
+import type { ChainKeys } from './crypto/keyring.ts';
+import type { Db, Executor } from './engine/db.ts';
+import { databaseTime } from './engine/sql.ts';
 import { countKeys, expireKeys, insertKey, type KeyRow } from './key-rows.ts';
-import type { Keys } from './store.ts';
+import type { Keys, NewEntry, RevokedKey } from './store.ts';
+import type { TenantTags } from './tenants.ts';
 
 const columns = 'id, ending, created_by, created_at, last_used_at, expires_at';
 const ofApplication = `application_keys as k where k.tenant_id = $1 and k.application_id = $2 and ${notExpired('k')}`;
@@ -60,4 +66,65 @@ function toKey(row: KeyRow): ApplicationKey {
     ...(row.last_used_at !== null && { last_used_at: timestamp(Number(row.last_used_at)) }),
     ...(row.expires_at !== null && { expires_at: timestamp(Number(row.expires_at)) }),
   };
+}
+
+interface RevokedRow {
+  readonly tenant_id: string;
+  readonly application_id: string;
+  readonly id: string;
+  readonly ending: string;
+}
+
+interface SessionRow {
+  readonly tenant_id: string;
+  readonly id: string;
+}
+
+/**
+ * Ends the sessions that the key authorized without being their ceiling. Sessions whose ceiling it is end when the key
+ * is deleted.
+ */
+const endUnlimitedSessions = `insert into leaked_keys (tenant_id, digest, expires_at)
+  select k.tenant_id, k.digest, :now + ${longestSession} from application_keys k
+  where k.tenant_id = $1 and k.digest = $2 and ${notExpired('k')} on conflict do nothing`;
+
+const deleteKey = `delete from application_keys as k where k.tenant_id = $1 and k.digest = $2 and ${notExpired('k')}
+  returning tenant_id, application_id, id, ending`;
+
+const deleteSession = `delete from sessions as s where s.tenant_id = $1 and s.key_digest = $2 and s.expires_at > :now
+  returning tenant_id, id`;
+
+/** See `Store.revokeKey`. All statements run for every key, so that an unknown key takes as long as a known one. */
+export function keyRevoker(
+  db: Db,
+  tags: TenantTags,
+  chainKeys: () => Awaitable<ChainKeys>,
+  writeEntries: EntryWriter,
+) {
+  return async (
+    { tag, digest }: Pick<ParsedKey, 'tag' | 'digest'>,
+    entryOf: (revoked: RevokedKey | undefined, at: number) => NewEntry,
+  ): Promise<void> => {
+    await chainKeys();
+    const tenant = (await tags.find(tag)) ?? nilTenant;
+    await db.change(
+      async (tx) => {
+        const now = await databaseTime(tx);
+        await tx.run(endUnlimitedSessions, [tenant, digest]);
+        const key = await tx.get<RevokedRow>(deleteKey, [tenant, digest]);
+        const session = await tx.get<SessionRow>(deleteSession, [tenant, digest]);
+        await tx.defer(writeEntries, entryOf(toRevoked(key, session), now));
+      },
+      digest.toHex(),
+      tenant,
+    );
+  };
+}
+
+function toRevoked(key: RevokedRow | undefined, session: SessionRow | undefined): RevokedKey | undefined {
+  if (key) {
+    const { tenant_id: tenantId, application_id: applicationId, id, ending } = key;
+    return { tenantId, applicationId, key: { id, ending } };
+  }
+  return session && { tenantId: session.tenant_id, sessionId: session.id };
 }

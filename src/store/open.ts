@@ -1,7 +1,15 @@
 /** Opens a store: connects to the database, adds instrumentation, and creates the repositories. */
 import { auditSource } from '../audit/delivery.ts';
-import { auditLog, growingTables, logMaintenance, type OpenLog, openAuditLog } from '../audit/log.ts';
+import {
+  auditLog,
+  type EntryWriter,
+  growingTables,
+  logMaintenance,
+  type OpenLog,
+  openAuditLog,
+} from '../audit/log.ts';
 import { proof } from '../audit/proof.ts';
+import { type Awaitable, then } from '../domain/awaitable.ts';
 import type { KnownPositions } from '../domain/database-position.ts';
 import { nilTenant } from '../domain/key.ts';
 import { applications } from './applications.ts';
@@ -16,8 +24,14 @@ import {
   type MasterKeys,
   missingReason,
 } from './crypto/keyring.ts';
-import { type Db, DbUnavailable } from './engine/db.ts';
-import { type Instrumented, instrument, type Timing } from './engine/instrumented-db.ts';
+import {
+  type Db,
+  DbUnavailable,
+  type Entity,
+  type Executor,
+  type Queries,
+  type Transaction,
+} from './engine/db.ts';
 import {
   IncompatibleSchema,
   type Migrated,
@@ -27,25 +41,21 @@ import {
   schemaOf,
 } from './engine/migrate.ts';
 import { openPostgres } from './engine/postgres.ts';
-import { analyzeGrownTables } from './engine/postgres-analyze.ts';
 import { openSqlite } from './engine/sqlite.ts';
-import { writeExpiryNotices } from './expiry-notices.ts';
 import { readGauges } from './gauges.ts';
-import { applicationKeys } from './keys.ts';
-import { keyRevoker } from './leaked-keys.ts';
-import type { Maintenance } from './maintenance.ts';
+import { idempotency } from './idempotency.ts';
+import { applicationKeys, keyRevoker } from './keys.ts';
+import type { Maintenance, Settings, TenantTransaction } from './maintenance.ts';
 import { nodes } from './nodes.ts';
 import { listExpiring } from './operator-queries.ts';
 import { lookUpRevived, repeatRevocations } from './recovery.ts';
-import { requestCounts } from './request-counts.ts';
 import { sessions } from './sessions.ts';
-import type { Store } from './store.ts';
+import type { Store, StoreTransaction } from './store.ts';
 import { subjects } from './subjects.ts';
-import { removeTenantRows, sweep } from './sweep.ts';
+import { analyzeGrownTables, removeTenantRows, sweep, writeExpiryNotices } from './sweep.ts';
 import { createFirst, tenants, tenantTags } from './tenants.ts';
 import { tokens } from './tokens.ts';
-import { type TransactionRunner, transactionRunner } from './transaction-scope.ts';
-import { usage } from './usage.ts';
+import { requestCounts, usage } from './usage.ts';
 
 export interface OpenOptions {
   /** Replaces the clock that decides on expiry: the machine's on SQLite, the database's on PostgreSQL. */
@@ -233,4 +243,150 @@ async function checkCurrentMaster(db: Db, masters: MasterKeys): Promise<void> {
   const id = await currentMaster(db);
   if (!masters.find(id))
     throw new DbUnavailable(`the database needs the master key ${id}, ${missingReason(masters)}`);
+}
+
+type TransactionScope = StoreTransaction & TenantTransaction;
+
+/** See `Store.change`. Without a tenant, tokens and idempotency records cannot be used. */
+type TransactionRunner = <T>(
+  tenant: string | undefined,
+  work: (scope: TransactionScope) => Awaitable<T>,
+  entity?: Entity,
+) => Promise<T>;
+
+function transactionRunner(db: Db, keys: Keyring, writeEntries: EntryWriter): TransactionRunner {
+  const { dialect } = db;
+
+  function scopeOf(tx: Transaction, dataKey: (tenant: string) => Uint8Array): TransactionScope {
+    const { get, all, run, defer } = tx;
+    const transaction = <T>(work: (tx: Queries) => Awaitable<T>) => work(tx) as Promise<T>;
+    const lookup: Executor['lookup'] = (sql, key, params) =>
+      get(sql.replace(':key', '$$1'), [key, ...params]);
+    const executor: Executor = { dialect, get, all, run, lookup, defer, transaction };
+    // Repositories are created on access, because most changes need only one of them.
+    return {
+      get applications() {
+        return applications(executor);
+      },
+      get keys() {
+        return applicationKeys(executor);
+      },
+      get sessions() {
+        return sessions(executor);
+      },
+      get tokens() {
+        return tokens(executor, dataKey);
+      },
+      get tenants() {
+        return tenants(executor);
+      },
+      get settings() {
+        return settings(executor);
+      },
+      get idempotency() {
+        return idempotency(executor, dataKey);
+      },
+      record: (entry) => {
+        defer(writeEntries, entry);
+      },
+    };
+  }
+
+  return <T>(
+    tenant: string | undefined,
+    work: (scope: TransactionScope) => Awaitable<T>,
+    entity?: Entity,
+  ): Promise<T> => {
+    const run = (key: (() => Uint8Array) | undefined) => {
+      const dataKey = (requested: string) => {
+        if (!key || requested !== tenant) throw new Error('this change was started for another tenant');
+        return key();
+      };
+      return db.change((tx) => work(scopeOf(tx, dataKey)), entity, tenant);
+    };
+    const prepared = then(keys.chainKeys(), () =>
+      tenant === undefined ? undefined : keys.prepareDataKey(tenant),
+    );
+    return then(prepared, run) as Promise<T>;
+  };
+}
+
+function settings(db: Pick<Queries, 'get' | 'run'>): Settings {
+  return {
+    replace: async (name, value, at) => {
+      const before = await db.get<{ value: string }>('select value from settings where name = $1', [name]);
+      // Compares again, because another node may have stored a value since.
+      const changed = await db.get<{ name: string }>(
+        `insert into settings (name, value) values ($1, $2)
+         on conflict (name) do update set value = excluded.value where settings.value <> excluded.value
+         returning name`,
+        [name, value],
+      );
+      if (!changed) return undefined;
+      await db.run(
+        `insert into setting_changes (name, at, value) values ($1, $2, $3)
+         on conflict (name, at) do update set value = excluded.value`,
+        [name, at, value],
+      );
+      return { from: before?.value };
+    },
+  };
+}
+
+interface Instrumented {
+  readonly db: Db;
+  readonly inFlight: () => number;
+}
+
+/** Receives the duration of a call, and the error if it failed. */
+type Timing = (operation: string, seconds: number, error?: unknown) => void;
+
+/** Measures the duration of every call and passes it to `note`. */
+function instrument(db: Db, note: Timing): Instrumented {
+  let inFlight = 0;
+
+  function watch<T>(operation: string, work: () => Awaitable<T>): Awaitable<T> {
+    const start = performance.now();
+    const done = (error?: unknown) => note(operation, (performance.now() - start) / 1000, error);
+    const failed = (error: unknown) => {
+      done(error);
+      throw error;
+    };
+    let result: Awaitable<T>;
+    try {
+      result = work();
+    } catch (error) {
+      return failed(error);
+    }
+    if (!(result instanceof Promise)) {
+      done();
+      return result;
+    }
+    inFlight += 1;
+    return result
+      .finally(() => {
+        inFlight -= 1;
+      })
+      .then((value) => {
+        done();
+        return value;
+      }, failed);
+  }
+
+  return {
+    inFlight: () => inFlight,
+    db: {
+      ...db,
+      get: (sql, params) => watch('get', () => db.get(sql, params)),
+      all: (sql, params) => watch('all', () => db.all(sql, params)),
+      run: (sql, params) => watch('run', () => db.run(sql, params)),
+      lookup: (sql, key, params) => watch('lookup', () => db.lookup(sql, key, params)),
+      transaction: (work) =>
+        watch('transaction', () => db.transaction(work)) as Promise<Awaited<ReturnType<typeof work>>>,
+      change: (work, entity, tenant) =>
+        watch('transaction', () => db.change(work, entity, tenant)) as Promise<
+          Awaited<ReturnType<typeof work>>
+        >,
+    },
+  };
 }

@@ -1,10 +1,11 @@
 /** Deletes rows that no read returns any more: expired rows, and rows of deleted applications. */
 import type { EntryWriter } from '../audit/log.ts';
 import { expireOperation, removedState } from '../domain/access/history.ts';
-import { byOperator } from '../domain/audit.ts';
+import { byOperator, expiringOperation } from '../domain/audit.ts';
+import { timestamp } from '../domain/common-fields.ts';
 import { deleteTokens } from './application-storage.ts';
 import { type ApplicationRow, applicationColumns, toApplication } from './applications.ts';
-import { type Db, type DbTime, rowLock } from './engine/db.ts';
+import { type Db, type DbTime, type Queries, rowLock } from './engine/db.ts';
 import { everyTenant } from './engine/sql.ts';
 import { deleteRecords } from './idempotency.ts';
 import type { TenantRemoval } from './maintenance.ts';
@@ -212,4 +213,159 @@ export async function removeTenantRows(db: Db, tenant: string, limit: number): P
     await tx.run('delete from tenants where id = $1', [tenant]);
   });
   return { removed: 1, done: true };
+}
+
+const tables = ['applications', 'application_keys', 'sessions', 'tokens', 'token_contents', 'idempotency'];
+
+/**
+ * Table sizes in pages. Below `small`, any query plan is fast. If statistics were made at `large` or more pages, they
+ * are good enough. Above `huge`, `analyze` would time out.
+ */
+const [small, large, huge] = [64, 1000, 20_000];
+
+const pages = "pg_relation_size(oid) / current_setting('block_size')::int";
+
+/** Changed rows below which the statistics of a table that was emptied and filled again are good enough. */
+const few = 2000;
+
+/**
+ * Tables that have several times as many pages, or changed rows, as the statistics say. The rows matter after most rows
+ * were deleted: new rows then fill the same pages. Only the owner of a table can analyze it.
+ */
+const outgrown = (names: readonly string[]) => `select relname as name from pg_class
+  where oid in (${names.map((name) => `'${name}'::regclass`).join(', ')}) and pg_has_role(relowner, 'usage')
+    and ${pages} between ${small} and ${huge}
+    and (relpages < ${large} and ${pages} >= 4 * relpages
+      or (select n_mod_since_analyze from pg_stat_user_tables where relid = oid) > greatest(${few}, 4 * reltuples))`;
+
+/** Milliseconds before another attempt after a failure: another node may be analyzing the table. */
+const pause = 60_000;
+
+/**
+ * PostgreSQL chooses plans by statistics, which autovacuum updates about once a minute. While the statistics say that a
+ * table is almost empty, it is scanned sequentially. On the first day or after a quiet night, a table can grow by
+ * thousands of rows in that minute. So fast-growing tables are analyzed here.
+ *
+ * Returns a function that analyzes tables that have outgrown their statistics and returns their names. `more` are tables
+ * in addition to those above.
+ */
+export function analyzeGrownTables(db: Db, more: readonly string[]): () => Promise<string[]> {
+  const sql = outgrown([...tables, ...more]);
+  const failed = new Map<string, number>();
+
+  async function analyze(name: string): Promise<boolean> {
+    const last = failed.get(name);
+    if (last !== undefined && performance.now() < last + pause) return false;
+    try {
+      await db.run(`analyze ${name}`);
+      return true;
+    } catch {
+      failed.set(name, performance.now());
+      return false;
+    }
+  }
+
+  return async () => {
+    if (db.dialect === 'sqlite') return [];
+    const analyzed: string[] = [];
+    for (const { name } of await db.all<{ name: string }>(sql)) if (await analyze(name)) analyzed.push(name);
+    return analyzed;
+  };
+}
+
+/**
+ * Writes an audit entry 7 days and 1 day before an application expires, or before one of its keys expires earlier.
+ *
+ * In ascending order: the notice for 1 day also replaces a missing notice for 7 days, so that only one is written.
+ */
+const noticeDays = [1, 7];
+const day = 86_400_000;
+
+interface ExpiringRow {
+  readonly tenant_id: string;
+  readonly id: string;
+  /** Null if the application itself expires. */
+  readonly key_id: string | null;
+  readonly ending: string | null;
+  readonly expires_at: DbTime;
+  readonly now: DbTime;
+}
+
+/**
+ * A lifetime that is shorter than the notice period gets no notice. If the expiry time is changed, another notice is
+ * written.
+ */
+const isDue = (alias: string) => `${alias}.expires_at > :now and ${alias}.expires_at <= :now + $1
+  and ${alias}.expires_at - $1 >= ${alias}.created_at and t.deleted_at is null`;
+
+const applicationsWithoutNotice = everyTenant(`
+  select a.tenant_id, a.id, null as key_id, null as ending, a.expires_at, :now as now
+  from applications a join tenants t on t.id = a.tenant_id
+  where ${isDue('a')} and not exists (
+    select 1 from expiry_notices n where n.tenant_id = a.tenant_id and n.application_id = a.id
+      and n.expires_at = a.expires_at and n.days <= $2)
+  order by a.expires_at limit $3`);
+
+/** Keys that expire before their application. */
+const keysWithoutNotice = everyTenant(`
+  select k.tenant_id, k.application_id as id, k.id as key_id, k.ending, k.expires_at, :now as now
+  from application_keys k join tenants t on t.id = k.tenant_id
+  join applications a on a.tenant_id = k.tenant_id and a.id = k.application_id
+  where ${isDue('k')} and (a.expires_at is null or a.expires_at > k.expires_at) and not exists (
+    select 1 from key_expiry_notices n where n.tenant_id = k.tenant_id and n.application_id = k.application_id
+      and n.key_id = k.id and n.expires_at = k.expires_at and n.days <= $2)
+  order by k.expires_at limit $3`);
+
+/**
+ * Writes at most `limit` entries for each notice period, for applications and for keys. Returns the total. Any node may
+ * call this at any time: each entry is written once, in the transaction that records the notice.
+ */
+export async function writeExpiryNotices(db: Db, writeEntries: EntryWriter, limit: number): Promise<number> {
+  let written = 0;
+  for (const days of noticeDays)
+    for (const withoutNotice of [applicationsWithoutNotice, keysWithoutNotice]) {
+      const due = await db.all<ExpiringRow>(withoutNotice, [days * day, days, limit]);
+      if (due.length === 0) continue;
+      written += await db.transaction(async (tx) => {
+        const entries: NewEntry[] = [];
+        for (const row of due) if (await recordNotice(tx, row, days)) entries.push(noticeEntry(row));
+        if (entries.length > 0) await writeEntries(tx, entries);
+        return entries.length;
+      });
+    }
+  return written;
+}
+
+/** Returns false if the notice is recorded already, or if the key no longer exists. */
+async function recordNotice(tx: Queries, row: ExpiringRow, days: number): Promise<boolean> {
+  const { tenant_id: tenant, id, key_id: key, expires_at } = row;
+  const expiresAt = Number(expires_at);
+  const recorded =
+    key === null
+      ? await tx.run(
+          `insert into expiry_notices (tenant_id, application_id, expires_at, days) values ($1, $2, $3, $4)
+           on conflict do nothing`,
+          [tenant, id, expiresAt, days],
+        )
+      : await tx.run(
+          `insert into key_expiry_notices (tenant_id, application_id, key_id, expires_at, days)
+           select tenant_id, application_id, id, $4, $5 from application_keys
+           where tenant_id = $1 and application_id = $2 and id = $3 on conflict do nothing`,
+          [tenant, id, key, expiresAt, days],
+        );
+  return recorded > 0;
+}
+
+function noticeEntry({ tenant_id: tenantId, id, key_id, ending, expires_at, now }: ExpiringRow): NewEntry {
+  return {
+    ...byOperator,
+    tenantId,
+    at: Number(now),
+    operation: expiringOperation,
+    entity: { kind: 'application', id },
+    difference: {
+      ...(key_id !== null && { keys: { from: { id: key_id, ending } } }),
+      expires_at: { to: timestamp(Number(expires_at)) },
+    },
+  };
 }

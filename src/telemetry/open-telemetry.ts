@@ -7,17 +7,31 @@ import {
   type Context,
   DiagLogLevel,
   diag,
+  type HrTime,
   ROOT_CONTEXT,
   type Span,
   SpanKind,
   SpanStatusCode,
   trace,
+  ValueType,
 } from '@opentelemetry/api';
 import { W3CTraceContextPropagator } from '@opentelemetry/core';
 import { OTLPMetricExporter } from '@opentelemetry/exporter-metrics-otlp-http';
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
-import { detectResources, envDetector, resourceFromAttributes } from '@opentelemetry/resources';
-import { MeterProvider, PeriodicExportingMetricReader } from '@opentelemetry/sdk-metrics';
+import {
+  detectResources,
+  emptyResource,
+  envDetector,
+  resourceFromAttributes,
+} from '@opentelemetry/resources';
+import {
+  AggregationTemporality,
+  DataPointType,
+  MeterProvider,
+  type MetricData,
+  type MetricProducer,
+  PeriodicExportingMetricReader,
+} from '@opentelemetry/sdk-metrics';
 import {
   AlwaysOffSampler,
   AlwaysOnSampler,
@@ -30,8 +44,8 @@ import {
 import { version } from '../config/version.ts';
 import { Failure, problem } from '../domain/error.ts';
 import type { Log } from './log.ts';
+import { bounds, type Family, type HistogramSeries } from './metrics.ts';
 import type { DatabaseSystem, Observed, RequestTracer } from './observe.ts';
-import { metricProducer } from './otlp-metrics.ts';
 import type { SamplerSettings, TelemetrySettings } from './settings.ts';
 
 export interface Telemetry {
@@ -163,4 +177,53 @@ function causeOf(error: unknown): string {
   if (cause instanceof Error) return causeOf(cause);
   const known = [errno, code].find((value) => typeof value === 'string' && value !== '');
   return String(known ?? name);
+}
+
+function metricProducer(collect: Observed['collect']): MetricProducer {
+  const start = toHrTime(performance.timeOrigin);
+  return {
+    collect: async () => {
+      const families = await collect();
+      const times = { startTime: start, endTime: toHrTime(performance.timeOrigin + performance.now()) };
+      const metrics = families.map((family) => metricData(family, times));
+      const scopeMetrics = [{ scope: { name: 'sallyport', version }, metrics }];
+      return { resourceMetrics: { resource: emptyResource(), scopeMetrics }, errors: [] };
+    },
+  };
+}
+
+function toHrTime(milliseconds: number): HrTime {
+  const seconds = Math.floor(milliseconds / 1000);
+  return [seconds, Math.round((milliseconds - seconds * 1000) * 1e6)];
+}
+
+type Times = { readonly startTime: HrTime; readonly endTime: HrTime };
+
+function metricData(family: Family, times: Times): MetricData {
+  const { name, help } = family;
+  const common = {
+    descriptor: { name, description: help, unit: unitOf(name), valueType: ValueType.DOUBLE },
+    aggregationTemporality: AggregationTemporality.CUMULATIVE,
+  };
+  if (family.type === 'histogram') {
+    const dataPoints = family
+      .series()
+      .map((one) => ({ ...times, attributes: one.labels, value: histogramOf(one) }));
+    return { ...common, dataPointType: DataPointType.HISTOGRAM, dataPoints };
+  }
+  const dataPoints = family.series().map(({ labels, value }) => ({ ...times, attributes: labels, value }));
+  return family.type === 'counter'
+    ? { ...common, dataPointType: DataPointType.SUM, isMonotonic: true, dataPoints }
+    : { ...common, dataPointType: DataPointType.GAUGE, dataPoints };
+}
+
+function histogramOf({ counts, sum }: HistogramSeries) {
+  const buckets = { boundaries: bounds, counts: [...counts] };
+  return { buckets, sum, count: counts.reduce((total, count) => total + count, 0) };
+}
+
+/** The unit in the notation of UCUM, as OpenTelemetry requires. */
+function unitOf(name: string): string {
+  if (/_seconds(_total)?$/.test(name)) return 's';
+  return name.endsWith('_bytes') ? 'By' : '';
 }

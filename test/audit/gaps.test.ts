@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { AuditedReads } from '../../src/domain/audit.ts';
-import { recordAuditedReads } from '../../src/operations/audit-settings.ts';
+import { recordAuditedReads } from '../../src/operations/bootstrap.ts';
 import { entry } from '../support/audit-export.ts';
 import { databases, startTime } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';

@@ -4,7 +4,7 @@ import { segmentAt } from '../../src/audit/log/chain.ts';
 import { packEntries } from '../../src/audit/log/segment.ts';
 import { termsFor } from '../../src/audit/log/terms.ts';
 import { systemTenant } from '../../src/audit/records.ts';
-import { recordAuditedReads } from '../../src/operations/audit-settings.ts';
+import { recordAuditedReads } from '../../src/operations/bootstrap.ts';
 import { newMasterKey } from '../../src/store/crypto/cipher.ts';
 import { openStore } from '../../src/store/open.ts';
 import {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { Excerpt, ShownParts } from '../../src/domain/excerpt.ts';
+import { Excerpt, ShownParts } from '../../src/domain/mask.ts';
 
 /** Filters such as `slice 0 3 | keep 1 2 *`. `keep` replaces all other characters, by default with X. */
 function excerptOf(value: string, filters: string): Excerpt {

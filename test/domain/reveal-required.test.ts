@@ -2,8 +2,7 @@
 import { expect, test } from 'bun:test';
 import type { Grants, Owner } from '../../src/domain/grant.ts';
 import { compilePolicy } from '../../src/domain/policy.ts';
-import type { Principal } from '../../src/domain/principal.ts';
-import { needsReveal, type PartialPatch } from '../../src/domain/reveal-required.ts';
+import { needsReveal, type PartialPatch, type Principal } from '../../src/domain/principal.ts';
 import type { Transform } from '../../src/domain/rule.ts';
 import { grants } from '../support/grants.ts';
 

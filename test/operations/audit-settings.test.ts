@@ -1,6 +1,6 @@
 import { expect, test } from 'bun:test';
 import type { AuditedReads } from '../../src/domain/audit.ts';
-import { recordAuditedReads } from '../../src/operations/audit-settings.ts';
+import { recordAuditedReads } from '../../src/operations/bootstrap.ts';
 import type { Maintenance } from '../../src/store/maintenance.ts';
 import type { NewEntry } from '../../src/store/store.ts';
 import { databases } from '../support/test-server.ts';

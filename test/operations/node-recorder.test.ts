@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { nodesWithoutKey } from '../../src/cli/commands/master-key.ts';
 import { type NodeRecorder, nodeRecorder } from '../../src/operations/node-recorder.ts';
-import { nodesWithoutKey } from '../../src/operations/rotation-check.ts';
 import { type Nodes, nodeLifetime } from '../../src/store/nodes.ts';
 import { type Log, makeLog } from '../../src/telemetry/log.ts';
 import { databases } from '../support/test-server.ts';

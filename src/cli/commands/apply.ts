@@ -5,6 +5,7 @@ import {
   type ApplicationCreate as Body,
   etagOf,
   type Impact,
+  PermissionError,
 } from '../../../sdk/src/sallyport.ts';
 import { escapeText } from '../../domain/escape.ts';
 import type { Labels } from '../../domain/labels.ts';
@@ -14,7 +15,6 @@ import { withNewFile } from '../terminal/files.ts';
 import { confirm, labelOption, labelsOf, only, yesOption } from '../terminal/options.ts';
 import { showProgress } from '../terminal/print.ts';
 import type { FileApplication, ReadFile, Wanted } from './access-file.ts';
-import { impactText, readImpacts } from './impact-text.ts';
 import {
   expiryOf,
   findConflicts,
@@ -266,4 +266,61 @@ function bodyOf(wanted: FileApplication): Body {
     rules: rules as Body['rules'] & {},
     ...only({ allowed_origins, require_bound_sessions, allowed_networks, labels, expires_at }),
   };
+}
+
+/** The impact of each update, by application id. Without `access:review`, prints a hint and returns an empty map. */
+async function readImpacts({ service, terminal }: Call, plan: Plan): Promise<Map<string, Impact>> {
+  const impacts = new Map<string, Impact>();
+  const progress = showProgress(terminal);
+  try {
+    for (const { current, wanted } of plan.update) {
+      impacts.set(current.id, await service.applications.preview(current.id, updateBody(wanted)));
+      progress.update(`impact of ${impacts.size} of ${plan.update.length} updates computed`);
+    }
+  } catch (error) {
+    if (!(error instanceof PermissionError)) throw error;
+    terminal.writeError(`sallyport: hint: the impact of the updates is not shown: ${error.problem.detail}\n`);
+  } finally {
+    progress.clear();
+  }
+  return impacts;
+}
+
+/** One sentence per change of tokens, sessions and recorded reads. */
+export function impactText({ sessions, tokens, reads, quarantined }: Impact): string[] {
+  const lines = [
+    ...tokens.data.map(({ permission, container, from, to, count }) => {
+      const some = number(count, tokens.complete, 'token');
+      return `${some} in ${container} ${verb(count)} from ${from} to ${to}${forPermission(permission)}`;
+    }),
+    ...(sessions.count > 0 || !sessions.complete
+      ? [`${number(sessions.count, sessions.complete, 'active session')} ${verb(sessions.count)}`]
+      : []),
+    ...reads.data.map(({ permission, from, to, count, applications }) => {
+      const some = number(count, reads.complete, 'read');
+      const by = number(applications, true, 'application');
+      return `${some} by ${by} ${verb(count)} from ${from} to ${to}${forPermission(permission)}`;
+    }),
+  ];
+  if (reads.undecided > 0) lines.push(`${number(reads.undecided, true, 'read')}: too little is recorded`);
+  if (reads.recorded !== 'all') lines.push(missingReads[reads.recorded]);
+  if (quarantined) lines.push('in quarantine: this is the impact after the release');
+  return lines;
+}
+
+const missingReads = {
+  reveal: 'masked reads are not recorded (SALLYPORT_AUDIT_READS=reveal)',
+  off: 'reads are not recorded (SALLYPORT_AUDIT_READS=off)',
+};
+
+function number(count: number, isComplete: boolean, noun: string): string {
+  return `${isComplete ? '' : 'at least '}${count} ${noun}${count === 1 ? '' : 's'}`;
+}
+
+function verb(count: number): string {
+  return count === 1 ? 'changes' : 'change';
+}
+
+function forPermission(permission: string): string {
+  return permission === 'token:read' ? '' : ` for ${permission}`;
 }

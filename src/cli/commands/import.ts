@@ -9,7 +9,6 @@ import { progressBar, showProgress } from '../terminal/print.ts';
 import { stoppable } from '../terminal/signals.ts';
 import type { Wanted } from './access-file.ts';
 import { createApplication, keyFiles } from './apply.ts';
-import { linesOf, linesSource } from './import-lines.ts';
 import { type Mapping, mapApplication, mapToken, parseMapping } from './import-mapping.ts';
 import {
   countNames,
@@ -22,6 +21,8 @@ import {
 import {
   apiSource,
   type Fault,
+  linesOf,
+  linesSource,
   type Origin,
   requireOneSource,
   requireReveal,

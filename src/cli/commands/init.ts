@@ -1,9 +1,9 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { basename } from 'node:path';
+import { parseEnv } from 'node:util';
 import type { AccessRule, ApplicationCreate, ApplicationWithKey } from '../../../sdk/src/sallyport.ts';
 import type { Call, RemoteCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
-import { definedIn, type EnvVariable, mergeEnv } from '../terminal/env-file.ts';
 import { requireFile, withNewFile, withReplacedFile } from '../terminal/files.ts';
 import { confirm, yesOption } from '../terminal/options.ts';
 
@@ -143,4 +143,54 @@ Next steps:
                                        --container ${container} --mask '{{ data | reveal_last: 4 }}'
   3. In the web page, create a session with SALLYPORT_PUBLIC_KEY: startSession() of the SDK.
      In the backend, authorize its nonce with SALLYPORT_KEY: authorizeSession() of the SDK.`;
+}
+
+interface EnvVariable {
+  readonly name: string;
+  readonly value: string;
+  /** A comment above a new line. */
+  readonly comment?: string;
+}
+
+/** The names among `names` that the text defines. */
+function definedIn(text: string, names: readonly string[]): string[] {
+  const variables = parseEnv(text);
+  return names.filter((name) => Object.hasOwn(variables, name));
+}
+
+/**
+ * Replaces the values of defined variables in place and appends the others. Throws UsageError, with `path` in its
+ * message, if that would change another variable. An example is a name that occurs inside a multi-line value.
+ */
+function mergeEnv(text: string, variables: readonly EnvVariable[], path: string): string {
+  const lineEnd = text.includes('\r\n') ? '\r\n' : '\n';
+  let merged = text;
+  const added: string[] = [];
+  for (const { name, value, comment } of variables) {
+    const line = new RegExp(`^([ \\t]*(?:export[ \\t]+)?${name}[ \\t]*=[ \\t]*)[^\\r\\n]*`, 'gm');
+    if (definedIn(merged, [name]).length > 0) merged = merged.replace(line, (_, start) => start + value);
+    else added.push(...(comment ? [`# ${comment}`] : []), `${name}=${value}`);
+  }
+  if (added.length > 0) {
+    const separator = merged === '' || /\n$/.test(merged) ? '' : lineEnd;
+    merged += separator + added.map((line) => line + lineEnd).join('');
+  }
+  requireOthersUnchanged(text, merged, variables, path);
+  return merged;
+}
+
+function requireOthersUnchanged(
+  before: string,
+  after: string,
+  variables: readonly EnvVariable[],
+  path: string,
+): void {
+  const expected = { ...parseEnv(before) };
+  for (const { name, value } of variables) expected[name] = value;
+  if (Bun.deepEquals({ ...parseEnv(after) }, expected)) return;
+  const names = variables.map(({ name }) => name).join(', ');
+  throw new UsageError(
+    `cannot add ${names} to ${path} without changing its other variables`,
+    'choose another file with --env-file, and copy the variables yourself',
+  );
 }

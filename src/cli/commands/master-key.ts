@@ -1,11 +1,10 @@
 import type { Config } from '../../config/settings.ts';
 import { byOperator } from '../../domain/audit.ts';
 import { keysInFile, rotation, usesKeyFile } from '../../operations/master-key.ts';
-import { nodesWithoutKey, recordedWithoutKey } from '../../operations/rotation-check.ts';
 import { newMasterKey } from '../../store/crypto/cipher.ts';
 import type { Rotated, Rotation } from '../../store/crypto/key-rotation.ts';
 import type { Maintenance } from '../../store/maintenance.ts';
-import type { ActiveNode } from '../../store/nodes.ts';
+import { type ActiveNode, type Nodes, nodeLifetime } from '../../store/nodes.ts';
 import type { Invocation, LocalCommand } from '../command.ts';
 import { CommandError, UsageError } from '../errors.ts';
 import { requireDatabase, shortPath, withStore } from '../terminal/database.ts';
@@ -123,4 +122,34 @@ function formatResult({ from, to, rewrapped }: Rotated): string {
   if (from !== to) return `rotated master key ${from} to ${to}; ${count}`;
   if (rewrapped > 0) return `finished the rotation to master key ${to}; ${count}`;
   return `master key ${to} is already in use`;
+}
+
+/** Milliseconds between two checks, and the maximum time between reading the key file and writing the record. */
+const pause = 200;
+const inProgress = 2000;
+
+/**
+ * Returns the active nodes that cannot use the master key `id`. A node reads its key file again before it renews its
+ * record. The function therefore waits until every record without the key was renewed or has expired. If it waits, it
+ * calls `onWait` once, with the nodes and the seconds until the last of their records expires.
+ */
+export async function nodesWithoutKey(
+  nodes: Nodes,
+  id: string,
+  onWait: (nodes: readonly ActiveNode[], seconds: number) => void,
+): Promise<ActiveNode[]> {
+  const start = await nodes.now();
+  for (let isFirst = true; ; isFirst = false) {
+    const lacking = await recordedWithoutKey(nodes, id);
+    const due = lacking.filter(({ seenAt }) => seenAt <= start + inProgress);
+    if (due.length === 0) return lacking;
+    const lastSeen = Math.max(...due.map(({ seenAt }) => seenAt));
+    if (isFirst) onWait(due, Math.ceil((lastSeen + nodeLifetime - start) / 1000));
+    await Bun.sleep(pause);
+  }
+}
+
+/** The active nodes whose record does not list the master key `id`. Does not wait for newer records. */
+async function recordedWithoutKey(nodes: Nodes, id: string): Promise<ActiveNode[]> {
+  return (await nodes.active()).filter(({ masterKeys }) => !masterKeys.includes(id));
 }

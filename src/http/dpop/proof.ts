@@ -4,9 +4,6 @@
  */
 import { z } from 'zod';
 import type { ProofErrorCode } from '../../domain/dpop.ts';
-import { isSmallOrderEd25519 } from './ed25519.ts';
-import { isOnP256 } from './p256.ts';
-import { sameUrl } from './proof-url.ts';
 
 /** Why a proof is not accepted. The message continues "the proof …". It contains no value from the proof. */
 export class ProofError extends Error {
@@ -158,4 +155,63 @@ function decode(encoded: string): unknown {
   } catch {
     throw new ProofError('is not a JWT');
   }
+}
+
+const p25519 = 2n ** 255n - 19n;
+
+/** The eight points of order 1, 2, 4 or 8 have five y coordinates: 1, -1, 0, `order8` and its negative. */
+const order8 = 0x05fc536d880238b13933c6d305acdfd5f098eff289f4c345b027b2c28f95e826n;
+const smallOrderY: ReadonlySet<bigint> = new Set([1n, p25519 - 1n, 0n, order8, p25519 - order8]);
+
+/**
+ * Detects Ed25519 public keys that are points of small order. Anyone can compute signatures that such a key accepts for
+ * many messages, without a private key. A proof that is signed with such a key proves nothing.
+ *
+ * `x` of the JWK: in base64url, the y coordinate (little endian) and the sign of the x coordinate (highest bit).
+ */
+function isSmallOrderEd25519(x: string): boolean {
+  const bytes = Buffer.from(x, 'base64url').reverse();
+  const y = BigInt(`0x${bytes.toString('hex')}`) & (2n ** 255n - 1n);
+  // Encodings of y + p25519 denote the same point.
+  return smallOrderY.has(y % p25519);
+}
+
+/** Whether both are the same http or https URL, without query and fragment, after normalization (RFC 3986). */
+function sameUrl(one: string, other: string): boolean {
+  const normalized = normalize(other);
+  return normalized !== undefined && normalize(one) === normalized;
+}
+
+/** Returns undefined if the text is not an absolute http or https URL, or has credentials. */
+function normalize(text: string): string | undefined {
+  const url = URL.parse(text);
+  if (!url || !/^https?:$/.test(url.protocol) || url.username !== '' || url.password !== '') return undefined;
+  return url.origin + url.pathname.replace(/%[0-9a-f]{2}/gi, normalizeEscape);
+}
+
+/** Percent-encoded unreserved characters equal the characters themselves. */
+function normalizeEscape(encoded: string): string {
+  const character = String.fromCharCode(Number.parseInt(encoded.slice(1), 16));
+  return /[A-Za-z0-9._~-]/.test(character) ? character : encoded.toUpperCase();
+}
+
+const pP256 = 2n ** 256n - 2n ** 224n + 2n ** 192n + 2n ** 96n - 1n;
+const bP256 = 0x5ac635d8aa3a93e7b3ebbd55769886bc651d06b0cc53b0f63bce3c3e27d2604bn;
+
+/**
+ * Whether a public key is a point of the curve P-256: y² = x³ - 3x + b (mod p).
+ *
+ * `x` and `y` are coordinates in base64url.
+ */
+function isOnP256({ x, y }: { readonly x: string; readonly y: string }): boolean {
+  const [left, right] = [toNumber(x), toNumber(y)];
+  if (left === undefined || right === undefined) return false;
+  return (right * right - (left * left * left - 3n * left + bP256)) % pP256 === 0n;
+}
+
+function toNumber(text: string): bigint | undefined {
+  const bytes = Buffer.from(text, 'base64url');
+  if (bytes.length !== 32) return undefined;
+  const value = BigInt(`0x${bytes.toString('hex')}`);
+  return value < pP256 ? value : undefined;
 }

@@ -1,5 +1,4 @@
 /** Computes the content of a token to write: from the body of a new token, or from the stored token and a patch. */
-
 import { z } from 'zod';
 import { type Difference, difference } from '../../domain/audit.ts';
 import { requireFuture } from '../../domain/common-fields.ts';
@@ -8,8 +7,7 @@ import { fail } from '../../domain/error.ts';
 import { type DecidingRule, decidingRule, explain } from '../../domain/explain.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { type Mask, MaskError, renderMask } from '../../domain/mask.ts';
-import { type Principal, permit, permitNamed, questionOf } from '../../domain/principal.ts';
-import { needsReveal } from '../../domain/reveal-required.ts';
+import { needsReveal, type Principal, permit, permitNamed, questionOf } from '../../domain/principal.ts';
 import { tokenVersion } from '../../domain/row-version.ts';
 import { canonicalContainer, stricter, type Transform } from '../../domain/rule.ts';
 import {

@@ -1,20 +1,20 @@
 /** The steps of every request, in order. A comment such as `// 429` is the status with which a step can fail. */
+
+import { isDeepStrictEqual } from 'node:util';
 import { resourceOf } from '../../domain/audit.ts';
 import { type Awaitable, then } from '../../domain/awaitable.ts';
 import { Denial } from '../../domain/denial.ts';
-import { fail } from '../../domain/error.ts';
+import { Failure, fail, throwIfInvalid } from '../../domain/error.ts';
+import { JsonText } from '../../domain/json-text.ts';
 import { type ParsedKey, parseKey, redactSecrets } from '../../domain/key.ts';
 import { hasTrait } from '../../domain/permission.ts';
-import { denyQuarantined, mustHold, ownerOf, type Principal } from '../../domain/principal.ts';
-import type { Credentials, StoreTransaction } from '../../store/store.ts';
-import { keyOfNewSession, requireProof } from './bound-sessions.ts';
-import { checkFailure, checkReply } from './check-reply.ts';
-import { recordDenial } from './denials.ts';
+import { denyQuarantined, identityOf, mustHold, ownerOf, type Principal } from '../../domain/principal.ts';
+import type { Credentials, IdempotentRequest, StoreTransaction } from '../../store/store.ts';
+import { ProofError } from '../dpop/proof.ts';
+import { countQuarantinedNotFound, countQuarantinedRead, recordDenial } from './denials.ts';
 import { disclosureFields, recordDisclosures } from './disclosures.ts';
-import { excludeConcurrent, idempotencyOf } from './idempotency.ts';
 import { finishRequest } from './observe-request.ts';
 import { problemResponse } from './problem.ts';
-import { countQuarantinedNotFound, countQuarantinedRead } from './quarantined-requests.ts';
 import type { Release } from './quota.ts';
 import {
   bodyLimit,
@@ -25,12 +25,13 @@ import {
   readInput,
   receiveBody,
 } from './read-input.ts';
-import { auditFields, type RequestInfo } from './request-info.ts';
+import { auditFields, pathOf, type RequestInfo } from './request-info.ts';
 import { closeIfStopping, toResponse } from './response.ts';
 import {
   type Call,
   type ChangeRoute,
   type Conventions,
+  failuresOf,
   type HandlerContext,
   type KeyedRoute,
   operationOf,
@@ -38,6 +39,7 @@ import {
   type Route,
   replayOperation,
   takesBody,
+  takesIdempotencyKey,
 } from './route.ts';
 import { arrivesWithOthers, nextTurn } from './shared-turn.ts';
 
@@ -246,4 +248,142 @@ function respond(
   const response = toResponse(reply, requestInfo, context.largeReplies, reader);
   finishRequest(route, reply.status, principal, requestInfo, context);
   return closeIfStopping(response, context);
+}
+
+const dpopHeader = 'dpop';
+
+/**
+ * Throws `unauthenticated`, with a challenge in the response headers, if the request has no valid proof. Called only
+ * for bound sessions.
+ */
+async function requireProof(
+  { jkt, digest, now }: Principal,
+  request: Request,
+  requestInfo: RequestInfo,
+  { proofs, publicUrl }: HandlerContext,
+): Promise<void> {
+  const { method } = request;
+  const ath = digest.toString('base64url');
+  try {
+    const jwt = request.headers.get(dpopHeader);
+    if (jwt === null) throw new ProofError('is missing');
+    const proven = { method, url: urlOf(request, publicUrl), ath, jkt };
+    const { newNonce } = await proofs.check(jwt, proven, now);
+    if (newNonce !== undefined) requestInfo.dpop = { nonce: newNonce };
+  } catch (error) {
+    if (!(error instanceof ProofError)) throw error;
+    requestInfo.dpop = { nonce: proofs.newNonce(now), error: error.code };
+    // Every client starts without a DPoP nonce, so a missing or old one is not recorded as a denial.
+    if (error.code === 'use_dpop_nonce') throw fail('unauthenticated', { expected: true });
+    throw new Denial('unauthenticated', undefined, { reason: `the DPoP proof ${error.message}` });
+  }
+}
+
+/**
+ * Returns the thumbprint of the key to which the new session is bound, or undefined if the request has no proof.
+ * Throws `validation_failed` if the proof is invalid, or if it is missing and the application requires one.
+ */
+async function keyOfNewSession(
+  principal: Principal,
+  request: Request,
+  requestInfo: RequestInfo,
+  { proofs, publicUrl }: HandlerContext,
+): Promise<string | undefined> {
+  const jwt = request.headers.get(dpopHeader);
+  if (jwt === null) {
+    const required = principal.kind === 'application' && principal.application.require_bound_sessions;
+    if (required) throwIfInvalid({ [dpopHeader]: [missing] });
+    return undefined;
+  }
+  requestInfo.dpop = { nonce: proofs.newNonce(principal.now) };
+  const url = urlOf(request, publicUrl);
+  try {
+    return (await proofs.checkNewKey(jwt, { method: request.method, url }, principal.now)).jkt;
+  } catch (error) {
+    if (!(error instanceof ProofError)) throw error;
+    const expected =
+      error.message === 'is for another URL'
+        ? `: expected ${url}; if a proxy changes the URL, the operator must set SALLYPORT_PUBLIC_URL`
+        : '';
+    throw fail('validation_failed', { errors: { [dpopHeader]: [error.message + expected] } });
+  }
+}
+
+const missing =
+  'is required: this application can create only bound sessions, so send a DPoP proof (RFC 9449)';
+
+/** The URL that the client used. Ignores forwarded headers, because any client can send them. */
+function urlOf({ url }: Request, publicUrl: string | undefined): string {
+  return publicUrl === undefined ? url : publicUrl + pathOf(url);
+}
+
+/**
+ * Throws if the reply has an undeclared status or field, or lacks a declared header. Parsing with the schema removes
+ * undeclared fields.
+ */
+function checkReply(route: Route, reply: Reply): void {
+  const declared = route.replies[reply.status];
+  if (reply.headers?.ETag !== undefined && !route.sendsEtag)
+    throw new Error(`${route.name} returned an ETag that it does not declare`);
+  for (const name of declared?.headers ?? [])
+    if (reply.headers?.[name] === undefined)
+      throw new Error(`${route.name} returned ${reply.status} without ${name}`);
+  if (declared && !declared.schema) return;
+  const body = reply.body instanceof JsonText ? reply.body.value() : reply.body;
+  const parsed = declared?.schema?.parse(body);
+  if (declared && isDeepStrictEqual(asJson(body), asJson(parsed))) return;
+  throw new Error(`${route.name} returned ${reply.status} with a body that it does not declare`);
+}
+
+/** Returns the error, or an internal error if the route does not declare its code. */
+function checkFailure(route: Route, error: unknown): unknown {
+  if (!(error instanceof Failure) || failuresOf(route).includes(error.code)) return error;
+  return new Error(`${route.name} failed with ${error.code}, which it does not declare`);
+}
+
+function asJson(value: unknown): unknown {
+  return value === undefined ? undefined : JSON.parse(JSON.stringify(value));
+}
+
+const idempotencyHeader = 'idempotency-key';
+
+/** Returns undefined if the request has no idempotency key. Throws `validation_failed` if the key is invalid. */
+function idempotencyOf(
+  route: Route,
+  { principal, params }: Call,
+  headers: Headers,
+  bodyText: string,
+): IdempotentRequest | undefined {
+  const key = takesIdempotencyKey(route) ? headers.get(idempotencyHeader) : null;
+  if (key === null) return undefined;
+  if (!/^[\x21-\x7e]{1,255}$/.test(key)) {
+    throwIfInvalid({ [idempotencyHeader]: ['must have 1 to 255 visible ASCII characters'] });
+  }
+  const target = `${route.method} ${route.path} ${JSON.stringify(params)}`;
+  // A reply depends on the caller's grants, so a retry with other grants does not get the stored reply. A PUT is an
+  // exception: its reply contains no secret, and it may have changed the caller's own grants.
+  const { policy, ceiling } = principal;
+  const grants = route.method === 'PUT' ? '' : JSON.stringify([policy.grants, ceiling?.grants]);
+  const { applicationId: application } = principal;
+  return { caller: identityOf(principal).id, application, key, request: `${target}\n${grants}\n${bodyText}` };
+}
+
+/**
+ * Throws `idempotency_running` if this process is already handling a request with the same idempotency key. Other
+ * processes are excluded by a lock in the database.
+ */
+async function excludeConcurrent<T>(
+  inProgress: Set<string>,
+  tenant: string,
+  { caller, key }: IdempotentRequest,
+  run: () => Promise<T>,
+): Promise<T> {
+  const name = `${tenant} ${caller} ${key}`;
+  if (inProgress.has(name)) throw fail('idempotency_running');
+  inProgress.add(name);
+  try {
+    return await run();
+  } finally {
+    inProgress.delete(name);
+  }
 }

@@ -1,7 +1,7 @@
 /**
  * Detects commits to a SQLite file, usually without a query. Every process maps a small file beside the database into
  * memory. The file contains two counters: the number of the last commit that has begun, and of the last commit that has
- * ended. A writer changes the first before its commit and the second after it. credential-cache.ts explains why that
+ * ended. A writer changes the first before its commit and the second after it. credentials.ts explains why that
  * is enough.
  */
 import { closeSync, constants, existsSync, fstatSync, openSync, writeSync } from 'node:fs';

@@ -1,6 +1,6 @@
 /** The impact of updates in `sallyport apply --plan`. */
 import { expect, test } from 'bun:test';
-import { impactText } from '../../../src/cli/commands/impact-text.ts';
+import { impactText } from '../../../src/cli/commands/apply.ts';
 import { setUpApply } from '../../support/apply.ts';
 import { apiShell } from '../../support/shell.ts';
 

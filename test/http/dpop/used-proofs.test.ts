@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { nonceLifetime, ServerNonces } from '../../../src/http/dpop/nonces.ts';
-import { UsedProofs } from '../../../src/http/dpop/used-proofs.ts';
+import { nonceLifetime, ServerNonces, UsedProofs } from '../../../src/http/dpop/proofs.ts';
 
 const start = 1_800_000_000_000;
 const proof = (jti: string | number) => ({ jkt: 'key', jti: String(jti) });

@@ -6,11 +6,11 @@ import {
   isChange,
   namedContainers,
 } from '../../../domain/access/change.ts';
+import { recordedGrants } from '../../../domain/access/history.ts';
 import type { Impact, Update } from '../../../domain/access/impact.ts';
 import type { LogEntry, LogGap } from '../../../domain/audit.ts';
 import { hasTrait } from '../../../domain/permission.ts';
 import { compilePolicy, type Policy, type Resource } from '../../../domain/policy.ts';
-import { recordedGrants } from '../../../domain/recorded-grants.ts';
 import { canonicalContainer } from '../../../domain/rule.ts';
 import type { Steps } from '../../../domain/steps.ts';
 import type { Store } from '../../../store/store.ts';

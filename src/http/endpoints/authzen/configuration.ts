@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { baseUrl } from '../../pipeline/public-url.ts';
+import { throwIfInvalid } from '../../../domain/error.ts';
 import { openEndpoint, reply } from '../../pipeline/route.ts';
 import { example } from '../../reference/examples.ts';
 import { conventions, tag } from './conventions.ts';
@@ -38,3 +38,10 @@ export const getAuthZenConfiguration = openEndpoint({
     return { status: 200, body: { policy_decision_point: base, ...Object.fromEntries(endpoints) } };
   },
 });
+
+/** The configured URL, or else the origin of a request. Throws `validation_failed` if its Host header is invalid. */
+function baseUrl(publicUrl: string | undefined, request: Request): string {
+  if (publicUrl !== undefined) return publicUrl;
+  if (!URL.canParse(request.url)) throwIfInvalid({ host: ['must be a valid host'] });
+  return new URL(request.url).origin;
+}

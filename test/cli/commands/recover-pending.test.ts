@@ -3,12 +3,12 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { byOperator } from '../../src/domain/audit.ts';
-import { findRevived } from '../../src/operations/recovery.ts';
-import type { NewEntry } from '../../src/store/store.ts';
-import { exportOf, write } from '../support/audit-export.ts';
-import { databases } from '../support/test-server.ts';
-import { openTestStore, type TestStore } from '../support/test-store.ts';
+import { findRevived } from '../../../src/cli/commands/recover.ts';
+import { byOperator } from '../../../src/domain/audit.ts';
+import type { NewEntry } from '../../../src/store/store.ts';
+import { exportOf, write } from '../../support/audit-export.ts';
+import { databases } from '../../support/test-server.ts';
+import { openTestStore, type TestStore } from '../../support/test-store.ts';
 
 const tables = ['audit_segments', 'audit_chains', 'audit_index', 'audit_pending'];
 

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'bun:test';
-import { type Difference, difference } from '../../src/domain/audit.ts';
-import { noGrants } from '../../src/domain/grant.ts';
-import { recordedGrants } from '../../src/domain/recorded-grants.ts';
-import { grants } from '../support/grants.ts';
+import { recordedGrants } from '../../../src/domain/access/history.ts';
+import { type Difference, difference } from '../../../src/domain/audit.ts';
+import { noGrants } from '../../../src/domain/grant.ts';
+import { grants } from '../../support/grants.ts';
 
 const before = grants('token:read', { container: '/pci/' });
 const after = grants('token:create', { container: '/customers/', transform: 'mask' });
