@@ -117,8 +117,8 @@ export type CountFilter = Omit<AuditFilter, 'entity' | 'transform' | 'request_id
 
 export interface AuditLog {
   /**
-   * Writes entries about requests that changed nothing, such as denials. Durable when it resolves. Concurrent calls
-   * share a commit.
+   * Writes entries of one tenant about requests that changed nothing, such as denials. Durable when it resolves.
+   * Concurrent calls share a commit.
    */
   write(entries: readonly NewEntry[]): Promise<void>;
   /**

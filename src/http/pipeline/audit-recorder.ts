@@ -5,6 +5,7 @@
 import { commonContainer, type EntryResource } from '../../domain/audit.ts';
 import type { NewEntry, Store } from '../../store/store.ts';
 import type { Log } from '../../telemetry/log.ts';
+import { writePending } from './write-pending.ts';
 
 export interface AuditRecorder {
   /** Counts an event and its resource. Calls `makeEntry` only for the first event that an entry counts. */
@@ -35,6 +36,8 @@ export const maxGroups = 100;
 /** Maximum ids in an aggregated entry. Further ids are only counted. */
 export const maxIds = 20;
 const minute = 60_000;
+/** Entries per transaction. */
+const batchSize = 1000;
 
 interface Recorded {
   entry: NewEntry;
@@ -49,6 +52,13 @@ interface RecordedGroup extends Recorded {
   readonly end: number;
   /** Whether an entry of the group was already written in this minute. */
   isWritten: boolean;
+}
+
+interface TakenGroup {
+  readonly tenantId: string | undefined;
+  readonly quota: string;
+  readonly name: string;
+  readonly recorded: Recorded;
 }
 
 export function auditRecorder(store: Pick<Store, 'audit'>, log: Log, now: () => number): AuditRecorder {
@@ -88,23 +98,26 @@ export function auditRecorder(store: Pick<Store, 'audit'>, log: Log, now: () => 
 
   async function write(isDue: (group: RecordedGroup, time: number) => boolean): Promise<void> {
     const time = now();
-    const taken: { quota: string; name: string; recorded: Recorded }[] = [];
+    const taken: TakenGroup[] = [];
     for (const [quota, groups] of quotas) {
       for (const [name, group] of groups) {
-        if (group.count > 0 && isDue(group, time)) taken.push({ quota, name, recorded: take(group) });
+        if (group.count > 0 && isDue(group, time))
+          taken.push({ tenantId: group.entry.tenantId, quota, name, recorded: take(group) });
         if (group.count === 0 && group.end <= time) groups.delete(name);
       }
       if (groups.size === 0) quotas.delete(quota);
     }
-    if (taken.length === 0) return;
+    let entries = 0;
+    const putAllBack = (unwritten: readonly TakenGroup[]) => {
+      for (const { quota, name, recorded } of unwritten) putBack(groupsOf(quota), name, recorded);
+      entries += unwritten.length;
+    };
     try {
-      await store.audit.write(taken.map(({ recorded }) => aggregated(recorded)));
+      const writeEntries = (some: readonly TakenGroup[]) =>
+        store.audit.write(some.map(({ recorded }) => aggregated(recorded)));
+      await writePending(taken, batchSize, writeEntries, putAllBack);
     } catch (error) {
-      for (const { quota, name, recorded } of taken) putBack(groupsOf(quota), name, recorded);
-      log.error('denials and reads could not be written to the audit log yet', {
-        entries: taken.length,
-        error,
-      });
+      log.error('denials and reads could not be written to the audit log yet', { entries, error });
     }
   }
 

@@ -1,11 +1,14 @@
 /** How many tenants are written at a time. On SQLite, they share a commit. */
 const concurrency = 4;
 
+/** Milliseconds after which a failure ends the writing. Until then, tenants on other servers of a cluster are written. */
+const maxTime = 5000;
+
 /**
  * Writes what a recorder has collected, at most `batchSize` items of one tenant per transaction. If a batch fails,
  * `putBack` gets the items that were not written, and the error is thrown.
  */
-export async function writePending<T extends { readonly tenantId: string }>(
+export async function writePending<T extends { readonly tenantId?: string | undefined }>(
   items: readonly T[],
   batchSize: number,
   write: (batch: readonly T[]) => Promise<void>,
@@ -16,13 +19,17 @@ export async function writePending<T extends { readonly tenantId: string }>(
       ofTenant.slice(at * batchSize, (at + 1) * batchSize),
     ),
   ).flat();
+  const end = performance.now() + maxTime;
+  let failed: PromiseRejectedResult | undefined;
   for (let from = 0; from < batches.length; from += concurrency) {
+    if (failed && performance.now() > end) {
+      putBack(batches.slice(from).flat());
+      break;
+    }
     const some = batches.slice(from, from + concurrency);
     const results = await Promise.allSettled(some.map(write));
-    const failed = results.find((result) => result.status === 'rejected');
-    if (!failed) continue;
+    failed ??= results.find((result) => result.status === 'rejected');
     putBack(some.filter((_, at) => results[at]?.status === 'rejected').flat());
-    putBack(batches.slice(from + concurrency).flat());
-    throw failed.reason;
   }
+  if (failed) throw failed.reason;
 }
