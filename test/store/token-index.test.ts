@@ -42,13 +42,15 @@ describe.each(databases)('the index of tokens by container on %s', (_, database)
 
   async function liesIn(id: string): Promise<string[]> {
     const rows = await on.runSql<{ container: string; own: number }>(
-      `select c.container, c.own from token_containers c join tokens t on t.seq = c.seq where t.id = '${id}'`,
+      `select c.container, c.own from token_containers c join tokens t on t.tenant_id = c.tenant_id and t.seq = c.seq
+       where t.id = '${id}'`,
     );
     return rows.map(({ container, own }) => `${container} ${own}`).sort();
   }
   async function describedAs(id: string): Promise<string[]> {
     const rows = await on.runSql<{ name: string; value: string }>(
-      `select m.name, m.value from token_metadata m join tokens t on t.seq = m.seq where t.id = '${id}'`,
+      `select m.name, m.value from token_metadata m join tokens t on t.tenant_id = m.tenant_id and t.seq = m.seq
+       where t.id = '${id}'`,
     );
     return rows.map(({ name, value }) => `${name} ${value}`).sort();
   }

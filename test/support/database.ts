@@ -14,7 +14,7 @@ export async function dumpDatabase(databaseUrl: string): Promise<string> {
   }
   const tables = await runPostgres<{ name: string }>(
     databaseUrl,
-    "select table_name as name from information_schema.tables where table_schema = 'public'",
+    "select table_name as name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE'",
   );
   const rows: { text: string }[] = [];
   for (const { name } of tables)
@@ -34,7 +34,7 @@ export async function allRows(databaseUrl: string): Promise<Record<string, strin
   const sqlite = databaseUrl.startsWith('sqlite:');
   const names = sqlite
     ? "select name from sqlite_master where type = 'table'"
-    : "select table_name as name from information_schema.tables where table_schema = 'public'";
+    : "select table_name as name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE'";
   const rows: Record<string, string[]> = {};
   for (const { name } of await runSql<{ name: string }>(databaseUrl, names)) {
     const all = await runSql<object>(databaseUrl, `select * from "${name}"`);
@@ -46,15 +46,18 @@ export async function allRows(databaseUrl: string): Promise<Record<string, strin
 /** Makes every insert into the table fail, like a full disk. Returns a function that undoes it. */
 export async function failInserts(databaseUrl: string, table: string): Promise<() => Promise<void>> {
   const sqlite = databaseUrl.startsWith('sqlite:');
-  const statements = sqlite
-    ? [`create trigger fail_insert before insert on ${table} begin select raise(abort, 'disk full'); end`]
+  const [fail, undo] = sqlite
+    ? [
+        `create trigger fail_insert before insert on ${table} begin select raise(abort, 'disk full'); end`,
+        'drop trigger fail_insert',
+      ]
     : [
-        "create or replace function fail_insert() returns trigger language plpgsql as $$ begin raise 'disk full'; end $$",
-        `create trigger fail_insert before insert on ${table} for each row execute function fail_insert()`,
+        `alter table ${table} add constraint "disk full" check (false) not valid`,
+        `alter table ${table} drop constraint "disk full"`,
       ];
-  for (const statement of statements) await runSql(databaseUrl, statement);
+  await runSql(databaseUrl, fail);
   return async () => {
-    await runSql(databaseUrl, sqlite ? 'drop trigger fail_insert' : `drop trigger fail_insert on ${table}`);
+    await runSql(databaseUrl, undo);
   };
 }
 

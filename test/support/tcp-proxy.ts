@@ -21,7 +21,11 @@ export interface TcpProxy {
   close(): Promise<void>;
 }
 
-export async function openTcpProxy(target: number): Promise<TcpProxy> {
+/** `watch` is called with what a server sends. */
+export async function openTcpProxy(
+  target: number,
+  watch?: (chunk: Buffer, server: Socket) => void,
+): Promise<TcpProxy> {
   const sockets = new Set<Socket>();
   let mode: Mode = 'pass';
   let delay = 0;
@@ -56,6 +60,7 @@ export async function openTcpProxy(target: number): Promise<TcpProxy> {
     const upstream = track(connect(targetPort, '127.0.0.1'));
     forward(client, upstream, ['swallow']);
     forward(upstream, client, ['swallow', 'mute']);
+    if (watch) upstream.on('data', (chunk: Buffer) => watch(chunk, upstream));
   });
   const disconnect = () => {
     for (const socket of sockets) socket.destroy();

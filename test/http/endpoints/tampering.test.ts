@@ -24,11 +24,12 @@ describe.each(databases)('a token with modified ciphertext on %s', (_, database)
     seeing = (await server.application(key, { permissions: [], rules })).key;
     for (const id of ['card-1', 'card-2'])
       await server.call('POST', '/tokens', { key, body: { id, data, mask } });
-    const seqOf = (token: string) => `(select seq from tokens where tenant_id = '${id}' and id = '${token}')`;
+    const seqOf = (token: string) =>
+      `tenant_id = '${id}' and seq = (select seq from tokens where tenant_id = '${id}' and id = '${token}')`;
     await runSql(
       server.config.databaseUrl,
-      `update token_contents set data = (select data from token_contents where seq = ${seqOf('card-2')})
-       where seq = ${seqOf('card-1')}`,
+      `update token_contents set data = (select data from token_contents where ${seqOf('card-2')})
+       where ${seqOf('card-1')}`,
     );
   });
 
