@@ -23,6 +23,7 @@ import { Glob, SQL } from 'bun';
 import { migrate } from '../src/store/engine/migrate.ts';
 import { openPostgres } from '../src/store/engine/postgres.ts';
 import { openSqlite } from '../src/store/engine/sqlite.ts';
+import { createCitusTemplate } from './support/citus.ts';
 import { initializedData, startPostgres } from './support/postgres.ts';
 import { report } from './support/test-report.ts';
 import { databaseUrl } from './support/test-server.ts';
@@ -56,6 +57,8 @@ process.env.POSTGRES_INITIALIZED = await initializedData(scratch);
 const postgres = await startPostgres(cheap);
 const templates = { POSTGRES_TEMPLATE: 'with_schema', SQLITE_TEMPLATE: join(scratch, 'template.db') };
 await createTemplates();
+const { CITUS_URL: cluster } = environment;
+const citus = cluster ? await createCitusTemplate(cluster) : undefined;
 
 const preload = join(root, 'test/support/preload.ts');
 const tests = Bun.spawn(
@@ -72,7 +75,7 @@ const tests = Bun.spawn(
   ],
   {
     cwd: root,
-    env: { ...environment, SALLYPORT_TEST_POSTGRES: postgres.url, ...templates },
+    env: { ...environment, SALLYPORT_TEST_POSTGRES: postgres.url, ...templates, ...citus?.environment },
     stdio: ['ignore', 'ignore', 'pipe'],
   },
 );
@@ -81,6 +84,7 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => te
 const summary = await report(tests.stderr, files.length, (text) => process.stdout.write(text));
 const code = await tests.exited;
 await postgres.stop();
+await citus?.drop();
 rmSync(scratch, { recursive: true, force: true });
 console.log(summary.line);
 process.exitCode = summary.failed > 0 ? 1 : code;
@@ -107,15 +111,16 @@ function allowsExecution(folder: string): boolean {
   }
 }
 
-/** Clears the caller's environment, except PATH, CHROME_PATH and PGBOUNCER_PATH. */
+/** Clears the caller's environment, except PATH, CHROME_PATH, PGBOUNCER_PATH and CITUS_URL. */
 function cleanEnvironment(): Record<string, string> {
   const home = join(scratch, 'home');
   mkdirSync(home);
   // PostgreSQL may run as another user and needs access to its folder.
   chmodSync(scratch, 0o711);
   process.umask(0o022);
-  const { PATH = '', CHROME_PATH, PGBOUNCER_PATH } = process.env;
-  const inherited = { PATH, ...(CHROME_PATH && { CHROME_PATH }), ...(PGBOUNCER_PATH && { PGBOUNCER_PATH }) };
+  const { PATH = '', ...others } = process.env;
+  const kept = ['CHROME_PATH', 'PGBOUNCER_PATH', 'CITUS_URL'].filter((name) => others[name]);
+  const inherited = { PATH, ...Object.fromEntries(kept.map((name) => [name, others[name]])) };
   const overrides = { HOME: home, TMPDIR: scratch, LANG: 'C.UTF-8', TZ: 'UTC', NO_COLOR: '1' };
   for (const name of Object.keys(process.env)) delete process.env[name];
   return Object.assign(process.env, { ...inherited, ...overrides }) as Record<string, string>;

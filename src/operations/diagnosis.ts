@@ -6,8 +6,21 @@ import { newestTimes, pendingEntries } from '../audit/log.ts';
 import { type Config, hasTrustedProxies } from '../config/settings.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { bindMasterKey, currentMaster, type MasterKeys } from '../store/crypto/keyring.ts';
+import {
+  describeMisplaced,
+  misplacedOf,
+  readClockDifferences,
+  readPlacements,
+  readWorkers,
+} from '../store/engine/citus.ts';
 import { commandTimeout, type Db, DbUnavailable } from '../store/engine/db.ts';
-import { appliedMigrations, findSchemaProblem, newestSchema, versionOf } from '../store/engine/migrate.ts';
+import {
+  appliedMigrations,
+  findSchemaProblem,
+  newestSchema,
+  tablesOf,
+  versionOf,
+} from '../store/engine/migrate.ts';
 import { openPostgres } from '../store/engine/postgres.ts';
 import { isTimeout } from '../store/engine/postgres-errors.ts';
 import { databaseTime } from '../store/engine/sql.ts';
@@ -60,14 +73,17 @@ export async function diagnose(
     onStep('answers of the database');
     const schema = await checkSchema(db, config.requireExisting);
     const isCurrent = schema.state === 'ok';
-    const clock = await checkClock(db, now, isCurrent);
-    if (!isCurrent) return [...engine, schema, clock];
+    const cluster = isCurrent ? await checkCluster(db) : [];
+    const isUsable = isCurrent && cluster.every(({ state }) => state !== 'fail');
+    const clock = await checkClock(db, now, isUsable);
+    if (!isUsable) return [...engine, schema, ...cluster, clock];
     const masterKey = await checkMasterKey(db, masters);
     const auditHint = masterKey.state === 'ok' ? verify : keyFirst;
     const { sweepLag } = await readGauges(db);
     return [
       ...engine,
       schema,
+      ...cluster,
       clock,
       masterKey,
       ...(await checkNodes(db, now, inUse)),
@@ -82,6 +98,50 @@ export async function diagnose(
   } finally {
     await db.close();
   }
+}
+
+/** Seconds. Reads compare expiry times with the clock of the worker, changes with that of the coordinator. */
+const maxDifference = 2;
+
+/** A worker with this many times the mean has most of the load. */
+const maxSkew = 2;
+
+/** Checks where the tables are in a Citus cluster. Returns no check if the database is not in one. */
+async function checkCluster(db: Db): Promise<Check[]> {
+  if (!(await db.isDistributed?.())) return [];
+  const misplaced = misplacedOf(await readPlacements(db, tablesOf('postgres')));
+  if (misplaced.length > 0)
+    return [
+      fail(
+        'cluster',
+        describeMisplaced(misplaced),
+        'run `sallyport migrate` with the URL of the role that owns the tables',
+      ),
+    ];
+  const rows = await readWorkers(db);
+  const inactive = rows.filter(({ active }) => !active).map(({ worker }) => worker);
+  if (inactive.length > 0)
+    return [
+      fail(
+        'cluster',
+        `${inactive.join(', ')} is not active: requests of its tenants fail with 503`,
+        'start it, and activate it with citus_activate_node',
+      ),
+    ];
+  if ((await readClockDifferences(db)).some((seconds) => Math.abs(seconds) > maxDifference))
+    return [
+      fail('cluster', 'the clocks of the servers differ by more than two seconds', 'synchronise the clocks'),
+    ];
+  const shards = rows.reduce((sum, row) => sum + row.shards, 0);
+  const bytes = rows.map((row) => row.bytes);
+  const mean = bytes.reduce((sum, each) => sum + each, 0) / rows.length;
+  const skew = mean > 0 ? Math.max(...bytes) / mean : 1;
+  const state = `Citus: ${shards} shards on ${rows.length} workers, the fullest has ${skew.toFixed(1)} times the mean`;
+  return [
+    skew > maxSkew
+      ? warn('cluster', state, 'move shards with citus_rebalance_start, or give a large tenant its own shard')
+      : ok('cluster', state),
+  ];
 }
 
 async function checkSchema(db: Db, requireExisting: boolean): Promise<Check> {

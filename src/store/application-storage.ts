@@ -6,6 +6,7 @@ import { type Awaitable, then } from '../domain/awaitable.ts';
 import { fail } from '../domain/error.ts';
 import { storageUnit, storedSize } from '../domain/token.ts';
 import type { DbTime, Executor, Queries, Value } from './engine/db.ts';
+import { byTenant } from './engine/sql.ts';
 import type { StorageUsed } from './store.ts';
 import { deleteTokenRows } from './token-index.ts';
 
@@ -48,15 +49,15 @@ const addOne = `insert into application_storage as stored (${columns})
   select tenant_id, id, $3, $4, $5 from applications where tenant_id = $1 and id = $2 ${addToStored}`;
 
 /**
- * Each application has up to 16 rows of each kind. A transaction locks one of them until it commits. The connection determines which
+ * For the applications of the tenant $2. Each application has up to 16 rows of each kind. A transaction locks one of them until it commits. The connection determines which
  * one, so that few transactions wait for each other. Rows are locked in the order of the applications, so that
  * transactions cannot deadlock.
  */
 const addAll = `insert into application_storage as stored (${columns})
-  select c.tenant, c.application, c.shard + pg_backend_pid() % 16, c.tokens, c.bytes
+  select a.tenant_id, a.id, c.shard + pg_backend_pid() % 16, c.tokens, c.bytes
   from json_to_recordset(cast(cast($1 as text) as json))
-    as c (tenant uuid, application uuid, shard integer, tokens bigint, bytes bigint)
-  join applications a on a.tenant_id = c.tenant and a.id = c.application
+    as c (application uuid, shard integer, tokens bigint, bytes bigint)
+  join applications a on a.tenant_id = $2 and a.id = c.application
   order by c.application, c.shard ${addToStored}`;
 
 export const writeCharges: Record<
@@ -68,8 +69,8 @@ export const writeCharges: Record<
       await tx.run(addOne, [tenant, application, shard, tokens, bytes]);
   },
   postgres: async (tx, charges) => {
-    const sums = summed(charges);
-    if (sums.length > 0) await tx.run(addAll, [JSON.stringify(sums)]);
+    for (const [tenant, sums] of byTenant(summed(charges), (sum) => sum.tenant))
+      await tx.run(addAll, [JSON.stringify(sums), tenant]);
   },
 };
 

@@ -312,7 +312,7 @@ function filtered(tenant: string, { ids, type, name, expiresBefore, labels = {} 
         type && `x.type = ${params.add(type)}`,
         pattern && `x.name_folded like ${params.add(pattern)} escape '\\'`,
         expiresBefore !== undefined && `x.expires_at < ${params.add(expiresBefore)}`,
-        ...others.map((label) => hasLabel(params, label)),
+        ...others.map((label) => hasLabel(params, tenant, label)),
         notExpired('x'),
       ),
   };
@@ -371,7 +371,7 @@ function withLabel(tenant: string, [name, value]: Label): Filtered<unknown>['ind
 }
 
 /** A condition on the application `x`. */
-function hasLabel(params: Params, [name, value]: Label): string {
-  return `(select 1 from application_labels l where l.tenant_id = x.tenant_id and l.name = ${params.add(name)}
+function hasLabel(params: Params, tenant: string, [name, value]: Label): string {
+  return `(select 1 from application_labels l where l.tenant_id = ${params.add(tenant)} and l.name = ${params.add(name)}
     and l.value = ${params.add(value)} and l.application_id = x.id) = 1`;
 }

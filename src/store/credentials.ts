@@ -13,7 +13,7 @@ import {
   toOrigins,
 } from './applications.ts';
 import type { Db, DbTime, Local } from './engine/db.ts';
-import { isValid, ofCeiling, withAuthorizer } from './sessions.ts';
+import { isValid, ofCeiling, ownerAndAuthorizer } from './sessions.ts';
 import type { Credentials } from './store.ts';
 import type { TenantTags } from './tenants.ts';
 
@@ -65,9 +65,9 @@ const bySessionKey = `
     ${ofCeiling('rules')} as ceiling_rules, k.application_id as ceiling_application_id, k.id as ceiling_key_id,
     s.expires_at, a.expires_at as application_expires_at, ${ofCeiling('expires_at')} as ceiling_expires_at,
     k.expires_at as ceiling_key_expires_at, t.tag, t.max_lifetime
-  from ${withAuthorizer}
+  from sessions s ${ownerAndAuthorizer('$2')}
   join tenants t on t.id = s.tenant_id and t.disabled_at is null
-  where s.tenant_id = $2 and s.key_digest = :key and ${isValid}`;
+  where s.tenant_id = $2 and s.key_digest = :key and ${isValid('$2')}`;
 
 /**
  * Every refused key costs one query for its tag and one lookup, so that the time does not tell whether the tag exists.

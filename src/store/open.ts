@@ -11,7 +11,6 @@ import {
 import { proof } from '../audit/proof.ts';
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import type { KnownPositions } from '../domain/database-position.ts';
-import { nilTenant } from '../domain/key.ts';
 import { applications } from './applications.ts';
 import { copyToPostgres } from './copy-to-postgres.ts';
 import { credentials } from './credentials.ts';
@@ -36,6 +35,7 @@ import {
   IncompatibleSchema,
   type Migrated,
   migrate,
+  migrateSchema,
   NoSchema,
   newestSchema,
   schemaOf,
@@ -119,7 +119,7 @@ export async function openStore(
     if (readOnly && schema < newestSchema)
       throw new IncompatibleSchema(`the database has the older schema ${schema}`, 'run `sallyport migrate`');
     onStep('the migration of the database, by this process or by another one that holds the lock');
-    const migrated = await migrate(opened);
+    const migrated = await (readOnly ? migrateSchema(opened) : migrate(opened));
     onStep('the master key, which another process may be rotating');
     if (masters !== noMasters) await bindMasterKey(opened, masters, readOnly);
     const wrapped = through(opened);
@@ -227,14 +227,11 @@ function checkFileInPlace({ local }: Db): void {
 
 /**
  * Throws `DbUnavailable` if requests would fail. `masters` is undefined for a store without encryption. A lookup fails
- * on a standby and on a read-only database.
+ * on a standby and on a read-only database. Every server of a Citus cluster has a copy of the table, so the loss of a
+ * worker does not matter here.
  */
 async function checkReadiness(db: Db, masters: MasterKeys | undefined): Promise<void> {
-  await db.lookup(
-    'select digest as key from application_keys where tenant_id = $2 and digest = :key',
-    new Uint8Array(32),
-    [nilTenant],
-  );
+  await db.lookup('select tag as key from tenant_tags where tag = :key', '', []);
   if (masters) await checkCurrentMaster(db, masters);
 }
 

@@ -10,19 +10,22 @@ import type { Authorized, NewSession, SessionFilter, Sessions } from './store.ts
 /**
  * Joins a session `s` with its application `a`, the application `c` that authorized it, and the key `k` of `c` that is
  * its ceiling. Without a ceiling, `k` is null and `c` may be expired. A session whose ceiling is invalid is invalid, too.
+ * `tenant` is the parameter with the tenant. In subqueries, too, each table is compared with it and not with the
+ * `tenant_id` of the session, because a Citus cluster would otherwise ask all servers.
  */
-export const ownerAndAuthorizer = `
-  join applications a on a.tenant_id = s.tenant_id and a.id = s.application_id
-  left join application_keys k on k.tenant_id = s.tenant_id and k.digest = s.authorizer_digest and ${notExpired('k')}
-  left join applications c on c.tenant_id = s.tenant_id and c.id = s.authorized_by`;
-export const withAuthorizer = `sessions s ${ownerAndAuthorizer}`;
-export const isValid = `s.expires_at > :now and ${notExpired('a')}
-  and (s.authorizer_digest is null or (k.application_id = c.id and ${notExpired('c')})) and ${notEnded('s')}`;
+export const ownerAndAuthorizer = (tenant: string) => `
+  join applications a on a.tenant_id = ${tenant} and a.id = s.application_id
+  left join application_keys k on k.tenant_id = ${tenant} and k.digest = s.authorizer_digest and ${notExpired('k')}
+  left join applications c on c.tenant_id = ${tenant} and c.id = s.authorized_by`;
+export const isValid = (tenant: string) => `s.expires_at > :now and ${notExpired('a')}
+  and (s.authorizer_digest is null or (k.application_id = c.id and ${notExpired('c')})) and ${notEnded('s', tenant)}`;
 /** A column of the authorizer, or null if the session has no ceiling. */
 export const ofCeiling = (column: string) => `case when k.id is not null then c.${column} end`;
 
 /** The session $2 of the tenant $1, if its key is valid. */
-const oneValid = `select s.tenant_id, s.id from ${withAuthorizer} where s.tenant_id = $1 and s.id = $2 and ${isValid}`;
+const oneValid = `select s.id from sessions s ${ownerAndAuthorizer('$1')}
+  where s.tenant_id = $1 and s.id = $2 and ${isValid('$1')}`;
+const endOne = `delete from sessions where tenant_id = $1 and id in (${oneValid})`;
 
 /**
  * Makes the sessions of a subject invalid without changing them, so that the cost does not depend on their number. A
@@ -50,7 +53,10 @@ interface SessionRow extends Ends {
   subject: string | null;
 }
 
-const columns = `s.tenant_id, s.id, s.application_id, s.permissions, s.rules, s.created_at, ${endsOf('s')},
+const columns = (
+  tenant: string,
+) => `s.tenant_id, s.id, s.application_id, s.permissions, s.rules, s.created_at,
+  ${endsOf('s', tenant)},
   s.authorized_at, s.authorized_by, s.authorizer_digest is not null as ceiling, s.quarantined_at,
   s.jkt is not null as bound, s.subject`;
 
@@ -116,17 +122,16 @@ export function sessions(db: Executor): Sessions {
           ...filtered(tenant, filter),
           read: async (ids) => {
             const params = new Params();
-            const sql = `select ${columns} from sessions s
-              where s.tenant_id = ${params.add(tenant)} and s.id in ${params.list(ids)} and s.expires_at > :now`;
+            const owner = params.add(tenant);
+            const sql = `select ${columns(owner)} from sessions s
+              where s.tenant_id = ${owner} and s.id in ${params.list(ids)} and s.expires_at > :now`;
             return (await db.all<SessionRow>(sql, params.values)).map(toSession);
           },
         },
         window,
       ),
 
-    end: async (tenant, id) => {
-      return (await db.run(`delete from sessions where (tenant_id, id) in (${oneValid})`, [tenant, id])) > 0;
-    },
+    end: async (tenant, id) => (await db.run(endOne, [tenant, id])) > 0,
 
     endAll: async (tenant, subject) => {
       await db.run(endSubject, [tenant, subject]);
@@ -134,7 +139,7 @@ export function sessions(db: Executor): Sessions {
 
     setQuarantine: (tenant, id, at) =>
       db.transaction(async (tx) => {
-        const locked = `select ${columns} from sessions s where (s.tenant_id, s.id) in (${oneValid})
+        const locked = `select ${columns('$1')} from sessions s where s.tenant_id = $1 and s.id in (${oneValid})
           ${rowLock(db, 'for no key update')}`;
         const row = await tx.get<SessionRow>(locked, [tenant, id]);
         if (!row) return undefined;
@@ -167,7 +172,7 @@ export function sessions(db: Executor): Sessions {
  * statistics are out of date.
  */
 const byNonce = `sessions.tenant_id = $2 and sessions.nonce_digest = $1 and (select 1 from applications a
-  where a.tenant_id = sessions.tenant_id and a.id = sessions.application_id and ${notExpired('a')}) = 1`;
+  where a.tenant_id = $2 and a.id = sessions.application_id and ${notExpired('a')}) = 1`;
 
 /** Two statements, because PostgreSQL would plan a single statement with an optional condition again each time. */
 const [spend, spendUntil] = [spending('', ''), spending(', expires_at = $9', `and $9 <= ${latest()}`)];
@@ -179,21 +184,21 @@ function spending(also: string, unless: string): string {
       subject_since = coalesce((select e.ended_at from ended_subjects e
         where e.tenant_id = $2 and e.subject = $8), 0)${also}
     where ${byNonce} and sessions.authorized_at is null and sessions.expires_at > :now ${unless}
-    returning id, ${endsOf('sessions')}`;
+    returning id, ${endsOf('sessions', '$2')}`;
 }
 
-function expiryOf(session: string, application: string): string {
+function expiryOf(session: string, application: string, tenant: string): string {
   return `select a.expires_at from applications a
-    where a.tenant_id = ${session}.tenant_id and a.id = ${session}.${application}`;
+    where a.tenant_id = ${tenant} and a.id = ${session}.${application}`;
 }
 
 /** The columns from which `endOf` computes the end of a session. */
-function endsOf(session: string): string {
-  return `${session}.expires_at, (${expiryOf(session, 'application_id')}) as application_end,
+function endsOf(session: string, tenant: string): string {
+  return `${session}.expires_at, (${expiryOf(session, 'application_id', tenant)}) as application_end,
     case when ${session}.authorizer_digest is not null
-      then (${expiryOf(session, 'authorized_by')}) end as authorizer_end,
+      then (${expiryOf(session, 'authorized_by', tenant)}) end as authorizer_end,
     (select k.expires_at from application_keys k
-      where k.tenant_id = ${session}.tenant_id and k.digest = ${session}.authorizer_digest) as key_end`;
+      where k.tenant_id = ${tenant} and k.digest = ${session}.authorizer_digest) as key_end`;
 }
 
 interface Ends {
@@ -234,11 +239,13 @@ function toSession(row: SessionRow): Session {
 
 /** Selects sessions whose key is valid. Uses subqueries instead of joins, so that no database scans whole tables. */
 function filtered(tenant: string, { ids, application, authorizer, state, subject }: SessionFilter) {
-  const owner = `select 1 from applications a where a.tenant_id = x.tenant_id and a.id = x.application_id
+  const owner = (
+    own: string,
+  ) => `select 1 from applications a where a.tenant_id = ${own} and a.id = x.application_id
     and ${notExpired('a')}`;
-  const ceiling = `select 1 from application_keys k
-    join applications c on c.tenant_id = k.tenant_id and c.id = k.application_id
-    where k.tenant_id = x.tenant_id and k.digest = x.authorizer_digest and ${notExpired('k')} and ${notExpired('c')}`;
+  const ceiling = (own: string) => `select 1 from application_keys k
+    join applications c on c.tenant_id = ${own} and c.id = k.application_id
+    where k.tenant_id = ${own} and k.digest = x.authorizer_digest and ${notExpired('k')} and ${notExpired('c')}`;
   return {
     table: 'sessions',
     columns:
@@ -252,24 +259,26 @@ function filtered(tenant: string, { ids, application, authorizer, state, subject
         id: 'i.id',
       },
     }),
-    filter: (params: Params) =>
-      all(
+    filter: (params: Params) => {
+      const own = params.add(tenant);
+      return all(
         'x.expires_at > :now',
         application && `x.application_id = ${params.add(application)}`,
         authorizer && `x.authorized_by = ${params.add(authorizer)}`,
         state && `x.authorized_at is ${state === 'pending' ? '' : 'not '}null`,
-        `(${owner}) = 1`,
-        `(x.authorizer_digest is null or (${ceiling}) = 1)`,
-        notEnded('x'),
-      ),
+        `(${owner(own)}) = 1`,
+        `(x.authorizer_digest is null or (${ceiling(own)}) = 1)`,
+        notEnded('x', own),
+      );
+    },
   };
 }
 
 /** An SQL condition: neither was the key in `unlimited_by` revoked as leaked, nor were all sessions of the subject ended. */
-function notEnded(session: string): string {
+function notEnded(session: string, tenant: string): string {
   return `(select 1 from leaked_keys l
-    where l.tenant_id = ${session}.tenant_id and l.digest = ${session}.unlimited_by) is null
-    and (select 1 from ended_subjects e where e.tenant_id = ${session}.tenant_id
+    where l.tenant_id = ${tenant} and l.digest = ${session}.unlimited_by) is null
+    and (select 1 from ended_subjects e where e.tenant_id = ${tenant}
       and e.subject = ${session}.subject and e.ended_at > ${session}.subject_since) is null`;
 }
 
@@ -278,7 +287,7 @@ function notEnded(session: string): string {
  * if that is earlier.
  */
 function latest(longest = '$10'): string {
-  const application = expiryOf('sessions', 'application_id');
+  const application = expiryOf('sessions', 'application_id', '$2');
   const lifetime = `sessions.created_at + ${longest}`;
   return `(select case when a.expires_at < ${lifetime} then a.expires_at else ${lifetime} end
     from (${application}) a)`;

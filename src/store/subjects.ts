@@ -30,7 +30,9 @@ interface SessionRow extends ApplicationRow {
   authorizer_name: string | null;
 }
 
-const hasUniqueName = `not exists (select 1 from applications o where o.tenant_id = a.tenant_id
+const hasUniqueName = (
+  tenant: string,
+) => `not exists (select 1 from applications o where o.tenant_id = ${tenant}
   and o.name = a.name and o.id <> a.id and ${notExpired('o')})`;
 
 const sessionColumns = `s.id, s.application_id, s.subject, a.name, s.permissions, a.quarantined_at,
@@ -67,7 +69,7 @@ export function subjects(db: Executor): Subjects {
             owner,
           ) => `select a.id, a.name, a.permissions, a.quarantined_at, a.rules from applications a
             where a.tenant_id = ${owner} and a.name in ${params.list(names)} and ${notExpired('a')}
-              and ${hasUniqueName}`,
+              and ${hasUniqueName(owner)}`,
         ),
         (rows) => rows.flatMap(toApplicationSubject),
       ),
@@ -77,8 +79,8 @@ export function subjects(db: Executor): Subjects {
         find<SessionRow>(
           tenant,
           (params, owner) => `select ${sessionColumns}, ${authorizerQuarantine}, s.rules
-            from sessions s ${ownerAndAuthorizer}
-            where s.tenant_id = ${owner} and s.id in ${params.list(ids)} and ${isValid}`,
+            from sessions s ${ownerAndAuthorizer(owner)}
+            where s.tenant_id = ${owner} and s.id in ${params.list(ids)} and ${isValid(owner)}`,
         ),
         (rows) => rows.flatMap(toSessionSubject),
       ),
@@ -114,17 +116,17 @@ export function subjects(db: Executor): Subjects {
 /** `rules` is null if the application has expired, or if neither its permissions nor its rules match the pattern $4. */
 const scanApplications = (uniqueNames = false) => `
   select a.id, a.name, a.permissions, a.quarantined_at, case when ${notExpired('a')}
-      and (a.permissions like $4 or a.rules like $4) ${uniqueNames ? `and ${hasUniqueName}` : ''}
+      and (a.permissions like $4 or a.rules like $4) ${uniqueNames ? `and ${hasUniqueName('$1')}` : ''}
     then a.rules end as rules, octet_length(a.rules) as size
   from applications a where a.tenant_id = $1 and a.id < $2 order by a.id desc limit $3`;
 
 const scanSessions = (limitedBy: string | undefined) => `
   select ${sessionColumns}, ${limitedBy === undefined ? authorizerQuarantine : 'null as authorizer_quarantined_at'},
-    case when ${isValid} and s.authorized_at is not null
+    case when ${isValid('$1')} and s.authorized_at is not null
       and (s.permissions like $4 or s.rules like $4) ${limitedBy === undefined ? '' : 'and k.application_id = $5'}
     then s.rules end as rules, octet_length(s.rules) as size
   from (select * from sessions where tenant_id = $1 and id < $2 order by id desc limit $3) s
-  ${ownerAndAuthorizer} order by s.id desc`;
+  ${ownerAndAuthorizer('$1')} order by s.id desc`;
 
 function toBatch(kind: Subject['kind'], rows: SessionRow[], limit: number): SubjectBatch {
   const toSubject = kind === 'application' ? toApplicationSubject : toSessionSubject;

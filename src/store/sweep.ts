@@ -6,7 +6,7 @@ import { timestamp } from '../domain/common-fields.ts';
 import { deleteTokens } from './application-storage.ts';
 import { type ApplicationRow, applicationColumns, toApplication } from './applications.ts';
 import { type Db, type DbTime, type Queries, rowLock } from './engine/db.ts';
-import { everyTenant } from './engine/sql.ts';
+import { byTenant, everyTenant } from './engine/sql.ts';
 import { deleteRecords } from './idempotency.ts';
 import type { TenantRemoval } from './maintenance.ts';
 import type { NewEntry } from './store.ts';
@@ -56,15 +56,70 @@ export async function sweep(db: Db, writeEntries: EntryWriter, limit: number): P
 }
 
 async function removeRows(db: Db, writeEntries: EntryWriter, limit: number): Promise<number> {
-  let removed = await removeExpired(db, 'sessions', limit * sessionFactor[db.dialect]);
-  for (const table of ['leaked_keys', 'ended_subjects', 'application_keys'] as const)
-    removed += await removeExpired(db, table, limit);
-  removed += await db.transaction((tx) => deleteRecords(tx, db.dialect, expired(db, 'idempotency'), [limit]));
-  removed += await db.transaction((tx) => deleteTokens(tx, db.dialect, expired(db, 'tokens'), [limit]));
-  removed += await removeOrphanedSessions(db, limit);
-  removed += await keepQuarantines(db, limit);
-  removed += await removeRequestCounts(db, limit);
-  return removed + (await removeApplications(db, writeEntries, limit));
+  const { dialect } = db;
+  const run = (table: Table, max = limit) =>
+    eachPart(db, table, max, async (part) => db.run(expired(db, table, part), part.params));
+  let removed = await run('sessions', limit * sessionFactor[dialect]);
+  removed += await run('leaked_keys');
+  removed += await run('ended_subjects');
+  removed += await run('application_keys');
+  removed += await eachPart(db, 'idempotency', limit, (part) =>
+    db.transaction((tx) => deleteRecords(tx, dialect, expired(db, 'idempotency', part), part.params)),
+  );
+  removed += await eachPart(db, 'tokens', limit, (part) =>
+    db.transaction((tx) => deleteTokens(tx, dialect, expired(db, 'tokens', part), part.params)),
+  );
+  removed += await eachPart(db, 'applications', limit, (part) => removeOrphanedSessions(db, part));
+  removed += await eachPart(db, 'applications', limit, (part) => keepQuarantines(db, part));
+  removed += await eachPart(db, 'request_counts', limit, (part) => removeRequestCounts(db, part));
+  return (
+    removed +
+    (await eachPart(db, 'applications', limit, (part) => removeApplications(db, writeEntries, part)))
+  );
+}
+
+/** What one statement of the sweep covers: all tenants, or one of them. */
+interface Part {
+  /** An SQL condition, with `and`. Empty for all tenants. */
+  readonly and: string;
+  /** SQL for the tenant of a row of `table`, for subqueries. */
+  tenantOf(table: string): string;
+  readonly limit: number;
+  /** `limit` and the tenant, if it is only one: $1 and $2. */
+  readonly params: readonly (number | string)[];
+}
+
+/**
+ * Calls `remove` for all tenants together. In a Citus cluster, calls it for each tenant with expired rows, because a
+ * statement cannot lock rows of several servers. Removes at most `limit` rows.
+ */
+async function eachPart(
+  db: Db,
+  table: Table | 'request_counts',
+  limit: number,
+  remove: (part: Part) => Promise<number>,
+): Promise<number> {
+  const all = { and: '', tenantOf: (name: string) => `${name}.tenant_id`, limit, params: [limit] };
+  if (!(await db.isDistributed?.())) return remove(all);
+  const due = table === 'request_counts' ? countsDue : 'expires_at <= :now order by expires_at';
+  const rows = await db.all<{ tenant_id: string }>(
+    everyTenant(
+      `select distinct tenant_id from (select tenant_id from ${table} where ${due} limit $1) as due`,
+    ),
+    [limit],
+  );
+  let removed = 0;
+  for (const { tenant_id } of rows) {
+    const rest = limit - removed;
+    if (rest <= 0) break;
+    removed += await remove({
+      and: 'and tenant_id = $2',
+      tenantOf: () => '$2',
+      limit: rest,
+      params: [rest, tenant_id],
+    });
+  }
+  return removed;
 }
 
 interface RemovedRow extends ApplicationRow {
@@ -77,18 +132,20 @@ interface RemovedRow extends ApplicationRow {
  * with the last state of each. An expiry of 0 means that the application was deleted: the deletion has an entry already.
  * Applications of a deleted tenant get no entry.
  */
-async function removeApplications(db: Db, writeEntries: EntryWriter, limit: number): Promise<number> {
-  const isUnused = `and ${someSession} is null and (quarantined_at is null or ${someReleased} is null)`;
-  const deletion = `${expired(db, 'applications', isUnused)}
+async function removeApplications(db: Db, writeEntries: EntryWriter, part: Part): Promise<number> {
+  const tenant = part.tenantOf('applications');
+  const someReleased = `(select 1 from ${released(tenant, 'applications.id')} limit 1)`;
+  const isUnused = `and ${someSession(tenant)} is null and (quarantined_at is null or ${someReleased} is null)`;
+  const deletion = `${expired(db, 'applications', part, isUnused)}
     returning ${applicationColumns('applications')}, (select :now) as now,
-      (select t.deleted_at from tenants t where t.id = applications.tenant_id) as tenant_deleted_at`;
+      (select t.deleted_at from tenants t where t.id = ${tenant}) as tenant_deleted_at`;
   // Without an order, PostgreSQL may read all applications.
   const some = everyTenant(
     'select 1 as one from applications where expires_at <= (select :now) order by expires_at limit 1',
   );
-  if (!(await db.get(some))) return 0;
+  if (part.and === '' && !(await db.get(some))) return 0;
   return db.transaction(async (tx) => {
-    const rows = await tx.all<RemovedRow>(deletion, [limit]);
+    const rows = await tx.all<RemovedRow>(deletion, part.params);
     const ended = rows.filter((row) => Number(row.expires_at) > 0 && row.tenant_deleted_at === null);
     if (ended.length > 0) await writeEntries(tx, ended.map(entryOf));
     return rows.length;
@@ -107,14 +164,13 @@ function entryOf(row: RemovedRow): NewEntry {
 }
 
 /** A scalar subquery with an order, because PostgreSQL would otherwise join or read all sessions. */
-const someSession = `(select 1 from sessions s
-  where s.tenant_id = applications.tenant_id and s.application_id = applications.id
+const someSession = (tenant: string) => `(select 1 from sessions s
+  where s.tenant_id = ${tenant} and s.application_id = applications.id
   order by s.authorized_at limit 1)`;
 
 /** Sessions without a ceiling that an application authorized, and that would be released without its quarantine. */
 const released = (tenant: string, application: string) => `sessions s where s.tenant_id = ${tenant}
   and s.authorized_by = ${application} and s.authorizer_digest is null and s.quarantined_at is null`;
-const someReleased = `(select 1 from ${released('applications.tenant_id', 'applications.id')} limit 1)`;
 
 type Table =
   | 'idempotency'
@@ -125,33 +181,33 @@ type Table =
   | 'application_keys'
   | 'applications';
 
-const expired = (db: Db, table: Table, also = '') =>
-  everyTenant(`delete from ${table} where (${primaryKeys[table]}) in
-     (select ${primaryKeys[table]} from ${table} where expires_at <= (select :now) ${also}
-      order by expires_at limit $1 ${rowLock(db, 'for update skip locked')})`);
-
-async function removeExpired(db: Db, table: Table, limit: number, also?: string): Promise<number> {
-  return db.run(expired(db, table, also), [limit]);
-}
+/**
+ * The rows to delete are found in a `with` clause, which runs once. PostgreSQL may run a subquery of `in` once per row,
+ * and `skip locked` would find other rows each time.
+ */
+const expired = (db: Db, table: Table, { and }: Part, also = '') =>
+  everyTenant(`with due as (select ${primaryKeys[table]} from ${table} where expires_at <= (select :now) ${and} ${also}
+      order by expires_at limit $1 ${rowLock(db, 'for update skip locked')})
+    delete from ${table} where (${primaryKeys[table]}) in (select ${primaryKeys[table]} from due) ${and}`);
 
 /**
  * Deletes the sessions of expired applications in batches, before the applications themselves. Otherwise the foreign
  * key would delete all sessions of an application in one statement.
  */
-async function removeOrphanedSessions(db: Db, limit: number): Promise<number> {
+async function removeOrphanedSessions(db: Db, { and, tenantOf, limit, params }: Part): Promise<number> {
   const ended = await db.all<{ tenant_id: string; id: string; session: number | null }>(
-    everyTenant(`select tenant_id, id, ${someSession} as session from applications
-     where expires_at <= (select :now) order by expires_at limit $1`),
-    [limit],
+    everyTenant(`select tenant_id, id, ${someSession(tenantOf('applications'))} as session from applications
+     where expires_at <= (select :now) ${and} order by expires_at limit $1`),
+    params,
   );
   let removed = 0;
   for (const { tenant_id, id, session } of ended) {
     if (session === null) continue;
     if (removed >= limit) break;
     removed += await db.run(
-      `delete from sessions where (tenant_id, id) in
-         (select tenant_id, id from sessions where tenant_id = $1 and application_id = $2
-          limit $3 ${rowLock(db, 'for update skip locked')})`,
+      `with batch as (select id from sessions where tenant_id = $1 and application_id = $2
+         limit $3 ${rowLock(db, 'for update skip locked')})
+       delete from sessions where tenant_id = $1 and id in (select id from batch)`,
       [tenant_id, id, limit - removed],
     );
   }
@@ -162,32 +218,34 @@ async function removeOrphanedSessions(db: Db, limit: number): Promise<number> {
  * Gives the sessions that an expired application in quarantine authorized without a ceiling a quarantine of their own.
  * Otherwise removing the application would release them.
  */
-async function keepQuarantines(db: Db, limit: number): Promise<number> {
+async function keepQuarantines(db: Db, { and, tenantOf, limit, params }: Part): Promise<number> {
   const ended = await db.all<{ tenant_id: string; id: string; quarantined_at: DbTime }>(
     everyTenant(`select tenant_id, id, quarantined_at from applications
-     where expires_at <= (select :now) and quarantined_at is not null and ${someSession} is null
+     where expires_at <= (select :now) ${and} and quarantined_at is not null
+       and ${someSession(tenantOf('applications'))} is null
      order by expires_at limit $1`),
-    [limit],
+    params,
   );
   let changed = 0;
   for (const { tenant_id, id, quarantined_at } of ended) {
     if (changed >= limit) break;
     changed += await db.run(
-      `update sessions set quarantined_at = $4 where (tenant_id, id) in
-         (select s.tenant_id, s.id from ${released('$1', '$2')}
-          limit $3 ${rowLock(db, 'for update skip locked')})`,
+      `with batch as (select s.id from ${released('$1', '$2')} limit $3 ${rowLock(db, 'for update skip locked')})
+       update sessions set quarantined_at = $4 where tenant_id = $1 and id in (select id from batch)`,
       [tenant_id, id, limit - changed, quarantined_at],
     );
   }
   return changed;
 }
 
-async function removeRequestCounts(db: Db, limit: number): Promise<number> {
+const countsDue = `started_at <= (select :now) - ${requestCountRetention} order by started_at`;
+
+async function removeRequestCounts(db: Db, { and, params }: Part): Promise<number> {
   return db.run(
-    everyTenant(`delete from request_counts where (tenant_id, started_at) in
-       (select tenant_id, started_at from request_counts where started_at <= (select :now) - $2
-        order by started_at limit $1 ${rowLock(db, 'for update skip locked')})`),
-    [limit, requestCountRetention],
+    everyTenant(`with due as (select tenant_id, started_at from request_counts where true ${and} and ${countsDue}
+         limit $1 ${rowLock(db, 'for update skip locked')})
+       delete from request_counts where (tenant_id, started_at) in (select tenant_id, started_at from due) ${and}`),
+    params,
   );
 }
 
@@ -201,7 +259,8 @@ export async function removeTenantRows(db: Db, tenant: string, limit: number): P
   if (!(await db.get(deleted, [tenant]))) return { removed: 0, done: true };
   for (const [table, key] of Object.entries(primaryKeys)) {
     const removed = await db.run(
-      `delete from ${table} where (${key}) in (select ${key} from ${table} where tenant_id = $1 limit $2)`,
+      `delete from ${table} where tenant_id = $1
+         and (${key}) in (select ${key} from ${table} where tenant_id = $1 limit $2)`,
       [tenant, limit],
     );
     if (removed > 0) return { removed, done: false };
@@ -211,6 +270,7 @@ export async function removeTenantRows(db: Db, tenant: string, limit: number): P
     for (const table of Object.keys(primaryKeys))
       await tx.run(`delete from ${table} where tenant_id = $1`, [tenant]);
     await tx.run('delete from tenants where id = $1', [tenant]);
+    await tx.run('delete from tenant_tags where id = $1', [tenant]);
   });
   return { removed: 1, done: true };
 }
@@ -325,13 +385,13 @@ export async function writeExpiryNotices(db: Db, writeEntries: EntryWriter, limi
   for (const days of noticeDays)
     for (const withoutNotice of [applicationsWithoutNotice, keysWithoutNotice]) {
       const due = await db.all<ExpiringRow>(withoutNotice, [days * day, days, limit]);
-      if (due.length === 0) continue;
-      written += await db.transaction(async (tx) => {
-        const entries: NewEntry[] = [];
-        for (const row of due) if (await recordNotice(tx, row, days)) entries.push(noticeEntry(row));
-        if (entries.length > 0) await writeEntries(tx, entries);
-        return entries.length;
-      });
+      for (const [, ofTenant] of byTenant(due, ({ tenant_id }) => tenant_id))
+        written += await db.transaction(async (tx) => {
+          const entries: NewEntry[] = [];
+          for (const row of ofTenant) if (await recordNotice(tx, row, days)) entries.push(noticeEntry(row));
+          if (entries.length > 0) await writeEntries(tx, entries);
+          return entries.length;
+        });
     }
   return written;
 }

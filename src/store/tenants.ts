@@ -84,6 +84,7 @@ async function insertTenant(
     name,
     createdAt,
   ]);
+  await tx.run('insert into tenant_tags (tag, id) values ($1, $2)', [tag, id]);
   await insertApplication(tx, id, application, key);
 }
 
@@ -115,7 +116,7 @@ export function tenantTags(db: Pick<Db, 'lookup'>): TenantTags {
     known: (tag) => ids.get(tag),
     find: (tag) =>
       then(
-        db.lookup<{ id: string }>('select tag as key, id from tenants where tag = :key', tag, []),
+        db.lookup<{ id: string }>('select tag as key, id from tenant_tags where tag = :key', tag, []),
         (row) => {
           if (!row) return undefined;
           if (ids.size >= maxKnown) ids.clear();

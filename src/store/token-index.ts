@@ -1,8 +1,8 @@
 /** The index tables of tokens: by container and by metadata. */
 import { canonicalContainer } from '../domain/rule.ts';
 import type { Metadata } from '../domain/token.ts';
-import type { Db, Queries } from './engine/db.ts';
-import { inserter, Params } from './engine/sql.ts';
+import type { Db, Queries, Value } from './engine/db.ts';
+import { inserter, insertValues, Params, type Statement } from './engine/sql.ts';
 
 interface Indexed {
   readonly tenant_id: string;
@@ -26,6 +26,13 @@ const insertMetadata = inserter('token_metadata', {
 
 export function indexContainers(tx: Queries, dialect: Db['dialect'], token: Indexed): Promise<void> {
   return insertContainers[dialect](tx, containerRows(token));
+}
+
+/** The same rows, as statements for a Citus cluster. */
+export function containerStatements(tenant: Value, seq: Value, containers: readonly string[]): Statement[] {
+  const rows = containers.map((container, above) => [tenant, container, above ? 0 : 1, seq]);
+  const into = 'insert into token_containers (tenant_id, container, own, seq)';
+  return insertValues(into, ['uuid', 'text', 'integer', 'uuid'], rows);
 }
 
 export function indexMetadata(tx: Queries, dialect: Db['dialect'], token: Indexed): Promise<void> {

@@ -13,7 +13,7 @@ import { maxId } from './bounded-list.ts';
 import { decrypt, encrypt } from './crypto/cipher.ts';
 import type { Keyring } from './crypto/keyring.ts';
 import { type DbTime, type Executor, type Queries, rowLock, type Value } from './engine/db.ts';
-import { Params } from './engine/sql.ts';
+import { onCitus, Params } from './engine/sql.ts';
 import type {
   Change,
   ListedToken,
@@ -28,7 +28,14 @@ import type {
   TokenRevision,
   Tokens,
 } from './store.ts';
-import { containersOf, deleteTokenRows, indexContainers, indexMetadata, updateIndex } from './token-index.ts';
+import {
+  containerStatements,
+  containersOf,
+  deleteTokenRows,
+  indexContainers,
+  indexMetadata,
+  updateIndex,
+} from './token-index.ts';
 import { findTokens, type VisibleToken } from './token-list/scan.ts';
 
 /** The columns of `tokens` that reads need. The ciphertexts are in `token_contents`. */
@@ -180,12 +187,22 @@ const insertToken = `insert into tokens (tenant_id, seq, id, created_by, created
   values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) on conflict (tenant_id, id) do nothing`;
 const insertContents = 'insert into token_contents (tenant_id, seq, masked, data) values ($1, $2, $3, $4)';
 /** Inserts a token, its contents and its containers in one statement. `$17` is the result of `containersOf` as JSON. */
-const insertWithIndex = `with inserted as (${insertToken} returning tenant_id, seq),
+const insertTogether = `with inserted as (${insertToken} returning tenant_id, seq),
   contents as (insert into token_contents (tenant_id, seq, masked, data)
     select tenant_id, seq, cast($15 as bytea), cast($16 as bytea) from inserted)
   insert into token_containers (tenant_id, container, own, seq)
     select tenant_id, above.container, case position when 1 then 1 else 0 end, seq
     from inserted, json_array_elements_text(cast(cast($17 as text) as json)) with ordinality as above (container, position)`;
+const insertWithIndex = onCitus(insertTogether, (params) => {
+  const [tenant = null, seq = null] = params;
+  const [masked = null, data = null, json] = params.slice(14);
+  const containers = JSON.parse(json as string) as string[];
+  return [
+    { sql: insertToken, params: params.slice(0, 14) },
+    { sql: insertContents, params: [tenant, seq, masked, data] },
+    ...containerStatements(tenant, seq, containers),
+  ];
+});
 
 /** Inserts the token and its containers. Returns false if the id is taken. */
 async function insert(tx: Queries, { dialect }: Executor, row: WholeRow): Promise<boolean> {

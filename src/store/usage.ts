@@ -5,7 +5,7 @@ import { durationLimits, type IntervalCounts, storedInterval } from '../domain/r
 import { boundedUses, type LastUses, maxUses } from '../domain/usage.ts';
 import { notExpired } from './applications.ts';
 import { type Db, type DbTime, type Executor, type Queries, rowLock } from './engine/db.ts';
-import { inserter, Params } from './engine/sql.ts';
+import { byTenant, inserter, Params } from './engine/sql.ts';
 import type { ApplicationUse, CountedInterval, RequestCounts, Usage } from './store.ts';
 
 /** Maximum number of containers that are recorded per permission of an application. */
@@ -158,12 +158,15 @@ const insert = `insert into request_counts as stored (${columns.join(', ')})`;
 /** Counts of deleted tenants are dropped. */
 const addOne = `${insert} select ${columns.map((_, at) => `$${at + 1}`).join(', ')} from tenants where id = $1 ${addToStored}`;
 
-/** Rows are locked in the order of the primary key, so that nodes that write concurrently cannot deadlock. */
-const addAll = `${insert} select ${columns.map((name) => `c.${name}`).join(', ')}
+/**
+ * For the tenant $2. Rows are locked in the order of the primary key, so that nodes that write concurrently cannot
+ * deadlock.
+ */
+const addAll = `${insert} select t.id, c.started_at, ${counters.map((name) => `c.${name}`).join(', ')}
   from json_to_recordset(cast(cast($1 as text) as json))
-    as c (tenant_id uuid, started_at bigint, ${counters.map((name) => `${name} integer`).join(', ')})
-  join tenants t on t.id = c.tenant_id
-  order by c.tenant_id, c.started_at ${addToStored}`;
+    as c (started_at bigint, ${counters.map((name) => `${name} integer`).join(', ')})
+  join tenants t on t.id = $2
+  order by c.started_at ${addToStored}`;
 
 /** Adds the stored intervals up, into longer ones. Casts, because SQLite would otherwise divide as floating point. */
 const sums = `select (started_at - cast($2 as bigint)) / cast($3 as bigint) as number,
@@ -184,12 +187,11 @@ export function requestCounts(db: Db): RequestCounts {
   return {
     add: async (intervals) => {
       const rows = intervals.map(rowOf);
-      if (db.dialect === 'postgres') {
-        if (rows.length > 0) await db.run(addAll, [JSON.stringify(rows)]);
-        return;
-      }
       await db.transaction(async (tx) => {
-        for (const row of rows) await tx.run(addOne, Object.values(row));
+        if (db.dialect === 'sqlite') for (const row of rows) await tx.run(addOne, Object.values(row));
+        else
+          for (const [tenant, counts] of byTenant(rows, (row) => String(row.tenant_id)))
+            await tx.run(addAll, [JSON.stringify(counts), tenant]);
       });
     },
 

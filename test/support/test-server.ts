@@ -9,6 +9,7 @@ import { newTenant } from '../../src/operations/bootstrap.ts';
 import type { Db } from '../../src/store/engine/db.ts';
 import { makeLog } from '../../src/telemetry/log.ts';
 import { afterFile } from './after-file.ts';
+import { copyCitusTemplate } from './citus.ts';
 import { expectResponseInvariants } from './response-invariants.ts';
 import { checkTenants } from './tenant-statements.ts';
 
@@ -68,6 +69,13 @@ export const postgres: Database = {
   createMigrated: () => createDatabase(fromRunner('POSTGRES_TEMPLATE')),
 };
 
+/** On an existing cluster. CITUS_URL is the URL of a database on its coordinator. */
+export const citus: Database = {
+  name: 'PostgreSQL',
+  createEmpty: () => copyCitusTemplate('CITUS_EMPTY'),
+  createMigrated: () => copyCitusTemplate('CITUS_TEMPLATE'),
+};
+
 function fromRunner(variable: string): string {
   const value = process.env[variable];
   if (!value) throw new Error('run the tests with npm test, which prepares databases for them');
@@ -114,6 +122,7 @@ export function databaseUrl(server: string, name: string): string {
 export const databases: [name: string, database: Database][] = [
   [sqlite.name, sqlite],
   [postgres.name, postgres],
+  ...(process.env.CITUS_TEMPLATE ? [['Citus', citus] satisfies [string, Database]] : []),
 ];
 
 export interface ApiResponse {

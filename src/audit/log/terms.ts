@@ -6,7 +6,7 @@
 import type { Entry } from '../../domain/audit.ts';
 import { canonicalContainer } from '../../domain/rule.ts';
 import type { Db, DbTime, Queries } from '../../store/engine/db.ts';
-import { Params } from '../../store/engine/sql.ts';
+import { insertValues, onCitus, Params } from '../../store/engine/sql.ts';
 import type { AuditFilter } from '../records.ts';
 import { sha256 } from './segment.ts';
 
@@ -127,12 +127,18 @@ export function indexHashOf(rows: readonly IndexRow[]): string {
   return sha256(bytes);
 }
 
-const insertOne = 'insert into audit_index (tenant_id, term, number, offsets) values ($1, $2, $3, $4)';
-const insertMany = `insert into audit_index (tenant_id, term, number, offsets)
+const into = 'insert into audit_index (tenant_id, term, number, offsets)';
+const insertOne = `${into} values ($1, $2, $3, $4)`;
+const insertFromJson = `${into}
   select cast($1 as uuid), term, cast($2 as bigint), decode(offsets, 'hex')
   from json_to_recordset(cast(cast($3 as text) as json)) as rows (term integer, offsets text)`;
 /** Rows that another program has inserted before do not stop the sealing. Verification compares the stored rows. */
 const onConflict = 'on conflict (tenant_id, term, number) do update set offsets = excluded.offsets';
+const insertMany = onCitus(`${insertFromJson} ${onConflict}`, ([tenant = null, number = null, json]) => {
+  const list = JSON.parse(json as string) as { term: number; offsets: string }[];
+  const rows = list.map(({ term, offsets }) => [tenant, term, number, offsets]);
+  return insertValues(into, ['uuid', 'integer', 'bigint', 'bytea'], rows, onConflict);
+});
 
 export async function insertIndex(
   tx: Queries,
@@ -143,7 +149,7 @@ export async function insertIndex(
 ): Promise<void> {
   if (dialect === 'postgres') {
     const list = rows.map(({ term, offsets }) => ({ term, offsets: offsets.toHex() }));
-    await tx.run(`${insertMany} ${onConflict}`, [tenantId, number, JSON.stringify(list)]);
+    await tx.run(insertMany, [tenantId, number, JSON.stringify(list)]);
     return;
   }
   for (const { term, offsets } of rows) {

@@ -11,7 +11,7 @@ import type { AuditDb } from '../log/chain.ts';
 import { sameBytes, valuesMac } from '../log/entry.ts';
 import type { EntryWriter } from '../log/pending.ts';
 import { hexOf } from '../log/segment.ts';
-import { systemTenant } from '../records.ts';
+import { type NewEntry, systemTenant } from '../records.ts';
 
 /** Chains per entry. */
 const maxHeads = 100;
@@ -38,12 +38,17 @@ const columns = 'tenant_id, number, hash, recorded_number, recorded_at, recorded
 export async function recordHeads({ db, keys }: AuditDb, write: EntryWriter, all: boolean): Promise<void> {
   const chainKeys = await keys();
   const now = await databaseTime(db);
+  const isDistributed = await db.isDistributed?.();
   const isDue = (row: HeadRow) => isUnrecorded(chainKeys, row, all ? now : now - interval, now);
   const sql = `select ${columns} from audit_chains where tenant_id > $1 order by tenant_id limit $2`;
   for (let last: string = systemTenant, isEnd = false; !isEnd; ) {
     const page = await db.all<HeadRow>(sql, [last, pageSize]);
-    const due = page.filter(isDue).map(({ tenant_id }) => tenant_id);
-    while (due.length > 0) await recordSome(db, chainKeys, write, now, due.splice(0, maxHeads), isDue);
+    const due = page.filter(isDue);
+    for (let from = 0; from < due.length; from += maxHeads) {
+      const some = due.slice(from, from + maxHeads);
+      if (isDistributed) await recordApart(db, chainKeys, write, now, some);
+      else await recordSome(db, chainKeys, write, now, some, isDue);
+    }
     last = page.at(-1)?.tenant_id ?? last;
     isEnd = page.length < pageSize;
   }
@@ -69,24 +74,44 @@ function recordSome(
   keys: ChainKeys,
   write: EntryWriter,
   now: number,
-  tenants: readonly string[],
+  heads: readonly HeadRow[],
   isDue: (row: HeadRow) => boolean,
 ): Promise<void> {
   return db.transaction(async (tx) => {
     const params = new Params();
     const found = await tx.all<HeadRow>(
-      `select ${columns} from audit_chains where tenant_id in ${params.list(tenants)}
+      `select ${columns} from audit_chains where tenant_id in ${params.list(heads.map(({ tenant_id }) => tenant_id))}
        order by tenant_id ${rowLock(db, 'for update skip locked')}`,
       params.values,
     );
     const rows = found.filter(isDue);
     if (rows.length === 0) return;
     await markRecorded(tx, db.dialect, keys, now, rows);
-    const difference = Object.fromEntries(
-      rows.map(({ tenant_id, number, hash }) => [tenant_id, { to: `${number}:${hexOf(hash)}` }]),
-    );
-    await write(tx, [{ ...byOperator, at: now, operation: headsOperation, difference }]);
+    await write(tx, [entryOf(rows, now)]);
   });
+}
+
+/**
+ * In a Citus cluster, chains are on several servers and cannot be locked together. So the entry is written first. If
+ * another node records the same ends, or if this process stops before they are marked, the log has a second entry with
+ * them.
+ */
+async function recordApart(
+  db: Db,
+  keys: ChainKeys,
+  write: EntryWriter,
+  now: number,
+  rows: readonly HeadRow[],
+): Promise<void> {
+  await db.transaction((tx) => write(tx, [entryOf(rows, now)]));
+  for (const row of rows) await db.transaction((tx) => markRecorded(tx, 'sqlite', keys, now, [row]));
+}
+
+function entryOf(rows: readonly HeadRow[], at: number): NewEntry {
+  const difference = Object.fromEntries(
+    rows.map(({ tenant_id, number, hash }) => [tenant_id, { to: `${number}:${hexOf(hash)}` }]),
+  );
+  return { ...byOperator, at, operation: headsOperation, difference };
 }
 
 async function markRecorded(
@@ -97,7 +122,7 @@ async function markRecorded(
   rows: readonly HeadRow[],
 ): Promise<void> {
   const marks = rows.map(({ tenant_id, number }) => {
-    return { tenant_id, mac: recordedMac(keys, tenant_id, Number(number), now) };
+    return { tenant_id, number: Number(number), mac: recordedMac(keys, tenant_id, Number(number), now) };
   });
   if (dialect === 'postgres') {
     const list = marks.map(({ tenant_id, mac }) => ({ tenant_id, mac: mac.toHex() }));
@@ -110,6 +135,6 @@ async function markRecorded(
     return;
   }
   const sql =
-    'update audit_chains set recorded_number = number, recorded_at = $2, recorded_mac = $3 where tenant_id = $1';
-  for (const { tenant_id, mac } of marks) await tx.run(sql, [tenant_id, now, mac]);
+    'update audit_chains set recorded_number = $4, recorded_at = $2, recorded_mac = $3 where tenant_id = $1';
+  for (const { tenant_id, number, mac } of marks) await tx.run(sql, [tenant_id, now, mac, number]);
 }

@@ -63,6 +63,8 @@ export interface Local {
 export interface Db extends Executor {
   transaction<T>(work: (tx: Queries) => Awaitable<T>): Promise<T>;
   readonly local?: Local;
+  /** Whether the tables are distributed by tenant over a Citus cluster. A transaction should then change one tenant. */
+  isDistributed?(): Promise<boolean>;
   /** On PostgreSQL: throws if the server is behind what was seen. Undefined if the database has no schema yet. */
   position?(): Promise<Position | undefined>;
   /**

@@ -1,4 +1,5 @@
 import { Database } from 'bun:sqlite';
+import { distributeTables, WrongPlacement } from './citus.ts';
 import type { Db } from './db.ts';
 import initialPostgres from './migrations/0001_initial.postgres.sql' with { type: 'text' };
 import initial from './migrations/0001_initial.sql' with { type: 'text' };
@@ -158,9 +159,32 @@ export function hashOf(dialect: Dialect, migration: Migration): string {
  * Every migration runs in a separate transaction and alters at most one existing table. A transaction that holds a lock
  * on one table while it waits for another could deadlock with a request of another node.
  *
- * If no migration is missing, takes no lock and needs only the privilege to read `schema_versions`.
+ * In a Citus cluster, also distributes the tables.
+ *
+ * If nothing is missing, takes no lock and needs only the privilege to read `schema_versions`.
  */
 export async function migrate(db: Db, known: readonly Migration[] = migrations): Promise<Migrated> {
+  const migrated = await migrateSchema(db, known);
+  if (!(await db.isDistributed?.())) return migrated;
+  try {
+    await distributeTables(db, tablesOf(db.dialect, known));
+  } catch (error) {
+    if (error instanceof WrongPlacement)
+      throw new IncompatibleSchema(error.message, 'undo it with undistribute_table, or use a new database');
+    if (!lacksPrivilege(error)) throw error;
+    throw new IncompatibleSchema(
+      'some tables are not distributed over the Citus cluster, and the role of DATABASE_URL may not distribute them',
+      migrateAsOwner,
+    );
+  }
+  return migrated;
+}
+
+const migrateAsOwner =
+  'run `sallyport migrate` of this version with the URL of the role that owns the tables';
+
+/** Like `migrate`, but leaves the tables where they are. */
+export async function migrateSchema(db: Db, known: readonly Migration[] = migrations): Promise<Migrated> {
   const to = known.length;
   const applied = await appliedMigrations(db);
   const problem = schemaProblem(db.dialect, applied, known);
@@ -174,7 +198,7 @@ export async function migrate(db: Db, known: readonly Migration[] = migrations):
     if (!lacksPrivilege(error)) throw error;
     throw new IncompatibleSchema(
       `the database has schema ${versionOf(applied)}, this version of Sallyport needs ${to}, and the role of DATABASE_URL may not change the schema`,
-      'run `sallyport migrate` of this version with the URL of the role that owns the tables',
+      migrateAsOwner,
     );
   }
 }

@@ -5,6 +5,9 @@ import { DbUnavailable, ownerDeleted } from './db.ts';
 /** The server could not be reached, or the connection was lost. */
 export class Unreachable extends DbUnavailable {}
 
+/** A coordinator of a Citus cluster could not reach the worker with the rows of the tenant. */
+export class WorkerUnreachable extends DbUnavailable {}
+
 /** The server is a standby, or its transactions are read-only. */
 export class NotWritable extends DbUnavailable {}
 
@@ -26,6 +29,8 @@ const serverState = /^(08|25|28|3D|40|42501|53|55|57|58|XX)/;
  */
 const connectionEnded = /^(08|57P0[123]|26000|42P05)/;
 const conflict = /^(40001|40P01)$/;
+/** With the severity `ERROR`, the connection to the server itself remains usable. */
+const connectionFailure = '08006';
 const readOnlyTransaction = '25006';
 const invalidSchema = '3F000';
 const foreignKeyViolation = '23503';
@@ -55,6 +60,8 @@ export function mapDriverError(error: unknown): unknown {
   if (state === readOnlyTransaction) return new NotWritable(message, { cause: error });
   if (state === invalidSchema)
     return new DbUnavailable('the schema does not exist: create it, or correct `schema` in DATABASE_URL');
+  if (state === connectionFailure && error.severity === 'ERROR')
+    return new WorkerUnreachable(message, { cause: error });
   if (conflict.test(state)) return new Conflict(message, { cause: error });
   if (connectionEnded.test(state)) return new Unreachable(message, { cause: error });
   return serverState.test(state) ? new DbUnavailable(message, { cause: error }) : error;

@@ -42,6 +42,8 @@ export interface Pool {
   readonly host: string;
   /** SQL that fails unless a connection leads to the server that was checked. */
   readonly sameServer: string;
+  /** Whether the server is the coordinator of a Citus cluster. */
+  readonly citus: boolean;
 }
 
 export interface PoolOptions {
@@ -175,13 +177,14 @@ async function openPool(host: PostgresHost, target: PostgresTarget, options: Poo
   const startup = { default_transaction_isolation: isolation, ...options.settings };
   const direct = connect(host, target, options, startup);
   const toOpened = (sql: SQL, transactionSettings: string | undefined, probed: Probed): Opened => {
-    const { readOnly, position, advisoryLocks, server } = probed;
+    const { readOnly, position, advisoryLocks, server, citus } = probed;
     const pool = {
       sql,
       transactionSettings,
       advisoryLocks,
       host: nameOf(host),
       sameServer: sameServer(server),
+      citus,
     };
     return { pool, readOnly, position };
   };
@@ -218,6 +221,7 @@ interface Probed {
   /** Whether the startup parameters have taken effect. */
   readonly applied: boolean;
   readonly readOnly: boolean;
+  readonly citus: boolean;
   /** When the server was started. Undefined if the database does not say. */
   readonly server: string | undefined;
   readonly advisoryLocks: boolean;
@@ -232,12 +236,13 @@ async function probe(
 ): Promise<Probed> {
   const names = parameters.map((name) => `'${name}'`);
   const query = `select current_setting('transaction_read_only') = 'on' as "readOnly",
+    exists (select 1 from pg_extension where extname = 'citus') as citus,
     (select count(*) from pg_settings
      where source = 'client' and name in (${names.join() || 'null'})) = ${names.length} as applied`;
   const timeout = Promise.withResolvers<never>();
   const timer = setTimeout(() => timeout.reject(new Unreachable(noAnswer)), connectTimeout);
   const read = async () => ({
-    ...((await sql.unsafe(query))[0] as Pick<Probed, 'applied' | 'readOnly'>),
+    ...((await sql.unsafe(query))[0] as Pick<Probed, 'applied' | 'readOnly' | 'citus'>),
     server: await startOf(sql),
     advisoryLocks: await hasAdvisoryLocks(sql),
     position: await readPosition(sql, schema),

@@ -18,12 +18,20 @@ import {
   type Value,
 } from './db.ts';
 import { groupCommit } from './group-commit.ts';
-import { Conflict, isUniqueViolation, mapDriverError, noAnswer, Unreachable } from './postgres-errors.ts';
+import {
+  Conflict,
+  isUniqueViolation,
+  mapDriverError,
+  noAnswer,
+  Unreachable,
+  WorkerUnreachable,
+} from './postgres-errors.ts';
 import { exclusiveWork } from './postgres-lease.ts';
 import { type Pool, type Pools, postgresPools } from './postgres-pool.ts';
 import { readPosition } from './postgres-position.ts';
 import { afterConflict, type Late } from './postgres-retry.ts';
 import { type PostgresTarget, parsePostgresUrl } from './postgres-url.ts';
+import { citusAlternative } from './sql.ts';
 
 /**
  * In milliseconds. `call` is the timeout of one read or transaction, retries included. All others but `slow` are
@@ -48,10 +56,11 @@ type Timeouts = ReturnType<typeof timeoutsOf>;
 
 /**
  * An SQL condition that fails on a standby, on an old primary that was made read-only after a failover, and on a server
- * that was not checked: they may not know that a key was revoked. Evaluated once per query.
+ * that was not checked: they may not know that a key was revoked. Evaluated once per query. In a Citus cluster, the
+ * server that has the rows evaluates it, which was started at another time.
  */
-function isWritable({ sameServer }: Pool): string {
-  return `(select ${sameServer} / case when current_setting('transaction_read_only') = 'on' then 0 else 1 end) = 1`;
+function isWritable({ sameServer, citus }: Pool): string {
+  return `(select ${citus ? 1 : sameServer} / case when current_setting('transaction_read_only') = 'on' then 0 else 1 end) = 1`;
 }
 
 /** How many changes share a transaction, and how many such transactions of a tenant run at a time. */
@@ -166,7 +175,8 @@ export function openPostgres(
       try {
         return await attempt();
       } catch (error) {
-        if (!(error instanceof Unreachable)) return afterConflict(error, late, attempt);
+        const isLost = error instanceof Unreachable || error instanceof WorkerUnreachable;
+        if (!isLost) return afterConflict(error, late, attempt);
         await Bun.sleep(pause);
         if (late()) throw error;
         return attempt();
@@ -193,6 +203,7 @@ export function openPostgres(
 
   return {
     dialect: 'postgres',
+    isDistributed: () => onPool(async ({ citus }) => citus),
     position: () => onPool((pool) => checkPosition(pool, target, positions)),
     get: (sql, params) => read(async (session) => queries(session).get(sql, params)),
     all: (sql, params) => read(async (session) => queries(session).all(sql, params)),
@@ -309,11 +320,14 @@ function queries(session: Session): Queries {
  */
 const tryLock = /pg_try_advisory_xact_lock\(-?\d+\)/;
 
-async function execute<R>(
-  { on, pool, clock }: Session,
-  sql: string,
-  params: readonly Value[],
-): Promise<Result<R>> {
+async function execute<R>(session: Session, sql: string, params: readonly Value[]): Promise<Result<R>> {
+  const { on, pool, clock } = session;
+  const [first, ...others] = (pool.citus && citusAlternative({ sql, params })) || [];
+  if (first) {
+    const result = await execute<R>(session, first.sql, first.params);
+    if (result.count > 0) for (const each of others) await execute(session, each.sql, each.params);
+    return result;
+  }
   const now = clock === undefined ? databaseClock : `($${params.length + 1}::bigint)`;
   const text = sql.replace(/:now\b/g, now).replace(/:key\b/g, 'any($1)');
   const values = clock !== undefined && text.includes(now) ? [...params, clock()] : [...params];

@@ -45,6 +45,59 @@ export async function databaseTime(db: Pick<Queries, 'get'>): Promise<number> {
   return Number((await db.get<{ now: DbTime }>('select :now as now'))?.now);
 }
 
+/** Groups rows by tenant, in the order of the ids, so that transactions that lock rows cannot deadlock. */
+export function byTenant<T>(rows: readonly T[], tenantOf: (row: T) => string): [tenant: string, rows: T[]][] {
+  return [...Map.groupBy(rows, tenantOf)].sort(([a], [b]) => (a < b ? -1 : 1));
+}
+
+export interface Statement {
+  readonly sql: string;
+  readonly params: readonly Value[];
+}
+
+/** By the statement that they replace. */
+const alternatives = new Map<string, (params: readonly Value[]) => readonly Statement[]>();
+
+/**
+ * Says what a Citus cluster runs instead of `sql`, which it would commit in two phases, even if only one server has the
+ * rows. If the first statement changes no row, the others do not run. Must be called inside a transaction.
+ */
+export function onCitus(sql: string, instead: (params: readonly Value[]) => readonly Statement[]): string {
+  alternatives.set(sql, instead);
+  return sql;
+}
+
+export function citusAlternative({ sql, params }: Statement): readonly Statement[] | undefined {
+  return alternatives.get(sql)?.(params);
+}
+
+/** Rows per statement. A parameter has a number of 16 bits. */
+const maxValues = 512;
+
+/**
+ * Statements that list rows in `values`. Bytes are in hex. A statement has 1, 2, 4 … rows, to limit the number of
+ * prepared statements.
+ */
+export function insertValues(
+  into: string,
+  types: readonly ColumnType[],
+  rows: readonly (readonly Value[])[],
+  onConflict = '',
+): Statement[] {
+  const typed = (param: string, type: ColumnType | undefined) =>
+    type === 'bytea' ? `decode(${param}, 'hex')` : `cast(${param} as ${type})`;
+  const inserted: Statement[] = [];
+  for (let from = 0, count = 0; from < rows.length; from += count) {
+    count = Math.min(maxValues, 2 ** Math.floor(Math.log2(rows.length - from)));
+    const params = new Params();
+    const tuples = rows
+      .slice(from, from + count)
+      .map((row) => `(${row.map((value, at) => typed(params.add(value), types[at])).join(', ')})`);
+    inserted.push({ sql: `${into} values ${tuples.join(', ')} ${onConflict}`, params: params.values });
+  }
+  return inserted;
+}
+
 export type ColumnType = 'uuid' | 'text' | 'smallint' | 'integer' | 'bigint' | 'bytea';
 
 /** The fields of each row must be in the order of the columns. */
@@ -61,8 +114,12 @@ export function inserter<R extends Record<string, Value>>(
   const one = `${into} values (${names.map((_, at) => `$${at + 1}`).join(', ')})`;
   const selected = types.map(([name, type]) => (type === 'bytea' ? `decode(${name}, 'hex')` : name));
   const declared = types.map(([name, type]) => `${name} ${type === 'bytea' ? 'text' : type}`);
-  const many = `${into} select ${selected.join(', ')}
+  const fromJson = `${into} select ${selected.join(', ')}
     from json_to_recordset(cast(cast($1 as text) as json)) as rows (${declared.join(', ')})`;
+  const many = onCitus(fromJson, ([json]) => {
+    const rows = (JSON.parse(json as string) as Record<string, Value>[]).map((row) => Object.values(row));
+    return insertValues(into, Object.values(columns), rows);
+  });
   return {
     sqlite: async (tx, rows) => {
       for (const row of rows) {

@@ -1,7 +1,7 @@
 create table tenants (
   id uuid primary key,
   -- Part of every key and nonce of the tenant, which names the tenant of a lookup. Never changes.
-  tag text collate "C" not null unique,
+  tag text collate "C" not null,
   name text not null,
   created_at bigint not null,
   disabled_at bigint,
@@ -11,6 +11,12 @@ create table tenants (
   max_lifetime bigint,
   -- JSON: the purposes that requests may state. Null if every purpose is accepted.
   purposes text
+);
+
+-- Finds the tenant of a tag. Rows never change, so every server of a cluster can have a copy of this table.
+create table tenant_tags (
+  tag text collate "C" primary key,
+  id uuid not null
 );
 
 create table applications (

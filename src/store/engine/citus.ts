@@ -1,0 +1,118 @@
+/**
+ * Distributes the tables over the servers of a Citus cluster. Rows of a tenant are together on one server: tables with
+ * a column `tenant_id`, and `tenants` itself, are divided by tenant into co-located shards. Every server has a copy of
+ * `tenant_tags`. The other tables remain on the coordinator. See docs/decisions/0032-citus.md.
+ */
+import type { Db, DbTime, Queries } from './db.ts';
+
+/** A table of Sallyport. The values of `is` and `wanted` are a distribution column, `reference` or `local`. */
+export interface Placement {
+  readonly name: string;
+  readonly is: string;
+  readonly wanted: string;
+  /** Tables with the same number are co-located. Null for a local table. */
+  readonly group: number | null;
+}
+
+const referenceTable = 'tenant_tags';
+
+const placements = (names: readonly string[]) => `select c.relname as name, p.colocationid as group,
+    case when p.partmethod = 'h' then column_to_column_name(p.logicalrelid, p.partkey)
+      when p.repmodel = 't' then 'reference' when p.logicalrelid is null then 'local' else 'other' end as is,
+    case when c.relname = 'tenants' then 'id' when c.relname = '${referenceTable}' then 'reference'
+      when exists (select 1 from pg_attribute a where a.attrelid = c.oid and a.attname = 'tenant_id') then 'tenant_id'
+      else 'local' end as wanted
+  from pg_class c left join pg_dist_partition p on p.logicalrelid = c.oid
+  where c.oid in (${names.map((name) => `to_regclass('${name}')`).join(', ')})`;
+
+/** Where the tables are, in the order of `names`. Tables that do not exist are left out. */
+export async function readPlacements(
+  db: Pick<Queries, 'all'>,
+  names: readonly string[],
+): Promise<Placement[]> {
+  const rows = await db.all<Placement>(placements(names));
+  return rows.toSorted((a, b) => names.indexOf(a.name) - names.indexOf(b.name));
+}
+
+/** Tables that are elsewhere than they should be, or are not co-located with `tenants`. */
+export function misplacedOf(tables: readonly Placement[]): Placement[] {
+  const group = tables.find(({ name }) => name === 'tenants')?.group;
+  return tables.filter(
+    (table) => table.is !== table.wanted || (/id$/.test(table.wanted) && table.group !== group),
+  );
+}
+
+/** The tables are distributed in a way that this function does not change. */
+export class WrongPlacement extends Error {}
+
+/**
+ * Distributes the tables that are not distributed yet, in one transaction, with their rows. `names` are in an order in
+ * which foreign keys refer to earlier tables. If none is missing, takes no lock and needs no privilege. Throws
+ * `WrongPlacement` if another program has distributed a table otherwise.
+ */
+export async function distributeTables(db: Db, names: readonly string[]): Promise<void> {
+  if (misplacedOf(await readPlacements(db, names)).length === 0) return;
+  await db.exclusively(async (tx) => {
+    const misplaced = misplacedOf(await readPlacements(tx, names));
+    const wrong = misplaced.find(({ is }) => is !== 'local');
+    if (wrong) throw new WrongPlacement(describeMisplaced([wrong]));
+    // Foreign keys connect the tables, so one connection to each worker must create all shards.
+    await tx.run("set local citus.multi_shard_modify_mode to 'sequential'");
+    for (const { name, wanted } of misplaced) await tx.get(distribution(name, wanted));
+    // Otherwise the rows that were copied to the workers also remain on the disk of the coordinator.
+    for (const { name, wanted } of misplaced)
+      if (wanted !== 'reference')
+        await tx.get(`select truncate_local_data_after_distributing_table('${name}')`);
+  }, 'slow');
+}
+
+function distribution(name: string, wanted: string): string {
+  if (wanted === 'reference') return `select create_reference_table('${name}')`;
+  const together = name === 'tenants' ? 'none' : 'tenants';
+  return `select create_distributed_table('${name}', '${wanted}', colocate_with => '${together}')`;
+}
+
+export function describeMisplaced(misplaced: readonly Placement[]): string {
+  const described = misplaced.map(({ name, is, wanted }) =>
+    is === wanted
+      ? `${name} is not co-located with tenants`
+      : `${name} is ${word(is)} instead of ${word(wanted)}`,
+  );
+  const [first, ...others] = described;
+  return others.length === 0
+    ? `the table ${first}`
+    : `the table ${first}, and ${others.length} others are misplaced`;
+}
+
+function word(placement: string): string {
+  if (placement === 'local') return 'only on the coordinator';
+  if (placement === 'reference') return 'copied to every server';
+  return placement === 'other' ? 'distributed in another way' : `distributed by ${placement}`;
+}
+
+export interface Worker {
+  readonly worker: string;
+  readonly active: boolean;
+  /** Co-located shards with the same tenants count once. */
+  readonly shards: number;
+  readonly bytes: number;
+}
+
+const workers = `select n.nodename || ':' || n.nodeport as worker, n.isactive as active,
+    sum(case when s.table_name = 'tenants'::regclass then 1 else 0 end) as shards, coalesce(sum(s.shard_size), 0) as bytes
+  from pg_dist_node n
+  left join citus_shards s on s.nodename = n.nodename and s.nodeport = n.nodeport and s.citus_table_type = 'distributed'
+  where n.groupid > 0 and n.noderole = 'primary' group by n.nodename, n.nodeport, n.isactive order by 1`;
+
+export async function readWorkers(db: Db): Promise<Worker[]> {
+  const rows = await db.all<Worker & { shards: DbTime; bytes: DbTime }>(workers);
+  return rows.map((row) => ({ ...row, shards: Number(row.shards), bytes: Number(row.bytes) }));
+}
+
+const clocks = `select extract(epoch from statement_timestamp()) - cast(result as numeric) as difference
+  from run_command_on_workers('select extract(epoch from statement_timestamp())') where success`;
+
+/** By how many seconds the clock of each worker differs from that of the coordinator. */
+export async function readClockDifferences(db: Db): Promise<number[]> {
+  return (await db.all<{ difference: string }>(clocks)).map(({ difference }) => Number(difference));
+}

@@ -1,0 +1,212 @@
+/**
+ * On a Citus cluster, every statement of a request goes to the server with the rows of the tenant, and a commit involves
+ * one server. The coordinator reports each command that it sends to another server in a notice, and the test reads the
+ * notices from the connections of the service. If a worker is lost, only its tenants are affected.
+ */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import type { Socket } from 'node:net';
+import { nilTenant } from '../../src/domain/key.ts';
+import { authenticatedRoutes, callers, routeCaller, type Tenant } from '../support/route-access.ts';
+import { isMissing } from '../support/skip.ts';
+import { openTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
+import { citus, openTestServer, runPostgres, type TestServer } from '../support/test-server.ts';
+
+const noCitus = isMissing(
+  process.env.CITUS_TEMPLATE !== undefined,
+  'requests on a Citus cluster: CITUS_URL is not set',
+);
+
+/** Two-phase commits, and rows that the coordinator copies between servers. */
+const expensive = /^(PREPARE TRANSACTION|COPY)/;
+
+describe.skipIf(noCitus)('on a Citus cluster', () => {
+  const notices = new Map<Socket, string>();
+  let commands: string[] = [];
+  /** How many connections the service has opened. */
+  let connections = 0;
+  let proxy: TcpProxy;
+  let server: TestServer;
+  let coordinator: string;
+  /** The start of the hash range of every shard. Co-located shards have the same. */
+  let ranges: Map<string, string>;
+  let tenant: Tenant;
+  let others: Tenant[];
+
+  beforeAll(async () => {
+    coordinator = await citus.createMigrated('');
+    const { pathname, port } = new URL(coordinator);
+    await runPostgres(
+      coordinator,
+      `alter database "${pathname.slice(1)}" set citus.log_remote_commands = on`,
+    );
+    proxy = await openTcpProxy(Number(port), (chunk, socket) => {
+      if (!notices.has(socket)) connections++;
+      const text = (notices.get(socket) ?? '') + chunk.toString('latin1');
+      const end = text.lastIndexOf('\0');
+      for (const [, command] of text.slice(0, end).matchAll(/\0Missuing ([^\0]*)/g)) commands.push(command!);
+      notices.set(socket, text.slice(end));
+    });
+    server = await openTestServer(Object.assign(new URL(coordinator), { port: String(proxy.port) }).href);
+    const shards = await runPostgres<{ id: string; start: string }>(
+      coordinator,
+      'select shardid as id, shardminvalue as start from pg_dist_shard where shardminvalue is not null',
+    );
+    ranges = new Map(shards.map(({ id, start }) => [String(id), start]));
+    const made = new Map([[await rangeOf(nilTenant), undefined as Tenant | undefined]]);
+    while (made.size < 4) {
+      const one = await server.tenant();
+      const range = await rangeOf(one.id);
+      if (!made.has(range)) made.set(range, one);
+    }
+    [tenant, ...others] = [...made.values()].filter((one) => one !== undefined) as [Tenant, ...Tenant[]];
+  });
+  afterAll(async () => {
+    await server.close();
+    await proxy.close();
+  });
+
+  async function rangeOf(id: string): Promise<string> {
+    const sql = `select get_shard_id_for_distribution_column('tenants', '${id}'::uuid) as shard`;
+    const [row] = await runPostgres<{ shard: string }>(coordinator, sql);
+    return ranges.get(String(row?.shard)) as string;
+  }
+
+  /** The commands since the last call that involve other tenants' servers or a two-phase commit. */
+  async function take(): Promise<{ count: number; wrong: string[] }> {
+    const taken = commands;
+    commands = [];
+    const allowed = [await rangeOf(tenant.id), await rangeOf(nilTenant)];
+    const isWrong = (command: string) =>
+      expensive.test(command) ||
+      Array.from(command.matchAll(/_(\d{6,})\b/g), ([, shard]) => ranges.get(shard!)).some(
+        (range) => range !== undefined && !allowed.includes(range),
+      );
+    return { count: taken.length, wrong: taken.filter(isWrong) };
+  }
+
+  const { callRoute, keyOf, createEntity } = routeCaller((...asked) => server.call(...asked));
+
+  test.each(authenticatedRoutes.map((route) => [route.name, route] as const))(
+    '%s asks one server, for every kind of caller',
+    async (_, route) => {
+      for (const caller of callers) {
+        const [key, id] = [await keyOf(caller, tenant), await createEntity(route, tenant)];
+        await take();
+        const { status } = await callRoute(route, key, id, tenant);
+        expect(status).toBeLessThan(500);
+        expect({ caller, ...(await take()) }).toEqual({ caller, count: expect.any(Number), wrong: [] });
+      }
+    },
+  );
+
+  test('the notices include a statement about all tenants', async () => {
+    await take();
+    await server.app.maintenance.tenants.list();
+    expect((await take()).wrong).not.toEqual([]);
+  });
+
+  const lists = [
+    '/applications?page=1&name=a',
+    '/applications?label[team]=a&label[env]=b',
+    '/sessions?state=active&page=1',
+    '/sessions?state=pending&authorized_by=01900001-0000-7000-8000-000000000001',
+    '/tokens?page=1&container=/a/&type=generic',
+    '/tokens?metadata[a]=b&metadata[c]=d',
+    '/logs?operation=token.create&result=success',
+    '/logs?size=1&container=/a/',
+    '/logs/counts?operation=token.create',
+    '/requests/counts',
+    '/access/who?container=/a/&permission=token:read',
+    '/access/advice?size=100',
+  ];
+  test.each(lists)('GET %s asks one server', async (path) => {
+    for (const metadata of [{ a: 'b', c: 'd' }, { a: 'b' }])
+      await server.call('POST', '/tokens', {
+        key: tenant.key,
+        body: { container: '/a/b/', data: 'x', metadata },
+      });
+    await take();
+    const { status } = await server.call('GET', path, { key: tenant.key });
+    expect({ status, ...(await take()) }).toEqual({ status: 200, count: expect.any(Number), wrong: [] });
+  });
+
+  test('revoking a leaked key, and a key that is unknown, ask one server', async () => {
+    const { key } = await server.application(tenant.key);
+    await take();
+    for (const leaked of [key, key.replace(/.{8}$/, 'AAAAAAAA')])
+      expect((await server.call('POST', '/keys/revoke', { body: { key: leaked } })).status).toBeLessThan(500);
+    expect((await server.call('GET', '/tokens', { key })).status).toBe(401);
+    expect((await take()).wrong).toEqual([]);
+  });
+
+  test('a repeated request with an idempotency key, and concurrent changes of a tenant, ask one server', async () => {
+    const create = (headers: Record<string, string>) =>
+      server.call('POST', '/tokens', { key: tenant.key, body: { container: '/i/', data: 'x' }, headers });
+    await take();
+    await create({ 'Idempotency-Key': 'one' });
+    await create({ 'Idempotency-Key': 'one' });
+    await Promise.all(Array.from({ length: 20 }, () => create({})));
+    expect((await take()).wrong).toEqual([]);
+  });
+
+  test('the background jobs change one tenant per commit', async () => {
+    for (const { key } of [tenant, ...others]) {
+      const expires_at = new Date(server.clock.now() + 60_000).toISOString();
+      await server.application(key, { expires_at });
+      await server.call('POST', '/tokens', { key, body: { container: '/a/', data: 'x', expires_at } });
+      await server.call('GET', '/tokens', { key: (await server.application(key)).key });
+      await server.call('POST', '/tokens', { key: (await server.application(key)).key, body: { data: 'x' } });
+    }
+    server.clock.advance(3_600_000);
+    commands = [];
+    await server.flush();
+    await server.flush();
+    expect(commands.filter((command) => expensive.test(command))).toEqual([]);
+    const left = 'select count(*)::int as count from tokens where expires_at is not null';
+    expect(await runPostgres<{ count: number }>(coordinator, left)).toEqual([{ count: 0 }] as never);
+    expect(server.logged.filter((line) => line.includes('could not'))).toEqual([]);
+  });
+
+  test('requests of tenants on a lost worker get 503, and those of other tenants go on', async () => {
+    const [worker] = await runPostgres<{ id: number; port: number; host: string }>(
+      coordinator,
+      `select nodeid as id, nodeport as port, nodename as host from pg_dist_node where groupid > 0
+       order by nodeid limit 1`,
+    );
+    const { id, port, host } = worker!;
+    const between = await openTcpProxy(port);
+    const move = (to: number) =>
+      runPostgres(coordinator, `select citus_update_node(${id}, '${host}', ${to})`);
+    await move(between.port);
+    const portOf = async ({ id }: Tenant) => {
+      const sql = `select nodeport as port from pg_dist_placement join pg_dist_node using (groupid)
+        where shardid = get_shard_id_for_distribution_column('tenants', '${id}'::uuid)`;
+      return (await runPostgres<{ port: number }>(coordinator, sql))[0]!.port;
+    };
+    const onWorker = new Map<boolean, Tenant>();
+    while (onWorker.size < 2) {
+      const one = await server.tenant();
+      onWorker.set((await portOf(one)) === between.port, one);
+    }
+    const statuses = async (isLost: boolean) => {
+      const { key } = onWorker.get(isLost)!;
+      const read = await server.call('GET', '/applications/key', { key });
+      const list = await server.call('GET', '/tokens', { key });
+      const change = await server.call('POST', '/tokens', { key, body: { container: '/l/', data: 'x' } });
+      return [read, list, change].map(({ status }) => status);
+    };
+    expect(await statuses(true)).toEqual([200, 200, 201]);
+    between.setMode('refuse');
+    between.disconnect();
+    expect(await statuses(true)).toEqual([503, 503, 503]);
+    expect(await statuses(false)).toEqual([200, 200, 201]);
+    expect((await server.call('GET', '/readyz')).status).toBe(200);
+    const before = connections;
+    await Promise.all([true, false, true, false].map(statuses));
+    expect(connections).toBe(before);
+    between.setMode('pass');
+    expect(await statuses(true)).toEqual([200, 200, 201]);
+    await move(port);
+    await between.close();
+  });
+});

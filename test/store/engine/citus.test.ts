@@ -1,0 +1,148 @@
+import { describe, expect, test } from 'bun:test';
+import { readConfig } from '../../../src/config/settings.ts';
+import { diagnose } from '../../../src/operations/diagnosis.ts';
+import { misplacedOf, readPlacements } from '../../../src/store/engine/citus.ts';
+import { type Migration, migrate, migrations, tablesOf } from '../../../src/store/engine/migrate.ts';
+import { openPostgres } from '../../../src/store/engine/postgres.ts';
+import { isMissing } from '../../support/skip.ts';
+import {
+  citus,
+  fewConnections,
+  generousTimeout,
+  openTestServer,
+  runPostgres,
+  testMasterKey,
+} from '../../support/test-server.ts';
+import { masterKeys } from '../../support/test-store.ts';
+
+const noCitus = isMissing(
+  process.env.CITUS_TEMPLATE !== undefined,
+  'migrations on a Citus cluster: CITUS_URL is not set',
+);
+
+const open = (url: string) => openPostgres(url, undefined, generousTimeout, fewConnections);
+
+async function migrateTo(url: string, known = migrations): Promise<void> {
+  const db = open(url);
+  try {
+    await migrate(db, known);
+  } finally {
+    await db.close();
+  }
+}
+
+async function placementsOf(url: string, known = migrations): Promise<Record<string, string>> {
+  const db = open(url);
+  const rows = await readPlacements(db, tablesOf('postgres', known));
+  expect(misplacedOf(rows)).toEqual([]);
+  await db.close();
+  return Object.fromEntries(rows.map(({ name, is }) => [name, is]));
+}
+
+async function checksOf(url: string) {
+  const config = readConfig({
+    env: { DATABASE_URL: url, SALLYPORT_DATABASE_TIMEOUT: String(generousTimeout) },
+  });
+  return diagnose(config, masterKeys(testMasterKey), Date.now);
+}
+
+const later: Migration[] = [
+  ...migrations,
+  {
+    name: '0002_notes',
+    sql: 'create table notes (tenant_id uuid not null, id uuid, primary key (tenant_id, id))',
+  },
+];
+
+describe.skipIf(noCitus)('on a Citus cluster', () => {
+  test('migrate distributes the tables by tenant, also those of later migrations', async () => {
+    const url = await citus.createEmpty('');
+    await migrateTo(url);
+    const placements = await placementsOf(url);
+    expect(placements).toMatchObject({
+      tenants: 'id',
+      tenant_tags: 'reference',
+      applications: 'tenant_id',
+      audit_segments: 'tenant_id',
+      heartbeat: 'local',
+      master_key: 'local',
+    });
+    expect(new Set(Object.values(placements))).toEqual(new Set(['id', 'reference', 'tenant_id', 'local']));
+    await migrateTo(url, later);
+    await migrateTo(url, later);
+    expect(await placementsOf(url, later)).toEqual({ ...placements, notes: 'tenant_id' });
+  });
+
+  test('rows from before the cluster remain, and the coordinator keeps no copy', async () => {
+    const url = await citus.createMigrated('');
+    const server = await openTestServer(url);
+    const { key } = await server.tenant();
+    await server.call('POST', '/tokens', { key, body: { id: 'one', data: 'x' } });
+    await server.close();
+    for (const table of ['token_contents', 'token_metadata'])
+      await runPostgres(url, `select undistribute_table('${table}')`);
+    await migrateTo(url);
+    await placementsOf(url);
+    const [size] = await runPostgres(url, `select pg_relation_size('token_contents')::int as bytes`);
+    expect(size).toEqual({ bytes: 0 });
+    const again = await openTestServer(url);
+    expect((await again.call('GET', '/tokens/one', { key })).body.data).toBe('x');
+    await again.close();
+  });
+
+  test('doctor shows the shards, and refuses a schema that is distributed in part or in another way', async () => {
+    const url = await citus.createMigrated('');
+    await (await openTestServer(url)).close();
+    const cluster = async () => (await checksOf(url)).find(({ name }) => name === 'cluster');
+    expect(await cluster()).toEqual({
+      name: 'cluster',
+      state: 'ok',
+      message: expect.stringMatching(
+        /^Citus: 8 shards on \d+ workers, the fullest has \d\.\d times the mean$/,
+      ),
+    });
+    await runPostgres(url, "select undistribute_table('audit_pending')");
+    expect(await cluster()).toMatchObject({
+      state: 'fail',
+      message: 'the table audit_pending is only on the coordinator instead of distributed by tenant_id',
+    });
+    await runPostgres(url, "select create_reference_table('audit_pending')");
+    await expect(migrateTo(url)).rejects.toMatchObject({
+      message: 'the table audit_pending is copied to every server instead of distributed by tenant_id',
+      todo: expect.stringContaining('undistribute_table'),
+    });
+  });
+
+  test('the service runs with the rights to read and write rows, after another role has migrated', async () => {
+    const url = await citus.createEmpty('');
+    const id = crypto.randomUUID().slice(0, 8);
+    const [owner, service] = [`owner_${id}`, `service_${id}`];
+    const as = (role: string) => Object.assign(new URL(url), { username: role }).href;
+    await runPostgres(
+      url,
+      `create role ${owner} login; create role ${service} login;
+       grant create, usage on schema public to ${owner}; grant usage on schema public to ${service};
+       alter default privileges for role ${owner} grant select, insert, update, delete on tables to ${service}`,
+    );
+    await migrateTo(as(owner));
+    await placementsOf(as(service));
+    const server = await openTestServer(as(service));
+    const { key } = await server.tenant();
+    const { id: application } = await server.application(key);
+    expect((await server.call('POST', '/tokens', { key, body: { data: 'x' } })).status).toBe(201);
+    expect((await server.call('DELETE', `/applications/${application}`, { key })).status).toBe(204);
+    await server.flush();
+    expect(server.logged.filter((line) => /"level":"(warn|error)"/.test(line))).toEqual([]);
+    await server.close();
+    await runPostgres(as(owner), "select undistribute_table('audit_pending')");
+    await expect(migrateTo(as(service))).rejects.toMatchObject({
+      message: expect.stringContaining('may not distribute them'),
+    });
+    const failed = (await checksOf(as(service))).filter(({ state }) => state === 'fail');
+    expect(failed.map(({ name }) => name)).toContain('cluster');
+    await runPostgres(
+      url,
+      `drop owned by ${owner}; drop owned by ${service}; drop role ${owner}; drop role ${service}`,
+    );
+  });
+});
