@@ -204,7 +204,11 @@ describe.each(databases)('migrations on %s', (_, database) => {
         return work({ ...tx, run });
       }, pace);
     await migrate({ ...db, exclusively }, all);
-    const sent = transactions.map((sqls) => sqls.filter((sql) => /^(create table (?!if)|alter)/.test(sql)));
+    const changing = /^(create table (?!if)|alter)/;
+    // On Citus, another transaction distributes the tables.
+    const sent = transactions
+      .map((sqls) => sqls.filter((sql) => changing.test(sql)))
+      .filter(({ length }) => length);
     expect(sent.map((sqls) => sqls.length > 5)).toEqual(all.map((_, at) => at === 0));
     expect(sent.slice(migrations.length)).toEqual([
       ['alter table tenants add column colour text'],
