@@ -148,7 +148,7 @@ function permissionsPage(): string {
   const rows = builtIn.map((name) => [
     `\`${name}\``,
     descriptionOf(name),
-    mark(hasTrait(name, 'browser')),
+    hasTrait(name, 'session') ? 'sessions' : mark(hasTrait(name, 'browser')),
     mark(hasTrait(name, 'management')),
     mark(hasTrait(name, 'scoped')),
     mark(hasTrait(name, 'read')),
@@ -157,7 +157,7 @@ function permissionsPage(): string {
     '# Permissions',
     'The built-in permissions. Grant them in the `permissions` or the access rules of an application or session. For your own services you can use any name whose first part is not in this table, such as `invoice:read`. Any application or session may hold those, and rules can limit them. Unknown names with a built-in first part are rejected.',
     '```sh\ncurl http://127.0.0.1:8080/permissions\n```',
-    '- **browser**: public applications and sessions may hold it. Without this mark, only private and management applications may.\n- **management**: only a caller that holds it may give it to an application.\n- **scoped**: it applies to tokens, so the container or conditions of a rule limit it. Others apply to the whole tenant.\n- **read**: it can be used in [quarantine](../guides/access-review.md#quarantine), as can your own permissions that end with `:read`.',
+    '- **browser**: public applications and sessions may hold it. `sessions`: sessions may, public applications may not. Without this mark, only private and management applications may.\n- **management**: only a caller that holds it may give it to an application.\n- **scoped**: it applies to tokens, so the container or conditions of a rule limit it. Others apply to the whole tenant.\n- **read**: it can be used in [quarantine](../guides/access-review.md#quarantine), as can your own permissions that end with `:read`.',
     table(['permission', 'allows', 'browser', 'management', 'scoped', 'read'], rows),
   );
 }

@@ -208,6 +208,8 @@ function ratesOf(config: Config): Rates {
     revocations: { rate: config.revocationRate, per: 60_000, burst: config.revocationRate },
     tokens: { rate: config.tokenRate, per: 60_000, burst: config.tokenRate },
     'token-bytes': { rate: config.tokenByteRate, per: 60_000, burst: config.tokenByteRate },
+    searches: { rate: config.searchRate, per: 60_000, burst: config.searchRate },
+    'search-misses': { rate: config.searchMissRate, per: 60_000, burst: config.searchMissRate },
     processing: { rate: config.processingRate, per: 1000, burst: 20 * config.processingRate },
   };
 }

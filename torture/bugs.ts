@@ -199,7 +199,7 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/domain/principal.ts',
-        from: '  if (remasks || merges) return true;\n',
+        from: '  if (renders || merges) return true;\n',
         to: '',
       },
     ],

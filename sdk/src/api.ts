@@ -12,6 +12,7 @@ export type BuiltInPermission =
   | 'token:read'
   | 'token:update'
   | 'token:delete'
+  | 'token:search'
   | 'decision:create'
   | 'access:review'
   | 'log:read'
@@ -490,6 +491,8 @@ export interface Token {
   data?: unknown;
   /** The mask template. */
   mask?: unknown;
+  /** The search templates, by name. */
+  search?: Record<string, string>;
   /** Unencrypted names and values. */
   metadata?: Record<string, string>;
   /** The application that created it. */
@@ -515,12 +518,16 @@ export interface TokenCreate {
   data: unknown;
   /** Template of the masked value: Liquid outputs in a string, object or list, such as `{{ data.number | reveal_last: 4 }}`. Callers with the transform `mask` get the rendered value instead of the data. */
   mask?: string | Record<string, unknown> | Array<unknown>;
+  /** Up to 5 names, each with a template of Liquid outputs, such as `{{ data.number }}`. `POST /tokens/search` finds the token by the rendered values. Of these, only a keyed hash is stored. */
+  search?: Record<string, string>;
   /** Names and values for filtering lists. Stored unencrypted. */
   metadata?: Record<string, string>;
   /** When the token expires. Must be in the future. If absent, it never expires. */
   expires_at?: string;
   /** Identifier of the token: 3 to 200 characters of `A-Za-z0-9._:-`. If absent, one is generated. */
   id?: string;
+  /** A name in `search`. If the container already has a token with the same value, that token is returned and nothing is created. Also requires `token:search` and `token:read` for the whole container. */
+  unless_exists?: string;
 }
 
 export interface TokenPage {
@@ -540,10 +547,29 @@ export interface TokenPatch {
   data?: unknown;
   /** New mask. `null` removes it. */
   mask?: unknown;
+  /** Search templates to set. One with the value `null` is removed; `null` removes all. */
+  search?: Record<string, string | null> | null;
   /** Entries to set. An entry with the value `null` is removed; `null` removes all. */
   metadata?: Record<string, string | null> | null;
   /** New expiry, in the future. `null` removes it. */
   expires_at?: string | null;
+}
+
+export interface TokenSearch {
+  /** Values by name, as the `search` templates of the tokens render them. A token must have all of them. Unicode is normalized (NFKC), and white space around a value is ignored. */
+  equals: Record<string, string>;
+  /** Only tokens of this type. */
+  type?: string;
+  /** Only tokens in this container or below it. */
+  container?: string;
+  /** Only tokens created at or after this time. */
+  created_after?: string;
+  /** Only tokens created before this time. */
+  created_before?: string;
+  /** The maximum number of tokens on a page. 20 by default. */
+  size?: number;
+  /** A cursor: the `next` value of an earlier response. The response then has no totals. Cannot be combined with `page`. */
+  start?: string;
 }
 
 export interface Decision {
@@ -1070,6 +1096,13 @@ export interface LogEntry {
   resource?: LogResource;
   /** The access decision at the time of the request. */
   decision?: LogDecision;
+  /** Searches only: what was searched for. */
+  search?: {
+    /** The names whose values were compared. The values are not recorded. */
+    names: Array<string>;
+    /** The number of tokens in the response. */
+    hits: number;
+  };
   /** Why the request was made, from the `SVC-PURPOSE` header. */
   purpose?: string;
   /** `success`: the operation was performed. `denied`: the key was valid, but not allowed to. `failed`: the key was not valid; such entries belong to no tenant. With a tenant and the reason `not_found`: an application or session in quarantine requested a resource that does not exist. */
@@ -1205,8 +1238,10 @@ export interface Permission {
   name: string;
   /** What it allows. */
   description: string;
-  /** Whether a public application or a session can hold it. */
+  /** Whether a public application can hold it. */
   browser: boolean;
+  /** Whether a session can hold it. */
+  session: boolean;
   /** Whether only holders of this permission can grant it. */
   management: boolean;
 }
@@ -1443,6 +1478,10 @@ export interface Operations {
         container?: string;
         /** Filter by metadata, as `metadata[NAME]=VALUE`, at most 10 times. */
         metadata?: Record<string, string>;
+        /** Only tokens created at or after this time. */
+        created_after?: string;
+        /** Only tokens created before this time. */
+        created_before?: string;
       };
     };
     reply: TokenPage;
@@ -1478,6 +1517,8 @@ export interface Operations {
     };
     reply: undefined;
   };
+  /** Search for tokens by value */
+  searchTokens: { input: { body: TokenSearch }; reply: TokenPage };
   /** Check access */
   decide: { input: { body: DecisionRequest }; reply: Decision | Decisions };
   /** Find out who has access */
@@ -1690,6 +1731,7 @@ export const operations = {
   getToken: ['GET', '/tokens/{id}'],
   updateToken: ['PATCH', '/tokens/{id}'],
   deleteToken: ['DELETE', '/tokens/{id}'],
+  searchTokens: ['POST', '/tokens/search'],
   decide: ['POST', '/decisions'],
   whoHasAccess: ['GET', '/access/who'],
   diffAccess: ['GET', '/access/diff'],

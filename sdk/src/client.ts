@@ -15,6 +15,7 @@ import type {
   Token,
   TokenCreate,
   TokenPatch,
+  TokenSearch,
 } from './api.ts';
 import { paginate, type Query, ResourceClient } from './resource-client.ts';
 import { Access, Logs, Requests } from './review.ts';
@@ -206,7 +207,7 @@ class Sessions extends ResourceClient {
 }
 
 class Tokens extends ResourceClient {
-  /** Stores a token. Throws `ConflictError` if the id is taken. */
+  /** Stores a token, or returns the existing one with `unless_exists`. Throws `ConflictError` if the id is taken. */
   create(body: TokenCreate, options?: RequestOptions) {
     return this.transport.call('createToken', { body }, options);
   }
@@ -217,6 +218,14 @@ class Tokens extends ResourceClient {
   /** Iterates over all matching tokens visible to this key, newest first. */
   all(query: Query<'listTokens'> = {}, options?: RequestOptions): AsyncGenerator<Token, void, undefined> {
     return paginate((page: Query<'listTokens'>) => this.list(page, options), { size: 100, ...query });
+  }
+  /** Returns one page of the tokens with these values that this key can search and read, newest first. */
+  search(body: TokenSearch, options?: RequestOptions) {
+    return this.transport.call('searchTokens', { body }, options);
+  }
+  /** Iterates over all tokens with these values that this key can search and read, newest first. */
+  searchAll(body: TokenSearch, options?: RequestOptions): AsyncGenerator<Token, void, undefined> {
+    return paginate((page: TokenSearch) => this.search(page, options), { size: 100, ...body });
   }
   /** Returns the token. The access rules decide whether its data is revealed, masked or redacted. */
   get(id: string, options?: RequestOptions) {

@@ -30,7 +30,7 @@ export interface RequestOptions {
   readonly retries?: number;
   /**
    * Sent as `Idempotency-Key`, so that a retried change runs once. Default: a random key. Not sent with GET and DELETE
-   * requests, `decide`, `decideAll`, `revokeKey` and `sessions.create`.
+   * requests, searches, `decide`, `decideAll`, `revokeKey` and `sessions.create`.
    */
   readonly idempotencyKey?: string;
   /** Sent as `SVC-REQUEST-ID`. The service logs it with the request. */
@@ -137,10 +137,15 @@ export function transport(options: ClientOptions): Transport {
 }
 
 /**
- * Operations without an idempotency key. Decisions change no data, and revoking a key twice has no effect. The service
+ * Operations without an idempotency key. Decisions and searches change no data, and revoking a key twice has no effect. The service
  * does not replay responses of `createSession`, because all browsers share the public key.
  */
-const withoutIdempotencyKey: readonly (keyof Operations)[] = ['decide', 'createSession', 'revokeKey'];
+const withoutIdempotencyKey: readonly (keyof Operations)[] = [
+  'decide',
+  'searchTokens',
+  'createSession',
+  'revokeKey',
+];
 
 interface Received {
   readonly body: unknown;

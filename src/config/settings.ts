@@ -87,6 +87,20 @@ const limitSettings = {
     fallback: '134217728',
     parse: (text) => zeroOrInteger(text, 134_217_728, maxTokenBytes, 1_000_000_000_000),
   } satisfies Setting<number>,
+  searchRate: {
+    variable: 'SALLYPORT_SEARCHES_PER_MINUTE',
+    description:
+      'Rate limit for searches of tokens per application (with its sessions) and process, in searches per minute. 0 disables it.',
+    fallback: '600',
+    parse: (text) => integer(text, 600, 0, 100_000_000),
+  } satisfies Setting<number>,
+  searchMissRate: {
+    variable: 'SALLYPORT_SEARCH_MISSES_PER_MINUTE',
+    description:
+      'Rate limit for searches that find no token, such as guesses, per application (with its sessions) and process, in searches per minute. 0 disables it.',
+    fallback: '60',
+    parse: (text) => integer(text, 60, 0, 100_000_000),
+  } satisfies Setting<number>,
   processingRate: {
     variable: 'SALLYPORT_PROCESSING_PER_APPLICATION',
     description:

@@ -81,6 +81,15 @@ export const Entry = z.object({
     .describe('The resource that the operation was about.'),
   resource: EntryResource.optional().describe('The data that the request read, changed or was denied.'),
   decision: EntryDecision.optional().describe('The access decision at the time of the request.'),
+  search: z
+    .object({
+      names: z
+        .array(z.string())
+        .describe('The names whose values were compared. The values are not recorded.'),
+      hits: z.int().describe('The number of tokens in the response.'),
+    })
+    .optional()
+    .describe('Searches only: what was searched for.'),
   purpose: z.string().optional().describe('Why the request was made, from the `SVC-PURPOSE` header.'),
   result: z
     .enum(results)

@@ -54,7 +54,8 @@ export function grantErrors(owner: Owner, grants: Grants): Errors {
 
 /** Keys in browsers must not change credentials, grant access or read about the whole tenant. */
 function mayHold(owner: Owner, permission: string): boolean {
-  return owner === 'private' || owner === 'management' || hasTrait(permission, 'browser');
+  if (owner === 'private' || owner === 'management' || hasTrait(permission, 'browser')) return true;
+  return owner === 'session' && hasTrait(permission, 'session');
 }
 
 function scopeError(owner: Owner, rule: Rule): { field: string; message: string } | undefined {

@@ -237,10 +237,7 @@ function parse(template: string): Template[] {
  * data. The error depends on the data: return it only to a caller that may see all of the data or has sent it.
  */
 export function renderMask(mask: Mask, data: unknown): unknown {
-  const context = new Context({ data }, engine.options, { memoryLimit: maxFilteredCharacters });
-  const shown = new ShownParts();
-  shownBy.set(context, shown);
-  let length = 0;
+  const { renderText, shown } = rendererOf(data, maxResultLength);
 
   function render(part: unknown): unknown {
     if (typeof part === 'string') return renderText(part);
@@ -249,24 +246,31 @@ export function renderMask(mask: Mask, data: unknown): unknown {
     return Object.fromEntries(Object.entries(part).map(([name, inner]) => [name, render(inner)]));
   }
 
-  function renderText(template: string): string {
-    let text = '';
-    for (const part of orMaskError(() => parse(template))) {
-      const rendered = orMaskError(() => engine.renderSync([part], context) as string);
-      length += rendered.length;
-      if (length > maxResultLength)
-        throw new MaskError(`must not render to more than ${maxResultLength} characters`);
-      text += rendered;
-    }
-    return text;
-  }
-
   const masked = render(mask);
   if (revealsAll(masked, shown, data))
     throw new MaskError(
       'must not reveal all of the data: at least one character must stay hidden in all outputs',
     );
   return masked;
+}
+
+/** Renders the outputs of texts. Throws a MaskError if they render to more than `maxLength` characters together. */
+export function rendererOf(data: unknown, maxLength: number) {
+  const context = new Context({ data }, engine.options, { memoryLimit: maxFilteredCharacters });
+  const shown = new ShownParts();
+  shownBy.set(context, shown);
+  let length = 0;
+  const renderText = (template: string): string => {
+    let text = '';
+    for (const part of orMaskError(() => parse(template))) {
+      const rendered = orMaskError(() => engine.renderSync([part], context) as string);
+      length += rendered.length;
+      if (length > maxLength) throw new MaskError(`must not render to more than ${maxLength} characters`);
+      text += rendered;
+    }
+    return text;
+  };
+  return { renderText, shown };
 }
 
 function orMaskError<T>(work: () => T): T {

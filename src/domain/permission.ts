@@ -5,6 +5,7 @@ import { dedupe } from './common-fields.ts';
  * The permissions that Sallyport checks, with their traits.
  * - `management`: only a holder may give it to an application (no escalation).
  * - `browser`: may also be granted to public applications and sessions, not only to private and management ones.
+ * - `session`: may be granted to sessions, but not to public applications.
  * - `scoped`: applies to data in a container, so the container or conditions of a rule limit it.
  * - `read`: can be used in quarantine, because it changes no data and returns no plaintext there.
  */
@@ -26,6 +27,7 @@ const table = {
   ],
   'token:update': ['Update tokens.', 'browser scoped'],
   'token:delete': ['Delete tokens.', 'browser scoped'],
+  'token:search': ['Find the tokens that you can read by an exact value.', 'session scoped'],
   'decision:create': ['Check whether a key may use a permission on a resource.', 'browser read'],
   'access:review': ['Find out who has access to a container, a token or a resource.', 'management read'],
   'log:read': ['Read the audit log, and the number of requests.', 'management read'],
@@ -33,7 +35,7 @@ const table = {
 } as const satisfies Record<string, readonly [description: string, traits: string]>;
 
 export type BuiltIn = keyof typeof table;
-type Trait = 'management' | 'browser' | 'scoped' | 'read';
+type Trait = 'management' | 'browser' | 'session' | 'scoped' | 'read';
 
 export const builtIn = Object.keys(table) as BuiltIn[];
 const families = new Set(builtIn.map(familyOf));

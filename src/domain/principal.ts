@@ -186,8 +186,8 @@ type TokenLocation = Resource & { readonly container: string };
 export interface PartialPatch {
   readonly from: TokenLocation;
   readonly to: TokenLocation;
-  /** Whether the patch sets a mask. */
-  readonly remasks: boolean;
+  /** Whether the patch sets a mask or a search template. */
+  readonly renders: boolean;
   /** Whether the patch merges an object into the data. */
   readonly merges: boolean;
 }
@@ -196,18 +196,24 @@ export interface PartialPatch {
  * Returns true if the change needs `token:update` with `reveal` in the current container and the caller has less.
  * A caller with `reveal` may make any change, since it could copy the data anyway. Without `reveal`:
  *
- * - no key may set a mask or merge into the data, because mask, size and errors of the result depend on hidden data;
+ * - no key may set a mask or a search template or merge into the data, because the result depends on hidden data;
  * - a key in a browser may not move a token, because its authorizer, another session or another holder of the same
  *   public key may see more in the new container;
- * - a private or management key may move a token only to a container where it does not see more of the data.
+ * - a private or management key may move a token only to a container where it does not see more of the data, and
+ *   cannot search for it unless it can search here.
  */
-export function needsReveal(principal: Principal, { from, to, remasks, merges }: PartialPatch): boolean {
+export function needsReveal(principal: Principal, { from, to, renders, merges }: PartialPatch): boolean {
   if (mostVisible(principal, ['token:update'], from) === 'reveal') return false;
-  if (remasks || merges) return true;
+  if (renders || merges) return true;
   if (canonicalContainer(from.container) === canonicalContainer(to.container)) return false;
   if (isInBrowser(principal)) return true;
+  if (finds(principal, to) && !finds(principal, from)) return true;
   const [here, there] = [mostVisible(principal, disclosing, from), mostVisible(principal, disclosing, to)];
   return stricter(here, there) !== there;
+}
+
+function finds({ policy, ceiling }: Principal, resource: Resource): boolean {
+  return decideUnder(policy, ceiling, 'token:search', resource).allowed;
 }
 
 /** The permissions whose responses contain data of a stored token. */

@@ -15,6 +15,7 @@ import { jsonLimitError } from './json-limits.ts';
 import { JsonText } from './json-text.ts';
 import { Mask } from './mask.ts';
 import { Container, canonicalContainer } from './rule.ts';
+import { SearchName, SearchTemplates } from './search.ts';
 
 export const maxTokenBytes = 1_048_576;
 
@@ -89,6 +90,7 @@ export const Token = z
         'The plaintext with the transform `reveal`, the masked value with `mask`, absent with `redact`.',
       ),
     mask: z.unknown().optional().describe('The mask template.'),
+    search: z.record(z.string(), z.string()).optional().describe('The search templates, by name.'),
     metadata: z.record(z.string(), z.string()).optional().describe('Unencrypted names and values.'),
     ...changeFields,
   })
@@ -118,6 +120,7 @@ export const TokenContentFields = z.strictObject({
   ).describe('A synonym for `container`: a list with one path. Responses have `container` only.'),
   data: Data,
   mask: optional(Mask),
+  search: optional(SearchTemplates),
   metadata: optional(Metadata).describe('Names and values for filtering lists. Stored unencrypted.'),
   expires_at: optional(DateTime).describe(
     'When the token expires. Must be in the future. If absent, it never expires.',
@@ -127,6 +130,9 @@ export const TokenContentFields = z.strictObject({
 export const TokenCreate = TokenContentFields.extend({
   id: optional(TokenId.refine(containsNoSecret, secretError)).describe(
     'Identifier of the token: 3 to 200 characters of `A-Za-z0-9._:-`. If absent, one is generated.',
+  ),
+  unless_exists: optional(SearchName).describe(
+    'A name in `search`. If the container already has a token with the same value, that token is returned and nothing is created. Also requires `token:search` and `token:read` for the whole container.',
   ),
 }).meta({ id: 'TokenCreate' });
 export type TokenCreate = z.infer<typeof TokenCreate>;
@@ -161,6 +167,11 @@ export const TokenPatch = z
     }),
     data: Patched.meta({ description: 'New data. An object is merged into existing object data.' }),
     mask: Patched.meta({ description: 'New mask. `null` removes it.' }),
+    search: Patched.meta({
+      type: ['object', 'null'],
+      additionalProperties: { type: ['string', 'null'] },
+      description: 'Search templates to set. One with the value `null` is removed; `null` removes all.',
+    }),
     metadata: Patched.meta({
       type: ['object', 'null'],
       additionalProperties: { type: ['string', 'null'], maxLength: 500 },

@@ -10,21 +10,24 @@ export interface Visible {
   readonly exact: boolean;
 }
 
-/** Limits the scopes that a session and its ceiling share. Above it, `visible` uses the scopes of one of them. */
+/** Limits the scopes that two sets have in common. Above it, `inBoth` returns the scopes of one of them. */
 export const maxScopes = 100;
 
 export function visible(
   { policy, ceiling }: { readonly policy: Policy; readonly ceiling?: Policy | undefined },
   permission: string,
 ): Visible {
-  const own = widest(scopesOf(policy, permission));
-  if (!ceiling) return { scopes: own, exact: true };
-  const above = widest(scopesOf(ceiling, permission));
-  const both = own
-    .flatMap((mine) => above.map((theirs) => intersect(mine, theirs)))
+  const own = { scopes: widest(scopesOf(policy, permission)), exact: true };
+  return ceiling ? inBoth(own, { scopes: widest(scopesOf(ceiling, permission)), exact: true }) : own;
+}
+
+/** The scopes that both have in common. */
+export function inBoth(a: Visible, b: Visible): Visible {
+  const both = a.scopes
+    .flatMap((mine) => b.scopes.map((theirs) => intersect(mine, theirs)))
     .filter((one) => one !== undefined);
-  if (both.length <= maxScopes) return { scopes: widest(both), exact: true };
-  return { scopes: own.length <= above.length ? own : above, exact: false };
+  if (both.length <= maxScopes) return { scopes: widest(both), exact: a.exact && b.exact };
+  return { scopes: a.scopes.length <= b.scopes.length ? a.scopes : b.scopes, exact: false };
 }
 
 /** Limits the scopes to a container and below. */

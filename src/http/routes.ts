@@ -36,7 +36,14 @@ import {
   listSessions,
 } from './endpoints/sessions.ts';
 import { getTenant } from './endpoints/tenants.ts';
-import { createToken, deleteToken, getToken, listTokens, updateToken } from './endpoints/tokens.ts';
+import {
+  createToken,
+  deleteToken,
+  getToken,
+  listTokens,
+  searchTokens,
+  updateToken,
+} from './endpoints/tokens.ts';
 import { getUsage } from './endpoints/usage.ts';
 import { keysOf, noKey, type Route, route } from './pipeline/route.ts';
 import { documentation, getHome } from './reference/documentation.ts';
@@ -69,6 +76,7 @@ const api: readonly Route[] = [
   route('GET',    '/tokens/:id',                    'token:read',                    getToken),
   route('PATCH',  '/tokens/:id',                    'token:update',                  updateToken),
   route('DELETE', '/tokens/:id',                    'token:delete',                  deleteToken),
+  route('POST',   '/tokens/search',                 'token:search',                  searchTokens),
   route('POST',   '/decisions',                     'decision:create',               decide),
   route('GET',    '/access/who',                    'access:review',                 whoHasAccess),
   route('GET',    '/access/diff',                   'access:review',                 diffAccess),

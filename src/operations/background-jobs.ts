@@ -41,7 +41,10 @@ interface Recorders {
 
 interface Data {
   readonly store: Pick<Store, 'ping'>;
-  readonly maintenance: Pick<Maintenance, 'audit' | 'analyzeTables' | 'sweep' | 'writeExpiryNotices'>;
+  readonly maintenance: Pick<
+    Maintenance,
+    'audit' | 'analyzeTables' | 'reindexSearch' | 'sweep' | 'writeExpiryNotices'
+  >;
 }
 
 /** Without `timers`, the jobs run only on `flush`. Without `retention`, audit entries are not deleted. */
@@ -67,6 +70,7 @@ export function startBackgroundJobs(
     job('seal audit entries', 250, maintenance.audit.sealDue),
     // Entries that other processes have left, and entries that were not committed when this one sealed.
     job('seal remaining audit entries', 10_000, () => maintenance.audit.seal(() => !stopped)),
+    job('index tokens with a new search key', 5000, () => whileFull(1, maintenance.reindexSearch)),
     job('analyze tables', 1000, async () => {
       const tables = await maintenance.analyzeTables();
       if (tables.length > 0) log.debug('analyzed tables that have grown', { tables });

@@ -14,11 +14,12 @@ interface Sized {
   readonly data_bytes: number;
   readonly masked_bytes: number;
   readonly mask: string | null;
+  readonly search: string | null;
   readonly metadata: string | null;
 }
 
-export function sizeOf({ data_bytes, masked_bytes, mask, metadata }: Sized): number {
-  return storedSize(data_bytes + masked_bytes + bytesOf(mask) + bytesOf(metadata));
+export function sizeOf({ data_bytes, masked_bytes, mask, search, metadata }: Sized): number {
+  return storedSize(data_bytes + masked_bytes + bytesOf(mask) + bytesOf(search) + bytesOf(metadata));
 }
 
 function bytesOf(text: string | null): number {
@@ -104,7 +105,7 @@ export function storageUsedBy(
 
 /** Computes `sizeOf` in SQL, for a statement that deletes tokens. */
 const returningSize = `returning tenant_id, seq, created_by, (data_bytes + masked_bytes
-  + coalesce(octet_length(mask), 0) + coalesce(octet_length(metadata), 0)
+  + coalesce(octet_length(mask), 0) + coalesce(octet_length(search), 0) + coalesce(octet_length(metadata), 0)
   + ${storageUnit - 1}) / ${storageUnit} * ${storageUnit} as size`;
 
 interface Deleted {

@@ -8,10 +8,10 @@ import { tablesOf } from './engine/migrate.ts';
 import { type ColumnType, inserter } from './engine/sql.ts';
 
 /**
- * `nodes` lists the running processes of an installation. `schema_versions` and `maintenance_lock` are not created by a
+ * `nodes` lists the running processes of an installation, `search_locks` has no rows. `schema_versions` and `maintenance_lock` are not created by a
  * migration, so they are not in the list.
  */
-const notCopied = ['nodes', 'heartbeat'];
+const notCopied = ['nodes', 'heartbeat', 'search_locks'];
 
 export const copiedTables: readonly string[] = tablesOf('postgres').filter(
   (table) => !notCopied.includes(table),

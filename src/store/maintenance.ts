@@ -46,6 +46,11 @@ export interface Tenants {
   /** Makes the keys of a disabled tenant valid again, unless they were revoked or have expired. */
   enable(id: string): Promise<boolean>;
   /**
+   * Replaces the key of the search index. `Maintenance.reindexSearch` indexes the tokens again; meanwhile searches find
+   * tokens with both keys. Also returns false if the previous rotation has not ended, or if the tenant has no tokens yet.
+   */
+  rotateSearchKey(id: string): Promise<boolean>;
+  /**
    * Disables the tenant permanently and deletes its data key, so that its encrypted data can no longer be decrypted.
    */
   markDeleted(id: string): Promise<boolean>;
@@ -183,6 +188,11 @@ export interface Maintenance {
    * entries, at most four times `limit`. Any node may call this.
    */
   writeExpiryNotices(limit: number): Promise<number>;
+  /**
+   * Indexes some tokens with the search key that `Tenants.rotateSearchKey` has created, and returns their number: 0 when
+   * none is left. Any node may call this, at any time.
+   */
+  reindexSearch(): Promise<number>;
   /**
    * Runs `analyze` on tables that have grown much since it last ran, and returns their names. Does nothing on SQLite.
    */

@@ -54,6 +54,7 @@ import type { Store, StoreTransaction } from './store.ts';
 import { subjects } from './subjects.ts';
 import { analyzeGrownTables, removeTenantRows, sweep, writeExpiryNotices } from './sweep.ts';
 import { createFirst, tenants, tenantTags } from './tenants.ts';
+import { reindexTokens } from './token-search.ts';
 import { tokens } from './tokens.ts';
 import { requestCounts, usage } from './usage.ts';
 
@@ -209,6 +210,7 @@ function maintenanceOn(
       return removed;
     },
     writeExpiryNotices: (limit) => writeExpiryNotices(db, writeEntries, limit),
+    reindexSearch: () => reindexTokens(db, keys.dataKey),
     analyzeTables: analyzeGrownTables(db, growingTables),
     gauges: async () => {
       checkFileInPlace(db);

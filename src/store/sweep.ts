@@ -22,6 +22,7 @@ const primaryKeys = {
   idempotency: 'tenant_id, caller_id, key_digest',
   token_containers: 'tenant_id, container, own, seq',
   token_metadata: 'tenant_id, name, value, seq',
+  token_search: 'tenant_id, digest, container, seq',
   token_contents: 'tenant_id, seq',
   tokens: 'tenant_id, seq',
   application_keys: 'tenant_id, application_id, id',

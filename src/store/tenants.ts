@@ -6,6 +6,7 @@ import { insertApplication } from './applications.ts';
 import type { Db, DbTime, Executor, Queries } from './engine/db.ts';
 import type { NewTenant, Tenants } from './maintenance.ts';
 import type { Tenant } from './store.ts';
+import { rotateSearchKey } from './token-search.ts';
 
 interface TenantRow {
   id: string;
@@ -28,6 +29,7 @@ export function tenants(db: Executor): Tenants {
     limitLifetime: (id, max) => alter(db, 'max_lifetime = $2', [id, max ?? null]),
     disable: (id) => disable(db, id),
     enable: (id) => alter(db, 'disabled_at = null', [id]),
+    rotateSearchKey: (id) => rotateSearchKey(db, id),
     markDeleted: (id) => db.transaction((tx) => markDeleted(tx, id)),
   };
 }

@@ -57,7 +57,8 @@ export async function deleteTokenRows(
     const ofTokens = `tenant_id = ${params.add(tenant)} and seq in ${params.list(seqs)}`;
     await tx.run(
       `with contents as (delete from token_contents where ${ofTokens}),
-         metadata as (delete from token_metadata where ${ofTokens})
+         metadata as (delete from token_metadata where ${ofTokens}),
+         search as (delete from token_search where ${ofTokens})
        delete from token_containers where ${ofTokens}`,
       params.values,
     );

@@ -4,6 +4,7 @@ import type { JsonText } from '../domain/json-text.ts';
 import type { Mask } from '../domain/mask.ts';
 import type { Resource } from '../domain/policy.ts';
 import type { Transform } from '../domain/rule.ts';
+import type { SearchTemplates, SearchValues } from '../domain/search.ts';
 import type { Metadata, Token } from '../domain/token.ts';
 import type { Visible } from '../domain/visible-scopes.ts';
 import type { Change, ListPage, ListWindow } from './records.ts';
@@ -22,6 +23,11 @@ export interface Tokens {
     content: TokenContent,
     change: Change,
   ): Awaitable<TokenRecord | undefined>;
+  /**
+   * The newest token of the container with these search values. Concurrent transactions that call this for the same
+   * container and values run one after another, so that each finds the token that an earlier one has created.
+   */
+  findEqual(tenant: string, container: string, values: SearchValues): Promise<StoredToken | undefined>;
   /** Returns undefined if the token does not exist. */
   get(tenant: string, id: string): Awaitable<StoredToken | undefined>;
   /** Container and type of the tokens with these ids, in any order. Ids that do not exist are left out. */
@@ -99,13 +105,17 @@ export interface TokenContent {
   readonly mask: Mask | undefined;
   /** The data with the mask applied. */
   readonly masked: JsonText | undefined;
+  readonly search?: SearchTemplates | undefined;
+  /** The values of the search templates. Only their keyed hashes are stored. */
+  readonly searchValues?: SearchValues | undefined;
   readonly metadata: Metadata | undefined;
   readonly expiresAt: number | undefined;
 }
 
 /**
- * The new content of a token. Without `data`, the stored data does not change, and the masked value changes only if the
- * mask is removed. A new mask needs `data` and `masked`, because both are encrypted again.
+ * The new content of a token. Without `data`, the stored data does not change, and the masked value and the search
+ * values change only if the mask or the templates are removed. A new mask needs `data` and `masked`, because both are
+ * encrypted again. New templates need `data` and `searchValues`.
  */
 export interface TokenRevision extends Omit<TokenContent, 'data' | 'masked'> {
   readonly data?: JsonText | undefined;
@@ -116,6 +126,12 @@ export interface TokenFilter {
   readonly ids?: readonly string[] | undefined;
   readonly type?: string | undefined;
   readonly metadata?: Readonly<Record<string, string>> | undefined;
+  /** Values that the search templates of the token have rendered to. */
+  readonly equals?: SearchValues | undefined;
+  /** Created at or after this time, in milliseconds. */
+  readonly createdAfter?: number | undefined;
+  /** Created before this time, in milliseconds. */
+  readonly createdBefore?: number | undefined;
 }
 
 export interface TokenQuery extends ListWindow {

@@ -1,19 +1,16 @@
 import { type Awaitable, then } from '../domain/awaitable.ts';
-import { timestamp } from '../domain/common-fields.ts';
-import { JsonText } from '../domain/json-text.ts';
+import type { JsonText } from '../domain/json-text.ts';
 import { newId } from '../domain/key.ts';
-import type { Mask } from '../domain/mask.ts';
 import { modificationTime } from '../domain/row-version.ts';
 import { canonicalContainer, type Transform } from '../domain/rule.ts';
+import type { SearchValues } from '../domain/search.ts';
 import { nextTurn } from '../domain/steps.ts';
-import type { Metadata } from '../domain/token.ts';
 import { checkGrowth, deleteTokens, sizeOf, storageUsedBy, writeCharges } from './application-storage.ts';
 import { notExpired } from './applications.ts';
 import { maxId } from './bounded-list.ts';
-import { decrypt, encrypt } from './crypto/cipher.ts';
 import type { Keyring } from './crypto/keyring.ts';
-import { type DbTime, type Executor, type Queries, rowLock, type Value } from './engine/db.ts';
-import { onCitus, Params } from './engine/sql.ts';
+import { type Executor, type Queries, rowLock, type Value } from './engine/db.ts';
+import { all, onCitus, Params } from './engine/sql.ts';
 import type {
   Change,
   ListedToken,
@@ -24,7 +21,6 @@ import type {
   TokenCounts,
   TokenLocation,
   TokenQuery,
-  TokenRecord,
   TokenRevision,
   Tokens,
 } from './store.ts';
@@ -36,25 +32,28 @@ import {
   indexMetadata,
   updateIndex,
 } from './token-index.ts';
-import { findTokens, type VisibleToken } from './token-list/scan.ts';
-
-/** The columns of `tokens` that reads need. The ciphertexts are in `token_contents`. */
-interface TokenRow extends ContentOwner {
-  readonly type: string;
-  readonly container: string;
-  readonly mask: string | null;
-  readonly metadata: string | null;
-  readonly created_by: string | null;
-  readonly created_at: DbTime;
-  readonly modified_by: string | null;
-  readonly modified_at: DbTime | null;
-  readonly expires_at: DbTime | null;
-}
-
-const columns = `t.tenant_id, t.seq, t.id, t.type, t.container, t.content_version, t.mask, t.metadata,
-  t.created_by, t.created_at, t.modified_by, t.modified_at, t.expires_at`;
-
-const withContents = 'tokens t left join token_contents c on c.tenant_id = t.tenant_id and c.seq = t.seq';
+import { type FoundTokens, findTokens, type VisibleToken } from './token-list/scan.ts';
+import {
+  type Ciphertexts,
+  columns,
+  decryptPart,
+  encryptContent,
+  type Part,
+  type TokenRow,
+  toRecord,
+  viewOf,
+  withContents,
+} from './token-row.ts';
+import {
+  hasTerm,
+  indexSearch,
+  lockSearchVersions,
+  lockValue,
+  searchVersions,
+  type Term,
+  termsOf,
+  updateSearch,
+} from './token-search.ts';
 
 const byId = `t.tenant_id = $1 and t.id = $2 and ${notExpired('t')}`;
 const selectWhole = `select t.id as key, ${columns}, c.data, c.masked from ${withContents}
@@ -72,15 +71,23 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
     storageUsed: (tenant, application) => storageUsedBy(db, tenant, application),
 
     create: async (tenant, id, content, change) => {
-      const row = newRow(await dataKey(tenant), tenant, id, content, change);
-      const created = await db.transaction(async (tx) => {
-        const inserted = (await insert(tx, db, row)) || (await insertInsteadOfExpired(tx, db, row));
-        if (inserted) await indexMetadata(tx, db.dialect, row);
-        return inserted;
+      const key = await dataKey(tenant);
+      const created = newRow(key, tenant, id, content, change);
+      const row = await db.transaction(async (tx) => {
+        const row = { ...created, search_version: await searchVersion(db, tx, tenant, content) };
+        if (!(await insert(tx, db, row)) && !(await insertInsteadOfExpired(tx, db, row))) return undefined;
+        await indexMetadata(tx, db.dialect, row);
+        await indexSearch(tx, db.dialect, key, row, content.searchValues);
+        return row;
       });
-      if (!created) return undefined;
+      if (!row) return undefined;
       await charge(row, 1, sizeOf(row));
       return toRecord(row);
+    },
+
+    findEqual: async (tenant, container, values) => {
+      const key = await dataKey(tenant);
+      return db.transaction((tx) => lockEqual(db, tx, key, tenant, container, values));
     },
 
     get: (tenant, id) =>
@@ -99,7 +106,7 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
 
     list: async (tenant, query) => {
       const key = await dataKey(tenant);
-      const { tokens, ...list } = await findTokens(db, tenant, query);
+      const { tokens, ...list } = await find(db, tenant, key, query);
       const page = withinBytes(tokens);
       const next = page.length < tokens.length ? page.at(-1)?.seq : list.next;
       return { ...list, next, rows: await readTokens(db, tenant, key, page, query.transformFor) };
@@ -111,12 +118,7 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
         const old = await tx.get<SizedRow>(selectLocked, [tenant, id]);
         if (!old) return undefined;
         const revision = await revise(lockedToken(tx, old, key));
-        const row = revisedRow(key, old, revision, change);
-        const growth = sizeOf(row) - sizeOf(old);
-        await checkGrowth(tx, tenant, row.created_by, growth, quota);
-        await update(tx, old, row);
-        await updateIndex(tx, db.dialect, old, row);
-        return { row, growth };
+        return writeRevision(db, tx, key, old, revision, change, quota);
       });
       if (!updated) return undefined;
       if (updated.growth !== 0) await charge(updated.row, 0, updated.growth);
@@ -138,11 +140,82 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
   };
 }
 
+/** Returns the new row, and by how many bytes it is larger. */
+async function writeRevision(
+  db: Executor,
+  tx: Queries,
+  key: Uint8Array,
+  old: SizedRow,
+  revision: TokenRevision,
+  change: Change,
+  quota: number | undefined,
+): Promise<{ row: SizedRow; growth: number }> {
+  const { tenant_id: tenant } = old;
+  const indexes = revision.data !== undefined || revision.search === undefined;
+  const search_version = indexes ? await searchVersion(db, tx, tenant, revision) : old.search_version;
+  const row = { ...revisedRow(key, old, revision, change), search_version };
+  const growth = sizeOf(row) - sizeOf(old);
+  await checkGrowth(tx, tenant, row.created_by, growth, quota);
+  await update(tx, old, row);
+  await updateIndex(tx, db.dialect, old, row);
+  const values = indexes ? (revision.searchValues ?? {}) : undefined;
+  await updateSearch(tx, db.dialect, key, old, row, values);
+  return { row, growth };
+}
+
+/** The version of the search key for a token. Null without templates. */
+async function searchVersion(
+  db: Executor,
+  tx: Queries,
+  tenant: string,
+  { search }: Pick<TokenRevision, 'search'>,
+): Promise<number | null> {
+  return search ? ((await lockSearchVersions(db, tx, tenant)).at(-1) as number) : null;
+}
+
+async function find(db: Executor, tenant: string, key: Uint8Array, query: TokenQuery): Promise<FoundTokens> {
+  const { equals } = query.filter;
+  if (!equals) return findTokens(db, tenant, query);
+  for (;;) {
+    const versions = await searchVersions(db, tenant);
+    const found = await findTokens(db, tenant, query, undefined, termsOf(key, tenant, versions, equals));
+    // If a rotation began meanwhile, some tokens may have been indexed with its key before they were read.
+    if ((await searchVersions(db, tenant)).at(-1) === versions.at(-1)) return found;
+  }
+}
+
+async function lockEqual(
+  db: Executor,
+  tx: Queries,
+  key: Uint8Array,
+  tenant: string,
+  container: string,
+  values: SearchValues,
+): Promise<StoredToken | undefined> {
+  const own = canonicalContainer(container);
+  const terms = termsOf(key, tenant, await lockSearchVersions(db, tx, tenant), values);
+  for (const term of terms) await lockValue(tx, db, tenant, own, term);
+  const params = new Params();
+  const [owner, place] = [params.add(tenant), params.add(own)];
+  const [first, ...others] = terms as [Term, ...Term[]];
+  const row = await tx.get<TokenRow & Ciphertexts>(
+    `select ${columns}, c.data, c.masked from token_search s
+       join tokens t on t.tenant_id = s.tenant_id and t.seq = s.seq
+       left join token_contents c on c.tenant_id = t.tenant_id and c.seq = t.seq
+     where s.tenant_id = ${owner} and s.container = ${place} and s.digest in ${params.list(first)}
+       and ${all(notExpired('t'), ...others.map((term) => hasTerm(params, owner, term)))}
+     order by s.seq desc limit 1`,
+    params.values,
+  );
+  return row && toToken(row, key);
+}
+
 function newRow(key: Uint8Array, tenant: string, id: string, content: TokenContent, { by, at }: Change) {
   const owner = { tenant_id: tenant, seq: newId(at), id, content_version: 1 };
   return {
     ...owner,
     ...fieldsOf(content),
+    search_version: null,
     created_by: by,
     created_at: at,
     modified_by: null,
@@ -172,33 +245,35 @@ function revisedRow(
   return { ...owner, ...encryptContent(key, owner, { data, masked }) };
 }
 
-function fieldsOf({ type, container, mask, metadata, expiresAt }: Omit<TokenRevision, 'data' | 'masked'>) {
+function fieldsOf(content: Omit<TokenRevision, 'data' | 'masked'>) {
+  const { type, container, mask, search, metadata, expiresAt } = content;
   return {
     type,
     container,
     mask: mask === undefined ? null : JSON.stringify(mask),
+    search: search === undefined ? null : JSON.stringify(search),
     metadata: metadata === undefined ? null : JSON.stringify(metadata),
     expires_at: expiresAt ?? null,
   };
 }
 
 const insertToken = `insert into tokens (tenant_id, seq, id, created_by, created_at, type, container, container_folded,
-    content_version, data_bytes, masked_bytes, mask, metadata, expires_at)
-  values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) on conflict (tenant_id, id) do nothing`;
+    content_version, data_bytes, masked_bytes, mask, search, search_version, metadata, expires_at)
+  values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) on conflict (tenant_id, id) do nothing`;
 const insertContents = 'insert into token_contents (tenant_id, seq, masked, data) values ($1, $2, $3, $4)';
-/** Inserts a token, its contents and its containers in one statement. `$17` is the result of `containersOf` as JSON. */
+/** Inserts a token, its contents and its containers in one statement. `$19` is the result of `containersOf` as JSON. */
 const insertTogether = `with inserted as (${insertToken} returning tenant_id, seq),
   contents as (insert into token_contents (tenant_id, seq, masked, data)
-    select tenant_id, seq, cast($15 as bytea), cast($16 as bytea) from inserted)
+    select tenant_id, seq, cast($17 as bytea), cast($18 as bytea) from inserted)
   insert into token_containers (tenant_id, container, own, seq)
     select tenant_id, above.container, case position when 1 then 1 else 0 end, seq
-    from inserted, json_array_elements_text(cast(cast($17 as text) as json)) with ordinality as above (container, position)`;
+    from inserted, json_array_elements_text(cast(cast($19 as text) as json)) with ordinality as above (container, position)`;
 const insertWithIndex = onCitus(insertTogether, (params) => {
   const [tenant = null, seq = null] = params;
-  const [masked = null, data = null, json] = params.slice(14);
+  const [masked = null, data = null, json] = params.slice(16);
   const containers = JSON.parse(json as string) as string[];
   return [
-    { sql: insertToken, params: params.slice(0, 14) },
+    { sql: insertToken, params: params.slice(0, 16) },
     { sql: insertContents, params: [tenant, seq, masked, data] },
     ...containerStatements(tenant, seq, containers),
   ];
@@ -232,7 +307,8 @@ async function update(tx: Queries, old: SizedRow, row: SizedRow | WholeRow): Pro
   const { tenant_id, seq, modified_by, modified_at } = row;
   await tx.run(
     `update tokens set modified_by = $3, modified_at = $4, type = $5, container = $6, container_folded = $7,
-       content_version = $8, data_bytes = $9, masked_bytes = $10, mask = $11, metadata = $12, expires_at = $13
+       content_version = $8, data_bytes = $9, masked_bytes = $10, mask = $11, search = $12, search_version = $13,
+       metadata = $14, expires_at = $15
      where tenant_id = $1 and seq = $2`,
     [tenant_id, seq, modified_by, Number(modified_at), ...changeable(row)],
   );
@@ -250,10 +326,21 @@ async function update(tx: Queries, old: SizedRow, row: SizedRow | WholeRow): Pro
 
 /** The values of the columns that both `insert` and `update` write, in the same order. */
 function changeable(row: SizedRow): Value[] {
-  const { type, container, content_version, data_bytes, masked_bytes, mask, metadata, expires_at } = row;
+  const { type, container, content_version, data_bytes, masked_bytes, expires_at } = row;
+  const { mask, search, search_version, metadata } = row;
   const expiry = expires_at === null ? null : Number(expires_at);
-  const folded = canonicalContainer(container);
-  return [type, container, folded, content_version, data_bytes, masked_bytes, mask, metadata, expiry];
+  const sizes = [data_bytes, masked_bytes];
+  const templates = [mask, search, search_version];
+  return [
+    type,
+    container,
+    canonicalContainer(container),
+    content_version,
+    ...sizes,
+    ...templates,
+    metadata,
+    expiry,
+  ];
 }
 
 function toToken(row: TokenRow & Ciphertexts, key: Uint8Array): StoredToken {
@@ -384,68 +471,4 @@ function countTokens(
     const below = isRoot || own === '0' ? undefined : `0 ${maxId}`;
     return { counts, next: last === undefined ? below : `${own} ${last}` };
   });
-}
-
-function toRecord(row: TokenRow): TokenRecord {
-  return { id: row.id, container: row.container, seq: row.seq, token: viewOf(row) };
-}
-
-/** Leaves out fields without a value. Assignments take a third of the time of conditional spreads. */
-function viewOf(row: TokenRow): TokenRecord['token'] {
-  const { id, tenant_id, type, container, mask, metadata, modified_at, expires_at } = row;
-  const view: Partial<TokenRecord['token']> = { id, tenant_id, type, container };
-  if (mask !== null) view.mask = JSON.parse(mask) as Mask;
-  if (metadata !== null) view.metadata = JSON.parse(metadata) as Metadata;
-  if (row.created_by !== null) view.created_by = row.created_by;
-  view.created_at = timestamp(Number(row.created_at));
-  if (row.modified_by !== null) view.modified_by = row.modified_by;
-  if (modified_at !== null) view.modified_at = timestamp(Number(modified_at));
-  if (expires_at !== null) view.expires_at = timestamp(Number(expires_at));
-  return view as TokenRecord['token'];
-}
-
-type Part = 'data' | 'masked';
-
-/** The token that a ciphertext belongs to. */
-interface ContentOwner {
-  readonly tenant_id: string;
-  readonly seq: string;
-  readonly id: string;
-  readonly content_version: number;
-}
-
-interface Ciphertexts {
-  readonly data: Uint8Array;
-  readonly masked: Uint8Array | null;
-}
-
-/**
- * Binds a ciphertext to its tenant, token, version and part. Someone with access to the database cannot use it as the
- * data of another token, as another version of the same data, or as the masked value.
- */
-function contextOf({ tenant_id, seq, id, content_version }: ContentOwner, part: Part): string {
-  return `sallyport token ${tenant_id} ${seq} ${id} ${content_version} ${part}`;
-}
-
-function encryptContent(
-  key: Uint8Array,
-  owner: ContentOwner,
-  content: Pick<TokenContent, 'data' | 'masked'>,
-): Ciphertexts & { data_bytes: number; masked_bytes: number } {
-  const data = encrypt(key, contextOf(owner, 'data'), content.data.text);
-  const masked = content.masked ? encrypt(key, contextOf(owner, 'masked'), content.masked.text) : null;
-  return { data, masked, data_bytes: data.length, masked_bytes: masked?.length ?? 0 };
-}
-
-/** Returns undefined if there is no masked value. Throws if the ciphertext is missing or was changed. */
-function decryptPart(
-  key: Uint8Array,
-  owner: ContentOwner,
-  part: Part,
-  ciphertext: Uint8Array | null,
-): JsonText | undefined {
-  if (part === 'masked' && ciphertext === null) return undefined;
-  const plaintext = ciphertext && decrypt(key, contextOf(owner, part), ciphertext);
-  if (plaintext) return new JsonText(plaintext.toString());
-  throw new Error(`the ${part} of token ${owner.id} cannot be decrypted: it was changed by another program`);
 }

@@ -80,6 +80,8 @@ const limits = [
   'pending-sessions',
   'tokens',
   'token-bytes',
+  'searches',
+  'search-misses',
   'processing',
   'storage',
 ] as const;

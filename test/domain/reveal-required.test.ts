@@ -46,7 +46,7 @@ function caller(owner: Owner, own: Grants, ceiling?: Grants): Principal {
 }
 
 const from = { id: 'x', container: '/from/' };
-const stays: PartialPatch = { from, to: from, remasks: false, merges: false };
+const stays: PartialPatch = { from, to: from, renders: false, merges: false };
 const moves = { ...stays, to: { id: 'x', container: '/to/' } };
 const owners: Owner[] = ['private', 'management', 'public', 'session'];
 
@@ -54,7 +54,7 @@ test.each(owners)('with reveal, a %s key can make any change', (owner) => {
   const seeing = caller(owner, policy(['reveal', undefined], ['redact', undefined]));
   for (const change of [stays, moves]) {
     expect(needsReveal(seeing, change)).toBe(false);
-    expect(needsReveal(seeing, { ...change, remasks: true, merges: true })).toBe(false);
+    expect(needsReveal(seeing, { ...change, renders: true, merges: true })).toBe(false);
   }
 });
 
@@ -62,7 +62,7 @@ test.each(owners)('without reveal, a %s key cannot change the mask or a part of 
   for (const here of ['redact', 'mask'] as const) {
     const blind = caller(owner, policy([here, 'reveal'], ['reveal', 'reveal']));
     expect(needsReveal(blind, stays)).toBe(false);
-    expect(needsReveal(blind, { ...stays, remasks: true })).toBe(true);
+    expect(needsReveal(blind, { ...stays, renders: true })).toBe(true);
     expect(needsReveal(blind, { ...stays, merges: true })).toBe(true);
   }
 });

@@ -120,8 +120,10 @@ describe('creating a token', () => {
       containers: undefined,
       data: { value: 1, json: new JsonText('1') },
       mask: undefined,
+      search: undefined,
       metadata: undefined,
       expires_at: undefined,
+      unless_exists: undefined,
     });
   });
 

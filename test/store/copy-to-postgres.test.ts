@@ -64,12 +64,12 @@ async function columns(): Promise<Map<string, Column[]>> {
   return Map.groupBy(rows, ({ table }) => table);
 }
 
-test('every table of both schemas is copied, except the list of running nodes', async () => {
+test('every table of both schemas is copied, except the list of running nodes and what only PostgreSQL needs', async () => {
   const created = source.query("select name from sqlite_master where type = 'table'").values().flat();
   const expected = [...copiedTables, 'nodes', 'schema_versions'].sort();
   expect(created.map(String).sort()).toEqual(expected);
-  expect([...(await columns()).keys()]).toEqual([...expected, 'heartbeat'].sort());
-  expect([...tablesOf('sqlite'), 'heartbeat'].sort()).toEqual(tablesOf('postgres').sort());
+  expect([...(await columns()).keys()]).toEqual([...expected, 'heartbeat', 'search_locks'].sort());
+  expect([...tablesOf('sqlite'), 'heartbeat', 'search_locks'].sort()).toEqual(tablesOf('postgres').sort());
 });
 
 test('every column of every table is copied', async () => {

@@ -169,7 +169,7 @@ describe.each(databases)('on %s, a list of few tokens among many', (name, databa
     }
   }
   const narrow =
-    /\((?:tenant_id=\? AND (expires_at<\?|seq=\?|seq<\?|id=\?|id>\? AND id<\?|type=\? AND seq[<=]\?|container=\? AND own=\? AND seq<\?|name=\? AND value=\? AND seq[<=]\?))\)$/;
+    /\((?:tenant_id=\? AND (expires_at<\?|seq=\?|seq>\? AND seq<\?|id=\?|id>\? AND id<\?|type=\? AND seq(=\?|>\? AND seq<\?)|container=\? AND own=\? AND seq>\? AND seq<\?|name=\? AND value=\? AND seq(=\?|>\? AND seq<\?)))\)$/;
 
   test.each(cases)('%s: finds them in one request', async (_, count, own, filter = {}, above) => {
     asked.take();

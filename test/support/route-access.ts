@@ -11,6 +11,7 @@ export const collectionOf = ({ path }: Route) => `/${path.split('/')[1]}`;
 export const authenticatedRoutes = routes.filter((route): route is KeyedRoute => route.kind !== 'open');
 export const routesWithId = authenticatedRoutes.filter(({ path }) => path.includes(':'));
 const browserPermissions = builtIn.filter((name) => hasTrait(name, 'browser'));
+const sessionPermissions = builtIn.filter((name) => hasTrait(name, 'browser') || hasTrait(name, 'session'));
 
 /** Callers that hold the permission, and are rejected because they ask about a key other than their own. */
 const rejected: Record<string, readonly Caller[]> = {
@@ -35,12 +36,13 @@ function mayUse(
 ): boolean {
   if (caller === 'pending') return false;
   if (accepted && !accepted.includes(caller)) return false;
-  const isInBrowser = caller === 'public' || caller === 'session';
-  return permission === undefined || !isInBrowser || hasTrait(permission, 'browser');
+  if (permission === undefined) return true;
+  if (caller === 'public') return browserPermissions.includes(permission);
+  return caller !== 'session' || sessionPermissions.includes(permission);
 }
 
 function successOf({ replies }: Route): number {
-  return Number(Object.keys(replies)[0]);
+  return 201 in replies ? 201 : Number(Object.keys(replies)[0]);
 }
 
 /** The expected statuses for an id that is: the tenant's own, another tenant's, unknown, deleted, malformed. */
@@ -93,7 +95,7 @@ export function routeCaller(call: Call, token: object = { data: 'x' }) {
 
   async function keyOf(caller: Caller, tenant: Tenant): Promise<string | undefined> {
     if (caller === 'anonymous') return undefined;
-    if (caller === 'session') return (await session(tenant, browserPermissions)).session_key;
+    if (caller === 'session') return (await session(tenant, sessionPermissions)).session_key;
     if (caller === 'pending') return (await session(tenant)).session_key;
     const permissions = caller === 'public' ? browserPermissions : builtIn;
     return (await application(tenant.key, { type: caller, permissions })).key;

@@ -164,6 +164,8 @@ export const table: { [K in Name]: Row } = {
     ],
     invalid: ['-1', 'many', '100000001'],
   },
+  searchRate: { unset: 600, valid: count, invalid: ['-1', 'many', '100000001'] },
+  searchMissRate: { unset: 60, valid: count, invalid: ['-1', 'many', '100000001'] },
   tokenByteRate: {
     unset: 134_217_728,
     valid: [

@@ -40,8 +40,8 @@ export interface World {
   token(fields?: object): Promise<string>;
 }
 
-const names = Array.from({ length: 46 }, (_, at) => `z:${String.fromCharCode(97 + (at % 26))}${at}`);
-const permissions = ['token:read', 'token:create', 'token:update', 'token:delete', ...names];
+const names = Array.from({ length: 45 }, (_, at) => `z:${String.fromCharCode(97 + (at % 26))}${at}`);
+const permissions = ['token:read', 'token:create', 'token:update', 'token:delete', 'token:search', ...names];
 
 /** 50 rules of about 1 KiB. Their containers have long common prefixes. */
 const heavyRules = Array.from({ length: 50 }, (_, at) => ({
@@ -88,7 +88,7 @@ export async function makeWorld(context: Context, clients: Clients, tenant: Tena
     priority: 1,
     container: '/',
     transform: 'reveal',
-    permissions: permissions.slice(0, 4),
+    permissions: permissions.slice(0, 5),
   };
   const revealer = await application({ permissions: [], rules: [everywhere] });
   const web = await application({ type: 'public', permissions: ['token:read'], rules: [] });
@@ -105,6 +105,7 @@ export async function makeWorld(context: Context, clients: Clients, tenant: Tena
   const token = async (fields: object = {}) =>
     (await call('POST', '/tokens', { body: { container: '/h/', data: { number: '4242' }, ...fields } })).id;
   const largeToken = await token({ data: largeData(1) });
+  for (let at = 0; at < context.sized(300, 30); at++) await token(searchable);
   for (let at = 0; at < 10; at++) await token({ data: 'x'.repeat(mebibyte - 100) });
 
   const filler = new Filler(clients.fleet.databaseUrl, context.database.name);
@@ -160,6 +161,16 @@ const slowMask = {
   data: { a: '\u{1f511}'.repeat(490), b: 1 },
   mask: `{{ data.a${' | reveal_last: 99999'.repeat(190)} | last }}`,
 };
+const slowSearch = {
+  container: '/h/',
+  data: { a: '\u{1f511}'.repeat(490), b: 1 },
+  search: Object.fromEntries(
+    ['a', 'b', 'c', 'd', 'e'].map((name) => [
+      name,
+      `{{ data.a${' | reveal_last: 99999'.repeat(20)} | last }}`,
+    ]),
+  ),
+};
 /** Digits that need the slow comparison: the shortest form of the number is another one. */
 const longDecimals = Array.from(
   { length: 9900 },
@@ -177,6 +188,15 @@ const evaluation = (id: string, at = 0) => ({
   action: { name: 'read' },
   resource: { type: 'token', id: `none-${at}`, properties: { container: resources[at]?.container } },
 });
+const common = { equals: { a: '1', b: '1', c: '1', d: '1', e: '1' }, size: 100 };
+const manyValues = { equals: JSON.parse(manyNames) };
+/** One character that becomes 18 others. */
+const longValues = { equals: { a: '\ufdfa'.repeat(1000), b: '\ufdfa'.repeat(999) } };
+const searchable = {
+  container: '/h/',
+  data: { number: '1' },
+  search: Object.fromEntries(['a', 'b', 'c', 'd', 'e'].map((name) => [name, '{{ data.number }}'])),
+};
 const hourAgo = () => new Date(Date.now() - 3_600_000).toISOString();
 const metadata = metadataNames.map((name) => `metadata[${name}]=v`).join('&');
 const ordinary = (path: string): readonly WorstRequest[] => [{ what: 'ordinary', path }];
@@ -270,6 +290,8 @@ export const worstRequests: Record<string, (world: World) => Requests> = {
     { what: 'a string of 1 MiB', path: '/tokens', key, body: longString },
     { what: 'a string of escapes', path: '/tokens', key, body: manyEscapes },
     { what: 'a mask with 190 filters', path: '/tokens', key, body: slowMask },
+    { what: 'five search templates with 20 filters each', path: '/tokens', key, body: slowSearch },
+    { what: 'unless it exists', path: '/tokens', key, body: { ...searchable, unless_exists: 'a' } },
     {
       what: '4,900 containers',
       path: '/tokens',
@@ -319,6 +341,12 @@ export const worstRequests: Record<string, (world: World) => Requests> = {
   ],
   deleteToken: async ({ owner: key, token }) => [
     { what: 'of 1 MiB', path: `/tokens/${await token({ data: 'x'.repeat(mebibyte - 100) })}`, key },
+  ],
+  searchTokens: ({ owner, revealer, session }) => [
+    { what: 'a value that many tokens have', path: '/tokens/search', key: revealer, body: common },
+    { what: '50 rules and 50 of the ceiling', path: '/tokens/search', key: session, body: common },
+    { what: '4,800 values', path: '/tokens/search', key: owner, body: manyValues, expected: rejected },
+    { what: 'values that take longest to normalize', path: '/tokens/search', key: owner, body: longValues },
   ],
   decide: ({ owner: key, session, heavy }) => [
     {

@@ -145,7 +145,7 @@ export type MappedToken = Origin &
       }
   );
 
-const tokenFields = ['type', 'data', 'mask', 'metadata', 'expires_at'];
+const tokenFields = ['type', 'data', 'mask', 'search', 'metadata', 'expires_at'];
 
 export function mapToken(item: SourceItem, mapping: Mapping, now: number): MappedToken {
   const place = item.place.startsWith('line ') ? item.place : `token ${item.place}`;

@@ -160,6 +160,7 @@ function differenceOf({ token, masked }: Mapped, copy: Token): string | undefine
   if ((token.type ?? defaultType) !== copy.type) return 'type';
   if (canonicalContainer(token.container) !== canonicalContainer(copy.container)) return 'container';
   if (!Bun.deepEquals(token.mask, copy.mask)) return 'mask';
+  if (!Bun.deepEquals(token.search, copy.search)) return 'search';
   if (!Bun.deepEquals(token.metadata ?? {}, copy.metadata ?? {})) return 'metadata';
   if (timeOf(token.expires_at) !== timeOf(copy.expires_at)) return 'expiry';
   const isSame = [token.data, masked, undefined].some((data) => Bun.deepEquals(data, copy.data));

@@ -52,6 +52,13 @@ export const tenantCommands: readonly LocalCommand[] = [
     run: (invocation) => withStore(invocation, (maintenance) => limitLifetime(maintenance, invocation)),
   },
   {
+    usage: 'tenants rotate-search-key <TENANT>',
+    summary: 'Replace the key of the search index of a tenant.',
+    details: `Indexes all tokens again, while the service runs and searches find them. If it is interrupted, running nodes finish it. ${tenantArgument}`,
+    examples: ['sallyport tenants rotate-search-key "Second shop"'],
+    run: (invocation) => withStore(invocation, (maintenance) => rotateSearchKey(maintenance, invocation)),
+  },
+  {
     usage: 'tenants disable <TENANT>',
     summary: 'Disable all keys and sessions of a tenant.',
     details: `Applies immediately. Data is unchanged. \`tenants enable\` undoes it. ${tenantArgument}`,
@@ -160,6 +167,28 @@ async function setState(
     return tx.tenants.get(before.id);
   });
   return show(invocation, tenant as Tenant);
+}
+
+/** Continues a rotation that was interrupted. */
+async function rotateSearchKey(maintenance: Maintenance, invocation: Invocation): Promise<number> {
+  const { id, rotated } = await maintenance.changeTenants(async (tx) => {
+    const { id } = await findChangeable(tx.tenants, invocation.args[0]);
+    const rotated = await tx.tenants.rotateSearchKey(id);
+    if (rotated) tx.record(entry('tenant.rotate_search_key', id));
+    return { id, rotated };
+  });
+  const progress = showProgress(invocation.terminal);
+  let total = 0;
+  for (let last = 1; last > 0; progress.update(`${total} tokens indexed`)) {
+    last = await maintenance.reindexSearch();
+    total += last;
+  }
+  progress.clear();
+  const result = rotated ? 'rotated' : 'nothing to rotate, or continued an earlier rotation';
+  return invocation.printResult(
+    { tenant_id: id, rotated, indexed: total },
+    `${result}; ${total} tokens indexed`,
+  );
 }
 
 const batchSize = 500;

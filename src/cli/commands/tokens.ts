@@ -50,6 +50,18 @@ export const tokenCommands: readonly RemoteCommand[] = [
     call: list,
   },
   {
+    usage: 'tokens search <NAME>',
+    options: [
+      { name: 'type', value: 'WORD', description: 'Filter by type.' },
+      { name: 'container', value: 'PATH', description: 'Filter by container; includes containers below it.' },
+      limitOption,
+    ],
+    summary: 'List the tokens with a value that your key can search and read, newest first.',
+    details: 'NAME is a name in `search` of the tokens. The value is read from standard input.',
+    examples: ['pass show card-number | sallyport tokens search pan'],
+    call: search,
+  },
+  {
     usage: 'tokens create',
     options: [{ name: 'id', value: 'ID', description: 'Token id; generated if left out.' }, ...bodyOptions],
     summary: 'Create a token.',
@@ -99,7 +111,19 @@ function list(call: Call): Promise<number> {
     metadata: pairsOf(call, metadataOption),
     id: options.values('id'),
   });
-  return printList(call, service.tokens.all(filter as Parameters<typeof service.tokens.all>[0]), {
+  return printTokens(call, service.tokens.all(filter as Parameters<typeof service.tokens.all>[0]));
+}
+
+/** The value is never an argument, because every user of the machine can read arguments. */
+async function search(call: Call): Promise<number> {
+  const { args, options, input, service } = call;
+  const equals = { [args[0] as string]: await input.standard('the value') };
+  const filter = only({ type: options.value('type'), container: options.value('container') });
+  return printTokens(call, service.tokens.searchAll({ equals, ...filter }));
+}
+
+function printTokens(call: Call, tokens: AsyncIterable<Token>): Promise<number> {
+  return printList(call, tokens, {
     noun: 'tokens',
     head: ['ID', 'TYPE', 'CONTAINER', 'METADATA', 'CREATED', 'EXPIRES'],
     row: ({ id, type, container, metadata, created_at, expires_at }) => [

@@ -45,7 +45,8 @@ export function accessOf(
 
 /** Whether another decision has another effect. If a permission returns no data, its transform has no effect. */
 export function isChange(permission: string, from: Access, to: Access): boolean {
-  const returnsData = hasTrait(permission, 'scoped') && permission !== 'token:delete';
+  const returnsData =
+    hasTrait(permission, 'scoped') && !['token:delete', 'token:search'].includes(permission);
   return returnsData ? from !== to : (from === 'denied') !== (to === 'denied');
 }
 

@@ -7,7 +7,8 @@ const PermissionView = z
   .object({
     name: z.string().describe('The name used in grants.'),
     description: z.string().describe('What it allows.'),
-    browser: z.boolean().describe('Whether a public application or a session can hold it.'),
+    browser: z.boolean().describe('Whether a public application can hold it.'),
+    session: z.boolean().describe('Whether a session can hold it.'),
     management: z.boolean().describe('Whether only holders of this permission can grant it.'),
   })
   .meta({ id: 'Permission' });
@@ -16,6 +17,7 @@ const data = builtIn.map((name) => ({
   name,
   description: descriptionOf(name),
   browser: hasTrait(name, 'browser'),
+  session: hasTrait(name, 'browser') || hasTrait(name, 'session'),
   management: hasTrait(name, 'management'),
 }));
 

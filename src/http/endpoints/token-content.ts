@@ -1,4 +1,5 @@
 /** Computes the content of a token to write: from the body of a new token, or from the stored token and a patch. */
+
 import { z } from 'zod';
 import { type Difference, difference } from '../../domain/audit.ts';
 import { requireFuture } from '../../domain/common-fields.ts';
@@ -6,10 +7,11 @@ import { Denial } from '../../domain/denial.ts';
 import { fail } from '../../domain/error.ts';
 import { type DecidingRule, decidingRule, explain } from '../../domain/explain.ts';
 import { JsonText } from '../../domain/json-text.ts';
-import { type Mask, MaskError, renderMask } from '../../domain/mask.ts';
+import { MaskError, renderMask } from '../../domain/mask.ts';
 import { needsReveal, type Principal, permit, permitNamed, questionOf } from '../../domain/principal.ts';
 import { tokenVersion } from '../../domain/row-version.ts';
 import { canonicalContainer, stricter, type Transform } from '../../domain/rule.ts';
+import { renderSearch } from '../../domain/search.ts';
 import {
   containerOf,
   Data,
@@ -30,29 +32,36 @@ type OpenFields = z.output<typeof OpenFields>;
 const DataField = z.object({ data: Data });
 
 export function contentOf(fields: z.output<typeof TokenContentFields>, now: number): TokenContent {
-  const { data, mask } = fields;
-  const masked = mask === undefined ? undefined : renderOrReject(mask, data.value);
-  return { ...openContent(fields, now), data: data.json, masked };
+  const open = openContent(fields, now);
+  return { ...open, data: fields.data.json, ...rendered(open, fields.data.value) };
 }
 
 function openContent(fields: OpenFields, now?: number) {
-  const { type, mask, metadata, expires_at } = fields;
+  const { type, mask, search = {}, metadata, expires_at } = fields;
   if (now !== undefined) requireFuture(expires_at, now);
   return {
     type: type ?? defaultType,
     container: containerOf(fields) ?? defaultContainer,
     mask,
+    search: Object.keys(search).length > 0 ? search : undefined,
     metadata,
     expiresAt: expires_at,
   };
 }
 
-function renderOrReject(mask: Mask, data: unknown): JsonText {
+/** The masked value and the search values of the data. */
+function rendered({ mask, search = {} }: ReturnType<typeof openContent>, data: unknown) {
+  const masked = mask === undefined ? undefined : JsonText.of(orReject('mask', () => renderMask(mask, data)));
+  const values = renderSearch(search, data, (name, render) => orReject(`search.${name}`, render));
+  return { masked, searchValues: values };
+}
+
+function orReject<T>(field: string, render: () => T): T {
   try {
-    return JsonText.of(renderMask(mask, data));
+    return render();
   } catch (error) {
     if (!(error instanceof MaskError)) throw error;
-    throw fail('validation_failed', { errors: { mask: [error.message] } });
+    throw fail('validation_failed', { errors: { [field]: [error.message] } });
   }
 }
 
@@ -68,7 +77,7 @@ export interface PatchedContent {
 
 /**
  * Applies a patch. The caller needs `token:update` in the old and the new container. The response uses the stricter of
- * the two transforms. Stored data is decrypted only to merge a patch, to render a new mask, or for the response.
+ * the two transforms. Stored data is decrypted only to merge a patch, to render a new mask or search template, or for the response.
  */
 export async function patchedContent(
   principal: Principal,
@@ -77,11 +86,11 @@ export async function patchedContent(
   requireMatch: RequireMatch,
 ): Promise<PatchedContent> {
   const oldTransform = permit(principal, 'token:update', current);
-  const { type, mask, metadata, expires_at } = current.token;
+  const { type, mask, search, metadata, expires_at } = current.token;
   const { data: newData, ...rest } = patch;
   // `containers` is a synonym of `container`, so it replaces the stored container.
   const container = patch.containers === undefined ? current.token.container : undefined;
-  const merged = mergePatch({ type, container, mask, metadata, expires_at }, rest);
+  const merged = mergePatch({ type, container, mask, search, metadata, expires_at }, rest);
   const fields = validate(OpenFields, merged, 'body');
   const open = openContent(fields, patch.expires_at === undefined ? undefined : principal.now);
   const next = { id: current.id, container: open.container };
@@ -93,23 +102,22 @@ export async function patchedContent(
     createdBy: current.token.created_by,
   });
 
-  const remasks = patch.mask !== undefined && patch.mask !== null;
+  const renders = [patch.mask, patch.search].some((set) => set !== undefined && set !== null);
   const mergedInto = isObject(newData) ? await current.plaintext() : undefined;
   const merges = mergedInto?.text.startsWith('{') === true;
   const keeps = newData === undefined || merges;
-  if (keeps && needsReveal(principal, { from: current, to: next, remasks, merges }))
+  if (keeps && needsReveal(principal, { from: current, to: next, renders, merges }))
     throw revealRequired(principal, current);
   requireMatch(tokenVersion(current));
 
   const data =
     newData === undefined
-      ? remasks
+      ? renders
         ? await current.plaintext()
         : undefined
       : validate(DataField, { data: mergePatch(merges ? mergedInto?.value() : undefined, newData) }, 'body')
           .data.json;
-  const masked = data && open.mask !== undefined ? renderOrReject(open.mask, data.value()) : undefined;
-  const content = { ...open, data, masked };
+  const content = { ...open, data, ...(data && rendered(open, data.value())) };
   const transform = stricter(oldTransform, newTransform);
   const decidedBy = transform === oldTransform ? current : next;
   return {
@@ -144,13 +152,13 @@ function readVisibleData(transform: Transform, { data, mask, masked }: TokenRevi
   return data ? masked : current.masked();
 }
 
-/** Says only that data, mask, metadata or expiry changed. Their values must not be in the audit log. */
+/** Says only that data, mask, search, metadata or expiry changed. Their values must not be in the audit log. */
 function contentDifference(
   before: TokenRecord['token'],
   content: TokenRevision,
   patch: TokenPatch,
 ): Difference {
-  const withoutValues = (['data', 'mask', 'metadata', 'expires_at'] as const).filter(
+  const withoutValues = (['data', 'mask', 'search', 'metadata', 'expires_at'] as const).filter(
     (field) => patch[field] !== undefined,
   );
   return {

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { DateTime, optional } from '../../domain/common-fields.ts';
 import { type Failure, fail, orNotFound } from '../../domain/error.ts';
 import { type DecidingRule, decidingRule } from '../../domain/explain.ts';
 import { JsonText } from '../../domain/json-text.ts';
@@ -7,7 +8,10 @@ import { decideUnder, type Resource } from '../../domain/policy.ts';
 import { changeBy, type Principal, permit, permitNamed, questionOf } from '../../domain/principal.ts';
 import { tokenVersion } from '../../domain/row-version.ts';
 import { Container, canonicalContainer, stricter, type Transform } from '../../domain/rule.ts';
+import { SearchEquals, type SearchValues } from '../../domain/search.ts';
 import {
+  containerOf,
+  defaultContainer,
   MetadataFilter,
   maxTokenBytes,
   storedSize,
@@ -17,18 +21,26 @@ import {
   TokenType,
   Token as TokenView,
 } from '../../domain/token.ts';
-import { visible, within } from '../../domain/visible-scopes.ts';
+import { inBoth, visible, within } from '../../domain/visible-scopes.ts';
 import type {
   ListedToken,
   LockedToken,
   StoredToken,
   StoreTransaction,
+  TokenContent,
   TokenRecord,
 } from '../../store/store.ts';
 import { disclosureOf } from '../pipeline/disclosures.ts';
 import { etag } from '../pipeline/etag.ts';
-import { listQuery, oneOrMore, pageOf, paginate } from '../pipeline/pagination.ts';
-import { changeEndpoint, type Disclosure, type Reply, readEndpoint, reply } from '../pipeline/route.ts';
+import { Cursor, listQuery, oneOrMore, pageOf, paginate, paginationOf } from '../pipeline/pagination.ts';
+import {
+  type ChangeReply,
+  changeEndpoint,
+  type Disclosure,
+  type Reply,
+  readEndpoint,
+  reply,
+} from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 import { contentOf, type PatchedContent, patchedContent } from './token-content.ts';
 
@@ -43,11 +55,14 @@ export const createToken = changeEndpoint({
   tag,
   summary: 'Create a token',
   description:
-    'Stores data encrypted. The masked value is computed when the token is written; a mask that cannot be rendered is rejected.',
+    'Stores data encrypted. The masked value is computed when the token is written; a mask that cannot be rendered is rejected. With `unless_exists`, the response is 200 with the existing token if the container has one with the same value. Concurrent requests create one token. Such a request counts as a search, with its [rate limits](/docs#searchTokens).',
   body: TokenCreate,
   bodyLimit: maxTokenBytes,
   bodyExample: example.tokenCreate,
-  replies: { 201: tokenReplyDocs },
+  replies: {
+    201: tokenReplyDocs,
+    200: reply('The existing token with the value of `unless_exists`.', TokenView, example.token),
+  },
   failures: ['token_exists', 'idempotency_outdated'],
   sendsEtag: true,
   checkLimits: async ({ principal, requestInfo, bodyBytes }, { limits, storage }) => {
@@ -55,7 +70,10 @@ export const createToken = changeEndpoint({
     return storage.reserve(principal.tenantId, principal.applicationId, storedSize(bodyBytes));
   },
   replay: replay(201, 'token:create'),
-  handle: async ({ principal, body }, { store, usage }) => {
+  entityOf: ({ body }) =>
+    body.unless_exists &&
+    `${body.unless_exists} ${canonicalContainer(containerOf(body) ?? defaultContainer)}`,
+  handle: async ({ principal, body, requestInfo }, { store, usage, limits }) => {
     const id = body.id ?? newId(principal.now);
     const content = contentOf(body, principal.now);
     const { container } = content;
@@ -63,13 +81,49 @@ export const createToken = changeEndpoint({
     const logged = { id: body.id, container, isStored: false };
     const transform = permitNamed(principal, 'token:create', { id, container }, logged);
     usage.record(principal, 'token:create', container);
+    const names = body.unless_exists === undefined ? [] : [body.unless_exists];
+    if (names.length > 0) {
+      for (const permission of ['token:search', 'token:read'] as const) {
+        permitNamed(principal, permission, { container }, logged);
+        usage.record(principal, permission, container);
+      }
+      const values = valueToFind(names[0] as string, content);
+      const found = limits.checkSearch(principal.applicationId, requestInfo);
+      const existing = await store.tokens.findEqual(principal.tenantId, container, values);
+      if (existing) {
+        found();
+        return existingToken(principal, existing, names);
+      }
+    }
     const token = await store.tokens.create(principal.tenantId, id, content, changeBy(principal));
     if (!token) throw fail('token_exists');
     const data = transform === 'reveal' ? content.data : transform === 'mask' ? content.masked : undefined;
     const rule = decidingRule(questionOf(principal), 'token:create', token);
-    return { ...tokenReply(201, token, transform, rule, data), entity: { kind: 'token', id } };
+    const search = names.length > 0 ? { names, hits: 0 } : undefined;
+    return { ...tokenReply(201, token, transform, rule, data), search, entity: { kind: 'token', id } };
   },
 });
+
+/** The value of `unless_exists`, by its name. Throws `validation_failed` if there is none. */
+function valueToFind(name: string, { searchValues = {} }: TokenContent): SearchValues {
+  const value = Object.hasOwn(searchValues, name) ? searchValues[name] : undefined;
+  if (value !== undefined) return { [name]: value };
+  throw fail('validation_failed', {
+    errors: { unless_exists: ['must be a name in `search` whose template does not render to an empty text'] },
+  });
+}
+
+function existingToken(principal: Principal, token: StoredToken, names: string[]): ChangeReply {
+  const transform = permit(principal, 'token:read', token);
+  const rule = decidingRule(questionOf(principal), 'token:read', token);
+  const data = visibleData(token, transform);
+  return {
+    ...tokenReply(200, token, transform, rule, data),
+    operation: 'token.search',
+    search: { names, hits: 1 },
+    entity: { kind: 'token', id: token.id },
+  };
+}
 
 const ListQuery = listQuery({
   id: oneOrMore(TokenId, { type: 'string' }),
@@ -79,6 +133,8 @@ const ListQuery = listQuery({
     description: 'Filter by metadata, as `metadata[NAME]=VALUE`, at most 10 times.',
     examples: [{ customer: '42' }],
   }),
+  created_after: DateTime.optional().describe('Only tokens created at or after this time.'),
+  created_before: DateTime.optional().describe('Only tokens created before this time.'),
 });
 
 export const listTokens = readEndpoint({
@@ -98,13 +154,74 @@ export const listTokens = readEndpoint({
       const decision = decideUnder(principal.policy, principal.ceiling, 'token:read', token);
       return decision.allowed ? decision.transform : undefined;
     };
-    const filter = { ids: query.id, type: query.type, metadata: query.metadata };
+    const { created_after: createdAfter, created_before: createdBefore } = query;
+    const filter = { ids: query.id, type: query.type, metadata: query.metadata, createdAfter, createdBefore };
     const { pagination, data: rows } = await paginate(query, (window) =>
       store.tokens.list(principal.tenantId, { visible: readable, transformFor, filter, ...window }),
     );
-    const views = rows.map(({ token, data }) => viewOf(token, data));
-    const body = JsonText.extended({ pagination }, 'data', JsonText.list(views));
-    return { status: 200, body, disclosures: disclosuresOf(principal, rows) };
+    return { status: 200, body: listBody(pagination, rows), disclosures: disclosuresOf(principal, rows) };
+  },
+});
+
+function listBody(pagination: object, rows: readonly ListedToken[]): JsonText {
+  const views = rows.map(({ token, data }) => viewOf(token, data));
+  return JsonText.extended({ pagination }, 'data', JsonText.list(views));
+}
+
+const TokenSearch = z
+  .strictObject({
+    equals: SearchEquals,
+    type: optional(TokenType).describe('Only tokens of this type.'),
+    container: optional(Container).describe('Only tokens in this container or below it.'),
+    created_after: optional(DateTime).describe('Only tokens created at or after this time.'),
+    created_before: optional(DateTime).describe('Only tokens created before this time.'),
+    size: z
+      .int()
+      .min(1)
+      .max(100)
+      .nullish()
+      .transform((size) => size ?? 20)
+      .describe('The maximum number of tokens on a page. 20 by default.'),
+    start: optional(Cursor).describe('A cursor: the `next` value of an earlier response.'),
+  })
+  .meta({ id: 'TokenSearch' });
+
+export const searchTokens = readEndpoint({
+  name: 'searchTokens',
+  tag,
+  summary: 'Search for tokens by value',
+  description:
+    'Returns the tokens whose `search` templates have rendered to these values, and that your key can both search and read, newest first. `data` depends on the transform of `token:read` for each token. Searches have their own rate limits per application, with a lower one for searches that find nothing. The audit log has an entry for every search, without the values.',
+  body: TokenSearch,
+  bodyExample: example.tokenSearch,
+  replies: { 200: reply('A page of tokens, without totals.', pageOf(TokenView), example.tokenSearchPage) },
+  handle: async ({ principal, body, requestInfo }, { store, usage, limits }) => {
+    const container = canonicalContainer(body.container ?? '/');
+    const both = inBoth(visible(principal, 'token:search'), visible(principal, 'token:read'));
+    const searchable = within(both, container);
+    for (const scope of searchable.scopes)
+      for (const permission of ['token:search', 'token:read'])
+        usage.record(principal, permission, scope.container?.value);
+    const transformFor = (token: Resource) => {
+      if (!canonicalContainer(token.container ?? '/').startsWith(container)) return undefined;
+      const [search, read] = ['token:search', 'token:read'].map((permission) =>
+        decideUnder(principal.policy, principal.ceiling, permission, token),
+      );
+      return search?.allowed && read?.allowed ? read.transform : undefined;
+    };
+    const { size, start: before, type, equals } = body;
+    const { created_after: createdAfter, created_before: createdBefore } = body;
+    const filter = { type, equals, createdAfter, createdBefore };
+    const found = limits.checkSearch(principal.applicationId, requestInfo);
+    const query = { visible: searchable, transformFor, filter, size, before };
+    const { rows, ...list } = await store.tokens.list(principal.tenantId, query);
+    if (rows.length > 0) found();
+    return {
+      status: 200,
+      body: listBody(paginationOf(size, undefined, list), rows),
+      disclosures: disclosuresOf(principal, rows, 'all rules'),
+      search: { names: Object.keys(equals), hits: rows.length },
+    };
   },
 });
 
@@ -186,24 +303,30 @@ export const deleteToken = changeEndpoint({
   },
 });
 
-/** Groups the tokens of a list by transform. */
-function disclosuresOf(principal: Principal, rows: readonly ListedToken[]): Disclosure[] {
+/** Groups the tokens of a list by transform. Sets the rule only for plaintext, unless `allRules` is given. */
+function disclosuresOf(
+  principal: Principal,
+  rows: readonly ListedToken[],
+  allRules?: 'all rules',
+): Disclosure[] {
   const question = questionOf(principal);
   return Array.from(
     Map.groupBy(rows, ({ transform }) => transform),
     ([transform, some]) => {
       const tokens = some.map(({ token }) => token);
-      if (transform !== 'reveal') return { tokens, transform };
+      if (transform !== 'reveal' && !allRules) return { tokens, transform };
       return disclosureOf(question, 'token:read', tokens, transform);
     },
   );
 }
 
-/** Decrypts the plaintext only for `reveal`. */
 function transformed(stored: StoredToken, transform: Transform): JsonText {
-  const data =
-    transform === 'reveal' ? stored.plaintext() : transform === 'mask' ? stored.masked() : undefined;
-  return viewOf(stored.token, data);
+  return viewOf(stored.token, visibleData(stored, transform));
+}
+
+/** Decrypts the plaintext only for `reveal`. */
+function visibleData(stored: StoredToken, transform: Transform): JsonText | undefined {
+  return transform === 'reveal' ? stored.plaintext() : transform === 'mask' ? stored.masked() : undefined;
 }
 
 function viewOf(token: StoredToken['token'], data: JsonText | undefined): JsonText {
@@ -215,6 +338,8 @@ interface TokenReplyRecord {
   readonly id: string;
   readonly version: string;
   readonly transform: Transform;
+  /** Of the first reply. A token that `unless_exists` found has another status than a new one. */
+  readonly status: number;
 }
 
 function tokenReply(
@@ -226,7 +351,7 @@ function tokenReply(
 ) {
   const { id, token } = record;
   const version = tokenVersion(record);
-  const idempotencyRecord: TokenReplyRecord = { id, version, transform };
+  const idempotencyRecord: TokenReplyRecord = { id, version, transform, status };
   const disclosures = [{ tokens: [token], transform, rule }];
   return { status, body: viewOf(token, data), headers: etag(version), idempotencyRecord, disclosures };
 }
@@ -235,18 +360,19 @@ function tokenReply(
  * Builds the reply to a retry from the token as it is now, with the caller's current access, but never more than the
  * first reply showed. Throws `idempotency_outdated` if the token was changed or deleted since.
  */
-function replay(status: number, permission: 'token:create' | 'token:update') {
+function replay(own: number, permission: 'token:create' | 'token:update') {
   return async (
     idempotencyRecord: unknown,
     { principal }: { principal: Principal },
     { store }: { store: Pick<StoreTransaction, 'tokens'> },
   ): Promise<Reply> => {
-    const { id, version, transform: first } = idempotencyRecord as TokenReplyRecord;
+    const { id, version, transform: first, status } = idempotencyRecord as TokenReplyRecord;
     const stored = await store.tokens.get(principal.tenantId, id);
     if (!stored || tokenVersion(stored) !== version) throw outdated(id);
-    const current = permit(principal, permission, stored);
+    const needed = status === own ? permission : 'token:read';
+    const current = permit(principal, needed, stored);
     const transform = stricter(first, current);
-    const rule = transform === current ? decidingRule(questionOf(principal), permission, stored) : undefined;
+    const rule = transform === current ? decidingRule(questionOf(principal), needed, stored) : undefined;
     const disclosures = [{ tokens: [stored], transform, rule }];
     return { status, body: transformed(stored, transform), headers: etag(version), disclosures };
   };

@@ -30,20 +30,22 @@ export function disclosureFields({ tokens, transform, rule }: Disclosure) {
 }
 
 /**
- * Counts reads of masked and redacted data in memory. Writes entries about plaintext, and about allowed decisions that
- * another service reports. The returned promise resolves when they are durable, and rejects with `unavailable` if they
+ * Counts reads of masked and redacted data in memory. Writes entries about plaintext, about searches, and about allowed
+ * decisions that another service reports. The returned promise resolves when they are durable, and rejects with `unavailable` if they
  * cannot be written. Returns undefined if no entry has to be written. Not async, because an `await` adds to the CPU time
  * of masked reads.
  */
 export function recordDisclosures(
   operation: string,
-  { disclosures = [], report }: Reply,
+  { disclosures = [], search, report }: Reply,
   principal: Principal,
   requestInfo: RequestInfo,
   context: HandlerContext,
 ): Promise<void> | undefined {
   // A response to HEAD has no body, so it discloses nothing.
   if (requestInfo.method === 'HEAD') return undefined;
+  if (search)
+    return writeEntries(searchEntries(operation, disclosures, search, principal, requestInfo), context);
   const entries: NewEntry[] = [];
   for (const disclosure of disclosures) {
     if (context.auditedReads === 'off' && !principal.policy.quarantined) break;
@@ -59,6 +61,19 @@ export function recordDisclosures(
   }
   if (report) entries.push(...reportedEntries(report, principal, requestInfo, context));
   return entries.length === 0 ? undefined : writeEntries(entries, context);
+}
+
+/** An entry for each transform of the tokens that were found, or one if none was. */
+function searchEntries(
+  operation: string,
+  disclosures: readonly Disclosure[],
+  search: NonNullable<Reply['search']>,
+  principal: Principal,
+  requestInfo: RequestInfo,
+): NewEntry[] {
+  const fields = disclosures.length > 0 ? disclosures.map(disclosureFields) : [{}];
+  const entry = { ...auditFields(principal, requestInfo), operation, search, result: 'success' as const };
+  return fields.map((found) => ({ ...entry, ...found }));
 }
 
 async function writeEntries(entries: readonly NewEntry[], { store }: HandlerContext): Promise<void> {

@@ -211,10 +211,12 @@ async function runChange(
       return { ...reply, isReplay: true, headers: { ...reply.headers, 'Idempotency-Replayed': 'true' } };
     }
     const handled = await route.handle(call, changeContext);
-    const { entity, difference, resource, disclosures, idempotencyRecord, ...reply } = handled;
+    const { entity, operation, difference, resource, disclosures, search, idempotencyRecord, ...reply } =
+      handled;
     const change = {
-      operation: operationOf(route),
+      operation: operation ?? operationOf(route),
       entity,
+      ...(search && { search }),
       ...(resource && { resource: resourceOf([resource]) }),
       ...(disclosures?.[0] && disclosureFields(disclosures[0])),
       ...(difference && { difference }),
@@ -228,7 +230,7 @@ async function runChange(
   }
 
   // Changes of the same entity run one after the other.
-  const entity = (params as { id?: string } | undefined)?.id ?? Symbol('new');
+  const entity = (params as { id?: string } | undefined)?.id ?? route.entityOf?.(call) ?? Symbol('new');
   const commit = () => context.store.change(tenant, inTransaction, entity);
   if (!idempotency) return commit();
   return excludeConcurrent(context.idempotentRequests, tenant, idempotency, commit);

@@ -25,6 +25,10 @@ export interface Rates {
   readonly tokens: Rate;
   /** Bytes of request bodies that create or change tokens, by application. */
   readonly 'token-bytes': Rate;
+  /** Searches for tokens, by application. */
+  readonly searches: Rate;
+  /** Searches that find nothing, by application. */
+  readonly 'search-misses': Rate;
   /** Milliseconds of long computations, by application. */
   readonly processing: Rate;
 }
@@ -39,6 +43,8 @@ export interface Limits {
   checkSessions(digest: Digest, requestInfo: RequestInfo): void;
   checkRevocations(requestInfo: RequestInfo): void;
   checkTokens(application: string, bytes: number, requestInfo: RequestInfo): void;
+  /** Counts a search that finds nothing. If it finds something, call the returned function. */
+  checkSearch(application: string, requestInfo: RequestInfo): () => void;
   /** Throws if the application has used up its processing time. Adds no header. */
   checkProcessing(application: string): void;
   /** Counts processing time, also beyond the limit: it is known only afterwards. */
@@ -57,6 +63,8 @@ export function makeLimits(
   const revocations = limit('revocations', 'revoked keys from one address');
   const tokens = limit('tokens', 'tokens created or changed by one application');
   const tokenBytes = limit('token-bytes', 'bytes of tokens sent by one application', ';qu="content-bytes"');
+  const searches = limit('searches', 'searches by one application');
+  const misses = limit('search-misses', 'searches without a result by one application');
   const processing = limit('processing', 'milliseconds of long computations for one application');
 
   function limit(name: keyof Rates, what: string, quotaUnit = '') {
@@ -91,6 +99,12 @@ export function makeLimits(
     checkTokens: (application, bytes, requestInfo) => {
       tokens?.check(application, requestInfo);
       tokenBytes?.check(application, requestInfo, bytes);
+    },
+    checkSearch: (application, requestInfo) => {
+      searches?.check(application, requestInfo);
+      // Taken before the search, so that concurrent guesses cannot exceed the limit.
+      misses?.check(application, requestInfo);
+      return () => misses?.spend(application, -1);
     },
     checkProcessing: (application) => processing?.check(application, undefined, 0),
     spendProcessing: (application, milliseconds) => processing?.spend(application, milliseconds),

@@ -71,9 +71,10 @@ interface Names {
   readonly container?: string | undefined;
 }
 
-async function namesIn({ request, receiving }: NamedRequest, isToken: boolean): Promise<Names> {
+async function namesIn({ route, request, receiving }: NamedRequest, isToken: boolean): Promise<Names> {
   if (request.params?.id !== undefined || !isToken) return { ids: pathIds(request) };
-  if (receiving) return namesInBody(await receiving, request.headers);
+  const fallback = route.permission === 'token:create' ? defaultContainer : undefined;
+  if (receiving) return namesInBody(await receiving, request.headers, fallback);
   const { searchParams } = new URL(request.url, 'http://localhost');
   const ids = searchParams.getAll('id').flatMap((text) => text.split(','));
   return { ids: validIds(ids), container: validContainer(searchParams.get('container')) };
@@ -85,13 +86,13 @@ export function pathIds({ params }: RoutedRequest): string[] {
 }
 
 /** Does not parse bodies above `bodyLimit`, so that denied requests cost little. */
-function namesInBody(received: ReceivedBody, headers: Headers): Names {
+function namesInBody(received: ReceivedBody, headers: Headers, fallback: string | undefined): Names {
   if (received.bytes.length > bodyLimit) return { ids: [] };
   try {
     const { value } = readJson(received, headers, jsonTypes);
     const { id, container, containers } = isObject(value) ? value : {};
     const [synonym] = Array.isArray(containers) ? containers : [];
-    return { ids: validIds([id]), container: validContainer(container ?? synonym ?? defaultContainer) };
+    return { ids: validIds([id]), container: validContainer(container ?? synonym ?? fallback) };
   } catch {
     return { ids: [] };
   }

@@ -17,7 +17,7 @@ export function integer(min: number, max: number, fallback: number, description:
     .meta({ type: 'integer', minimum: min, maximum: max, default: fallback, description });
 }
 
-const Cursor = z
+export const Cursor = z
   .string()
   .transform((text, context) => {
     const bytes = Buffer.from(text, 'base64url');
@@ -25,7 +25,6 @@ const Cursor = z
     context.addIssue('must be a `next` value of an earlier response');
     return z.NEVER;
   })
-  .optional()
   .describe(
     'A cursor: the `next` value of an earlier response. The response then has no totals. Cannot be combined with `page`.',
   );
@@ -34,7 +33,7 @@ const Cursor = z
 export const pageFields = {
   page: integer(1, 1_000_000_000, 1, 'The page number, starting at 1.'),
   size: integer(1, 100, 20, 'The maximum number of entries on a page.').transform((size) => size ?? 20),
-  start: Cursor,
+  start: Cursor.optional(),
 };
 
 const PageQuery = z.strictObject(pageFields);

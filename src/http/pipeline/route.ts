@@ -115,6 +115,8 @@ export interface Reply {
   readonly isReplay?: boolean;
   /** The token data in the body, for the audit log. */
   readonly disclosures?: readonly Disclosure[];
+  /** Replies of searches: what the audit entry says about the search. It is written also if nothing was found. */
+  readonly search?: Entry['search'];
   /** Decisions to record in the audit log. */
   readonly report?: Report | undefined;
 }
@@ -122,6 +124,8 @@ export interface Reply {
 /** The reply of a change, and the details of its audit entry. */
 export interface ChangeReply extends Reply {
   readonly entity: NonNullable<Entry['entity']>;
+  /** The operation of the audit entry, if it is not that of the endpoint. */
+  readonly operation?: string;
   readonly difference?: Difference;
   /** The token that was changed, if `disclosures` does not contain it. */
   readonly resource?: Resource;
@@ -219,6 +223,8 @@ interface ChangeDeclaration<P = unknown, Q = unknown, B = unknown> extends Keyed
   ) => Promise<Reply>;
   /** Called instead of `handle` if the query has `dry_run`. Changes nothing, so no audit entry is written. */
   readonly preview?: (call: Call<P, Q, B>, context: HandlerContext) => Promise<Reply>;
+  /** Names what a request without an id in its path changes. Changes of the same entity run one after another. */
+  readonly entityOf?: (call: Call<P, Q, B>) => string | undefined;
   /** Runs in a transaction, so it may await only the store. */
   readonly handle: (call: Call<P, Q, B>, context: HandlerContext<StoreTransaction>) => Promise<ChangeReply>;
 }

@@ -89,15 +89,32 @@ function handlersByPath(
 ): Record<string, BunHandler> {
   const handlers: Record<string, BunHandler> = {};
   for (const [path, group] of Map.groupBy(routes, ({ path }) => path)) {
-    handlers[path] = handlerOf(group, context, connections);
+    handlers[path] = handlerOf(group, routesById(routes, path), context, connections);
     if (path !== '/') handlers[`${path}/`] = handlers[path];
   }
   return handlers;
 }
 
+/** The routes of the path with an id, if the last segment of this path is a valid id: a token may have the id `search`. */
+function routesById(routes: readonly Route[], path: string): readonly Route[] {
+  const end = path.lastIndexOf('/') + 1;
+  if (path.includes(':')) return [];
+  return routes.filter(
+    (route) =>
+      route.path === `${path.slice(0, end)}:id` &&
+      route.kind !== 'open' &&
+      route.params?.safeParse({ id: path.slice(end) }).success,
+  );
+}
+
 /** Bun matches the path. The method is matched here, so that a wrong method gets 405 with `Allow`. */
-function handlerOf(routes: readonly Route[], context: HandlerContext, connections: Connections): BunHandler {
-  const byMethod = new Map<string, Route>(routes.map((route) => [route.method, route]));
+function handlerOf(
+  routes: readonly Route[],
+  byId: readonly Route[],
+  context: HandlerContext,
+  connections: Connections,
+): BunHandler {
+  const byMethod = new Map<string, Route>([...byId, ...routes].map((route) => [route.method, route]));
   const get = byMethod.get('GET');
   if (get) byMethod.set('HEAD', get);
   const allow = [...byMethod.keys(), 'OPTIONS'].join(', ');
@@ -107,6 +124,10 @@ function handlerOf(routes: readonly Route[], context: HandlerContext, connection
     const requestInfo = new RequestInfo(request, connections, requestIdHeader);
     const route = byMethod.get(request.method);
     if (route) {
+      if (byId.includes(route)) {
+        const id = routes[0]?.path.split('/').at(-1);
+        Object.defineProperty(request, 'params', { value: { id } });
+      }
       const { deprecated } = route;
       const response = handle(route, request, requestInfo, context);
       return deprecated ? response.then((made) => withDeprecation(made, deprecated)) : response;

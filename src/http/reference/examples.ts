@@ -52,6 +52,7 @@ const tokenCreate = {
   container: '/customers/42/',
   data: { number: '4242424242424242', expiry: '12/30' },
   mask: { number: '{{ data.number | reveal_last: 4 }}', expiry: '{{ data.expiry }}' },
+  search: { pan: '{{ data.number }}' },
   metadata: { customer: '42' },
 };
 
@@ -236,6 +237,8 @@ export const example = {
   token,
   tokenPatch: { metadata: { customer: '42', checked: 'yes' } },
   tokenPage: onePage(token),
+  tokenSearch: { equals: { pan: '4242424242424242' }, container: '/customers/' },
+  tokenSearchPage: { pagination: { page_size: 20 }, data: [token] },
   decisionRequest: {
     credential: 'slp_ses_…',
     permission: 'token:read',

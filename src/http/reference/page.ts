@@ -168,7 +168,7 @@ function permissionSection(entries: Entry[]): Html {
 function permissionEntry(name: BuiltIn, entries: Entry[]): Html {
   const holders = hasTrait(name, 'browser')
     ? 'All types of keys'
-    : 'Not for public applications and sessions';
+    : `Not for public applications${hasTrait(name, 'session') ? '' : ' and sessions'}`;
   const links = entries
     .filter(({ operation }) => operation['x-permission'] === name)
     .map(({ operation: { operationId, summary } }) => html`<a href="#${operationId}">${summary}</a>`);

@@ -1,7 +1,7 @@
 /** Index ranges from which tokens are read, newest first, in bounded steps. */
 import { notExpired } from '../applications.ts';
-import { maxId } from '../bounded-list.ts';
 import type { DbTime, Executor, Value } from '../engine/db.ts';
+import type { Term } from '../token-search.ts';
 
 /** Maximum amounts of work for one list. */
 export interface Budget {
@@ -19,11 +19,17 @@ export interface Scan {
   readonly db: Pick<Executor, 'dialect' | 'get' | 'all'>;
   readonly tenant: string;
   readonly budget: Budget;
+  /** Only tokens with this `seq` or a higher one. */
+  readonly from: string;
+  /** Only tokens with a lower `seq`. */
+  readonly to: string;
+  /** Only tokens that are indexed with each of these terms. */
+  readonly terms: readonly Term[] | undefined;
 }
 
-type Kind = 'all' | 'type' | 'container' | 'metadata';
+type Kind = 'all' | 'type' | 'container' | 'metadata' | 'search';
 
-/** All tokens of a tenant, of a type, in a container (directly or below), or with a metadata entry. */
+/** All tokens of a tenant, of a type, in a container (directly or below), with a metadata entry, or with a search value. */
 export interface Range {
   readonly kind: Kind;
   /** The values of the index columns. */
@@ -38,18 +44,19 @@ const kinds: Record<Kind, { table: string; where: (a: string, b: string) => stri
     where: (a, b) => `and r.container = ${a} and r.own = cast(${b} as integer)`,
   },
   metadata: { table: 'token_metadata', where: (a, b) => `and r.name = ${a} and r.value = ${b}` },
+  search: { table: 'token_search', where: (a, b) => `and r.digest = ${a} and r.container = ${b}` },
 };
 
-/** SQL for the newest entries of a range that are older than `before`. Parameters: $1 tenant, $2 before, $3 limit. */
-function newest(kind: Kind, a = '$4', b = '$5'): string {
+/** SQL for the newest entries of a range. Parameters: $1 tenant, $2 before, $3 limit, $4 from. */
+function newest(kind: Kind, a = '$5', b = '$6'): string {
   const { table, where } = kinds[kind];
-  return `select r.seq from ${table} r where r.tenant_id = $1 ${where(a, b)} and r.seq < $2
+  return `select r.seq from ${table} r where r.tenant_id = $1 ${where(a, b)} and r.seq < $2 and r.seq >= $4
     order by r.seq desc limit $3`;
 }
 
 /** Reads at most `limit` entries of each range that are older than `before`. All ranges must be of the same kind. */
 export async function readRanges(
-  { db, tenant }: Scan,
+  { db, tenant, from }: Scan,
   ranges: readonly Range[],
   before: string,
   limit: number,
@@ -57,7 +64,7 @@ export async function readRanges(
   const [first] = ranges;
   if (!first) return [];
   const query = (a: string, b: string) => newest(first.kind, a, b);
-  return readEach(db, query, valuesOf(ranges), [tenant, before, limit]);
+  return readEach(db, query, valuesOf(ranges), [tenant, before, limit, from]);
 }
 
 /**
@@ -108,17 +115,17 @@ const counted = (entries: string) =>
 
 /** Counts the tokens of ranges that do not overlap. Returns undefined if there are too many to count. */
 export async function countRanges(
-  { db, tenant, budget: { count: limit } }: Scan,
+  { db, tenant, from, to, budget: { count: limit } }: Scan,
   ranges: readonly Range[],
 ): Promise<number | undefined> {
   const [first] = ranges;
   if (!first) return 0;
   const isSqlite = db.dialect === 'sqlite';
-  const together = `select e.seq ${forEach(4)} cross join lateral (${newest(first.kind, 's.a', 's.b')}) e limit $3`;
+  const together = `select e.seq ${forEach(5)} cross join lateral (${newest(first.kind, 's.a', 's.b')}) e limit $3`;
   const sql = counted(isSqlite ? newest(first.kind) : together);
   let [entries, count] = [0, 0];
   for (const values of isSqlite ? valuesOf(ranges) : [[toJson(valuesOf(ranges))]]) {
-    const params = [tenant, maxId, limit + 1 - entries, ...values];
+    const params = [tenant, to, limit + 1 - entries, from, ...values];
     const row = await db.get<Record<'entries' | 'count', DbTime>>(sql, params);
     entries += Number(row?.entries);
     count += Number(row?.count);

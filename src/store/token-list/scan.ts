@@ -3,11 +3,13 @@
  * Each is checked by the same decision as a single read. When the budget is used up, the page is short and the list
  * continues with the next request. So the cost of a request does not depend on how many tokens are hidden.
  */
+import { firstIdAt } from '../../domain/key.ts';
 import type { Transform } from '../../domain/rule.ts';
 import { notExpired } from '../applications.ts';
 import { countBudget, maxId, scanBudget } from '../bounded-list.ts';
 import { all, Params, padded } from '../engine/sql.ts';
 import type { TokenFilter, TokenQuery } from '../store.ts';
+import { hasTerm, type Term } from '../token-search.ts';
 import { type Budget, countRanges, type Range, type Scan } from './ranges.ts';
 import {
   everything,
@@ -54,9 +56,14 @@ export async function findTokens(
   tenant: string,
   query: TokenQuery,
   budget = defaultBudget,
+  terms?: readonly Term[],
 ): Promise<FoundTokens> {
-  const scan = { db, tenant, budget };
-  const { filter, transformFor, size, page, before = maxId } = query;
+  const { filter, transformFor, size, page } = query;
+  // The time of creation is the first part of `seq`.
+  const { createdAfter = 0, createdBefore } = filter;
+  const to = createdBefore === undefined ? maxId : firstIdAt(createdBefore);
+  const scan = { db, tenant, budget, from: firstIdAt(createdAfter), to, terms };
+  const before = query.before !== undefined && query.before < to ? query.before : to;
   const skip = page === undefined ? 0 : (page - 1) * size;
   const countable = page === undefined ? undefined : countableRanges(query);
   const counted = countable && (await countRanges(scan, countable));
@@ -64,7 +71,7 @@ export async function findTokens(
   if (query.visible.scopes.length === 0) return { ...none, total: page && 0 };
   if (counted !== undefined && skip >= counted) return { ...none, total: counted };
 
-  const walk = walkThrough(scan, filter, await sourceOf(scan, query));
+  const walk = walkThrough(scan, filter, await sourceOf(scan, { ...query, before }));
   const limit =
     counted !== undefined
       ? Math.max(counted * readsPerEntry, budget.scan)
@@ -116,7 +123,7 @@ function countableRanges({ visible: { scopes, exact }, filter }: TokenQuery): Ra
 /** Finds candidates step by step. `spent` is the part of the budget that was used. */
 function walkThrough(scan: Scan, filter: TokenFilter, source: Source) {
   /** The budget that one candidate uses: its row, and an index entry for each metadata pair of the filter. */
-  const cost = 1 + pairsOf(filter).length;
+  const cost = 1 + pairsOf(filter).length + (scan.terms?.length ?? 0);
   const walk = { spent: 0, step };
 
   async function step(before: string, limit: number, budget: number) {
@@ -138,7 +145,7 @@ function pairsOf({ metadata = {} }: TokenFilter): readonly [name: string, value:
 
 /** Tokens that have not expired and pass the filter, newest first. */
 async function candidatesOf(
-  { db, tenant }: Scan,
+  { db, tenant, terms = [] }: Scan,
   seqs: readonly string[],
   filter: TokenFilter,
 ): Promise<Candidate[]> {
@@ -155,9 +162,11 @@ async function candidatesOf(
     notExpired('t'),
     filter.type !== undefined && `t.type = ${params.add(filter.type)}`,
     ...pairs,
+    ...terms.map((term) => hasTerm(params, owner, term)),
   );
   const sql = `select t.seq, t.id, t.container, t.data_bytes as data, t.masked_bytes as masked,
-      coalesce(octet_length(t.mask), 0) + coalesce(octet_length(t.metadata), 0) as rest
+      coalesce(octet_length(t.mask), 0) + coalesce(octet_length(t.search), 0)
+        + coalesce(octet_length(t.metadata), 0) as rest
     from tokens t where ${where} order by t.seq desc`;
   return db.all<Candidate>(sql, params.values);
 }

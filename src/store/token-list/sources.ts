@@ -3,6 +3,7 @@ import type { Bound, Scope } from '../../domain/scope.ts';
 import { maxId } from '../bounded-list.ts';
 import { Params } from '../engine/sql.ts';
 import type { TokenQuery } from '../store.ts';
+import type { Term } from '../token-search.ts';
 import { type Range, readEach, readRanges, type Scan } from './ranges.ts';
 
 /** All candidates from `before` down to `end`, newest first. If `end` is undefined, no more follow. */
@@ -30,6 +31,14 @@ export function inContainer({ container }: Scope): Range[] {
   return (exact ? ['1'] : ['1', '0']).map((own) => ({ kind: 'container', values: [value, own] }));
 }
 
+/** The tokens of a scope with the first of the terms. The oldest digest is read first: tokens move from older ones. */
+function withTerm([digests]: readonly Term[], { container }: Scope): Range[] {
+  const { value, exact } = container ?? { value: '/', exact: false };
+  return (digests ?? []).flatMap((digest) =>
+    (exact ? [value] : [value, `${value}*`]).map((of): Range => ({ kind: 'search', values: [digest, of] })),
+  );
+}
+
 /**
  * Chooses the source that gets furthest with a few entries. Every source has all tokens of the list. The indexes of
  * types and metadata also have tokens that the caller may not see, and a page that ends early would reveal that they
@@ -40,7 +49,12 @@ export async function sourceOf(scan: Scan, { visible, filter, before = maxId }: 
   const ofScopes = await sourceOfScopes(scan, visible.scopes);
   const types = filter.type === undefined ? [] : [ofType(filter.type)];
   const entries = Object.entries(filter.metadata ?? {}).map(withEntry);
-  if (types.length + entries.length === 0 || !visible.exact || !visible.scopes.some(isEverything))
+  if (
+    scan.terms ||
+    types.length + entries.length === 0 ||
+    !visible.exact ||
+    !visible.scopes.some(isEverything)
+  )
     return ofScopes;
   let [best, end] = [ofScopes, (await ofScopes(before, scan.budget.probe)).end];
   for (const ranges of [types, entries]) {
@@ -55,13 +69,17 @@ export async function sourceOf(scan: Scan, { visible, filter, before = maxId }: 
 }
 
 async function sourceOfScopes(scan: Scan, scopes: readonly Scope[]): Promise<Source> {
-  if (scopes.some(isEverything)) return source(scan, [everything]);
+  const { terms } = scan;
+  const everywhere = terms ? withTerm(terms, {}) : [everything];
+  if (scopes.some(isEverything)) return source(scan, everywhere);
   const ids = scopes.flatMap(({ id }) => (id?.exact ? [id.value] : []));
   const prefixes = scopes.filter(({ id }) => id && !id.exact);
   const few = await seqsOfPrefixes(scan, prefixes);
   const many = prefixes.filter((_, at) => few[at] === undefined);
-  if (many.some(({ container }) => !container)) return source(scan, [everything]);
-  const ranges = [...many, ...scopes.filter(({ id }) => !id)].flatMap(inContainer);
+  if (many.some(({ container }) => !container)) return source(scan, everywhere);
+  const ranges = [...many, ...scopes.filter(({ id }) => !id)].flatMap((scope) =>
+    terms ? withTerm(terms, scope) : inContainer(scope),
+  );
   return source(scan, ranges, [...(await seqsOfIds(scan, ids)), ...few.flatMap((seqs) => seqs ?? [])]);
 }
 
@@ -88,7 +106,10 @@ function source(scan: Scan, ranges: readonly Range[], some: readonly string[] = 
       .flatMap(({ seqs, isRead }) => (isRead ? [] : [seqs.at(-1) as string]))
       .sort()
       .at(-1);
-    const below = [...some.filter((seq) => seq < before), ...buffers.flatMap(({ seqs }) => seqs)];
+    const below = [
+      ...some.filter((seq) => seq < before && seq >= scan.from),
+      ...buffers.flatMap(({ seqs }) => seqs),
+    ];
     const complete = end === undefined ? below : below.filter((seq) => seq >= end);
     return { seqs: [...new Set(complete)].sort().reverse(), end, read: entries.flat().length };
   };

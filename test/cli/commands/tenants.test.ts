@@ -212,6 +212,31 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
     return counts;
   }
 
+  test('tenants rotate-search-key indexes the tokens again, with an audit entry, and finishes an interrupted rotation', async () => {
+    const { id, key } = await create('shop');
+    const rotate = () => json('tenants', 'rotate-search-key', 'shop');
+    expect(await rotate()).toEqual({ tenant_id: id, rotated: false, indexed: 0 });
+    const body = { id: 'card', data: { number: '42' }, search: { pan: '{{ data.number }}' } };
+    await server.call('POST', '/tokens', { key, body });
+    const found = async () =>
+      (await server.call('POST', '/tokens/search', { key, body: { equals: { pan: '42' } } })).body.data
+        .length;
+    expect([await rotate(), await found()]).toEqual([{ tenant_id: id, rotated: true, indexed: 1 }, 1]);
+    await server.app.maintenance.tenants.rotateSearchKey(id);
+    expect([await found(), await rotate(), await found()]).toEqual([
+      1,
+      { tenant_id: id, rotated: false, indexed: 1 },
+      1,
+    ]);
+    await server.app.maintenance.tenants.rotateSearchKey(id);
+    await server.flush();
+    expect([await rotate(), await found()]).toEqual([{ tenant_id: id, rotated: true, indexed: 1 }, 1]);
+    const entries = (await operations(id)).filter(
+      ({ operation }) => operation === 'tenant.rotate_search_key',
+    );
+    expect(entries).toHaveLength(2);
+  });
+
   test('deleting requires the name to be typed', async () => {
     const { id, key } = await create('shop');
     for (const answers of [[], [''], ['yes'], ['SHOP'], ['default']]) {

@@ -61,6 +61,28 @@ describe('a token', () => {
     expect([both.code, both.err]).toEqual([2, expect.stringContaining('cannot both be given')]);
   });
 
+  test('is found by a value from standard input', async () => {
+    const search = { pan: '{{ data.number }}' };
+    for (const [id, container] of [
+      ['one', '/a/'],
+      ['two', '/b/'],
+    ])
+      await server.call('POST', '/tokens', {
+        key,
+        body: { id, container, data: { number: '4242' }, search },
+      });
+    const found = async (...argv: string[]) =>
+      (await json(['tokens', 'search', 'pan', ...argv], { stdin: '4242\n' })).map(
+        ({ id }: { id: string }) => id,
+      );
+    expect([await found(), await found('--container', '/a/'), await found('--type', 'card')]).toEqual([
+      ['two', 'one'],
+      ['one'],
+      [],
+    ]);
+    expect((await call(['tokens', 'search', 'pan', '4242'])).code).toBe(2);
+  });
+
   test('is listed by container and metadata', async () => {
     for (const [id, container, who] of [
       ['one', '/a/', '1'],

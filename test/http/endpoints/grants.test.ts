@@ -179,11 +179,12 @@ describe('grants', () => {
       ]);
     });
 
-    test('of public keys and sessions exclude permissions without the trait browser', async () => {
+    test('of public keys and sessions exclude permissions without the trait browser, or session for sessions', async () => {
       const mayHoldAll = owner === 'private' || owner === 'management';
       for (const permission of builtIn) {
         const byRule = { rules: [ruleOf(owner, { permissions: ['token:read', permission] })] };
-        if (mayHoldAll || hasTrait(permission, 'browser')) {
+        const bySession = owner === 'session' && hasTrait(permission, 'session');
+        if (mayHoldAll || bySession || hasTrait(permission, 'browser')) {
           await expectTaken(owner, { permissions: [permission] });
           await expectTaken(owner, byRule);
         } else {

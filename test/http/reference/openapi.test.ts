@@ -156,7 +156,7 @@ describe('the OpenAPI document', () => {
  */
 const notIdempotent = [
   ...['createSession', 'revokeKey', 'decide', 'evaluate', 'evaluateAll'],
-  ...['searchSubjects', 'searchResources', 'searchActions'],
+  ...['searchSubjects', 'searchResources', 'searchActions', 'searchTokens'],
 ];
 
 /** Operations that check If-Match. */

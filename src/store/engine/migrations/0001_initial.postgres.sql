@@ -14,6 +14,16 @@ create index token_containers_by_token on token_containers (tenant_id, seq);
 -- locked. deleteTokenRows in src/store/token-index.ts deletes them.
 alter table token_contents drop constraint token_contents_tenant_id_seq_fkey;
 alter table token_metadata drop constraint token_metadata_tenant_id_seq_fkey;
+alter table token_search drop constraint token_search_tenant_id_seq_fkey;
+
+-- Transactions that create a token unless its value exists insert the same row here, and delete it again, so that they
+-- wait for each other. SQLite runs them one after another.
+create table search_locks (
+  tenant_id uuid not null,
+  digest text collate "C" not null,
+  container text collate "C" not null,
+  primary key (tenant_id, digest, container)
+);
 
 -- Without statistics about tenants, PostgreSQL assumes that a tenant has 0.5 % of the rows. With statistics that are out
 -- of date, it would assume that a growing tenant has few rows, and would read all of them instead of the index of the

@@ -1,0 +1,96 @@
+/** The rows of tokens, and the encryption of their data and masked values, which are stored in `token_contents`. */
+import { timestamp } from '../domain/common-fields.ts';
+import { JsonText } from '../domain/json-text.ts';
+import type { Mask } from '../domain/mask.ts';
+import type { SearchTemplates } from '../domain/search.ts';
+import type { Metadata } from '../domain/token.ts';
+import { decrypt, encrypt } from './crypto/cipher.ts';
+import type { DbTime } from './engine/db.ts';
+import type { TokenContent, TokenRecord } from './store.ts';
+
+/** The columns of `tokens` that reads need. The ciphertexts are in `token_contents`. */
+export interface TokenRow extends ContentOwner {
+  readonly type: string;
+  readonly container: string;
+  readonly mask: string | null;
+  readonly search: string | null;
+  /** The version of the search key of its index rows. Null without search templates. */
+  readonly search_version: number | null;
+  readonly metadata: string | null;
+  readonly created_by: string | null;
+  readonly created_at: DbTime;
+  readonly modified_by: string | null;
+  readonly modified_at: DbTime | null;
+  readonly expires_at: DbTime | null;
+}
+
+export const columns = `t.tenant_id, t.seq, t.id, t.type, t.container, t.content_version, t.mask, t.search,
+  t.search_version, t.metadata, t.created_by, t.created_at, t.modified_by, t.modified_at, t.expires_at`;
+
+export const withContents =
+  'tokens t left join token_contents c on c.tenant_id = t.tenant_id and c.seq = t.seq';
+
+export function toRecord(row: TokenRow): TokenRecord {
+  return { id: row.id, container: row.container, seq: row.seq, token: viewOf(row) };
+}
+
+/** Leaves out fields without a value. Assignments take a third of the time of conditional spreads. */
+export function viewOf(row: TokenRow): TokenRecord['token'] {
+  const { id, tenant_id, type, container, mask, search, metadata, modified_at, expires_at } = row;
+  const view: Partial<TokenRecord['token']> = { id, tenant_id, type, container };
+  if (mask !== null) view.mask = JSON.parse(mask) as Mask;
+  if (search !== null) view.search = JSON.parse(search) as SearchTemplates;
+  if (metadata !== null) view.metadata = JSON.parse(metadata) as Metadata;
+  if (row.created_by !== null) view.created_by = row.created_by;
+  view.created_at = timestamp(Number(row.created_at));
+  if (row.modified_by !== null) view.modified_by = row.modified_by;
+  if (modified_at !== null) view.modified_at = timestamp(Number(modified_at));
+  if (expires_at !== null) view.expires_at = timestamp(Number(expires_at));
+  return view as TokenRecord['token'];
+}
+
+export type Part = 'data' | 'masked';
+
+/** The token that a ciphertext belongs to. */
+export interface ContentOwner {
+  readonly tenant_id: string;
+  readonly seq: string;
+  readonly id: string;
+  readonly content_version: number;
+}
+
+export interface Ciphertexts {
+  readonly data: Uint8Array;
+  readonly masked: Uint8Array | null;
+}
+
+/**
+ * Binds a ciphertext to its tenant, token, version and part. Someone with access to the database cannot use it as the
+ * data of another token, as another version of the same data, or as the masked value.
+ */
+function contextOf({ tenant_id, seq, id, content_version }: ContentOwner, part: Part): string {
+  return `sallyport token ${tenant_id} ${seq} ${id} ${content_version} ${part}`;
+}
+
+export function encryptContent(
+  key: Uint8Array,
+  owner: ContentOwner,
+  content: Pick<TokenContent, 'data' | 'masked'>,
+): Ciphertexts & { data_bytes: number; masked_bytes: number } {
+  const data = encrypt(key, contextOf(owner, 'data'), content.data.text);
+  const masked = content.masked ? encrypt(key, contextOf(owner, 'masked'), content.masked.text) : null;
+  return { data, masked, data_bytes: data.length, masked_bytes: masked?.length ?? 0 };
+}
+
+/** Returns undefined if there is no masked value. Throws if the ciphertext is missing or was changed. */
+export function decryptPart(
+  key: Uint8Array,
+  owner: ContentOwner,
+  part: Part,
+  ciphertext: Uint8Array | null,
+): JsonText | undefined {
+  if (part === 'masked' && ciphertext === null) return undefined;
+  const plaintext = ciphertext && decrypt(key, contextOf(owner, part), ciphertext);
+  if (plaintext) return new JsonText(plaintext.toString());
+  throw new Error(`the ${part} of token ${owner.id} cannot be decrypted: it was changed by another program`);
+}

@@ -1,0 +1,420 @@
+/** Search for tokens by value: what it finds, for whom, how often, and what the audit log says. */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { dumpDatabase } from '../../support/database.ts';
+import { naiveDecide } from '../../support/naive-policy.ts';
+import { Random, randomContainer, randomGrants } from '../../support/random-policy.ts';
+import {
+  type ApiResponse,
+  databases,
+  openTestServer,
+  type TestServer,
+  testMasterKey,
+} from '../../support/test-server.ts';
+import { runSql } from '../../support/test-store.ts';
+
+const pan = '4242424242424242';
+const all = ['token:create', 'token:read', 'token:update', 'token:delete', 'token:search'];
+const unlimited = { SALLYPORT_SEARCHES_PER_MINUTE: '0', SALLYPORT_SEARCH_MISSES_PER_MINUTE: '0' };
+const card = {
+  container: '/customers/42/',
+  type: 'card',
+  data: { number: pan, country: 'DE', empty: ' ' },
+  mask: '{{ data.number | reveal_last: 4 }}',
+  search: { pan: '{{ data.number }}', country: '{{ data.country }}', none: '{{ data.empty }}' },
+};
+const everywhere = (transform: string, permissions = all) => ({
+  permissions: [],
+  rules: [{ priority: 1, container: '/', transform, permissions }],
+});
+
+describe.each(databases)('on %s, a search', (_, database) => {
+  let server: TestServer;
+  let owner: { id: string; key: string };
+  let revealer: string;
+  beforeAll(async () => {
+    server = await openTestServer(database, unlimited);
+    await newTenant();
+  });
+  afterAll(() => server.close());
+
+  async function newTenant(): Promise<void> {
+    owner = await server.tenant();
+    revealer = (await server.application(owner.key, everywhere('reveal'))).key;
+  }
+  const call = (method: string, path: string, body?: unknown, key = revealer) =>
+    server.call(method, path, { key, body });
+  const create = async (fields: object = {}) => {
+    server.clock.advance(1000);
+    const created = await call('POST', '/tokens', { ...card, ...fields });
+    expect(created.status).toBe(201);
+    return created.body.id as string;
+  };
+  const search = (body: object, key = revealer) => call('POST', '/tokens/search', body, key);
+  const idsOf = ({ body }: ApiResponse) => body.data.map(({ id }: { id: string }) => id);
+  const found = async (body: object, key?: string) => idsOf(await search(body, key));
+  const entries = async (query: string) => {
+    await server.flush();
+    return (await call('GET', `/logs?${query}`, undefined, owner.key)).body.data;
+  };
+
+  test('finds the tokens with all of the values, newest first, page by page', async () => {
+    await newTenant();
+    const [first, second] = [await create(), await create()];
+    const other = await create({ data: { ...card.data, country: 'FR' } });
+    await create({ search: undefined });
+    await create({ data: { ...card.data, number: '5555' } });
+    expect(await found({ equals: { pan } })).toEqual([other, second, first]);
+    expect(await found({ equals: { pan: ` ${pan.replace('4', '４')}\n` } })).toEqual([other, second, first]);
+    expect(await found({ equals: { pan, country: 'DE' } })).toEqual([second, first]);
+    expect(await found({ equals: { pan: '42' } })).toEqual([]);
+    expect(await found({ equals: { country: pan } })).toEqual([]);
+    expect(await found({ equals: { constructor: 'x' } })).toEqual([]);
+    const page = await search({ equals: { pan }, size: 2 });
+    expect(page.body.pagination).toEqual({ page_size: 2, next: expect.any(String) });
+    const rest = await search({ equals: { pan }, size: 2, start: page.body.pagination.next });
+    expect([idsOf(rest), rest.body.pagination]).toEqual([[first], { page_size: 2 }]);
+  });
+
+  test('can be limited by type, container and time, and so can a list', async () => {
+    await newTenant();
+    const first = await create();
+    const at = new Date(server.clock.now()).toISOString();
+    const later = new Date(server.clock.now() + 1000).toISOString();
+    const second = await create({ type: 'other', container: '/elsewhere/' });
+    const equals = { pan };
+    expect(await found({ equals, type: 'other' })).toEqual([second]);
+    expect(await found({ equals, container: '/customers/' })).toEqual([first]);
+    for (const [given, expected] of [
+      [{ created_after: at }, [second, first]],
+      [{ created_after: later }, [second]],
+      [{ created_before: later }, [first]],
+      [{ created_after: at, created_before: later }, [first]],
+      [{ created_after: later, created_before: later }, []],
+    ] as [Record<string, string>, string[]][]) {
+      expect(await found({ equals, ...given })).toEqual(expected);
+      const listed = await call('GET', `/tokens?${new URLSearchParams(given)}`);
+      expect([idsOf(listed), listed.body.pagination.total_items]).toEqual([expected, expected.length]);
+    }
+  });
+
+  test('rejects invalid values by name', async () => {
+    for (const [body, field] of [
+      [{}, 'equals'],
+      [{ equals: {} }, 'equals'],
+      [{ equals: { pan: ' ' } }, 'equals.pan'],
+      [{ equals: { pan: 'x'.repeat(1001) } }, 'equals.pan'],
+      [{ equals: { Pan: 'x' } }, 'equals.Pan'],
+      [{ equals: { a: 'x', b: 'x', c: 'x', d: 'x', e: 'x', f: 'x' } }, 'equals'],
+      [{ equals: { pan }, page: 2 }, 'page'],
+      [{ equals: { pan }, start: 'x' }, 'start'],
+      [{ equals: { pan }, size: 101 }, 'size'],
+    ] as const) {
+      const { status, body: problem } = await search(body);
+      expect([status, Object.keys(problem.errors ?? {})]).toEqual([400, [field]]);
+    }
+    for (const [fields, field] of [
+      [{ search: { pan: '{{ data.nubmer }}' } }, 'search.pan'],
+      [{ search: { pan: '{% if x %}' } }, 'search.pan'],
+      [{ data: 'x'.repeat(1001), search: { pan: '{{ data }}' }, mask: undefined }, 'search.pan'],
+      [{ unless_exists: 'none' }, 'unless_exists'],
+      [{ unless_exists: 'constructor' }, 'unless_exists'],
+    ] as const) {
+      const { status, body: problem } = await call('POST', '/tokens', { ...card, ...fields });
+      expect([status, Object.keys(problem.errors ?? {})]).toEqual([400, [field]]);
+    }
+  });
+
+  test('does not find a value that was replaced, moved out of sight, removed or deleted', async () => {
+    await newTenant();
+    const id = await create();
+    const inside = { priority: 1, container: '/customers/', transform: 'mask', permissions: all };
+    const { key } = await server.application(owner.key, { permissions: [], rules: [inside] });
+    const both = async (value = pan) =>
+      Promise.all([found({ equals: { pan: value } }), found({ equals: { pan: value } }, key)]);
+    const patch = async (body: object) =>
+      expect((await call('PATCH', `/tokens/${id}`, body)).status).toBe(200);
+    expect(await both()).toEqual([[id], [id]]);
+    await patch({ container: '/elsewhere/' });
+    expect(await both()).toEqual([[id], []]);
+    await patch({ container: '/customers/7/x/' });
+    expect(await both()).toEqual([[id], [id]]);
+    await patch({ data: { number: '5555' } });
+    expect([await both(), await both('5555')]).toEqual([
+      [[], []],
+      [[id], [id]],
+    ]);
+    await patch({ search: { pan: '{{ data.number | last: 2 }}', country: null } });
+    expect([await both('5555'), await both('55')]).toEqual([
+      [[], []],
+      [[id], [id]],
+    ]);
+    await patch({ search: null });
+    expect(await both('55')).toEqual([[], []]);
+    await patch({ search: { pan: '{{ data.number }}' } });
+    expect(await both('5555')).toEqual([[id], [id]]);
+    expect((await call('DELETE', `/tokens/${id}`)).status).toBe(204);
+    expect(await both('5555')).toEqual([[], []]);
+    expect(
+      await runSql(
+        server.config.databaseUrl,
+        `select 1 as one from token_search where tenant_id = '${owner.id}'`,
+      ),
+    ).toEqual([]);
+  });
+
+  test('setting a template without replacing the data needs reveal, and so does moving a token to where it can be searched', async () => {
+    const id = await create();
+    const { key: masked } = await server.application(owner.key, everywhere('mask'));
+    const status = async (body: object, key = masked) =>
+      (await call('PATCH', `/tokens/${id}`, body, key)).body.code ?? 'done';
+    expect(await status({ search: { pan: '{{ data.number | last: 1 }}' } })).toBe('reveal_required');
+    expect(
+      await status({ search: { pan: '{{ data }}', country: null, none: null }, data: 'new', mask: null }),
+    ).toBe('done');
+    expect(await status({ search: null })).toBe('done');
+    const mover = await server.application(owner.key, {
+      permissions: ['token:read', 'token:update'],
+      rules: [{ priority: 1, container: '/mine/', transform: 'mask', permissions: ['token:search'] }],
+    });
+    expect(await status({ container: '/mine/' }, mover.key)).toBe('reveal_required');
+    expect(await status({ container: '/other/' }, mover.key)).toBe('done');
+  });
+
+  test('returns only what its caller can search and read, as it can read it, and no sign of other tokens', async () => {
+    await newTenant();
+    const mine = await create();
+    for (let at = 0; at < 3; at++) await create({ container: '/hidden/' });
+    const rule = (priority: number, container: string, transform: string, permissions: string[]) => ({
+      priority,
+      container,
+      transform,
+      permissions,
+    });
+    const { key } = await server.application(owner.key, {
+      permissions: [],
+      rules: [
+        rule(1, '/customers/', 'mask', ['token:read']),
+        rule(2, '/', 'reveal', ['token:search']),
+        rule(3, '/hidden/deeper/', 'reveal', ['token:read']),
+      ],
+    });
+    const { body } = await search({ equals: { pan }, size: 1 }, key);
+    expect(body).toEqual({
+      pagination: { page_size: 1 },
+      data: [expect.objectContaining({ id: mine, data: 'XXXXXXXXXXXX4242' })],
+    });
+    expect((await search({ equals: { pan }, size: 1, container: '/hidden/' }, key)).body).toEqual({
+      pagination: { page_size: 1 },
+      data: [],
+    });
+  });
+
+  test('a session searches under the ceiling of its authorizer at that moment', async () => {
+    await newTenant();
+    const id = await create();
+    const web = await server.application(owner.key, { type: 'public' });
+    const desk = await server.application(owner.key, everywhere('mask', ['token:read', 'token:search']));
+    const { body: session } = await call('POST', '/sessions', undefined, web.key);
+    const conditions = [{ attribute: 'container', operator: 'starts_with', value: '/customers/' }];
+    const rules = [
+      { priority: 1, conditions, transform: 'reveal', permissions: ['token:read', 'token:search'] },
+    ];
+    const grant = { nonce: session.nonce, rules };
+    expect((await call('POST', '/sessions/authorize', grant, desk.key)).status).toBe(204);
+    const asked = () => search({ equals: { pan } }, session.session_key);
+    expect((await asked()).body.data).toEqual([expect.objectContaining({ id, data: 'XXXXXXXXXXXX4242' })]);
+    const less = everywhere('reveal', ['token:read']);
+    await call('PUT', `/applications/${desk.id}`, { name: 'desk', ...less }, owner.key);
+    expect((await asked()).status).toBe(403);
+  });
+
+  test('needs token:search, which public applications cannot hold, and is denied in quarantine', async () => {
+    const reader = await server.application(owner.key, { permissions: ['token:read'] });
+    const denied = await search({ equals: { pan } }, reader.key);
+    expect([denied.status, denied.body.detail]).toEqual([403, expect.stringContaining('token:search')]);
+    const web = { name: 'web', type: 'public', permissions: ['token:search'] };
+    const refused = await call('POST', '/applications', web, owner.key);
+    expect([refused.status, Object.keys(refused.body.errors)]).toEqual([400, ['permissions.0']]);
+    const suspect = await server.application(owner.key, { permissions: ['token:read', 'token:search'] });
+    expect((await search({ equals: { pan } }, suspect.key)).status).toBe(200);
+    await call('POST', `/applications/${suspect.id}/quarantine`, undefined, owner.key);
+    expect((await search({ equals: { pan } }, suspect.key)).status).toBe(403);
+  });
+
+  test('has an entry in the audit log with names, number of hits and ids, and stores no value', async () => {
+    await newTenant();
+    const secret = '4000056655665556';
+    const id = await create({ data: { ...card.data, number: secret } });
+    await search({ equals: { pan: secret, country: 'DE' } });
+    await search({ equals: { pan: '4000056655665557' } });
+    const [miss, hit] = await entries('operation=token.search');
+    expect(hit).toMatchObject({
+      search: { names: ['pan', 'country'], hits: 1 },
+      resource: { ids: [id], container: '/customers/42/' },
+      decision: { transform: 'reveal', rule: { rule: 1 } },
+      result: 'success',
+    });
+    expect(miss).toMatchObject({ search: { names: ['pan'], hits: 0 } });
+    expect([miss.resource, miss.decision]).toEqual([undefined, undefined]);
+    expect(await entries(`token=${id}&operation=token.search`)).toHaveLength(1);
+    const stored = await dumpDatabase(server.config.databaseUrl);
+    for (const value of [secret, '4000056655665557']) expect(stored).not.toContain(value);
+  });
+
+  test('finds the token with the id search at its path', async () => {
+    const id = await create({ id: 'search' });
+    expect((await call('GET', `/tokens/${id}`)).body.id).toBe('search');
+    expect((await call('PATCH', '/tokens/search', { metadata: { a: 'b' } })).status).toBe(200);
+    expect((await call('DELETE', '/tokens/search')).status).toBe(204);
+    expect((await call('PUT', '/tokens/search', {})).status).toBe(405);
+  });
+
+  test('agrees with a second evaluator for random grants', async () => {
+    await newTenant();
+    const random = new Random(40);
+    const made: { id: string; container: string; number: string }[] = [];
+    for (let at = 0; at < 40; at++) {
+      const fields = { id: `card-${at}`, container: randomContainer(random), number: random.of(['1', '2']) };
+      await create({
+        ...fields,
+        number: undefined,
+        data: { number: fields.number, country: 'DE', empty: '' },
+      });
+      made.unshift(fields);
+    }
+    const permissionOf = (name: string) => (name === 'token:update' ? 'token:search' : name);
+    for (let world = 0; world < 60; world++) {
+      const drawn = randomGrants(random, 'application');
+      const grants = {
+        permissions: [...new Set([...drawn.permissions, 'token:search'].map(permissionOf))],
+        rules: drawn.rules.map(({ permissions, ...rule }) => ({
+          ...rule,
+          permissions: [...new Set([...permissions, ...permissions.map(permissionOf)])],
+        })),
+      };
+      const { key } = await server.application(owner.key, { type: 'management', ...grants });
+      const expected = made.flatMap(({ id, container, number }) => {
+        const [search, read] = ['token:search', 'token:read'].map((name) =>
+          naiveDecide(grants, name, { id, container }),
+        );
+        if (number !== '1' || !search?.allowed || !read?.allowed) return [];
+        return [{ id, data: { redact: undefined, mask: '1', reveal: card.data.country }[read.transform] }];
+      });
+      const answered: { id: string; data: unknown }[] = [];
+      let start: string | undefined;
+      do {
+        const { body } = await search({ equals: { pan: '1' }, size: 7, start }, key);
+        for (const { id, data } of body.data) answered.push({ id, data: data?.country ?? data });
+        start = body.pagination.next;
+      } while (start !== undefined);
+      expect(answered).toEqual(expected.map(({ id, data }) => ({ id, data })));
+    }
+  });
+
+  describe('creating a token unless it exists', () => {
+    const body = { ...card, unless_exists: 'pan' };
+
+    test('returns the existing token of the container as its caller can read it, with 200', async () => {
+      await newTenant();
+      const id = await create();
+      const { key } = await server.application(owner.key, everywhere('mask'));
+      const existing = await call('POST', '/tokens', { ...body, id: 'another' }, key);
+      expect([existing.status, existing.body.id, existing.body.data]).toEqual([200, id, 'XXXXXXXXXXXX4242']);
+      const elsewhere = await call('POST', '/tokens', { ...body, container: '/customers/4/' });
+      expect([elsewhere.status, elsewhere.body.data]).toEqual([201, card.data]);
+      const [created, returned] = await entries('size=2');
+      expect(returned).toMatchObject({
+        operation: 'token.search',
+        search: { names: ['pan'], hits: 1 },
+        resource: { ids: [id] },
+        decision: { transform: 'mask' },
+      });
+      expect(created).toMatchObject({ operation: 'token.create', search: { names: ['pan'], hits: 0 } });
+    });
+
+    test('repeats its reply for the same idempotency key', async () => {
+      await newTenant();
+      const id = await create();
+      const headers = { 'Idempotency-Key': 'once' };
+      const send = () => server.call('POST', '/tokens', { key: revealer, body, headers });
+      for (const replayed of [null, 'true']) {
+        const { status, body, headers } = await send();
+        expect([status, body.id, headers.get('idempotency-replayed')]).toEqual([200, id, replayed]);
+      }
+    });
+
+    test.each([['token:search'], ['token:read']])(
+      'needs %s in the container, also if no token has the value',
+      async (missing) => {
+        await newTenant();
+        const others = all.filter((permission) => permission !== missing);
+        const elsewhere = {
+          priority: 1,
+          container: '/elsewhere/',
+          transform: 'reveal',
+          permissions: [missing],
+        };
+        const { key } = await server.application(owner.key, { permissions: others, rules: [elsewhere] });
+        const send = async () => (await call('POST', '/tokens', body, key)).body;
+        const before = await send();
+        await create();
+        const { detail, request_id, ...rest } = await send();
+        expect([before.status, before.detail]).toEqual([403, expect.stringContaining(missing)]);
+        expect({ detail, ...rest, request_id: before.request_id }).toEqual(before);
+      },
+    );
+
+    test('with a value that only an expired token has, creates a token', async () => {
+      await newTenant();
+      await create({ expires_at: new Date(server.clock.now() + 5000).toISOString() });
+      server.clock.advance(10_000);
+      expect((await call('POST', '/tokens', body)).status).toBe(201);
+    });
+  });
+});
+
+describe.each(databases)('two nodes on %s', (_, database) => {
+  test('create one token of fifty concurrent requests unless it exists', async () => {
+    const env = { ...unlimited, SALLYPORT_MASTER_KEY: testMasterKey, SALLYPORT_DATABASE_CONNECTIONS: '6' };
+    const first = await openTestServer(database, env);
+    const nodes = [first, await openTestServer(first.config.databaseUrl, env)] as const;
+    const { key } = await first.tenant();
+    for (let round = 0; round < 3; round++) {
+      const answers = await Promise.all(
+        Array.from({ length: 50 }, (_, at) => {
+          const number = `${round}${at % 2}`;
+          const fields = { container: at % 3 ? '/a/' : '/A', data: { number } };
+          const body = { ...fields, search: { pan: '{{ data.number }}' }, unless_exists: 'pan' };
+          return (nodes[at % 4 < 2 ? 0 : 1] as TestServer).call('POST', '/tokens', { key, body });
+        }),
+      );
+      expect(answers.filter(({ status }) => status === 201)).toHaveLength(2);
+      expect(answers.filter(({ status }) => status === 200)).toHaveLength(48);
+      expect(new Set(answers.map(({ body }) => body.id)).size).toBe(2);
+    }
+    for (const node of nodes.toReversed()) await node.close();
+  });
+
+  test('allow an application and its sessions a limited number of searches per minute, and fewer misses', async () => {
+    const server = await openTestServer(database, {
+      SALLYPORT_SEARCHES_PER_MINUTE: '6',
+      SALLYPORT_SEARCH_MISSES_PER_MINUTE: '3',
+    });
+    const { key: management } = await server.tenant();
+    const permissions = ['token:create', 'token:read', 'token:search'];
+    const { key } = await server.application(management, { permissions });
+    const post = async (path: string, body: object, as = key) =>
+      (await server.call('POST', path, { key: as, body })).status;
+    const create = (number: string) =>
+      post('/tokens', { ...card, data: { ...card.data, number }, unless_exists: 'pan' });
+    const guess = (number: string) => post('/tokens/search', { equals: { pan: number } });
+    expect([await create('1'), await create('1'), await guess('1')]).toEqual([201, 200, 200]);
+    expect(await Promise.all(['2', '3', '4'].map(guess))).toEqual([200, 200, 429]);
+    expect([await create('5'), await guess('1')]).toEqual([429, 429]);
+    const other = await server.application(management, { permissions });
+    expect(await post('/tokens/search', { equals: { pan: '1' } }, other.key)).toBe(200);
+    server.clock.advance(20_000);
+    expect([await guess('1'), await guess('6'), await guess('7')]).toEqual([200, 200, 429]);
+    await server.close();
+  });
+});
