@@ -4,6 +4,7 @@
  * can be decrypted. Creation times are spread over the last month, so that samples are all over the tables.
  */
 import { Database } from 'bun:sqlite';
+import { randomBytes } from 'node:crypto';
 import { JsonText } from '../src/domain/json-text.ts';
 import { mint, newId } from '../src/domain/key.ts';
 import { parseMasterKeys } from '../src/store/crypto/cipher.ts';
@@ -77,7 +78,13 @@ async function createSamples(store: Store, { tenant, page }: Owner, samples: num
   const tokens = await inBatches(times, async (at) => {
     const id = newId(at);
     const data = JsonText.of({ note: 'x'.repeat(100) });
-    const content = { type: 'token', container: '/customers/42/', data };
+    const content = {
+      type: 'token',
+      container: '/customers/42/',
+      data,
+      search: { id },
+      searchValues: { id },
+    };
     const none = { mask: undefined, masked: undefined, metadata: undefined, expiresAt: undefined };
     await store.tokens.create(tenant, id, { ...content, ...none }, { by: page, at });
     return id;
@@ -128,6 +135,9 @@ function insertRows(path: string, { tenant, page }: Owner, count: number): void 
   const container = db.prepare(
     'insert into token_containers (tenant_id, container, own, seq) values (?1, ?2, ?3, ?4)',
   );
+  const search = db.prepare(
+    'insert into token_search (tenant_id, digest, container, seq) values (?1, ?2, ?3, ?4)',
+  );
   const start = Date.now() - month;
   db.transaction(() => {
     for (let at = 0; at < count; at++) {
@@ -141,6 +151,8 @@ function insertRows(path: string, { tenant, page }: Owner, count: number): void 
       contents.run(tenant, id);
       container.run(tenant, '/customers/', 0, id);
       container.run(tenant, own, 1, id);
+      const digest = randomBytes(32).toString('base64url');
+      for (const each of [own, '/customers/*', '/*']) search.run(tenant, digest, each, id);
     }
   })();
   db.run('pragma wal_checkpoint(truncate)');

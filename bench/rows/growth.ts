@@ -80,6 +80,9 @@ function workloads({ service, sampled, fiftyRules }: FilledService): Record<stri
     'look up a session key': read(sessions.map((each) => requestBytes('GET', '/applications/key', each))),
     'get an application': read(applications.map(({ id }) => requestBytes('GET', `/applications/${id}`, key))),
     'get a token': read(tokens.map((id) => requestBytes('GET', `/tokens/${id}`, key))),
+    'search for a token by value': read(
+      tokens.map((id) => requestBytes('POST', '/tokens/search', key, { equals: { id } })),
+    ),
     'list applications after a cursor': read(
       applications.slice(50).map(({ id }) => requestBytes('GET', `/applications?start=${cursor(id)}`, key)),
     ),
