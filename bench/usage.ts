@@ -39,7 +39,9 @@ function nanosecondsPerCall(work: (call: number) => void): number {
 function recordingTime(applications: number, containers: number): number {
   const principals = Array.from({ length: applications }, principal);
   const places = Array.from({ length: containers }, (_, at) => `/customers/${at}/`);
-  const recorder = usageRecorder({ usage: { write: async () => {}, list: () => [] } });
+  const recorder = usageRecorder({
+    usage: { write: async () => {}, list: () => [], listAll: async () => new Map() },
+  });
   return nanosecondsPerCall((call) => {
     const who = principals[call % applications] as Principal;
     recorder.record(who);

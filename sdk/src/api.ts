@@ -820,8 +820,21 @@ export interface AdviceEntry {
   };
   /** Uses since this time count: `days` ago, or its creation if that is later. */
   since: string;
-  /** Grants that were not used since then, riskiest first. */
+  /** Grants that were not used since then, riskiest first. With `summary`, only the riskiest. */
   unused: Array<RankedGrant>;
+  /** Number of grants that were not used since then. */
+  counts: {
+    /** Grants with the risk `management`. */
+    management: number;
+    /** Grants with the risk `reveal`. */
+    reveal: number;
+    /** Grants with the risk `change`. */
+    change: number;
+    /** Grants with the risk `mask`. */
+    mask: number;
+    /** Grants with the risk `redact`. */
+    redact: number;
+  };
   /** Smaller grants that cover every recorded use and allow nothing new. Absent if nothing can be removed safely, and if nothing was used. */
   proposal?: {
     /** The permissions to keep. */
@@ -1187,6 +1200,8 @@ export interface LogCounts {
     /** Entries with the result `failed`. */
     failed: number;
   };
+  /** Only with `denials=true`. */
+  denials?: DenialCounts;
   /** The intervals, oldest first, without gaps. */
   data: Array<{
     /** Start of the interval. */
@@ -1197,6 +1212,22 @@ export interface LogCounts {
     denied: number;
     /** Entries with the result `failed`. */
     failed: number;
+  }>;
+}
+
+export interface DenialCounts {
+  /** Denied requests. An aggregated entry counts with its `count`. */
+  total: number;
+  /** Entries before this time were not read, because there are too many. Absent if all were read. */
+  counted_from?: string;
+  /** Denied requests in each interval, in the order of the intervals. */
+  data: Array<number>;
+  /** The 20 applications with the most denied requests, most first. */
+  applications: Array<{
+    /** The application. */
+    id: string;
+    /** Denied requests of the application and its sessions. */
+    denials: number;
   }>;
 }
 
@@ -1246,6 +1277,11 @@ export interface Permission {
   management: boolean;
 }
 
+export interface OwnPermissions {
+  /** The permissions that the key holds, each at least in one container. Sorted. */
+  permissions: Array<string>;
+}
+
 export interface Operations {
   /** Create an application */
   createApplication: { input: { body: ApplicationCreate }; reply: ApplicationWithKey };
@@ -1269,6 +1305,8 @@ export interface Operations {
         expires_before?: string;
         /** Filter by labels, as `label[NAME]=VALUE`, at most 3 times. */
         label?: Record<string, string>;
+        /** Filter by the last four characters of a key, as `GET /applications/{id}/keys` returns them. */
+        key_ending?: string;
       };
     };
     reply: ApplicationPage;
@@ -1565,6 +1603,8 @@ export interface Operations {
         application_id?: string;
         /** Grants that were used within this number of days are kept. */
         days?: number;
+        /** `true` to leave out proposals, and all unused grants except the riskiest. A page then covers up to 1,000 applications. */
+        summary?: 'true' | 'false';
         /** The maximum number of entries on a page. */
         size?: number;
         /** A cursor: the `next` value of an earlier response. The response then has no totals. Cannot be combined with `page`. */
@@ -1597,6 +1637,8 @@ export interface Operations {
         start?: string;
         /** The id of an entry, or the `next` value of an earlier response with `after`. Returns the entries that were written after it, oldest first and without gaps. Send `next` as `after`, not as `start`. */
         after?: string;
+        /** Only the entry with this id. */
+        id?: string;
         /** Only entries about the token with this id. */
         token?: string;
         /** Only entries about data in this container or below it. */
@@ -1647,6 +1689,8 @@ export interface Operations {
         from?: string;
         /** Only entries before this time. */
         to?: string;
+        /** `true` to count denied requests, too, and the applications that sent them. */
+        denials?: 'true' | 'false';
       };
     };
     reply: LogCounts;
@@ -1671,6 +1715,8 @@ export interface Operations {
       data: Array<Permission>;
     };
   };
+  /** List the permissions of your key */
+  listOwnPermissions: { input: Record<never, never>; reply: OwnPermissions };
   /** Check liveness */
   live: {
     input: Record<never, never>;
@@ -1747,6 +1793,7 @@ export const operations = {
   countLogs: ['GET', '/logs/counts'],
   countRequests: ['GET', '/requests/counts'],
   listPermissions: ['GET', '/permissions'],
+  listOwnPermissions: ['GET', '/permissions/own'],
   live: ['GET', '/livez'],
   ready: ['GET', '/readyz'],
 } as const satisfies Record<keyof Operations, readonly [method: string, path: string]>;

@@ -76,6 +76,11 @@ export class Sallyport {
     return (await this.#transport.call('listPermissions', {}, options)).data;
   }
 
+  /** Lists the permissions of the key, each at least in one container. Works with every valid key. */
+  async ownPermissions(options?: RequestOptions) {
+    return (await this.#transport.call('listOwnPermissions', {}, options)).permissions;
+  }
+
   /** Readiness check. Throws if the service should not receive requests now. */
   async ready(options?: RequestOptions): Promise<void> {
     await this.#transport.call('ready', {}, options);

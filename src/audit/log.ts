@@ -4,12 +4,12 @@ import type { ChainKeys } from '../store/crypto/keyring.ts';
 import type { Db, DbTime } from '../store/engine/db.ts';
 import { databaseTime } from '../store/engine/sql.ts';
 import { type AuditDb, allChains, firstSealedAt, headersIn } from './log/chain.ts';
-import { countEntries } from './log/count.ts';
+import { countDenials, countEntries } from './log/count.ts';
 import { timeOfId } from './log/entry.ts';
 import { gapsOf } from './log/gaps.ts';
 import { countPending, type EntryWriter, entryWriter, nextTenant } from './log/pending.ts';
 import { type Sealer, sealer } from './log/seal.ts';
-import { searchBackwards, searchForwards } from './log/search.ts';
+import { entryWithId, searchBackwards, searchForwards } from './log/search.ts';
 import { hexOf } from './log/segment.ts';
 import { AuditTail } from './log/tail.ts';
 import type { AuditFilter, AuditLog, Head, LogPage, LogWindow } from './records.ts';
@@ -46,9 +46,10 @@ export function auditLog(log: OpenLog): AuditLog {
         entries[0]?.tenantId,
       ),
     list: (...args) => list(log, ...args),
-    count: async (tenantId, filter, now) => {
+    count: async (tenantId, filter, now, isWithDenials = false) => {
       const counts = await countEntries(db, tenantId, filter, now);
-      return { ...counts, gaps: await gapsOf(db, tenantId, filter) };
+      const denials = isWithDenials ? await countDenials(db, tenantId, filter, counts) : undefined;
+      return { ...counts, denials, gaps: await gapsOf(db, tenantId, filter) };
     },
   };
 }
@@ -63,7 +64,10 @@ async function list(
     await seals.sealForReader(tenantId);
     return searchForwards(db, tenantId, filter, window.after, window.limit);
   }
-  const page = await searchBackwards(db, tenantId, filter, window);
+  const page =
+    filter.id === undefined
+      ? await searchBackwards(db, tenantId, filter, window)
+      : { entries: await entryWithId(db, tenantId, filter, filter.id) };
   return window.before === undefined ? { ...page, gaps: await gapsOf(db, tenantId, filter) } : page;
 }
 

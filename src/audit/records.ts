@@ -61,6 +61,8 @@ export interface NewEntry extends Entry {
 }
 
 export interface AuditFilter {
+  /** The entry with this id. */
+  readonly id?: string | undefined;
   /** Entries about this token. */
   readonly token?: string | undefined;
   /** Entries about the entity with this id. */
@@ -109,11 +111,23 @@ export interface LogCounts {
   readonly counts: readonly Readonly<Record<Entry['result'], number>>[];
   /** Entries before this time were not counted, because there are too many. Undefined if all entries were counted. */
   readonly countedFrom: number | undefined;
+  /** Only if they were asked for. */
+  readonly denials?: DenialCounts | undefined;
   /** Periods in which entries that match the filter are missing. */
   readonly gaps: readonly LogGap[];
 }
 
-export type CountFilter = Omit<AuditFilter, 'entity' | 'transform' | 'request_id'>;
+/** Denied requests. An aggregated entry counts with its number of events. */
+export interface DenialCounts {
+  /** For the same intervals as the entries. */
+  readonly counts: readonly number[];
+  /** By application, most first. Requests of a session count for its application. */
+  readonly applications: readonly { readonly id: string; readonly denials: number }[];
+  /** Entries before this time were not read, because there are too many. Undefined if all were read. */
+  readonly countedFrom: number | undefined;
+}
+
+export type CountFilter = Omit<AuditFilter, 'id' | 'entity' | 'transform' | 'request_id'>;
 
 export interface AuditLog {
   /**
@@ -130,8 +144,9 @@ export interface AuditLog {
   list(tenant: string, filter: AuditFilter, window: LogWindow): Promise<LogPage>;
   /**
    * Counts the entries that `list` would return, by result and time. Without times in the filter, counts from the first
-   * entry until `now`. Cannot filter by `entity`, `transform`, `request_id` or the root container. Counts at most the
-   * last two million entries, or those of the last 100,000 segments.
+   * entry until `now`. Cannot filter by `id`, `entity`, `transform`, `request_id` or the root container. Counts at most the
+   * last two million entries, or those of the last 100,000 segments. With `denials`, also reads the denied entries, up
+   * to a million of them, for the number of events in each.
    */
-  count(tenant: string, filter: CountFilter, now: number): Promise<LogCounts>;
+  count(tenant: string, filter: CountFilter, now: number, denials?: boolean): Promise<LogCounts>;
 }

@@ -20,7 +20,7 @@ import { livez, readyz } from './endpoints/health.ts';
 import { createKey, deleteKey, listKeys } from './endpoints/keys.ts';
 import { revokeKey } from './endpoints/leaked-keys.ts';
 import { countLogs, listLogs } from './endpoints/logs.ts';
-import { listPermissions } from './endpoints/permissions.ts';
+import { listOwnPermissions, listPermissions } from './endpoints/permissions.ts';
 import {
   quarantineApplication,
   quarantineSession,
@@ -45,7 +45,7 @@ import {
   updateToken,
 } from './endpoints/tokens.ts';
 import { getUsage } from './endpoints/usage.ts';
-import { keysOf, noKey, type Route, route } from './pipeline/route.ts';
+import { anyKey, keysOf, noKey, type Route, route } from './pipeline/route.ts';
 import { documentation, getHome } from './reference/documentation.ts';
 
 // biome-ignore format: one line per route
@@ -92,6 +92,7 @@ const api: readonly Route[] = [
   route('GET',    '/logs/counts',                   'log:read',                      countLogs),
   route('GET',    '/requests/counts',               'log:read',                      countRequests),
   route('GET',    '/permissions',                   noKey,                           listPermissions),
+  route('GET',    '/permissions/own',               anyKey,                          listOwnPermissions),
   route('GET',    '/livez',                         noKey,                           livez),
   route('GET',    '/readyz',                        noKey,                           readyz),
 ];

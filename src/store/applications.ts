@@ -298,21 +298,32 @@ function fold(name: string): string {
   return name.normalize('NFC').toLowerCase().toUpperCase();
 }
 
-function filtered(tenant: string, { ids, type, name, expiresBefore, labels = {} }: ApplicationFilter) {
+/** The index of the applications that have a key with this ending, for `boundedList`. */
+function withKeyEnding(tenant: string, ending: string): Filtered<unknown>['index'] {
+  return {
+    sql: (params) => `select k.application_id from application_keys k
+      where k.tenant_id = ${params.add(tenant)} and k.ending = ${params.add(ending)} and ${notExpired('k')}`,
+    id: 'k.application_id',
+  };
+}
+
+function filtered(tenant: string, filter: ApplicationFilter) {
+  const { ids, type, name, expiresBefore, labels = {}, keyEnding } = filter;
   const pattern = name && `%${fold(name).replace(/[\\%_]/g, '\\$&')}%`;
   const [first, ...others] = Object.entries(labels);
+  const byKey = keyEnding !== undefined && withKeyEnding(tenant, keyEnding);
   return {
     table: 'applications',
     columns: 'r.type, r.name_folded, r.expires_at',
     tenant,
     ids,
-    index: first && withLabel(tenant, first),
+    index: byKey || (first && withLabel(tenant, first)),
     filter: (params: Params) =>
       all(
         type && `x.type = ${params.add(type)}`,
         pattern && `x.name_folded like ${params.add(pattern)} escape '\\'`,
         expiresBefore !== undefined && `x.expires_at < ${params.add(expiresBefore)}`,
-        ...others.map((label) => hasLabel(params, tenant, label)),
+        ...(byKey && first ? [first, ...others] : others).map((label) => hasLabel(params, tenant, label)),
         notExpired('x'),
       ),
   };

@@ -68,6 +68,8 @@ export interface ApplicationFilter {
   readonly expiresBefore?: number | undefined;
   /** The application must have all of them. */
   readonly labels?: Labels | undefined;
+  /** The last characters of one of its keys, as `ApplicationKey` has them. */
+  readonly keyEnding?: string | undefined;
 }
 
 /** When an application last used each key, and each permission in each container. */

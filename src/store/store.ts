@@ -40,6 +40,7 @@ export type {
   AuditFilter,
   AuditLog,
   CountFilter,
+  DenialCounts,
   LogCounts,
   LogPage,
   LogWindow,
@@ -146,6 +147,8 @@ export interface Usage {
   write(uses: readonly ApplicationUse[]): Promise<void>;
   /** Most recent first. */
   list(tenant: string, application: string): Awaitable<Use[]>;
+  /** `list` for several applications, by id. Applications without uses are left out. */
+  listAll(tenant: string, applications: readonly string[]): Promise<Map<string, Use[]>>;
 }
 
 export interface RequestCounts {

@@ -2,7 +2,7 @@ import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { intervalsBetween } from '../domain/intervals.ts';
 import { durationLimits, type IntervalCounts, storedInterval } from '../domain/request-counts.ts';
-import { boundedUses, type LastUses, maxUses } from '../domain/usage.ts';
+import { boundedUses, type LastUses, maxUses, type Use } from '../domain/usage.ts';
 import { notExpired } from './applications.ts';
 import { type Db, type DbTime, type Executor, type Queries, rowLock } from './engine/db.ts';
 import { byTenant, inserter, Params } from './engine/sql.ts';
@@ -15,6 +15,10 @@ interface UseRow {
   permission: string;
   container: string;
   last_used_at: DbTime;
+}
+
+function toUse({ permission, container, last_used_at }: UseRow): Use {
+  return { permission, container, last_used_at: timestamp(Number(last_used_at)) };
 }
 
 const ofApplication = 'tenant_id = $1 and application_id = $2';
@@ -60,8 +64,20 @@ export function usage(db: Executor): Usage {
            order by last_used_at desc, permission, container limit $3`,
           [tenant, application, maxUses],
         ),
-        (rows) => rows.map((row) => ({ ...row, last_used_at: timestamp(Number(row.last_used_at)) })),
+        (rows) => rows.map(toUse),
       ),
+
+    listAll: async (tenant, ids) => {
+      const params = new Params();
+      const rows = await db.all<UseRow & { application_id: string }>(
+        `select application_id, permission, container, last_used_at from application_uses
+         where tenant_id = ${params.add(tenant)} and application_id in ${params.list(ids)}
+         order by last_used_at desc, permission, container limit ${params.add(maxUses * ids.length)}`,
+        params.values,
+      );
+      const groups = Map.groupBy(rows, ({ application_id }) => application_id);
+      return new Map([...groups].map(([id, uses]) => [id, uses.map(toUse)]));
+    },
   };
 }
 

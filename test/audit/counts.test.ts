@@ -1,6 +1,6 @@
 /** Counting entries of the audit log by result and time. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { countEntries } from '../../src/audit/log/count.ts';
+import { countDenials, countEntries } from '../../src/audit/log/count.ts';
 import type { Db } from '../../src/store/engine/db.ts';
 import type { CountFilter, LogCounts, NewEntry, Store } from '../../src/store/store.ts';
 import { plansOf, recorder, rowsVisited } from '../support/statement-recorder.ts';
@@ -26,6 +26,7 @@ const entryAt = (tenantId: string, number: number): NewEntry => ({
   operation: operations[number % 2 === 0 ? 0 : 1 + (number % 3 === 0 ? 1 : 0)] as string,
   resource: { ids: [`token-${number % 40}`], container: number % 4 === 0 ? '/pci/high/' : '/general/' },
   result: number % 9 === 0 ? 'denied' : 'success',
+  ...(number % 9 === 0 && number % 2 === 0 && { count: 1 + (number % 5) }),
   from: {},
 });
 
@@ -74,9 +75,9 @@ describe.each(databases)('counting the audit log on %s', (name, database) => {
   }, 60_000);
   afterAll(() => on.close());
 
-  const expected = (filter: CountFilter, { start, length, counts }: LogCounts) => {
+  const expected = (filter: CountFilter, { start, length, counts }: LogCounts, of = entries) => {
     const all = counts.map(() => ({ success: 0, denied: 0, failed: 0 }));
-    for (const { at, actor, operation, resource, result } of entries) {
+    for (const { at, actor, operation, resource, result } of of) {
       if (at < (filter.from ?? 0) || at >= (filter.to ?? Number.POSITIVE_INFINITY)) continue;
       if (filter.result && filter.result !== result) continue;
       if (filter.actor && filter.actor !== actor.id) continue;
@@ -94,6 +95,33 @@ describe.each(databases)('counting the audit log on %s', (name, database) => {
     expect(counts.counts as unknown).toEqual(expected(filter, counts));
     expect([counts.countedFrom, counts.end]).toEqual([undefined, filter.to ?? end]);
     expect(counts.start).toBeLessThanOrEqual(filter.from ?? startTime);
+  });
+
+  test.each(filters)('the denials with %s agree with the events of all entries', async (_, filter) => {
+    const counts = await on.store.audit.count(tenant, filter, end, true);
+    const [denials, applications] = [counts.counts.map(() => 0), new Map<string, number>()];
+    for (const entry of entries) {
+      const alone = expected(filter, counts, [entry]);
+      const interval = alone.findIndex(({ denied }) => denied > 0);
+      if (interval < 0) continue;
+      const { actor, count = 1 } = entry;
+      denials[interval]! += count;
+      applications.set(actor.id as string, (applications.get(actor.id as string) ?? 0) + count);
+    }
+    expect(counts.denials?.counts as unknown).toEqual(denials);
+    expect(counts.denials?.countedFrom).toBeUndefined();
+    const found = counts.denials?.applications ?? [];
+    expect(new Map(found.map(({ id, denials }) => [id, denials]))).toEqual(applications);
+    expect(found.map(({ denials }) => denials)).toEqual([...applications.values()].sort((a, b) => b - a));
+  });
+
+  test('denials before the end of the budget are left out, and the result says so', async () => {
+    const counts = await on.store.audit.count(tenant, {}, end, true);
+    const some = await countDenials(db, tenant, {}, counts, 1000);
+    const total = (list: readonly number[] = []) => list.reduce((sum, each) => sum + each, 0);
+    expect(some.countedFrom).toBeGreaterThan(startTime);
+    expect(total(some.counts)).toBeGreaterThan(0);
+    expect(total(some.counts)).toBeLessThan(total(counts.denials?.counts));
   });
 
   test('a log without entries has no counts', async () => {

@@ -38,6 +38,7 @@ const table: Record<string, [traits: string, endpoints: string]> = {
   // Endpoints that need no permission.
   'key of public':                ['', 'createSession'],
   'key of private or management': ['', 'authorizeSession'],
+  'key of management or private or public or session': ['', 'listOwnPermissions'],
   'no key':                       ['', 'getAuthZenConfiguration getConsole getConsoleFile getHome getOpenApi getReference listPermissions live openLink ready revokeKey'],
 };
 

@@ -34,7 +34,7 @@ function mayUse(
   { permission, callers: accepted }: KeyedRoute,
   caller: Exclude<Caller, 'anonymous'>,
 ): boolean {
-  if (caller === 'pending') return false;
+  if (caller === 'pending') return accepted?.includes('session') ?? false;
   if (accepted && !accepted.includes(caller)) return false;
   if (permission === undefined) return true;
   if (caller === 'public') return browserPermissions.includes(permission);

@@ -220,6 +220,7 @@ export const worstRequests: Record<string, (world: World) => Requests> = {
     { what: '100 with 50 rules', path: '/applications?size=100', key },
     { what: 'a name that none has', path: '/applications?size=100&name=none&type=private', key },
     { what: 'a deep page', path: '/applications?size=100&page=99', key },
+    { what: 'the ending of a key', path: `/applications?size=100&key_ending=${key.slice(-4)}`, key },
   ],
   getApplication: ({ owner: key, heavy }) => [
     { what: 'with 50 rules', path: `/applications/${heavy.id}`, key },
@@ -375,6 +376,7 @@ export const worstRequests: Record<string, (world: World) => Requests> = {
   ],
   adviseAccess: ({ owner: key }) => [
     { what: '100 applications with 50 rules', path: '/access/advice?size=100', key },
+    { what: 'a summary', path: '/access/advice?size=100&summary=true', key },
   ],
   evaluate: ({ owner: key, applications }) => [
     { what: '50 rules', path: '/access/v1/evaluation', key, body: evaluation(applications[0] as string) },
@@ -435,14 +437,17 @@ export const worstRequests: Record<string, (world: World) => Requests> = {
       key,
     },
     { what: 'a container without entries', path: '/logs?size=100&container=/nothing/', key },
+    { what: 'an id of no entry', path: '/logs?id=01900001-0000-7000-8000-000000000001', key },
     { what: 'an operation of no entry', path: '/logs?size=100&operation=tenant.delete', key },
   ],
   countLogs: ({ owner: key }) => [
     { what: 'all entries', path: '/logs/counts', key },
+    { what: 'all denials', path: '/logs/counts?denials=true', key },
     { what: 'by operation and result', path: '/logs/counts?operation=application.update&result=denied', key },
   ],
   countRequests: ({ owner: key }) => [{ what: 'all', path: '/requests/counts', key }],
   listPermissions: () => ordinary('/permissions'),
+  listOwnPermissions: ({ heavy: { key } }) => [{ what: '50 permissions', path: '/permissions/own', key }],
   live: () => ordinary('/livez'),
   ready: () => ordinary('/readyz'),
   getOpenApi: () => ordinary('/openapi.json'),

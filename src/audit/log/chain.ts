@@ -1,6 +1,7 @@
 /** Reads the ends of the chains, and their segments. */
 import type { ChainKeys } from '../../store/crypto/keyring.ts';
 import type { Db, DbTime, Queries } from '../../store/engine/db.ts';
+import { Params } from '../../store/engine/sql.ts';
 import { genesis, type Head, type Position } from '../records.ts';
 import {
   type HeaderRow,
@@ -124,6 +125,21 @@ export async function segmentAt(
   number: number,
 ): Promise<StoredSegment | undefined> {
   return (await segmentsIn(db, tenantId, { first: number, last: number }, 'asc', 1))[0];
+}
+
+/** The segments with these numbers, newest first. */
+export async function segmentsAt(
+  db: Pick<Queries, 'all'>,
+  tenantId: string,
+  numbers: readonly number[],
+): Promise<StoredSegment[]> {
+  const params = new Params();
+  const rows = await db.all<SegmentRow>(
+    `select ${headerColumns}, entries from audit_segments where tenant_id = ${params.add(tenantId)}
+     and number in ${params.list(numbers)} order by number desc`,
+    params.values,
+  );
+  return rows.map(toStored);
 }
 
 function toStored(row: SegmentRow): StoredSegment {

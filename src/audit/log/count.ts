@@ -6,8 +6,8 @@ import type { Entry } from '../../domain/audit.ts';
 import { type Intervals, intervalsBetween } from '../../domain/intervals.ts';
 import { nextTurn } from '../../domain/steps.ts';
 import type { Db } from '../../store/engine/db.ts';
-import type { AuditFilter, LogCounts } from '../records.ts';
-import { chainOf, emptyChain, headersIn, segmentAt } from './chain.ts';
+import type { AuditFilter, DenialCounts, LogCounts } from '../records.ts';
+import { chainOf, emptyChain, headersIn, type StoredSegment, segmentAt, segmentsAt } from './chain.ts';
 import { toLogEntry } from './entry.ts';
 import { newestPending } from './pending.ts';
 import { maxExamined, numbersOf } from './search.ts';
@@ -179,4 +179,87 @@ async function* withResults(
     }
     yield { header, hits: split };
   }
+}
+
+/**
+ * Limits of reading denied entries: a segment costs `segmentCost` in addition to the entries of the chunks that are
+ * decompressed. All of them take about three seconds of processor time.
+ */
+const denialBudget = 1_000_000;
+const segmentCost = 20;
+/** Segments per statement, and about how many entries they have together. */
+const maxSegments = 32;
+const entriesPerRead = 2048;
+
+/** Reads the denied entries that match, for the number of events of each. `within` has the intervals. */
+export async function countDenials(
+  db: Reader,
+  tenantId: string,
+  filter: AuditFilter,
+  within: Pick<LogCounts, 'start' | 'length' | 'counts'>,
+  budget = denialBudget,
+): Promise<DenialCounts> {
+  const denied = { ...filter, result: 'denied' as const };
+  const counts = within.counts.map(() => 0);
+  const applications = new Map<string, number>();
+  if (filter.result !== undefined && filter.result !== 'denied')
+    return { counts, applications: [], countedFrom: undefined };
+  const add = (entry: Parameters<typeof toLogEntry>[1]) => {
+    const found = isBetween(entry.at, denied) ? toLogEntry(tenantId, entry) : undefined;
+    if (!found || !matches(found, denied)) return;
+    const { actor, count = 1 } = found;
+    const interval = Math.floor((entry.at - within.start) / within.length);
+    counts[Math.min(Math.max(interval, 0), counts.length - 1)]! += count;
+    const id = actor.application_id ?? actor.id;
+    if (id !== undefined) applications.set(id, (applications.get(id) ?? 0) + count);
+  };
+  const pending = await newestPending(db, tenantId, maxExamined);
+  for (const entry of pending?.entries ?? []) add(entry);
+  const chain = (pending ? pending.chain : await chainOf(db, tenantId)) ?? emptyChain(tenantId);
+  let countedFrom: number | undefined;
+  for await (const batch of batchesOf(matching(db, tenantId, denied, await numbersOf(db, chain, denied)))) {
+    const segments = await segmentsAt(db, tenantId, [...batch.keys()]);
+    for (const segment of segments) {
+      if (budget <= 0) {
+        countedFrom ??= segment.sealedAt;
+        break;
+      }
+      budget -= segmentCost + (await addOffsets(segment, batch.get(segment.number) ?? [], add));
+    }
+    if (countedFrom !== undefined) break;
+  }
+  const most = [...applications].map(([id, denials]) => ({ id, denials }));
+  return { counts, applications: most.sort((a, b) => b.denials - a.denials), countedFrom };
+}
+
+/** Groups segments with denied entries into batches that one statement reads: number → offsets. */
+async function* batchesOf(found: AsyncIterable<Matching>): AsyncGenerator<Map<number, readonly number[]>> {
+  let [batch, entries] = [new Map<number, readonly number[]>(), 0];
+  for await (const { header, hits } of found) {
+    if (hits.denied.length === 0) continue;
+    batch.set(header.number, hits.denied);
+    entries += header.last - header.first + 1;
+    if (batch.size < maxSegments && entries < entriesPerRead) continue;
+    yield batch;
+    [batch, entries] = [new Map(), 0];
+  }
+  if (batch.size > 0) yield batch;
+}
+
+/** Returns the number of entries that were decompressed. */
+async function addOffsets(
+  { packed }: StoredSegment,
+  offsets: readonly number[],
+  add: (entry: Parameters<typeof toLogEntry>[1]) => void,
+): Promise<number> {
+  let cost = 0;
+  for (const [chunk, some] of Map.groupBy(offsets, (offset) => Math.floor(offset / chunkSize))) {
+    for (const offset of some) {
+      const entry = packed.at(offset);
+      if (entry) add(entry);
+    }
+    cost += Math.min(chunkSize, packed.length - chunk * chunkSize);
+    await nextTurn();
+  }
+  return cost;
 }

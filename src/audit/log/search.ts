@@ -191,6 +191,30 @@ async function placeOfId(
   return undefined;
 }
 
+/** The entry with this id if it matches the filter, as a list of one. */
+export async function entryWithId(
+  db: Reader,
+  tenantId: string,
+  filter: AuditFilter,
+  id: string,
+): Promise<LogEntry[]> {
+  const entry = (await pendingWithId(db, tenantId, id)) ?? (await sealedWithId(db, tenantId, id));
+  if (!entry || !isBetween(entry.at, filter)) return [];
+  const found = toLogEntry(tenantId, entry);
+  return matches(found, filter) ? [found] : [];
+}
+
+async function pendingWithId(db: Reader, tenantId: string, id: string) {
+  const newest = (await newestPending(db, tenantId, 1, id))?.entries[0];
+  return newest?.id === id ? newest : undefined;
+}
+
+async function sealedWithId(db: Reader, tenantId: string, id: string) {
+  const chain = await chainOf(db, tenantId);
+  const place = chain && (await placeOfId(db, chain, id));
+  return place && (await segmentAt(db, tenantId, place.number))?.packed.at(place.offset);
+}
+
 async function offsetOf({ packed }: StoredSegment, id: string): Promise<number> {
   for (let chunk = 0; chunk * chunkSize < packed.length; chunk++) {
     const offset = packed.chunk(chunk).findIndex((entry) => entry.id === id);

@@ -10,7 +10,7 @@ import { UnusedGrant, type Use, unusedGrants } from '../usage.ts';
 import { type AccessChange, accessChanges, accessOf, compareAccess } from './change.ts';
 
 /** From the highest risk to the lowest. */
-const risks = ['management', 'reveal', 'change', 'mask', 'redact'] as const;
+export const risks = ['management', 'reveal', 'change', 'mask', 'redact'] as const;
 
 export const RankedGrant = UnusedGrant.extend({
   transform: Transform.describe('The transform of the grant.'),
@@ -33,12 +33,21 @@ export interface Advice {
 
 export function* adviceFor(grants: Grants, uses: readonly PermissionUse[]): Steps<Advice> {
   const policy = compilePolicy(grants);
-  const unused = (yield* unusedGrants(policy, uses)).map((grant) => ranked(grant, grants)).sort(byRisk);
+  const unused = yield* rankedUnused(grants, policy, uses);
   const proposal = yield* reduced(grants, policy, uses);
   const isEmpty = proposal.permissions.length + proposal.rules.length === 0;
   const changes = yield* accessChanges(policy, compilePolicy(proposal));
   const isUseful = !isEmpty && changes.length > 0 && !widens(changes);
   return { unused, proposal: isUseful ? proposal : undefined };
+}
+
+/** Grants that no recorded use needed, highest risk first. */
+export function* rankedUnused(
+  grants: Grants,
+  policy: Policy,
+  uses: readonly PermissionUse[],
+): Steps<RankedGrant[]> {
+  return (yield* unusedGrants(policy, uses)).map((grant) => ranked(grant, grants)).sort(byRisk);
 }
 
 function widens(changes: readonly AccessChange[]): boolean {

@@ -27,6 +27,9 @@ import { changeEndpoint, type Reply, readEndpoint, reply } from '../pipeline/rou
 import { example } from '../reference/examples.ts';
 
 const tag = 'Applications';
+const KeyEnding = z
+  .string()
+  .regex(/^[0-9A-Za-z]{4}$/, { error: 'must be the last four characters of a key' });
 export const params = z.object({
   id: Id.meta({ description: 'The id of the application.', examples: [example.application.id] }),
 });
@@ -38,6 +41,9 @@ const ListQuery = listQuery({
   expires_before: DateTime.optional().describe('Return only applications that expire before this time.'),
   label: LabelFilter.optional().describe(
     `Filter by labels, as \`label[NAME]=VALUE\`, at most ${maxLabelFilters} times.`,
+  ),
+  key_ending: KeyEnding.optional().describe(
+    'Filter by the last four characters of a key, as `GET /applications/{id}/keys` returns them.',
   ),
 });
 
@@ -105,7 +111,7 @@ export const listApplications = readEndpoint({
   replies: { 200: reply('A page of applications.', pageOf(ApplicationView), example.applicationPage) },
   handle: async ({ principal, query }, { store, longWork }) => {
     const { id: ids, type, name, expires_before: expiresBefore, label: labels } = query;
-    const filter = { ids, type, name, expiresBefore, labels };
+    const filter = { ids, type, name, expiresBefore, labels, keyEnding: query.key_ending };
     const page = await paginate(query, (window) =>
       store.applications.list(principal.tenantId, filter, window),
     );

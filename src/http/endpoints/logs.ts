@@ -4,7 +4,7 @@ import { Id, Timestamp, timestamp } from '../../domain/common-fields.ts';
 import { fail } from '../../domain/error.ts';
 import { maxIntervals } from '../../domain/intervals.ts';
 import { canonicalContainer } from '../../domain/rule.ts';
-import type { LogCounts as StoredCounts } from '../../store/store.ts';
+import type { DenialCounts, LogCounts as StoredCounts } from '../../store/store.ts';
 import { pageFields, pageOf, pageText, paginationOf } from '../pipeline/pagination.ts';
 import { readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
@@ -36,7 +36,17 @@ export const listLogs = readEndpoint({
   description:
     'Returns audit log entries in the order in which they were written, newest first; with `after`, only sealed entries, oldest first: entries are sealed within seconds. Changes and disclosures are listed once they are committed. Denials are aggregated and follow within seconds. All filters use an index and can be combined. A request examines a limited number of entries, so a filtered page can be short or empty: continue while the response has `next`. If entries that match the filters may be missing, the first page says so in `gaps`.',
   query: z
-    .strictObject({ size: pageFields.size, start: pageFields.start, after: After, ...logFilter })
+    .strictObject({
+      size: pageFields.size,
+      start: pageFields.start,
+      after: After,
+      id: Id.optional().describe('Only the entry with this id.'),
+      ...logFilter,
+    })
+    .refine(({ id, after }) => id === undefined || after === undefined, {
+      path: ['after'],
+      error: 'cannot be combined with id',
+    })
     .refine(({ start, after }) => start === undefined || after === undefined, {
       path: ['after'],
       error: 'cannot be combined with start',
@@ -60,6 +70,31 @@ const resultCounts = {
   failed: z.int().min(0).describe('Entries with the result `failed`.'),
 };
 
+/** Maximum number of applications in `denials`. */
+const maxDenied = 20;
+
+const Denials = z
+  .object({
+    total: z.int().min(0).describe('Denied requests. An aggregated entry counts with its `count`.'),
+    counted_from: Timestamp.optional().describe(
+      'Entries before this time were not read, because there are too many. Absent if all were read.',
+    ),
+    data: z
+      .array(z.int().min(0))
+      .max(maxIntervals)
+      .describe('Denied requests in each interval, in the order of the intervals.'),
+    applications: z
+      .array(
+        z.object({
+          id: z.uuid().describe('The application.'),
+          denials: z.int().min(1).describe('Denied requests of the application and its sessions.'),
+        }),
+      )
+      .max(maxDenied)
+      .describe(`The ${maxDenied} applications with the most denied requests, most first.`),
+  })
+  .meta({ id: 'DenialCounts' });
+
 const LogCounts = z
   .object({
     from: Timestamp.describe('Start of the first interval.'),
@@ -75,6 +110,7 @@ const LogCounts = z
         'Periods in which entries that match the filters may be missing, so that they are not counted. Absent if there are none.',
       ),
     totals: z.object(resultCounts).describe('The sum of all intervals.'),
+    denials: Denials.optional().describe('Only with `denials=true`.'),
     data: z
       .array(z.object({ from: Timestamp.describe('Start of the interval.'), ...resultCounts }))
       .max(maxIntervals)
@@ -84,9 +120,10 @@ const LogCounts = z
 
 export const countLogs = readEndpoint({
   name: 'countLogs',
+  mayTakeLong: true,
   tag: 'Logs',
   summary: 'Count audit log entries',
-  description: `Counts the entries that \`GET /logs\` lists with the same filters, by result, for at most ${maxIntervals} intervals of equal length. Without \`from\`, the period starts at the first entry; without \`to\`, it ends now. An aggregated entry counts once. At most the last two million entries, or those of the last 100,000 segments, are counted. If entries that match the filters may be missing, \`gaps\` says so.`,
+  description: `Counts the entries that \`GET /logs\` lists with the same filters, by result, for at most ${maxIntervals} intervals of equal length. Without \`from\`, the period starts at the first entry; without \`to\`, it ends now. An aggregated entry counts once; \`denials\` counts its events. At most the last two million entries, or those of the last 100,0 segments, are counted. If entries that match the filters may be missing, \`gaps\` says so.`,
   query: z
     .strictObject({
       token,
@@ -100,6 +137,10 @@ export const countLogs = readEndpoint({
       purpose,
       from,
       to,
+      denials: z
+        .literal(['true', 'false'])
+        .optional()
+        .describe('`true` to count denied requests, too, and the applications that sent them.'),
     })
     .refine(({ from, to }) => from === undefined || to === undefined || from < to, {
       path: ['to'],
@@ -107,13 +148,17 @@ export const countLogs = readEndpoint({
     }),
   replies: { 200: reply('The number of entries by result and time.', LogCounts, example.logCounts) },
   handle: async ({ principal: { tenantId, now }, query }, { store }) => {
+    const { denials, ...filter } = query;
     if (query.to === undefined && query.from !== undefined && query.from >= now)
       throw fail('validation_failed', { errors: { from: ['must be in the past'] } });
-    return { status: 200, body: countsBody(await store.audit.count(tenantId, query, now)) };
+    return {
+      status: 200,
+      body: countsBody(await store.audit.count(tenantId, filter, now, denials === 'true')),
+    };
   },
 });
 
-function countsBody({ start, length, end, counts, countedFrom, gaps }: StoredCounts) {
+function countsBody({ start, length, end, counts, countedFrom, denials, gaps }: StoredCounts) {
   const totals = { success: 0, denied: 0, failed: 0 };
   for (const each of counts) for (const name of results) totals[name] += each[name];
   return {
@@ -123,6 +168,16 @@ function countsBody({ start, length, end, counts, countedFrom, gaps }: StoredCou
     ...(countedFrom !== undefined && { counted_from: timestamp(countedFrom) }),
     ...(gaps.length > 0 && { gaps }),
     totals,
+    ...(denials && { denials: denialsBody(denials) }),
     data: counts.map((each, index) => ({ from: timestamp(start + index * length), ...each })),
+  };
+}
+
+function denialsBody({ counts, applications, countedFrom }: DenialCounts) {
+  return {
+    total: counts.reduce((sum, count) => sum + count, 0),
+    ...(countedFrom !== undefined && { counted_from: timestamp(countedFrom) }),
+    data: counts,
+    applications: applications.slice(0, maxDenied),
   };
 }

@@ -1,7 +1,8 @@
 import { z } from 'zod';
 import { builtIn, descriptionOf, hasTrait } from '../../domain/permission.ts';
+import { holds } from '../../domain/principal.ts';
 import { readQuery } from '../pipeline/read-input.ts';
-import { openEndpoint, reply } from '../pipeline/route.ts';
+import { openEndpoint, readEndpoint, reply } from '../pipeline/route.ts';
 
 const PermissionView = z
   .object({
@@ -36,5 +37,31 @@ export const listPermissions = openEndpoint({
   handle: async (_, { url }) => {
     readQuery(undefined, url);
     return { status: 200, body: { data } };
+  },
+});
+
+const OwnPermissions = z
+  .object({
+    permissions: z
+      .array(z.string())
+      .describe('The permissions that the key holds, each at least in one container. Sorted.'),
+  })
+  .meta({ id: 'OwnPermissions' });
+
+export const listOwnPermissions = readEndpoint({
+  name: 'listOwnPermissions',
+  operation: 'permission.read',
+  tag: 'Reference',
+  summary: 'List the permissions of your key',
+  description:
+    'Returns the permissions of the key that sends the request. Every valid key may ask, so that a client can find out which requests would be denied without sending them. Containers and transforms are left out.',
+  replies: {
+    200: reply('The permissions of the key.', OwnPermissions, {
+      permissions: ['token:create', 'token:read'],
+    }),
+  },
+  handle: async ({ principal }) => {
+    const permissions = [...principal.policy.granted].filter((name) => holds(principal, name)).sort();
+    return { status: 200, body: { permissions } };
   },
 });

@@ -240,6 +240,8 @@ export function keysOf(...callers: Owner[]): KeysOf {
   return { callers };
 }
 
+export const anyKey = keysOf('management', 'private', 'public', 'session');
+
 type OpenEndpoint = EndpointDocs & {
   readonly kind: 'open';
   /** Only for the API reference: the handler reads and validates the body. */

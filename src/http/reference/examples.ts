@@ -179,6 +179,7 @@ export const example = {
     to: '2026-11-15T16:00:00.000Z',
     interval_seconds: 3600,
     totals: { success: 172, denied: 4, failed: 0 },
+    denials: { total: 31, data: [0, 31], applications: [{ id, denials: 31 }] },
     data: [
       { from: '2026-11-15T14:00:00.000Z', success: 80, denied: 0, failed: 0 },
       { from: '2026-11-15T15:00:00.000Z', success: 92, denied: 4, failed: 0 },
@@ -208,6 +209,7 @@ export const example = {
             risk: 'change',
           },
         ],
+        counts: { management: 0, reveal: 0, change: 1, mask: 0, redact: 0 },
         proposal: {
           permissions: [],
           rules: [{ priority: 1, container: '/customers/', transform: 'mask', permissions: ['token:read'] }],

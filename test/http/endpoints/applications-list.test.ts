@@ -210,6 +210,24 @@ describe.each(databases)('listing applications on %s', (_, database) => {
     expect((await list('?name=web&type=private', key)).body.pagination.total_items).toBe(1);
   });
 
+  test('key_ending finds the applications of valid keys with this ending', async () => {
+    const { key } = await server.tenant();
+    const labels = { team: 'web' };
+    const web = await server.application(key, { name: 'web', labels });
+    await server.application(key, { name: 'other', labels });
+    const old = web.key.slice(-4);
+    const names = async (query: string) =>
+      (await list(query, key)).body.data.map(({ name }: { name: string }) => name);
+    expect(await names(`?key_ending=${old}&label[team]=web`)).toEqual(['web']);
+    expect(await names(`?key_ending=${old}&name=other`)).toEqual([]);
+    const { body } = await server.call('POST', `/applications/${web.id}/regenerate`, { key });
+    expect(await names(`?key_ending=${old}`)).toEqual([]);
+    expect(await names(`?key_ending=${body.key.slice(-4)}`)).toEqual(['web']);
+    expect((await list('?key_ending=abc', key)).body.errors).toEqual({
+      key_ending: ['must be the last four characters of a key'],
+    });
+  });
+
   test('expires_before excludes expired applications and those without expiry', async () => {
     const { key } = await server.tenant();
     const at = (days: number) => new Date(server.clock.now() + days * 86_400_000).toISOString();

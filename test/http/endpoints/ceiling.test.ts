@@ -127,6 +127,24 @@ describe.each(databases)('authorizing a session on %s', (_, database) => {
     expect(await me(session)).toBe(200);
   });
 
+  test('every key can list the permissions that it holds now, and no denial is recorded', async () => {
+    const rules = [{ priority: 1, container: '/pci/', transform: 'mask', permissions: ['token:read'] }];
+    const { key, backend, web, begin, authorized, change } = await scene({ permissions: ['mine:x'], rules });
+    const own = async (as: string) =>
+      (await server.call('GET', '/permissions/own', { key: as })).body.permissions;
+    const session = await authorized({ permissions: ['mine:x', 'token:read'] });
+    expect(await own(backend.key)).toEqual(['mine:x', 'token:read']);
+    expect(await own(web.key)).toEqual(['token:read']);
+    expect(await own((await begin()).session_key)).toEqual([]);
+    expect(await own(session)).toEqual(['mine:x', 'token:read']);
+    await change({ permissions: ['mine:x', 'token:create'] });
+    expect(await own(session)).toEqual(['mine:x']);
+    expect(await own(key)).toContain('application:create');
+    await server.flush();
+    const { body } = await server.call('GET', '/logs?result=denied', { key });
+    expect(body.data).toEqual([]);
+  });
+
   test('the stricter transform of session and authorizer applies per container', async () => {
     const rules = [
       { priority: 1, container: '/pci/', transform: 'mask', permissions: ['token:read'] },

@@ -43,6 +43,25 @@ describe.each(databases)('GET /logs/counts on %s', (_, database) => {
     expect(Date.parse(from)).toBeLessThanOrEqual(Date.parse(all.at(-1)?.at ?? ''));
   });
 
+  test('denials count the events of aggregated entries, by interval and application', async () => {
+    const { key } = await server.tenant();
+    const worker = await server.application(key, { permissions: ['token:create'] });
+    const reader = await server.application(key, { permissions: ['token:read'] });
+    for (let number = 0; number < 7; number++) await server.call('GET', '/tokens', { key: worker.key });
+    await server.call('GET', '/logs', { key: reader.key });
+    await server.flush();
+    const { totals, denials, data } = (await get('denials=true', key)).body;
+    expect(totals.denied).toBe(2);
+    expect(denials.applications).toEqual([
+      { id: worker.id, denials: 7 },
+      { id: reader.id, denials: 1 },
+    ]);
+    expect([denials.total, denials.data.at(-1), denials.data.length]).toEqual([8, 8, data.length]);
+    const { denials: filtered } = (await get(`denials=true&actor=${reader.id}`, key)).body;
+    expect(filtered.total).toBe(1);
+    expect((await get('', key)).body.denials).toBeUndefined();
+  });
+
   test.each([
     ['operation=token.create', { success: 5, denied: 0, failed: 0 }],
     ['container=/pci/&operation=token.create', { success: 2, denied: 0, failed: 0 }],

@@ -123,6 +123,21 @@ describe.each(databases)('GET /logs on %s', (_, database) => {
     expect([status, Object.keys(body.errors)]).toEqual([400, [field]]);
   });
 
+  test('an id finds its entry, pending or sealed, if it matches the other filters', async () => {
+    const [pending] = (await list('size=1')).data;
+    expect((await list(`id=${pending.id}`)).data).toEqual([pending]);
+    // Reading with `after` seals all entries.
+    await list(`after=${pending.id}`);
+    for (const entry of (await list('size=100')).data)
+      expect((await list(`id=${entry.id}&operation=${entry.operation}`)).data).toEqual([entry]);
+    expect((await list(`id=${pending.id}&operation=none`)).data).toEqual([]);
+    expect((await list(`id=${desk.id}`)).data).toEqual([]);
+    const other = await server.tenant();
+    const { body } = await server.call('GET', `/logs?id=${pending.id}`, { key: other.key });
+    expect(body.data).toEqual([]);
+    expect(Object.keys((await list(`id=${pending.id}&after=${pending.id}`)).errors)).toEqual(['after']);
+  });
+
   test('after cannot be combined with start', async () => {
     const { data, pagination } = await list('size=1');
     const { errors } = await list(`after=${data[0].id}&start=${pagination.next}`);

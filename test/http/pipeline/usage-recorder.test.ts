@@ -25,7 +25,7 @@ async function written(note: (noted: ReturnType<typeof usageRecorder>) => void):
   const write = async (some: readonly ApplicationUse[]) => {
     all.push(...some);
   };
-  const noted = usageRecorder({ usage: { write, list: () => [] } });
+  const noted = usageRecorder({ usage: { write, list: () => [], listAll: async () => new Map() } });
   note(noted);
   await noted.flush();
   return all;
@@ -62,7 +62,11 @@ test('an earlier time does not replace a later one', async () => {
 test('uses are written once', async () => {
   const counts: number[] = [];
   const noted = usageRecorder({
-    usage: { write: async (some) => void counts.push(some.length), list: () => [] },
+    usage: {
+      write: async (some) => void counts.push(some.length),
+      list: () => [],
+      listAll: async () => new Map(),
+    },
   });
   noted.record(principal);
   await noted.flush();

@@ -1,14 +1,16 @@
 /** Proposes smaller grants from recorded use. */
 import { z } from 'zod';
-import { adviceFor, RankedGrant } from '../../../domain/access/advice.ts';
+import { adviceFor, RankedGrant, rankedUnused, risks } from '../../../domain/access/advice.ts';
 import type { Application } from '../../../domain/application.ts';
 import { Id, Timestamp, timestamp } from '../../../domain/common-fields.ts';
 import { orNotFound } from '../../../domain/error.ts';
 import { JsonText } from '../../../domain/json-text.ts';
 import { Permission } from '../../../domain/permission.ts';
+import { compilePolicy } from '../../../domain/policy.ts';
 import { Rule } from '../../../domain/rule.ts';
 import { StepBudget, type Steps } from '../../../domain/steps.ts';
 import type { Use } from '../../../domain/usage.ts';
+import type { Store } from '../../../store/store.ts';
 import { integer, Pagination, pageFields, paginationOf } from '../../pipeline/pagination.ts';
 import { readEndpoint, reply } from '../../pipeline/route.ts';
 import { example } from '../../reference/examples.ts';
@@ -19,15 +21,32 @@ const defaultDays = 90;
 /** A page ends before an application that would exceed these limits. 200,000 steps take about a second. */
 const maxSteps = 200_000;
 const maxPageBytes = 4_194_304;
+/** Applications that a page with `summary` covers, and how many of them are read at a time. */
+const maxSummarized = 1000;
+const batchSize = 100;
+/** Applications whose uses one statement reads. */
+const usesBatch = 16;
 
 const Query = z.strictObject({
   application_id: Id.optional().describe(
     'Only this application. By default, all applications, newest first.',
   ),
   days: integer(1, 365, defaultDays, 'Grants that were used within this number of days are kept.'),
+  summary: z
+    .literal(['true', 'false'])
+    .optional()
+    .describe(
+      '`true` to leave out proposals, and all unused grants except the riskiest. A page then covers up to 1,000 applications.',
+    ),
   size: pageFields.size,
   start: pageFields.start,
 });
+
+type Risk = (typeof risks)[number];
+
+function byRisk<T>(value: (risk: Risk) => T): Record<Risk, T> {
+  return Object.fromEntries(risks.map((risk) => [risk, value(risk)])) as Record<Risk, T>;
+}
 
 const AdviceEntry = z
   .object({
@@ -39,7 +58,12 @@ const AdviceEntry = z
       })
       .describe('The application.'),
     since: Timestamp.describe('Uses since this time count: `days` ago, or its creation if that is later.'),
-    unused: z.array(RankedGrant).describe('Grants that were not used since then, riskiest first.'),
+    unused: z
+      .array(RankedGrant)
+      .describe('Grants that were not used since then, riskiest first. With `summary`, only the riskiest.'),
+    counts: z
+      .object(byRisk((risk) => z.int().min(0).describe(`Grants with the risk \`${risk}\`.`)))
+      .describe('Number of grants that were not used since then.'),
     proposal: z
       .object({
         permissions: z.array(Permission).describe('The permissions to keep.'),
@@ -73,29 +97,48 @@ export const adviseAccess = readEndpoint({
     const { tenantId, now } = principal;
     const { application_id: id, days = defaultDays, size, start } = query;
     const since = now - days * day;
-    const { rows, next } =
+    const isSummary = query.summary === 'true';
+    const on = isSummary ? summaryOn : adviceOn;
+    const batch = isSummary ? batchSize : size;
+    const read = async (before: string | undefined) =>
       id === undefined
-        ? await store.applications.list(tenantId, {}, { size, before: start })
+        ? store.applications.list(tenantId, {}, { size: batch, before })
         : { rows: [orNotFound(await store.applications.get(tenantId, id))], next: undefined };
     const run = longWork.for(principal);
     const budget = new StepBudget(maxSteps);
     const data: JsonText[] = [];
-    let [bytes, last] = [0, undefined as string | undefined];
-    for (const application of rows) {
-      // At least one application per page, so that a client that continues with `next` reaches the end.
-      if (last !== undefined && (budget.isSpent || bytes > maxPageBytes)) break;
-      last = application.id;
-      const uses = await store.usage.list(tenantId, application.id);
-      const advice = await run(budget.count(adviceOn(application, uses, since)));
-      if (!advice) continue;
-      data.push(advice);
-      bytes += advice.text.length;
-    }
-    const end = last === undefined || last === rows.at(-1)?.id ? next : last;
+    let [bytes, left, end] = [0, isSummary ? maxSummarized : size, start];
+    // At least one application per page, so that a client that continues with `next` reaches the end.
+    const isFull = () => left <= 0 || data.length >= size || budget.isSpent || bytes > maxPageBytes;
+    do {
+      const { rows, next } = await read(end);
+      end = next;
+      for await (const { application, uses } of withUses(store, tenantId, rows)) {
+        left--;
+        const advice = await run(budget.count(on(application, uses, since)));
+        if (advice) data.push(advice);
+        bytes += advice?.text.length ?? 0;
+        if (!isFull() || application === rows.at(-1)) continue;
+        end = application.id;
+        break;
+      }
+    } while (end !== undefined && !isFull());
     const pagination = paginationOf(size, undefined, { next: end });
     return { status: 200, body: JsonText.extended({ pagination }, 'data', JsonText.list(data)) };
   },
 });
+
+/** Reads the uses of a few applications at a time. Each has at most `maxUses`. */
+async function* withUses({ usage }: Pick<Store, 'usage'>, tenantId: string, rows: readonly Application[]) {
+  for (let at = 0; at < rows.length; at += usesBatch) {
+    const some = rows.slice(at, at + usesBatch);
+    const uses = await usage.listAll(
+      tenantId,
+      some.map(({ id }) => id),
+    );
+    for (const application of some) yield { application, uses: uses.get(application.id) ?? [] };
+  }
+}
 
 /** Undefined if all grants were used. */
 function* adviceOn(
@@ -103,14 +146,30 @@ function* adviceOn(
   uses: readonly Use[],
   since: number,
 ): Steps<JsonText | undefined> {
-  const { id, name, type, created_at } = application;
-  const recent = uses.filter(({ last_used_at }) => Date.parse(last_used_at) >= since);
-  const { unused, proposal } = yield* adviceFor(application, recent);
+  const { unused, proposal } = yield* adviceFor(application, recentOf(uses, since));
   if (unused.length === 0 && !proposal) return undefined;
-  return JsonText.of({
+  return JsonText.of({ ...headOf(application, since, unused), unused, ...(proposal && { proposal }) });
+}
+
+/** Like `adviceOn`, without a proposal and with the riskiest grant only. */
+function* summaryOn(
+  application: Application,
+  uses: readonly Use[],
+  since: number,
+): Steps<JsonText | undefined> {
+  const unused = yield* rankedUnused(application, compilePolicy(application), recentOf(uses, since));
+  if (unused.length === 0) return undefined;
+  return JsonText.of({ ...headOf(application, since, unused), unused: unused.slice(0, 1) });
+}
+
+function recentOf(uses: readonly Use[], since: number): Use[] {
+  return uses.filter(({ last_used_at }) => Date.parse(last_used_at) >= since);
+}
+
+function headOf({ id, name, type, created_at }: Application, since: number, unused: readonly RankedGrant[]) {
+  return {
     application: { id, name, type },
     since: timestamp(Math.max(since, Date.parse(created_at))),
-    unused,
-    ...(proposal && { proposal }),
-  });
+    counts: byRisk((risk) => unused.filter((grant) => grant.risk === risk).length),
+  };
 }

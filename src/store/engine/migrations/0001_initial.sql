@@ -75,6 +75,7 @@ create table application_keys (
   unique (tenant_id, digest),
   foreign key (tenant_id, application_id) references applications (tenant_id, id) on delete cascade
 );
+create index application_keys_by_ending on application_keys (tenant_id, ending, application_id);
 create index application_keys_by_expiry on application_keys (expires_at) where expires_at is not null;
 
 -- When the grants of each application were last used, by permission and container.

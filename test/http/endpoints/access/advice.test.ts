@@ -63,6 +63,26 @@ describe.each(databases)('the access advisor on %s', (_, database) => {
     expect(new Set(ids).size).toBe(6);
   });
 
+  test('a summary has the riskiest grant and the counts of every application, in longer pages', async () => {
+    const reveal = { priority: 1, container: '/a/', transform: 'reveal', permissions: ['token:read'] };
+    for (let index = 0; index < 5; index++)
+      await server.application(key, { permissions: ['token:create', 'log:read'], rules: [reveal] });
+    const all = (await advice('size=100')).body.data;
+    const pages = [(await advice('size=4&summary=true')).body];
+    pages.push((await advice(`size=4&summary=true&start=${pages[0].pagination.next}`)).body);
+    const entries = pages.flatMap(({ data }) => data);
+    expect(pages.map(({ data }) => data.length)).toEqual([4, 2]);
+    expect(pages[1].pagination.next).toBeUndefined();
+    expect(entries).toEqual(
+      all.map(({ proposal, unused, ...entry }: { proposal: object; unused: object[] }) => ({
+        ...entry,
+        unused: unused.slice(0, 1),
+      })),
+    );
+    expect(entries[0].counts).toEqual({ management: 1, reveal: 1, change: 1, mask: 0, redact: 0 });
+    expect(entries[0].unused[0].risk).toBe('management');
+  });
+
   test('is limited to the tenant, and needs access:review', async () => {
     const desk = await server.application(key, { permissions: ['token:read'] });
     const other = await server.tenant();
