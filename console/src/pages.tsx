@@ -1,10 +1,12 @@
 /** The page of the current route, within the navigation. */
+import { Button } from '@mantine/core';
 import { type ReactNode, Suspense, useEffect } from 'react';
 import { Applications } from './applications/list.tsx';
 import { ErrorBoundary } from './frame/error-boundary.tsx';
+import { Icon } from './frame/icons.tsx';
 import { useSectionKeys } from './frame/keyboard.ts';
 import { lazyPage } from './frame/lazy-page.tsx';
-import { parseRoute, useHash } from './frame/route.ts';
+import { href, parseRoute, useHash } from './frame/route.ts';
 import { sections } from './frame/sections.ts';
 import { Shell } from './frame/shell.tsx';
 import { SkeletonPage } from './frame/skeleton.tsx';
@@ -20,7 +22,9 @@ const Sessions = lazyPage(async () => (await import('./sessions/page.tsx')).Sess
 const Tokens = lazyPage(async () => (await import('./tokens/page.tsx')).Tokens);
 const Activity = lazyPage(async () => (await import('./activity/page.tsx')).Activity);
 
-function pageOf([at, id, what]: readonly string[]): ReactNode {
+function pageOf([at, id, what, ...others]: readonly string[]): ReactNode {
+  const isKnown = sections.some(({ path }) => path === at) && (at === 'applications' || id === undefined);
+  if (!isKnown || (what ?? 'edit') !== 'edit' || others.length > 0) return <NotFound />;
   if (at === 'overview') return <Overview />;
   if (at === 'preview') return <PreviewPage />;
   if (at === 'who') return <WhoPage />;
@@ -32,10 +36,25 @@ function pageOf([at, id, what]: readonly string[]): ReactNode {
   return <Applications />;
 }
 
+function NotFound() {
+  return (
+    <div className="page">
+      <div className="empty">
+        <Icon name="search" size={28} />
+        <h1>Not found</h1>
+        <p>The console has no page at this address. It may be of another version, or incomplete.</p>
+        <Button component="a" href={href('overview')}>
+          Overview
+        </Button>
+      </div>
+    </div>
+  );
+}
+
 export function Pages({ leave }: { leave: () => void }) {
   const { parts } = parseRoute(useHash());
-  const place = sections.some(({ path }) => path === parts[0]) ? parts : ['overview'];
-  const label = sections.find(({ path }) => path === place[0])?.label;
+  const place = parts.length === 0 ? ['overview'] : parts;
+  const label = sections.find(({ path }) => path === place[0])?.label ?? 'Not found';
   useEffect(() => {
     document.title = `${label} · Sallyport`;
     return () => {

@@ -27,11 +27,11 @@ export function newCondition(): AccessRuleCondition {
 export function whyNotGrantable(
   { name, browser, management }: Permission,
   owner: Owner,
-  held: (permission: string) => boolean | undefined,
+  held: (permission: string) => boolean,
 ): string | undefined {
   if (!browser && owner === 'public') return 'Not for public applications.';
   if (!browser && owner === 'session') return 'Not for sessions.';
-  if (management && held(name) === false) return 'Your key must hold it to grant it.';
+  if (management && !held(name)) return 'Your key must hold it to grant it.';
   return undefined;
 }
 

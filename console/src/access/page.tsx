@@ -90,7 +90,7 @@ function DraftPreview({ application }: { application: Application }) {
             <Button variant="default" onClick={() => setGrants(application)}>
               Discard draft
             </Button>
-            {holds(signedIn, 'application:update') !== false && <Button onClick={apply}>Apply draft…</Button>}
+            {holds(signedIn, 'application:update') && <Button onClick={apply}>Apply draft…</Button>}
           </div>
         )}
       </aside>

@@ -98,7 +98,7 @@ interface ProposalProps {
 }
 
 function Proposal({ application, proposal }: ProposalProps) {
-  const mayChange = holds(useSignedIn(), 'application:update') !== false;
+  const mayChange = holds(useSignedIn(), 'application:update');
   return (
     <>
       <h3>Proposal</h3>

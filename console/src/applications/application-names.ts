@@ -44,10 +44,10 @@ export class ApplicationNames {
     this.#wanted.clear();
     for (let at = 0; at < ids.length; at += batchSize) {
       const some = ids.slice(at, at + batchSize);
-      const { data } = await this.#api.applications
-        .list({ id: some, size: batchSize })
-        .catch(() => ({ data: [] }));
-      for (const id of some) this.#summaries.set(id, data.find((each) => each.id === id) ?? null);
+      const page = await this.#api.applications.list({ id: some, size: batchSize }).catch(() => undefined);
+      for (const id of page ? some : []) {
+        this.#summaries.set(id, page?.data.find((each) => each.id === id) ?? null);
+      }
     }
     this.#notify();
   }

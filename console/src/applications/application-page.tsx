@@ -63,8 +63,8 @@ function ApplicationView({ application, reload }: { application: Application; re
   const [open, setOpen] = useState<Open>();
   const { id, name, type } = application;
   const keys = useLoad(`keys ${id}`, (signal) => signedIn.api.applications.keys(id, { signal }));
-  const mayChange = holds(signedIn, 'application:update') !== false;
-  const mayDelete = holds(signedIn, 'application:delete') !== false;
+  const mayChange = holds(signedIn, 'application:update');
+  const mayDelete = holds(signedIn, 'application:delete');
   useShortcuts({ e: () => mayChange && navigate('applications', id, 'edit') });
   return (
     <div className="page">

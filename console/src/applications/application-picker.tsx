@@ -3,18 +3,18 @@ import { Select } from '@mantine/core';
 import { useState } from 'react';
 import type { Application } from '../../../sdk/src/sallyport.ts';
 import { describeError } from '../frame/error-notice.tsx';
+import { isUuid } from '../frame/format.ts';
 import { useDebounced, useLoad } from '../frame/load.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
 
 const maxResults = 50;
-const idPattern = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** Applications whose name contains the text, or whose id equals it. Newest first. */
 export function useApplicationSearch(text: string) {
   const { api } = useSignedIn();
   const wanted = useDebounced(text.trim());
   const { data, error } = useLoad(`applications ${wanted}`, async (signal) => {
-    const filter = idPattern.test(wanted) ? { id: [wanted] } : { name: wanted };
+    const filter = isUuid(wanted) ? { id: [wanted] } : { name: wanted };
     const query = { size: maxResults, ...(wanted !== '' && filter) };
     return (await api.applications.list(query, { signal })).data;
   });

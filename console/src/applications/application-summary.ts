@@ -3,7 +3,7 @@ import { useCallback, useEffect, useSyncExternalStore } from 'react';
 import { useSignedIn } from '../frame/signed-in.ts';
 import type { Summary } from './application-names.ts';
 
-/** Undefined until it is loaded. Null if the application does not exist or the key may not read it. */
+/** Undefined until it is loaded, and if the key may not read it. Null if the application does not exist. */
 export function useApplicationSummary(id: string | undefined): Summary | null | undefined {
   const { names } = useSignedIn();
   useEffect(() => {

@@ -49,6 +49,6 @@ async function fetchEndings(api: Sallyport, id: string, signal: AbortSignal): Pr
       keys.map(({ ending }) => ending),
     );
   } catch {
-    if (!signal.aborted) keyEndingCache(api).set(id, []);
+    // Not cached, so that a later visit tries again.
   }
 }

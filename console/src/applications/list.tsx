@@ -82,7 +82,7 @@ export function Applications() {
   const filter = query.show as Filter;
   const visible = useFiltered(list, useDeferredValue(text), filter, query.sort);
   useEffect(() => signedIn.applications.refresh(), [signedIn]);
-  const mayCreate = holds(signedIn, 'application:create') !== false;
+  const mayCreate = holds(signedIn, 'application:create');
   useShortcuts({ c: () => mayCreate && navigate('applications', 'new') });
   if (error !== undefined && list.length === 0) {
     return (

@@ -43,7 +43,7 @@ interface Props {
 export function QuarantineButton({ suspect, compact = false, done }: Props) {
   const signedIn = useSignedIn();
   const [open, setOpen] = useState(false);
-  if (holds(signedIn, permissions[suspect.type]) === false) return null;
+  if (!holds(signedIn, permissions[suspect.type])) return null;
   const label = suspect.isQuarantined ? 'Release' : 'Quarantine';
   return (
     <>

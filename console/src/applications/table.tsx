@@ -2,7 +2,7 @@
 import { memo, useRef, useState } from 'react';
 import type { Application } from '../../../sdk/src/sallyport.ts';
 import { OutcomeBadge } from '../access/outcome.tsx';
-import { countdown, formatDate, timeAgo } from '../frame/format.ts';
+import { countdown, formatDate, shortId, timeAgo } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
 import { useShortcuts } from '../frame/keyboard.ts';
 import { useNow } from '../frame/load.ts';
@@ -133,9 +133,11 @@ const Row = memo(function Row({ row, index, endings, now, enter }: RowProps) {
         <Access row={row} all={permissions.length} />
       </span>
       <span role="cell" className="cell-keys">
-        {endings?.map((ending) => (
-          <code key={ending}>…{ending}</code>
-        ))}
+        {endings?.map((ending) => <code key={ending}>…{ending}</code>) ?? (
+          <span className="faint" title="Not loaded">
+            –
+          </span>
+        )}
       </span>
       <span role="cell" className="cell-used">
         <LastUsed at={row.last_used_at} now={now} />
@@ -196,7 +198,11 @@ export function Expires({ at, now }: { at: string | undefined; now: number }) {
 export function CreatedBy({ id }: { id: string | undefined }) {
   const found = useApplicationSummary(id);
   const name =
-    id === undefined ? 'the operator' : found === null ? 'a deleted application' : (found?.name ?? '…');
+    id === undefined
+      ? 'the operator'
+      : found === null
+        ? 'a deleted application'
+        : (found?.name ?? shortId(id));
   return (
     <small className="created-by">
       by <bdi>{name}</bdi>

@@ -27,7 +27,7 @@ export function TypeChoice({ draft, change }: PartProps) {
   const signedIn = useSignedIn();
   const [pending, setPending] = useState<PendingChange>();
   const fit = presets.filter(({ permissions }) =>
-    permissions.every((permission) => holds(signedIn, permission) !== false),
+    permissions.every((permission) => holds(signedIn, permission)),
   );
   const request = (title: string, part: Partial<Draft> & Pick<Draft, 'permissions' | 'rules'>) => {
     const removed = isUnedited(draft) ? [] : removedGrants(draft, part);

@@ -1,6 +1,6 @@
 /** Bars over time as SVG, and a table with the same numbers. The arrow keys move between the bars. */
 import { type KeyboardEvent, type ReactNode, useState } from 'react';
-import { formatDate, formatNumber, formatTime } from '../frame/format.ts';
+import { formatDate, formatNumber, formatTime, timeZone } from '../frame/format.ts';
 import { Scrollable } from './scrollable.tsx';
 
 export interface Bar {
@@ -131,7 +131,9 @@ export function BarChart({
       <div className="plot-axis" aria-hidden="true">
         <span>{bars[0] && formatTime(bars[0].from)}</span>
         <span>{bars.length > 2 && formatTime((bars[Math.floor(bars.length / 2)] as Bar).from)}</span>
-        <span>{bars.length > 0 && formatTime((bars.at(-1) as Bar).to)}</span>
+        <span>
+          {bars.length > 0 && formatTime((bars.at(-1) as Bar).to)} {timeZone}
+        </span>
       </div>
       {note}
       <details className="chart-table">

@@ -7,7 +7,15 @@ const units: [Intl.RelativeTimeFormatUnit, number][] = [
   ['minute', 60_000],
 ];
 const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto' });
-const exact = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
+const exact = new Intl.DateTimeFormat('en-GB', {
+  day: 'numeric',
+  month: 'short',
+  year: 'numeric',
+  hour: '2-digit',
+  minute: '2-digit',
+  second: '2-digit',
+  timeZoneName: 'short',
+});
 const short = new Intl.DateTimeFormat('en-GB', {
   day: 'numeric',
   month: 'short',
@@ -25,6 +33,9 @@ export function timeAgo(moment: string, now: number): string {
 export function formatDate(moment: string): string {
   return exact.format(Date.parse(moment));
 }
+
+/** The time zone of all times, such as `UTC` or `GMT+1`. */
+export const timeZone = exact.formatToParts(0).find(({ type }) => type === 'timeZoneName')?.value ?? '';
 
 /** Without year and seconds, such as `15 Nov, 14:00`. */
 export function formatTime(time: number): string {
@@ -57,6 +68,12 @@ export function countdown(moment: string, now: number): string {
     .slice(first, first + 2)
     .map(([value, unit]) => `${value}${unit}`)
     .join(' ');
+}
+
+const uuidPattern = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+export function isUuid(text: string): boolean {
+  return uuidPattern.test(text);
 }
 
 export function shortId(id: string): string {

@@ -1,7 +1,8 @@
 import { Modal } from '@mantine/core';
+import { modifierKey } from './keyboard.ts';
 
 const keys: readonly [keys: string, does: string][] = [
-  ['⌘ K', 'Go to an application or page'],
+  [`${modifierKey} K`, 'Search, or go to a page'],
   ['/', 'Search the list'],
   ['C', 'Create an application'],
   ['J  K', 'Next and previous row'],

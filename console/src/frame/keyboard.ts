@@ -2,6 +2,9 @@
 import { useEffect, useRef } from 'react';
 import { navigate } from './route.ts';
 
+/** The modifier of `mod+k`, as keyboards of this system show it. */
+export const modifierKey = /Mac|iPhone|iPad/.test(navigator.userAgent) ? '⌘' : 'Ctrl ';
+
 type Shortcuts = Readonly<Record<string, () => void>>;
 
 export const sectionKeys: Readonly<Record<string, string>> = {

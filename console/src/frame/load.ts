@@ -26,6 +26,12 @@ export function useLoad<T>(name: string, load: (signal: AbortSignal) => Promise<
   }, [name, attempt]);
   const reload = useCallback(() => setAttempt((count) => count + 1), []);
   const current = state.name === name;
+  const failed = current && state.error !== undefined;
+  useEffect(() => {
+    if (!failed) return;
+    addEventListener('online', reload);
+    return () => removeEventListener('online', reload);
+  }, [failed, reload]);
   return { data: current ? state.data : undefined, error: current ? state.error : undefined, reload };
 }
 

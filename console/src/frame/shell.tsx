@@ -2,9 +2,12 @@
 import { ActionIcon, Menu, Tooltip, useComputedColorScheme, useMantineColorScheme } from '@mantine/core';
 import { type ReactNode, useEffect, useRef, useState } from 'react';
 import { onAnnouncement } from './announce.ts';
+import { checkInterval, useStaleSince } from './connection.ts';
+import { formatDate } from './format.ts';
 import { Help } from './help.tsx';
 import { Icon } from './icons.tsx';
-import { useShortcuts } from './keyboard.ts';
+import { modifierKey, useShortcuts } from './keyboard.ts';
+import { useLiveUpdates } from './load.ts';
 import { QuickOpen } from './quick-open.tsx';
 import { href, useRoutePath } from './route.ts';
 import { type Section, sections } from './sections.ts';
@@ -12,7 +15,7 @@ import { holds, useSignedIn } from './signed-in.ts';
 
 function SectionLink({ section, current }: { section: Section; current: boolean }) {
   const signedIn = useSignedIn();
-  const missing = section.permission !== undefined && holds(signedIn, section.permission) === false;
+  const missing = section.permission !== undefined && !holds(signedIn, section.permission);
   return (
     <a
       className="nav-link"
@@ -106,6 +109,23 @@ function Announcer() {
   );
 }
 
+/** Says on every page since when its data is out of date. */
+function StaleBanner() {
+  const { connection } = useSignedIn();
+  const since = useStaleSince(connection);
+  useLiveUpdates(connection.check, checkInterval);
+  if (since === undefined) return null;
+  return (
+    <p className="notice stale" role="alert">
+      <Icon name="warning" />
+      <span>
+        The service does not answer. This page shows data from before{' '}
+        <strong>{formatDate(new Date(since).toISOString())}</strong>, and tries again every few seconds.
+      </span>
+    </p>
+  );
+}
+
 export function Shell({ at, leave, children }: { at: string; leave: () => void; children: ReactNode }) {
   const [open, setOpen] = useState<'help' | 'quick-open'>();
   const main = useRef<HTMLElement>(null);
@@ -132,8 +152,8 @@ export function Shell({ at, leave, children }: { at: string; leave: () => void; 
           onClick={() => setOpen('quick-open')}
         >
           <Icon name="search" size={14} />
-          <span>Go to…</span>
-          <kbd>⌘K</kbd>
+          <span>Search…</span>
+          <kbd>{modifierKey}K</kbd>
         </button>
         <div className="nav-links">
           {sections.map((section) => (
@@ -157,6 +177,7 @@ export function Shell({ at, leave, children }: { at: string; leave: () => void; 
         </div>
       </nav>
       <main id="content" ref={main} tabIndex={-1}>
+        <StaleBanner />
         {children}
       </main>
       <Help opened={open === 'help'} close={() => setOpen(undefined)} />

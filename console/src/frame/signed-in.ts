@@ -1,9 +1,10 @@
 /** The signed-in key. It is only in the page's memory, unless the user chose to stay signed in (see kept-key.ts). */
 import { createContext, useContext } from 'react';
 import type { Application, Permission } from '../../../sdk/src/sallyport.ts';
-import { AuthenticationError, PermissionError, Sallyport } from '../../../sdk/src/sallyport.ts';
+import { Sallyport } from '../../../sdk/src/sallyport.ts';
 import { ApplicationNames } from '../applications/application-names.ts';
 import { ApplicationStore } from '../applications/application-store.ts';
+import { Connection } from './connection.ts';
 import { type FoundKey, keepKeyForReload } from './kept-key.ts';
 
 export interface SignedIn {
@@ -13,6 +14,9 @@ export interface SignedIn {
   /** Undefined if the key lacks `application:read`. */
   readonly ownApplication: Application | undefined;
   readonly permissions: readonly Permission[];
+  /** The permissions of the key, each at least in one container. */
+  readonly held: ReadonlySet<string>;
+  readonly connection: Connection;
   readonly applications: ApplicationStore;
   readonly names: ApplicationNames;
   /** Reloads the console and stays signed in. */
@@ -34,16 +38,13 @@ export function useSignedIn(): SignedIn {
 
 /** Throws the service's error if the key is invalid. Calls `lost` if a later request gets 401. */
 export async function signIn({ key, keep }: FoundKey, lost: () => void): Promise<SignedIn> {
-  let signedIn = false;
-  const watched = async (...[input, init]: Parameters<typeof fetch>) => {
-    const response = await fetch(input, init);
-    if (response.status === 401 && signedIn) lost();
-    return response;
-  };
-  const api = new Sallyport({ url: location.origin, key, fetch: watched as typeof fetch });
+  const connection = new Connection(lost);
+  const api = new Sallyport({ url: location.origin, key, fetch: connection.fetch as typeof fetch });
+  const [own, permissions] = await Promise.all([api.ownPermissions(), api.permissions()]);
+  connection.limitTo(own);
+  const held = new Set(own);
+  const ownApplication = held.has('application:read') ? await api.applications.current() : undefined;
   const names = new ApplicationNames(api);
-  const [ownApplication, permissions] = await Promise.all([fetchOwnApplication(api), api.permissions()]);
-  signedIn = true;
   const decideForOwnKey = (permission: string, resource: Resource) =>
     api.decide({ credential: key, permission, resource, explain: true });
   return {
@@ -51,6 +52,8 @@ export async function signIn({ key, keep }: FoundKey, lost: () => void): Promise
     keyEnding: key.slice(-4),
     ownApplication,
     permissions,
+    held,
+    connection,
     applications: new ApplicationStore(api, names),
     names,
     reload: () => {
@@ -61,24 +64,7 @@ export async function signIn({ key, keep }: FoundKey, lost: () => void): Promise
   };
 }
 
-/** Returns undefined if the key is valid but lacks `application:read`. */
-async function fetchOwnApplication(api: Sallyport): Promise<Application | undefined> {
-  try {
-    return await api.applications.current();
-  } catch (error) {
-    if (error instanceof PermissionError && !(error instanceof AuthenticationError)) return undefined;
-    throw error;
-  }
-}
-
-/** Whether the key holds the permission on any container. Undefined if it cannot read its own application. */
-export function holds(
-  { ownApplication }: Pick<SignedIn, 'ownApplication'>,
-  permission: string,
-): boolean | undefined {
-  return (
-    ownApplication &&
-    (ownApplication.permissions.includes(permission) ||
-      ownApplication.rules.some((rule) => rule.permissions.includes(permission)))
-  );
+/** Whether the key holds the permission on any container. */
+export function holds({ held }: Pick<SignedIn, 'held'>, permission: string): boolean {
+  return held.has(permission);
 }

@@ -1,3 +1,5 @@
+import { timeZone } from './format.ts';
+
 /** A date and time in the time zone of the browser. Its value is an ISO 8601 date-time, or empty. */
 interface Props {
   readonly label: string;
@@ -8,7 +10,7 @@ interface Props {
 export function TimeInput({ label, value, change }: Props) {
   return (
     <label className="time-input">
-      {label}
+      {label} ({timeZone})
       <input
         type="datetime-local"
         value={localTime(value)}

@@ -74,7 +74,7 @@ export function Checklist() {
   const progress = useProgress();
   const [isHidden, setHidden] = useState(wasHidden);
   if (isHidden || !complete || error !== undefined || !progress || progress.isAuthorized) return null;
-  const mayCreate = holds(signedIn, 'application:create') !== false;
+  const mayCreate = holds(signedIn, 'application:create');
   const create = mayCreate && (
     <Button component="a" variant="default" size="compact-xs" href={href('applications', 'new')}>
       Create

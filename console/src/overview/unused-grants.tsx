@@ -68,7 +68,7 @@ interface RowProps {
 }
 
 function Row({ entry: { application: subject, unused, proposal }, application }: RowProps) {
-  const mayChange = holds(useSignedIn(), 'application:update') !== false;
+  const mayChange = holds(useSignedIn(), 'application:update');
   const permissions = [...new Set(unused.map(({ permission }) => permission))];
   const riskiest = unused[0];
   return (

@@ -4,11 +4,12 @@ import { useState } from 'react';
 import type { Session } from '../../../sdk/src/sallyport.ts';
 import { ApplicationPicker, useApplication } from '../applications/application-picker.tsx';
 import { Choice } from '../frame/choice.tsx';
+import { useStaleSince } from '../frame/connection.ts';
 import { ErrorNotice } from '../frame/error-notice.tsx';
-import { plural } from '../frame/format.ts';
+import { formatNumber, isUuid, plural } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
 import { useLiveUpdates, useNow } from '../frame/load.ts';
-import { useRouteQuery } from '../frame/route.ts';
+import { href, useRouteQuery } from '../frame/route.ts';
 import { SearchField } from '../frame/search-field.tsx';
 import { holds, useSignedIn } from '../frame/signed-in.ts';
 import { SkeletonRows } from '../frame/skeleton.tsx';
@@ -18,7 +19,7 @@ import { SessionCard } from './session-card.tsx';
 
 const pageSize = 100;
 const updateInterval = 5000;
-const defaults = { state: 'all', container: '', application: '', authorizer: '' };
+const defaults = { state: 'all', container: '', application: '', authorizer: '', id: '' };
 const states: readonly [string, string][] = [
   ['all', 'All'],
   ['pending', 'Pending'],
@@ -34,9 +35,11 @@ export function Sessions() {
   const [ending, setEnding] = useState<readonly Session[]>([]);
   const { data, error, reload } = useSessions(query as SessionQuery, limit);
   useLiveUpdates(reload, updateInterval);
+  const isStale = useStaleSince(signedIn.connection) !== undefined;
+  const isLive = error === undefined && !isStale && data !== undefined;
   const current = data?.sessions.filter((session) => Date.parse(session.expires_at) > now) ?? [];
   const selected = current.filter(({ id }) => chosen.has(id));
-  const mayEnd = holds(signedIn, 'session:delete') !== false;
+  const mayEnd = holds(signedIn, 'session:delete');
   const filtered = JSON.stringify(query) !== JSON.stringify(defaults);
   const toggle = (id: string) => {
     const next = new Set(chosen);
@@ -52,18 +55,21 @@ export function Sessions() {
             {data ? countLabel(data.total, current.length, data.more) : 'Short-lived access for browsers'}
           </p>
         </div>
-        <span className={error === undefined ? 'live' : 'live live-off'}>
-          <i aria-hidden="true" /> {error === undefined ? 'Live' : 'Not updating'}
+        <span className={isLive ? 'live' : 'live live-off'}>
+          <i aria-hidden="true" /> {isLive ? 'Live' : 'Not updating'}
         </span>
       </header>
       <Filters query={query} setQuery={setQuery} />
       {error !== undefined && <ErrorNotice error={error} retry={reload} />}
       {!data && error === undefined && <SkeletonRows />}
-      {data && current.length === 0 && <NoSessions filtered={filtered} />}
+      {data && current.length === 0 && isLive && <NoSessions query={query} filtered={filtered} />}
+      {data && current.length === 0 && !isLive && (
+        <p className="fine">All sessions that were loaded have expired. Newer ones are not known.</p>
+      )}
       {mayEnd && current.length > 0 && (
         <div className="selection">
           <Checkbox
-            label={selected.length === 0 ? 'Select all' : `${selected.length} selected`}
+            label={selectionLabel(selected.length, current.length, data?.total)}
             checked={selected.length === current.length}
             indeterminate={selected.length > 0 && selected.length < current.length}
             onChange={({ currentTarget: { checked } }) =>
@@ -128,10 +134,13 @@ function Filters({ query, setQuery }: FiltersProps) {
   return (
     <div className="tools">
       <SearchField
-        label="Container"
-        placeholder="Container, such as /customers/42/"
-        value={query.container}
-        onChange={(container) => setQuery({ container: container.trim() }, 'replace')}
+        label="Container or session ID"
+        placeholder="Container such as /customers/42/, or session ID"
+        value={query.id || query.container}
+        onChange={(text) => {
+          const [id, container] = isUuid(text.trim()) ? [text.trim(), ''] : ['', text.trim()];
+          setQuery({ id, container }, 'replace');
+        }}
       />
       <ApplicationPicker
         label="Application"
@@ -154,7 +163,25 @@ function Filters({ query, setQuery }: FiltersProps) {
   );
 }
 
-function NoSessions({ filtered }: { filtered: boolean }) {
+/** Only loaded sessions can be selected, so the label says how many of all these are. */
+function selectionLabel(selected: number, loaded: number, total: number | undefined): string {
+  const all = total === loaded ? '' : ` of ${total === undefined ? 'more' : formatNumber(total)}`;
+  if (selected === 0) return all === '' ? 'Select all' : `Select the ${formatNumber(loaded)} shown${all}`;
+  return `${formatNumber(selected)}${all} selected`;
+}
+
+function NoSessions({ query, filtered }: { query: typeof defaults; filtered: boolean }) {
+  if (query.id !== '')
+    return (
+      <div className="empty">
+        <Icon name="sessions" size={28} />
+        <h2>This session has ended</h2>
+        <p>Its key is no longer valid. The audit log may have entries about it.</p>
+        <Button component="a" href={`${href('activity')}?${new URLSearchParams({ q: query.id })}`}>
+          Activity of the session
+        </Button>
+      </div>
+    );
   return (
     <div className="empty">
       <Icon name="sessions" size={28} />

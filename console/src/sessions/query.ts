@@ -10,17 +10,20 @@ export interface SessionQuery {
   readonly container: string;
   readonly application: string;
   readonly authorizer: string;
+  /** Empty, or the id of one session. */
+  readonly id: string;
 }
 
 const pageSize = 100;
 /** Limits the pages that are read. A page may be empty although the list continues. */
 const maxPages = 10;
 
-export function useSessions({ state, container, application, authorizer }: SessionQuery, limit: number) {
+export function useSessions({ state, container, application, authorizer, id }: SessionQuery, limit: number) {
   const { api } = useSignedIn();
   const filter = {
     ...(state !== 'all' && { state }),
     ...(container !== '' && { container }),
+    ...(id !== '' && { id: [id] }),
     ...(application !== '' && { application_id: application }),
     ...(authorizer !== '' && { authorized_by: authorizer }),
   };

@@ -4,6 +4,7 @@ import { ruleTitle } from '../access/grants.ts';
 import { OutcomeBadge } from '../access/outcome.tsx';
 import { ApplicationLink } from '../applications/application-link.tsx';
 import { countdown, formatDate, shortId, timeAgo } from '../frame/format.ts';
+import { href } from '../frame/route.ts';
 
 interface Props {
   readonly session: Session;
@@ -37,9 +38,13 @@ export function SessionCard({ session, now, selected, toggle, end }: Props) {
               </span>
             )}
           </span>
-          <code className="faint" title={session.id}>
-            {shortId(session.id)}
-          </code>
+          <a
+            className="faint"
+            title={session.id}
+            href={`${href('sessions')}?${new URLSearchParams({ id: session.id })}`}
+          >
+            <code>{shortId(session.id)}</code>
+          </a>
         </div>
       </div>
       <div className="session-what">

@@ -1,14 +1,15 @@
 /** Tokens by container, as the signed-in key sees them. */
-import { Button, Select } from '@mantine/core';
+import { Button, Modal, Select } from '@mantine/core';
 import { useRef, useState } from 'react';
 import type { Token } from '../../../sdk/src/sallyport.ts';
 import { escapeJson } from '../../../src/domain/escape.ts';
 import { ErrorNotice } from '../frame/error-notice.tsx';
-import { formatDate, plural, timeAgo } from '../frame/format.ts';
+import { formatDate, formatNumber, plural, timeAgo } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
-import { useNow } from '../frame/load.ts';
+import { useLoad, useNow } from '../frame/load.ts';
 import { useRouteQuery } from '../frame/route.ts';
 import { SearchField } from '../frame/search-field.tsx';
+import { useSignedIn } from '../frame/signed-in.ts';
 import { SkeletonRows } from '../frame/skeleton.tsx';
 import { ContainerTree } from './container-tree.tsx';
 import { useTokens } from './query.ts';
@@ -17,12 +18,14 @@ import { treeOf } from './tree.ts';
 
 const pageSize = 100;
 const defaults = { container: '/', type: '', q: '' };
+/** The id of the token whose details are open. */
+const dialog = { open: '' };
 
 export function Tokens() {
   const [query, setQuery] = useRouteQuery(defaults);
   const all = useTokens(defaults);
   const { data, error, reload } = useTokens(query);
-  const [open, setOpen] = useState<Token>();
+  const [{ open }, setDialog] = useRouteQuery(dialog);
   const filtered = query.type !== '' || query.q !== '' || query.container !== '/';
   return (
     <div className="page">
@@ -30,9 +33,7 @@ export function Tokens() {
         <div>
           <h1>Tokens</h1>
           <p className="quiet" aria-live="polite">
-            {data
-              ? `${data.more ? 'Newest ' : ''}${plural(data.tokens.length, 'token')} visible to this key`
-              : 'Tokens visible to this key'}
+            {data ? countLabel(data) : 'Tokens visible to this key'}
           </p>
         </div>
       </header>
@@ -67,14 +68,52 @@ export function Tokens() {
             complete={!all.data.more}
           />
           {data ? (
-            <TokenList key={JSON.stringify(query)} tokens={data.tokens} open={setOpen} />
+            <TokenList
+              key={JSON.stringify(query)}
+              tokens={data.tokens}
+              open={({ id }) => setDialog({ open: id })}
+            />
           ) : (
             error === undefined && <SkeletonRows />
           )}
         </div>
       )}
-      {open && <TokenDialog token={open} close={() => setOpen(undefined)} />}
+      {open !== '' && (
+        <OpenToken
+          key={open}
+          id={open}
+          loaded={data?.tokens.find(({ id }) => id === open)}
+          close={() => setDialog({ open: '' })}
+        />
+      )}
     </div>
+  );
+}
+
+/** The service does not count very long lists. */
+function countLabel({ tokens, total, more }: NonNullable<ReturnType<typeof useTokens>['data']>): string {
+  const shown = plural(tokens.length, 'token');
+  if (!more) return `${shown} visible to this key`;
+  if (total === undefined) return `Newest ${shown} visible to this key. There are more`;
+  return `${plural(total, 'token')} visible to this key. The newest ${formatNumber(tokens.length)} are listed`;
+}
+
+interface OpenTokenProps {
+  readonly id: string;
+  /** The token, if the list has it. */
+  readonly loaded: Token | undefined;
+  readonly close: () => void;
+}
+
+function OpenToken({ id, loaded, close }: OpenTokenProps) {
+  const { api } = useSignedIn();
+  const { data, error } = useLoad(`token ${id}`, async (signal) => loaded ?? api.tokens.get(id, { signal }));
+  if (data) return <TokenDialog token={data} close={close} />;
+  if (error === undefined) return null;
+  return (
+    <Modal opened onClose={close} title={`Token ${id}`}>
+      <ErrorNotice error={error} />
+    </Modal>
   );
 }
 

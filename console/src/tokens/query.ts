@@ -32,16 +32,18 @@ export function useTokens({ container, type, q }: TokenQuery) {
   return useLoad(`tokens ${JSON.stringify(filter)}`, async (signal) => {
     const tokens: Token[] = [];
     let start: string | undefined;
+    let total: number | undefined;
     for (let page = 0; page < maxPages && tokens.length < maxTokens; page++) {
       const position = start === undefined ? {} : { start };
       const { data, pagination } = await api.tokens.list(
         { ...filter, ...position, size: pageSize },
         { signal },
       );
+      if (page === 0) total = pagination.total_items;
       tokens.push(...data);
       start = pagination.next;
       if (start === undefined) break;
     }
-    return { tokens, more: start !== undefined };
+    return { tokens, total, more: start !== undefined };
   });
 }

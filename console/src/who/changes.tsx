@@ -166,20 +166,31 @@ function Result({ diff }: { diff: AccessDiff }) {
           <p>No application gained or lost this access in the period. Sessions are not compared.</p>
         </div>
       )}
-      <Changes title="Gained access" entries={gained} />
-      <Changes title="Lost access" entries={lost} />
+      <Changes title="Gained access" entries={gained} complete={complete} />
+      <Changes title="Lost access" entries={lost} complete={complete} />
       {data.length > 0 && <p className="fine">Sessions are not compared, because they are short-lived.</p>}
     </>
   );
 }
 
-function Changes({ title, entries }: { title: string; entries: readonly AccessDiffEntry[] }) {
+interface ChangesProps {
+  readonly title: string;
+  readonly entries: readonly AccessDiffEntry[];
+  /** Whether the service compared everything. */
+  readonly complete: boolean;
+}
+
+function Changes({ title, entries, complete }: ChangesProps) {
   const now = useNow(60_000);
   if (entries.length === 0) return null;
   return (
     <section className="access-changes" aria-label={title}>
       <h2>
-        {title} <span className="tag">{formatNumber(entries.length)}</span>
+        {title}{' '}
+        <span className="tag">
+          {complete ? '' : 'first '}
+          {formatNumber(entries.length)}
+        </span>
       </h2>
       <div className="who-table" role="table" aria-label={title}>
         <div className="who-head change-row" role="row">
