@@ -86,7 +86,7 @@ function noProposal({ last_used_at: used }: Application, since: string): string 
   return 'No proposal: without these grants, other rules would allow more, or access that was used would change.';
 }
 
-export function Risk({ grant: { risk } }: { grant: RankedGrant }) {
+export function Risk({ grant: { risk } }: { grant: Pick<RankedGrant, 'risk'> }) {
   if (risk === 'management') return <span className="tag tag-bad">management</span>;
   if (risk === 'change') return <span className="tag tag-warn">change</span>;
   return <OutcomeBadge answer={risk} />;

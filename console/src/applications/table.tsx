@@ -10,7 +10,7 @@ import { href } from '../frame/route.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
 import { useVisibleRows } from '../frame/visible-rows.ts';
 import { useApplicationSummary } from './application-summary.ts';
-import { summarizeGrants, summarizePermissions } from './grants-summary.ts';
+import { readsOf, summarizeGrants, summarizePermissions } from './grants-summary.ts';
 import { useKeyEndings } from './key-endings.ts';
 import { QuarantineTag } from './quarantine.tsx';
 import { TypeBadge } from './type-badge.tsx';
@@ -153,8 +153,9 @@ const Row = memo(function Row({ row, index, endings, now, enter }: RowProps) {
   );
 });
 
-function Access({ row: { rules, permissions }, all }: { row: Application; all: number }) {
-  const [first, ...others] = rules;
+/** The riskiest read, if the application reads anything, and its permissions. */
+function Access({ row, all }: { row: Application; all: number }) {
+  const [first, ...others] = row.quarantined_at === undefined ? readsOf(row) : [];
   return (
     <>
       {first && (
@@ -163,7 +164,7 @@ function Access({ row: { rules, permissions }, all }: { row: Application; all: n
           {others.length > 0 && <span className="faint"> +{others.length}</span>}
         </span>
       )}
-      {summarizePermissions(permissions, all)}
+      {summarizePermissions(row.permissions, all)}
     </>
   );
 }

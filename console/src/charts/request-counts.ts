@@ -3,10 +3,7 @@ import type { RequestCounts } from '../../../sdk/src/sallyport.ts';
 import { formatNumber } from '../frame/format.ts';
 import type { Bar, Series } from './bar-chart.tsx';
 
-export const requestSeries: readonly Series[] = [
-  { label: 'allowed', color: 'success' },
-  { label: 'denied', color: 'denied' },
-];
+export const requestSeries: readonly Series[] = [{ label: 'requests', color: 'success' }];
 
 export const responseTimeSeries: readonly Series[] = [
   { label: 'p50', color: 'p50' },
@@ -16,7 +13,7 @@ export const responseTimeSeries: readonly Series[] = [
 type Counts = RequestCounts['totals'];
 
 export function requestBars(counts: RequestCounts): Bar[] {
-  return barsOf(counts, ({ requests, denied }) => [requests - denied, denied]);
+  return barsOf(counts, ({ requests }) => [requests]);
 }
 
 export function responseTimeBars(counts: RequestCounts): Bar[] {

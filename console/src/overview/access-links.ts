@@ -11,7 +11,7 @@ export interface AccessLink {
   readonly transform: Transform;
 }
 
-const everywhere = 'all containers';
+export const everywhere = 'all containers';
 
 /** The grants of one permission, without duplicates. Applications in quarantine get `redact` at most. */
 export function accessLinks(applications: readonly Application[], permission: string): AccessLink[] {
@@ -25,6 +25,72 @@ export function accessLinks(applications: readonly Application[], permission: st
     if (permissions.includes(permission)) add(everywhere, 'mask');
   }
   return [...links.values()];
+}
+
+/** A part of the map: the containers directly below a path, each with everything below it. */
+export interface Part {
+  readonly links: readonly AccessLink[];
+  /** The containers that a group stands for. */
+  readonly members: ReadonlyMap<string, ReadonlySet<string>>;
+}
+
+/** The group of a container below `at`. Containers above it apply there, too. Undefined if it is elsewhere. */
+function groupOf(container: string, at: string): string | undefined {
+  const path = container.toLowerCase();
+  if (container === everywhere || at.startsWith(path)) return container;
+  if (!path.startsWith(at)) return undefined;
+  return path.slice(0, path.indexOf('/', at.length) + 1);
+}
+
+export function groupedBelow(links: readonly AccessLink[], at: string): Part {
+  const grouped = new Map<string, AccessLink>();
+  const members = new Map<string, Set<string>>();
+  for (const link of links) {
+    const container = groupOf(link.container, at);
+    if (container === undefined) continue;
+    grouped.set(`${link.application} ${container} ${link.transform}`, { ...link, container });
+    const known = members.get(container) ?? new Set();
+    members.set(container, known.add(link.container.toLowerCase()));
+  }
+  return { links: [...grouped.values()], members };
+}
+
+export interface Shown {
+  readonly links: readonly AccessLink[];
+  readonly applications: readonly MapNode[];
+  readonly containers: readonly MapNode[];
+  /** Containers of these applications that one node stands for. */
+  readonly mergedContainers: number;
+}
+
+/** The id of the node for containers that have no node of their own. */
+export const otherContainers = 'other containers';
+
+/**
+ * The riskiest applications with all of their links, so that each has a line: containers beyond the limit share a node.
+ */
+export function coherentPart(
+  links: readonly AccessLink[],
+  limits: { readonly applications: number; readonly containers: number },
+): Shown {
+  const applications = nodesOf(links, 'application').slice(0, limits.applications);
+  const ids = new Set(applications.map(({ id }) => id));
+  const connected = links.filter(({ application }) => ids.has(application));
+  const all = nodesOf(connected, 'container');
+  if (all.length <= limits.containers)
+    return { links: connected, applications, containers: all, mergedContainers: 0 };
+  const kept = new Set(all.slice(0, limits.containers - 1).map(({ id }) => id));
+  const merged = connected.map((link) =>
+    kept.has(link.container) ? link : { ...link, container: otherContainers },
+  );
+  const containers = nodesOf(merged, 'container');
+  const other = containers.filter(({ id }) => id === otherContainers);
+  return {
+    links: merged,
+    applications,
+    containers: [...containers.filter(({ id }) => id !== otherContainers), ...other],
+    mergedContainers: all.length - kept.size,
+  };
 }
 
 export type Column = 'application' | 'container' | 'transform';

@@ -2,7 +2,7 @@
 import { Button, Select } from '@mantine/core';
 import { useDeferredValue, useMemo, useState } from 'react';
 import { OutcomeBadge } from '../access/outcome.tsx';
-import { useNewestApplications } from '../applications/application-store.ts';
+import { maxNewest, useNewestApplications } from '../applications/application-store.ts';
 import { QuarantineTag } from '../applications/quarantine.tsx';
 import { Scrollable } from '../charts/scrollable.tsx';
 import { describeError } from '../frame/error-notice.tsx';
@@ -13,14 +13,19 @@ import {
   type AccessLink,
   accessLinks,
   type Column,
+  coherentPart,
+  groupedBelow,
   type MapNode,
   nodesOf,
+  otherContainers,
+  type Part,
   type Selection,
+  type Shown,
   type Transform,
 } from './access-links.ts';
 
 const rowHeight = 32;
-/** Maximum number of nodes per column. Other nodes appear when the user chooses a node connected to them. */
+/** Nodes of a column at first. The user can show more. */
 const maxNodes = 14;
 const maxTableRows = 200;
 /** Maximum number of applications on the map while the list loads, because each page draws the map again. */
@@ -33,17 +38,33 @@ const columns: readonly [Column, string][] = [
 ];
 
 export function AccessMap() {
-  const { list, complete, error } = useNewestApplications(useSignedIn().applications);
+  const { list, complete, hasMore, error } = useNewestApplications(useSignedIn().applications);
   const [permission, setPermission] = useState('token:read');
   const [selection, setSelection] = useState<Selection>();
+  const [at, setAt] = useState('/');
+  const [limit, setLimit] = useState(maxNodes);
   const all = useDeferredValue(complete ? list : list.slice(0, maxWhileLoading));
   const links = useMemo(() => accessLinks(all, permission), [all, permission]);
+  const part = useMemo(() => groupedBelow(links, at), [links, at]);
   const connected = useMemo(
-    () => (selection ? links.filter((link) => link[selection.column] === selection.id) : links),
-    [links, selection],
+    () => (selection ? part.links.filter((link) => link[selection.column] === selection.id) : part.links),
+    [part, selection],
   );
-  const choose = (column: Column, id: string) =>
+  const shown = useMemo(
+    () => coherentPart(connected, { applications: limit, containers: limit }),
+    [connected, limit],
+  );
+  const count = nodesOf(connected, 'application').length;
+  const show = (next: { at?: string; permission?: string }) => {
+    setAt(next.at ?? '/');
+    setPermission(next.permission ?? permission);
+    setSelection(undefined);
+    setLimit(maxNodes);
+  };
+  const choose = (column: Column, id: string) => {
+    if (id === otherContainers) return setLimit(limit + maxNodes);
     setSelection(selection?.column === column && selection.id === id ? undefined : { column, id });
+  };
   return (
     <section className="card access-map" aria-label="Access map">
       <div className="panel-head">
@@ -53,10 +74,7 @@ export function AccessMap() {
           data={permissions}
           value={permission}
           allowDeselect={false}
-          onChange={(value) => {
-            setPermission(value ?? 'token:read');
-            setSelection(undefined);
-          }}
+          onChange={(value) => show({ permission: value ?? 'token:read' })}
         />
       </div>
       {links.length === 0 ? (
@@ -71,10 +89,29 @@ export function AccessMap() {
         </p>
       ) : (
         <>
-          <Graph links={connected} selection={selection} choose={choose} />
+          <Path at={at} open={(path) => show({ at: path })} />
+          <Graph shown={shown} members={part.members} selection={selection} choose={choose} />
           {selection && (
-            <Details selection={selection} links={connected} clear={() => setSelection(undefined)} />
+            <Details
+              selection={selection}
+              links={connected}
+              zoom={isGroup(part.members, selection) ? () => show({ at: selection.id }) : undefined}
+              clear={() => setSelection(undefined)}
+            />
           )}
+          <p className="map-details">
+            <span className="fine">
+              {count > shown.applications.length
+                ? `The ${shown.applications.length} riskiest of ${plural(count, 'application')}`
+                : plural(count, 'application')}
+              {hasMore && `, of the newest ${formatNumber(maxNewest)}`}
+            </span>
+            {count > shown.applications.length && (
+              <Button variant="default" size="compact-xs" onClick={() => setLimit(limit + maxNodes)}>
+                Show more
+              </Button>
+            )}
+          </p>
           <LinkTable links={connected} />
         </>
       )}
@@ -82,41 +119,72 @@ export function AccessMap() {
   );
 }
 
+/** Whether the selected container stands for containers below it. */
+function isGroup(members: Part['members'], { column, id }: Selection): boolean {
+  return column === 'container' && [...(members.get(id) ?? [])].some((path) => path !== id);
+}
+
+/** The containers above those on the map. */
+function Path({ at, open }: { at: string; open: (path: string) => void }) {
+  if (at === '/') return null;
+  const names = at.split('/').filter(Boolean);
+  return (
+    <nav className="map-path" aria-label="Containers above">
+      <Button variant="default" size="compact-xs" onClick={() => open('/')}>
+        All containers
+      </Button>
+      {names.map((name, index) => {
+        const path = `/${names.slice(0, index + 1).join('/')}/`;
+        return path === at ? (
+          <code key={path}>{path}</code>
+        ) : (
+          <Button key={path} variant="default" size="compact-xs" onClick={() => open(path)}>
+            {name}
+          </Button>
+        );
+      })}
+    </nav>
+  );
+}
+
 interface GraphProps {
-  readonly links: readonly AccessLink[];
+  readonly shown: Shown;
+  readonly members: Part['members'];
   readonly selection: Selection | undefined;
   readonly choose: (column: Column, id: string) => void;
 }
 
-function Graph({ links, selection, choose }: GraphProps) {
-  const nodes = useMemo(
-    () => columns.map(([column]) => nodesOf(links, column)) as [MapNode[], MapNode[], MapNode[]],
-    [links],
-  );
-  const [applications, containers, outcomes] = nodes.map((each) => each.slice(0, maxNodes)) as typeof nodes;
-  const height = Math.max(applications.length, containers.length, outcomes.length) * rowHeight;
+function Graph({ shown, members, selection, choose }: GraphProps) {
+  const { links, applications, containers, mergedContainers } = shown;
+  const outcomes = useMemo(() => nodesOf(links, 'transform'), [links]);
+  const nodes = [applications, containers, outcomes];
+  const height = Math.max(...nodes.map(({ length }) => length)) * rowHeight;
   return (
     <div className="map">
       {columns.map(([column, label], index) => (
         <div key={column} className={`map-column map-${column}`}>
           <h3>{label}</h3>
           <ul>
-            {[applications, containers, outcomes][index]?.map((node) => (
+            {nodes[index]?.map((node) => (
               <li key={node.id}>
                 <button
                   type="button"
                   aria-pressed={selection?.column === column && selection.id === node.id}
                   onClick={() => choose(column, node.id)}
                 >
-                  <NodeLabel column={column} id={node.id} />
+                  {node.id === otherContainers ? (
+                    <span className="map-name">{plural(mergedContainers, 'other container')}</span>
+                  ) : (
+                    <NodeLabel column={column} id={node.id} />
+                  )}
+                  {column === 'container' && isGroup(members, { column, id: node.id }) && (
+                    <small className="faint">{plural(members.get(node.id)?.size ?? 0, 'container')}</small>
+                  )}
                   {column !== 'transform' && <i className={`map-dot share-${node.transform}`} />}
                 </button>
               </li>
             ))}
           </ul>
-          {(nodes[index]?.length ?? 0) > maxNodes && (
-            <p className="fine">and {formatNumber((nodes[index]?.length ?? 0) - maxNodes)} more</p>
-          )}
         </div>
       ))}
       <Edges
@@ -194,10 +262,12 @@ function Edges({ className, height, edges }: { className: string; height: number
 interface DetailsProps {
   readonly selection: Selection;
   readonly links: readonly AccessLink[];
+  /** Undefined if the selected container has none below it. */
+  readonly zoom: (() => void) | undefined;
   readonly clear: () => void;
 }
 
-function Details({ selection: { column, id }, links, clear }: DetailsProps) {
+function Details({ selection: { column, id }, links, zoom, clear }: DetailsProps) {
   const [applications, containers] = [nodesOf(links, 'application'), nodesOf(links, 'container')];
   return (
     <p className="map-details" role="status">
@@ -215,6 +285,11 @@ function Details({ selection: { column, id }, links, clear }: DetailsProps) {
         <a className="link" href={`${href('who')}?${new URLSearchParams({ q: id })}`}>
           Who has access?
         </a>
+      )}
+      {zoom && (
+        <Button variant="default" size="compact-xs" onClick={zoom}>
+          Zoom in
+        </Button>
       )}
       <Button variant="default" size="compact-xs" onClick={clear}>
         Show all

@@ -1,9 +1,9 @@
 /** The overview: recent activity, risks, and next steps. */
 import { useState } from 'react';
-import type { RequestCounts } from '../../../sdk/src/sallyport.ts';
+import type { DenialCounts, RequestCounts } from '../../../sdk/src/sallyport.ts';
 import { maxNewest, useNewestApplications } from '../applications/application-store.ts';
 import { BarChart } from '../charts/bar-chart.tsx';
-import { barsOf, resultSeries } from '../charts/log-counts.ts';
+import { barsOf, denialBars, denialSeries, NotCounted } from '../charts/log-counts.tsx';
 import { Choice } from '../frame/choice.tsx';
 import { formatNumber } from '../frame/format.ts';
 import { useLiveUpdates, useLoad, useNow } from '../frame/load.ts';
@@ -29,8 +29,7 @@ const authorizations = [
 ];
 
 export function Overview() {
-  const { api, applications } = useSignedIn();
-  const { hasMore } = useNewestApplications(applications);
+  const { api } = useSignedIn();
   const expiring = useExpiring();
   const [{ period }, set] = useRouteQuery({ period: '7d' });
   const [opened] = useState(() => Date.now());
@@ -38,9 +37,9 @@ export function Overview() {
   const from = new Date(opened - length).toISOString();
   const requests = useLoad(`requests ${from}`, (signal) => api.requests.counts({ from }, { signal }));
   useLiveUpdates(requests.reload, 60_000);
-  const all = useLoad(`counts ${from}`, (signal) => api.logs.counts({ from }, { signal }));
+  const all = useLoad(`counts ${from}`, (signal) => api.logs.counts({ from, denials: 'true' }, { signal }));
   const sessions = useLoad(`authorized ${from}`, (signal) =>
-    api.logs.counts({ from, operation: 'session.authorize' }, { signal }),
+    api.logs.counts({ from, operation: 'session.authorize', denials: 'true' }, { signal }),
   );
   const inActivity = (query: Record<string, string>) => `${href('activity')}?${new URLSearchParams(query)}`;
   return (
@@ -59,20 +58,21 @@ export function Overview() {
       </header>
       <Checklist />
       <Tiles
-        denied={all.data?.totals.denied}
+        denials={all.data?.denials}
         requests={requests.data?.totals}
         expiring={expiring}
         period={period}
       />
       <div className="panels">
         <RequestPanels loaded={requests} />
-        <Panel title="Audit log entries" link={['Activity', inActivity({ period })]} loaded={all}>
+        <Panel title="Denials" link={['Activity', inActivity({ period, result: 'denied' })]} loaded={all}>
           {all.data && (
             <BarChart
-              title="Audit log entries"
-              bars={barsOf(all.data)}
-              series={resultSeries}
-              pick={(bar) => openPeriod(bar)}
+              title="Denials"
+              bars={denialBars(all.data)}
+              series={denialSeries}
+              pick={(bar) => openPeriod(bar, { result: 'denied' })}
+              note={<NotCounted denials={all.data.denials} />}
             />
           )}
         </Panel>
@@ -86,29 +86,24 @@ export function Overview() {
               title="Authorizations of sessions"
               bars={barsOf(sessions.data)}
               series={authorizations}
-              pick={(bar) => openPeriod(bar, 'session.authorize')}
+              pick={(bar) => openPeriod(bar, { operation: 'session.authorize' })}
             />
           )}
         </Panel>
       </div>
       <div className="panels panels-3">
-        <MostDenied from={from} />
+        <MostDenied loaded={all} period={period} />
         <Expiries expiring={expiring} />
         <UnusedGrants />
       </div>
-      {hasMore && (
-        <p className="fine">
-          Unused grants and the access map cover the newest {formatNumber(maxNewest)} applications.
-        </p>
-      )}
       <AccessMap />
     </div>
   );
 }
 
-function openPeriod({ from, to }: { from: number; to: number }, operation?: string): void {
+function openPeriod({ from, to }: { from: number; to: number }, filter: Record<string, string>): void {
   const times = { from: new Date(from).toISOString(), to: new Date(to).toISOString() };
-  const query = new URLSearchParams({ period: 'custom', ...times, ...(operation && { operation }) });
+  const query = new URLSearchParams({ period: 'custom', ...times, ...filter });
   location.hash = `${href('activity')}?${query}`;
 }
 
@@ -121,7 +116,7 @@ function useSessionCount(state: 'active' | 'pending') {
 }
 
 interface TilesProps {
-  readonly denied: number | undefined;
+  readonly denials: DenialCounts | undefined;
   readonly requests: RequestCounts['totals'] | undefined;
   readonly expiring: Expiring;
   readonly period: string;
@@ -140,7 +135,7 @@ function useApplicationCount(): number | string | undefined {
   return complete && error === undefined ? list.length : undefined;
 }
 
-function Tiles({ denied, requests, expiring, period }: TilesProps) {
+function Tiles({ denials, requests, expiring, period }: TilesProps) {
   const { list, hasMore } = useNewestApplications(useSignedIn().applications);
   const applications = useApplicationCount();
   const now = useNow(60_000);
@@ -148,7 +143,7 @@ function Tiles({ denied, requests, expiring, period }: TilesProps) {
   const quarantined = list.filter(({ quarantined_at }) => quarantined_at !== undefined).length;
   const expiries = expiriesOf(expiring.list, now, 0).counts;
   const soon = (expiries[1] ?? 0) + (expiries[2] ?? 0);
-  const denials = `${href('activity')}?${new URLSearchParams({ result: 'denied', period })}`;
+  const denied = `${href('activity')}?${new URLSearchParams({ result: 'denied', period })}`;
   return (
     <ul className="tiles">
       <Tile
@@ -163,7 +158,12 @@ function Tiles({ denied, requests, expiring, period }: TilesProps) {
         value={active}
         note={pending ? `${formatNumber(pending)} pending` : undefined}
       />
-      <Tile label="Denied" to={denials} value={denied} note="entries in the audit log" />
+      <Tile
+        label="Denials"
+        to={denied}
+        value={denials?.total}
+        note={denials?.counted_from === undefined ? 'requests in the period' : 'requests, not all counted'}
+      />
       <Tile
         label="Expire within 7 days"
         to={href('applications')}

@@ -1,15 +1,15 @@
 /** Panels of the overview: denials and expiries. */
 import type { ReactNode } from 'react';
-import type { LogEntry } from '../../../sdk/src/sallyport.ts';
+import type { LogCounts } from '../../../sdk/src/sallyport.ts';
 import { ApplicationLink } from '../applications/application-link.tsx';
 import { maxNewest } from '../applications/application-store.ts';
+import { NotCounted } from '../charts/log-counts.tsx';
 import { describeError } from '../frame/error-notice.tsx';
 import { countdown, formatDate, formatNumber, plural } from '../frame/format.ts';
-import { type Loaded, useLoad, useNow } from '../frame/load.ts';
+import { type Loaded, useNow } from '../frame/load.ts';
 import { href } from '../frame/route.ts';
-import { useSignedIn } from '../frame/signed-in.ts';
 import type { Expiring } from './expiring.ts';
-import { expiriesOf, horizons, mostDenied } from './summaries.ts';
+import { expiriesOf, horizons } from './summaries.ts';
 
 const maxRows = 6;
 
@@ -41,45 +41,33 @@ export function Panel({
   );
 }
 
-/** Maximum number of pages of denials that are read. */
-const maxPages = 5;
+interface MostDeniedProps {
+  readonly loaded: Pick<Loaded<LogCounts>, 'data' | 'error'>;
+  readonly period: string;
+}
 
-export function MostDenied({ from }: { from: string }) {
-  const { api } = useSignedIn();
-  const loaded = useLoad(`denied ${from}`, async (signal) => {
-    const entries: LogEntry[] = [];
-    let start: string | undefined;
-    for (let page = 0; page < maxPages; page++) {
-      const query = { result: 'denied' as const, from, size: 100, ...(start && { start }) };
-      const { data, pagination } = await api.logs.list(query, { signal });
-      entries.push(...data);
-      start = pagination.next;
-      if (start === undefined) break;
-    }
-    return { entries, isAll: start === undefined };
-  });
-  const top = mostDenied(loaded.data?.entries ?? [], maxRows);
-  const highest = top[0]?.count ?? 1;
+/** The applications with the most denials of the whole period, as the service counts them. */
+export function MostDenied({ loaded, period }: MostDeniedProps) {
+  const denials = loaded.data?.denials;
+  const top = denials?.applications.slice(0, maxRows) ?? [];
+  const highest = top[0]?.denials ?? 1;
+  const inActivity = (query: Record<string, string>) =>
+    `${href('activity')}?${new URLSearchParams({ result: 'denied', period, ...query })}`;
   return (
-    <Panel title="Most denied" link={['Denials', `${href('activity')}?result=denied`]} loaded={loaded}>
-      {loaded.data && top.length === 0 && <p className="fine">Nothing was denied in this period.</p>}
+    <Panel title="Most denied" link={['Denials', inActivity({})]} loaded={loaded}>
+      {denials && top.length === 0 && <p className="fine">Nothing was denied in this period.</p>}
       <ol className="ranking">
-        {top.map(({ application, count }) => (
-          <li key={application}>
-            <ApplicationLink id={application} />
-            <a
-              href={`${href('activity')}?${new URLSearchParams({ result: 'denied', application })}`}
-              aria-label={plural(count, 'denied request')}
-            >
+        {top.map(({ id, denials: count }) => (
+          <li key={id}>
+            <ApplicationLink id={id} />
+            <a href={inActivity({ application: id })} aria-label={plural(count, 'denial')}>
               {formatNumber(count)}
             </a>
             <i className="ranking-bar" style={{ width: `${(100 * count) / highest}%` }} />
           </li>
         ))}
       </ol>
-      {loaded.data && !loaded.data.isAll && (
-        <p className="fine">Of the newest {formatNumber(loaded.data.entries.length)} entries.</p>
-      )}
+      <NotCounted denials={denials} />
     </Panel>
   );
 }

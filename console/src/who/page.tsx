@@ -14,6 +14,7 @@ import { useSignedIn } from '../frame/signed-in.ts';
 import { AccessChanges } from './changes.tsx';
 import { PermissionField } from './permission-field.tsx';
 import { AccessTable } from './table.tsx';
+import { UnusedGrantsList } from './unused.tsx';
 
 const pageSize = 50;
 const defaults = { q: '', permission: 'token:read' };
@@ -39,30 +40,30 @@ function useReview(q: string, permission: string) {
 const views = [
   ['now', 'Now'],
   ['changes', 'Changes'],
+  ['unused', 'Unused grants'],
 ] as const;
+
+const descriptions = {
+  now: 'Applications and active sessions that can access a container or token, riskiest first',
+  changes: 'Applications that gained and lost access between two times, from the audit log',
+  unused: 'Grants of applications without recorded use, riskiest first',
+};
 
 export function WhoPage() {
   const [{ view }, set] = useRouteQuery({ view: 'now' });
-  const isNow = view !== 'changes';
+  const [current] = views.find(([value]) => value === view) ?? views[0];
   return (
     <div className="page">
       <header className="page-head">
         <div>
           <h1>Who has access?</h1>
-          <p className="quiet">
-            {isNow
-              ? 'Applications and active sessions that can access a container or token, riskiest first'
-              : 'Applications that gained and lost access between two times, from the audit log'}
-          </p>
+          <p className="quiet">{descriptions[current]}</p>
         </div>
-        <Choice
-          label="View"
-          value={isNow ? 'now' : 'changes'}
-          options={views}
-          choose={(next) => set({ view: next })}
-        />
+        <Choice label="View" value={current} options={views} choose={(next) => set({ view: next })} />
       </header>
-      {isNow ? <CurrentAccess /> : <AccessChanges />}
+      {current === 'now' && <CurrentAccess />}
+      {current === 'changes' && <AccessChanges />}
+      {current === 'unused' && <UnusedGrantsList />}
     </div>
   );
 }
