@@ -2,14 +2,17 @@
 import { describe, expect, test } from 'bun:test';
 import { sampleResources } from '../../console/src/access/evaluate.ts';
 import { differences } from '../../console/src/access/grants.ts';
-import { defaults, type Filters, logQuery } from '../../console/src/activity/filters.tsx';
+import { readableChanges } from '../../console/src/activity/entry.tsx';
+import { defaults, type Filters, type Found, logQuery } from '../../console/src/activity/filters.tsx';
 import { describeGap } from '../../console/src/activity/gaps.tsx';
 import { operations } from '../../console/src/activity/operations.ts';
-import { summarizeGrants } from '../../console/src/applications/grants-summary.ts';
+import { readsOf, summarizeGrants } from '../../console/src/applications/grants-summary.ts';
+import { requiredPermission } from '../../console/src/frame/connection.ts';
 import { countdown, timeAgo } from '../../console/src/frame/format.ts';
 import { parseRoute } from '../../console/src/frame/route.ts';
+import { accessLinks, coherentPart, groupedBelow, nodesOf } from '../../console/src/overview/access-links.ts';
 import { treeOf } from '../../console/src/tokens/tree.ts';
-import type { LogGap, Token } from '../../sdk/src/sallyport.ts';
+import type { Application, LogGap, Token } from '../../sdk/src/sallyport.ts';
 import { operationOf } from '../../src/http/pipeline/route.ts';
 import { routes } from '../../src/http/routes.ts';
 
@@ -73,6 +76,38 @@ describe('grants', () => {
     expect(containers).toContainValues(['/pci/', '/cards/', '/pci/example/', '/elsewhere/']);
   });
 
+  const reading = (priority: number, transform: string, container: string, permissions = ['token:read']) =>
+    ({ priority, transform, container, permissions }) as Application['rules'][number];
+
+  test.each<[string, string[], Application['rules'], string[]]>([
+    [
+      'redact and reveal',
+      [],
+      [reading(1, 'redact', '/a/'), reading(2, 'reveal', '/b/')],
+      ['reveal /b/', 'redact /a/'],
+    ],
+    [
+      'a rule that another one replaces',
+      [],
+      [reading(2, 'reveal', '/a/B/'), reading(1, 'mask', '/A/')],
+      ['mask /A/'],
+    ],
+    ['a tie', [], [reading(1, 'reveal', '/a/'), reading(1, 'redact', '/a/')], ['redact /a/']],
+    [
+      'a stricter rule below',
+      [],
+      [reading(1, 'redact', '/a/b/'), reading(2, 'reveal', '/a/')],
+      ['reveal /a/', 'redact /a/b/'],
+    ],
+    ['no reads', ['token:create'], [reading(1, 'reveal', '/a/', ['token:create'])], []],
+    ['plain permissions', ['token:read'], [], ['mask undefined']],
+  ])('readsOf has the riskiest read first: %s', (_, permissions, rules, expected) => {
+    const reads = readsOf({ permissions, rules }).map(
+      ({ transform, container }) => `${transform} ${container}`,
+    );
+    expect(reads).toEqual(expected);
+  });
+
   test('summarizeGrants is short', () => {
     expect(summarizeGrants(before, 14)).toBe('mask /pci/ · log read');
   });
@@ -85,17 +120,75 @@ describe('activity', () => {
   });
 
   test('filters become the query of the service', () => {
-    const query = (change: Partial<Filters>) => logQuery({ ...defaults, ...change }, now);
+    const query = (change: Partial<Filters>, found: Found = {}) =>
+      logQuery({ ...defaults, ...change }, found, now) as unknown;
     expect(query({ period: '1h' })).toEqual({ from: at(-hour) });
-    expect(query({ period: 'all', result: 'denied', q: ' /pci/ ' })).toEqual({
+    expect(query({ period: 'all', result: 'denied' }, { container: '/pci/' })).toEqual({
       result: 'denied',
       container: '/pci/',
     });
-    expect(query({ period: 'custom', from: at(-day), to: 'nonsense', q: 'card-1' })).toEqual({
+    expect(query({ period: 'custom', from: at(-day), to: 'nonsense' }, { token: 'card-1' })).toEqual({
       from: at(-day),
       token: 'card-1',
     });
+    expect(query({ period: '1h', result: 'denied' }, { request_id: 'r-1' })).toEqual({ request_id: 'r-1' });
   });
+
+  test('changes are shown like those of the review dialog, and unknown values as JSON', () => {
+    const rule = { priority: 1, container: '/pci/', transform: 'mask', permissions: ['token:read'] };
+    const changes = readableChanges({
+      name: { from: 'desk', to: 'help desk' },
+      permissions: { from: ['log:read'], to: ['log:read', 'token:create'] },
+      rules: { from: [], to: [rule] },
+      allowed_networks: { from: 7 },
+      keys: { to: { ending: 'ab\u202ed' } },
+    });
+    expect(changes).toEqual([
+      { kind: 'changed', text: 'name “desk” → “help desk”' },
+      { kind: 'added', text: 'permission token:create' },
+      { kind: 'added', text: 'rule 1. mask in /pci/: token:read' },
+      { kind: 'removed', text: 'allowed_networks 7' },
+      { kind: 'added', text: 'keys {"ending":"ab\\u{202e}d"}' },
+    ]);
+  });
+});
+
+test('the console knows the permission of every route, so that it sends no request that would be denied', () => {
+  for (const route of routes) {
+    const path = route.path.replaceAll(/:\w+/g, 'x1');
+    const permission = 'permission' in route ? route.permission : undefined;
+    expect([route.name, requiredPermission(route.method, path)]).toEqual([route.name, permission]);
+  }
+});
+
+test('every application on the access map is connected, and zooming shows the containers below', () => {
+  const rules = (container: string, transform: 'reveal' | 'mask') => [
+    { priority: 1, container, transform, permissions: ['token:read'] },
+  ];
+  const applications = Array.from(
+    { length: 40 },
+    (_, at) =>
+      ({
+        id: `a${at}`,
+        permissions: [],
+        rules: rules(`/p${at % 20}/c${at}/`, at % 2 ? 'reveal' : 'mask'),
+      }) as unknown as Application,
+  );
+  const links = accessLinks(applications, 'token:read');
+  const { links: grouped, members } = groupedBelow(links, '/');
+  expect(nodesOf(grouped, 'container')).toHaveLength(20);
+  expect(members.get('/p3/')).toEqual(new Set(['/p3/c3/', '/p3/c23/']));
+  const shown = coherentPart(grouped, { applications: 14, containers: 4 });
+  expect(shown.applications.map(({ transform }) => transform)).toEqual(Array(14).fill('reveal'));
+  const [drawn, connected] = [shown.containers.map(({ id }) => id), new Set<string>()];
+  for (const { application, container } of shown.links)
+    if (drawn.includes(container)) connected.add(application);
+  expect([drawn.length, connected.size, shown.mergedContainers]).toEqual([4, 14, 7]);
+  const below = groupedBelow(links, '/p3/').links;
+  expect(below.map(({ application, container }) => `${application} ${container}`)).toEqual([
+    'a3 /p3/c3/',
+    'a23 /p3/c23/',
+  ]);
 });
 
 test('containers that differ in case or slashes are one branch, whose count includes its children', () => {

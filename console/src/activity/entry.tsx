@@ -1,11 +1,15 @@
 /** One entry of the audit log: a line, and its details on demand. */
 import { memo, type ReactNode, useState } from 'react';
 import type { LogEntry } from '../../../sdk/src/sallyport.ts';
-import { escapeJson, escapeText } from '../../../src/domain/escape.ts';
+import { escapeText } from '../../../src/domain/escape.ts';
+import { type ApplicationFields, type Difference, differences } from '../access/grants.ts';
 import { OutcomeBadge } from '../access/outcome.tsx';
 import { ApplicationLink } from '../applications/application-link.tsx';
+import { Lines } from '../applications/review-dialog.tsx';
+import { CopyButton } from '../frame/copy-button.tsx';
 import { formatDate, formatNumber, plural, shortId, timeAgo } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
+import { href } from '../frame/route.ts';
 import { Actor } from './actor.tsx';
 import { RecordedDecision, reasonOf } from './recorded-decision.tsx';
 
@@ -14,8 +18,15 @@ const maxIds = 20;
 const overflowNote =
   'The application caused too many different entries in this minute. This one counts the others together: they can be of several sessions, addresses and containers.';
 
-export const Entry = memo(function Entry({ entry, now }: { entry: LogEntry; now: number }) {
-  const [open, setOpen] = useState(false);
+interface EntryProps {
+  readonly entry: LogEntry;
+  readonly now: number;
+  /** Whether the details are open at first. */
+  readonly isOpen: boolean;
+}
+
+export const Entry = memo(function Entry({ entry, now, isOpen }: EntryProps) {
+  const [open, setOpen] = useState(isOpen);
   const { result, operation, count, decision } = entry;
   const reason = reasonOf(entry);
   return (
@@ -107,7 +118,13 @@ function Facts({ entry }: { entry: LogEntry }) {
   return (
     <dl className="facts">
       <Fact name="Time">{formatDate(entry.at)}</Fact>
-      <Fact name="Session">{actor.kind === 'session' ? actor.id : undefined}</Fact>
+      <Fact name="Session">
+        {actor.kind === 'session' && actor.id !== undefined ? (
+          <a className="link" href={`${href('sessions')}?${new URLSearchParams({ id: actor.id })}`}>
+            <code>{actor.id}</code>
+          </a>
+        ) : undefined}
+      </Fact>
       <Fact name="Authorized by">
         {actor.authorized_by !== undefined ? <ApplicationLink id={actor.authorized_by} /> : undefined}
       </Fact>
@@ -126,25 +143,90 @@ function Facts({ entry }: { entry: LogEntry }) {
       <Fact name="Reported by">
         {entry.reported_by !== undefined ? <ApplicationLink id={entry.reported_by} /> : undefined}
       </Fact>
-      {Object.entries(difference ?? {}).map(([field, { from: old, to }]) => (
-        <Fact key={field} name={field}>
-          {old !== undefined && <del>{escapeJson(JSON.stringify(old))}</del>}{' '}
-          {to !== undefined && <ins>{escapeJson(JSON.stringify(to))}</ins>}
-        </Fact>
-      ))}
+      <Fact name="Changes">{difference ? <Lines changes={readableChanges(difference)} /> : undefined}</Fact>
       <Fact name="IP address">{from.ip}</Fact>
       <Fact name="User agent">{from.user_agent}</Fact>
-      <Fact name="Request ID">{entry.request_id}</Fact>
+      <Fact name="Request ID">
+        {entry.request_id === undefined ? undefined : <SearchLink text={entry.request_id} />}
+      </Fact>
+      <Fact name="Entry ID">
+        <SearchLink text={entry.id} /> <CopyButton text={addressOf(entry.id)} label="Copy address" />
+      </Fact>
       <Fact name="Trace ID">{entry.trace_id}</Fact>
     </dl>
   );
+}
+
+/** Shows the entries about an id. */
+function SearchLink({ text }: { text: string }) {
+  return (
+    <a className="link" href={`${href('activity')}?${new URLSearchParams({ q: text })}`}>
+      <code>{escapeText(text)}</code>
+    </a>
+  );
+}
+
+/** The address of an entry, for tickets and messages. */
+function addressOf(id: string): string {
+  return `${location.origin}${location.pathname}${href('activity')}?${new URLSearchParams({ q: id })}`;
+}
+
+const isText = (value: unknown): value is string => typeof value === 'string';
+const isTextList = (value: unknown) => Array.isArray(value) && value.every(isText);
+const isRuleList = (value: unknown) =>
+  Array.isArray(value) && value.every((rule) => isTextList(rule?.permissions) && isText(rule.transform));
+/** Fields that the review dialog describes. Others, and values of another form, are shown as JSON. */
+const described: Readonly<Record<string, (value: unknown) => boolean>> = {
+  name: isText,
+  permissions: isTextList,
+  rules: isRuleList,
+  allowed_origins: isTextList,
+  allowed_networks: isTextList,
+  require_bound_sessions: (value) => typeof value === 'boolean',
+  expires_at: isText,
+};
+
+/** The changed fields as the review dialog shows them. */
+export function readableChanges(difference: NonNullable<LogEntry['difference']>): Difference[] {
+  const isDescribed = ([field, { from, to }]: [string, { from?: unknown; to?: unknown }]) =>
+    [from, to].every((value) => value === undefined || value === null || described[field]?.(value));
+  const [known, others] = [new Map<string, { from?: unknown; to?: unknown }>(), [] as Difference[]];
+  for (const entry of Object.entries(difference)) {
+    const [field, { from, to }] = entry;
+    if (isDescribed(entry) && (field !== 'name' || (isText(from) && isText(to))))
+      known.set(field, { from, to });
+    else {
+      const values = [from, to].filter((value) => value !== undefined).map((value) => JSON.stringify(value));
+      others.push({ kind: kindOf(from, to), text: `${field} ${values.join(' → ')}` });
+    }
+  }
+  const fields = (side: 'from' | 'to') =>
+    ({
+      name: '',
+      permissions: [],
+      rules: [],
+      ...Object.fromEntries(
+        [...known].flatMap(([field, values]) => (values[side] == null ? [] : [[field, values[side]]])),
+      ),
+    }) as ApplicationFields;
+  return [...differences(fields('from'), fields('to')), ...others].map(({ kind, text }) => ({
+    kind,
+    text: escapeText(text),
+  }));
+}
+
+function kindOf(from: unknown, to: unknown): Difference['kind'] {
+  if (from === undefined) return 'added';
+  return to === undefined ? 'removed' : 'changed';
 }
 
 function TokenIds({ ids }: { ids: readonly string[] }) {
   return (
     <span className="token-ids">
       {ids.slice(0, maxIds).map((id) => (
-        <code key={id}>{escapeText(id)}</code>
+        <a key={id} className="link" href={`${href('tokens')}?${new URLSearchParams({ open: id })}`}>
+          <code>{escapeText(id)}</code>
+        </a>
       ))}
       {ids.length > maxIds && <span className="faint">and {formatNumber(ids.length - maxIds)} more</span>}
     </span>

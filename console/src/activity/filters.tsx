@@ -1,8 +1,10 @@
 /** Filters of the activity page. They are stored in the URL. */
 import { Select } from '@mantine/core';
 import { useState } from 'react';
+import { type Sallyport, ValidationError } from '../../../sdk/src/sallyport.ts';
 import { ApplicationPicker, useApplication } from '../applications/application-picker.tsx';
 import { Choice } from '../frame/choice.tsx';
+import { isUuid } from '../frame/format.ts';
 import { SearchField } from '../frame/search-field.tsx';
 import { isTime, TimeInput } from '../frame/time-input.tsx';
 import { operations } from './operations.ts';
@@ -26,10 +28,43 @@ const lengths: Readonly<Record<string, number>> = {
   '30d': 30 * 24 * hour,
 };
 
-/** The query for the service. Relative periods end at `now`. */
-export function logQuery({ result, period, from, to, operation, application, q }: Filters, now: number) {
-  const length = lengths[period];
+/** What a text in the search field is. Undefined if it is empty. */
+export type Found = {
+  readonly [K in 'container' | 'id' | 'request_id' | 'token' | 'entity' | 'actor']?: string;
+};
+
+/** One entry or request. It is shown whatever the period is. */
+export function isExact(found: Found): boolean {
+  return found.id !== undefined || found.request_id !== undefined;
+}
+
+/**
+ * Finds out whether a text is the id of an entry, request, token, other resource, application or session, by asking the
+ * log for entries of each. A text that the log does not know is treated as a token id.
+ */
+export async function findInLog(api: Sallyport, q: string, signal: AbortSignal): Promise<Found> {
   const text = q.trim();
+  if (text === '' || text === '/') return {};
+  if (text.startsWith('/')) return { container: text };
+  const kinds: Found[] = [{ request_id: text }, { token: text }, { entity: text }];
+  if (isUuid(text)) kinds.unshift({ id: text }, { actor: text });
+  const pages = await Promise.all(
+    kinds.map((kind) =>
+      api.logs.list({ ...kind, size: 1 }, { signal }).catch((error: unknown) => {
+        // Too long for this kind of id.
+        if (error instanceof ValidationError) return undefined;
+        throw error;
+      }),
+    ),
+  );
+  return kinds[pages.findIndex((page) => page && page.data.length > 0)] ?? { token: text };
+}
+
+/** The query for the service. Relative periods end at `now`. */
+export function logQuery(filters: Filters, found: Found, now: number) {
+  const { result, period, from, to, operation, application } = filters;
+  if (isExact(found)) return found;
+  const length = lengths[period];
   const times =
     period === 'custom'
       ? { ...(isTime(from) && { from }), ...(isTime(to) && { to }) }
@@ -39,7 +74,7 @@ export function logQuery({ result, period, from, to, operation, application, q }
     ...times,
     ...(operation !== '' && { operation }),
     ...(application !== '' && { actor: application }),
-    ...(text !== '' && text !== '/' && (text.startsWith('/') ? { container: text } : { token: text })),
+    ...found,
   };
 }
 
@@ -93,7 +128,7 @@ export function FilterBar({ filters, set }: Props) {
         <OperationPicker value={filters.operation} choose={(operation) => set({ operation })} />
         <SearchField
           label="Search"
-          placeholder="Token ID, or container such as /customers/"
+          placeholder="ID of a request, token, session or entry, or a container"
           value={filters.q}
           onChange={(q) => set({ q }, 'replace')}
         />

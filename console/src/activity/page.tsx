@@ -3,7 +3,7 @@ import { Button } from '@mantine/core';
 import { useMemo, useState } from 'react';
 import type { LogEntry, LogGap } from '../../../sdk/src/sallyport.ts';
 import { BarChart } from '../charts/bar-chart.tsx';
-import { barsOf, resultSeries } from '../charts/log-counts.ts';
+import { barsOf, resultSeries } from '../charts/log-counts.tsx';
 import { ErrorNotice } from '../frame/error-notice.tsx';
 import { formatDate, formatNumber, plural } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
@@ -12,30 +12,49 @@ import { usePaged } from '../frame/paged.ts';
 import { useRouteQuery } from '../frame/route.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
 import { Entry } from './entry.tsx';
-import { defaults, FilterBar, logQuery } from './filters.tsx';
+import { defaults, FilterBar, type Found, findInLog, isExact, logQuery } from './filters.tsx';
 import { Gaps } from './gaps.tsx';
 
 const pageSize = 100;
 const isoTime = (time: number) => new Date(time).toISOString();
+
+/** The service does not count entries by these filters. */
+function isCountable(found: Found | undefined): boolean {
+  return found !== undefined && !isExact(found) && found.entity === undefined;
+}
 
 export function Activity() {
   const { api } = useSignedIn();
   const now = useNow(30_000);
   const [filters, set] = useRouteQuery(defaults);
   const [opened, setOpened] = useState(() => Date.now());
-  const query = logQuery(filters, opened);
+  const refresh = () => setOpened(Date.now());
+  const { data: found, error: unknown } = useLoad(`find ${filters.q}`, (signal) =>
+    findInLog(api, filters.q, signal),
+  );
+  const query = found && logQuery(filters, found, opened);
   const name = `${JSON.stringify(query)} ${opened}`;
   // The API returns gaps with the first page only.
   const [gaps, setGaps] = useState<{ name: string; gaps: readonly LogGap[] }>();
-  const counts = useLoad(`counts ${name}`, (signal) => api.logs.counts(query, { signal }));
+  const counts = useLoad(`counts ${name}`, async (signal) =>
+    isCountable(found) ? api.logs.counts({ ...query, denials: 'true' }, { signal }) : undefined,
+  );
   const entries = usePaged<LogEntry>(`logs ${name}`, async (start, signal) => {
+    if (!query) return { data: [], next: undefined };
     const page = await api.logs.list({ ...query, size: pageSize, ...(start && { start }) }, { signal });
     if (!start && !signal.aborted) setGaps({ name, gaps: page.gaps ?? [] });
     return { data: page.data, next: page.pagination.next };
   });
-  const bars = useMemo(() => counts.data && barsOf(counts.data), [counts.data]);
-  const error = entries.error ?? counts.error;
-  const total = counts.data && counts.data.totals.success + counts.data.totals.denied;
+  const bars = useMemo(() => counts.data && barsOf(counts.data, 'entries'), [counts.data]);
+  const error = unknown ?? entries.error ?? counts.error;
+  const isLoading = entries.loading || !query;
+  const isWhole = !isCountable(found) && !isLoading && !entries.more && error === undefined;
+  const total = counts.data
+    ? counts.data.totals.success + counts.data.totals.denied
+    : isWhole
+      ? entries.items.length
+      : undefined;
+  const denials = counts.data?.denials?.total ?? 0;
   return (
     <div className="page">
       <header className="page-head">
@@ -43,19 +62,19 @@ export function Activity() {
           <h1>Activity</h1>
           <p className="quiet" aria-live="polite">
             {total === undefined ? 'Changes, denials and data access' : plural(total, 'entry', 'entries')}
+            {total !== undefined && denials > 0 && `, with ${plural(denials, 'denial')}`}
+            {found &&
+              isExact(found) &&
+              ` of this ${found.id === undefined ? 'request' : 'address'}, in any period`}
           </p>
         </div>
-        <Button
-          variant="default"
-          leftSection={<Icon name="rotate" size={14} />}
-          onClick={() => setOpened(Date.now())}
-        >
+        <Button variant="default" leftSection={<Icon name="rotate" size={14} />} onClick={refresh}>
           Refresh
         </Button>
       </header>
       <FilterBar filters={filters} set={set} />
-      {error !== undefined && <ErrorNotice error={error} retry={() => setOpened(Date.now())} />}
-      {error === undefined && (
+      {error !== undefined && <ErrorNotice error={error} retry={refresh} />}
+      {error === undefined && (!found || isCountable(found)) && (
         <section className="card activity-chart" aria-busy={!bars}>
           {bars && (
             <BarChart
@@ -76,19 +95,19 @@ export function Activity() {
         </section>
       )}
       {gaps?.name === name && <Gaps gaps={gaps.gaps} />}
-      {entries.items.length === 0 && !entries.loading && entries.error === undefined && (
+      {entries.items.length === 0 && !isLoading && error === undefined && (
         <div className="empty">
           <Icon name="activity" size={28} />
           <h2>No activity</h2>
           <p>No entries match these filters. Choose a longer period or remove a filter.</p>
         </div>
       )}
-      <ol className="timeline" aria-busy={entries.loading}>
+      <ol className="timeline" aria-busy={isLoading}>
         {entries.items.map((entry) => (
-          <Entry key={entry.id} entry={entry} now={now} />
+          <Entry key={entry.id} entry={entry} now={now} isOpen={found?.id === entry.id} />
         ))}
       </ol>
-      {entries.loading && <p className="fine">Loading…</p>}
+      {isLoading && error === undefined && <p className="fine">Loading…</p>}
       {entries.more && (
         <div className="foot">
           <span className="fine">

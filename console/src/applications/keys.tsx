@@ -5,6 +5,7 @@ import { announce } from '../frame/announce.ts';
 import { ErrorNotice, InlineError } from '../frame/error-notice.tsx';
 import { formatDate, timeAgo } from '../frame/format.ts';
 import { type Loaded, useNow } from '../frame/load.ts';
+import { useRouteQuery } from '../frame/route.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
 import { keyEndingCache } from './key-endings.ts';
 import { Expires, LastUsed } from './table.tsx';
@@ -18,6 +19,7 @@ interface Props {
 export function Keys({ application, keys, mayChange }: Props) {
   const { api, keyEnding: mine, ownApplication } = useSignedIn();
   const now = useNow(10_000);
+  const [{ key: searched }] = useRouteQuery({ key: '' });
   const [confirming, setConfirming] = useState<string>();
   const [error, setError] = useState<unknown>();
   if (keys.error !== undefined) return <ErrorNotice error={keys.error} retry={keys.reload} />;
@@ -37,7 +39,7 @@ export function Keys({ application, keys, mayChange }: Props) {
     <>
       <ul className="key-list">
         {(keys.data ?? []).map((key) => (
-          <li key={key.id}>
+          <li key={key.id} className={key.ending === searched ? 'key-found' : undefined}>
             <code>…{key.ending}</code>
             <span className="fine">
               created <span title={formatDate(key.created_at)}>{timeAgo(key.created_at, now)}</span>

@@ -14,16 +14,20 @@ export const resultSeries: readonly Series[] = [
 /** Everywhere in the console, a denial is a denied request: an aggregated entry counts with its number of events. */
 export const denialSeries: readonly Series[] = [{ label: 'denials', color: 'denied' }];
 
-/** With the events of denials instead of their entries, if they were counted. */
-export function barsOf({ data, denials, interval_seconds: seconds }: LogCounts): Bar[] {
+/** Successful entries, and denied entries or denials. */
+export function barsOf(
+  { data, denials, interval_seconds: seconds }: LogCounts,
+  of: 'entries' | 'denials',
+): Bar[] {
   return data.map(({ from, success, denied }, index) => {
     const start = Date.parse(from);
-    return { from: start, to: start + seconds * 1000, values: [success, denials?.data[index] ?? denied] };
+    const second = of === 'entries' ? denied : (denials?.data[index] ?? 0);
+    return { from: start, to: start + seconds * 1000, values: [success, second] };
   });
 }
 
 export function denialBars(counts: LogCounts): Bar[] {
-  return barsOf(counts).map(({ values, ...bar }) => ({ ...bar, values: values.slice(1) }));
+  return barsOf(counts, 'denials').map(({ values, ...bar }) => ({ ...bar, values: values.slice(1) }));
 }
 
 export function NotCounted({ denials }: { denials: DenialCounts | undefined }) {

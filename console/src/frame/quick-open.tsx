@@ -1,50 +1,149 @@
-/** Opens a page or an application by name. */
+/** Search: opens a page, an application by name, and any object by its id. */
 import { Modal } from '@mantine/core';
 import { type KeyboardEvent, useMemo, useState } from 'react';
 import { useApplicationSearch } from '../applications/application-picker.tsx';
+import { isUuid, shortId } from './format.ts';
 import { Icon, type IconName } from './icons.tsx';
-import { navigate } from './route.ts';
+import { useDebounced, useLoad } from './load.ts';
+import { href } from './route.ts';
 import { sections } from './sections.ts';
+import { type SignedIn, useSignedIn } from './signed-in.ts';
 
 interface Target {
   readonly id: string;
   readonly label: string;
   readonly hint: string;
   readonly icon: IconName;
-  readonly to: readonly string[];
+  readonly href: string;
 }
 
 const maxApplications = 8;
+const keyPattern = /^slp_[a-z]{3}_[0-9A-Za-z]{55}$/;
+const containerPattern = /^(\/[\w-]+)+\/?$/;
+
+function target(id: string, label: string, hint: string, icon: IconName, at: string, query = {}): Target {
+  const text = new URLSearchParams(query).toString();
+  return { id, label, hint, icon, href: text === '' ? href(at) : `${href(at)}?${text}` };
+}
+
+/** Applications that have a key with this ending: four characters, or a whole key, of which only the end is sent. */
+async function findKeys({ api }: SignedIn, text: string, signal: AbortSignal): Promise<Target[]> {
+  const ending = keyPattern.test(text) ? text.slice(-4) : /^(?:…|\.{3})?([0-9A-Za-z]{4})$/.exec(text)?.[1];
+  if (ending === undefined) return [];
+  const { data } = await api.applications.list({ key_ending: ending, size: maxApplications }, { signal });
+  return data.map(({ id, name }) => ({
+    id: `key ${id}`,
+    label: `Key …${ending} of ${name}`,
+    hint: 'key',
+    icon: 'key',
+    href: `${href('applications', id)}?${new URLSearchParams({ key: ending })}`,
+  }));
+}
+
+async function findSession({ api }: SignedIn, text: string, signal: AbortSignal): Promise<Target[]> {
+  if (!isUuid(text)) return [];
+  const { data } = await api.sessions.list({ id: [text] }, { signal });
+  return data.map(({ id, state }) =>
+    target(`session ${id}`, `Session ${shortId(id)}`, state, 'sessions', 'sessions', { id }),
+  );
+}
+
+/** What the log has about the text. Says also whether it is a token, so that searching does not read its data. */
+async function findEntries({ api, held }: SignedIn, text: string, signal: AbortSignal): Promise<Target[]> {
+  const kinds = { id: 'entry', request_id: 'request', token: 'token', actor: 'actor' } as const;
+  const found = await Promise.all(
+    Object.entries(kinds).map(async ([filter, kind]) => {
+      if ((filter === 'id' || filter === 'actor') && !isUuid(text)) return [];
+      const { data } = await api.logs.list({ [filter]: text, size: 1 }, { signal });
+      const [entry] = data;
+      if (!entry) return [];
+      const hint = kind === 'actor' ? 'activity' : kind;
+      const label = kind === 'actor' ? `Activity of ${shortId(text)}` : `${entry.operation} ${shortId(text)}`;
+      const activity = target(`${kind} ${text}`, label, hint, 'activity', 'activity', { q: text });
+      if (kind !== 'token') return [activity];
+      const about = { ...activity, label: `Activity of token ${text}`, hint: 'activity' };
+      return held.has('token:read') ? [tokenTarget(text), about] : [about];
+    }),
+  );
+  return found.flat();
+}
+
+function tokenTarget(id: string): Target {
+  return target(`token ${id}`, `Token ${id}`, 'token', 'tokens', 'tokens', { open: id });
+}
+
+async function findToken({ api }: SignedIn, text: string, signal: AbortSignal): Promise<Target[]> {
+  const { data } = await api.tokens.list({ id: [text], size: 1 }, { signal });
+  return data.map(({ id }) => tokenTarget(id));
+}
+
+function containerTargets(text: string): Target[] {
+  if (!containerPattern.test(text)) return [];
+  const container = text.endsWith('/') ? text : `${text}/`;
+  return [
+    target('in tokens', `Tokens in ${container}`, 'container', 'tokens', 'tokens', { container }),
+    target('in who', `Who has access to ${container}`, 'container', 'people', 'who', { q: container }),
+    target('in activity', `Activity in ${container}`, 'container', 'activity', 'activity', { q: container }),
+  ];
+}
+
+/** Searches that fail, for instance because the key lacks the permission, find nothing. */
+async function findObjects(signedIn: SignedIn, text: string, signal: AbortSignal): Promise<Target[]> {
+  const nothing = () => [];
+  const keys = await findKeys(signedIn, text, signal).catch(nothing);
+  if (keyPattern.test(text) || text.length < 3 || /\s/.test(text)) return keys;
+  if (text.startsWith('/')) return containerTargets(text);
+  const [session, entries] = await Promise.all([
+    findSession(signedIn, text, signal).catch(nothing),
+    findEntries(signedIn, text, signal).catch(nothing),
+  ]);
+  const isToken = entries.some(({ hint }) => hint === 'token');
+  const token = isToken || isUuid(text) ? [] : await findToken(signedIn, text, signal).catch(nothing);
+  return [...keys, ...session, ...token, ...entries];
+}
 
 function useTargets(text: string): { targets: readonly Target[]; searching: boolean } {
-  const { found, searching } = useApplicationSearch(text);
+  const signedIn = useSignedIn();
+  const wanted = useDebounced(text.trim());
+  // A pasted key must not be sent as a name.
+  const { found, searching } = useApplicationSearch(keyPattern.test(text.trim()) ? '' : text);
+  const objects = useLoad(`objects ${wanted}`, (signal) => findObjects(signedIn, wanted, signal));
   return useMemo(() => {
-    const wanted = text.trim().toLowerCase();
+    const typed = text.trim().toLowerCase();
     const pages = [
-      { label: 'Create an application', icon: 'plus' as const, to: ['applications', 'new'] },
-      ...sections.map(({ label, icon, path }) => ({ label, icon, to: [path] })),
-    ].map((each) => ({ ...each, id: each.to.join('/'), hint: '' }));
-    const targets: Target[] = pages.filter(({ label }) => label.toLowerCase().includes(wanted));
-    for (const { id, name, type, quarantined_at } of found.slice(0, maxApplications))
-      targets.push({
-        id,
-        label: name,
-        hint: quarantined_at ? 'in quarantine' : type,
-        icon: 'applications',
-        to: ['applications', id],
-      });
-    return { targets, searching };
-  }, [found, searching, text]);
+      {
+        id: 'new',
+        label: 'Create an application',
+        hint: '',
+        icon: 'plus' as const,
+        href: href('applications', 'new'),
+      },
+      ...sections.map(({ label, icon, path }) => target(path, label, '', icon, path)),
+    ];
+    const targets: Target[] = pages.filter(({ label }) => label.toLowerCase().includes(typed));
+    if (!keyPattern.test(text.trim()))
+      for (const { id, name, type, quarantined_at } of found.slice(0, maxApplications))
+        targets.push({
+          id,
+          label: name,
+          hint: quarantined_at ? 'in quarantine' : type,
+          icon: 'applications',
+          href: href('applications', id),
+        });
+    const isCurrent = wanted === text.trim();
+    if (isCurrent) targets.push(...(objects.data ?? []));
+    return { targets, searching: searching || !isCurrent || objects.data === undefined };
+  }, [found, searching, text, wanted, objects.data]);
 }
 
 function Targets({ close }: { close: () => void }) {
   const [text, setText] = useState('');
   const [at, setAt] = useState(0);
   const { targets, searching } = useTargets(text);
-  const open = (target: Target | undefined) => {
-    if (!target) return;
+  const open = (chosen: Target | undefined) => {
+    if (!chosen) return;
     close();
-    navigate(...target.to);
+    location.hash = chosen.href;
   };
   const pressed = (event: KeyboardEvent) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
@@ -59,11 +158,11 @@ function Targets({ close }: { close: () => void }) {
       <input
         data-autofocus
         role="combobox"
-        aria-label="Go to"
+        aria-label="Search"
         aria-expanded="true"
         aria-controls="quick-open-targets"
         aria-activedescendant={targets[at] ? `quick-open-${at}` : undefined}
-        placeholder="Application or page…"
+        placeholder="Name, container, or ID of a request, token, session, key…"
         value={text}
         onChange={(event) => {
           setText(event.target.value);
@@ -72,22 +171,28 @@ function Targets({ close }: { close: () => void }) {
         onKeyDown={pressed}
       />
       <div id="quick-open-targets" role="listbox" aria-label="Results">
-        {targets.map((target, index) => (
+        {targets.map((each, index) => (
           <div
-            key={target.id}
+            key={each.id}
             id={`quick-open-${index}`}
             role="option"
             tabIndex={-1}
             aria-selected={index === at}
             onMouseMove={() => setAt(index)}
-            onClick={() => open(target)}
+            onClick={() => open(each)}
           >
-            <Icon name={target.icon} />
-            <span>{target.label}</span>
-            <small>{target.hint}</small>
+            <Icon name={each.icon} />
+            <span>{each.label}</span>
+            <small>{each.hint}</small>
           </div>
         ))}
-        {targets.length === 0 && <p className="quiet">{searching ? 'Searching…' : 'Nothing found.'}</p>}
+        {targets.length === 0 && (
+          <p className="quiet">
+            {searching
+              ? 'Searching…'
+              : 'Nothing found. IDs must be complete; of a key, its last 4 characters.'}
+          </p>
+        )}
       </div>
     </div>
   );
@@ -103,7 +208,7 @@ export function QuickOpen({ opened, close }: { opened: boolean; close: () => voi
       size={520}
       yOffset="12vh"
       centered={false}
-      title="Go to"
+      title="Search"
       className="quick-open-dialog"
     >
       <Targets close={close} />

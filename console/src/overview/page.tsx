@@ -25,7 +25,7 @@ const periods: readonly (readonly [value: string, label: string, length: number]
 ];
 const authorizations = [
   { label: 'authorized', color: 'success' },
-  { label: 'denied', color: 'denied' },
+  { label: 'denials', color: 'denied' },
 ];
 
 export function Overview() {
@@ -84,7 +84,7 @@ export function Overview() {
           {sessions.data && (
             <BarChart
               title="Authorizations of sessions"
-              bars={barsOf(sessions.data)}
+              bars={barsOf(sessions.data, 'denials')}
               series={authorizations}
               pick={(bar) => openPeriod(bar, { operation: 'session.authorize' })}
             />
