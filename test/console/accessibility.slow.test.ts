@@ -23,6 +23,11 @@ const views: [name: string, hash: string, prepare: (page: Page) => Promise<void>
     (page) => page.getByRole('region', { name: 'Gained access' }).waitFor(),
   ],
   [
+    'all unused grants',
+    '#/who?view=unused',
+    (page) => page.getByText('without recorded use', { exact: false }).waitFor(),
+  ],
+  [
     'unused grants',
     '#/applications?q=payments%20worker',
     async (page) => {
@@ -58,7 +63,7 @@ const views: [name: string, hash: string, prepare: (page: Page) => Promise<void>
   ],
 ];
 
-const rules = ['wcag2a', 'wcag2aa', 'wcag21aa', 'best-practice'];
+const rules = ['wcag2a', 'wcag2aa', 'wcag21aa', 'wcag22aa', 'best-practice'];
 /** Both themes have the same elements, so only colors are checked in the dark one. */
 const screens = [
   [1280, 'light', rules],

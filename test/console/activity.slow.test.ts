@@ -79,9 +79,9 @@ describeConsole('console activity:', (suite) => {
     await suite.server.flush();
     await open(key, `#/activity?application=${id}`);
     const { page } = suite.tab;
-    await page.getByText('121 entries', { exact: true }).waitFor();
+    await page.getByText('121 entries, with 1 denial', { exact: true }).waitFor();
     const chart = page.getByRole('slider', { name: 'Entries over time' });
-    expect(await chart.getAttribute('aria-valuetext')).toBe('120 succeeded, 1 denied');
+    expect(await chart.getAttribute('aria-valuetext')).toBe('120 successful entries, 1 denied entries');
     expect(await page.locator('.entry').count()).toBe(100);
     await page.getByRole('button', { name: 'Load more' }).click();
     await page.locator('.entry').nth(120).waitFor();
@@ -90,10 +90,10 @@ describeConsole('console activity:', (suite) => {
     expect(await page.getByRole('row').nth(1).innerText()).toMatch(/120\s+1/);
     await chart.focus();
     await page.keyboard.press('End');
-    expect(await chart.getAttribute('aria-valuetext')).toContain('120 succeeded, 1 denied');
+    expect(await chart.getAttribute('aria-valuetext')).toContain('120 successful entries, 1 denied entries');
     await page.keyboard.press('Enter');
     await page.waitForFunction(() => location.hash.includes('period=custom&from='));
-    await page.getByText('121 entries', { exact: true }).waitFor();
+    await page.getByText('121 entries, with 1 denial', { exact: true }).waitFor();
   });
 
   test('filters are stored in the URL, and back restores them', async () => {

@@ -58,7 +58,7 @@ describeConsole('console advice:', (suite) => {
     expect(await panel().getByRole('button', { name: 'Open in editor' }).count()).toBe(0);
   });
 
-  test('the overview lists unused grants of the tenant with proposals', async () => {
+  test('the overview has the totals of the tenant, with links to all unused grants of a risk', async () => {
     const { server, tab } = suite;
     const worker = await server.application(key, { name: 'worker', permissions: ['token:read', 'log:read'] });
     expect((await server.call('GET', '/tokens/card-1', { key: worker.key })).status).toBe(200);
@@ -67,10 +67,16 @@ describeConsole('console advice:', (suite) => {
     await tab.signIn(key);
     await panel().getByText('without recorded use').waitFor();
     expect(await textOf()).toMatch(/worker management log:read/);
-    await panel().getByRole('button', { name: 'Open the proposal for worker' }).click();
-    await tab.page.getByRole('heading', { name: 'Edit worker' }).waitFor();
-    await tab.page.getByRole('button', { name: 'Review changes' }).click();
-    await tab.page.getByRole('dialog').getByText('permission log:read').waitFor();
+    await panel()
+      .getByRole('link', { name: /management$/ })
+      .click();
+    const rows = tab.page.getByRole('table', { name: 'Unused grants' }).getByRole('row');
+    await rows.getByRole('link', { name: 'worker' }).waitFor();
+    const { body } = await server.call('GET', '/access/advice?size=100', { key });
+    const risky = body.data.filter(({ counts }: { counts: { management: number } }) => counts.management > 0);
+    expect(await rows.count()).toBe(1 + risky.length);
+    await rows.getByRole('link', { name: 'worker' }).click();
+    await panel().getByRole('heading', { name: 'Proposal' }).waitFor();
   });
 
   test('a key without access:review sees which permission is missing', async () => {

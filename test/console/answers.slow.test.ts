@@ -39,7 +39,7 @@ describeConsole('console answers:', (suite) => {
     await page.getByText('Nothing found').waitFor();
     await page.keyboard.press('Escape');
     await page.keyboard.press('Control+k');
-    await page.getByRole('combobox', { name: 'Go to' }).fill('oldest');
+    await page.getByRole('combobox', { name: 'Search' }).fill('oldest');
     await page.getByRole('option', { name: 'oldest worker' }).waitFor();
     await page.keyboard.press('Enter');
     await page.getByRole('heading', { name: 'oldest worker', exact: true }).waitFor();

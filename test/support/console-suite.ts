@@ -11,13 +11,17 @@ export interface ConsoleSuite {
 }
 
 /** Defines a suite, which is skipped without a browser. The properties of `suite` are available inside tests only. */
-export function describeConsole(name: string, define: (suite: ConsoleSuite) => void): void {
+export function describeConsole(
+  name: string,
+  define: (suite: ConsoleSuite) => void,
+  database = sqlite,
+): void {
   describe.skipIf(noBrowser)(name, () => {
     let server: TestServer;
     let browser: Browser;
     let tab: Tab;
     beforeAll(async () => {
-      [server, browser] = await Promise.all([openTestServer(sqlite), openBrowser()]);
+      [server, browser] = await Promise.all([openTestServer(database), openBrowser()]);
       tab = await openTab(browser, server.url);
     });
     afterAll(async () => {

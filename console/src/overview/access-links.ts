@@ -77,20 +77,23 @@ export function coherentPart(
   const ids = new Set(applications.map(({ id }) => id));
   const connected = links.filter(({ application }) => ids.has(application));
   const all = nodesOf(connected, 'container');
-  if (all.length <= limits.containers)
-    return { links: connected, applications, containers: all, mergedContainers: 0 };
   const kept = new Set(all.slice(0, limits.containers - 1).map(({ id }) => id));
-  const merged = connected.map((link) =>
-    kept.has(link.container) ? link : { ...link, container: otherContainers },
+  const isMerged = all.length > limits.containers;
+  const shown = isMerged
+    ? connected.map((link) => (kept.has(link.container) ? link : { ...link, container: otherContainers }))
+    : connected;
+  // Each container is about as high as the first application that has access to it, so that few lines cross.
+  const rows = new Map(applications.map(({ id }, row) => [id, row]));
+  const first = new Map<string, number>([[otherContainers, limits.applications]]);
+  for (const { application, container } of shown) {
+    const row = rows.get(application) ?? 0;
+    if (row < (first.get(container) ?? Number.POSITIVE_INFINITY) && container !== otherContainers)
+      first.set(container, row);
+  }
+  const containers = nodesOf(shown, 'container').sort(
+    (a, b) => (first.get(a.id) ?? 0) - (first.get(b.id) ?? 0),
   );
-  const containers = nodesOf(merged, 'container');
-  const other = containers.filter(({ id }) => id === otherContainers);
-  return {
-    links: merged,
-    applications,
-    containers: [...containers.filter(({ id }) => id !== otherContainers), ...other],
-    mergedContainers: all.length - kept.size,
-  };
+  return { links: shown, applications, containers, mergedContainers: isMerged ? all.length - kept.size : 0 };
 }
 
 export type Column = 'application' | 'container' | 'transform';

@@ -108,7 +108,7 @@ export function UnusedGrantsList() {
       )}
       {visible.length > 0 && (
         <>
-          <p className="quiet" aria-live="polite">
+          <p className="quiet changes-period" aria-live="polite">
             {plural(sum, 'grant')} of {plural(visible.length, 'application')} without recorded use in the last{' '}
             {unusedDays} days{complete ? '' : ', still counting…'}
           </p>
