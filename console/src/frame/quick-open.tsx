@@ -43,29 +43,39 @@ async function findKeys({ api }: SignedIn, text: string, signal: AbortSignal): P
 async function findSession({ api }: SignedIn, text: string, signal: AbortSignal): Promise<Target[]> {
   if (!isUuid(text)) return [];
   const { data } = await api.sessions.list({ id: [text] }, { signal });
-  return data.map(({ id, state }) =>
-    target(`session ${id}`, `Session ${shortId(id)}`, state, 'sessions', 'sessions', { id }),
-  );
+  return data.map(({ id, state }) => sessionTarget(id, state));
 }
+
+const kinds = {
+  id: 'entry',
+  request_id: 'request',
+  token: 'token',
+  entity: 'entity',
+  actor: 'actor',
+} as const;
 
 /** What the log has about the text. Says also whether it is a token, so that searching does not read its data. */
 async function findEntries({ api, held }: SignedIn, text: string, signal: AbortSignal): Promise<Target[]> {
-  const kinds = { id: 'entry', request_id: 'request', token: 'token', actor: 'actor' } as const;
-  const found = await Promise.all(
-    Object.entries(kinds).map(async ([filter, kind]) => {
-      if ((filter === 'id' || filter === 'actor') && !isUuid(text)) return [];
-      const { data } = await api.logs.list({ [filter]: text, size: 1 }, { signal });
-      const [entry] = data;
-      if (!entry) return [];
-      const hint = kind === 'actor' ? 'activity' : kind;
-      const label = kind === 'actor' ? `Activity of ${shortId(text)}` : `${entry.operation} ${shortId(text)}`;
-      const activity = target(`${kind} ${text}`, label, hint, 'activity', 'activity', { q: text });
-      if (kind !== 'token') return [activity];
-      const about = { ...activity, label: `Activity of token ${text}`, hint: 'activity' };
-      return held.has('token:read') ? [tokenTarget(text), about] : [about];
-    }),
-  );
+  const find = async ([filter, kind]: [string, (typeof kinds)[keyof typeof kinds]]): Promise<Target[]> => {
+    if ((kind === 'entry' || kind === 'actor') && !isUuid(text)) return [];
+    const [entry] = (await api.logs.list({ [filter]: text, size: 1 }, { signal })).data;
+    if (!entry) return [];
+    const inLog = (label: string, hint: string) =>
+      target(`${kind} ${text}`, label, hint, 'activity', 'activity', { q: text });
+    if (kind === 'entry' || kind === 'request') return [inLog(`${entry.operation} ${shortId(text)}`, kind)];
+    if (kind === 'token' && held.has('token:read'))
+      return [tokenTarget(text), inLog(`Activity of token ${text}`, 'activity')];
+    if (kind === 'entity' && entry.entity?.kind === 'session') return [sessionTarget(text, 'ended')];
+    return kind === 'entity' && entry.entity?.kind === 'token'
+      ? []
+      : [inLog(`Activity of ${shortId(text)}`, 'activity')];
+  };
+  const found = await Promise.all(Object.entries(kinds).map(find));
   return found.flat();
+}
+
+function sessionTarget(id: string, hint: string): Target {
+  return target(`session ${id}`, `Session ${shortId(id)}`, hint, 'sessions', 'sessions', { id });
 }
 
 function tokenTarget(id: string): Target {
@@ -99,7 +109,8 @@ async function findObjects(signedIn: SignedIn, text: string, signal: AbortSignal
   ]);
   const isToken = entries.some(({ hint }) => hint === 'token');
   const token = isToken || isUuid(text) ? [] : await findToken(signedIn, text, signal).catch(nothing);
-  return [...keys, ...session, ...token, ...entries];
+  const all = [...keys, ...session, ...token, ...entries];
+  return all.filter(({ id }, index) => all.findIndex((other) => other.id === id) === index);
 }
 
 function useTargets(text: string): { targets: readonly Target[]; searching: boolean } {
