@@ -11,7 +11,7 @@ const required: readonly (readonly [method: string, path: RegExp, permission: st
   ['DELETE', /^\/applications\/[^/]+$/, 'application:delete'],
   ['*', /^\/applications\//, 'application:update'],
   ['GET', /^\/sessions$/, 'session:read'],
-  ['DELETE', /^\/sessions\//, 'session:delete'],
+  ['DELETE', /^\/sessions(\/|$)/, 'session:delete'],
   ['POST', /^\/sessions\/[^/]+\/quarantine$/, 'session:delete'],
   ['GET', /^\/tokens(\/|$)/, 'token:read'],
   ['POST', /^\/tokens$/, 'token:create'],
