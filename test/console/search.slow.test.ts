@@ -80,7 +80,10 @@ describeConsole('console search:', (suite) => {
     const changes = await tab.page.locator('.entry .changes').innerText();
     expect(changes.replace(/\s+/g, ' ')).toContain('added: rule 1. mask in /pci/: token:read');
     expect(changes).not.toContain('{');
-    await tab.page.getByText(/^\d+ \w+ 2026, .* UTC$/).waitFor();
+    await tab.page
+      .locator('dl')
+      .getByText(/^\d+ \w+ 2026, .* UTC$/)
+      .waitFor();
   });
 
   test('while the service does not answer, every page says since when its data is old', async () => {
