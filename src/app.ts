@@ -28,6 +28,7 @@ import { type NodeEnvironment, nodeRecorder } from './operations/node-recorder.t
 import { reportSlowStart, retryTimeouts } from './operations/slow-start.ts';
 import { createFolder } from './store/engine/file-ownership.ts';
 import { type Migrated, NoSchema, newestSchema } from './store/engine/migrate.ts';
+import { reservedBytes } from './store/engine/sqlite.ts';
 import type { Maintenance } from './store/maintenance.ts';
 import { type OpenOptions, openStore } from './store/open.ts';
 import type { Store } from './store/store.ts';
@@ -76,6 +77,8 @@ export interface AppOptions {
   readonly turns?: Turns | undefined;
   /** Replaces the limits for unread responses, in tests. */
   readonly largeReplies?: LargeReplies | undefined;
+  /** Replaces the number of bytes that are reserved for a full disk, in tests. */
+  readonly reserved?: number;
   /** Replaces the routes, in tests. */
   readonly routes?: readonly Route[];
   /** See `openStore`. */
@@ -98,10 +101,10 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
         });
   const telemetry = await startTelemetry(telemetrySettings, log, config.databaseUrl);
   const observer = metrics ?? unobserved;
-  const { now = Date.now, through, shared = false, timers, turns } = options;
+  const { now = Date.now, through, shared = false, timers, turns, reserved = reservedBytes } = options;
   const positions = positionMemory(positionFile(config), log, now);
   const timing = timingFor(metrics, telemetry?.tracer);
-  const storeOptions = { clock: options.now, timing, through, positions };
+  const storeOptions = { clock: options.now, timing, through, positions, reserved };
   const data: OpenedData = await openDataPatiently(config, log, shared, storeOptions);
   const { store, bootstrapped } = data;
   await retryTimeouts(() => recordAuditedReads(data.maintenance, config.auditReads, now()));

@@ -251,6 +251,7 @@ describe('each side effect is confined to few files:', () => {
       'src/store/crypto/keyring.ts',
       'src/store/engine/postgres-lease.ts',
       'src/store/engine/postgres-retry.ts',
+      'src/store/engine/sqlite.ts',
       'src/app.ts',
     ];
     const requestIds = 'src/http/pipeline/request-info.ts';

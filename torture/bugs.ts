@@ -4,6 +4,18 @@ import { stolenKeyBugs } from './stolen-key-bugs.ts';
 
 export const bugs: readonly Bug[] = [
   {
+    name: 'nothing reserved for a full disk',
+    row: 'disk',
+    database: 'SQLite',
+    changes: [
+      {
+        file: 'src/store/engine/sqlite.ts',
+        from: 'export const reservedBytes = 32 * 1024 * 1024;',
+        to: 'export const reservedBytes = 0;',
+      },
+    ],
+  },
+  {
     name: 'tenant filter dropped',
     row: 'isolation',
     database: 'SQLite',

@@ -124,6 +124,7 @@ export interface Problem {
     | 'too_many_requests'
     | 'internal'
     | 'unavailable'
+    | 'disk_full'
     | 'storage_full';
   /** The request id, as in the `SVC-REQUEST-ID` header. */
   request_id: string;
@@ -1746,6 +1747,8 @@ export interface Operations {
       version: string;
       /** Version of the database schema. */
       schema: number;
+      /** Only changes that take access away are made. */
+      disk_full?: true;
     };
   };
 }

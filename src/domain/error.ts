@@ -105,6 +105,11 @@ const table = {
     'Temporarily unavailable',
     'The service is temporarily unavailable. Wait for the number of seconds in `Retry-After`, then retry.',
   ],
+  disk_full: [
+    503,
+    'Disk full',
+    'The disk of the database is full. Changes that take access away, such as deleting a key, may still work. Retry the others when the operator of the service has freed space.',
+  ],
   storage_full: [
     507,
     'Storage quota reached',

@@ -42,6 +42,7 @@ export async function readGauges(db: Db): Promise<Gauges> {
     expiringKeys: await number(expiring('application_keys'), [week]),
     sweepLag: Math.max(0, oldestExpired / 1000),
     unsealed,
+    diskFull: db.local && Number(db.local.isDiskFull()),
     connections: db.dialect === 'postgres' ? await readConnections(db) : undefined,
   };
 }

@@ -117,6 +117,7 @@ export function keyRevoker(
       },
       digest.toHex(),
       tenant,
+      true,
     );
   };
 }

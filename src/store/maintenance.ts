@@ -81,6 +81,8 @@ export interface Gauges {
   readonly sweepLag: number;
   /** Audit entries that are not sealed yet. From 10,000 on, an estimate on PostgreSQL; on SQLite not more. */
   readonly unsealed: number;
+  /** 1 if the disk of a SQLite database is full, otherwise 0. */
+  readonly diskFull: number | undefined;
   /** PostgreSQL only. Undefined if the server does not provide these numbers. */
   readonly connections?: Connections | undefined;
 }

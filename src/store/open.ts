@@ -75,6 +75,8 @@ export interface OpenOptions {
   readonly existing?: boolean | undefined;
   /** Changes nothing: neither migrates the schema, nor creates missing keys. Only with `existing`. */
   readonly readOnly?: boolean | undefined;
+  /** Bytes that are reserved for essential changes to a SQLite database on a full disk. By default none. */
+  readonly reserved?: number | undefined;
   /** Locks a SQLite database for this process alone. Throws `InUse` if another process has it open. */
   readonly exclusive?: boolean | undefined;
   /** Called before each step that may take long, with a description of what the start waits for. */
@@ -106,12 +108,13 @@ export async function openStore(
     existing,
     readOnly = false,
     exclusive,
+    reserved,
     onStep = () => {},
     through = (db) => db,
   }: OpenOptions = {},
 ): Promise<OpenedStore> {
   const opened = url.startsWith('sqlite:')
-    ? openSqlite(url.slice('sqlite:'.length), clock ?? Date.now, exclusive)
+    ? openSqlite(url.slice('sqlite:'.length), clock ?? Date.now, exclusive, reserved)
     : openPostgres(url, clock, timeout, maxConnections, positions);
   try {
     onStep('a connection to the database');
@@ -172,6 +175,7 @@ function storeOn(
     ping: async () => {
       checkFileInPlace(db);
       await checkReady();
+      return { isDiskFull: db.local?.isDiskFull() ?? false };
     },
   };
 }
@@ -190,7 +194,7 @@ function maintenanceOn(
     audit: { ...logMaintenance(log), ...proof(log, masters, sinks.deliveries) },
     sinks,
     nodes: nodes(db),
-    changeTenants: (work) => run(undefined, work),
+    changeTenants: (work) => run(undefined, work, undefined, true),
     createFirstTenant: async (tenant, prepare) => createFirst(db, tenant, writeEntries, prepare),
     removeTenantRows: (id, limit) => removeTenantRows(db, id, limit),
     rotateMasterKey: (rotation) => rotateMasterKey(db, masters, rotation),
@@ -251,6 +255,7 @@ type TransactionRunner = <T>(
   tenant: string | undefined,
   work: (scope: TransactionScope) => Awaitable<T>,
   entity?: Entity,
+  isEssential?: boolean,
 ) => Promise<T>;
 
 function transactionRunner(db: Db, keys: Keyring, writeEntries: EntryWriter): TransactionRunner {
@@ -295,13 +300,14 @@ function transactionRunner(db: Db, keys: Keyring, writeEntries: EntryWriter): Tr
     tenant: string | undefined,
     work: (scope: TransactionScope) => Awaitable<T>,
     entity?: Entity,
+    isEssential?: boolean,
   ): Promise<T> => {
     const run = (key: (() => Uint8Array) | undefined) => {
       const dataKey = (requested: string) => {
         if (!key || requested !== tenant) throw new Error('this change was started for another tenant');
         return key();
       };
-      return db.change((tx) => work(scopeOf(tx, dataKey)), entity, tenant);
+      return db.change((tx) => work(scopeOf(tx, dataKey)), entity, tenant, isEssential);
     };
     const prepared = then(keys.chainKeys(), () =>
       tenant === undefined ? undefined : keys.prepareDataKey(tenant),
@@ -382,8 +388,8 @@ function instrument(db: Db, note: Timing): Instrumented {
       lookup: (sql, key, params) => watch('lookup', () => db.lookup(sql, key, params)),
       transaction: (work) =>
         watch('transaction', () => db.transaction(work)) as Promise<Awaited<ReturnType<typeof work>>>,
-      change: (work, entity, tenant) =>
-        watch('transaction', () => db.change(work, entity, tenant)) as Promise<
+      change: (work, entity, tenant, isEssential) =>
+        watch('transaction', () => db.change(work, entity, tenant, isEssential)) as Promise<
           Awaited<ReturnType<typeof work>>
         >,
     },

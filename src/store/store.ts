@@ -271,12 +271,14 @@ export interface Store {
   /**
    * Runs `work` in one transaction. Durable when it resolves. Rolled back if `work` throws. `work` may await only the
    * transaction, and may run again if the transaction was rolled back. Changes of different entities may interleave.
-   * Changes of the same entity run one after another, and so do changes without an entity.
+   * Changes of the same entity run one after another, and so do changes without an entity. On a full disk, only
+   * essential changes are made.
    */
   change<T>(
     tenant: string,
     work: (transaction: StoreTransaction) => Awaitable<T>,
     entity?: string | symbol,
+    isEssential?: boolean,
   ): Promise<T>;
   /**
    * Revokes the application key with this tag and digest and ends all sessions that it authorized, or ends the session
@@ -289,7 +291,7 @@ export interface Store {
   ): Promise<void>;
   /**
    * Rejects if this node cannot serve requests: if the database cannot be reached or is read-only, if a SQLite file is
-   * no longer at its path, or if the current master key is not configured.
+   * no longer at its path, or if the current master key is not configured. `isDiskFull`: only essential changes are made.
    */
-  ping(): Promise<void>;
+  ping(): Promise<{ readonly isDiskFull: boolean }>;
 }

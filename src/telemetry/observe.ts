@@ -228,6 +228,7 @@ function databaseGauges(registry: Registry, sources: MetricSources, latest: Late
   gauge('sallyport_database_up', '1 if the database answered this scrape, otherwise 0.', () =>
     latest() ? 1 : 0,
   );
+  gauge('sallyport_disk_full', 'SQLite: 1 if the disk is full, otherwise 0.', () => latest()?.diskFull);
   gauge('sallyport_database_in_flight', 'Statements and transactions in progress.', () =>
     sources.maintenance().inFlight(),
   );

@@ -162,7 +162,7 @@ export async function openTestServer(
   database: Database | string,
   env: Record<string, string> = {},
   through?: AppOptions['through'],
-  replaced: Pick<AppOptions, 'turns' | 'largeReplies' | 'routes'> = {},
+  replaced: Pick<AppOptions, 'turns' | 'largeReplies' | 'routes' | 'reserved'> = {},
 ): Promise<TestServer> {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-test-'));
   const clock = new Clock();
@@ -190,6 +190,8 @@ export async function openTestServer(
     log,
     checkReplies: true,
     timers: false,
+    // Small, so that tests open quickly.
+    reserved: 65_536,
     through: (db: Db) => checkTenants(through?.(db) ?? db),
     ...replaced,
   };

@@ -2,6 +2,7 @@
 import { chownSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { serverUser } from '../../test/support/postgres.ts';
+import { Client } from '../client.ts';
 import { Cluster } from '../crash/cluster.ts';
 import { limitFiles, mountDisk, type SmallDisk } from '../crash/disk.ts';
 import { brokenInvariants } from '../crash/invariants.ts';
@@ -13,7 +14,8 @@ import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
 export const disk: Row = {
   name: 'disk',
-  requirement: 'disk full, I/O error on sync: no false acknowledgement; recovers when space is available',
+  requirement:
+    'disk full, I/O error on sync: no false acknowledgement; recovers when space is available; on SQLite, keys are revoked and the log is read on a full disk',
   databases: bothDatabases,
   run,
 };
@@ -25,6 +27,7 @@ interface Seen {
   answered: number;
   refused: number;
   recovered: number;
+  revoked: number;
   readonly wrong: string[];
 }
 
@@ -35,6 +38,7 @@ async function run(context: Context): Promise<Outcome> {
     figures: {
       'answered until full, and after': full.answered,
       'refused while full': full.refused,
+      'keys revoked while full': full.revoked,
       'ms until served again': Math.round(full.recovered),
       'answered while syncs failed': torn.answered,
       'refused by a failed sync': torn.refused,
@@ -45,7 +49,7 @@ async function run(context: Context): Promise<Outcome> {
 }
 
 async function fillDisk(context: Context): Promise<Seen> {
-  const seen: Seen = { answered: 0, refused: 0, recovered: 0, wrong: [] };
+  const seen: Seen = { answered: 0, refused: 0, recovered: 0, revoked: 0, wrong: [] };
   const small = await smallDatabase(context);
   if (!small) {
     if (context.size === 'full') seen.wrong.push('a small disk for PostgreSQL can be mounted by root alone');
@@ -54,6 +58,8 @@ async function fillDisk(context: Context): Promise<Seen> {
   const { databaseUrl, disk } = small;
   const program = await context.executable();
   const node = await startNode(context, { databaseUrl, command: [...disk.before, program] });
+  const hasReserve = context.database.name === 'SQLite' && disk.before.length === 0;
+  const revoke = hasReserve ? await prepareRevocations(context, node) : undefined;
   disk.leave(context.sized(1024, 256));
   const ledger = new Ledger(firstKey(context), context.secrets, context.random);
   let stopped = false;
@@ -61,6 +67,7 @@ async function fillDisk(context: Context): Promise<Seen> {
   while (ledger.unanswered < context.sized(100, 20)) await Bun.sleep(5);
   seen.refused = ledger.unanswered;
   await stillThere(node, ledger, seen);
+  await revoke?.(seen);
   const roomAt = performance.now();
   disk.grow(node.pid);
   await ledger.more(20);
@@ -73,6 +80,36 @@ async function fillDisk(context: Context): Promise<Seen> {
   return seen;
 }
 
+/** Creates keys. Returns a function that revokes them and looks for the entries in the audit log. */
+async function prepareRevocations(context: Context, { url }: KillableNode) {
+  const management = firstKey(context);
+  const client = new Client(url);
+  context.defer(() => client.close());
+  const call = (method: string, path: string, body?: object) =>
+    client.call(method, path, { key: management, body });
+  const created: { id: string; key: string }[] = [];
+  while (created.length < context.sized(200, 20)) {
+    const body = { name: 'to be revoked', type: 'private', permissions: ['application:read'] };
+    created.push(JSON.parse((await call('POST', '/applications', body)).text));
+  }
+  return async (seen: Seen) => {
+    for (const { id, key } of created) {
+      context.secrets.add(key);
+      const { status } = await call('DELETE', `/applications/${id}`);
+      const after = await client.call('GET', '/applications/key', { key });
+      if (status !== 204 || after.status !== 401)
+        seen.wrong.push(
+          `on a full disk, revoking a key returned ${status}, and the key then got ${after.status}`,
+        );
+      const { status: listed, text } = await call('GET', '/logs?operation=application.delete&size=100');
+      if (listed !== 200 || !text.includes(id)) seen.wrong.push(`GET /logs returned ${listed}: ${text}`);
+      seen.revoked++;
+    }
+    const { text } = await call('GET', '/readyz');
+    if (!text.includes('"disk_full":true')) seen.wrong.push(`/readyz on a full disk: ${text}`);
+  };
+}
+
 /** Checks that all acknowledged data can be read while writes fail. */
 async function stillThere(node: KillableNode, ledger: Ledger, seen: Seen): Promise<void> {
   seen.wrong.push(...(await ledger.broken(node.url, 'certain')));
@@ -80,7 +117,7 @@ async function stillThere(node: KillableNode, ledger: Ledger, seen: Seen): Promi
 
 /** Makes some syncs fail. PostgreSQL crashes at a failed sync and recovers automatically. */
 async function failSyncs(context: Context): Promise<Seen> {
-  const seen: Seen = { answered: 0, refused: 0, recovered: 0, wrong: [] };
+  const seen: Seen = { answered: 0, refused: 0, recovered: 0, revoked: 0, wrong: [] };
   if (!hasStrace()) {
     seen.wrong.push('strace is not installed, so no sync failed: apt-get install strace');
     return seen;
@@ -129,7 +166,7 @@ async function smallDatabase(
   mkdirSync(context.folder, { recursive: true });
   const folder = join(context.folder, 'disk');
   if (context.database.name === 'SQLite') {
-    const small = mountDisk(context, folder, 8192) ?? limitFiles(folder, 1024);
+    const small = mountDisk(context, folder, 98_304) ?? limitFiles(folder, 1024);
     return { databaseUrl: `sqlite:${join(folder, 'full.db')}`, disk: small };
   }
   const small = mountDisk(context, folder, 16_384);

@@ -171,7 +171,7 @@ export function checkDisk(config: Config): Check[] {
   const folder = shortPath(dirname(database)) || '.';
   const message = `${Math.floor(free / mebibyte)} MiB free; the database uses ${Math.ceil(size / mebibyte)} MiB`;
   if (free < minFree) {
-    const hint = `free some space on the disk of ${folder}: on a full disk every write fails with 503`;
+    const hint = `free some space on the disk of ${folder}: on a full disk, most changes fail with 503`;
     return [fail('disk', message, hint)];
   }
   if (free < 2 * size + minFree) {

@@ -166,6 +166,7 @@ export const regenerateKey = changeEndpoint({
   sendsEtag: true,
   takesIfMatch: true,
   ignoresQuota: true,
+  essential: true,
   handle: async ({ principal, params, body, requireMatch }, { store }) => {
     const { old_keys_expire_at: oldKeysExpireAt } = body;
     requireFuture(oldKeysExpireAt, principal.now, 'old_keys_expire_at');
@@ -199,6 +200,7 @@ export const deleteApplication = changeEndpoint({
   replies: { 204: { description: 'Deleted.' } },
   failures: ['not_found'],
   takesIfMatch: true,
+  essential: true,
   handle: async ({ principal, params, requireMatch }, { store }) => {
     const check = (current: Application) => requireMatch(versionOf(current));
     const deleted = orNotFound(await store.applications.delete(principal.tenantId, params.id, check));

@@ -21,6 +21,7 @@ const LiveStatus = Status.extend({
 const Ready = Status.extend({
   version: z.string().describe('Version of the program, with the commit for a build from source.'),
   schema: z.int().describe('Version of the database schema.'),
+  disk_full: z.literal(true).optional().describe('Only changes that take access away are made.'),
 });
 const tag = 'Health';
 const ok = { status: 200, body: { status: 'ok' } };
@@ -52,7 +53,7 @@ export const readyz = openEndpoint({
   failures: ['unavailable'],
   handle: async ({ ready, store, running }) => {
     if (!ready()) throw fail('unavailable', { detail: 'The service is shutting down.', expected: true });
-    await store.ping();
-    return { status: 200, body: { ...ok.body, ...running } };
+    const { isDiskFull } = await store.ping();
+    return { status: 200, body: { ...ok.body, ...running, ...(isDiskFull && { disk_full: true }) } };
   },
 });

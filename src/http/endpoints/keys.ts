@@ -92,6 +92,7 @@ export const deleteKey = changeEndpoint({
   }),
   replies: { 204: { description: 'Deleted.' } },
   failures: ['grant_not_held', 'not_found'],
+  essential: true,
   handle: async ({ principal, params }, { store }) => {
     const deleted = await store.keys.delete(principal.tenantId, params.id, params.key_id, (current) =>
       denyEscalation(principal, current),

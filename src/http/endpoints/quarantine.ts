@@ -28,6 +28,7 @@ export const quarantineApplication = changeEndpoint({
   sendsEtag: true,
   takesIfMatch: true,
   ignoresQuota: true,
+  essential: true,
   handle: async (call, { store }) => {
     const { after, ...change } = await setQuarantine(call, true, store);
     return { ...applicationReply(after), ...change };
@@ -62,6 +63,7 @@ export const quarantineSession = changeEndpoint({
   replies: { 200: reply('The session in quarantine.', Session, example.sessionQuarantined) },
   failures: ['not_found'],
   ignoresQuota: true,
+  essential: true,
   handle: async ({ principal, params }, { store }) => {
     const { body, ...change } = await setSessionQuarantine(principal, params.id, principal.now, store);
     return { status: 200, body, ...change };

@@ -173,6 +173,7 @@ export const endSession = changeEndpoint({
   params,
   replies: { 204: { description: 'The session has ended.' } },
   failures: ['not_found'],
+  essential: true,
   handle: async ({ principal, params }, { store }) => {
     orNotFound(await store.sessions.end(principal.tenantId, params.id));
     return { status: 204, entity: { kind: 'session', id: params.id } };
@@ -190,6 +191,7 @@ export const endSessions = changeEndpoint({
     'Revokes the keys of all sessions that were authorized with this `subject`, immediately and on every node. A session whose authorization was answered before this request was sent has ended when the response arrives. One that is authorized at the same time either ends, too, or counts as authorized afterwards.',
   query: z.strictObject({ subject: Name.describe('The subject whose sessions end, such as `user:42`.') }),
   replies: { 204: { description: 'The sessions have ended, if there were any.' } },
+  essential: true,
   handle: async ({ principal, query: { subject } }, { store }) => {
     await store.sessions.endAll(principal.tenantId, subject);
     return { status: 204, entity: { kind: 'subject', id: subject } };

@@ -289,6 +289,7 @@ export const deleteToken = changeEndpoint({
   replies: { 204: { description: 'Deleted.' } },
   failures: ['not_found'],
   takesIfMatch: true,
+  essential: true,
   handle: async ({ principal, params, requireMatch }, { store, usage }) => {
     let container: string | undefined;
     const deleted = await store.tokens.delete(principal.tenantId, params.id, (current) => {

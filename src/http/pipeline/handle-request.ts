@@ -231,7 +231,7 @@ async function runChange(
 
   // Changes of the same entity run one after the other.
   const entity = (params as { id?: string } | undefined)?.id ?? route.entityOf?.(call) ?? Symbol('new');
-  const commit = () => context.store.change(tenant, inTransaction, entity);
+  const commit = () => context.store.change(tenant, inTransaction, entity, route.essential);
   if (!idempotency) return commit();
   return excludeConcurrent(context.idempotentRequests, tenant, idempotency, commit);
 }

@@ -25,6 +25,7 @@ export const Problem = z
 const codeHeaders: Partial<Record<Code, Record<string, string>>> = {
   too_many_requests: { 'Retry-After': '1' },
   unavailable: { 'Retry-After': '1' },
+  disk_full: { 'Retry-After': '30' },
 };
 
 export const defaultKeyChallenge = 'ApiKey header="SVC-API-KEY"';

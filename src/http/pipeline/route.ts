@@ -215,6 +215,8 @@ interface ChangeDeclaration<P = unknown, Q = unknown, B = unknown> extends Keyed
   readonly takesIfMatch?: true;
   /** True if the change must succeed at any storage quota: it takes access away, or authorizes a session. */
   readonly ignoresQuota?: true;
+  /** True if the change takes access away. It is also made on a full disk. */
+  readonly essential?: true;
   /** Builds the reply to a retry from `idempotencyRecord`. Throws `idempotency_outdated` if that is not possible. */
   readonly replay?: (
     idempotencyRecord: unknown,
@@ -314,6 +316,7 @@ export function failuresOf(route: Route): Code[] {
     'network_refused',
     'too_many_requests',
     'unavailable',
+    'disk_full',
   ];
   if (route.permission) common.push('permission_missing');
   if (route.callers) common.push('key_type_refused');

@@ -61,7 +61,9 @@ const proof = { context: 'sallyport proof', text: Buffer.from('sallyport') };
  * `readOnly`, binds a new database to the current key, under a lock.
  */
 export async function bindMasterKey(db: Db, masters: MasterKeys, readOnly = false): Promise<void> {
-  if ((await db.transaction((tx) => checkMasterKeys(tx, masters))) || readOnly) return;
+  // Essential, so that a service starts on a full disk.
+  const isBound = await db.change((tx) => checkMasterKeys(tx, masters), undefined, undefined, true);
+  if (isBound || readOnly) return;
   await db.exclusively(async (tx) => {
     if (!(await checkMasterKeys(tx, masters))) await writeMasterKey(tx, masters.current());
   });

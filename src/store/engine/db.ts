@@ -58,6 +58,8 @@ export interface Local {
   now(): number;
   /** Returns a message if the database file is damaged or no longer at its path. */
   fileProblem(): string | undefined;
+  /** Whether only essential changes are made, because the disk is full. */
+  isDiskFull(): boolean;
 }
 
 export interface Db extends Executor {
@@ -72,9 +74,14 @@ export interface Db extends Executor {
    * tenant. Without a tenant, the change is about no tenant's data. Durable when it resolves. An error of one
    * change does not affect the others. `work` may await only its own statements, and may run again if the transaction
    * was rolled back. Changes of different entities may interleave. Changes of the same entity run one after another,
-   * and so do changes without an entity.
+   * and so do changes without an entity. If the disk is full, an essential change uses reserved space, and others fail.
    */
-  change<T>(work: (tx: Transaction) => Awaitable<T>, entity?: Entity, tenant?: string): Promise<T>;
+  change<T>(
+    work: (tx: Transaction) => Awaitable<T>,
+    entity?: Entity,
+    tenant?: string,
+    isEssential?: boolean,
+  ): Promise<T>;
   /**
    * Runs `work` alone: other processes that call this on the same database wait. On PostgreSQL, `work` may run again
    * after a conflict. There the timeout is a few seconds, or an hour with `slow`.

@@ -11,6 +11,7 @@ import {
   fchownSync,
   fstatSync,
   fsyncSync,
+  ftruncateSync,
   lchownSync,
   lstatSync,
   mkdirSync,
@@ -75,17 +76,28 @@ export function createOwned(path: string, model = dirname(path)): boolean {
   }
 }
 
-/** Like `createOwned`, but writes `text` and flushes it to disk. Throws EEXIST if the path exists. */
-export function writeOwned(path: string, text: string, model = dirname(path)): void {
+/** Like `createOwned`, but writes `content` and flushes it to disk. Throws EEXIST if the path exists. */
+export function writeOwned(path: string, content: string | Uint8Array, model = dirname(path)): void {
   const file = createExclusively(path);
   try {
     giveTo(model, (uid, gid) => fchownSync(file, uid, gid));
-    if (text === '') return;
-    writeFileSync(file, text);
+    if (content === '') return;
+    writeFileSync(file, content);
     fsyncSync(file);
   } finally {
     closeSync(file);
   }
+}
+
+/** Makes a file smaller. Returns false if it does not exist, is empty, or has more than one name. */
+export function shrinkOwned(path: string, bytes: number): boolean {
+  if (!lstatSync(path, { throwIfNoEntry: false })?.isFile()) return false;
+  const file = openSync(path, constants.O_RDWR | constants.O_NOFOLLOW);
+  const { nlink, size } = fstatSync(file);
+  const canShrink = nlink === 1 && size > 0;
+  if (canShrink) ftruncateSync(file, Math.max(0, size - bytes));
+  closeSync(file);
+  return canShrink;
 }
 
 /** Gives a new file or folder the owner of `model`, if this process is root. */

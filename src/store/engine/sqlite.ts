@@ -1,10 +1,13 @@
 import { type Database, SQLiteError, type SQLQueryBindings, type Statement } from 'bun:sqlite';
-import { existsSync } from 'node:fs';
+import { randomBytes } from 'node:crypto';
+import { existsSync, lstatSync, rmSync, statfsSync } from 'node:fs';
+import { dirname } from 'node:path';
 import type { Awaitable } from '../../domain/awaitable.ts';
+import { fail } from '../../domain/error.ts';
 import { mapCounters, watchCommits } from './commit-watch.ts';
 import { type Db, DbUnavailable, ownerDeleted, type Queries, type Value } from './db.ts';
-import { createOwned, openDatabase } from './file-ownership.ts';
-import { groupCommit } from './group-commit.ts';
+import { createOwned, openDatabase, pathWithoutLinks, shrinkOwned, writeOwned } from './file-ownership.ts';
+import { type Enqueue, groupCommit } from './group-commit.ts';
 import { InUse, lockExclusively, lockShared } from './sqlite-lock.ts';
 
 /** The maximum number of changes that share a commit. */
@@ -12,13 +15,18 @@ const maxBatch = 512;
 
 /**
  * Opens two connections: one reads committed data, the other writes. Changes that are requested at the same time share
- * one commit: see group-commit.ts. With `alone`, throws `InUse` if another process uses the database.
+ * one commit: see group-commit.ts. With `alone`, throws `InUse` if another process uses the database. `reserved` is the
+ * number of bytes that are reserved for essential changes.
  */
-export function openSqlite(path: string, now: () => number, alone = false): Db {
+export function openSqlite(path: string, now: () => number, alone = false, reserved = 0): Db {
   const { counters, writer, reader, unlock } = connectTwice(path, alone);
   const file = watchFile(path, writer);
+  const reserve = diskReserve(path, reserved, now);
   const reads = prepared(reader, now, file.onError);
-  const writes = prepared(writer, now, file.onError);
+  const writes = prepared(writer, now, (error) => {
+    file.onError(error);
+    if (isFullDisk(error)) reserve.shrink();
+  });
   const commits = watchCommits(counters, reads, file.check);
   let last: Promise<unknown> = Promise.resolve();
 
@@ -54,7 +62,8 @@ export function openSqlite(path: string, now: () => number, alone = false): Db {
     } catch {}
   }
 
-  const change: Db['change'] = groupCommit({ transaction, maxBatch, maxInFlight: 1, pipelined: false, now });
+  const enqueue = groupCommit({ transaction, maxBatch, maxInFlight: 1, pipelined: false, now });
+  const change = unlessFull(enqueue, reserve.isFull, path);
 
   /** Starts in another tick, because `begin` would block the event loop while a transaction of this process is open. */
   async function exclusively<T>(work: (tx: Queries) => Promise<T>): Promise<T> {
@@ -71,7 +80,7 @@ export function openSqlite(path: string, now: () => number, alone = false): Db {
 
   return {
     dialect: 'sqlite',
-    local: { generation: commits.generation, now, fileProblem: file.problem },
+    local: { generation: commits.generation, now, fileProblem: file.problem, isDiskFull: reserve.isFull },
     get: reads.get,
     all: reads.all,
     run: (sql, params) => change((tx) => tx.run(sql, params)),
@@ -100,6 +109,7 @@ function connectTwice(
   } catch (error) {
     unlock();
     if (error instanceof InUse) throw error;
+    if (isFullDisk(error) && shrinkOwned(reserveFile(path), reserveStep)) return connectTwice(path, alone);
     throw new DbUnavailable(`cannot be opened: ${(error as Error).message}`, { cause: error });
   }
 }
@@ -163,6 +173,72 @@ function watchFile(path: string, db: Database) {
       damage ??= `${path} is damaged (${error.message}): stop the service, run \`sallyport doctor\`, and restore a backup`;
     },
   };
+}
+
+/** The size of the reserve of a service: see docs/operations/runbooks.md#sallyportdiskfull. */
+export const reservedBytes = 32 * 1024 * 1024;
+/** Bytes by which it shrinks at a time. Most changes need less. Other programs can use the freed space, too. */
+const reserveStep = 256 * 1024;
+
+/**
+ * Reserves space with a file beside the database, which all processes share. It shrinks when a write finds the disk full,
+ * so that essential changes can be made. The disk counts as full until there is space for twice the whole file.
+ */
+function diskReserve(path: string, bytes: number, now: () => number) {
+  const file = reserveFile(path);
+  let [full, checkedAt] = [false, Number.NEGATIVE_INFINITY];
+
+  /** Returns false if there is not enough space. If it fails for another reason, the service works without a reserve. */
+  function create(): boolean {
+    try {
+      const { bavail, bsize } = statfsSync(dirname(file));
+      if (bavail * bsize < 2 * bytes) return false;
+      rmSync(file, { force: true });
+      // Random, because some file systems compress.
+      writeOwned(file, randomBytes(bytes), path);
+      return true;
+    } catch (error) {
+      return (error as NodeJS.ErrnoException).code !== 'ENOSPC';
+    }
+  }
+
+  return {
+    /** Not checked again for 10 ms, or for a second if it is full. */
+    isFull: () => {
+      if (bytes === 0 || Math.abs(now() - checkedAt) < (full ? 1000 : 10)) return full;
+      full = (lstatSync(file, { throwIfNoEntry: false })?.size ?? 0) < bytes && !create();
+      checkedAt = now();
+      return full;
+    },
+    shrink: () => {
+      shrinkOwned(file, reserveStep);
+      [full, checkedAt] = [bytes > 0, now()];
+    },
+  };
+}
+
+/** Makes only essential changes while the disk is full. */
+function unlessFull(enqueue: Enqueue, isFull: () => boolean, path: string): Db['change'] {
+  return (work, entity, tenant, isEssential) => {
+    if (isEssential) return retryOnFullDisk(() => enqueue(work, entity, tenant));
+    const guarded: typeof work = (tx) => {
+      if (!isFull()) return work(tx);
+      throw fail('disk_full', { cause: new Error(`the disk of ${path} is full`) });
+    };
+    return enqueue(guarded, entity, tenant);
+  };
+}
+
+function reserveFile(path: string): string {
+  return `${pathWithoutLinks(path)}-reserve`;
+}
+
+/** Each failed attempt makes the reserve smaller. */
+async function retryOnFullDisk<T>(attempt: () => Promise<T>, retries = 4): Promise<T> {
+  return attempt().catch((error) => {
+    if (retries === 0 || !isFullDisk(error.cause)) throw error;
+    return retryOnFullDisk(attempt, retries - 1);
+  });
 }
 
 /** Limits of the cache of prepared statements: their number, and the characters of their SQL. */
@@ -238,4 +314,8 @@ function mapDbError(error: unknown): unknown {
   if (error.code === 'SQLITE_CONSTRAINT_FOREIGNKEY') return ownerDeleted(error);
   if (!outOfReach.test(error.code ?? '')) return error;
   return new DbUnavailable(error.message, { cause: error });
+}
+
+function isFullDisk(error: unknown): boolean {
+  return error instanceof SQLiteError && /^SQLITE_(FULL|IOERR_SHMSIZE)$/.test(error.code ?? '');
 }

@@ -1,11 +1,10 @@
 /** Full and read-only disks, missing permissions, and output that cannot be written. */
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { spawnSync } from 'node:child_process';
-import { chmodSync, copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmdirSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chmodSync, copyFileSync, existsSync, mkdirSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { systemTenant } from '../../../src/audit/records.ts';
 import { type Cli, openCli } from '../../support/cli.ts';
+import { mount, noMount, unmount } from '../../support/mount.ts';
 import { root } from '../../support/service.ts';
 import { isMissing } from '../../support/skip.ts';
 import { runSql } from '../../support/test-store.ts';
@@ -64,19 +63,6 @@ describe('without permission to read the data folder', () => {
   });
 });
 
-function mount(...options: string[]): boolean {
-  return spawnSync('mount', options, { stdio: 'ignore' }).status === 0;
-}
-
-const canMount = (() => {
-  const folder = mkdtempSync(join(tmpdir(), 'sallyport-mount-'));
-  const could = mount('-t', 'tmpfs', 'tmpfs', folder);
-  if (could) spawnSync('umount', [folder]);
-  rmdirSync(folder);
-  return could;
-})();
-
-const noMount = isMissing(canMount, 'full-disk tests: this user cannot mount a tmpfs');
 describe.skipIf(noMount)('on a full or read-only disk', () => {
   beforeEach(async () => {
     await runSql(
@@ -89,7 +75,7 @@ describe.skipIf(noMount)('on a full or read-only disk', () => {
     expect(mount('-t', 'tmpfs', '-o', 'size=4k', 'tmpfs', small())).toBe(true);
   });
   afterEach(() => {
-    spawnSync('umount', ['-l', small()]);
+    unmount(small());
   });
 
   test.each([
@@ -127,7 +113,7 @@ describe.skipIf(noMount)('on a full or read-only disk', () => {
     expect(mount('--bind', cli.path('data'), small())).toBe(true);
     expect(mount('-o', 'remount,bind,ro', small())).toBe(true);
     const { code, out } = await cli.run('doctor', '--data-dir', small());
-    spawnSync('umount', ['-l', small()]);
+    unmount(small());
     expect(code).toBe(1);
     expect(out).toMatch(/^fail {2}disk {11}the file system of \S+small is read-only\n +→ mount it writable/m);
     expect(out).toMatch(

@@ -161,6 +161,34 @@ test('a full disk leaves no partial change, and writing resumes when there is sp
   expect(await names()).toEqual(['kept', 'more']);
 });
 
+test('on a full disk, essential changes use the reserve, and others are made when it is complete again', async () => {
+  const mebibyte = 1 << 20;
+  let time = 0;
+  const reserve = () => statSync(`${path}-reserve`).size;
+  await db.close();
+  db = openSqlite(path, () => time, false, mebibyte);
+  const addOthers = (name: string, isEssential: boolean) =>
+    db.change((tx) => tx.run('insert into things values ($1)', [name]), undefined, undefined, isEssential);
+  await add('kept');
+  expect(reserve()).toBe(mebibyte);
+  const { pages } = (await db.get<{ pages: number }>('select page_count as pages from pragma_page_count'))!;
+  const roomFor = (count: number) => db.exclusively(async (tx) => tx.get(`pragma max_page_count = ${count}`));
+  await roomFor(pages);
+  await expect(add('x'.repeat(1_000_000))).rejects.toThrow(DbUnavailable);
+  expect([reserve(), db.local?.isDiskFull()]).toEqual([0.75 * mebibyte, true]);
+  await expect(add('refused')).rejects.toMatchObject({ code: 'disk_full' });
+  await addOthers('essential', true);
+  expect(reserve()).toBe(0.75 * mebibyte);
+  await expect(addOthers('y'.repeat(1_000_000), true)).rejects.toThrow(DbUnavailable);
+  expect(reserve()).toBe(0);
+  await roomFor(1_000_000);
+  await expect(add('too early')).rejects.toMatchObject({ code: 'disk_full' });
+  time += 1000;
+  await add('more');
+  expect([reserve(), db.local?.isDiskFull()]).toEqual([mebibyte, false]);
+  expect(await names()).toEqual(['essential', 'kept', 'more']);
+});
+
 test('closing waits for changes in progress and removes the write-ahead log', async () => {
   const adding = add('last');
   db.get('select 1');
