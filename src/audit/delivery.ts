@@ -87,8 +87,11 @@ const checkInterval = 60_000;
 /** Maximum milliseconds that `stop` waits for running attempts. */
 const maxStopTime = 3000;
 
-/** Milliseconds until the next attempt: `first` after one failure, doubled with each further failure up to `max`. */
-const backoff = { first: 1000, max: 300_000 };
+/**
+ * Milliseconds until the next attempt: `first` after one failure, doubled with each further failure up to `max`, or up to
+ * `maxAsked` if the receiver asks for it. An attempt sends one segment, so it can be frequent.
+ */
+const backoff = { first: 1000, max: 30_000, maxAsked: 300_000 };
 
 export function startDelivery(
   sinks: readonly Sink[],
@@ -258,10 +261,10 @@ function describeRejection({ rejected }: Receipt, { entries }: Batch): string | 
   );
 }
 
-/** Exponential backoff with up to 50 % jitter. A longer `Retry-After` is respected up to `backoff.max`. */
+/** Exponential backoff with up to 50 % jitter. A longer `Retry-After` is respected. */
 export function delayAfter(failures: number, error: unknown, random: () => number): number {
   const delay = Math.min(backoff.max, backoff.first * 2 ** Math.min(failures - 1, 20));
-  const asked = error instanceof DeliveryError ? Math.min(error.retryAfter ?? 0, backoff.max) : 0;
+  const asked = error instanceof DeliveryError ? Math.min(error.retryAfter ?? 0, backoff.maxAsked) : 0;
   return Math.max(asked, Math.round(delay * (1 - random() / 2)));
 }
 

@@ -230,6 +230,27 @@ describe.each(databases)('delivery on %s', (name, database) => {
     expect(delivery.logged.join()).not.toContain('missing');
   });
 
+  test('delivers within 30 seconds after a long outage of the receiver, which got one segment per attempt', async () => {
+    const tenant = await data.tenant();
+    for (const operation of ['a', 'b', 'c']) await writeEntries(data, tenant, operation);
+    const delivery = start();
+    let attempts = 0;
+    receiver.setAnswer(() => {
+      attempts++;
+      return new Response(null, { status: 503 });
+    });
+    for (let seconds = 0; seconds < 1200; seconds += 30) {
+      await delivery.flush();
+      data.clock.advance(30_000);
+    }
+    expect(attempts).toBe(40);
+    await delivery.flush();
+    receiver.setAnswer(() => undefined);
+    data.clock.advance(30_000);
+    await delivery.flush();
+    expect(operationsOf(receiver, tenant)).toEqual(['1 a', '2 b', '3 c']);
+  });
+
   test('delivers segments that another program has marked as delivered', async () => {
     const tenant = await data.tenant();
     await writeEntries(data, tenant, 'a', 'b');
@@ -284,9 +305,9 @@ describe.each(databases)('delivery on %s', (name, database) => {
   });
 });
 
-test('the delay doubles with each failure, up to five minutes, and follows the receiver within that', () => {
-  const delays = [1, 2, 3, 9, 10, 1000].map((failures) => delayAfter(failures, undefined, () => 0));
-  expect(delays).toEqual([1000, 2000, 4000, 256_000, 300_000, 300_000]);
+test('the delay doubles with each failure, up to 30 seconds, and follows the receiver up to five minutes', () => {
+  const delays = [1, 2, 3, 5, 6, 1000].map((failures) => delayAfter(failures, undefined, () => 0));
+  expect(delays).toEqual([1000, 2000, 4000, 16_000, 30_000, 30_000]);
   expect(delayAfter(3, undefined, () => 1)).toBe(2000);
   expect(delayAfter(1, new DeliveryError('', 30_000), () => 0)).toBe(30_000);
   expect(delayAfter(1, new DeliveryError('', 86_400_000), () => 0)).toBe(300_000);
