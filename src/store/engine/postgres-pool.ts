@@ -175,7 +175,9 @@ interface Opened {
 
 async function openPool(host: PostgresHost, target: PostgresTarget, options: PoolOptions): Promise<Opened> {
   const startup = { default_transaction_isolation: isolation, ...options.settings };
-  const direct = connect(host, target, options, startup);
+  // A single connection until the server has answered: during an outage, every search would open many.
+  const single = { ...options, maxConnections: 1 };
+  const direct = connect(host, target, single, startup);
   const toOpened = (sql: SQL, transactionSettings: string | undefined, probed: Probed): Opened => {
     const { readOnly, position, advisoryLocks, server, citus } = probed;
     const pool = {
@@ -190,17 +192,19 @@ async function openPool(host: PostgresHost, target: PostgresTarget, options: Poo
   };
   try {
     const probed = await probe(direct, target, options, Object.keys(startup));
-    if (probed.applied) return toOpened(direct, undefined, probed);
     await direct.close();
+    if (probed.applied) return toOpened(connect(host, target, options, startup), undefined, probed);
   } catch (error) {
     await direct.close({ timeout: 0 }).catch(() => {});
     if (!rejectsStartupParameters(error)) throw mapDriverError(error);
   }
-  const pooled = connect(host, target, options, undefined);
+  const pooled = connect(host, target, single, undefined);
   try {
     const probed = await probe(pooled, target, options, []);
     const local = Object.entries(options.settings).map(([name, value]) => `set local ${name} = ${value}`);
-    return toOpened(pooled, [`set transaction isolation level ${isolation}`, ...local].join('; '), probed);
+    const settings = [`set transaction isolation level ${isolation}`, ...local].join('; ');
+    await pooled.close();
+    return toOpened(connect(host, target, options, undefined), settings, probed);
   } catch (error) {
     await pooled.close({ timeout: 0 }).catch(() => {});
     throw mapDriverError(error);

@@ -185,8 +185,9 @@ describe('several hosts', () => {
     const url = `postgres://postgres@127.0.0.1:${proxy.port}/postgres`;
     const db = openPostgres(url, undefined, generousTimeout, 4, positions);
     await db.get('select 1');
-    proxy.setTarget(second.port);
     const ours = "from pg_stat_activity where application_name = 'sallyport'";
+    while ((await runSql(first.url, `select 1 ${ours}`)).length < 4) await Promise.resolve();
+    proxy.setTarget(second.port);
     await runSql(first.url, `select pg_terminate_backend(pid) ${ours} and pid <> (select min(pid) ${ours})`);
     const insert = () => db.transaction(async (tx) => tx.run('insert into things values (1)'));
     const outcomes = await Promise.allSettled(Array.from({ length: 12 }, insert));

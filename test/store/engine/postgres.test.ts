@@ -1,4 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
 import { newTenant } from '../../../src/operations/bootstrap.ts';
 import { DbUnavailable, defaultConnections } from '../../../src/store/engine/db.ts';
 import { openPostgres } from '../../../src/store/engine/postgres.ts';
@@ -106,6 +108,21 @@ async function answered<T>(work: () => Promise<T>): Promise<T> {
     }
   }
 }
+
+test('a search for a server opens one connection, so that nodes do not exhaust a server that is restarted', async () => {
+  let [connections, most] = [0, 0];
+  const server = createServer((socket) => {
+    most = Math.max(most, ++connections);
+    socket.on('error', () => {}).on('close', () => connections--);
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const db = openPostgres(`postgres://x@127.0.0.1:${port}/x?sslmode=disable`, undefined, 500, 10);
+  await expect(Promise.resolve(db.run('select 1'))).rejects.toThrow(DbUnavailable);
+  expect(most).toBe(1);
+  await db.close();
+  server.close();
+});
 
 describe('a store that loses its connections to PostgreSQL', () => {
   let direct: string;
