@@ -41,6 +41,7 @@ import {
 } from '../store/operator-queries.ts';
 import { checkHeads, checkSealed, checkSinks } from './audit-diagnosis.ts';
 import { type Check, fail, missingHint, ok, startHint, warn } from './check.ts';
+import { knownPositions } from './known-positions.ts';
 import { masterKeyHint } from './master-key.ts';
 import { clockTolerance } from './node-recorder.ts';
 import { checkSqliteFile, checkSqliteSettings } from './sqlite-check.ts';
@@ -63,9 +64,10 @@ export async function diagnose(
   const inUse = path !== undefined && isInUse(path);
   const problems = path === undefined ? [] : checkSqliteFile(path);
   if (problems.some(({ state }) => state === 'fail')) return problems;
+  const timeout = Math.max(databaseTimeout, commandTimeout);
   const db =
     path === undefined
-      ? openPostgres(url, undefined, Math.max(databaseTimeout, commandTimeout), databaseConnections)
+      ? openPostgres(url, undefined, timeout, databaseConnections, knownPositions(config))
       : openSqlite(path, now);
   try {
     const settings = path === undefined ? checkPostgres(db, config) : checkSqliteSettings(db, path);

@@ -81,7 +81,7 @@ async function checkDatabase(
     const damage = damageOf(error);
     if (damage && path !== undefined)
       return [fail('database', `${label} is damaged: ${damage.message}`, restoreHint(path))];
-    const known = systemErrorOf(error);
+    const known = systemErrorOf(error) ?? systemErrorOf((error as Error).cause);
     const message = known?.reason ?? (error as Error).message;
     const hint = disk.some(({ state }) => state === 'fail')
       ? 'correct the problem of the disk first: see above'

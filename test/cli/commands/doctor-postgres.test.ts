@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { writeFileSync } from 'node:fs';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname } from 'node:path';
 import { newestSchema } from '../../../src/store/engine/migrate.ts';
 import { type Cli, openCli } from '../../support/cli.ts';
 import { formatProblems, problemsIn, runDoctor } from '../../support/doctor.ts';
@@ -94,6 +95,22 @@ describe('doctor on PostgreSQL', () => {
     expect({ code, problems: formatProblems(checks) }).toEqual({
       code: 1,
       problems: ['fail database: default_transaction_read_only is on: every write fails with 503'],
+    });
+  });
+
+  test('reports a server that is behind what a node has seen', async () => {
+    const [row] = await runSql<{ installation: string }>(server.url, 'select installation from heartbeat');
+    const seen = { ...row, era: 0, timeline: 1, beat: 1_000_000 };
+    const file = cli.path('data/database-position.json');
+    mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+    writeFileSync(file, JSON.stringify({ positions: [seen], nodes: [] }));
+    const { code, checks } = await runDoctor(cli, ...at('postgres'));
+    rmSync(dirname(file), { recursive: true });
+    expect({ code, problems: formatProblems(checks) }).toEqual({
+      code: 1,
+      problems: [
+        expect.stringMatching(/^fail database: .*is behind: .*but beat 1000000 of timeline 1 was seen/),
+      ],
     });
   });
 
