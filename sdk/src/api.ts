@@ -65,7 +65,7 @@ export interface ApplicationWithKey {
 export interface AccessRule {
   /** Purpose of the rule. */
   description?: string;
-  /** Among the matching rules, the one with the lowest priority decides. On a tie, the stricter transform decides. */
+  /** Among the matching rules, the one with the lowest priority decides. On a tie, the stricter transform decides, and `reveal` with `require_purpose` before `reveal`. */
   priority: number;
   /** Applications only, and required there: the rule matches tokens in this container and below. A management application may omit it to match all tokens. */
   container?: string;
@@ -73,6 +73,8 @@ export interface AccessRule {
   conditions?: Array<AccessRuleCondition>;
   /** How much of the data is returned. `redact`: no data. `mask`: the masked value, or no data if the token has no mask. `reveal`: the plaintext. */
   transform: 'redact' | 'mask' | 'reveal';
+  /** Only with `reveal`: whether a request must state its purpose in `SVC-PURPOSE` to get the plaintext. Without it, the rule still decides, but the response has the masked value. */
+  require_purpose?: boolean | null;
   /** Permissions that the rule grants. */
   permissions: Array<PermissionName>;
 }
@@ -239,10 +241,10 @@ export interface Impact {
       permission: string;
       /** The container, with those below it that no other rule names. Absent for permissions without containers. */
       container?: string;
-      /** The decision with the current rules. */
-      from: 'reveal' | 'mask' | 'redact' | 'denied';
+      /** The decision with the current rules. `reveal_with_purpose`: `reveal` for requests that state a purpose, `mask` for others. */
+      from: 'reveal' | 'reveal_with_purpose' | 'mask' | 'redact' | 'denied';
       /** The decision with the new rules. */
-      to: 'reveal' | 'mask' | 'redact' | 'denied';
+      to: 'reveal' | 'reveal_with_purpose' | 'mask' | 'redact' | 'denied';
     }>;
   };
   /** Stored tokens for which the access of the application changes. */
@@ -255,10 +257,10 @@ export interface Impact {
       permission: string;
       /** The container of the change. */
       container: string;
-      /** The decision with the current rules. */
-      from: 'reveal' | 'mask' | 'redact' | 'denied';
+      /** The decision with the current rules. `reveal_with_purpose`: `reveal` for requests that state a purpose, `mask` for others. */
+      from: 'reveal' | 'reveal_with_purpose' | 'mask' | 'redact' | 'denied';
       /** The decision with the new rules. */
-      to: 'reveal' | 'mask' | 'redact' | 'denied';
+      to: 'reveal' | 'reveal_with_purpose' | 'mask' | 'redact' | 'denied';
       /** How many tokens are in it, without those of other changes. */
       count: number;
     }>;
@@ -277,10 +279,10 @@ export interface Impact {
     data: Array<{
       /** The permission that was used. */
       permission: string;
-      /** The decision with the current rules. */
-      from: 'reveal' | 'mask' | 'redact' | 'denied';
+      /** The decision with the current rules. `reveal_with_purpose`: `reveal` for requests that state a purpose, `mask` for others. */
+      from: 'reveal' | 'reveal_with_purpose' | 'mask' | 'redact' | 'denied';
       /** The decision with the new rules. */
-      to: 'reveal' | 'mask' | 'redact' | 'denied';
+      to: 'reveal' | 'reveal_with_purpose' | 'mask' | 'redact' | 'denied';
       /** How many recorded uses change. */
       count: number;
       /** How many applications they are from. */
@@ -294,10 +296,10 @@ export interface AccessChange {
   permission: string;
   /** The container, with those below it that no other rule names. Absent for permissions without containers. */
   container?: string;
-  /** The decision with the current rules. */
-  from: 'reveal' | 'mask' | 'redact' | 'denied';
+  /** The decision with the current rules. `reveal_with_purpose`: `reveal` for requests that state a purpose, `mask` for others. */
+  from: 'reveal' | 'reveal_with_purpose' | 'mask' | 'redact' | 'denied';
   /** The decision with the new rules. */
-  to: 'reveal' | 'mask' | 'redact' | 'denied';
+  to: 'reveal' | 'reveal_with_purpose' | 'mask' | 'redact' | 'denied';
 }
 
 export interface ApplicationUpdate {
@@ -619,6 +621,8 @@ export interface DecisionStep {
   priority?: number;
   /** The transform of the rule. */
   transform: 'redact' | 'mask' | 'reveal';
+  /** The rule reveals data only to requests that state a purpose, and masks it for others. */
+  require_purpose?: true;
   /** Whether the rule grants the permission. */
   grants: boolean;
   /** Whether the rule matches the resource. */
@@ -680,6 +684,8 @@ export interface DecisionRequest {
   resource?: Resource;
   /** Several resources, instead of `resource`. */
   resources?: Array<Resource>;
+  /** The purpose that the request states. Rules with `require_purpose` reveal data only with a purpose. The `SVC-PURPOSE` header of your own request is not used. */
+  purpose?: string;
   /** Whether to add `trace`. The response is then slower and larger. */
   explain?: boolean | null;
   /** Whether to record the decision in the audit log, because your service acts on it. Allowed resources are in the log before the response is sent. Requires the key of a private or management application that is not in quarantine. */
@@ -735,6 +741,8 @@ export interface AccessEntry {
   permission: string;
   /** How much of the data the subject gets. */
   transform: 'redact' | 'mask' | 'reveal';
+  /** With `reveal`: requests that state no purpose get the masked value. Absent if it is not so. */
+  require_purpose?: true;
   /** The rule that allows it. */
   rule: DecidingRule;
   /** Sessions only: the application whose key is the ceiling of the session. Absent if it has none. */
@@ -787,9 +795,9 @@ export interface AccessDiffEntry {
   /** The container, and those below it without another rule. Absent for permissions without containers. */
   container?: string;
   /** The decision at the earlier time. */
-  from: 'reveal' | 'mask' | 'redact' | 'denied';
+  from: 'reveal' | 'reveal_with_purpose' | 'mask' | 'redact' | 'denied';
   /** The decision at the later time. */
-  to: 'reveal' | 'mask' | 'redact' | 'denied';
+  to: 'reveal' | 'reveal_with_purpose' | 'mask' | 'redact' | 'denied';
   /** What changed the application in between, oldest first. At most the last 10. */
   events: Array<{
     /** When it happened. */
@@ -887,7 +895,7 @@ export interface AuthZenEvaluationRequest {
   subject: AuthZenSubject;
   action: AuthZenAction;
   resource: AuthZenResource;
-  /** Accepted, but not used. */
+  /** `purpose` is the purpose that the request states: rules with `require_purpose` reveal data only with a purpose. Other entries are ignored. */
   context?: Record<string, unknown>;
 }
 
@@ -945,7 +953,7 @@ export interface AuthZenEvaluationsRequest {
   action?: AuthZenAction;
   /** Default for evaluations without a resource. */
   resource?: AuthZenResource;
-  /** Accepted, but not used. */
+  /** `purpose` is the purpose that the request states: rules with `require_purpose` reveal data only with a purpose. Other entries are ignored. */
   context?: Record<string, unknown>;
   /** The evaluations. An invalid one is denied, with the error in its context. Without any, the request is a single evaluation. */
   evaluations?: Array<Record<string, unknown>>;
@@ -984,7 +992,7 @@ export interface AuthZenSubjectSearch {
   };
   action: AuthZenAction;
   resource: AuthZenResource;
-  /** Accepted, but not used. */
+  /** `purpose` is the purpose that the request states: rules with `require_purpose` reveal data only with a purpose. Other entries are ignored. */
   context?: Record<string, unknown>;
   /** Which part of the results to return. */
   page?: {
@@ -1008,7 +1016,7 @@ export interface AuthZenResourceSearch {
       container?: string;
     };
   };
-  /** Accepted, but not used. */
+  /** `purpose` is the purpose that the request states: rules with `require_purpose` reveal data only with a purpose. Other entries are ignored. */
   context?: Record<string, unknown>;
   /** Which part of the results to return. */
   page?: {
@@ -1028,7 +1036,7 @@ export interface AuthZenActions {
 export interface AuthZenActionSearch {
   subject: AuthZenSubject;
   resource: AuthZenResource;
-  /** Accepted, but not used. */
+  /** `purpose` is the purpose that the request states: rules with `require_purpose` reveal data only with a purpose. Other entries are ignored. */
   context?: Record<string, unknown>;
   /** Which part of the results to return. */
   page?: {
@@ -1067,6 +1075,8 @@ export interface Tenant {
   applications?: number;
   /** Maximum lifetime of its applications and keys, in seconds: no `expires_at` in a request may be later than that. Absent if unlimited. */
   max_lifetime?: number;
+  /** The purposes that `SVC-PURPOSE` may state, each optionally followed by a space or colon and a reference. Absent if every purpose is accepted. */
+  purposes?: Array<string>;
 }
 
 export interface LogEntryPage {
@@ -1509,6 +1519,8 @@ export interface Operations {
         size?: number;
         /** A cursor: the `next` value of an earlier response. The response then has no totals. Cannot be combined with `page`. */
         start?: string;
+        /** Return less of the data than your access allows: the masked value, or none. */
+        transform?: 'mask' | 'redact';
         /** Filter by ids. Repeat the parameter or separate ids with commas. */
         id?: Array<string>;
         /** Filter by type. */
@@ -1531,6 +1543,10 @@ export interface Operations {
       params: {
         /** The id of the token. */
         id: string;
+      };
+      query?: {
+        /** Return less of the data than your access allows: the masked value, or none. */
+        transform?: 'mask' | 'redact';
       };
     };
     reply: Token;

@@ -107,11 +107,11 @@ export async function check<R>(
       ...(proof && { proof }),
       ...(resource && { resource }),
       ...(record && { record }),
+      ...(purpose && { purpose }),
     };
     const decision = await client.decide(question, {
       requestId,
       ...(signal && { signal }),
-      ...(purpose && { purpose }),
     });
     if (decision.allowed) return { allowed: true, decision, requestId };
     if (!decision.principal)
@@ -132,7 +132,7 @@ export async function check<R>(
 const inputNames: Readonly<Record<string, string>> = {
   'resource.id': 'id',
   'resource.container': 'container',
-  'svc-purpose': 'purpose',
+  purpose: 'purpose',
 };
 
 /** The error messages if the id, container or purpose is invalid and nothing else. Undefined for all other errors. */

@@ -6,6 +6,7 @@ import { z } from 'zod';
 import { containsNoSecret, optional } from './common-fields.ts';
 import { AuthZenProof, dpopField } from './dpop.ts';
 import { DecidingRule, MissingGrant } from './explain.ts';
+import { Purpose } from './purpose.ts';
 import { Container, Transform } from './rule.ts';
 
 const maxLength = 500;
@@ -76,16 +77,32 @@ export const AuthZenResource = z
   .meta({ id: 'AuthZenResource' });
 export type AuthZenResource = z.infer<typeof AuthZenResource>;
 
-/** Its entries are not checked: a batch has one context, which would be checked for each of 100 evaluations. */
-const Context = optional(
+interface Context {
+  readonly purpose?: string | null;
+}
+
+/** Its other entries are not checked: a batch has one context, which would be checked for each of 100 evaluations. */
+const RequestContext = optional(
   z
     .unknown()
     .refine((value) => typeof value === 'object' && !Array.isArray(value), 'must be an object')
+    .refine((value) => Purpose.nullish().safeParse((value as Context | null)?.purpose).success, {
+      path: ['purpose'],
+      error: 'must be a line of 1 to 200 characters',
+    })
+    .transform((value) => value as Context)
     .meta({ type: 'object', additionalProperties: true }),
-).describe('Accepted, but not used.');
+).describe(
+  '`purpose` is the purpose that the request states: rules with `require_purpose` reveal data only with a purpose. Other entries are ignored.',
+);
 
 export const EvaluationRequest = z
-  .object({ subject: AuthZenSubject, action: AuthZenAction, resource: AuthZenResource, context: Context })
+  .object({
+    subject: AuthZenSubject,
+    action: AuthZenAction,
+    resource: AuthZenResource,
+    context: RequestContext,
+  })
   .meta({ id: 'AuthZenEvaluationRequest' });
 export type EvaluationRequest = z.infer<typeof EvaluationRequest>;
 
@@ -104,7 +121,7 @@ export const EvaluationsRequest = z
     subject: optional(AuthZenSubject).describe('Default for evaluations without a subject.'),
     action: optional(AuthZenAction).describe('Default for evaluations without an action.'),
     resource: optional(AuthZenResource).describe('Default for evaluations without a resource.'),
-    context: Context,
+    context: RequestContext,
     evaluations: optional(z.array(UncheckedEvaluation).max(maxEvaluations)).describe(
       'The evaluations. An invalid one is denied, with the error in its context. Without any, the request is a single evaluation.',
     ),
@@ -171,7 +188,7 @@ export const SubjectSearch = z
     subject: z.object({ type: SubjectType }).describe('The subjects to find. An id is ignored.'),
     action: AuthZenAction,
     resource: AuthZenResource,
-    context: Context,
+    context: RequestContext,
     ...page,
   })
   .meta({ id: 'AuthZenSubjectSearch' });
@@ -183,13 +200,13 @@ export const ResourceSearch = z
     resource: z
       .object({ type: ResourceType, ...resourceProperties })
       .describe('The resources to find. An id is ignored.'),
-    context: Context,
+    context: RequestContext,
     ...page,
   })
   .meta({ id: 'AuthZenResourceSearch' });
 
 export const ActionSearch = z
-  .object({ subject: AuthZenSubject, resource: AuthZenResource, context: Context, ...page })
+  .object({ subject: AuthZenSubject, resource: AuthZenResource, context: RequestContext, ...page })
   .meta({ id: 'AuthZenActionSearch' });
 
 const Page = z

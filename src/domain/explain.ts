@@ -14,7 +14,7 @@ import {
   type Verdict,
 } from './policy.ts';
 import { allowReason, denyReason, type Holder, notGranted, quarantineDenying, why } from './reason.ts';
-import { compareTransforms, Transform } from './rule.ts';
+import { compareTransforms, requiresPurpose, Transform } from './rule.ts';
 
 const RuleOwner = z.enum(['application', 'session', 'authorizer']);
 
@@ -36,6 +36,10 @@ export const Step = z
       .exactOptional()
       .describe('The priority of the rule. Absent for the permissions without a rule, which come last.'),
     transform: Transform.describe('The transform of the rule.'),
+    require_purpose: z
+      .literal(true)
+      .exactOptional()
+      .describe('The rule reveals data only to requests that state a purpose, and masks it for others.'),
     grants: z.boolean().describe('Whether the rule grants the permission.'),
     matches: z.boolean().describe('Whether the rule matches the resource.'),
     why: z.string().describe('Why the rule matches or does not match.'),
@@ -220,6 +224,7 @@ function stepsOf(of: Holder, policy: Policy, permission: string, resource: Resou
       rule: compiled.index + 1,
       priority: rule.priority,
       transform: rule.transform,
+      ...(requiresPurpose(rule) && { require_purpose: true }),
       grants: compiled.permissions.has(permission),
       matches: !scoped || matches(conditions, given),
       why: why(compiled, permission, given),

@@ -6,6 +6,7 @@ import {
   canonicalContainer,
   compareTransforms,
   type Rule,
+  requiresPurpose,
   stricter,
   type Transform,
 } from './rule.ts';
@@ -48,8 +49,13 @@ export interface Policy {
    * on first use: a policy may grant 50 permissions by 50 rules each, and a request needs one or two.
    */
   readonly stepsFor: (permission: string) => readonly Step[];
+  /** The policy for requests that state a purpose, and for others. Undefined if no rule requires a purpose. */
+  readonly byPurpose?: Readonly<Record<PurposeState, Policy>>;
 }
 
+type PurposeState = 'stated' | 'unstated';
+
+/** The result is for requests without a purpose: see `forPurpose`. */
 export function compilePolicy(grants: EffectiveGrants): Policy {
   const rules = grants.rules.map((rule, index) => {
     const conditions = conditionsOf(rule);
@@ -59,15 +65,34 @@ export function compilePolicy(grants: EffectiveGrants): Policy {
   rules.sort((a, b) => compareRules(a.rule, b.rule));
   const plain = new Set(grants.permissions);
   const granted = new Set([...plain, ...grants.rules.flatMap(({ permissions }) => permissions)]);
-  const compiled = new Map<string, readonly Step[]>();
-  const stepsFor = (permission: string) => {
-    const known = compiled.get(permission);
-    if (known || !granted.has(permission)) return known ?? none;
-    const steps = compileSteps(permission, plain, plainTransform(grants), rules);
-    compiled.set(permission, steps);
-    return steps;
+  const shared = { grants, quarantined: grants.quarantined, plain, rules, granted };
+  const stepsWhen = (purpose: PurposeState): Policy['stepsFor'] => {
+    const compiled = new Map<string, readonly Step[]>();
+    return (permission) => {
+      const known = compiled.get(permission);
+      if (known || !granted.has(permission)) return known ?? none;
+      const steps = compileSteps(permission, plain, plainTransform(grants), rules, purpose);
+      compiled.set(permission, steps);
+      return steps;
+    };
   };
-  return { grants, quarantined: grants.quarantined, plain, rules, granted, stepsFor };
+  if (!grants.rules.some(requiresPurpose)) return { ...shared, stepsFor: stepsWhen('stated') };
+  const byPurpose = {} as Record<PurposeState, Policy>;
+  for (const purpose of ['stated', 'unstated'] as const)
+    byPurpose[purpose] = { ...shared, stepsFor: stepsWhen(purpose), byPurpose };
+  return byPurpose.unstated;
+}
+
+/** The same policies for a request that states a purpose, or states none. The stated one itself does not matter. */
+export function forPurpose<T extends { readonly policy: Policy; readonly ceiling?: Policy | undefined }>(
+  decided: T,
+  purpose: string | undefined,
+): T {
+  const { policy, ceiling } = decided;
+  if (!policy.byPurpose && !ceiling?.byPurpose) return decided;
+  const state = purpose === undefined ? 'unstated' : 'stated';
+  const chosen = (of: Policy) => of.byPurpose?.[state] ?? of;
+  return { ...decided, policy: chosen(policy), ceiling: ceiling && chosen(ceiling) };
 }
 
 const none: readonly Step[] = [];
@@ -82,13 +107,15 @@ function compileSteps(
   plain: ReadonlySet<string>,
   transform: Transform,
   rules: readonly CompiledRule[],
+  purpose: PurposeState,
 ): Step[] {
   const scoped = hasTrait(permission, 'scoped');
   const steps = rules
     .filter(({ permissions }) => permissions.has(permission))
     .flatMap((rule): Step[] => {
       const conditions = scoped ? rule.narrowest : [];
-      const verdict = { allowed: true, transform: rule.rule.transform, rule } as const;
+      const isMasked = purpose === 'unstated' && requiresPurpose(rule.rule);
+      const verdict = { allowed: true, transform: isMasked ? 'mask' : rule.rule.transform, rule } as const;
       return conditions ? [{ conditions, verdict }] : [];
     });
   const last: Step = { conditions: [], verdict: { allowed: true, transform, rule: undefined } };
@@ -139,8 +166,8 @@ export function decideUnder(
 }
 
 /**
- * The transform that `decideUnder` would return, or undefined if denied. For grants that are used only once: several
- * times faster than compiling a policy.
+ * The transform that `decideUnder` would return for a request that states a purpose, or undefined if denied. For grants
+ * that are used only once: several times faster than compiling a policy.
  */
 export function transformUnder(
   grants: EffectiveGrants,
@@ -182,7 +209,11 @@ function matchesRule(rule: Rule, given: Resource): boolean {
 
 /** Negative if `a` takes precedence. */
 function compareRules(a: Rule, b: Rule): number {
-  return a.priority - b.priority || compareTransforms(a.transform, b.transform);
+  return (
+    a.priority - b.priority ||
+    compareTransforms(a.transform, b.transform) ||
+    Number(requiresPurpose(b)) - Number(requiresPurpose(a))
+  );
 }
 
 /** Whether the policy grants the permission on any resource. */

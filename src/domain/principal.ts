@@ -1,4 +1,5 @@
 /** The authenticated caller and its access. All permission checks go through this file. */
+import { type Access, accessOf, compareAccess } from './access/change.ts';
 import type { Application } from './application.ts';
 import { Denial, type DeniedResource } from './denial.ts';
 import { denialReason, explainDenial, explainMissing, missingReason, type Question } from './explain.ts';
@@ -7,7 +8,7 @@ import type { Digest } from './key.ts';
 import { hasTrait } from './permission.ts';
 import { compilePolicy, decideUnder, isGrantedSomewhere, type Policy, type Resource } from './policy.ts';
 import type { EffectiveGrants } from './quarantine.ts';
-import { canonicalContainer, stricter, type Transform } from './rule.ts';
+import { canonicalContainer, type Transform } from './rule.ts';
 
 interface Caller {
   readonly tenantId: string;
@@ -25,6 +26,8 @@ interface Caller {
   readonly origins: readonly string[] | undefined;
   /** Maximum lifetime of new applications and keys of the tenant, in milliseconds. Undefined if unlimited. */
   readonly maxLifetime?: number | undefined;
+  /** The purposes that the tenant accepts. Undefined if it accepts every purpose. */
+  readonly purposes?: readonly string[] | undefined;
   /** Hash of the presented key. */
   readonly digest: Digest;
   /** Time of the request in milliseconds, by the database clock. */
@@ -203,13 +206,15 @@ export interface PartialPatch {
  *   cannot search for it unless it can search here.
  */
 export function needsReveal(principal: Principal, { from, to, renders, merges }: PartialPatch): boolean {
-  if (mostVisible(principal, ['token:update'], from) === 'reveal') return false;
+  const { policy, ceiling } = principal;
+  const now = decideUnder(policy, ceiling, 'token:update', from);
+  if (now.allowed && now.transform === 'reveal') return false;
   if (renders || merges) return true;
   if (canonicalContainer(from.container) === canonicalContainer(to.container)) return false;
   if (isInBrowser(principal)) return true;
   if (finds(principal, to) && !finds(principal, from)) return true;
-  const [here, there] = [mostVisible(principal, disclosing, from), mostVisible(principal, disclosing, to)];
-  return stricter(here, there) !== there;
+  // This request may state no purpose, and the next one may: so the rules of both places are compared as they are.
+  return compareAccess(mostVisible(principal, from), mostVisible(principal, to)) < 0;
 }
 
 function finds({ policy, ceiling }: Principal, resource: Resource): boolean {
@@ -219,14 +224,9 @@ function finds({ policy, ceiling }: Principal, resource: Resource): boolean {
 /** The permissions whose responses contain data of a stored token. */
 const disclosing = ['token:read', 'token:update'];
 
-/** The least strict transform that the caller has through any of the permissions. No access counts as `redact`. */
-function mostVisible(
-  { policy, ceiling }: Principal,
-  permissions: readonly string[],
-  resource: Resource,
-): Transform {
-  return permissions
-    .map((permission) => decideUnder(policy, ceiling, permission, resource))
-    .map((verdict) => (verdict.allowed ? verdict.transform : 'redact'))
-    .reduce((a, b) => (stricter(a, b) === a ? b : a));
+/** The most access that the caller has through any of these permissions, with a purpose if that is required. */
+function mostVisible({ policy, ceiling }: Principal, resource: Resource): Access {
+  return disclosing
+    .map((permission) => accessOf(policy, ceiling, permission, resource))
+    .reduce((a, b) => (compareAccess(a, b) < 0 ? b : a));
 }

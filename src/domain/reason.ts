@@ -2,7 +2,7 @@
 import { hasTrait } from './permission.ts';
 import { type CompiledRule, canonicalResource, matches, type Policy, type Resource } from './policy.ts';
 import { isRead, type Quarantined } from './quarantine.ts';
-import type { Condition, Transform } from './rule.ts';
+import { type Condition, requiresPurpose, type Transform } from './rule.ts';
 
 /** Whose rules decide: the caller's, or those of the authorizer that limits a session. */
 export type Holder = 'application' | 'session' | 'authorizer';
@@ -56,7 +56,12 @@ export function allowReason(
   if (quarantined) return `the ${quarantined} is in quarantine: ${permission} has the transform redact`;
   if (!rule) return `${holderOf(of)} has ${permission} in its permissions, with the transform ${transform}`;
   const because = why(rule, permission, canonicalResource(resource));
-  return `${ruleOf(of, rule)} grants ${permission} with the transform ${transform}: ${because}`;
+  const purpose = requiresPurpose(rule.rule)
+    ? transform === 'reveal'
+      ? ' and a purpose'
+      : ', or reveal with a purpose'
+    : '';
+  return `${ruleOf(of, rule)} grants ${permission} with the transform ${transform}${purpose}: ${because}`;
 }
 
 /**

@@ -50,6 +50,11 @@ export function stricter(a: Transform, b: Transform): Transform {
   return compareTransforms(a, b) <= 0 ? a : b;
 }
 
+/** Whether a rule reveals data only to requests that state a purpose. To others it shows the masked value. */
+export function requiresPurpose({ transform, require_purpose }: Pick<Rule, 'transform' | 'require_purpose'>) {
+  return transform === 'reveal' && require_purpose === true;
+}
+
 export const Condition = z
   .strictObject({
     attribute: z.enum(['id', 'container']).describe('Attribute of the token.'),
@@ -76,7 +81,7 @@ export const Rule = z
       .min(1)
       .max(2_147_483_647, 'must be at most 2147483647')
       .describe(
-        'Among the matching rules, the one with the lowest priority decides. On a tie, the stricter transform decides.',
+        'Among the matching rules, the one with the lowest priority decides. On a tie, the stricter transform decides, and `reveal` with `require_purpose` before `reveal`.',
       ),
     container: optional(Container).describe(
       'Applications only, and required there: the rule matches tokens in this container and below. A management application may omit it to match all tokens.',
@@ -87,10 +92,20 @@ export const Rule = z
     transform: Transform.describe(
       'How much of the data is returned. `redact`: no data. `mask`: the masked value, or no data if the token has no mask. `reveal`: the plaintext.',
     ),
+    require_purpose: optional(z.boolean())
+      .transform((value) => value || undefined)
+      .optional()
+      .describe(
+        'Only with `reveal`: whether a request must state its purpose in `SVC-PURPOSE` to get the plaintext. Without it, the rule still decides, but the response has the masked value.',
+      ),
     permissions: Permissions.refine((names) => names.length > 0, 'must name at least one permission').meta({
       minItems: 1,
       description: 'Permissions that the rule grants.',
     }),
+  })
+  .refine(({ transform, require_purpose }) => !require_purpose || transform === 'reveal', {
+    path: ['require_purpose'],
+    error: 'is only for rules with the transform reveal',
   })
   .meta({ id: 'AccessRule' });
 export type Rule = z.infer<typeof Rule>;

@@ -22,6 +22,7 @@ interface KeyRow extends ApplicationRow {
   key_expires_at: DbTime | null;
   tag: string;
   max_lifetime: DbTime | null;
+  purposes: string | null;
   now: DbTime;
 }
 
@@ -49,10 +50,12 @@ interface SessionRow {
   ceiling_expires_at: DbTime | null;
   ceiling_key_expires_at: DbTime | null;
   max_lifetime: DbTime | null;
+  purposes: string | null;
 }
 
 const byApplicationKey = `
   select k.digest as key, :now as now, k.id as key_id, k.expires_at as key_expires_at, t.tag, t.max_lifetime,
+    t.purposes,
     ${applicationColumns('a')}
   from application_keys k join applications a on a.tenant_id = k.tenant_id and a.id = k.application_id
   join tenants t on t.id = k.tenant_id and t.disabled_at is null
@@ -64,7 +67,7 @@ const bySessionKey = `
     c.quarantined_at as authorizer_quarantined_at, ${ofCeiling('permissions')} as ceiling_permissions,
     ${ofCeiling('rules')} as ceiling_rules, k.application_id as ceiling_application_id, k.id as ceiling_key_id,
     s.expires_at, a.expires_at as application_expires_at, ${ofCeiling('expires_at')} as ceiling_expires_at,
-    k.expires_at as ceiling_key_expires_at, t.tag, t.max_lifetime
+    k.expires_at as ceiling_key_expires_at, t.tag, t.max_lifetime, t.purposes
   from sessions s ${ownerAndAuthorizer('$2')}
   join tenants t on t.id = s.tenant_id and t.disabled_at is null
   where s.tenant_id = $2 and s.key_digest = :key and ${isValid('$2')}`;
@@ -108,6 +111,7 @@ function fromKey(row: KeyRow, digest: Digest): CachedCredential {
     origins: application.allowed_origins,
     isAllowedFrom: application.allowed_networks && networkMatcher(application.allowed_networks),
     maxLifetime: maxLifetimeOf(row),
+    purposes: purposesOf(row),
     digest,
     now: Number(row.now),
   };
@@ -130,6 +134,7 @@ function fromSession(row: SessionRow, digest: Digest): CachedCredential {
     policy: compilePolicy(toEffectiveGrants(row)),
     origins: toOrigins(row),
     maxLifetime: maxLifetimeOf(row),
+    purposes: purposesOf(row),
     ceiling:
       permissions === null || rules === null ? undefined : compilePolicy(toGrants({ permissions, rules })),
     authority: applicationId === null || keyId === null ? undefined : { applicationId, keyId },
@@ -148,6 +153,10 @@ function fromSession(row: SessionRow, digest: Digest): CachedCredential {
 
 function maxLifetimeOf({ max_lifetime }: { max_lifetime: DbTime | null }): number | undefined {
   return max_lifetime === null ? undefined : Number(max_lifetime);
+}
+
+function purposesOf({ purposes }: { purposes: string | null }): string[] | undefined {
+  return purposes === null ? undefined : JSON.parse(purposes);
 }
 
 function earliest(...times: (DbTime | null)[]): number {

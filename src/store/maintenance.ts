@@ -38,6 +38,8 @@ export interface Tenants {
    * Existing applications and keys are unchanged. `undefined` removes the limit.
    */
   limitLifetime(id: string, max: number | undefined): Promise<boolean>;
+  /** Limits the purposes that requests may state, for every request sent after this resolves. `undefined`: no limit. */
+  setPurposes(id: string, purposes: readonly string[] | undefined): Promise<boolean>;
   /**
    * Makes the keys of the tenant's applications and sessions invalid, for every request sent after this resolves. Its
    * data is unchanged.

@@ -172,6 +172,8 @@ export interface Tenant {
   readonly deleted_at?: string;
   /** Maximum lifetime of its applications and keys, in seconds; absent if unlimited. */
   readonly max_lifetime?: number;
+  /** The purposes that its requests may state; absent if every purpose is accepted. */
+  readonly purposes?: readonly string[];
 }
 
 /** The requests of one tenant in a stored interval. */

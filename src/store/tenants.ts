@@ -16,9 +16,11 @@ interface TenantRow {
   disabled_at: DbTime | null;
   deleted_at: DbTime | null;
   max_lifetime: DbTime | null;
+  purposes: string | null;
 }
 
-const select = 'select id, tag, name, created_at, disabled_at, deleted_at, max_lifetime from tenants';
+const select =
+  'select id, tag, name, created_at, disabled_at, deleted_at, max_lifetime, purposes from tenants';
 
 export function tenants(db: Executor): Tenants {
   return {
@@ -27,6 +29,8 @@ export function tenants(db: Executor): Tenants {
     list: () => then(db.all<TenantRow>(`${select} order by id`), (rows) => rows.map(toTenant)),
     rename: (id, name) => alter(db, 'name = $2', [id, name]),
     limitLifetime: (id, max) => alter(db, 'max_lifetime = $2', [id, max ?? null]),
+    setPurposes: (id, purposes) =>
+      alter(db, 'purposes = $2', [id, purposes ? JSON.stringify(purposes) : null]),
     disable: (id) => disable(db, id),
     enable: (id) => alter(db, 'disabled_at = null', [id]),
     rotateSearchKey: (id) => rotateSearchKey(db, id),
@@ -99,6 +103,7 @@ function toTenant(row: TenantRow): Tenant {
     ...(row.disabled_at !== null && { disabled_at: timestamp(Number(row.disabled_at)) }),
     ...(row.deleted_at !== null && { deleted_at: timestamp(Number(row.deleted_at)) }),
     ...(row.max_lifetime !== null && { max_lifetime: Number(row.max_lifetime) / 1000 }),
+    ...(row.purposes !== null && { purposes: JSON.parse(row.purposes) }),
   };
 }
 

@@ -1,11 +1,13 @@
 /** Compares the policy with the naive implementation on one case, and reports the first difference. */
 
+import { accessOf } from '../../src/domain/access/change.ts';
 import { type Explanation, explain, type Question, type Step, trace } from '../../src/domain/explain.ts';
 import type { Grants } from '../../src/domain/grant.ts';
 import {
   compilePolicy,
   decide,
   decideUnder,
+  forPurpose,
   type Policy,
   type Resource,
   transformUnder,
@@ -44,20 +46,21 @@ export function disagreement(testCase: Case): Disagreement | undefined {
 type Comparison = [about: string, actual: unknown, expected: unknown];
 
 function* comparisons(testCase: Case): Generator<Comparison> {
-  const { grants, ceiling, permission, resource } = testCase;
-  const policy = compilePolicy(grants);
-  const above = ceiling && compilePolicy(ceiling);
-  const expected = naiveDecideUnder(grants, ceiling, permission, resource);
+  const { grants, ceiling, permission, resource, purpose } = testCase;
+  const compiled = (of: Grants) => forPurpose({ policy: compilePolicy(of) }, purpose).policy;
+  const policy = compiled(grants);
+  const above = ceiling && compiled(ceiling);
+  const expected = naiveDecideUnder(grants, ceiling, permission, resource, purpose);
   yield* compareDecide('the holder', policy, grants, testCase);
   if (above) yield* compareDecide('the ceiling', above, ceiling, testCase);
 
   yield ['decideUnder', outcome(decideUnder(policy, above, permission, resource)), expected];
+  yield* comparePurposes(testCase, policy, above);
   const transform = expected.allowed ? expected.transform : undefined;
-  yield ['transformUnder', transformUnder(grants, ceiling, permission, resource), transform];
   const redacted = transform && /:read$|^decision:create$/.test(permission) ? 'redact' : undefined;
   const isolated = quarantined(grants);
   yield ['in quarantine', transformUnder(isolated, ceiling, permission, resource), redacted];
-  const verdict = decideUnder(compilePolicy(isolated), above, permission, resource);
+  const verdict = decideUnder(compiled(isolated), above, permission, resource);
   yield ['in quarantine, compiled', verdict.allowed ? verdict.transform : undefined, redacted];
   const question = { holder: testCase.holder, policy, ceiling: above };
   const explanation = explain(question, permission, resource);
@@ -66,7 +69,7 @@ function* comparisons(testCase: Case): Generator<Comparison> {
   if (isDataPermission(permission))
     yield* compareScopes(visible({ policy, ceiling: above }, permission), resource, expected);
 
-  const backwards = compilePolicy({ ...grants, rules: grants.rules.toReversed() });
+  const backwards = compiled({ ...grants, rules: grants.rules.toReversed() });
   yield [
     'the same rules in reverse order',
     outcome(decideUnder(backwards, above, permission, resource)),
@@ -74,14 +77,48 @@ function* comparisons(testCase: Case): Generator<Comparison> {
   ];
 }
 
+/** What a request can get at most, and that a purpose never reveals more than the same rules without the requirement. */
+function* comparePurposes(
+  { grants, ceiling, permission, resource, purpose }: Case,
+  policy: Policy,
+  above: Policy | undefined,
+): Generator<Comparison> {
+  const stating = (stated: string | undefined) => {
+    const verdict = naiveDecideUnder(grants, ceiling, permission, resource, stated);
+    return verdict.allowed ? verdict.transform : undefined;
+  };
+  const [most, least] = [stating('any'), stating(undefined)];
+  yield ['transformUnder', transformUnder(grants, ceiling, permission, resource), most];
+  const access = most === least ? (most ?? 'denied') : 'reveal_with_purpose';
+  yield ['accessOf', accessOf(policy, above, permission, resource), access];
+  const stated = forPurpose(forPurpose({ policy, ceiling: above }, 'other'), purpose);
+  yield [
+    'the purpose of another request',
+    outcome(decideUnder(stated.policy, stated.ceiling, permission, resource)),
+    outcome(decideUnder(policy, above, permission, resource)),
+  ];
+  const withoutPurpose = (of: Grants) => ({
+    ...of,
+    rules: of.rules.map(({ require_purpose, ...rule }) => rule),
+  });
+  const free = transformUnder(
+    withoutPurpose(grants),
+    ceiling && withoutPurpose(ceiling),
+    permission,
+    resource,
+  );
+  const rank = (transform: string | undefined) => [undefined, 'redact', 'mask', 'reveal'].indexOf(transform);
+  yield ['a required purpose never reveals more', rank(stating(purpose)) <= rank(free), true];
+}
+
 function* compareDecide(
   whose: string,
   policy: Policy,
   grants: Grants,
-  { permission, resource }: Case,
+  { permission, resource, purpose }: Case,
 ): Generator<Comparison> {
   const verdict = decide(policy, permission, resource);
-  const expected = naiveDecide(grants, permission, resource);
+  const expected = naiveDecide(grants, permission, resource, purpose);
   yield [`decide for ${whose}`, outcome(verdict), outcome(expected)];
   if (!verdict.allowed || !expected.allowed) return;
   const decider = verdict.rule?.index ?? plainPermissions;
@@ -105,8 +142,8 @@ function* compareExplanation(
   const steps = (list: readonly Step[]) =>
     list
       .map(
-        ({ of, rule, priority, transform, grants, matches, why }) =>
-          `${of} ${rule} ${priority} ${transform} ${grants} ${matches} ${why.length > 0}`,
+        ({ of, rule, priority, transform, require_purpose, grants, matches, why }) =>
+          `${of} ${rule} ${priority} ${transform} ${require_purpose} ${grants} ${matches} ${why.length > 0}`,
       )
       .toSorted();
   yield ['the trace', steps(trace), steps(sides.flatMap((side) => expectedSteps(side, testCase)))];
@@ -116,7 +153,7 @@ function* compareExplanation(
     return;
   }
   const side = sides.find(({ holder }) => holder === rule?.of);
-  const verdict = side && naiveDecide(side.grants, testCase.permission, testCase.resource);
+  const verdict = side && naiveDecide(side.grants, testCase.permission, testCase.resource, testCase.purpose);
   const index = typeof rule?.rule === 'number' ? rule.rule - 1 : plainPermissions;
   yield [
     'the rule named',
@@ -162,6 +199,7 @@ function expectedSteps(
       rule: index + 1,
       priority: rule.priority,
       transform: rule.transform,
+      ...(rule.require_purpose && { require_purpose: true }),
       grants: rule.permissions.includes(permission),
       matches: ruleMatches(rule, permission, resource),
       why: 'any',

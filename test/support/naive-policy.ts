@@ -10,6 +10,7 @@ export type NaiveRule = {
     | { attribute: 'id' | 'container'; operator: 'equals' | 'starts_with'; value: string }[]
     | undefined;
   transform: 'redact' | 'mask' | 'reveal';
+  require_purpose?: boolean | undefined;
   permissions: string[];
 };
 export type NaiveGrants = { permissions: string[]; rules: NaiveRule[] };
@@ -23,11 +24,16 @@ export type NaiveVerdict =
   | {
       allowed: true;
       transform: NaiveRule['transform'];
-      /** The rules that may be reported as deciding. Several if they have the same priority and transform. */
+      /** The rules that may be reported as deciding. Several if they have the same priority, transform and purpose. */
       deciders: (number | typeof plainPermissions)[];
     };
 
-export function naiveDecide(grants: NaiveGrants, permission: string, resource: NaiveResource): NaiveVerdict {
+export function naiveDecide(
+  grants: NaiveGrants,
+  permission: string,
+  resource: NaiveResource,
+  purpose?: string,
+): NaiveVerdict {
   const rules = grants.rules.map((rule, index) => ({
     ...rule,
     index: index as number | typeof plainPermissions,
@@ -45,9 +51,14 @@ export function naiveDecide(grants: NaiveGrants, permission: string, resource: N
 
   const lowest = Math.min(...candidates.map((rule) => rule.priority));
   const first = candidates.filter((rule) => rule.priority === lowest);
-  const transform = strictest(first.map((rule) => rule.transform));
-  const deciders = first.filter((rule) => rule.transform === transform).map((rule) => rule.index);
-  return { allowed: true, transform, deciders };
+  const order = ['redact', 'mask', 'reveal with purpose', 'reveal'];
+  const kindOf = (rule: NaiveRule) =>
+    rule.transform === 'reveal' && rule.require_purpose ? 'reveal with purpose' : rule.transform;
+  const strictestKind = order.find((kind) => first.some((rule) => kindOf(rule) === kind))!;
+  const deciders = first.filter((rule) => kindOf(rule) === strictestKind).map((rule) => rule.index);
+  if (strictestKind !== 'reveal with purpose')
+    return { allowed: true, transform: strictestKind as NaiveRule['transform'], deciders };
+  return { allowed: true, transform: purpose === undefined ? 'mask' : 'reveal', deciders };
 }
 
 /** Grants and ceiling must both allow the permission. The stricter transform applies. */
@@ -56,11 +67,12 @@ export function naiveDecideUnder(
   ceiling: NaiveGrants | undefined,
   permission: string,
   resource: NaiveResource,
+  purpose?: string,
 ): { allowed: false } | { allowed: true; transform: NaiveRule['transform'] } {
-  const own = naiveDecide(grants, permission, resource);
+  const own = naiveDecide(grants, permission, resource, purpose);
   if (!own.allowed) return { allowed: false };
   if (ceiling === undefined) return { allowed: true, transform: own.transform };
-  const above = naiveDecide(ceiling, permission, resource);
+  const above = naiveDecide(ceiling, permission, resource, purpose);
   if (!above.allowed) return { allowed: false };
   return { allowed: true, transform: strictest([own.transform, above.transform]) };
 }

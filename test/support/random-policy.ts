@@ -9,6 +9,8 @@ export interface Case {
   readonly ceiling: Grants | undefined;
   readonly permission: string;
   readonly resource: Resource;
+  /** Whether the request states a purpose. */
+  readonly purpose: string | undefined;
 }
 
 /** Pseudo-random numbers from a seed (mulberry32). */
@@ -56,7 +58,9 @@ export function randomCase(random: Random): Case {
   const ceiling =
     holder === 'session' && random.chance(0.6) ? randomGrants(random, 'application') : undefined;
   const permission = randomPermission(random);
-  return { holder, grants, ceiling, permission, resource: randomResource(random, grants, ceiling) };
+  const resource = randomResource(random, grants, ceiling);
+  const purpose = random.chance(0.5) ? 'chargeback' : undefined;
+  return { holder, grants, ceiling, permission, resource, purpose };
 }
 
 export function randomGrants(random: Random, holder: Case['holder']): Grants {
@@ -74,13 +78,15 @@ function randomPermission(random: Random): string {
 
 function randomRule(random: Random, holder: Case['holder']): Rule {
   const granted = random.some(1 + random.below(3), () => randomPermission(random));
+  const transform = random.of(transforms);
   return {
     description: random.chance(0.2) ? `rule of ${holder}` : undefined,
     priority: random.of(priorities),
     container: holder === 'application' && random.chance(0.9) ? randomContainer(random) : undefined,
     conditions:
       holder === 'session' ? random.some(random.of([1, 1, 2, 3]), () => randomCondition(random)) : undefined,
-    transform: random.of(transforms),
+    transform,
+    ...(transform === 'reveal' && random.chance(0.5) && { require_purpose: true }),
     permissions: [...new Set(granted)],
   };
 }

@@ -1,18 +1,21 @@
 /** Shows how a decision was made: every rule in evaluation order, with the one that decided. */
 import type { DecisionStep } from '../../../sdk/src/sallyport.ts';
 import { Icon } from '../frame/icons.tsx';
-import { type Outcome, OutcomeBadge } from './outcome.tsx';
+import { type Outcome, OutcomeBadge, outcomeIn } from './outcome.tsx';
 
 export interface DecisionResult {
   readonly allowed: boolean;
   readonly transform?: 'redact' | 'mask' | 'reveal';
+  readonly require_purpose?: boolean;
   readonly reason: string;
   readonly rule?: { readonly of: string; readonly rule: number | 'permissions' };
   readonly trace?: readonly DecisionStep[];
 }
 
-export function outcomeOf({ allowed, transform }: DecisionResult): Outcome {
-  return allowed && transform ? transform : 'denied';
+export function outcomeOf({ allowed, transform, require_purpose }: DecisionResult): Outcome {
+  return allowed && transform
+    ? outcomeIn({ transform, ...(require_purpose && { require_purpose }) })
+    : 'denied';
 }
 
 const holders = { application: 'application', session: 'session', authorizer: 'authorizer' } as const;
@@ -75,7 +78,7 @@ function TraceStep({
         <p>
           <strong>{title}</strong>
           {step.priority !== undefined && <span className="faint"> priority {step.priority}</span>}{' '}
-          <OutcomeBadge answer={step.transform} />
+          <OutcomeBadge answer={outcomeIn(step)} />
         </p>
         <p className="trace-step-reason">
           <span className={step.matches ? 'yes' : 'no'}>{step.why}</span>

@@ -4,8 +4,9 @@
  */
 import './no-eval.ts';
 
+import { accessOf } from '../../../src/domain/access/change.ts';
 import { explain, trace } from '../../../src/domain/explain.ts';
-import { compilePolicy } from '../../../src/domain/policy.ts';
+import { compilePolicy, forPurpose } from '../../../src/domain/policy.ts';
 import { quarantined } from '../../../src/domain/quarantine.ts';
 import type { DecisionResult } from './decision-trace.tsx';
 import type { Grants } from './grants.ts';
@@ -25,8 +26,9 @@ export interface GrantHolder {
 }
 
 function policyOf({ permissions, rules }: Grants, isQuarantined = false) {
-  const whole = rules.map(({ description, container, conditions, ...rest }) => ({
+  const whole = rules.map(({ description, container, conditions, require_purpose, ...rest }) => ({
     ...rest,
+    ...(require_purpose && { require_purpose }),
     description,
     container,
     conditions,
@@ -41,9 +43,11 @@ export function evaluator({
   ceiling,
   isQuarantined,
 }: GrantHolder): (permission: string, resource: Resource) => DecisionResult {
-  const question = { holder, policy: policyOf(grants, isQuarantined), ceiling: ceiling && policyOf(ceiling) };
+  const policy = policyOf(grants, isQuarantined);
+  const question = forPurpose({ holder, policy, ceiling: ceiling && policyOf(ceiling) }, 'any');
   return (permission, resource) => ({
     ...explain(question, permission, resource),
+    require_purpose: accessOf(policy, question.ceiling, permission, resource) === 'reveal_with_purpose',
     trace: trace(question, permission, resource),
   });
 }

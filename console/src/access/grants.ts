@@ -64,7 +64,8 @@ export interface Difference {
 }
 
 export function describeRule(rule: AccessRule): string {
-  return `${rule.priority}. ${rule.transform} in ${ruleTitle(rule)}: ${rule.permissions.join(', ')}${rule.description ? ` (${rule.description})` : ''}`;
+  const purpose = rule.require_purpose ? ' with purpose' : '';
+  return `${rule.priority}. ${rule.transform}${purpose} in ${ruleTitle(rule)}: ${rule.permissions.join(', ')}${rule.description ? ` (${rule.description})` : ''}`;
 }
 
 function listDifferences(before: readonly string[], after: readonly string[], what: string): Difference[] {

@@ -3,6 +3,7 @@ import { ActionIcon, Button, SegmentedControl, Select, TextInput, Tooltip } from
 import type { AccessRule, AccessRuleCondition } from '../../../sdk/src/sallyport.ts';
 import { Icon } from '../frame/icons.tsx';
 import { newCondition, type Owner } from './grants.ts';
+import { outcomeIn } from './outcome.tsx';
 import { PermissionSelect } from './permission-select.tsx';
 
 interface Props {
@@ -18,16 +19,20 @@ const common = ['token:read', 'token:create', 'token:update', 'token:delete'];
 const transforms = [
   { value: 'redact', label: 'Redact' },
   { value: 'mask', label: 'Mask' },
+  { value: 'reveal_with_purpose', label: 'Reveal with purpose' },
   { value: 'reveal', label: 'Reveal' },
 ];
 const meaning = {
   redact: 'Redact hides the data.',
   mask: 'Mask shows the masked value, or hides the data if the token has no mask.',
+  reveal_with_purpose:
+    'Reveal with purpose shows the data to requests that say why they are made, and the masked value to others.',
   reveal: 'Reveal shows the data.',
 } as const;
 
 export function RuleEditor({ owner, rule, number, errors, change, remove }: Props) {
   const choices = [...new Set([...common, ...rule.permissions])];
+  const transform = outcomeIn(rule) as keyof typeof meaning;
   const toggle = (name: string) =>
     change({
       ...rule,
@@ -77,8 +82,8 @@ export function RuleEditor({ owner, rule, number, errors, change, remove }: Prop
           <SegmentedControl
             aria-label={`Transform of rule ${number}`}
             data={transforms}
-            value={rule.transform}
-            onChange={(transform) => change({ ...rule, transform: transform as AccessRule['transform'] })}
+            value={transform}
+            onChange={(value) => change(withTransform(rule, value as keyof typeof meaning))}
           />
         </div>
       </div>
@@ -117,10 +122,16 @@ export function RuleEditor({ owner, rule, number, errors, change, remove }: Prop
         }}
       />
       <p className="fine">
-        {meaning[rule.transform]} Of the matching rules, the one with the lowest priority decides.
+        {meaning[transform]} Of the matching rules, the one with the lowest priority decides.
       </p>
     </fieldset>
   );
+}
+
+function withTransform(rule: AccessRule, value: keyof typeof meaning): AccessRule {
+  const { require_purpose: _, ...rest } = rule;
+  if (value === 'reveal_with_purpose') return { ...rest, transform: 'reveal', require_purpose: true };
+  return { ...rest, transform: value };
 }
 
 function Conditions({ rule, change, errors }: Pick<Props, 'rule' | 'change' | 'errors'>) {

@@ -125,6 +125,7 @@ function Facts({ entry }: { entry: LogEntry }) {
           </a>
         ) : undefined}
       </Fact>
+      <Fact name="For">{actor.subject}</Fact>
       <Fact name="Authorized by">
         {actor.authorized_by !== undefined ? <ApplicationLink id={actor.authorized_by} /> : undefined}
       </Fact>

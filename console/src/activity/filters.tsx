@@ -16,6 +16,8 @@ export const defaults = {
   to: '',
   operation: '',
   application: '',
+  subject: '',
+  purpose: '',
   q: '',
 };
 export type Filters = typeof defaults;
@@ -63,6 +65,7 @@ export async function findInLog(api: Sallyport, q: string, signal: AbortSignal):
 /** The query for the service. Relative periods end at `now`. */
 export function logQuery(filters: Filters, found: Found, now: number) {
   const { result, period, from, to, operation, application } = filters;
+  const [subject, purpose] = [filters.subject.trim(), filters.purpose.trim()];
   if (isExact(found)) return found;
   const length = lengths[period];
   const times =
@@ -74,6 +77,8 @@ export function logQuery(filters: Filters, found: Found, now: number) {
     ...times,
     ...(operation !== '' && { operation }),
     ...(application !== '' && { actor: application }),
+    ...(subject !== '' && { subject }),
+    ...(purpose !== '' && { purpose }),
     ...found,
   };
 }
@@ -131,6 +136,18 @@ export function FilterBar({ filters, set }: Props) {
           placeholder="ID of a request, token, session or entry, or a container"
           value={filters.q}
           onChange={(q) => set({ q }, 'replace')}
+        />
+        <SearchField
+          label="Subject"
+          placeholder="Session of, such as user:42"
+          value={filters.subject}
+          onChange={(subject) => set({ subject }, 'replace')}
+        />
+        <SearchField
+          label="Purpose"
+          placeholder="Exact purpose"
+          value={filters.purpose}
+          onChange={(purpose) => set({ purpose }, 'replace')}
         />
       </div>
     </div>

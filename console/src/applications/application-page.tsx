@@ -3,7 +3,7 @@ import { Button, Menu } from '@mantine/core';
 import { type ReactNode, useState } from 'react';
 import type { Application, ApplicationKey } from '../../../sdk/src/sallyport.ts';
 import { ruleTitle } from '../access/grants.ts';
-import { OutcomeBadge } from '../access/outcome.tsx';
+import { OutcomeBadge, outcomeIn } from '../access/outcome.tsx';
 import { Preview } from '../access/preview.tsx';
 import { CopyButton } from '../frame/copy-button.tsx';
 import { ErrorNotice } from '../frame/error-notice.tsx';
@@ -192,7 +192,7 @@ function Access({ application: { rules, permissions } }: { application: Applicat
               </span>
               <div>
                 <p>
-                  <code>{ruleTitle(rule)}</code> <OutcomeBadge answer={rule.transform} />
+                  <code>{ruleTitle(rule)}</code> <OutcomeBadge answer={outcomeIn(rule)} />
                 </p>
                 <p className="fine">
                   {rule.permissions.join(', ')}

@@ -19,7 +19,7 @@ import { SessionCard } from './session-card.tsx';
 
 const pageSize = 100;
 const updateInterval = 5000;
-const defaults = { state: 'all', container: '', application: '', authorizer: '', id: '' };
+const defaults = { state: 'all', container: '', application: '', authorizer: '', subject: '', id: '' };
 const states: readonly [string, string][] = [
   ['all', 'All'],
   ['pending', 'Pending'],
@@ -141,6 +141,12 @@ function Filters({ query, setQuery }: FiltersProps) {
           const [id, container] = isUuid(text.trim()) ? [text.trim(), ''] : ['', text.trim()];
           setQuery({ id, container }, 'replace');
         }}
+      />
+      <SearchField
+        label="Subject"
+        placeholder="Subject, such as user:42"
+        value={query.subject}
+        onChange={(subject) => setQuery({ subject: subject.trim() }, 'replace')}
       />
       <ApplicationPicker
         label="Application"

@@ -10,6 +10,7 @@ export interface SessionQuery {
   readonly container: string;
   readonly application: string;
   readonly authorizer: string;
+  readonly subject: string;
   /** Empty, or the id of one session. */
   readonly id: string;
 }
@@ -18,7 +19,8 @@ const pageSize = 100;
 /** Limits the pages that are read. A page may be empty although the list continues. */
 const maxPages = 10;
 
-export function useSessions({ state, container, application, authorizer, id }: SessionQuery, limit: number) {
+export function useSessions(query: SessionQuery, limit: number) {
+  const { state, container, application, authorizer, subject, id } = query;
   const { api } = useSignedIn();
   const filter = {
     ...(state !== 'all' && { state }),
@@ -26,6 +28,7 @@ export function useSessions({ state, container, application, authorizer, id }: S
     ...(id !== '' && { id: [id] }),
     ...(application !== '' && { application_id: application }),
     ...(authorizer !== '' && { authorized_by: authorizer }),
+    ...(subject !== '' && { subject }),
   };
   return useLoad(`sessions ${JSON.stringify(filter)} ${limit}`, async (signal) => {
     const sessions: Session[] = [];

@@ -1,7 +1,7 @@
 import { Button, Checkbox } from '@mantine/core';
 import type { Session } from '../../../sdk/src/sallyport.ts';
 import { ruleTitle } from '../access/grants.ts';
-import { OutcomeBadge } from '../access/outcome.tsx';
+import { OutcomeBadge, outcomeIn } from '../access/outcome.tsx';
 import { ApplicationLink } from '../applications/application-link.tsx';
 import { countdown, formatDate, shortId, timeAgo } from '../frame/format.ts';
 import { href } from '../frame/route.ts';
@@ -50,6 +50,14 @@ export function SessionCard({ session, now, selected, toggle, end }: Props) {
       <div className="session-what">
         <p>
           <ApplicationLink id={session.application_id} />
+          {session.subject !== undefined && (
+            <>
+              {' for '}
+              <a href={`${href('activity')}?${new URLSearchParams({ subject: session.subject })}`}>
+                <bdi>{session.subject}</bdi>
+              </a>
+            </>
+          )}
           {authorizer !== undefined && (
             <span className="faint">
               {' · '}authorized by <ApplicationLink id={authorizer} />
@@ -61,7 +69,7 @@ export function SessionCard({ session, now, selected, toggle, end }: Props) {
           {state === 'pending' && 'No access until a backend authorizes it.'}
           {rules.map((rule) => (
             <span key={ruleTitle(rule) + rule.priority} className="session-rule">
-              <OutcomeBadge answer={rule.transform} /> <code>{ruleTitle(rule)}</code>{' '}
+              <OutcomeBadge answer={outcomeIn(rule)} /> <code>{ruleTitle(rule)}</code>{' '}
               {rule.permissions.join(', ')}
             </span>
           ))}

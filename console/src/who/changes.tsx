@@ -116,7 +116,7 @@ function QuestionForm({ query, set }: { query: Query; set: (change: Partial<Quer
   );
 }
 
-const order = ['denied', 'redact', 'mask', 'reveal'];
+const order = ['denied', 'redact', 'mask', 'reveal_with_purpose', 'reveal'];
 
 function isGain({ from, to }: AccessDiffEntry): boolean {
   return order.indexOf(to) > order.indexOf(from);

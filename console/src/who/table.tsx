@@ -1,6 +1,6 @@
 /** The table of an access review: one row for each application and session. */
 import type { AccessEntry } from '../../../sdk/src/sallyport.ts';
-import { OutcomeBadge } from '../access/outcome.tsx';
+import { OutcomeBadge, outcomeIn } from '../access/outcome.tsx';
 import { ApplicationLink } from '../applications/application-link.tsx';
 import { QuarantineButton } from '../applications/quarantine.tsx';
 import { formatDate, shortId, timeAgo } from '../frame/format.ts';
@@ -35,7 +35,7 @@ export function AccessTable({ entries, now, changed }: Props) {
 }
 
 function Row({ entry, now, changed }: { entry: AccessEntry; now: number; changed: () => void }) {
-  const { subject, transform, rule, limited_by: limit, quarantine, last_used_at: used } = entry;
+  const { subject, rule, limited_by: limit, quarantine, last_used_at: used } = entry;
   const { type, id, name } = subject;
   const isApplication = type === 'application';
   const isQuarantined = quarantine?.type === type && quarantine.id === id;
@@ -47,6 +47,12 @@ function Row({ entry, now, changed }: { entry: AccessEntry; now: number; changed
         ) : (
           <span>
             Session <code title={id}>{shortId(id)}</code> of <bdi>{name}</bdi>
+            {subject.subject !== undefined && (
+              <>
+                {' '}
+                for <bdi>{subject.subject}</bdi>
+              </>
+            )}
           </span>
         )}
         {!isApplication && quarantine && (
@@ -56,7 +62,7 @@ function Row({ entry, now, changed }: { entry: AccessEntry; now: number; changed
         )}
       </span>
       <span role="cell">
-        <OutcomeBadge answer={transform} />
+        <OutcomeBadge answer={outcomeIn(entry)} />
       </span>
       <span role="cell" className="who-rule">
         {ruleName(rule)}

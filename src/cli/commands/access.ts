@@ -103,9 +103,9 @@ async function who(call: Call): Promise<number> {
     noun: 'applications or sessions with access',
     head: ['TRANSFORM', 'TYPE', 'NAME', 'ID', 'RULE', 'LIMITED BY', 'LAST USED'],
     row: (entry) => [
-      entry.transform,
+      entry.require_purpose ? `${entry.transform} with a purpose` : entry.transform,
       entry.subject.type,
-      entry.subject.name,
+      entry.subject.subject ? `${entry.subject.name} for ${entry.subject.subject}` : entry.subject.name,
       entry.subject.id,
       ruleOf(entry),
       limitsOf(entry),

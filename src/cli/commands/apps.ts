@@ -315,7 +315,8 @@ export function formatRule(rule: AccessRule): string {
     ...(conditions ?? []).map(({ attribute, operator, value }) => `where ${attribute} ${operator} ${value}`),
   ];
   const note = description ? ` (${description})` : '';
-  return `priority ${priority}: ${[permissions.join(', '), ...scope, `as ${transform}`].join(' ')}${note}`;
+  const shown = `as ${transform}${rule.require_purpose ? ' with a purpose' : ''}`;
+  return `priority ${priority}: ${[permissions.join(', '), ...scope, shown].join(' ')}${note}`;
 }
 
 function by(at: string | undefined, actor: string | undefined): string | undefined {

@@ -2,7 +2,7 @@ import type { Decision, DecisionStep } from '../../../sdk/src/sallyport.ts';
 import { escapeText } from '../../domain/escape.ts';
 import { explain, trace } from '../../domain/explain.ts';
 import { Permission } from '../../domain/permission.ts';
-import { compilePolicy, type Resource } from '../../domain/policy.ts';
+import { compilePolicy, forPurpose, type Resource } from '../../domain/policy.ts';
 import { quarantined } from '../../domain/quarantine.ts';
 import { Container, type Rule } from '../../domain/rule.ts';
 import type { Call, RemoteCommand } from '../command.ts';
@@ -22,6 +22,7 @@ export const canCommand: RemoteCommand = {
     },
     { name: 'id', value: 'ID', description: 'Id of the resource.' },
     { name: 'container', value: 'PATH', description: 'Container of the resource, such as /customers/42/.' },
+    { name: 'purpose', value: 'TEXT', description: 'The purpose that the request states.' },
   ],
   summary: 'Check whether a key or an application has a permission, and explain why.',
   examples: [
@@ -45,9 +46,11 @@ async function can(call: Call): Promise<number> {
   return printResult(decision, formatDecision(decision, permission, colorize), exitCode);
 }
 
-async function decideForKey({ input, service }: Call, permission: string, resource: Resource) {
+async function decideForKey({ input, options, service }: Call, permission: string, resource: Resource) {
   const credential = await input.secret('SALLYPORT_CREDENTIAL', 'credential');
-  return service.decide({ credential, permission, resource: only(resource), explain: true });
+  const purpose = options.value('purpose');
+  const question = { credential, permission, resource: only(resource), explain: true };
+  return service.decide({ ...question, ...(purpose !== undefined && { purpose }) });
 }
 
 async function decideForApplication(
@@ -65,7 +68,7 @@ async function decideForApplication(
   const { permissions } = application;
   const grants = { permissions, rules: application.rules as Rule[] };
   const policy = compilePolicy(application.quarantined_at === undefined ? grants : quarantined(grants));
-  const question = { holder: 'application', policy } as const;
+  const question = forPurpose({ holder: 'application' as const, policy }, call.options.value('purpose'));
   return {
     principal: { kind: 'application', id: application.id, application_id: application.id },
     ...explain(question, valid, resource),
@@ -108,7 +111,7 @@ function rowOf(step: DecisionStep, permission: string, isDeciding: boolean): str
     passes ? '✓' : '✗',
     `${name} of the ${step.of}`,
     step.priority === undefined ? 'lowest priority' : `priority ${step.priority}`,
-    step.transform,
+    step.require_purpose ? `${step.transform} with a purpose` : step.transform,
     `${escapeText(passes ? step.why : obstacles.join('; '))}${isDeciding ? ' (decides)' : ''}`,
   ];
 }

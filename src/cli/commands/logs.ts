@@ -50,6 +50,18 @@ export const logsCommands: readonly RemoteCommand[] = [
       'For an application, includes its sessions. Lists every token with the number of responses, and the first and the last time. Warns if entries were archived or reads were not recorded in that time; --json lists these periods in `gaps`.',
     call: seenBy,
   },
+  {
+    usage: 'logs about <SUBJECT>',
+    options: [
+      { name: 'container', value: 'PATH', description: 'Where the data about the subject is stored.' },
+      sinceOption,
+    ],
+    summary: "List the tokens that a subject has seen, and everyone who has seen the subject's data.",
+    examples: ['sallyport logs about user:42 --container /customers/42/'],
+    details:
+      'Lists the tokens whose plaintext sessions of the subject have received, and then every application and session that has received plaintext from the container. Warns if entries were archived or reads were not recorded in that time; --json lists these periods in `gaps`.',
+    call: about,
+  },
 ];
 
 async function tail(call: Call): Promise<number> {
@@ -135,7 +147,35 @@ function readCells({ responses, first, last }: Reads): string[] {
 }
 
 async function whoRead(call: Call): Promise<number> {
-  const query = disclosuresOf(call, { token: call.args[0] as string });
+  const { readers, gaps, head, rows } = await readersOf(call, { token: call.args[0] as string });
+  printTable(call, { readers, gaps }, 'readers', head, rows);
+  return warnOfGaps(call, gaps);
+}
+
+async function seenBy(call: Call): Promise<number> {
+  const { tokens, gaps, head, rows } = await tokensSeen(call, { actor: call.args[0] as string });
+  printTable(call, { tokens, gaps }, 'tokens', head, rows);
+  return warnOfGaps(call, gaps);
+}
+
+async function about(call: Call): Promise<number> {
+  const container = call.options.value('container');
+  if (container === undefined) throw new UsageError('pass --container: where the data of the subject is');
+  const seen = await tokensSeen(call, { subject: call.args[0] as string });
+  const readers = await readersOf(call, { container });
+  const { gaps } = readers;
+  if (call.json) call.print(JSON.stringify({ seen: seen.tokens, readers: readers.readers, gaps }));
+  else {
+    printTable(call, seen, 'tokens that the subject has seen', seen.head, seen.rows);
+    call.print('');
+    printTable(call, readers, `readers of ${container}`, readers.head, readers.rows);
+  }
+  return warnOfGaps(call, gaps);
+}
+
+/** Who has received plaintext, from the entries that match the filter. */
+async function readersOf(call: Call, filter: LogQuery) {
+  const query = disclosuresOf(call, filter);
   const gaps = await gapsIn(call, query);
   const counts = new ReadCounts<LogEntry['actor']>();
   for await (const entry of call.service.logs.all(query))
@@ -145,24 +185,23 @@ async function whoRead(call: Call): Promise<number> {
   if (!call.json)
     await names.load(readers.flatMap(({ application_id, authorized_by }) => [application_id, authorized_by]));
   const rows = readers.map((reader) => {
-    const { kind, id = '', application_id, authorized_by } = reader;
-    return [kind, id, names.of(application_id), names.of(authorized_by), ...readCells(reader)];
+    const { kind, id = '', application_id, authorized_by, subject = '' } = reader;
+    return [kind, id, subject, names.of(application_id), names.of(authorized_by), ...readCells(reader)];
   });
-  const head = ['KIND', 'ID', 'APPLICATION', 'AUTHORIZED BY', ...readColumns];
-  printTable(call, { readers, gaps }, 'readers', head, rows);
-  return warnOfGaps(call, gaps);
+  const head = ['KIND', 'ID', 'SUBJECT', 'APPLICATION', 'AUTHORIZED BY', ...readColumns];
+  return { readers, gaps, head, rows };
 }
 
-async function seenBy(call: Call): Promise<number> {
-  const query = disclosuresOf(call, { actor: call.args[0] as string });
+/** The tokens whose plaintext was received, from the entries that match the filter. */
+async function tokensSeen(call: Call, filter: LogQuery) {
+  const query = disclosuresOf(call, filter);
   const gaps = await gapsIn(call, query);
   const counts = new ReadCounts<{ token: string }>();
   for await (const entry of call.service.logs.all(query))
     for (const token of tokensOf(entry)) counts.add(token, { token }, entry);
   const tokens = counts.list();
   const rows = tokens.map((one) => [one.token, ...readCells(one)]);
-  printTable(call, { tokens, gaps }, 'tokens', ['TOKEN', ...readColumns], rows);
-  return warnOfGaps(call, gaps);
+  return { tokens, gaps, head: ['TOKEN', ...readColumns], rows };
 }
 
 /** Selects entries about responses that contained plaintext. */

@@ -5,6 +5,7 @@ import { parseDuration } from '../../domain/duration.ts';
 import { escapeText } from '../../domain/escape.ts';
 import { mint } from '../../domain/key.ts';
 import { latestExpiry } from '../../domain/lifetime.ts';
+import { ListedPurpose, maxPurposes } from '../../domain/purpose.ts';
 import { managementOf, newTenant } from '../../operations/bootstrap.ts';
 import type { Maintenance, Tenants } from '../../store/maintenance.ts';
 import type { NewEntry, Tenant } from '../../store/store.ts';
@@ -57,6 +58,13 @@ export const tenantCommands: readonly LocalCommand[] = [
     details: `Indexes all tokens again, while the service runs and searches find them. If it is interrupted, running nodes finish it. ${tenantArgument}`,
     examples: ['sallyport tenants rotate-search-key "Second shop"'],
     run: (invocation) => withStore(invocation, (maintenance) => rotateSearchKey(maintenance, invocation)),
+  },
+  {
+    usage: 'tenants purposes <TENANT> <PURPOSES>',
+    summary: 'Limit the purposes that the requests of a tenant may state.',
+    details: `PURPOSES are words such as chargeback,support, separated by commas, or "any" for no limit. A request may add a reference: SVC-PURPOSE: chargeback 4711. Any other purpose is rejected. Requests without a purpose are not affected. ${tenantArgument}`,
+    examples: ['sallyport tenants purposes "Second shop" chargeback,support'],
+    run: (invocation) => withStore(invocation, (maintenance) => limitPurposes(maintenance, invocation)),
   },
   {
     usage: 'tenants disable <TENANT>',
@@ -134,16 +142,41 @@ async function rename(maintenance: Maintenance, invocation: Invocation): Promise
 
 async function limitLifetime(maintenance: Maintenance, invocation: Invocation): Promise<number> {
   const max = parseMaxLifetime(invocation.args[1]);
+  return set(maintenance, invocation, 'max_lifetime', (tenants, id) => tenants.limitLifetime(id, max));
+}
+
+async function limitPurposes(maintenance: Maintenance, invocation: Invocation): Promise<number> {
+  const purposes = parsePurposes(invocation.args[1]);
+  return set(maintenance, invocation, 'purposes', (tenants, id) => tenants.setPurposes(id, purposes));
+}
+
+/** Changes one field of a tenant. Without a difference, writes no audit entry. */
+async function set(
+  maintenance: Maintenance,
+  invocation: Invocation,
+  field: 'max_lifetime' | 'purposes',
+  change: (tenants: Tenants, id: string) => Promise<boolean>,
+): Promise<number> {
   const tenant = await maintenance.changeTenants(async (tx) => {
     const before = await findChangeable(tx.tenants, invocation.args[0]);
-    await tx.tenants.limitLifetime(before.id, max);
+    await change(tx.tenants, before.id);
     const after = (await tx.tenants.get(before.id)) as Tenant;
-    const changed = difference(before, after, ['max_lifetime']);
-    if (before.max_lifetime !== after.max_lifetime)
-      tx.record(entry('tenant.max_lifetime', before.id, changed));
+    const changed = difference(before, after, [field]);
+    if (field in changed) tx.record(entry(`tenant.${field}`, before.id, changed));
     return after;
   });
   return show(invocation, tenant);
+}
+
+function parsePurposes(text = ''): string[] | undefined {
+  if (text === 'any') return undefined;
+  const purposes = [...new Set(text.split(','))];
+  for (const purpose of purposes) {
+    const { error } = ListedPurpose.safeParse(purpose);
+    if (error) throw new UsageError(`PURPOSES: "${escapeText(purpose)}" ${error.issues[0]?.message}`);
+  }
+  if (purposes.length > maxPurposes) throw new UsageError(`PURPOSES must be at most ${maxPurposes}`);
+  return purposes;
 }
 
 function parseMaxLifetime(text = ''): number | undefined {
@@ -262,6 +295,7 @@ function show({ printResult }: Invocation, tenant: Tenant): number {
     ['name', tenant.name],
     ['state', stateOf(tenant)],
     ['max lifetime', tenant.max_lifetime === undefined ? undefined : `${tenant.max_lifetime} s`],
+    ['purposes', tenant.purposes?.join(', ')],
   ] as const;
   return printResult(tenant, fields(pairs));
 }

@@ -2,12 +2,12 @@
 import { z } from 'zod';
 import type { Grants } from '../grant.ts';
 import { hasTrait } from '../permission.ts';
-import { compilePolicy, decideUnder, type Policy, type Resource } from '../policy.ts';
-import { canonicalContainer, Transform } from '../rule.ts';
+import { compilePolicy, decideUnder, forPurpose, type Policy, type Resource } from '../policy.ts';
+import { canonicalContainer } from '../rule.ts';
 import type { Steps } from '../steps.ts';
 
-/** A decision: the transform, or `denied`. */
-export const Access = z.enum(['reveal', 'mask', 'redact', 'denied']);
+/** A decision: the transform, or `denied`. From the most access to the least. */
+export const Access = z.enum(['reveal', 'reveal_with_purpose', 'mask', 'redact', 'denied']);
 export type Access = z.infer<typeof Access>;
 
 export const AccessChange = z
@@ -19,18 +19,20 @@ export const AccessChange = z
       .describe(
         'The container, with those below it that no other rule names. Absent for permissions without containers.',
       ),
-    from: Access.describe('The decision with the current rules.'),
+    from: Access.describe(
+      'The decision with the current rules. `reveal_with_purpose`: `reveal` for requests that state a purpose, `mask` for others.',
+    ),
     to: Access.describe('The decision with the new rules.'),
   })
   .meta({ id: 'AccessChange' });
 export type AccessChange = z.infer<typeof AccessChange>;
 
-/** From the least access to the most. */
-const ascending: readonly Access[] = ['denied', ...Transform.options];
+/** To require a purpose is a smaller change than to mask. */
+const amounts = { reveal: 3, reveal_with_purpose: 2.5, mask: 2, redact: 1, denied: 0 } as const;
 
 /** Negative if `a` is less access than `b`. */
 export function compareAccess(a: Access, b: Access): number {
-  return ascending.indexOf(a) - ascending.indexOf(b);
+  return amounts[a] - amounts[b];
 }
 
 export function accessOf(
@@ -39,8 +41,14 @@ export function accessOf(
   permission: string,
   resource: Resource,
 ): Access {
-  const verdict = decideUnder(policy, ceiling, permission, resource);
-  return verdict.allowed ? verdict.transform : 'denied';
+  const decideWith = (purpose: string | undefined) => {
+    const stating = forPurpose({ policy, ceiling }, purpose);
+    const verdict = decideUnder(stating.policy, stating.ceiling, permission, resource);
+    return verdict.allowed ? verdict.transform : 'denied';
+  };
+  const most = decideWith('any');
+  const mayNeedPurpose = most === 'reveal' && (policy.byPurpose || ceiling?.byPurpose);
+  return mayNeedPurpose && decideWith(undefined) !== most ? 'reveal_with_purpose' : most;
 }
 
 /** Whether another decision has another effect. If a permission returns no data, its transform has no effect. */

@@ -8,7 +8,7 @@ import { Explanation, explain, explainDenial, Step, trace } from '../../domain/e
 import { JsonText } from '../../domain/json-text.ts';
 import { parseKey } from '../../domain/key.ts';
 import { Permission } from '../../domain/permission.ts';
-import { decideUnder, type Resource } from '../../domain/policy.ts';
+import { decideUnder, forPurpose, type Resource } from '../../domain/policy.ts';
 import {
   denyQuarantined,
   identityOf,
@@ -16,6 +16,7 @@ import {
   type Principal,
   questionOf,
 } from '../../domain/principal.ts';
+import { Purpose, purposeError } from '../../domain/purpose.ts';
 import { Container, type Transform } from '../../domain/rule.ts';
 import type { Steps } from '../../domain/steps.ts';
 import { disclosureOf } from '../pipeline/disclosures.ts';
@@ -49,6 +50,9 @@ const DecisionRequest = z
     ),
     resources: optional(z.array(ResourceFields).min(1).max(maxResources)).describe(
       'Several resources, instead of `resource`.',
+    ),
+    purpose: optional(Purpose).describe(
+      'The purpose that the request states. Rules with `require_purpose` reveal data only with a purpose. The `SVC-PURPOSE` header of your own request is not used.',
     ),
     explain: optional(z.boolean()).describe(
       'Whether to add `trace`. The response is then slower and larger.',
@@ -108,11 +112,13 @@ export const decide = readEndpoint({
   handle: async ({ principal, body, requestInfo }, context) => {
     const { observer, usage, longWork } = context;
     if (body.record) requireReporter(principal);
+    requireListed(body.purpose, principal);
     const {
-      principal: subject,
+      principal: found,
       dpop,
       reason = invalidCredential,
     } = await find(body, { principal, requestInfo }, context);
+    const subject = found && forPurpose(found, body.purpose);
     const question = subject && { ...questionOf(subject), hidesAuthorizer: isInBrowser(principal) };
     const outcomeOf = (resource: Resource) => {
       const outcome = question ? explain(question, body.permission, resource) : { allowed: false, reason };
@@ -125,7 +131,10 @@ export const decide = readEndpoint({
     const resources = body.resources ?? [body.resource ?? {}];
     const report =
       body.record && subject
-        ? await longWork.run(principal, reportOf(subject, body.permission, resources))
+        ? {
+            ...(await longWork.run(principal, reportOf(subject, body.permission, resources))),
+            purpose: body.purpose,
+          }
         : undefined;
     if (!body.resources) return { status: 200, body: { ...who, ...outcomeOf(body.resource ?? {}) }, report };
     const outcomes = withinLimit(body.resources, outcomeOf);
@@ -169,6 +178,11 @@ function* withinLimit<T>(resources: readonly T[], outcomeOf: (resource: T) => ob
     outcomes.push(outcome);
   }
   return outcomes;
+}
+
+function requireListed(purpose: string | undefined, { purposes }: Principal): void {
+  const error = purpose === undefined ? undefined : purposeError(purpose, purposes);
+  if (error !== undefined) throwIfInvalid({ purpose: [error] });
 }
 
 /** Throws unless the caller may write audit entries about other principals. */

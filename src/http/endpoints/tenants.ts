@@ -27,6 +27,12 @@ const Tenant = z
       .describe(
         'Maximum lifetime of its applications and keys, in seconds: no `expires_at` in a request may be later than that. Absent if unlimited.',
       ),
+    purposes: z
+      .array(z.string())
+      .optional()
+      .describe(
+        'The purposes that `SVC-PURPOSE` may state, each optionally followed by a space or colon and a reference. Absent if every purpose is accepted.',
+      ),
   })
   .meta({ id: 'Tenant' });
 
@@ -41,7 +47,7 @@ export const getTenant = readEndpoint({
       store.applications.count(tenantId),
     ]);
     if (!tenant) throw fail('unauthenticated');
-    const { id, tag, name, created_at, max_lifetime } = tenant;
+    const { id, tag, name, created_at, max_lifetime, purposes } = tenant;
     return {
       status: 200,
       body: {
@@ -51,6 +57,7 @@ export const getTenant = readEndpoint({
         created_at,
         ...(applications !== undefined && { applications }),
         ...(max_lifetime !== undefined && { max_lifetime }),
+        ...(purposes !== undefined && { purposes }),
       },
     };
   },

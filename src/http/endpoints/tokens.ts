@@ -125,7 +125,13 @@ function existingToken(principal: Principal, token: StoredToken, names: string[]
   };
 }
 
+const transform = z
+  .enum(['mask', 'redact'])
+  .optional()
+  .describe('Return less of the data than your access allows: the masked value, or none.');
+
 const ListQuery = listQuery({
+  transform,
   id: oneOrMore(TokenId, { type: 'string' }),
   type: TokenType.optional().describe('Filter by type.'),
   container: Container.optional().describe('Filter by container. Includes the containers below it.'),
@@ -152,7 +158,7 @@ export const listTokens = readEndpoint({
     const transformFor = (token: Resource) => {
       if (!canonicalContainer(token.container ?? '/').startsWith(container)) return undefined;
       const decision = decideUnder(principal.policy, principal.ceiling, 'token:read', token);
-      return decision.allowed ? decision.transform : undefined;
+      return decision.allowed ? stricter(decision.transform, query.transform ?? 'reveal') : undefined;
     };
     const { created_after: createdAfter, created_before: createdBefore } = query;
     const filter = { ids: query.id, type: query.type, metadata: query.metadata, createdAfter, createdBefore };
@@ -230,12 +236,13 @@ export const getToken = readEndpoint({
   tag,
   summary: 'Get a token',
   params,
+  query: z.strictObject({ transform }),
   replies: { 200: tokenReplyDocs },
   failures: ['not_found'],
   sendsEtag: true,
-  handle: async ({ principal, params }, { store, usage }) => {
+  handle: async ({ principal, params, query }, { store, usage }) => {
     const token = orNotFound(await store.tokens.get(principal.tenantId, params.id));
-    const transform = permit(principal, 'token:read', token);
+    const transform = stricter(permit(principal, 'token:read', token), query.transform ?? 'reveal');
     usage.record(principal, 'token:read', token.container);
     const rule =
       transform === 'reveal' ? decidingRule(questionOf(principal), 'token:read', token) : undefined;

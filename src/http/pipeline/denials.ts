@@ -103,6 +103,8 @@ export interface AccessDenial {
   readonly isStored: boolean;
   /** The application that created the stored tokens, if it is known and the same for all. */
   readonly createdBy?: string | undefined;
+  /** Of a reported denial, if it is not that of the caller. */
+  readonly purpose?: string | undefined;
   /** The application that reported the denial. Undefined if this service denied the request. */
   readonly reportedBy?: string;
 }
@@ -115,10 +117,11 @@ export interface AccessDenial {
  */
 export function addDenial(
   recorder: AuditRecorder,
-  { actor, operation, reason, decision, resource, isStored, createdBy, reportedBy }: AccessDenial,
+  denial: AccessDenial,
   caller: Principal,
   requestInfo: RequestInfo,
 ): void {
+  const { actor, operation, reason, decision, purpose, resource, isStored, createdBy, reportedBy } = denial;
   const identity = actorOf(actor);
   const address = requestInfo.address();
   const kind = !isStored ? 'named' : createdBy === actor.applicationId ? 'own' : 'stored';
@@ -143,6 +146,7 @@ export function addDenial(
     result: 'denied',
     reason,
     decision,
+    ...(purpose !== undefined && { purpose }),
     ...(reportedBy !== undefined && { reported_by: reportedBy }),
   }));
 }

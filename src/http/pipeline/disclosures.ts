@@ -114,7 +114,7 @@ function countRead(
 
 /** Returns entries about the allowed resources. Counts the denied ones in aggregated entries. */
 function reportedEntries(
-  { actor, operation, disclosures, denials }: Report,
+  { actor, operation, purpose, disclosures, denials }: Report,
   caller: Principal,
   requestInfo: RequestInfo,
   { auditRecorder }: HandlerContext,
@@ -123,7 +123,7 @@ function reportedEntries(
   for (const denial of denials)
     addDenial(
       auditRecorder,
-      { ...denial, isStored: false, actor, operation, reason: 'permission_missing', reportedBy },
+      { ...denial, isStored: false, actor, operation, purpose, reason: 'permission_missing', reportedBy },
       caller,
       requestInfo,
     );
@@ -131,6 +131,7 @@ function reportedEntries(
     ...auditFields(caller, requestInfo),
     actor: actorOf(actor),
     operation,
+    ...(purpose !== undefined && { purpose }),
     ...disclosureFields(disclosure),
     result: 'success',
     reported_by: reportedBy,

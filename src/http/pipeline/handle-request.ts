@@ -8,6 +8,7 @@ import { Failure, fail, throwIfInvalid } from '../../domain/error.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { type ParsedKey, parseKey, redactSecrets } from '../../domain/key.ts';
 import { hasTrait } from '../../domain/permission.ts';
+import { forPurpose } from '../../domain/policy.ts';
 import { denyQuarantined, identityOf, mustHold, ownerOf, type Principal } from '../../domain/principal.ts';
 import type { Credentials, IdempotentRequest, StoreTransaction } from '../../store/store.ts';
 import { ProofError } from '../dpop/proof.ts';
@@ -68,7 +69,7 @@ export async function handleRequest(
     const sharesTurn = route.kind === 'read' && store.credentials.isLocal;
     if (sharesTurn && (arrivesWithOthers(requestInfo.startedAt) || receiving)) await nextTurn();
     const found = authenticate(key, store.credentials); // 401
-    principal = found instanceof Promise ? await found : found;
+    principal = forPurpose(found instanceof Promise ? await found : found, requestInfo.purpose);
     if (principal.jkt !== undefined) await requireProof(principal, request, requestInfo, context); // 401
     requireAccess(route, principal, request.headers, requestInfo); // 403
     recordUse(route, principal, context);
@@ -85,10 +86,10 @@ export async function handleRequest(
     if (received?.late || reading) {
       // The key may have been revoked while the service waited.
       principal = undefined;
-      principal = await authenticate(key, store.credentials);
+      principal = forPurpose(await authenticate(key, store.credentials), requestInfo.purpose);
       requireAccess(route, principal, request.headers, requestInfo);
     }
-    requestInfo.checkPurpose(); // 400
+    requestInfo.checkPurpose(principal); // 400
     const { call: input, bodyText } = reading
       ? await reading
       : readInput(route, principal, request, received, requestInfo); // 400, 413, 415, 429

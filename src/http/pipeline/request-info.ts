@@ -1,14 +1,13 @@
 /** Facts about a request: id, path, client, and the values of its rate limit and DPoP response headers. */
-import { line } from '../../domain/common-fields.ts';
 import type { ProofErrorCode } from '../../domain/dpop.ts';
 import { throwIfInvalid } from '../../domain/error.ts';
 import { redactSecrets } from '../../domain/key.ts';
 import { actorOf, type Principal } from '../../domain/principal.ts';
+import { Purpose, purposeError } from '../../domain/purpose.ts';
 import type { Sender } from './client-address.ts';
 
 const maxUserAgentLength = 200;
 const purposeHeader = 'svc-purpose';
-const Purpose = line(1, 200);
 
 /** What the server knows about the connection of a request. */
 export interface Connections {
@@ -67,10 +66,13 @@ export class RequestInfo {
     return this.#parsePurpose()?.data;
   }
 
-  /** Throws `validation_failed` if the `SVC-PURPOSE` header is invalid. */
-  checkPurpose(): void {
-    const issues = this.#parsePurpose()?.error?.issues;
-    if (issues) throwIfInvalid({ [purposeHeader]: issues.map(({ message }) => message) });
+  /** Throws `validation_failed` if the `SVC-PURPOSE` header is invalid, or not one of the tenant's purposes. */
+  checkPurpose({ purposes }: Pick<Principal, 'purposes'>): void {
+    const parsed = this.#parsePurpose();
+    if (!parsed) return;
+    const unlisted = parsed.success ? purposeError(parsed.data, purposes) : undefined;
+    const messages = parsed.error?.issues.map(({ message }) => message) ?? (unlisted ? [unlisted] : []);
+    if (messages.length > 0) throwIfInvalid({ [purposeHeader]: messages });
   }
 
   #parsePurpose() {

@@ -99,6 +99,8 @@ export interface Disclosure {
 /** Decisions about `actor` that the caller wants to have in the audit log. */
 export interface Report {
   readonly actor: Principal;
+  /** The purpose of the actor's request. If undefined, that of the caller. */
+  readonly purpose?: string | undefined;
   readonly operation: string;
   readonly disclosures: readonly Disclosure[];
   readonly denials: readonly { readonly decision: EntryDecision; readonly resource: EntryResource }[];

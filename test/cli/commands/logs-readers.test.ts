@@ -64,7 +64,7 @@ describe('questions about disclosures', () => {
     expect((await cli.json('logs', 'who-read', 'note-1')).body.readers).toEqual([]);
     const { out } = await cli.run('logs', 'who-read', 'card-1', '--since', time(4));
     expect(out.trim().split('\n')).toEqual([
-      expect.stringMatching(/^KIND +ID +APPLICATION +AUTHORIZED BY +RESPONSES +FIRST +LAST$/),
+      expect.stringMatching(/^KIND +ID +SUBJECT +APPLICATION +AUTHORIZED BY +RESPONSES +FIRST +LAST$/),
       expect.stringMatching(
         new RegExp(`^application +${auditor.id} +an application +1 +${time(4)} +${time(4)}$`),
       ),
@@ -77,6 +77,35 @@ describe('questions about disclosures', () => {
       { token: 'card-1', responses: 2, first: time(1), last: time(3) },
     ]);
     expect((await cli.json('logs', 'seen-by', desk.id, '--since', time(4))).body.tokens).toEqual([]);
+  });
+
+  test('about lists what a subject has seen, and who has seen the data of a container', async () => {
+    const { key } = await server.tenant();
+    const [web, reader] = [
+      await server.application(key, { type: 'public' }),
+      await server.application(key, {
+        rules: [{ priority: 1, container: '/customers/', permissions: ['token:read'], transform: 'reveal' }],
+      }),
+    ];
+    for (const customer of ['41', '42']) {
+      const body = { id: `card-${customer}`, container: `/customers/${customer}/`, data: 'secret' };
+      await server.call('POST', '/tokens', { key, body });
+    }
+    const { session_key, nonce } = (await server.call('POST', '/sessions', { key: web.key })).body;
+    const conditions = [{ attribute: 'container', operator: 'starts_with', value: '/customers/' }];
+    const rules = [{ priority: 1, conditions, permissions: ['token:read'], transform: 'reveal' }];
+    const body = { nonce, rules, subject: 'user:42' };
+    await server.call('POST', '/sessions/authorize', { key, body });
+    await server.call('GET', '/tokens/card-41', { key: session_key });
+    await server.call('GET', '/tokens/card-42', { key: reader.key });
+    const own = openCli(() => ({ SALLYPORT_URL: server.url, SALLYPORT_KEY: key }));
+    const { body: found } = await own.json('logs', 'about', 'user:42', '--container', '/customers/42/');
+    expect(found).toMatchObject({ seen: [{ token: 'card-41' }], readers: [{ id: reader.id }], gaps: [] });
+    const { out } = await own.run('logs', 'about', 'user:42', '--container', '/customers/');
+    expect(out).toMatch(/^TOKEN .*\ncard-41 .*\n\nKIND +ID +SUBJECT .*\n/);
+    expect(out).toMatch(/^session +\S+ +user:42 /m);
+    expect((await own.run('logs', 'about', 'user:42')).code).toBe(2);
+    own.remove();
   });
 
   test('tail prints the resource and the decision of a disclosure', async () => {

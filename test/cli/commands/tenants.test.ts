@@ -147,6 +147,23 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
     ]);
   });
 
+  test('tenants purposes limits what requests may state, with an audit entry', async () => {
+    const { id, key } = await create('purposeful');
+    const limited = await json('tenants', 'purposes', 'purposeful', 'chargeback,support,chargeback');
+    expect(limited).toMatchObject({ id, purposes: ['chargeback', 'support'] });
+    const status = async (purpose: string) =>
+      (await server.call('GET', '/tenants/self', { key, headers: { 'SVC-PURPOSE': purpose } })).status;
+    expect([await status('support 12'), await status('curiosity')]).toEqual([200, 400]);
+    for (const wrong of ['Chargeback', 'a b', ',', ''])
+      expect(await operate(['tenants', 'purposes', 'purposeful', wrong])).toMatchObject({ code: 2 });
+    for (let twice = 0; twice < 2; twice++) await json('tenants', 'purposes', 'purposeful', 'any');
+    expect(await status('curiosity')).toBe(200);
+    const { body } = await server.call('GET', '/logs?operation=tenant.purposes', { key });
+    const changes = body.data.map(({ difference }: { difference: object }) => difference);
+    const purposes = ['chargeback', 'support'];
+    expect(changes).toEqual([{ purposes: { from: purposes } }, { purposes: { to: purposes } }]);
+  });
+
   test('deleting a tenant removes all its rows but the audit log, and none of other tenants', async () => {
     const [shop, other] = [await create('shop'), await create('other')];
     for (const { key } of [shop, other]) {

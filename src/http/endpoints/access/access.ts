@@ -1,8 +1,10 @@
 import { z } from 'zod';
+import { accessOf } from '../../../domain/access/change.ts';
 import { Timestamp } from '../../../domain/common-fields.ts';
 import { orNotFound } from '../../../domain/error.ts';
 import { DecidingRule, explain } from '../../../domain/explain.ts';
 import { hasTrait, Permission } from '../../../domain/permission.ts';
+import { forPurpose } from '../../../domain/policy.ts';
 import { questionAbout } from '../../../domain/principal.ts';
 import { Container, canonicalContainer, Transform } from '../../../domain/rule.ts';
 import type { Steps } from '../../../domain/steps.ts';
@@ -60,6 +62,12 @@ const AccessEntry = z
     }).describe('Who has access.'),
     permission: z.string().describe('The permission that was reviewed.'),
     transform: Transform.describe('How much of the data the subject gets.'),
+    require_purpose: z
+      .literal(true)
+      .optional()
+      .describe(
+        'With `reveal`: requests that state no purpose get the masked value. Absent if it is not so.',
+      ),
     rule: DecidingRule.describe('The rule that allows it.'),
     limited_by: Named.optional().describe(
       'Sessions only: the application whose key is the ceiling of the session. Absent if it has none.',
@@ -169,15 +177,18 @@ function entryOf(
   { permission, resource }: Review,
   lastUses: ReadonlyMap<string, string>,
 ): AccessEntry | undefined {
-  const { transform, rule } = explain(questionAbout(subject), permission, resource);
+  const question = questionAbout(subject);
+  const { transform, rule } = explain(forPurpose(question, 'any'), permission, resource);
   if (!transform || !rule) return undefined;
   const { kind, id, name, subject: person, ceiling, authorizer } = subject;
   const last_used_at = lastUses.get(id);
+  const access = accessOf(question.policy, question.ceiling, permission, resource);
   const quarantine = quarantineOf(subject);
   return {
     subject: { type: kind, id, name, ...(person !== undefined && { subject: person }) },
     permission,
     transform,
+    ...(access === 'reveal_with_purpose' && { require_purpose: true }),
     rule,
     ...(ceiling && authorizer && { limited_by: { type: 'application', ...authorizer } }),
     ...(quarantine && { quarantine }),

@@ -183,12 +183,19 @@ function* outcomeOf(
     yield;
     const place = resource.container ?? (isUniform ? container : undefined);
     if (place === undefined) return undefined;
-    outcomes.push(actor.decide(permission, { ...resource, container: place }));
+    const [from, to] = actor.decide(permission, { ...resource, container: place });
+    outcomes.push([received(from, entry), received(to, entry)]);
   }
   outcomes.sort(([, a], [, b]) => compareAccess(a, b));
   const [first] = outcomes;
   const isSame = outcomes.every(([from, to]) => from === first?.[0] && to === first[1]);
   return isSame || !isAggregated ? first : undefined;
+}
+
+/** What a request gets, depending on whether it stated a purpose. */
+function received(access: Access, { purpose }: LogEntry): Access {
+  if (access !== 'reveal_with_purpose') return access;
+  return purpose === undefined ? 'mask' : 'reveal';
 }
 
 /** Whether the decision is the same for every token in the container and below. */

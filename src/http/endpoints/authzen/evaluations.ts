@@ -7,11 +7,13 @@ import {
   permissionOf,
   type Semantic,
 } from '../../../domain/authzen.ts';
+import { type Errors, throwIfInvalid } from '../../../domain/error.ts';
 import { type Explanation, explain } from '../../../domain/explain.ts';
 import { JsonText } from '../../../domain/json-text.ts';
 import { Permission } from '../../../domain/permission.ts';
-import { decideUnder } from '../../../domain/policy.ts';
+import { decideUnder, forPurpose } from '../../../domain/policy.ts';
 import { isInBrowser, type Principal } from '../../../domain/principal.ts';
+import { purposeError } from '../../../domain/purpose.ts';
 import type { Steps } from '../../../domain/steps.ts';
 import { check, validate } from '../../../domain/validate.ts';
 import { type HandlerContext, readEndpoint, reply } from '../../pipeline/route.ts';
@@ -30,6 +32,7 @@ export const evaluate = readEndpoint({
   bodyExample: example.authzen.evaluation,
   replies: { 200: reply('The decision.', AuthZenDecision, example.authzen.decision) },
   handle: async ({ principal, body, requestInfo }, context) => {
+    throwIfInvalid(purposeErrors(body, principal));
     const entities = await findEntities({ principal, requestInfo }, [body.subject], [body.resource], context);
     return { status: 200, body: decisionFor(body, entities, principal, context) };
   },
@@ -57,7 +60,8 @@ export const evaluateAll = readEndpoint({
     const requests =
       evaluations.length === 0
         ? [validate(EvaluationRequest, defaults, 'body')]
-        : evaluations.map((given) => withDefaults(given, defaults));
+        : evaluations.map((given) => withDefaults(given, defaults, principal));
+    if (evaluations.length === 0) throwIfInvalid(purposeErrors(defaults, principal));
     const valid = requests.filter((request): request is EvaluationRequest => !('error' in request));
     const entities = await findEntities(
       { principal, requestInfo },
@@ -81,15 +85,27 @@ interface Invalid {
 }
 
 /** A subject, action or resource of the evaluation replaces the whole default. The two are not merged. */
-function withDefaults(given: unknown, defaults: object): EvaluationRequest | Invalid {
+function withDefaults(given: unknown, defaults: object, caller: Principal): EvaluationRequest | Invalid {
   const isObject = typeof given === 'object' && given !== null && !Array.isArray(given);
   const fields = isObject ? given : undefined;
   const present = Object.entries(fields ?? {}).filter(([, value]) => value !== null);
   const checked = check(EvaluationRequest, fields && { ...defaults, ...Object.fromEntries(present) });
-  if ('data' in checked) return checked.data;
+  if ('data' in checked) {
+    const [unlisted] = Object.entries(purposeErrors(checked.data, caller));
+    return unlisted ? invalid(unlisted[0], unlisted[1][0]) : checked.data;
+  }
   const [fault] = checked.faults;
-  const message = `${fault?.path.map(String).join('.') || 'the evaluation'} ${fault?.message}`;
-  return { error: { status: 400, message } };
+  return invalid(fault?.path.map(String).join('.') || 'the evaluation', fault?.message);
+}
+
+function invalid(field: string, message: string | undefined): Invalid {
+  return { error: { status: 400, message: `${field} ${message}` } };
+}
+
+/** The error if the tenant does not accept the purpose in the context. */
+function purposeErrors({ context }: Pick<EvaluationRequest, 'context'>, { purposes }: Principal): Errors {
+  const error = context?.purpose ? purposeError(context.purpose, purposes) : undefined;
+  return error === undefined ? {} : { 'context.purpose': [error] };
 }
 
 /** Decides one request after the other. Stops after the first permit or the first deny, if `semantic` says so. */
@@ -113,13 +129,14 @@ const unexplained = 'the subject is unknown or has no access to this resource';
 const unknownSubject = { allowed: false, reason: 'the subject is unknown, or its name is not unique' };
 
 function decisionFor(
-  { subject: given, action, resource: about }: EvaluationRequest,
+  { subject: given, action, resource: about, context: stated }: EvaluationRequest,
   entities: Entities,
   caller: Principal,
   { observer, usage }: HandlerContext,
 ): AuthZenDecision {
   const permission = permissionOf(action, about);
-  const subject = entities.subject(given);
+  const found = entities.subject(given);
+  const subject = found && forPurpose(found, stated?.purpose ?? undefined);
   const resource = entities.resource(about);
   const unproven = entities.unproven(given);
   const denied = unproven ? { allowed: false, reason: unproven.reason } : unknownSubject;

@@ -1,7 +1,7 @@
 /** `GET /access/who` agrees with decisions for every application and session. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { applicationKinds, type Minted, mint, newId } from '../../../../src/domain/key.ts';
-import { decideUnder, type Resource } from '../../../../src/domain/policy.ts';
+import { decideUnder, forPurpose, type Resource } from '../../../../src/domain/policy.ts';
 import { runSteps } from '../../../../src/domain/steps.ts';
 import { type FoundSubject, reviewAfter, reviewPage } from '../../../../src/http/endpoints/access/review.ts';
 import { ScanBudget } from '../../../../src/http/endpoints/access/subject-scan.ts';
@@ -12,6 +12,7 @@ import { databases, openTestServer, type TestServer } from '../../../support/tes
 type Entry = {
   subject: { type: string; id: string; name: string };
   transform: string;
+  require_purpose?: true;
   [field: string]: unknown;
 };
 const riskiestFirst = ['reveal', 'mask', 'redact'];
@@ -82,13 +83,18 @@ describe.each(databases)('an access review on %s', (_, database) => {
 
   /** The transform for every allowed key, by the id of its application or session. */
   async function decisions(keys: readonly Minted[], permission: string, resource: Resource) {
-    const allowed = new Map<string, string>();
+    const allowed = new Map<string, string[]>();
     for (const key of keys) {
       const principal = await server.app.store.credentials.find(key);
       if (!principal) continue;
-      const verdict = decideUnder(principal.policy, principal.ceiling, permission, resource);
+      const [stated, unstated] = ['support', undefined].map((purpose) => {
+        const { policy, ceiling } = forPurpose(principal, purpose);
+        return decideUnder(policy, ceiling, permission, resource);
+      });
       const id = principal.kind === 'session' ? principal.sessionId : principal.applicationId;
-      if (verdict.allowed) allowed.set(id, verdict.transform);
+      if (!stated?.allowed || !unstated?.allowed) continue;
+      const isRequired = stated.transform !== unstated.transform;
+      allowed.set(id, [stated.transform, isRequired ? 'with a purpose' : 'always']);
     }
     return allowed;
   }
@@ -112,7 +118,10 @@ describe.each(databases)('an access review on %s', (_, database) => {
       const listed = (entries: Entry[]) =>
         entries
           .filter(({ subject }) => subject.id !== management)
-          .map(({ subject, transform }) => [subject.id, transform] as const);
+          .map(({ subject, transform, require_purpose }) => {
+            const when = require_purpose ? 'with a purpose' : 'always';
+            return [subject.id, [transform, when]] as [string, string[]];
+          });
       expect(new Map(listed(body.data))).toEqual(expected);
       const risks = body.data.map(({ transform }: Entry) => riskiestFirst.indexOf(transform));
       expect(risks).toEqual(risks.toSorted());
