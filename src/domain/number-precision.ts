@@ -1,12 +1,10 @@
 /** Finds JSON numbers that cannot be stored exactly as IEEE 754 doubles. Requests with such numbers are rejected. */
 import { closingQuote } from './json-limits.ts';
 
-/**
- * A cheap first check. Numbers of up to 15 digits without an exponent are always exact. A match must follow the start
- * of the JSON, white space, or one of `[`, `,` and `:`, which avoids most matches inside strings.
- */
-const suspect = /(?:^|[\s[,:])-?(?:[\d.]{16}|[\d.]{1,15}[eE])/;
-/** A number. */
+/** The beginning of a number that may be inexact. Up to 15 digits without an exponent are always exact. */
+const suspect = /-?\d(?:[\d.]{15}|[\d.]{0,14}[eE])/;
+/** The same, or the beginning of a string. */
+const start = new RegExp(`"|${suspect.source}`, 'g');
 const number = /-?\d[\d.eE+-]*/y;
 /** Replaces an inexact number and is parsed as Infinity. */
 const marker = '1e999';
@@ -18,63 +16,54 @@ const marker = '1e999';
 export function findInexactNumber(validJson: string): string | undefined {
   if (!suspect.test(validJson)) return undefined;
   let [marked, copied] = ['', 0];
-  for (let at = 0; at < validJson.length; at++) {
-    const code = validJson.charCodeAt(at);
-    if (code === quote) at = closingQuote(validJson, at + 1);
-    else if (code === minus || (code >= zero && code <= nine)) {
-      number.lastIndex = at;
-      const source = number.exec(validJson)?.[0] ?? '';
-      if (!isExact(source)) {
-        marked += validJson.slice(copied, at) + marker;
-        copied = at + source.length;
-      }
-      at += source.length - 1;
+  for (let found = start.exec(validJson); found; found = start.exec(validJson)) {
+    const at = found.index;
+    if (found[0] === '"') {
+      start.lastIndex = closingQuote(validJson, at + 1) + 1;
+      continue;
     }
+    number.lastIndex = at;
+    number.test(validJson);
+    const end = number.lastIndex;
+    if (!isExact(validJson.slice(at, end))) {
+      marked += validJson.slice(copied, at) + marker;
+      copied = end;
+    }
+    start.lastIndex = end;
   }
   return copied === 0 ? undefined : pathOfInfinity(JSON.parse(marked + validJson.slice(copied)))?.join('.');
 }
 
-const [quote, minus, zero, nine, point] = Array.from('"-09.', (character) => character.charCodeAt(0)) as [
-  number,
-  number,
-  number,
-  number,
-  number,
-];
-
-/** Numbers of up to 15 significant digits are exact, unless they overflow or underflow. No double needs more than 17. */
+/**
+ * Whether the double has the same digits, printed with as few as it needs. Then it is the same number: one with its
+ * decimal point elsewhere would not be rounded to this double.
+ */
 function isExact(source: string): boolean {
-  const value = Number(source);
-  if (!Number.isFinite(value)) return false;
-  const digits = digitsOf(source);
-  if (value === 0) return digits === '';
-  if (digits.length <= 15 && Math.abs(value) > 1e-290) return true;
-  // The same digits are the same number: one with its decimal point elsewhere would not be rounded to this value.
-  return digits.length <= 17 && digits === digitsOf(String(value));
+  return digitsOf(source) === digitsOf(String(Number(source)));
 }
 
-/** The significant digits of a number: 125 for 12.50 and for 1.25e3. */
+/** The significant digits of a number: 125 for 12.50 and for -1.25e3. */
 function digitsOf(source: string): string {
-  const exponentAt = source.search(/e/i);
-  const pointAt = source.indexOf('.');
-  let start = source.startsWith('-') ? 1 : 0;
-  let end = exponentAt < 0 ? source.length : exponentAt;
-  while (start < end && isZeroOrPoint(source.charCodeAt(start))) start++;
-  while (end > start && isZeroOrPoint(source.charCodeAt(end - 1))) end--;
-  return start < pointAt && pointAt < end
-    ? source.slice(start, pointAt) + source.slice(pointAt + 1, end)
-    : source.slice(start, end);
+  const mantissa = source.slice(0, source.search(/e|$/i));
+  let [first, end] = [0, mantissa.length];
+  while (isPadding(mantissa.charCodeAt(first))) first++;
+  while (isPadding(mantissa.charCodeAt(end - 1))) end--;
+  return mantissa.slice(first, end).replace('.', '');
 }
 
-function isZeroOrPoint(code: number): boolean {
-  return code === zero || code === point;
+const [minus, zero, point] = Array.from('-0.', (character) => character.charCodeAt(0));
+
+function isPadding(code: number): boolean {
+  return code === minus || code === zero || code === point;
 }
 
 function pathOfInfinity(value: unknown): string[] | undefined {
   if (value === Number.POSITIVE_INFINITY) return [];
-  if (typeof value !== 'object' || value === null) return undefined;
-  for (const name in value) {
-    const path = pathOfInfinity(value[name as keyof typeof value]);
+  if (typeof value !== 'object') return undefined;
+  // Null has no fields.
+  const fields = value as Record<string, unknown>;
+  for (const name in fields) {
+    const path = pathOfInfinity(fields[name]);
     if (path) return [name, ...path];
   }
   return undefined;
