@@ -7,10 +7,11 @@ import { compilePolicy, decide, type Policy } from '../policy.ts';
 import { canonicalContainer, maxRules, type Rule, Transform } from '../rule.ts';
 import type { Steps } from '../steps.ts';
 import { UnusedGrant, type Use, unusedGrants } from '../usage.ts';
-import { type AccessChange, accessChanges, accessOf, compareAccess } from './change.ts';
+import { type AccessChange, accessChanges, compareAccess } from './change.ts';
 
 /** From the highest risk to the lowest. */
 export const risks = ['management', 'reveal', 'change', 'mask', 'redact'] as const;
+const changing: readonly string[] = ['token:create', 'token:update', 'token:delete'];
 
 export const RankedGrant = UnusedGrant.extend({
   transform: Transform.describe('The transform of the grant.'),
@@ -61,7 +62,7 @@ function ranked(grant: UnusedGrant, { rules }: Grants): RankedGrant {
 
 function riskOf(permission: string, transform: Transform): RankedGrant['risk'] {
   if (hasTrait(permission, 'management')) return 'management';
-  if (/^token:(create|update|delete)$/.test(permission)) return 'change';
+  if (changing.includes(permission)) return 'change';
   return transform;
 }
 
@@ -86,8 +87,9 @@ function* reduced(grants: Grants, policy: Policy, uses: readonly PermissionUse[]
 }
 
 /**
- * Reduces the grants of one permission to its recorded uses. Returns the grants unchanged if the reduced grants would
- * give more access somewhere, or would change the access of a recorded use.
+ * Reduces the grants of one permission to its recorded uses. The rule that decides a use still decides it, because it
+ * keeps a container that includes the use, and other rules only shrink. Elsewhere a rule that no longer applies may let
+ * another one give more access. Then the grants are returned unchanged.
  */
 function* reducedPart(
   grants: Grants,
@@ -105,13 +107,7 @@ function* reducedPart(
   const plain = whole.plain && usedContainer(policy, undefined, '/', uses) !== undefined;
   const smaller = { containers: used, plain };
   const [before, after] = [policyOf(grants, permission, whole), policyOf(grants, permission, smaller)];
-  const isWider = widens(yield* accessChanges(before, after));
-  const isCovered = uses.every(
-    ({ container }) =>
-      accessOf(before, undefined, permission, { container }) ===
-      accessOf(after, undefined, permission, { container }),
-  );
-  return isWider || !isCovered ? whole : smaller;
+  return widens(yield* accessChanges(before, after)) ? whole : smaller;
 }
 
 /** A policy with this permission only. */
@@ -126,11 +122,13 @@ function policyOf({ rules }: Grants, permission: string, { containers, plain }: 
   });
 }
 
+function containerOf({ container }: Rule): string {
+  return canonicalContainer(container ?? '/');
+}
+
 function wholePart({ permissions, rules }: Grants, permission: string): Part {
   const granting = rules.flatMap((rule, index) =>
-    rule.permissions.includes(permission)
-      ? [[index, canonicalContainer(rule.container ?? '/')] as const]
-      : [],
+    rule.permissions.includes(permission) ? [[index, containerOf(rule)] as const] : [],
   );
   return { containers: new Map(granting), plain: permissions.includes(permission) };
 }
@@ -155,23 +153,30 @@ function usedContainer(
   return common;
 }
 
+/** By permission. Every granted one has a part. */
+type Parts = ReadonlyMap<string, Part>;
+
+function partOf(parts: Parts, permission: string): Part {
+  return parts.get(permission) as Part;
+}
+
 /** Splits rules whose permissions now have different containers, unless that gives more than `maxRules` rules. */
-function grantsFrom(grants: Grants, parts: ReadonlyMap<string, Part>): Grants {
-  const permissions = grants.permissions.filter((permission) => parts.get(permission)?.plain);
+function grantsFrom(grants: Grants, parts: Parts): Grants {
+  const permissions = grants.permissions.filter((permission) => partOf(parts, permission).plain);
   const split = grants.rules.flatMap((rule, index) => splitRule(rule, index, parts));
   if (split.length <= maxRules) return { permissions, rules: split };
   const whole = grants.rules.map((rule, index) => {
-    const kept = rule.permissions.filter((permission) => parts.get(permission)?.containers.has(index));
+    const kept = rule.permissions.filter((permission) => partOf(parts, permission).containers.has(index));
     return { ...rule, permissions: kept };
   });
   return { ...noGrants, permissions, rules: whole.filter(({ permissions }) => permissions.length > 0) };
 }
 
-function splitRule(rule: Rule, index: number, parts: ReadonlyMap<string, Part>): Rule[] {
-  const original = canonicalContainer(rule.container ?? '/');
+function splitRule(rule: Rule, index: number, parts: Parts): Rule[] {
+  const original = containerOf(rule);
   const byContainer = new Map<string, string[]>();
   for (const permission of rule.permissions) {
-    const container = parts.get(permission)?.containers.get(index);
+    const container = partOf(parts, permission).containers.get(index);
     if (container === undefined) continue;
     // Permissions that are not scoped ignore the container of their rule.
     const place = hasTrait(permission, 'scoped') ? container : original;
