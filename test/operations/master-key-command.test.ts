@@ -14,6 +14,7 @@ import {
 import { parseMasterKeys } from '../../src/store/crypto/cipher.ts';
 import { shell } from '../support/shell.ts';
 import { databases } from '../support/test-server.ts';
+import { until } from '../support/until.ts';
 
 const [one, two] = [1, 2].map((byte) => Buffer.alloc(32, byte).toString('base64')) as [string, string];
 const idOf = (key: string) => parseMasterKeys(key)[0]?.id as string;
@@ -86,7 +87,7 @@ describe('a command that prints the master key', () => {
       await expect(keysInBackground({ argv }, { timeout })).rejects.toThrow('did not end within');
     const pid = readFileSync(secretFile(), 'utf8').trim();
     const state = () => Bun.spawnSync(['ps', '-o', 'stat=', '-p', pid]).stdout.toString().trim();
-    while (!['', 'Z'].includes(state().slice(0, 1)));
+    await until('the program is dead', () => ['', 'Z'].includes(state().slice(0, 1)));
   });
 
   test('runs without a shell', async () => {

@@ -1,6 +1,7 @@
 /** A second PostgreSQL connection that holds locks while a test runs. */
 import { SQL } from 'bun';
 import { runPostgres } from './test-server.ts';
+import { until } from './until.ts';
 
 /** Takes the advisory lock that serializes migrations, bootstrap, key rotation and recovery. */
 export const maintenanceLock = 'select pg_advisory_xact_lock(7255901877)';
@@ -24,16 +25,20 @@ export async function duringTransaction<T>(
 
 /** Resolves when this many connections wait for a lock. */
 export async function untilBlocked(url: string, connections = 1): Promise<void> {
-  await untilWaiting(url, (count) => count >= connections);
+  await untilWaiting(url, `${connections} connections wait for a lock`, (count) => count >= connections);
 }
 
 /** Resolves when no connection waits for a lock. */
 export async function untilNoneBlocked(url: string): Promise<void> {
-  await untilWaiting(url, (count) => count === 0);
+  await untilWaiting(url, 'no connection waits for a lock', (count) => count === 0);
 }
 
-async function untilWaiting(url: string, isReached: (connections: number) => boolean): Promise<void> {
+async function untilWaiting(
+  url: string,
+  what: string,
+  isReached: (connections: number) => boolean,
+): Promise<void> {
   const sql =
     "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
-  while (!isReached((await runPostgres(url, sql)).length));
+  await until(what, async () => isReached((await runPostgres(url, sql)).length));
 }

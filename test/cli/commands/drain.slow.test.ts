@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { ProgramFolder, type RunningProgram } from '../../support/program.ts';
+import { until } from '../../support/until.ts';
 
 let program: ProgramFolder;
 beforeEach(() => {
@@ -66,7 +67,7 @@ describe.each(['SIGTERM', 'SIGINT'] as const)('at %s', (signal) => {
     const service = await program.serve({ SALLYPORT_DRAIN: '1' });
     expect(await status(service, '/readyz')).toBe(200);
     service.kill(signal);
-    while ((await status(service, '/readyz')) === 200);
+    await until('not ready', async () => (await status(service, '/readyz')) !== 200);
     expect(await status(service, '/readyz')).toBe(503);
     expect(await status(service, '/livez')).toBe(200);
     expect(await new Connection(service.url).ask(request('GET', '/applications/key'))).toEqual({
@@ -116,11 +117,11 @@ test('a partially received request is completed before the exit', async () => {
   connection.write(text.slice(0, -10));
   await other.ask(request('GET', '/livez'));
   service.kill('SIGTERM');
-  while (
-    await fetch(service.url).then(
-      () => true,
+  await until('connections are refused', () =>
+    fetch(service.url).then(
       () => false,
-    )
+      () => true,
+    ),
   );
   connection.write(text.slice(-10));
   expect(await answer).toEqual({ status: 201, last: true });

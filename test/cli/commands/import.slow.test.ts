@@ -2,6 +2,7 @@ import { expect, test } from 'bun:test';
 import { writeFileSync } from 'node:fs';
 import { openCli } from '../../support/cli.ts';
 import { openTestServer, sqlite } from '../../support/test-server.ts';
+import { until } from '../../support/until.ts';
 
 test.each([
   ['SIGINT', 130],
@@ -18,7 +19,7 @@ test.each([
     writeFileSync(cli.path('export.jsonl'), lines.join('\n'));
     const child = cli.start('import', '--from-file', 'export.jsonl', '--yes', '--json');
     const count = async () => (await server.call('GET', '/tokens', { key })).body.pagination.total_items;
-    while ((await count()) === 0 && child.exitCode === null);
+    await until('tokens are copied', async () => (await count()) > 0 || child.exitCode !== null);
     child.kill(signal);
     expect(await child.exited).toBe(code);
     const report = JSON.parse(await new Response(child.stdout).text());

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { ProgramFolder, type RunningProgram } from '../../support/program.ts';
+import { until } from '../../support/until.ts';
 
 let program: ProgramFolder;
 let service: RunningProgram;
@@ -104,5 +105,5 @@ test('a replacement worker uses the same metrics port', async () => {
 test('workers exit if their supervisor is killed', async () => {
   service.kill('SIGKILL');
   await service.ended;
-  while (await isReachable());
+  await until('all workers have ended', async () => !(await isReachable()));
 });

@@ -3,6 +3,7 @@ import { describe, expect, test } from 'bun:test';
 import type { Failure } from '../../../src/domain/error.ts';
 import { LargeReplies } from '../../../src/http/pipeline/large-replies.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+import { until } from '../../support/until.ts';
 
 const text = 'ä'.repeat(100_000);
 const bytes = 200_000;
@@ -88,7 +89,7 @@ test('a response counts while the client does not read it, until the client disc
   const stalled = [await stall(), await stall()];
   expect(replies.unsentBytes).toBe(2 * size);
   for (const socket of stalled) socket.terminate();
-  while (replies.unsentBytes > 0) await new Promise(setImmediate);
+  await until('no unsent bytes', () => replies.unsentBytes === 0);
 });
 
 test('a read over the limit is rejected; a change and other applications are not affected', async () => {

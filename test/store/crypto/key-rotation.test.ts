@@ -5,6 +5,7 @@ import { newId } from '../../../src/domain/key.ts';
 import { newMasterKey, parseMasterKeys } from '../../../src/store/crypto/cipher.ts';
 import type { Rotation } from '../../../src/store/crypto/key-rotation.ts';
 import type { Store, TokenContent } from '../../../src/store/store.ts';
+import { untilBlocked } from '../../support/postgres-locks.ts';
 import { databases, postgres, testMasterKey } from '../../support/test-server.ts';
 import { masterKeys, openTestStore, type TestStore } from '../../support/test-store.ts';
 
@@ -20,7 +21,7 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
   beforeEach(async () => {
     on = await openTestStore(database);
     next = text(newMasterKey());
-    tenants = await Promise.all(Array.from({ length: 120 }, on.tenant));
+    tenants = await Promise.all(Array.from({ length: 60 }, on.tenant));
     for (const tenant of tenants) await on.store.tokens.get(tenant, 'none');
     const entry = { actor: { kind: 'operator' }, operation: 'test', result: 'success', from: {} } as const;
     await on.store.audit.write([{ at: on.clock.now(), ...entry }]);
@@ -63,7 +64,7 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
         inUse = ids;
       }),
     );
-    expect(rotated).toEqual({ from: idOf(old), to: idOf(next), rewrapped: 121 });
+    expect(rotated).toEqual({ from: idOf(old), to: idOf(next), rewrapped: 61 });
     expect(inUse).toEqual([idOf(next)]);
     expect(await mastersInRows()).toEqual([idOf(next)]);
     await expect(on.openNode(masterKeys(old))).rejects.toThrow(
@@ -84,7 +85,7 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
     const made: [tenant: string, id: string][] = [];
     const load = async (lane: number) => {
       for (let count = 0; running || count < 10; count++) {
-        const tenant = count % 3 === 0 ? await on.tenant() : (tenants[(lane * 7 + count) % 120] as string);
+        const tenant = count % 3 === 0 ? await on.tenant() : (tenants[(lane * 7 + count) % 60] as string);
         const id = `card-${lane}-${count}`;
         await create(writer, tenant, id);
         expect(await read(reader, tenant, id)).toBe('secret');
@@ -95,7 +96,7 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
     const rotated = await both.maintenance.rotateMasterKey(to(next));
     running = false;
     await loads;
-    expect(rotated.rewrapped).toBeGreaterThanOrEqual(121);
+    expect(rotated.rewrapped).toBeGreaterThanOrEqual(61);
     expect(await mastersInRows()).toEqual([idOf(next)]);
     const after = await on.openNode(masterKeys(next));
     for (const [tenant, id] of made) expect(await read(after, tenant, id)).toBe('secret');
@@ -163,26 +164,14 @@ describe('a rotation of the master key on PostgreSQL while a node creates a data
     ];
     const tenant = await on.tenant();
     const holder = new SQL(on.url, { max: 1 });
-    const waiting = async () => {
-      const [row] = await on.runSql<{ count: number }>(
-        `select count(*)::int as count from pg_stat_activity
-         where datname = current_database() and wait_event_type = 'Lock'`,
-      );
-      return row?.count ?? 0;
-    };
-    let rotated = false;
     let work: Promise<unknown>[] = [];
     await holder.begin(async (tx) => {
       await tx`lock table data_keys in exclusive mode`;
       const making = Promise.resolve(maker.tokens.get(tenant, 'none'));
-      while ((await waiting()) < 1);
-      const rotating = both.maintenance
-        .rotateMasterKey({ next: () => masterKeys(next).current(), done: () => {} })
-        .then(() => {
-          rotated = true;
-        });
-      work = [making, rotating];
-      while ((await waiting()) < 2 && !rotated);
+      await untilBlocked(on.url);
+      const rotation = { next: () => masterKeys(next).current(), done: () => {} };
+      work = [making, both.maintenance.rotateMasterKey(rotation)];
+      await untilBlocked(on.url, 2);
     });
     await Promise.all(work);
     const rows = await on.runSql<{ master_id: string }>('select master_id from data_keys');

@@ -1,5 +1,6 @@
 import { expect, test } from 'bun:test';
 import { batched, batcher } from '../../../src/store/engine/batcher.ts';
+import { until } from '../../support/until.ts';
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 const texts = (keys: (string | Uint8Array)[]) =>
@@ -38,10 +39,10 @@ test('a lookup never gets the result of a query that was sent before it', async 
     return keys.map((key) => ({ key, value }));
   });
   const first = lookup('q', bytes('a'), []);
-  while (sent.length < 1) await new Promise(setImmediate);
+  await until('1 queries', () => sent.length >= 1);
   rows.a = 'new';
   const second = lookup('q', bytes('a'), []);
-  while (sent.length < 2) await new Promise(setImmediate);
+  await until('2 queries', () => sent.length >= 2);
   for (const { resolve } of sent) resolve();
   expect(await first).toMatchObject({ value: 'old' });
   expect(await second).toMatchObject({ value: 'new' });
@@ -58,7 +59,7 @@ test('lookups made while a query is in flight share the next query', async () =>
     return keys.map((key) => ({ key }));
   });
   const first = lookup('q', bytes('a'), []);
-  while (asked.length < 1) await new Promise(setImmediate);
+  await until('1 queries', () => asked.length >= 1);
   const others = ['b', 'c'].map(async (key) => {
     const found = lookup('q', bytes(key), []);
     await new Promise(setImmediate);
@@ -66,7 +67,7 @@ test('lookups made while a query is in flight share the next query', async () =>
     return found;
   });
   await first;
-  while (asked.length < 2) await new Promise(setImmediate);
+  await until('2 queries', () => asked.length >= 2);
   back[1]?.resolve();
   expect(await Promise.all(others)).toHaveLength(2);
   expect(asked).toEqual([['a'], ['b', 'c']]);

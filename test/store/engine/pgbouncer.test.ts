@@ -6,6 +6,7 @@ import { noPgbouncer, type Pgbouncer, pgbouncers, startPgbouncer } from '../../s
 import { openTcpProxy } from '../../support/tcp-proxy.ts';
 import { generousTimeout, openTestServer, postgres, type TestServer } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
+import { until } from '../../support/until.ts';
 
 /** Startup parameters. PgBouncer rejects them by default, and can be configured to ignore them. */
 const ignored =
@@ -96,7 +97,10 @@ describe.skipIf(noPgbouncer).each(suites)('through PgBouncer $version $how', ({ 
         body: { name: 'x', type: 'private', permissions: ['a:b'] },
       });
     let first = await create();
-    while (first.status === 503) first = await create();
+    await until('available', async () => {
+      first = await create();
+      return first.status !== 503;
+    });
     const others = await Promise.all(Array.from({ length: 20 }, create));
     expect(new Set([first, ...others].map(({ status }) => status))).toEqual(new Set([201]));
     await server.close();

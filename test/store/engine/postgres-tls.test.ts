@@ -8,6 +8,7 @@ import { type Certificates, createCertificates, noOpenssl } from '../../support/
 import { type Postgres, startPostgres } from '../../support/postgres.ts';
 import { fewConnections, generousTimeout, openTestServer } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
+import { until } from '../../support/until.ts';
 
 interface Connection {
   readonly ssl: boolean;
@@ -100,11 +101,14 @@ describe.skipIf(noOpenssl)('TLS to PostgreSQL', () => {
     const other = mkdtempSync(join(folder, 'other-'));
     const restore = replace(files, createCertificates(other, 'x'));
     await reload();
-    while ((await node.call('GET', '/readyz')).status === 200) await disconnect();
+    await until('not ready', async () => {
+      await disconnect();
+      return (await node.call('GET', '/readyz')).status !== 200;
+    });
     for (const call of calls) expect(await call()).toMatchObject({ status: 503 });
     restore();
     await reload();
-    while ((await node.call('GET', '/readyz')).status === 503);
+    await until('ready', async () => (await node.call('GET', '/readyz')).status !== 503);
     expect((await create()).status).toBe(201);
     await node.close();
   });

@@ -17,6 +17,7 @@ import {
   type TestServer,
 } from '../../support/test-server.ts';
 import { newSession, openTestStore, runSql, type TestStore } from '../../support/test-store.ts';
+import { until } from '../../support/until.ts';
 
 const [, postgres] = databases.find(([name]) => name === 'PostgreSQL')!;
 
@@ -43,10 +44,12 @@ describe('a service that loses its connections to PostgreSQL', () => {
   const read = () => server.call('GET', '/applications/key', { key });
   /** Repeats the call until its status is not 503, and returns that status. */
   async function recovered(call: () => Promise<ApiResponse>): Promise<number> {
-    for (;;) {
-      const { status } = await call();
-      if (status !== 503) return status;
-    }
+    let status = 503;
+    await until('available', async () => {
+      status = (await call()).status;
+      return status !== 503;
+    });
+    return status;
   }
 
   test('reads and writes succeed after all connections were lost', async () => {
