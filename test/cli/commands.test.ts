@@ -66,15 +66,6 @@ test('migrate creates the schema in a new folder; a second run changes nothing',
   expect([again.code, again.out]).toEqual([0, expect.stringContaining('schema is up to date')]);
 });
 
-test('of several concurrent migrations in a new folder, one creates the schema and none fails', async () => {
-  const processes = Array.from({ length: 4 }, () => cli.start('migrate', '--json'));
-  const errors = await Promise.all(processes.map(({ stderr }) => new Response(stderr).text()));
-  expect(errors).toEqual(Array(4).fill(''));
-  const results = await Promise.all(processes.map(({ stdout }) => new Response(stdout).json()));
-  expect(results.filter(({ from }) => from === 0)).toHaveLength(1);
-  expect(await Promise.all(processes.map(({ exited }) => exited))).toEqual(Array(4).fill(0));
-});
-
 test('version prints the version of package.json, with the commit', async () => {
   for (const args of [['version'], ['--version']]) {
     expect(await cli.run(...args)).toEqual({ code: 0, out: `${build()}\n`, err: '' });

@@ -2,6 +2,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { openCli } from '../../support/cli.ts';
 import { unknownKey } from '../../support/keys.ts';
 import { freePort } from '../../support/postgres.ts';
 import { environment, program, runBannerCommand, type Service, startService } from '../../support/service.ts';
@@ -163,4 +164,15 @@ describe('a failed start prints one error and one hint, without the password:', 
       'sallyport: hint: set HOST to an address of this machine; if another program uses the port, set PORT to another one, or to 0 for any free port\n',
     );
   });
+});
+
+test('of several concurrent migrations in a new folder, one creates the schema and none fails', async () => {
+  const cli = openCli();
+  const processes = Array.from({ length: 4 }, () => cli.start('migrate', '--json'));
+  const errors = await Promise.all(processes.map(({ stderr }) => new Response(stderr).text()));
+  expect(errors).toEqual(Array(4).fill(''));
+  const results = await Promise.all(processes.map(({ stdout }) => new Response(stdout).json()));
+  expect(results.filter(({ from }) => from === 0)).toHaveLength(1);
+  expect(await Promise.all(processes.map(({ exited }) => exited))).toEqual(Array(4).fill(0));
+  cli.remove();
 });

@@ -3,23 +3,18 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { KnownPositions, Position } from '../../../src/domain/database-position.ts';
-import { parseKey } from '../../../src/domain/key.ts';
-import { credentials } from '../../../src/store/credentials.ts';
 import { type Db, DbUnavailable } from '../../../src/store/engine/db.ts';
 import { migrate } from '../../../src/store/engine/migrate.ts';
 import { openPostgres } from '../../../src/store/engine/postgres.ts';
-import { tenantTags } from '../../../src/store/tenants.ts';
-import { Cluster } from '../../../torture/crash/cluster.ts';
-import { openCli } from '../../support/cli.ts';
-import { unknownKey } from '../../support/keys.ts';
 import { freePort, type Postgres, startPostgres } from '../../support/postgres.ts';
 import { openTcpProxy } from '../../support/tcp-proxy.ts';
-import { generousTimeout, openTestServer, postgres, testMasterKey } from '../../support/test-server.ts';
+import { fewConnections, generousTimeout, postgres } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
+import { until } from '../../support/until.ts';
 
 /** Opens the database, runs `work` and closes the database. */
 async function using<T>(url: string, work: (db: Db) => Promise<T>, timeout = generousTimeout): Promise<T> {
-  const db = openPostgres(url, undefined, timeout);
+  const db = openPostgres(url, undefined, timeout, fewConnections);
   try {
     return await work(db);
   } finally {
@@ -70,64 +65,26 @@ describe('a database that cannot be reached', () => {
 });
 
 describe('several hosts', () => {
-  test('nodes use a standby when it is promoted, and never go back to the old primary, until an operator accepts the loss', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'sallyport-hosts-'));
-    chmodSync(folder, 0o711);
-    const primary = await Cluster.make(join(folder, 'primary'));
-    await primary.start();
-    const standby = await primary.copy(join(folder, 'standby'));
-    await standby.start();
-    await primary.waitForStandby();
-    const url = `postgres://postgres@127.0.0.1:${standby.port},127.0.0.1:${primary.port}/postgres?target_session_attrs=read-write`;
-    const data = join(folder, 'data');
-    const open = () => openTestServer(url, { SALLYPORT_DATA_DIR: data });
-    const node = await open();
-    const { key } = await node.tenant();
-    const before = await node.application(key);
-    await using(`postgres://postgres@127.0.0.1:${standby.port}/postgres`, async (db) => {
-      for (const one of [parseKey(before.key)!, unknownKey('pvt')])
-        await expect(Promise.try(() => credentials(db, tenantTags(db)).find(one))).rejects.toThrow(
-          'the server is a standby or read-only',
-        );
-    });
-    await primary.kill();
-    expect((await node.call('GET', '/readyz')).status).toBe(503);
-    await standby.promote();
-    while ((await node.call('GET', '/readyz')).status === 503);
-    await node.application(key);
-    expect((await node.call('GET', `/applications/${before.id}`, { key })).status).toBe(200);
-    await node.app.flush();
-    await primary.start({ synchronous_standby_names: '' });
-    // The old primary accepts writes, too, but is behind. The node continues with the other server.
-    expect((await node.call('GET', '/readyz')).status).toBe(200);
-    await standby.kill();
-    while ((await node.call('GET', '/readyz')).status !== 503);
-    expect((await node.call('GET', '/applications/key', { key })).status).toBe(503);
-    const behind = new RegExp(
-      `no host accepts writes .*127.0.0.1:${primary.port} is behind: it has beat \\d+ of timeline 1, but beat \\d+ of timeline 2 was seen`,
-    );
-    await node.app.flush();
-    expect(node.logged.join('\n')).toMatch(behind);
-    await node.close();
-    await expect(open()).rejects.toThrow(behind);
+  let other: Postgres;
+  beforeAll(async () => {
+    other = await startPostgres();
+  });
+  afterAll(() => other.stop());
 
-    const env = { DATABASE_URL: url, SALLYPORT_DATA_DIR: data, SALLYPORT_MASTER_KEY: testMasterKey };
-    const cli = openCli(() => env);
-    expect(await cli.run('tenants', 'list')).toMatchObject({
-      code: 1,
-      err: expect.stringMatching(behind),
+  test('two servers that both accept writes are both refused, and one server with two addresses is used', async () => {
+    const here = new URL(await postgres.createEmpty(''));
+    await using(`postgres://postgres@${here.host},${new URL(other.url).host}/postgres`, async (db) => {
+      const failing = Promise.try(() => db.get('select 1'));
+      await expect(failing).rejects.toThrow(
+        /^127.0.0.1:\d+ and 127.0.0.1:\d+ both accept writes: stop the server that is not the primary$/,
+      );
     });
-    expect(await cli.run('recover', '--yes')).toMatchObject({ code: 0 });
-    const again = await open();
-    expect((await again.call('GET', '/readyz')).status).toBe(200);
-    await again.close();
-    cli.remove();
-    await primary.kill();
-    rmSync(folder, { recursive: true, force: true });
+    await using(`postgres://postgres@${here.host},localhost:${here.port}/postgres`, async (db) => {
+      expect(await portOf(db)).toEqual({ port: Number(here.port) });
+    });
   });
 
   test('a host that becomes read-only is left for one that accepts writes', async () => {
-    const other = await startPostgres();
     const [here, there] = [await postgres.createEmpty(''), other.url].map((each) => new URL(each));
     const name = here?.pathname.slice(1);
     await runSql(other.url, `create database ${name}`);
@@ -145,25 +102,12 @@ describe('several hosts', () => {
       await setReadOnly('off');
       const create = async () => db.run('create table if not exists moved (id integer)');
       const isMoved = async () => (await portOf(db))?.port === Number(here?.port);
-      while (!(await isMoved())) await create().catch(() => {});
+      await until('moved to the other host', async () => {
+        await create().catch(() => {});
+        return isMoved();
+      });
       await create();
     });
-    await other.stop();
-  });
-
-  test('two servers that both accept writes are both refused, and one server with two addresses is used', async () => {
-    const other = await startPostgres();
-    const here = new URL(await postgres.createEmpty(''));
-    await using(`postgres://postgres@${here.host},${new URL(other.url).host}/postgres`, async (db) => {
-      const failing = Promise.try(() => db.get('select 1'));
-      await expect(failing).rejects.toThrow(
-        /^127.0.0.1:\d+ and 127.0.0.1:\d+ both accept writes: stop the server that is not the primary$/,
-      );
-    });
-    await using(`postgres://postgres@${here.host},localhost:${here.port}/postgres`, async (db) => {
-      expect(await portOf(db)).toEqual({ port: Number(here.port) });
-    });
-    await other.stop();
   });
 
   test('a connection to another server at the same address is not used', async () => {

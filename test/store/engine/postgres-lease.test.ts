@@ -4,8 +4,9 @@ import type { Db, Queries } from '../../../src/store/engine/db.ts';
 import { migrate, newestSchema } from '../../../src/store/engine/migrate.ts';
 import { openPostgres } from '../../../src/store/engine/postgres.ts';
 import { leaseDuration, withLease } from '../../../src/store/engine/postgres-lease.ts';
-import { generousTimeout, openTestServer, postgres } from '../../support/test-server.ts';
+import { fewConnections, generousTimeout, openTestServer, postgres } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
+import { until } from '../../support/until.ts';
 
 const functions = ['pg_advisory_xact_lock', 'pg_try_advisory_xact_lock'];
 
@@ -41,9 +42,10 @@ const cases: [reason: string, prepare: (url: string) => Promise<string>][] = [
 describe.each(cases)('without advisory locks, because %s', (_reason, prepare) => {
   let url: string;
   let nodes: [Db, Db];
+  const open = () => openPostgres(url, undefined, generousTimeout, 4);
   beforeEach(async () => {
     url = await prepare(await postgres.createEmpty(''));
-    nodes = [openPostgres(url, undefined, generousTimeout), openPostgres(url, undefined, generousTimeout)];
+    nodes = [open(), open()];
   });
   afterEach(async () => {
     for (const node of nodes) await node.close();
@@ -104,7 +106,7 @@ describe('the lease of the maintenance lock', () => {
   });
 
   function connect(clock: () => number): Db {
-    const node = openPostgres(url, clock, generousTimeout);
+    const node = openPostgres(url, clock, generousTimeout, fewConnections);
     opened.push(node);
     return node;
   }
@@ -132,7 +134,7 @@ describe('the lease of the maintenance lock', () => {
       isTaken = true;
       return tx.run('insert into sums values (2)');
     });
-    while (reads < 3) await new Promise(setImmediate);
+    await until('three attempts to take the lock', async () => (await lease()) > 0 && reads >= 3);
     expect(isTaken).toBe(false);
     now++;
     expect(await taking).toBe(1);
@@ -158,7 +160,7 @@ describe('the lease of the maintenance lock', () => {
       async () => {
         expect(await lease()).toBe(start + leaseDuration);
         now += 1000;
-        while ((await lease()) !== now + leaseDuration);
+        await until('the lease is renewed', async () => (await lease()) === now + leaseDuration);
         throw new Error('failed');
       },
       1,
@@ -171,7 +173,12 @@ describe('the lease of the maintenance lock', () => {
     const role = `role_${crypto.randomUUID().slice(0, 8)}`;
     await runSql(url, `create role ${role} login`);
     await runSql(url, 'revoke create on schema public from public');
-    const node = openPostgres(url.replace('postgres@', `${role}@`), undefined, generousTimeout);
+    const node = openPostgres(
+      url.replace('postgres@', `${role}@`),
+      undefined,
+      generousTimeout,
+      fewConnections,
+    );
     opened.push(node);
     const working = node.exclusively(async (tx) => tx.get('select 1'));
     await expect(working).rejects.toThrow('grant it execute on the functions');
