@@ -41,9 +41,14 @@ const cheap = {
   shared_buffers: '32MB',
   wal_level: 'minimal',
 };
+/** Leaves out the last compiler, whose work short tests never repay. */
+const cheapRuntime = { BUN_JSC_useFTLJIT: '0' };
 const slow = '.slow.test.ts';
-/** Each process loads and compiles the modules again. PostgreSQL needs a core, too. */
-const processes = Math.max(2, Math.min(availableParallelism() - 1, 4));
+/**
+ * Each process loads and compiles the modules again. A file often waits for PostgreSQL or for a real timeout, so two
+ * processes do not use two cores.
+ */
+const processes = Math.max(3, Math.min(availableParallelism() - 1, 4));
 
 const { options, files } = readArguments(process.argv.slice(2));
 if (files.length === 0) {
@@ -75,7 +80,13 @@ const tests = Bun.spawn(
   ],
   {
     cwd: root,
-    env: { ...environment, SALLYPORT_TEST_POSTGRES: postgres.url, ...templates, ...citus?.environment },
+    env: {
+      ...environment,
+      SALLYPORT_TEST_POSTGRES: postgres.url,
+      ...templates,
+      ...citus?.environment,
+      ...(isFast && cheapRuntime),
+    },
     stdio: ['ignore', 'ignore', 'pipe'],
   },
 );
