@@ -309,6 +309,10 @@ describe('not allowed:', () => {
     expect(found(/\b(test|describe|it)\.(only|skip|todo|failing)\b/, code)).toEqual([]);
   });
 
+  test('a timeout of a single test, which a slow machine exceeds', () => {
+    expect(found(/^\s*\}, [\d_]+\);$/, filesIn('test', '.test.ts'))).toEqual([]);
+  });
+
   test('skipped tests without a reason', () => {
     const conditions = code.flatMap((path) =>
       Array.from(read(path).matchAll(/\.skipIf\(([^)]*)\)/g), ([, condition]) => [path, condition as string]),

@@ -72,7 +72,7 @@ describe.each(databases)('counting the audit log on %s', (name, database) => {
       db = opened;
       return statements.through(opened);
     });
-  }, 60_000);
+  });
   afterAll(() => on.close());
 
   const expected = (filter: CountFilter, { start, length, counts }: LogCounts, of = entries) => {

@@ -104,7 +104,7 @@ describe.each(databases)('the cost of a search in the audit log on %s', (name, d
     if (name === 'PostgreSQL') await on.runSql('analyze');
     await write(1000);
     for (const [title, filter] of filters) long.set(title, await costOf(filter));
-  }, 120_000);
+  });
   afterAll(() => on.close());
 
   test.each(filters)('by %s is the same for few and for thousands of segments', (title) => {

@@ -154,5 +154,5 @@ describe.each(databases)('searching the audit log on %s', (name, database) => {
       }),
       { numRuns: runs },
     );
-  }, 120_000);
+  });
 });

@@ -54,7 +54,7 @@ describe.each(databases)('on %s, one row of many', (name, database) => {
     );
     if (name === 'PostgreSQL') await runSql(on.url, 'analyze');
     store = await on.openNode(undefined, asked.through);
-  }, 60_000);
+  });
   afterAll(() => on.close());
 
   const lists: [string, () => string, (window: ListWindow) => Promise<ListPage<{ id: string }>>][] = [
