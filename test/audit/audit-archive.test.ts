@@ -8,7 +8,7 @@ import type { Db } from '../../src/store/engine/db.ts';
 import type { Maintenance } from '../../src/store/maintenance.ts';
 import { Faults } from '../../torture/crash/faults.ts';
 import { entry, masters, named } from '../support/audit-export.ts';
-import { databases, startTime } from '../support/test-server.ts';
+import { databases, sqlite, startTime } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
 
 const day = 86_400_000;
@@ -144,7 +144,7 @@ describe.each(databases)('an archive of the audit log in %s', (_, database) => {
   });
 
   test('is deleted from the database with one statement per segment and table', async () => {
-    await write(1, 40);
+    await write(1, 12);
     const deleted: string[] = [];
     const counting = (db: Db): Db => ({
       ...db,
@@ -161,10 +161,10 @@ describe.each(databases)('an archive of the audit log in %s', (_, database) => {
         ),
     });
     const { maintenance } = await testStore.open(undefined, counting);
-    await archiveOn(maintenance, 31);
-    expect(deleted).toEqual(numbers(1, 30).flatMap(() => ['audit_segments', 'audit_index']));
-    expect(await listed({ result: 'failed' })).toEqual(numbers(31, 40).filter((number) => number % 2 === 0));
-    expect(await verifyAll()).toMatchObject({ ok: true, entries: 41 });
+    await archiveOn(maintenance, 7);
+    expect(deleted).toEqual(numbers(1, 6).flatMap(() => ['audit_segments', 'audit_index']));
+    expect(await listed({ result: 'failed' })).toEqual(numbers(7, 12).filter((number) => number % 2 === 0));
+    expect(await verifyAll()).toMatchObject({ ok: true, entries: 13 });
   });
 
   test('stops an export that is reading the entries it deletes', async () => {
@@ -181,6 +181,7 @@ describe.each(databases)('an archive of the audit log in %s', (_, database) => {
   test('loses no entry if the database or the process fails at any step, and the next run completes it', async () => {
     const faults = new Faults();
     const { maintenance } = await testStore.open(undefined, faults.through);
+    const perStep = 3;
     let written = 0;
     const time = () => ({ now: startTime + written * day });
     const first = (path: string) => Number(/-(\d+)-\d+\.jsonl$/.exec(path)?.[1]);
@@ -188,20 +189,21 @@ describe.each(databases)('an archive of the audit log in %s', (_, database) => {
     const verifyAndComplete = async () => {
       const newest = exportPaths(folder).sort((a, b) => first(b) - first(a));
       expect(await verifyAll(newest.slice(0, 3), true)).toMatchObject({ ok: true, findings: [] });
-      await archive(written - 4, time());
+      await archive(written - 2, time());
     };
     for (let step = 1, hit = true; hit; step++) {
-      await write(written + 1, written + 6);
-      written += 6;
-      faults.arm(step % 2 === 0 ? 'down' : 'lost', Math.ceil(step / 2));
-      await archiveOn(maintenance, written - 4, time()).catch(() => {});
+      await write(written + 1, written + perStep);
+      written += perStep;
+      // The other database gets the other kind of fault at this step.
+      faults.arm((step % 2 === 0) === (database === sqlite) ? 'down' : 'lost', step);
+      await archiveOn(maintenance, written - 2, time()).catch(() => {});
       hit = faults.disarm().hit;
       await verifyAndComplete();
     }
-    expect(written).toBeGreaterThan(6 * 20);
+    expect(written).toBeGreaterThan(perStep * 20);
     for (let step = 1, hit = true; hit; step++) {
-      await write(written + 1, written + 6);
-      written += 6;
+      await write(written + 1, written + perStep);
+      written += perStep;
       hit = false;
       let left = step;
       const between = async () => {
@@ -209,7 +211,7 @@ describe.each(databases)('an archive of the audit log in %s', (_, database) => {
         hit = left === 0;
         if (hit) throw new Error('stopped');
       };
-      await archive(written - 4, { between, ...time() }).catch(() => {});
+      await archive(written - 2, { between, ...time() }).catch(() => {});
       await verifyAndComplete();
     }
     expect(await verifyAll()).toMatchObject({ ok: true, findings: [] });
@@ -217,10 +219,10 @@ describe.each(databases)('an archive of the audit log in %s', (_, database) => {
       (path) => readFileSync(path, 'utf8').match(/request-\d+/g) ?? [],
     );
     const distinct = new Set(saved.map((text) => Number(text.split('-')[1])));
-    expect([...distinct].sort((a, b) => a - b)).toEqual(numbers(1, written - 5));
-    expect(await listed()).toEqual(numbers(written - 4, written));
+    expect([...distinct].sort((a, b) => a - b)).toEqual(numbers(1, written - 3));
+    expect(await listed()).toEqual(numbers(written - 2, written));
     expect(files().filter((file) => file.endsWith('.partial'))).toEqual([]);
-  }, 120_000);
+  });
 
   test('includes entries that were written while the clock was fast', async () => {
     await write(1, 10);

@@ -27,7 +27,7 @@ describe.each(databases)('the retention of the audit log in %s', (_, database) =
   }
 
   function retention(deliveredUpTo: Retention['deliveredUpTo'], goOn = () => true): Retention {
-    return { age: 24 * hour, deliveredUpTo, goOn };
+    return { age: 4 * hour, deliveredUpTo, goOn };
   }
 
   const first = async () => {
@@ -40,13 +40,13 @@ describe.each(databases)('the retention of the audit log in %s', (_, database) =
   const verified = (): Promise<Verdict> => verifyDatabase(testStore, { archives: 'required' });
 
   test('deletes nothing without sinks', async () => {
-    await write(40);
+    await write(20);
     expect(await testStore.maintenance.audit.deleteDelivered(retention(async () => undefined))).toBe(0);
     expect(await first()).toEqual([[tenant, 1]]);
   });
 
   test('deletes entries that are old enough and that all sinks have received', async () => {
-    await write(40);
+    await write(20);
     const asked: unknown[] = [];
     const { audit } = testStore.maintenance;
     const upTo = (number: number) => async (id: unknown) => {
@@ -60,7 +60,7 @@ describe.each(databases)('the retention of the audit log in %s', (_, database) =
     expect(await first()).toEqual([[tenant, 16]]);
     expect(new Set(asked)).toEqual(new Set([tenant]));
     const verdict = await verified();
-    expect(verdict).toMatchObject({ ok: true, entries: 52, findings: [] });
+    expect(verdict).toMatchObject({ ok: true, entries: 12, findings: [] });
     expect(verdict.notes).toEqual([
       `segments 8 to 15 of chain ${tenant} were deleted after delivery to all sinks`,
       `segments 1 to 7 of chain ${tenant} were deleted after delivery to all sinks`,
@@ -88,7 +88,7 @@ describe.each(databases)('the retention of the audit log in %s', (_, database) =
   });
 
   test('deletes nothing from a chain that does not verify', async () => {
-    await write(40);
+    await write(20);
     const { audit } = testStore.maintenance;
     await testStore.runSql('update audit_segments set failures = 9 where number = 3');
     await expect(audit.deleteDelivered(retention(async () => 1000))).rejects.toThrow('does not verify');
@@ -99,7 +99,7 @@ describe.each(databases)('the retention of the audit log in %s', (_, database) =
   test('loses nothing that was not delivered if the database fails at any step', async () => {
     const faults = new Faults();
     const { maintenance } = await testStore.open(undefined, faults.through);
-    await write(30);
+    await write(6);
     let delivered = 0;
     for (let call = 1, hit = true; hit; call++) {
       await write(3);
@@ -117,7 +117,7 @@ describe.each(databases)('the retention of the audit log in %s', (_, database) =
   });
 
   test('stops between two segments', async () => {
-    await write(40);
+    await write(20);
     let segments = 3;
     await testStore.maintenance.audit.deleteDelivered(
       retention(

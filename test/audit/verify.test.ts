@@ -7,7 +7,7 @@ import { entry, exportOf, masters, named, verify, write } from '../support/audit
 import { sqlite } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
 
-const count = 10;
+const count = 6;
 
 describe('an export of the audit log', () => {
   let testStore: TestStore;
@@ -18,8 +18,8 @@ describe('an export of the audit log', () => {
   beforeAll(async () => {
     testStore = await openTestStore(sqlite);
     tenant = await testStore.tenant();
-    await write(testStore, 6, tenant);
-    await write(testStore, count - 6, tenant);
+    await write(testStore, 4, tenant);
+    await write(testStore, count - 4, tenant);
     await testStore.maintenance.audit.recordHeads('all');
     lines = await exportOf(testStore);
     chain = await exportOf(testStore, tenant);
@@ -102,7 +102,7 @@ describe('an export of the audit log', () => {
         other[at] = (other[at] as number) ^ bits;
         expect((await verify(other.toString().split('\n'))).ok).toBe(false);
       }),
-      { numRuns: 300 },
+      { numRuns: 200 },
     );
   });
 

@@ -14,7 +14,7 @@ import { findTokens } from '../../src/store/token-list/scan.ts';
 import { grants, when } from '../support/grants.ts';
 import { naiveDecideUnder } from '../support/naive-policy.ts';
 import { Random, randomContainer, randomGrants } from '../support/random-policy.ts';
-import { databases, generousTimeout } from '../support/test-server.ts';
+import { databases, fewConnections, generousTimeout } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
 
 const someone = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
@@ -59,7 +59,7 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
     on = await openTestStore(database);
     tenant = await on.tenant();
     const other = await on.tenant();
-    for (let number = 0; number < 300; number++) {
+    for (let number = 0; number < 150; number++) {
       const token = randomToken(random, number);
       made.unshift(token);
       await add(tenant, token);
@@ -71,7 +71,7 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
     db =
       name === 'SQLite'
         ? openSqlite(path, on.clock.now)
-        : openPostgres(on.url, on.clock.now, generousTimeout);
+        : openPostgres(on.url, on.clock.now, generousTimeout, fewConnections);
   });
   afterAll(async () => {
     await db.close();
@@ -177,10 +177,10 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
           expect([first, [...totals]]).toEqual([ids, [ids.length]]);
         if (ids.length > 0 && ids.length < made.length) partly++;
       }),
-      { numRuns: 120 },
+      { numRuns: 80 },
     );
-    expect(partly).toBeGreaterThan(20);
-  }, 60_000);
+    expect(partly).toBeGreaterThan(13);
+  });
 
   test.each<[string, Grants, Grants | undefined]>([
     ['the root itself', grants(when(['container', 'equals', '/'])), undefined],

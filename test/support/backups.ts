@@ -34,7 +34,7 @@ export function postgresBackup<R>(
     await runPostgres(process.env.SALLYPORT_TEST_POSTGRES as string, statement);
   };
   return {
-    take: () => whileStopped(() => admin(`create database ${name}_copy template ${name}`)),
+    take: () => whileStopped(() => admin(`create database ${name}_copy template ${name} strategy file_copy`)),
     restore: async (...options) => {
       await admin(`drop database ${name}`);
       await admin(`alter database ${name}_copy rename to ${name}`);

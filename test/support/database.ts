@@ -1,4 +1,5 @@
 /** Direct access to a test database: dump its contents, or make statements fail. */
+import { Database as Sqlite } from 'bun:sqlite';
 import { existsSync, readFileSync } from 'node:fs';
 import { PackedEntries } from '../../src/audit/log/segment.ts';
 import type { Entry } from '../../src/domain/audit.ts';
@@ -12,16 +13,9 @@ export async function dumpDatabase(databaseUrl: string): Promise<string> {
     const files = [path, `${path}-wal`, `${path}-shm`].filter((file) => existsSync(file));
     return files.map((file) => readFileSync(file, 'latin1')).join('');
   }
-  const tables = await runPostgres<{ name: string }>(
-    databaseUrl,
-    "select table_name as name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE'",
-  );
-  const rows: { text: string }[] = [];
-  for (const { name } of tables)
-    rows.push(
-      ...(await runPostgres<{ text: string }>(databaseUrl, `select t::text as text from "${name}" t`)),
-    );
-  return rows.map(({ text }) => text).join('\n');
+  return Object.values(await allRows(databaseUrl))
+    .flat()
+    .join('\n');
 }
 
 /** Renames a table, so that statements that use it fail. */
@@ -29,19 +23,32 @@ export async function hideTable(databaseUrl: string, table: string): Promise<voi
   await runSql(databaseUrl, `alter table ${table} rename to ${table}_hidden`);
 }
 
-/** Every row of every table, by table. */
+/** Every row of every table as text, by table. */
 export async function allRows(databaseUrl: string): Promise<Record<string, string[]>> {
-  const sqlite = databaseUrl.startsWith('sqlite:');
-  const names = sqlite
-    ? "select name from sqlite_master where type = 'table'"
-    : "select table_name as name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE'";
   const rows: Record<string, string[]> = {};
-  for (const { name } of await runSql<{ name: string }>(databaseUrl, names)) {
-    const all = await runSql<object>(databaseUrl, `select * from "${name}"`);
-    rows[name] = all.map((row) => Bun.inspect(row)).sort();
+  if (databaseUrl.startsWith('sqlite:')) {
+    const db = new Sqlite(databaseUrl.slice('sqlite:'.length));
+    for (const { name } of db.query<{ name: string }, []>(tablesOf.sqlite).all())
+      rows[name] = db
+        .query(`select * from "${name}"`)
+        .values()
+        .map((row) => row.map(String).join('|'))
+        .sort();
+    db.close();
+    return rows;
+  }
+  for (const { name } of await runPostgres<{ name: string }>(databaseUrl, tablesOf.postgres)) {
+    const all = await runPostgres<{ text: string }>(databaseUrl, `select t::text as text from "${name}" t`);
+    rows[name] = all.map(({ text }) => text).sort();
   }
   return rows;
 }
+
+const tablesOf = {
+  sqlite: "select name from sqlite_master where type = 'table'",
+  postgres:
+    "select table_name as name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE'",
+};
 
 /** Makes every insert into the table fail, like a full disk. Returns a function that undoes it. */
 export async function failInserts(databaseUrl: string, table: string): Promise<() => Promise<void>> {

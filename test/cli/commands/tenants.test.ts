@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { auditEntries } from '../../support/database.ts';
 import { shell } from '../../support/shell.ts';
 import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
@@ -6,10 +6,10 @@ import { runSql } from '../../support/test-store.ts';
 
 describe.each(databases)('tenants from the command line on %s', (_, database) => {
   let server: TestServer;
-  beforeEach(async () => {
+  beforeAll(async () => {
     server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
   });
-  afterEach(() => server.close());
+  afterAll(() => server.close());
 
   /** Runs a command on the database of the running service. */
   function operate(argv: string[], answers?: string[]) {
@@ -37,8 +37,8 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
     (await auditEntries(server.config.databaseUrl)).filter(({ tenant_id }) => tenant_id === id);
 
   test('tenants key creates another management key, logged as created by the operator', async () => {
-    const { id, key: lost } = await create('shop');
-    const created = await json('tenants', 'key', 'shop');
+    const { id, key: lost } = await create('with keys');
+    const created = await json('tenants', 'key', 'with keys');
     expect(created).toMatchObject({ tenant_id: id, application_id: expect.any(String) });
     expect(created.key).not.toBe(lost);
     const { status: answered, body } = await server.call('GET', '/applications/key', { key: created.key });
@@ -119,7 +119,7 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
   });
 
   test('tenants list prints the state', async () => {
-    const { id } = await create('shop');
+    const { id } = await create('listed');
     await operate(['tenants', 'disable', id]);
     const { out } = await operate(['tenants', 'list']);
     const [head, ...rows] = out
@@ -127,15 +127,12 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
       .split('\n')
       .map((line) => line.split(/ {2,}/));
     expect(head).toEqual(['ID', 'CREATED', 'STATE', 'NAME']);
-    expect(rows.map((row) => row.slice(2)).sort()).toEqual([
-      ['active', 'default'],
-      ['disabled', 'shop'],
-    ]);
-    expect(rows.find(([, , , name]) => name === 'shop')?.[0]).toBe(id);
+    const states = Object.fromEntries(rows.map(([of, , state, name]) => [name, [of, state]]));
+    expect(states).toMatchObject({ default: [expect.any(String), 'active'], listed: [id, 'disabled'] });
   });
 
   test('disabling or enabling twice adds no audit entry', async () => {
-    const { id } = await create('shop');
+    const { id } = await create('paused');
     const first = await json('tenants', 'disable', id);
     expect(await json('tenants', 'disable', id)).toEqual(first);
     await json('tenants', 'enable', id);
@@ -165,7 +162,7 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
   });
 
   test('deleting a tenant removes all its rows but the audit log, and none of other tenants', async () => {
-    const [shop, other] = [await create('shop'), await create('other')];
+    const [shop, other] = [await create('closing'), await create('remaining')];
     for (const { key } of [shop, other]) {
       const web = await server.application(key, { type: 'public' });
       for (let i = 0; i < 3; i++) {
@@ -194,7 +191,7 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
       ]),
     );
 
-    expect(await json('tenants', 'delete', 'shop', '--yes')).toEqual({ deleted: shop.id });
+    expect(await json('tenants', 'delete', 'closing', '--yes')).toEqual({ deleted: shop.id });
     expect(await status(shop.key)).toBe(401);
     expect(Object.keys(await rowsOf(shop.id)).sort()).toEqual([
       'audit_chains',
@@ -255,8 +252,8 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
   });
 
   test('deleting requires the name to be typed', async () => {
-    const { id, key } = await create('shop');
-    for (const answers of [[], [''], ['yes'], ['SHOP'], ['default']]) {
+    const { id, key } = await create('typed');
+    for (const answers of [[], [''], ['yes'], ['TYPED'], ['default']]) {
       const { code, err } = await operate(['tenants', 'delete', id], answers);
       expect([code, err]).toEqual([
         1,
@@ -264,24 +261,24 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
       ]);
     }
     expect(await status(key)).toBe(200);
-    expect((await operate(['tenants', 'delete', id], ['shop'])).code).toBe(0);
+    expect((await operate(['tenants', 'delete', id], ['typed'])).code).toBe(0);
     expect(await status(key)).toBe(401);
   });
 
   test('deleting without a terminal requires --yes', async () => {
-    const { id, key } = await create('shop');
+    const { id, key } = await create('kept');
     const { code, err } = await operate(['tenants', 'delete', id]);
     expect([code, err]).toEqual([2, expect.stringContaining('--yes')]);
     expect(await status(key)).toBe(200);
   });
 
   test('an interrupted deletion can only be finished', async () => {
-    const { id, key } = await create('shop');
+    const { id, key } = await create('halfway');
     await server.application(key);
     await server.app.maintenance.tenants.markDeleted(id);
     expect(await status(key)).toBe(401);
     const { out } = await operate(['tenants', 'list']);
-    expect(out).toContain('being deleted  shop');
+    expect(out).toContain('being deleted  halfway');
     for (const argv of [
       ['rename', id, 'x'],
       ['disable', id],
@@ -303,7 +300,8 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
     ['enable', []],
     ['delete', ['--yes']],
   ])('tenants %s rejects an unknown or ambiguous tenant', async (command, rest) => {
-    const twins = [await create('twin'), await create('twin')];
+    const name = `twins of ${command}`;
+    const twins = [await create(name), await create(name)];
     for (const wanted of ['nobody', crypto.randomUUID(), '']) {
       const { code, out, err } = await operate(['tenants', command, wanted, ...rest]);
       expect([code, out]).toEqual([1, '']);
@@ -311,18 +309,18 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
         `sallyport: error: no tenant with the id or name "${wanted}"\nsallyport: hint: run \`sallyport tenants list\`\n`,
       );
     }
-    const { code, err } = await operate(['tenants', command, 'twin', ...rest]);
-    expect([code, err]).toEqual([1, expect.stringContaining('2 tenants are named "twin"')]);
+    const { code, err } = await operate(['tenants', command, name, ...rest]);
+    expect([code, err]).toEqual([1, expect.stringContaining(`2 tenants are named "${name}"`)]);
     for (const { id, key } of twins) {
       expect(err).toContain(id);
-      expect((await server.call('GET', '/tenants/self', { key })).body.name).toBe('twin');
+      expect((await server.call('GET', '/tenants/self', { key })).body.name).toBe(name);
     }
   });
 
   test('an invalid name is rejected', async () => {
-    const { id } = await create('shop');
+    const { id } = await create('named');
     const { code, err } = await operate(['tenants', 'rename', id, ' ']);
     expect([code, err]).toEqual([2, expect.stringContaining('NAME must not be only white space')]);
-    expect((await server.app.store.tenants.get(id))?.name).toBe('shop');
+    expect((await server.app.store.tenants.get(id))?.name).toBe('named');
   });
 });

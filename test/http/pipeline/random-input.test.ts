@@ -104,7 +104,7 @@ const anyFields = fc.record(
   },
   { requiredKeys: [] },
 );
-const settings = { seed: 20_261_115, numRuns: 150 };
+const settings = { seed: 20_261_115, numRuns: 80 };
 
 describe.each(databases)('hostile input on %s', (_, database) => {
   let server: TestServer;

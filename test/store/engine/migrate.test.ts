@@ -99,7 +99,10 @@ describe.each(databases)('migrations on %s', (_, database) => {
     return db;
   }
   const open = () => openStore(url, { timeout: generousTimeout, maxConnections: fewConnections });
-  const created = async () => (await open()).close();
+  /** Replaces the empty database by one of this version. */
+  const create = async () => {
+    url = await database.createMigrated(folder);
+  };
   const applied = () =>
     runSql<{ version: number; name: string }>(url, 'select * from schema_versions order by version');
 
@@ -124,7 +127,7 @@ describe.each(databases)('migrations on %s', (_, database) => {
   });
 
   test('if several nodes of a newer version start concurrently, one applies the new migrations', async () => {
-    await created();
+    await create();
     const results = await Promise.all([connect(), connect(), connect()].map((db) => migrate(db, all)));
     expect(results.map(({ to }) => to)).toEqual(Array(3).fill(all.length));
     expect((await applied()).map(({ version, name }) => [Number(version), name])).toEqual(
@@ -146,7 +149,7 @@ describe.each(databases)('migrations on %s', (_, database) => {
     ['its name', "set name = '0001_other'"],
     ['its number', 'set version = 0'],
   ])('a database is not opened if a migration differs from that of the program by %s', async (_, change) => {
-    await created();
+    await create();
     await runSql(url, `update schema_versions ${change} where version = 1`);
     const opening = open();
     await expect(opening).rejects.toThrow(IncompatibleSchema);
@@ -157,7 +160,7 @@ describe.each(databases)('migrations on %s', (_, database) => {
     ['has no record of its migrations', ['delete from schema_versions']],
     ['belongs to another program', ['drop table schema_versions', 'drop table audit_index']],
   ])('a database with our tables that %s is not opened, and not changed', async (_, changes) => {
-    await created();
+    await create();
     for (const change of changes) await runSql(url, change);
     const before = await allRows(url);
     const opening = open();
@@ -183,7 +186,7 @@ describe.each(databases)('migrations on %s', (_, database) => {
   });
 
   test('a failed migration leaves the ones before it applied', async () => {
-    await created();
+    await create();
     const broken = [...all.slice(0, -1), { name: '9002_parts', sql: 'create table tenants (id uuid)' }];
     await expect(migrate(connect(), broken)).rejects.toThrow('tenants');
     expect(await applied()).toHaveLength(newestSchema + 1);
