@@ -9,7 +9,7 @@ import { dirname, join } from 'node:path';
 const slow = /(proof|properties|grant)\.test\.ts$/;
 
 function filesIn(folder: string): string[] {
-  return readdirSync(folder)
+  return readdirSync(folder, { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.ts'))
     .map((name) => join(folder, name));
 }
