@@ -87,9 +87,9 @@ function* reduced(grants: Grants, policy: Policy, uses: readonly PermissionUse[]
 }
 
 /**
- * Reduces the grants of one permission to its recorded uses. The rule that decides a use still decides it, because it
- * keeps a container that includes the use, and other rules only shrink. Elsewhere a rule that no longer applies may let
- * another one give more access. Then the grants are returned unchanged.
+ * Reduces the grants of one permission to its recorded uses. The rule that decides a use still decides it, because its
+ * container still includes the use, and other rules only shrink. Elsewhere a rule that no longer applies may let another
+ * one give more access. Then the grants are returned unchanged.
  */
 function* reducedPart(
   grants: Grants,
