@@ -409,7 +409,7 @@ describe.each(databases)('two nodes on %s', (_, database) => {
       post('/tokens', { ...card, data: { ...card.data, number }, unless_exists: 'pan' });
     const guess = (number: string) => post('/tokens/search', { equals: { pan: number } });
     expect([await create('1'), await create('1'), await guess('1')]).toEqual([201, 200, 200]);
-    expect(await Promise.all(['2', '3', '4'].map(guess))).toEqual([200, 200, 429]);
+    expect((await Promise.all(['2', '3', '4'].map(guess))).sort()).toEqual([200, 200, 429]);
     expect([await create('5'), await guess('1')]).toEqual([429, 429]);
     const other = await server.application(management, { permissions });
     expect(await post('/tokens/search', { equals: { pan: '1' } }, other.key)).toBe(200);
