@@ -44,11 +44,17 @@ function asSource({ path, type, immutable, plain, gzip, brotli }: ConsoleFile): 
 /** In an image build, which has no repository, the variable has the commit. */
 const commit = process.env.SALLYPORT_COMMIT || commitOf(root) || '';
 
+const auditWorker = 'audit/proof/worker.ts';
+
 const { success, logs } = await Bun.build({
-  entrypoints: [join(root, 'src/main.ts')],
+  // The second one is a thread. Its path in the executable is relative to the folder of the first one.
+  entrypoints: [join(root, 'src/main.ts'), join(root, 'src', auditWorker)],
   compile: { outfile, ...ignoreCurrentFolder },
   minify: true,
-  define: { SALLYPORT_COMMIT: JSON.stringify(commit) },
+  define: {
+    SALLYPORT_COMMIT: JSON.stringify(commit),
+    SALLYPORT_AUDIT_WORKER: JSON.stringify(`./${auditWorker}`),
+  },
   plugins: [embeddedConsole],
   // Bytecode halves the start time. With source maps, errors have the lines of the source.
   bytecode: true,

@@ -3,10 +3,12 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { write } from './support/audit-export.ts';
 import { hostileFiles, runInHostileFolder } from './support/hostile-folder.ts';
 import { installSdk } from './support/install-sdk.ts';
 import { root, type Service, startService } from './support/service.ts';
-import { openTestServer, sqlite } from './support/test-server.ts';
+import { openTestServer, sqlite, testMasterKey } from './support/test-server.ts';
+import { openTestStore } from './support/test-store.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'sallyport-build-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -32,6 +34,16 @@ describe('the executable', () => {
     await run([process.execPath, '--no-env-file', join(root, 'deploy/build.ts'), sallyport], { cwd: root });
   });
   afterEach(() => service?.close());
+
+  test('verifies an audit log with threads', async () => {
+    const log = await openTestStore(sqlite);
+    const tenant = await log.tenant();
+    for (let number = 0; number < 40; number++) await write(log, 1, tenant);
+    const env = { ...bare, DATABASE_URL: log.url, SALLYPORT_MASTER_KEY: testMasterKey };
+    const verified = await run([sallyport, 'audit', 'verify', '--json'], { env });
+    expect(JSON.parse(verified)).toMatchObject({ ok: true, entries: 40, segments: 40 });
+    await log.close();
+  });
 
   test.each(['1', '2'])(
     'serves in an empty folder without other programs, with %s workers',

@@ -25,7 +25,9 @@ export async function verifyFiles(
   const findings = [...found];
   for (const path of paths) {
     const name = basename(path);
-    const file = await readParts({ name, lines: (from) => readFileLines(path, from) });
+    const file = await readParts({ name, lines: (from) => readFileLines(path, from) }, async () =>
+      options.between?.({ done: 0, total: 0, findings: findings.length }),
+    );
     parts.push(...file.parts);
     findings.push(...file.problems.map((problem) => toFinding(problem, name)));
   }

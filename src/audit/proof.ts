@@ -15,11 +15,11 @@ import { recordHeads } from './proof/heads.ts';
 import { deleteDelivered, type Retention } from './proof/retention.ts';
 import { anchorOf, chainName, type Head, type Position, systemTenant } from './records.ts';
 
-export type { Archived, ArchiveOptions, ArchiveResult, HeldBack } from './proof/archive.ts';
+export type { Archived, ArchiveOptions, ArchiveResult, ArchiveStep, HeldBack } from './proof/archive.ts';
 export type { ChainVerdict, Finding, VerifiedEntry } from './proof/chain-check.ts';
 export type { Part } from './proof/export.ts';
 export type { Retention } from './proof/retention.ts';
-export type { Verdict, VerifyOptions } from './proof/verify.ts';
+export type { Verdict, VerifyOptions, VerifyProgress } from './proof/verify.ts';
 
 export interface Proof {
   /**
@@ -175,11 +175,8 @@ async function problemOf(
   const found = stored?.packed.all();
   if (!stored || !found || positionOf(stored).hash !== hash)
     return `segment ${number} was changed or removed after it was signed`;
-  let problem: string | undefined;
-  const { terms } = await checkSegment(keys, { ...stored, entries: found }, undefined, (_, message) => {
-    problem ??= message;
-  });
-  if (problem !== undefined) return problem;
+  const { problems, terms } = await checkSegment(keys, stored, found, undefined);
+  if (problems[0]) return problems[0].message;
   if (indexHashOf(await storedRows(db, tenantId, number, terms ?? [])) !== stored.indexHash)
     return `the index of segment ${number} was changed, so filters miss entries`;
   const { system } = stored;

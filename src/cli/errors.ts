@@ -25,8 +25,9 @@ export class UsageError extends CommandError {
 
 /** A stop signal has ended the command. The exit code is the usual one: 128 and the number of the signal. */
 export class Interrupted extends CommandError {
-  constructor(signal: NodeJS.Signals) {
-    super(`interrupted by ${signal}`, 'run the command again', 128 + constants.signals[signal]);
+  constructor(signal: NodeJS.Signals, consequence?: string) {
+    const message = `interrupted by ${signal}${consequence === undefined ? '' : `: ${consequence}`}`;
+    super(message, 'run the command again', 128 + constants.signals[signal]);
   }
 }
 

@@ -38,6 +38,9 @@ const maxAttempts = 5;
 /** Entries that are prepared before other requests can be handled. */
 const entriesPerTurn = 64;
 
+/** Called before each segment. Returns false, or throws, to stop. */
+type GoOn = () => boolean | Promise<boolean>;
+
 interface Waiting {
   readonly since: number;
   entries: number;
@@ -49,7 +52,7 @@ export interface Sealer {
   /** Seals entries of this process: of tenants with 1024 of them, and those that have waited for five seconds. */
   sealDue(): Promise<number>;
   /** Seals all pending entries of all tenants. Skips chains that other nodes have locked. */
-  sealAll(goOn?: () => boolean): Promise<number>;
+  sealAll(goOn?: GoOn): Promise<number>;
   /** Seals all pending entries of a tenant. */
   sealTenant(tenantId: string): Promise<number>;
   /** Seals at most one segment, and at most once per second and tenant. */
@@ -61,9 +64,9 @@ export function sealer(audit: AuditDb, clock: () => number = () => performance.n
   const waiting = new Map<string, Waiting>();
   const read = new Map<string, number>();
 
-  async function sealWhole(tenantId: string, lock: Lock, goOn = () => true): Promise<number> {
+  async function sealWhole(tenantId: string, lock: Lock, goOn: GoOn = () => true): Promise<number> {
     let total = 0;
-    for (let sealed = 1; sealed > 0 && goOn(); total += sealed)
+    for (let sealed = 1; sealed > 0 && (await goOn()); total += sealed)
       sealed = await sealNext(audit, tenantId, lock);
     return total;
   }
@@ -89,7 +92,7 @@ export function sealer(audit: AuditDb, clock: () => number = () => performance.n
     },
     sealAll: async (goOn = () => true) => {
       let total = 0;
-      for (let tenant = await nextTenant(audit.db); tenant && goOn(); ) {
+      for (let tenant = await nextTenant(audit.db); tenant && (await goOn()); ) {
         total += await sealWhole(tenant, 'for update skip locked', goOn);
         tenant = await nextTenant(audit.db, tenant);
       }

@@ -54,10 +54,6 @@ export interface SignedHeader extends SegmentHeader {
   readonly signature: string;
 }
 
-export interface Segment extends SignedHeader {
-  readonly entries: readonly AuditEntry[];
-}
-
 /** The text that the signature covers. */
 export function headerText(header: SegmentHeader): string {
   const { success, denied, failed } = header.counts;
@@ -191,12 +187,12 @@ function toLine({ id, at, text }: AuditEntry): string {
 /** Reads the entries of a row. Chunks are decompressed when they are needed, and only once. */
 export class PackedEntries {
   readonly length: number;
-  readonly #bytes: Buffer;
+  readonly bytes: Buffer;
   readonly #chunks: (readonly AuditEntry[] | undefined)[] = [];
 
   constructor({ first, last }: Pick<SegmentHeader, 'first' | 'last'>, bytes: Uint8Array) {
     this.length = Math.min(Math.max(last - first + 1, 0), maxEntries);
-    this.#bytes = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    this.bytes = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   }
 
   /** Returns undefined if the entry was altered and cannot be read. */
@@ -206,9 +202,15 @@ export class PackedEntries {
 
   /** All entries. Undefined if some cannot be read. */
   all(): AuditEntry[] | undefined {
+    const entries = this.readable();
+    return entries.length === this.length ? entries : undefined;
+  }
+
+  /** The entries in chunks that can be decompressed. */
+  readable(): AuditEntry[] {
     const entries: AuditEntry[] = [];
     for (let index = 0; index * chunkSize < this.length; index++) entries.push(...this.chunk(index));
-    return entries.length === this.length ? entries : undefined;
+    return entries;
   }
 
   chunk(index: number): readonly AuditEntry[] {
@@ -223,10 +225,9 @@ export class PackedEntries {
   #read(index: number): AuditEntry[] {
     try {
       let start = this.length * macLength;
-      for (let skipped = 0; skipped < index; skipped++)
-        start += lengthBytes + this.#bytes.readUInt32BE(start);
-      const end = start + lengthBytes + this.#bytes.readUInt32BE(start);
-      const data = this.#bytes.subarray(start + lengthBytes, end);
+      for (let skipped = 0; skipped < index; skipped++) start += lengthBytes + this.bytes.readUInt32BE(start);
+      const end = start + lengthBytes + this.bytes.readUInt32BE(start);
+      const data = this.bytes.subarray(start + lengthBytes, end);
       const lines = inflateRawSync(data, { dictionary, maxOutputLength }).toString().split('\n');
       const first = index * chunkSize;
       const expected = Math.min(chunkSize, this.length - first);
@@ -240,7 +241,7 @@ export class PackedEntries {
     const space = line.indexOf(' ', 32);
     const id = uuidOf(line.slice(0, 32));
     const at = space === 32 ? timeOfId(id) : Number(line.slice(32, space));
-    const mac = this.#bytes.subarray(offset * macLength, (offset + 1) * macLength);
+    const mac = this.bytes.subarray(offset * macLength, (offset + 1) * macLength);
     return { id, at, text: line.slice(space + 1), mac };
   }
 }

@@ -4,7 +4,7 @@
  * any point, no entry is lost, and the next run continues with the files that exist.
  */
 import { closeSync, readdirSync, renameSync, rmSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import type { MasterKeys } from '../../store/crypto/keyring.ts';
 import { createExclusively } from '../../store/engine/file-ownership.ts';
 import { syncFolderOf, writeFileLines } from '../../store/engine/line-writer.ts';
@@ -30,7 +30,14 @@ export interface ArchiveOptions {
   /** Whether to archive entries that a sink has not received. The sink then never receives them. */
   readonly skipUndelivered?: boolean;
   /** Called between steps. May throw to stop. */
-  readonly between?: () => Promise<void>;
+  readonly between?: (step: ArchiveStep) => Promise<void>;
+}
+
+/** What the archive is doing, such as `writing FILE`. Counts are of segments; the total can be unknown. */
+export interface ArchiveStep {
+  readonly doing: string;
+  readonly done: number;
+  readonly total?: number;
 }
 
 export interface Archived {
@@ -81,7 +88,12 @@ export interface ArchiveContext {
 export async function archiveLog(context: ArchiveContext, options: ArchiveOptions): Promise<ArchiveResult> {
   const { tenantId } = options;
   const { audit, sealer } = context;
-  await sealer.sealAll();
+  const { between } = options;
+  let sealed = 0;
+  await sealer.sealAll(async () => {
+    await between?.({ doing: 'sealing', done: sealed++ });
+    return true;
+  });
   const tenants =
     tenantId === undefined ? (await allChains(audit.db)).map((chain) => chain.tenantId) : [tenantId];
   const archived: Archived[] = [];
@@ -132,24 +144,27 @@ async function archiveChain(
   max = Number.MAX_SAFE_INTEGER,
 ): Promise<Archived[]> {
   const { audit, write, sealer, sinks } = context;
-  const { folder, now, between = async () => {} } = options;
+  const { folder, now } = options;
   const archived: Archived[] = [];
   for (let chain = await chainOf(audit.db, tenantId); chain; chain = await chainOf(audit.db, tenantId)) {
     const found = findArchive(folder, chain, max);
     const file = found ?? (await writeArchive(audit, chain, options, max));
     if (file === undefined) break;
     const path = join(folder, file);
-    const { last, entries } = await verifyArchive(context, chain, path, between).catch((error) => {
+    const { last, entries } = await verifyArchive(context, chain, path, options).catch((error) => {
       if (found === undefined) rmSync(path);
       throw error;
     });
-    await between();
     const first = chain.base.number + 1;
+    const total = last.number - first + 1;
+    const recording = { doing: `recording ${file}`, done: 0, total };
+    await options.between?.(recording);
     await recordRemoval(audit, write, now, tenantId, { first, last, file });
-    await between();
+    await options.between?.(recording);
     if (options.skipUndelivered)
       for (const sink of await sinks.withActive(options.sinks ?? [])) await sinks.markSkipped(sink, tenantId);
-    while (await deleteFirst(audit, tenantId, last)) await between();
+    for (let done = 0; await deleteFirst(audit, tenantId, last); )
+      await options.between?.({ doing: `deleting the segments of ${file}`, done: ++done, total });
     archived.push({ chain: chainName(tenantId), file, first, last: last.number, entries });
   }
   if (archived.length > 0) await sealer.sealTenant(tenantId);
@@ -177,14 +192,24 @@ function findArchive(folder: string, { tenantId, base, number }: Chain, max: num
 async function writeArchive(
   audit: AuditDb,
   chain: Chain,
-  { folder, now, before, between = async () => {} }: ArchiveOptions,
+  { folder, now, before, between }: ArchiveOptions,
   max: number,
 ): Promise<string | undefined> {
   const cut = await findCut(audit, chain, { before, now }, Math.min(max, chain.number));
   if (!cut) return undefined;
-  const part = await archivePart(audit, now, chain, cut.last);
   const name = archiveName(chain.tenantId, chain.base.number + 1, cut.last.number);
-  await writeDurably(join(folder, name), exportLines(await audit.keys(), [part]), between);
+  const part = await archivePart(audit, now, chain, cut.last);
+  const lines = exportLines(await audit.keys(), [part]);
+  let done = 0;
+  async function* counted() {
+    for await (const line of lines) {
+      if (line.startsWith('{"kind":"segment"')) done += 1;
+      yield line;
+    }
+  }
+  await writeDurably(join(folder, name), counted(), async () => {
+    await between?.({ doing: `writing ${name}`, done, total: cut.segments });
+  });
   return name;
 }
 
@@ -196,16 +221,17 @@ async function verifyArchive(
   { audit, masters }: ArchiveContext,
   chain: Chain,
   path: string,
-  between: () => Promise<void>,
+  { between }: ArchiveOptions,
 ): Promise<{ last: Position; entries: number }> {
   const { tenantId, base } = chain;
-  const options = {
+  const doing = `verifying ${basename(path)}`;
+  const { findings, chains, entries, segments } = await verifyFiles([path], {
     masters,
     anchors: [{ tenantId, ...base }],
     log: await audit.keys(),
-    archives: 'ignored' as const,
-  };
-  const { findings, chains, entries } = await verifyFiles([path], options);
+    archives: 'ignored',
+    between: between && (({ done, total }) => between({ doing, done, total: 2 * total })),
+  });
   const [finding] = findings;
   if (finding)
     throw new ArchiveError(
@@ -214,7 +240,10 @@ async function verifyArchive(
     );
   const last = parseAnchor(chains[0]?.anchor ?? '') as Position;
   try {
-    await verifyRemoved(audit, chain, { last }, between);
+    let done = segments;
+    await verifyRemoved(audit, chain, { last }, async () => {
+      await between?.({ doing, done: done++, total: 2 * segments });
+    });
   } catch (error) {
     if (!(error instanceof DamagedChain)) throw error;
     throw new ArchiveError(

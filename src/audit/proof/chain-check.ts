@@ -2,12 +2,20 @@
 import { timestamp } from '../../domain/common-fields.ts';
 import type { ChainKeys } from '../../store/crypto/keyring.ts';
 import { timeOfId } from '../log/entry.ts';
-import { hashOf, type Segment } from '../log/segment.ts';
+import { hashOf, PackedEntries, type SegmentHeader } from '../log/segment.ts';
 import { indexHashOf, storedRows } from '../log/terms.ts';
 import { anchorOf, chainName, type Position } from '../records.ts';
-import { type Before, beforeNext, checkSegment, type FindingCode } from './check.ts';
-import type { Part } from './export.ts';
-import { ReplayCheck } from './replays.ts';
+import {
+  type Before,
+  beforeNext,
+  type CheckedSegment,
+  type CheckThreads,
+  checkSegment,
+  entriesOf,
+  type FindingCode,
+  ReplayCheck,
+} from './check.ts';
+import type { Part, PartSegment, Problem } from './export.ts';
 import { type Removal, statementOf } from './statements.ts';
 
 export interface Finding {
@@ -67,9 +75,13 @@ export interface ChainOptions {
   readonly isComplete: boolean;
   readonly report: (finding: Finding) => void;
   readonly note: (text: string) => void;
-  readonly onEntry: (entry: VerifiedEntry) => void;
+  readonly onEntry: ((entry: VerifiedEntry) => void) | undefined;
+  /** Threads for segments that are stored in the database. */
+  readonly threads: CheckThreads | undefined;
   /** Called for every segment with a valid signature. */
-  readonly onSegment: (position: Position, entries: number) => void;
+  readonly onSegment: (position: Position) => void;
+  /** Called after every segment. May throw to stop. */
+  readonly between: (number: number) => Promise<void>;
   /** Called for every segment that names the end of the system chain. */
   readonly onSystem: (number: number, system: Position, part: Part) => void;
   /** Called for every entry that records the ends of other chains. */
@@ -128,7 +140,7 @@ export class ChainCheck {
       const end = await this.#checkPart(part, keys);
       if (end.number >= head.number) head = end;
     }
-    await this.#replays.end(this.#parts.map(({ part, keys }) => part.segments(keys)));
+    await this.#checkReplays();
     if (this.#isComplete) {
       for (const gap of gaps) this.#checkGap(gap);
       this.#checkRemovals();
@@ -147,15 +159,11 @@ export class ChainCheck {
   /** Returns the last position that was verified. */
   async #checkPart(part: Part, keys: ChainKeys): Promise<Position> {
     const borders = this.#bordersOf(part);
+    const file = part.file !== undefined && { file: part.file };
     let position = part.after;
-    let before: Before | undefined =
-      part.after.number === 0 ? { hash: part.after.hash, last: 0, sealedAt: 0, maxDelay: 0 } : undefined;
     this.#compare(position, borders);
-    for await (const item of part.segments(keys)) {
-      const place = {
-        ...(part.file !== undefined && { file: part.file }),
-        ...(item.line !== undefined && { line: item.line }),
-      };
+    for await (const { item, before, checked } of this.#checks(part, keys)) {
+      const place = { ...file, ...(item.line !== undefined && { line: item.line }) };
       if (item.kind === 'problem') {
         this.#report(item.code, item.message, place);
         if (item.isFatal) this.#isComplete = false;
@@ -164,73 +172,111 @@ export class ChainCheck {
       const { segment } = item;
       const { number } = segment;
       const at = { ...place, segment: number };
-      if (number <= position.number) {
+      if (!checked) {
         this.#report('broken_chain', `segment ${number} comes after segment ${position.number}`, at);
         continue;
       }
       if (number > position.number + 1) {
         const [first, last] = [position.number + 1, number - 1];
-        this.#report('missing_segments', `${segmentNames(first, last)} missing`, {
-          ...place,
-          segment: first,
-          last,
-        });
-        before = undefined;
+        const missing = { ...place, segment: first, last };
+        this.#report('missing_segments', `${segmentNames(first, last)} missing`, missing);
       } else if (!before && segment.previous !== position.hash)
         this.#report('broken_chain', `segment ${number} does not continue the segment before it`, at);
-      before = await this.#checkSegment(part, keys, segment, before, at);
       position = { number, hash: hashOf(segment) };
+      await this.#addSegment(part, item, position, await checked, at);
       this.#compare(position, borders, at);
+      await this.#options.between(number);
     }
-    const { end } = part;
-    if (end && end.number > position.number)
-      this.#report(
-        'cut_off',
-        `the chain ended with segment ${end.number}, but ends with segment ${position.number}`,
-        {
-          ...(part.file !== undefined && { file: part.file }),
-          segment: position.number,
-        },
-      );
-    else if (end?.number === position.number && end.hash !== position.hash)
-      this.#report('broken_chain', `the chain ended with another segment ${end.number}`, {
-        segment: end.number,
-      });
+    const { number } = position;
+    const end = endOf(part);
+    if (end.number > number) {
+      const message = `the chain ended with segment ${end.number}, but ends with segment ${number}`;
+      this.#report('cut_off', message, { ...file, segment: number });
+    } else if (end.number === number && end.hash !== position.hash) {
+      const message = `the chain ended with another segment ${end.number}`;
+      this.#report('broken_chain', message, { segment: end.number });
+    }
     return position;
   }
 
-  async #checkSegment(
-    part: Part,
-    keys: ChainKeys,
-    segment: Segment,
-    before: Before | undefined,
-    place: Place,
-  ): Promise<Before> {
-    const { number, first, system, entries } = segment;
-    let isSigned = true;
-    const { valid, terms } = await checkSegment(keys, segment, before, (code, message, at) => {
-      if (code === 'changed_segment') isSigned = false;
-      const line = place.line !== undefined &&
-        at?.entry !== undefined && { line: place.line + 1 + at.entry - first };
-      this.#report(code, message, { ...place, ...at, ...line });
-    });
-    const position = { number, hash: hashOf(segment) };
-    for (const offset of valid) {
-      const { id, at, text } = entries[offset] as Segment['entries'][number];
-      this.#replays.add(first + offset, id, timeOfId(id));
-      this.#read(number, at, text);
-      this.#options.onEntry({ tenantId: this.#tenantId, segment: position, id, at, text });
+  /** The segments of a part. Checks of later segments are running while the caller handles the result of one. */
+  async *#checks(part: Part, keys: ChainKeys): AsyncGenerator<Check> {
+    const { threads } = this.#options;
+    const queue: Check[] = [];
+    let { number: last, hash } = part.after;
+    let before: Before | undefined = last === 0 ? { hash, last: 0, sealedAt: 0, maxDelay: 0 } : undefined;
+    for await (const item of part.segments(keys)) {
+      if (item.kind === 'problem') queue.push({ item });
+      else if (item.segment.number <= last) queue.push({ item });
+      else {
+        const { segment, content } = item;
+        if (segment.number > last + 1) before = undefined;
+        const checked =
+          threads && content instanceof PackedEntries
+            ? threads.check(segment, content, before)
+            : checkSegment(keys, segment, entriesOf(content), before);
+        // If the verification stops before it needs this result, an error is not reported.
+        checked.catch(() => {});
+        queue.push({ item, before, checked });
+        before = beforeNext(segment);
+        last = segment.number;
+      }
+      if (queue.length > (threads?.capacity ?? 0)) yield queue.shift() as Check;
     }
-    if (terms && part.db) await this.#checkIndex(part.db, segment, terms, place);
-    if (isSigned) this.#options.onSegment(position, entries.length);
-    if (isSigned && system) this.#options.onSystem(number, system, part);
-    this.#latest = Math.max(this.#latest, segment.sealedAt);
-    this.#totals.segments += 1;
-    this.#totals.entries += entries.length;
-    return beforeNext(segment);
+    yield* queue;
   }
 
-  async #checkIndex(db: NonNullable<Part['db']>, segment: Segment, terms: readonly number[], place: Place) {
+  async #addSegment(
+    part: Part,
+    { segment, content }: PartSegment,
+    position: Position,
+    { problems, ids, statements, terms }: CheckedSegment,
+    place: Place,
+  ): Promise<void> {
+    const { number, first, system } = segment;
+    const { onEntry, onSegment, onSystem } = this.#options;
+    for (const { code, message, entry } of problems) {
+      const line = place.line !== undefined &&
+        entry !== undefined && { line: place.line + 1 + entry - first };
+      this.#report(code, message, { ...place, ...(entry !== undefined && { entry }), ...line });
+    }
+    ids.forEach((id, offset) => {
+      if (id !== undefined) this.#replays.add(first + offset, id, timeOfId(id));
+    });
+    for (const { at, text } of statements) this.#read(number, at, text);
+    if (onEntry)
+      entriesOf(content).forEach(({ id, at, text }, offset) => {
+        if (ids[offset] !== undefined) onEntry({ tenantId: this.#tenantId, segment: position, id, at, text });
+      });
+    if (terms && part.db) await this.#checkIndex(part.db, segment, terms, place);
+    const isSigned = problems.every(({ code }) => code !== 'changed_segment');
+    if (isSigned) onSegment(position);
+    if (isSigned && system) onSystem(number, system, part);
+    this.#latest = Math.max(this.#latest, segment.sealedAt);
+    this.#totals.segments += 1;
+    this.#totals.entries += ids.length;
+  }
+
+  /** Reads all parts again if some entries may be copies of entries that are no longer in memory. */
+  async #checkReplays(): Promise<void> {
+    if (!this.#replays.isUndecided) return;
+    for (const { part, keys } of this.#parts)
+      for await (const item of part.segments(keys)) {
+        if (item.kind === 'problem') continue;
+        const { number, first } = item.segment;
+        entriesOf(item.content).forEach(({ id }, offset) => {
+          this.#replays.compare(first + offset, id);
+        });
+        await this.#options.between(number);
+      }
+  }
+
+  async #checkIndex(
+    db: NonNullable<Part['db']>,
+    segment: SegmentHeader,
+    terms: readonly number[],
+    place: Place,
+  ) {
     const rows = await storedRows(db, this.#tenantId, segment.number, terms);
     if (indexHashOf(rows) !== segment.indexHash)
       this.#report(
@@ -287,14 +333,38 @@ export class ChainCheck {
     return restore ? `; segment ${restore.number} records that the database was restored from a backup` : '';
   }
 
-  #checkGap(gap: Segments): void {
+  /**
+   * Checks that missing segments were archived or delivered before they were deleted. Checks a gap from its last segment
+   * to its first, because the record of a deletion comes after the deleted segments.
+   */
+  #checkGap({ first, last }: Segments): void {
     const { archives, note } = this.#options;
     if (archives === 'ignored') return;
-    checkGap(this.#tenantId, gap, this.#removals, {
-      archives,
-      report: (code, message, { first, last }) => this.#report(code, message, { segment: first, last }),
-      note,
-    });
+    const of = `of chain ${chainName(this.#tenantId)}`;
+    const removals = this.#removals;
+    /** The removal of the segments after `end`. The record about the segments up to `end` was among them. */
+    let above: Removal | undefined;
+    for (let end = last; end >= first; ) {
+      const removal = removals.findLast((one) => one.first <= end && end <= one.last.number);
+      const below = removals.map((one) => one.last.number).filter((number) => number < end);
+      const start = Math.max(first, removal ? removal.first : Math.max(0, ...below) + 1);
+      const place = { segment: start, last: end };
+      const names = segmentNames(start, end);
+      const [is, was] = start === end ? ['is', 'was'] : ['are', 'were'];
+      const archived = (where: string, todo: string) => {
+        if (archives === 'optional') note(`${names} ${of} ${is} archived ${where}`);
+        else this.#report('missing_archive', `${names} ${is} archived${todo}`, place);
+      };
+      if (removal?.file !== undefined) archived(`in ${removal.file}`, `: add ${removal.file}`);
+      else if (removal) note(`${names} ${of} ${was} deleted after delivery to all sinks`);
+      else if (!above)
+        this.#report('missing_segments', `${names} ${is} missing, and no entry records an archive`, place);
+      else if (above.file !== undefined)
+        archived(`in a file that ${above.file} names`, `: add ${above.file}, which names the next file`);
+      else note(`${names} ${of} ${was} deleted earlier; the entry about it was delivered to all sinks, too`);
+      above = removal ?? above;
+      end = start - 1;
+    }
   }
 
   /**
@@ -339,6 +409,13 @@ export class ChainCheck {
   }
 }
 
+interface Check {
+  readonly item: PartSegment | Problem;
+  readonly before?: Before | undefined;
+  /** Undefined for a segment that does not come after those before it. It is not checked. */
+  readonly checked?: Promise<CheckedSegment>;
+}
+
 type Place = Pick<Finding, 'file' | 'line' | 'segment' | 'last' | 'entry'>;
 
 /** The end of a part according to its footer; its start if the footer is missing. */
@@ -353,51 +430,6 @@ function nameOf({ file }: Part): string {
 interface Segments {
   readonly first: number;
   readonly last: number;
-}
-
-type GapReport = (code: FindingCode, message: string, segments: Segments) => void;
-
-interface GapOptions {
-  /** Whether a missing archive is a finding (`required`) or a note (`optional`). */
-  readonly archives: 'required' | 'optional';
-  readonly report: GapReport;
-  readonly note: (text: string) => void;
-}
-
-/**
- * Checks that missing segments were archived or delivered before they were deleted. Checks a gap from its last segment to its first, because the record of a deletion comes after the deleted segments.
- * `removals` must be in log order.
- */
-function checkGap(
-  tenantId: string,
-  { first, last }: Segments,
-  removals: readonly Removal[],
-  { archives, report, note }: GapOptions,
-): void {
-  const of = `of chain ${chainName(tenantId)}`;
-  /** The removal of the segments after `end`. The record about the segments up to `end` was among them. */
-  let above: Removal | undefined;
-  for (let end = last; end >= first; ) {
-    const removal = removals.findLast((one) => one.first <= end && end <= one.last.number);
-    const below = removals.map((one) => one.last.number).filter((number) => number < end);
-    const start = Math.max(first, removal ? removal.first : Math.max(0, ...below) + 1);
-    const segments = { first: start, last: end };
-    const names = segmentNames(start, end);
-    const [is, was] = start === end ? ['is', 'was'] : ['are', 'were'];
-    const archived = (where: string, todo: string) => {
-      if (archives === 'optional') note(`${names} ${of} ${is} archived ${where}`);
-      else report('missing_archive', `${names} ${is} archived${todo}`, segments);
-    };
-    if (removal?.file !== undefined) archived(`in ${removal.file}`, `: add ${removal.file}`);
-    else if (removal) note(`${names} ${of} ${was} deleted after delivery to all sinks`);
-    else if (!above)
-      report('missing_segments', `${names} ${is} missing, and no entry records an archive`, segments);
-    else if (above.file !== undefined)
-      archived(`in a file that ${above.file} names`, `: add ${above.file}, which names the next file`);
-    else note(`${names} ${of} ${was} deleted earlier; the entry about it was delivered to all sinks, too`);
-    above = removal ?? above;
-    end = start - 1;
-  }
 }
 
 /** A message about segments that the system chain mentions. It is not known whether they were archived. */

@@ -1,18 +1,21 @@
-/** Verifies one segment. */
+/** Verifies one segment, in this thread or in others. */
+import { Worker } from 'node:worker_threads';
 import type { ChainKeys } from '../../store/crypto/keyring.ts';
-import { isKnownFormat, macOf, sameBytes } from '../log/entry.ts';
+import { type AuditEntry, isKnownFormat, macOf, sameBytes } from '../log/entry.ts';
 import { indexOf } from '../log/seal.ts';
 import {
   contentHashOf,
   hashOf,
   headerText,
   isSignedText,
-  type Segment,
+  PackedEntries,
   type SegmentHeader,
+  type SignedHeader,
   signingKeyId,
   timesOf,
 } from '../log/segment.ts';
 import { indexHashOf } from '../log/terms.ts';
+import { mayBeStatement } from './statements.ts';
 
 /** What verification can find. */
 export type FindingCode =
@@ -30,7 +33,13 @@ export type FindingCode =
   | 'changed_index'
   | 'changed_settings';
 
-export type Report = (code: FindingCode, message: string, place?: { entry?: number }) => void;
+/** The entries of a segment: as stored in the database, or as read from a file. */
+export type Content = PackedEntries | readonly AuditEntry[];
+
+/** Those entries that can be read. */
+export function entriesOf(content: Content): readonly AuditEntry[] {
+  return content instanceof PackedEntries ? content.readable() : content;
+}
 
 /** What is known about the segment before. */
 export interface Before extends Pick<SegmentHeader, 'sealedAt' | 'maxDelay'> {
@@ -38,57 +47,85 @@ export interface Before extends Pick<SegmentHeader, 'sealedAt' | 'maxDelay'> {
   readonly last: number;
 }
 
+export function beforeNext(segment: SegmentHeader): Before {
+  const { last, sealedAt, maxDelay } = segment;
+  return { hash: hashOf(segment), last, sealedAt, maxDelay };
+}
+
+export interface SegmentProblem {
+  readonly code: FindingCode;
+  readonly message: string;
+  /** The position of the entry in the chain, if the problem is about an entry. */
+  readonly entry?: number;
+}
+
+export interface CheckedSegment {
+  readonly problems: readonly SegmentProblem[];
+  /** The ids of the entries, in order. Undefined for an entry without a valid MAC. */
+  readonly ids: readonly (string | undefined)[];
+  /** Those entries with a valid MAC that may be statements about the log. */
+  readonly statements: readonly Pick<AuditEntry, 'at' | 'text'>[];
+  /** The terms of the segment in the index. Undefined if the segment is not intact. */
+  readonly terms?: readonly number[];
+}
+
 /**
  * Checks the signature, the hashes, the MACs of all entries, the times and counts, and with `before` that the segment
- * continues the chain. Returns the offsets of the entries with a valid MAC. `terms` has the terms of the segment in the
- * index if it is intact.
+ * continues the chain.
  */
 export async function checkSegment(
   keys: ChainKeys,
-  segment: Segment,
+  segment: SignedHeader,
+  entries: readonly AuditEntry[],
   before: Before | undefined,
-  report: Report,
-): Promise<{ valid: ReadonlySet<number>; terms?: readonly number[] }> {
-  const { number, entries, first, last, tenantId } = segment;
-  const valid = new Set<number>();
-  if (!isKnownFormat(segment.format)) {
-    report(
-      'unknown_format',
-      `segment ${number} has the format ${segment.format}, which this version cannot verify: use a newer version`,
-    );
-    return { valid };
+): Promise<CheckedSegment> {
+  const { number, format, first, last, tenantId } = segment;
+  const problems: SegmentProblem[] = [];
+  if (!isKnownFormat(format)) {
+    const message = `segment ${number} has the format ${format}, which this version cannot verify: use a newer version`;
+    const ids = entries.map(() => undefined);
+    return { problems: [{ code: 'unknown_format', message }], ids, statements: [] };
   }
-  entries.forEach((entry, offset) => {
-    if (sameBytes(macOf(keys, tenantId, entry), entry.mac)) valid.add(offset);
-    else
-      report('changed_entry', `entry ${first + offset} was changed: its MAC does not match`, {
-        entry: first + offset,
-      });
+  const ids = entries.map((entry, offset) => {
+    if (sameBytes(macOf(keys, tenantId, entry), entry.mac)) return entry.id;
+    const at = first + offset;
+    const message = `entry ${at} was changed: its MAC does not match`;
+    problems.push({ code: 'changed_entry', message, entry: at });
+    return undefined;
   });
+  const statements = entries
+    .filter(({ text }, offset) => ids[offset] !== undefined && mayBeStatement(text))
+    .map(({ at, text }) => ({ at, text }));
+  const checked = { problems, ids, statements };
+  const changed = (message: string) => problems.push({ code: 'changed_segment', message });
   if (segment.keyId !== signingKeyId(keys) || !isSignedText(keys, headerText(segment), segment.signature)) {
-    report('changed_segment', `the signature of segment ${number} is invalid`);
-    return { valid };
+    changed(`the signature of segment ${number} is invalid`);
+    return checked;
   }
+  const areChanged = problems.length > 0;
   const isComplete = entries.length === last - first + 1 && contentHashOf(entries) === segment.contentHash;
   if (!isComplete)
-    report(
-      'changed_segment',
+    changed(
       `entries of segment ${number} (${first} to ${last}) were removed, inserted, moved or made unreadable`,
     );
-  const intact = isComplete && valid.size === entries.length ? await indexOf(entries) : undefined;
-  if (intact && !hasOwnValues(segment, before, intact))
-    report('changed_segment', `the times or counts of segment ${number} do not match its entries`);
+  const intact = isComplete && !areChanged ? await indexOf(entries) : undefined;
+  if (intact && !hasOwnValues(segment, entries, before, intact))
+    changed(`the times or counts of segment ${number} do not match its entries`);
   if (before && (segment.previous !== before.hash || first !== before.last + 1))
-    report('broken_chain', `segment ${number} does not continue the segment before it`);
-  return { valid, ...(intact && { terms: intact.index.map(({ term }) => term) }) };
+    problems.push({
+      code: 'broken_chain',
+      message: `segment ${number} does not continue the segment before it`,
+    });
+  return { ...checked, ...(intact && { terms: intact.index.map(({ term }) => term) }) };
 }
 
 function hasOwnValues(
-  segment: Segment,
+  segment: SegmentHeader,
+  entries: readonly AuditEntry[],
   before: Before | undefined,
   { counts, index }: Awaited<ReturnType<typeof indexOf>>,
 ): boolean {
-  const times = timesOf(segment.entries, before ?? { sealedAt: 0, maxDelay: 0 });
+  const times = timesOf(entries, before ?? { sealedAt: 0, maxDelay: 0 });
   return (
     times.earliestAt === segment.earliestAt &&
     times.latestAt === segment.latestAt &&
@@ -101,7 +138,120 @@ function hasOwnValues(
   );
 }
 
-export function beforeNext(segment: SegmentHeader): Before {
-  const { last, sealedAt, maxDelay } = segment;
-  return { hash: hashOf(segment), last, sealedAt, maxDelay };
+/** What a thread receives. */
+export interface SegmentTask {
+  readonly segment: SignedHeader;
+  readonly bytes: Uint8Array;
+  readonly before: Before | undefined;
+}
+
+/** Set by deploy/build.ts: the path of worker.ts in the executable. Not declared outside of a build. */
+declare const SALLYPORT_AUDIT_WORKER: string;
+
+interface Thread {
+  readonly worker: Worker;
+  readonly waiting: PromiseWithResolvers<CheckedSegment>[];
+}
+
+/** Threads that check stored segments. */
+export class CheckThreads {
+  readonly #threads: readonly Thread[];
+  #next = 0;
+
+  constructor(keys: ChainKeys, count: number) {
+    const path =
+      typeof SALLYPORT_AUDIT_WORKER === 'string'
+        ? SALLYPORT_AUDIT_WORKER
+        : new URL('./worker.ts', import.meta.url);
+    this.#threads = Array.from({ length: count }, () => {
+      const waiting: PromiseWithResolvers<CheckedSegment>[] = [];
+      const worker = new Worker(path, { workerData: keys });
+      worker.on('message', (checked: CheckedSegment) => waiting.shift()?.resolve(checked));
+      worker.on('error', (error) => {
+        for (const one of waiting.splice(0)) one.reject(error);
+      });
+      return { worker, waiting };
+    });
+  }
+
+  /** The number of segments that can be checked at the same time, and as many that wait. */
+  get capacity(): number {
+    return 2 * this.#threads.length;
+  }
+
+  check(segment: SignedHeader, packed: PackedEntries, before: Before | undefined): Promise<CheckedSegment> {
+    const thread = this.#threads[this.#next++ % this.#threads.length] as Thread;
+    const result = Promise.withResolvers<CheckedSegment>();
+    thread.waiting.push(result);
+    // A copy: cloning a view would also copy the rest of its buffer.
+    const bytes = Uint8Array.from(packed.bytes);
+    thread.worker.postMessage({ segment, bytes, before } satisfies SegmentTask, [bytes.buffer]);
+    return result.promise;
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.#threads.map(({ worker }) => worker.terminate()));
+  }
+}
+
+/** Entries whose ids are certainly in memory. At most twice as many are. */
+const minRecent = 16_384;
+/** Maximum number of entries that are compared with the whole chain. */
+const maxLate = 2 ** 20;
+
+export type ReportCopy = (seq: number, original: number) => void;
+
+/** Finds copies of entries that another program has inserted. Every entry has a unique id, which its MAC covers. */
+export class ReplayCheck {
+  readonly #report: ReportCopy;
+  /** The newest entries, and those before them. Keys are ids, values are positions. */
+  #recent = new Map<string, number>();
+  #before = new Map<string, number>();
+  /** The latest time up to the end of `#before`. */
+  #latestBefore = Number.NEGATIVE_INFINITY;
+  /** Entries that may be copies of an entry that is no longer in memory. Keys are ids, values are positions. */
+  readonly #late = new Map<string, number>();
+  #seq = 0;
+  #latest = Number.NEGATIVE_INFINITY;
+  /**
+   * The latest time of the entries that are no longer in memory. A copy has the id of its original, so an entry with a
+   * later time in its id is not a copy of these.
+   */
+  #latestForgotten = Number.NEGATIVE_INFINITY;
+
+  constructor(report: ReportCopy) {
+    this.#report = report;
+  }
+
+  /**
+   * Call this for each entry with a valid MAC; `time` is the time in its id. Parts may overlap: positions that were
+   * added before are ignored.
+   */
+  add(seq: number, id: string, time: number): void {
+    if (seq <= this.#seq) return;
+    this.#seq = seq;
+    const known = this.#recent.get(id) ?? this.#before.get(id);
+    if (known !== undefined) {
+      this.#report(seq, known);
+      return;
+    }
+    if (time <= this.#latestForgotten && this.#late.size < maxLate) this.#late.set(id, seq);
+    this.#latest = Math.max(this.#latest, time);
+    this.#recent.set(id, seq);
+    if (this.#recent.size < minRecent) return;
+    [this.#before, this.#recent] = [this.#recent, new Map()];
+    [this.#latestForgotten, this.#latestBefore] = [this.#latestBefore, this.#latest];
+  }
+
+  /** Whether some entries may be copies of entries that are no longer in memory. Then call `compare` for all entries. */
+  get isUndecided(): boolean {
+    return this.#late.size > 0;
+  }
+
+  compare(seq: number, id: string): void {
+    const copy = this.#late.get(id);
+    if (copy === undefined || seq >= copy) return;
+    this.#late.delete(id);
+    this.#report(copy, seq);
+  }
 }

@@ -29,13 +29,20 @@ interface FoundPart {
   head: string | undefined;
 }
 
-/** Finds the parts of a file by their headers and footers. Does not check their segments. */
-export async function readParts(file: ExportFile): Promise<{ parts: Part[]; problems: Problem[] }> {
+/** Lines that are read before `between` is called. */
+const linesPerTurn = 10_000;
+
+/** Finds the parts of a file by their headers and footers. Does not check their segments. `between` may throw to stop. */
+export async function readParts(
+  file: ExportFile,
+  between: () => Promise<void> = async () => {},
+): Promise<{ parts: Part[]; problems: Problem[] }> {
   const found: FoundPart[] = [];
   const problems: Problem[] = [];
   let count = 0;
   for await (const { text: source, start } of file.lines()) {
     count += 1;
+    if (count % linesPerTurn === 0) await between();
     const line = /^\{"kind":"(?:head|foot)er"/.test(source) ? parseLine(source) : undefined;
     if (line?.kind === 'header') found.push({ header: line, line: count, start, lines: 0, head: undefined });
     const part = found.at(-1);
@@ -122,7 +129,7 @@ class PartReader {
     if (!this.#open) return;
     const { header, entries, line } = this.#open;
     this.#open = undefined;
-    yield { kind: 'segment', segment: { ...header, entries }, line };
+    yield { kind: 'segment', segment: header, content: entries, line };
   }
 
   *#checkFooter(footer: Footer, at: number): Generator<Problem> {

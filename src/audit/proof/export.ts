@@ -15,10 +15,9 @@ import {
 import type { Db, DbTime } from '../../store/engine/db.ts';
 import { EntriesDeleted } from '../errors.ts';
 import { type AuditDb, allChains, type Chain, chainOf, emptyChain, segmentsIn } from '../log/chain.ts';
-import type { AuditEntry } from '../log/entry.ts';
-import { hexOf, maxEntries, type Segment, type SignedHeader, signText } from '../log/segment.ts';
+import { hexOf, maxEntries, type SignedHeader, signText } from '../log/segment.ts';
 import { formatPosition, type Position, positionPattern, systemTenant } from '../records.ts';
-import type { FindingCode } from './check.ts';
+import { type Content, entriesOf, type FindingCode } from './check.ts';
 
 /** The format of the file as a whole. Segments have their own format. */
 export const exportFormat = 'sallyport audit export 1';
@@ -136,7 +135,8 @@ export interface Problem {
 
 export interface PartSegment {
   readonly kind: 'segment';
-  readonly segment: Segment;
+  readonly segment: SignedHeader;
+  readonly content: Content;
   readonly line?: number;
 }
 
@@ -252,25 +252,13 @@ function storedPart(
         const found = await segmentsIn(db, chain.tenantId, range, 'asc', pageSize);
         if (found[0]?.number !== last + 1) await checkNotDeleted(db, chain, last);
         if (found.length === 0) break;
-        for (const { packed, ...stored } of found) {
-          const entries = packed.all() ?? readable(packed);
-          yield { kind: 'segment', segment: { ...stored, entries } };
-        }
+        for (const { packed, ...segment } of found) yield { kind: 'segment', segment, content: packed };
         last = found.at(-1)?.number as number;
       }
       const strays = isWhole ? await countStrays(db, chain) : 0;
       if (strays > 0) yield strayProblem(strays);
     },
   };
-}
-
-/** The entries in chunks that can be decompressed. Others have wrong MACs anyway. */
-function readable(packed: {
-  readonly length: number;
-  at(offset: number): AuditEntry | undefined;
-}): AuditEntry[] {
-  const all = Array.from({ length: packed.length }, (_, offset) => packed.at(offset));
-  return all.filter((entry) => entry !== undefined);
 }
 
 export function strayProblem(strays: number, line?: number): Problem {
@@ -321,7 +309,8 @@ export async function* exportLines(keys: ChainKeys, parts: readonly Part[]): Asy
         totals.strays += 1;
         continue;
       }
-      const { entries, ...segment } = item.segment;
+      const { segment } = item;
+      const entries = entriesOf(item.content);
       totals.segments += 1;
       totals.entries += entries.length;
       yield JSON.stringify(toLine(segment));

@@ -124,9 +124,8 @@ export async function verifyRemoved(
     const stored = await segmentAt(audit.db, chain.tenantId, number);
     const entries = stored?.packed.all();
     if (!stored || !entries || stored.previous !== previous.hash) throw new DamagedChain(chain.tenantId);
-    await checkSegment(keys, { ...stored, entries }, before, () => {
-      throw new DamagedChain(chain.tenantId);
-    });
+    const { problems } = await checkSegment(keys, stored, entries, before);
+    if (problems.length > 0) throw new DamagedChain(chain.tenantId);
     before = beforeNext(stored);
     previous = positionOf(stored);
     await between();

@@ -39,9 +39,14 @@ export interface Statement {
 
 type Values = Readonly<Record<string, { from?: unknown; to?: unknown } | undefined>>;
 
+/** False for an entry that is certainly no statement. */
+export function mayBeStatement(text: string): boolean {
+  return /"(?:audit|database)\./.test(text);
+}
+
 /** Returns undefined if the entry contains no statement. */
 export function statementOf(text: string): Statement | undefined {
-  if (!/"(?:audit|database)\./.test(text)) return undefined;
+  if (!mayBeStatement(text)) return undefined;
   const { operation, difference = {} } = JSON.parse(text) as { operation: string; difference?: Values };
   if (operation === headsOperation) return { heads: headsIn(difference) };
   if (operation === restoreOperation) return { restore: restoreIn(difference) };

@@ -17,6 +17,7 @@ import {
   notInFiles,
   type VerifiedEntry,
 } from './chain-check.ts';
+import { CheckThreads } from './check.ts';
 import { keysOf, type Part, type Problem } from './export.ts';
 
 export interface Verdict {
@@ -46,8 +47,20 @@ export interface VerifyOptions {
   readonly archives?: 'required' | 'optional' | 'ignored';
   /** Called for every entry with a valid MAC, before the result is known. */
   readonly onEntry?: (entry: VerifiedEntry) => void;
-  /** Called after each segment with the number of its entries. */
-  readonly onProgress?: (entries: number) => void;
+  /** Threads that check segments of the database. Without any, this thread does. */
+  readonly threads?: number;
+  /** Called after every segment. May throw to stop. */
+  readonly between?: ((progress: VerifyProgress) => Promise<void>) | undefined;
+}
+
+/** How far the verification is. */
+export interface VerifyProgress {
+  /** Segments that were verified, and segments in all parts. */
+  readonly done: number;
+  readonly total: number;
+  /** The last segment and its chain. Undefined before the first one. */
+  readonly at?: { readonly chain: string; readonly segment: number } | undefined;
+  readonly findings: number;
 }
 
 const maxFindings = 100;
@@ -57,13 +70,17 @@ export async function verifyParts(
   options: VerifyOptions,
   found: readonly Finding[] = [],
 ): Promise<Verdict> {
-  const verification = new Verification(options);
+  const verification = new Verification(options, parts);
   for (const finding of found) verification.report(finding);
   verification.checkComplete(parts);
   const byTenant = Map.groupBy(parts, ({ tenantId }) => tenantId);
   // The system chain sorts first. It has the recorded ends of the other chains.
   const tenants = [...byTenant.keys()].sort();
-  for (const tenant of tenants) await verification.verifyChain(tenant, byTenant.get(tenant) as Part[]);
+  try {
+    for (const tenant of tenants) await verification.verifyChain(tenant, byTenant.get(tenant) as Part[]);
+  } finally {
+    await verification.close();
+  }
   verification.checkMissingChains(new Set(tenants));
   const systemParts = byTenant.get(systemTenant) ?? [];
   verification.checkSystem(systemParts);
@@ -89,9 +106,13 @@ class Verification {
   /** Whether the system chain records a restore. */
   #restored = false;
   #more = 0;
+  #threads: CheckThreads | undefined;
+  readonly #total: number;
+  #done = 0;
 
-  constructor(options: VerifyOptions) {
+  constructor(options: VerifyOptions, parts: readonly Part[]) {
     this.#options = options;
+    this.#total = parts.reduce((sum, { end, after }) => sum + (end ?? after).number - after.number, 0);
     this.#archives = options.archives ?? 'required';
     for (const { tenantId, number, hash } of options.anchors ?? [])
       this.#expect(tenantId, { number, hash, source: 'the anchor', given: true, required: 'log' });
@@ -117,7 +138,7 @@ class Verification {
   }
 
   async verifyChain(tenantId: string, parts: readonly Part[]): Promise<void> {
-    const { log, masters, onEntry, onProgress } = this.#options;
+    const { log, masters, onEntry, between } = this.#options;
     const readable: { part: Part; keys: ChainKeys }[] = [];
     for (const part of parts) {
       const keys = keysOf(part.header, masters);
@@ -141,10 +162,15 @@ class Verification {
       isComplete: readable.length === parts.length,
       report: (finding) => this.report(finding),
       note: (text) => this.#notes.push(text),
-      onEntry: (entry) => onEntry?.(entry),
-      onSegment: (position, entries) => {
-        if (isSystem) this.#links.record(position.number, position.hash);
-        onProgress?.(entries);
+      onEntry,
+      threads: this.#threadsFor(readable),
+      onSegment: ({ number, hash }) => {
+        if (isSystem) this.#links.record(number, hash);
+      },
+      between: async (segment) => {
+        this.#done += 1;
+        const at = { chain: chainName(tenantId), segment };
+        await between?.({ done: this.#done, total: this.#total, at, findings: this.#findings.length });
       },
       onSystem: (number, system, { header }) => {
         const finding = this.#links.compare(tenantId, number, system, header.scope === 'log');
@@ -159,6 +185,18 @@ class Verification {
     });
     this.#chains.push(await check.run());
     if (isSystem) this.#restored = check.restored;
+  }
+
+  /** Starts threads for the first chain of the database. Its chains have the same keys. */
+  #threadsFor(parts: readonly { readonly part: Part; readonly keys: ChainKeys }[]): CheckThreads | undefined {
+    const stored = parts.find(({ part }) => part.db);
+    const { threads = 0 } = this.#options;
+    if (stored && threads > 0) this.#threads ??= new CheckThreads(stored.keys, threads);
+    return this.#threads;
+  }
+
+  async close(): Promise<void> {
+    await this.#threads?.close();
   }
 
   /**

@@ -1,9 +1,20 @@
 import { mkdirSync, readFileSync, statSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
 import { configuredSinks } from '../../audit/delivery.ts';
 import { ArchiveError, DamagedChain } from '../../audit/errors.ts';
 import { exportPaths, verifyFiles } from '../../audit/files.ts';
-import type { Archived, ChainVerdict, Finding, HeldBack, Part, Verdict } from '../../audit/proof.ts';
+import type {
+  Archived,
+  ArchiveStep,
+  ChainVerdict,
+  Finding,
+  HeldBack,
+  Part,
+  Verdict,
+  VerifyOptions,
+  VerifyProgress,
+} from '../../audit/proof.ts';
 import {
   anchorOf,
   chainName,
@@ -21,6 +32,7 @@ import type { Command, Invocation, Option, Options } from '../command.ts';
 import { CommandError, describeSystemError, UsageError } from '../errors.ts';
 import { withStore } from '../terminal/database.ts';
 import { writeLines } from '../terminal/files.ts';
+import { progressBar, showProgress } from '../terminal/print.ts';
 import { interruptible } from '../terminal/signals.ts';
 
 const tenantOption: Option = {
@@ -58,7 +70,7 @@ export const auditFileCommands: readonly Command[] = [
     ],
     summary: 'Verify exports and archives of the audit log, or the database.',
     details:
-      'Verifies files, and all .jsonl files of folders, together. Needs the master key; the database only if no files are given or with --database. Reports changed, removed, inserted and copied entries, a truncated end, a changed index and missing archives. Prints the segments that were verified in each chain, and what was not verified. On a terminal, shows its progress. Changes nothing. Exits with 0 if the log is valid, with 1 if not.',
+      'Verifies files, and all .jsonl files of folders, together. Needs the master key; the database only if no files are given or with --database. Reports changed, removed, inserted and copied entries, a truncated end, a changed index and missing archives. Prints the segments that were verified in each chain, and what was not verified. Shows its progress on standard error, except with --json and without a terminal. A signal stops it, and it says how far it was. Changes nothing. Exits with 0 if the log is valid, with 1 if not.',
     examples: [
       'sallyport audit verify audit.jsonl',
       'sallyport audit verify /archive --database --anchor system:5219:0f5c…',
@@ -82,7 +94,7 @@ export const auditFileCommands: readonly Command[] = [
     ],
     summary: 'Move old entries of the audit log from the database into files.',
     details:
-      'Writes one file per chain, verifies it, records it in the audit log, and then deletes the entries. Entries that a configured sink has not received stay in the database; the command then names the sink and exits with 1. Works while the service runs. If it is interrupted, run it again with the same folder.',
+      'Writes one file per chain, verifies it, records it in the audit log, and then deletes the entries. Entries that a configured sink has not received stay in the database; the command then names the sink and exits with 1. Works while the service runs. Shows its progress like `audit verify`. If it is interrupted, run it again with the same folder.',
     examples: ['sallyport audit archive /archive --older-than 90d'],
     run: archiveAudit,
   },
@@ -152,14 +164,8 @@ async function verifyAudit(invocation: Invocation): Promise<number> {
   if (since && withFiles) throw new UsageError('--since applies to the database: leave out the files');
   const verify = async (parts: readonly Part[], found: readonly Finding[] = [], unsealed = 0) => {
     const archives = withFiles ? ('required' as const) : ('optional' as const);
-    const { onProgress, end } = progressOf(invocation);
-    const all = {
-      masters: masterKeys(config),
-      anchors: [...anchors, ...(since ?? [])],
-      archives,
-      onProgress,
-    };
-    const verified = await verifyFiles(files, all, parts, found).finally(end);
+    const all = { masters: masterKeys(config), anchors: [...anchors, ...(since ?? [])], archives };
+    const verified = await verifyParts(invocation, files, all, parts, found);
     const note = `${unsealed} ${unsealed === 1 ? 'entry' : 'entries'} that the service has not sealed yet`;
     const verdict = { ...verified, notes: [...verified.notes, ...(unsealed > 0 ? [note] : [])] };
     return printResult(verdict, formatVerdict(verdict).join('\n'), verdict.ok ? 0 : 1);
@@ -199,24 +205,42 @@ function verifiedBefore(options: Options): Head[] | undefined {
   return heads.filter((head) => head !== undefined);
 }
 
-/** Milliseconds between two lines of progress. */
-const progressInterval = 500;
+/**
+ * Threads that check segments of the database. More would wait for the one that reads. They take about as long to start
+ * as this many segments take to check.
+ */
+const threads = 2;
+const minSegments = 32;
 
-/** Shows on a terminal how many entries were verified. */
-function progressOf({ terminal }: Invocation) {
-  const { writeError } = terminal;
-  let [entries, last] = [0, Date.now()];
-  const onProgress = (more: number) => {
-    entries += more;
-    if (!terminal.isTty.stderr || Date.now() < last + progressInterval) return;
-    last = Date.now();
-    writeError(`\rverified ${entries} entries`);
+/** Shows the progress, and stops at a signal with a message that says how far the verification was. */
+async function verifyParts(
+  { terminal, json }: Invocation,
+  files: readonly string[],
+  options: VerifyOptions,
+  parts: readonly Part[],
+  found: readonly Finding[],
+): Promise<Verdict> {
+  const progress = showProgress(terminal, { lines: !json });
+  let last: VerifyProgress | undefined;
+  const consequence = () => {
+    const { done = 0, total = 0, at, findings = 0 } = last ?? {};
+    const place = at ? `, up to segment ${at.segment} of chain ${at.chain}` : '';
+    return `verified ${done} of ${countOf(total, 'segment')}${place}, with ${countOf(findings, 'finding')}`;
   };
-  const start = last;
-  const end = () => {
-    if (last > start) writeError('\r\x1b[K');
-  };
-  return { onProgress, end };
+  try {
+    return await interruptible((checkInterrupted) => {
+      const between = async (now: VerifyProgress) => {
+        last = now;
+        progress.update(progressBar('segments', now.done, now.total));
+        await checkInterrupted();
+      };
+      const isLong = parts.some(({ after, end = after }) => end.number - after.number >= minSegments);
+      const some = isLong && availableParallelism() > 1 ? { threads } : {};
+      return verifyFiles(files, { ...options, ...some, between }, parts, found);
+    }, consequence);
+  } finally {
+    progress.clear();
+  }
 }
 
 /** Replaces folders with the exports in them. Throws UsageError if a path does not exist or has no exports. */
@@ -302,9 +326,8 @@ async function archiveAudit(invocation: Invocation): Promise<number> {
       mkdirSync(folder, { recursive: true, mode: 0o700 });
       const now = Date.now();
       const chosen = { folder, now, before: now - age, tenantId, sinks, skipUndelivered };
-      const { archived, held } = await interruptible(
-        (between) => maintenance.audit.archive({ ...chosen, between }),
-        'interrupted; no entry is lost',
+      const { archived, held } = await showingSteps(invocation, (between) =>
+        maintenance.audit.archive({ ...chosen, between }),
       );
       const lines = [...formatArchived(folder, archived), ...formatHeld(held)];
       const text = lines.length === 0 ? 'no entries are old enough' : lines.join('\n');
@@ -315,6 +338,32 @@ async function archiveAudit(invocation: Invocation): Promise<number> {
       throw describeSystemError(`cannot write to ${folder}`, error);
     }
   });
+}
+
+/** Shows the progress of an archive, and stops at a signal with a message that names the step. */
+async function showingSteps<T>(
+  { terminal, json }: Invocation,
+  work: (between: (step: ArchiveStep) => Promise<void>) => Promise<T>,
+): Promise<T> {
+  const progress = showProgress(terminal, { lines: !json });
+  let last: ArchiveStep | undefined;
+  const consequence = () => {
+    const count = last?.total === undefined ? '' : ` (segment ${last.done} of ${last.total})`;
+    return `${last ? `stopped while ${last.doing}${count}; ` : ''}no entry is lost`;
+  };
+  try {
+    return await interruptible(
+      (checkInterrupted) =>
+        work(async (step) => {
+          last = step;
+          progress.update(progressBar(step.doing, step.done, step.total));
+          await checkInterrupted();
+        }),
+      consequence,
+    );
+  } finally {
+    progress.clear();
+  }
 }
 
 function ageOf(options: Options, retention: number | undefined): number {

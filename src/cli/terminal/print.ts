@@ -98,20 +98,31 @@ function parseLimit(text: string | undefined): number {
   throw new UsageError(`--limit must be a whole number from 1, or "all", not "${text}"`);
 }
 
-/** Shows the progress of long work on a terminal, at most twice a second. */
-export function showProgress({ writeError, showsDelays, isTty }: Terminal) {
-  const interval = 500;
-  let next = performance.now() + interval;
+/** Milliseconds between two messages on a terminal, and between two lines elsewhere. */
+const [progressInterval, lineInterval] = [500, 5000];
+
+/**
+ * Shows the progress of long work on a terminal, in one line that changes. With `lines`, prints a line every few seconds
+ * if standard error is not a terminal.
+ */
+export function showProgress(
+  { writeError, showsDelays, isTty }: Pick<Terminal, 'writeError' | 'showsDelays' | 'isTty'>,
+  { lines = false, now = () => performance.now() } = {},
+) {
+  const interval = isTty.stderr ? progressInterval : lineInterval;
+  const isShown = showsDelays && (isTty.stderr || lines);
+  let next = now() + interval;
   let visible = false;
   return {
     update(text: string): void {
-      if (!showsDelays || !isTty.stderr || performance.now() < next) return;
-      next = performance.now() + interval;
-      visible = true;
-      writeError(clearLine + text);
+      if (!isShown || now() < next) return;
+      next = now() + interval;
+      visible = isTty.stderr;
+      writeError(visible ? clearLine + text : `${text}\n`);
     },
     clear(): void {
       if (visible) writeError(clearLine);
+      visible = false;
     },
   };
 }

@@ -1,5 +1,5 @@
 import { readFileSync, writeSync } from 'node:fs';
-import { CommandError, Interrupted } from '../errors.ts';
+import { Interrupted } from '../errors.ts';
 
 /**
  * A second signal within this many milliseconds is ignored as a copy of the first. Launchers forward a signal that the
@@ -70,22 +70,22 @@ function exitNow(consequence: string): never {
 
 /**
  * Runs work that cleans up after itself if it is interrupted. Signals take effect only where the work calls
- * `checkInterrupted`, which throws a CommandError.
+ * `checkInterrupted`, which throws `Interrupted`. `consequence` says how far the work is.
  */
 export async function interruptible<T>(
   work: (checkInterrupted: () => Promise<void>) => Promise<T>,
-  message = 'interrupted; no file was written',
+  consequence = () => 'no file was written',
 ): Promise<T> {
-  let interrupted = false;
-  const onSignal = () => {
-    interrupted = true;
+  let stopped: NodeJS.Signals | undefined;
+  const onSignal = (signal: NodeJS.Signals) => {
+    stopped ??= signal;
   };
   const signals = stopSignals();
   for (const signal of signals) process.on(signal, onSignal);
   try {
     return await work(async () => {
       await new Promise(setImmediate);
-      if (interrupted) throw new CommandError(message, 'run the command again');
+      if (stopped) throw new Interrupted(stopped, consequence());
     });
   } finally {
     for (const signal of signals) process.off(signal, onSignal);

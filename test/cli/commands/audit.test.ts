@@ -166,6 +166,34 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     await runSql(databaseUrl, 'drop table copy_of_index');
   });
 
+  test.each([
+    [
+      'audit verify',
+      130,
+      'SIGINT',
+      /verified 1 of \d+ segments, up to segment 1 of chain system, with 0 findings/,
+    ],
+    ['audit archive', 143, 'SIGTERM', /stopped while .+; no entry is lost/],
+  ] as const)('%s ends at the next segment after a signal', async (words, code, signal, message) => {
+    const before = process.listenerCount(signal);
+    const more = words === 'audit archive' ? [cli.path('stopped'), '--older-than', '0'] : [];
+    const running = cli.run(...words.split(' '), ...more);
+    let isEnded = false;
+    void running.then(() => {
+      isEnded = true;
+    });
+    while (process.listenerCount(signal) === before && !isEnded) await new Promise(setImmediate);
+    process.emit(signal, signal);
+    expect(await running).toMatchObject({
+      code,
+      out: '',
+      err: expect.stringMatching(
+        new RegExp(`error: interrupted by ${signal}: ${message.source}\\n.*run the command again`),
+      ),
+    });
+    expect(process.listenerCount(signal)).toBe(before);
+  });
+
   test('is archived, and the archives are verified with the database', async () => {
     const folder = cli.path('archive');
     expect(await cli.run('audit', 'archive', folder, '--older-than', '36500d')).toMatchObject({

@@ -1,6 +1,7 @@
 /** Processes that are interrupted while they write a file. */
 import { afterEach, beforeEach, expect, test } from 'bun:test';
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { constants } from 'node:os';
 import { systemTenant } from '../../../src/audit/records.ts';
 import { type Cli, openCli } from '../../support/cli.ts';
 import { runSql } from '../../support/test-store.ts';
@@ -42,15 +43,15 @@ async function interrupt(signal: NodeJS.Signals, ...words: string[]) {
   return { code, err: await new Response(process.stderr).text() };
 }
 
-const interrupted = {
-  code: 1,
-  err: 'sallyport: error: interrupted; no file was written\nsallyport: hint: run the command again\n',
-};
+const interrupted = (signal: NodeJS.Signals) => ({
+  code: 128 + constants.signals[signal],
+  err: `sallyport: error: interrupted by ${signal}: no file was written\nsallyport: hint: run the command again\n`,
+});
 
 test.each([['SIGTERM'], ['SIGINT'], ['SIGHUP']] as const)(
   'a backup interrupted by %s leaves no file',
   async (signal) => {
-    expect(await interrupt(signal, 'backup', at('k.db'))).toEqual(interrupted);
+    expect(await interrupt(signal, 'backup', at('k.db'))).toEqual(interrupted(signal));
     expect(files()).toEqual([]);
   },
 );
@@ -82,6 +83,6 @@ test('a backup does not overwrite a file that appears while it runs', async () =
 
 test('an interrupted export leaves no file', async () => {
   await addEntries('01900001', 150_000);
-  expect(await interrupt('SIGTERM', 'audit', 'export', at('audit.jsonl'))).toEqual(interrupted);
+  expect(await interrupt('SIGTERM', 'audit', 'export', at('audit.jsonl'))).toEqual(interrupted('SIGTERM'));
   expect(files()).toEqual([]);
 });
