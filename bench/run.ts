@@ -12,6 +12,7 @@ import { installPeers } from './peers.ts';
 import { publish } from './publish.ts';
 import { isReached, maxLoad, type NodePoint, printRows, type Row, system } from './report.ts';
 import { auditRows } from './rows/audit.ts';
+import { auditLogRows } from './rows/audit-log.ts';
 import { boundSessionRows } from './rows/bound-sessions.ts';
 import { decideRows } from './rows/decide.ts';
 import { decisionRows, introspectionRows } from './rows/decisions.ts';
@@ -40,6 +41,8 @@ const measurements: Record<string, (environment: Environment, effort: Effort) =>
   latency: latencyRows,
   disturbed: disturbedRows,
   audit: auditRows,
+  'audit-log-sqlite': (environment, effort) => auditLogRows(environment, 'SQLite', effort),
+  'audit-log-postgres': (environment, effort) => auditLogRows(environment, 'PostgreSQL', effort),
   storage: storageRows,
   decide: decideRows,
   workers: workerRows,

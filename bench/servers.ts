@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { settingList } from '../src/config/settings.ts';
 import type { Responses } from './bare-server.ts';
 
-const root = join(import.meta.dirname, '..');
+export const root = join(import.meta.dirname, '..');
 export const masterKey = Buffer.alloc(32, 7).toString('base64');
 
 export interface Server {

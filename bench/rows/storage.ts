@@ -97,24 +97,34 @@ async function untilSealed(databaseUrl: string): Promise<void> {
 type Sizes = Record<Kind, { readonly bytes: number; readonly rows: number }>;
 
 async function sizes(databaseUrl: string): Promise<Sizes> {
-  const onSqlite = databaseUrl.startsWith('sqlite:');
-  const bytesOf = (table: string) =>
-    onSqlite
-      ? `select sum(pgsize) as value from dbstat where name in (select name from sqlite_schema where tbl_name = '${table}')`
-      : `select pg_total_relation_size('${table}') as value`;
-  const value = async (text: string) =>
-    Number((await query<{ value: number | string }>(databaseUrl, text))[0]?.value);
   const found: [Kind, Sizes[Kind]][] = [];
   for (const kind of Object.keys(kinds) as Kind[]) {
     let bytes = 0;
-    for (const table of kinds[kind].tables) bytes += await value(bytesOf(table));
+    for (const table of kinds[kind].tables) bytes += await tableBytes(databaseUrl, table);
     const rows = kind === 'audit' ? 'sum(last_seq - first_seq + 1)' : 'count(*)';
-    found.push([kind, { bytes, rows: await value(`select ${rows} as value from ${kinds[kind].tables[0]}`) }]);
+    found.push([
+      kind,
+      { bytes, rows: await numberOf(databaseUrl, `select ${rows} as value from ${kinds[kind].tables[0]}`) },
+    ]);
   }
   return Object.fromEntries(found) as Sizes;
 }
 
-async function query<T>(databaseUrl: string, text: string): Promise<T[]> {
+/** Bytes of a table with its indexes. */
+export function tableBytes(databaseUrl: string, table: string): Promise<number> {
+  return numberOf(
+    databaseUrl,
+    databaseUrl.startsWith('sqlite:')
+      ? `select sum(pgsize) as value from dbstat where name in (select name from sqlite_schema where tbl_name = '${table}')`
+      : `select pg_total_relation_size('${table}') as value`,
+  );
+}
+
+async function numberOf(databaseUrl: string, text: string): Promise<number> {
+  return Number((await query<{ value: number | string }>(databaseUrl, text))[0]?.value);
+}
+
+export async function query<T>(databaseUrl: string, text: string): Promise<T[]> {
   if (databaseUrl.startsWith('sqlite:')) {
     const db = new Database(databaseUrl.slice('sqlite:'.length), { readonly: true });
     const rows = db.query(text).all() as T[];
