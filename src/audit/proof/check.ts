@@ -157,6 +157,8 @@ interface Thread {
 export class CheckThreads {
   readonly #threads: readonly Thread[];
   #next = 0;
+  /** Why a thread has ended. */
+  #error: unknown;
 
   constructor(keys: ChainKeys, count: number) {
     const path =
@@ -168,6 +170,7 @@ export class CheckThreads {
       const worker = new Worker(path, { workerData: keys });
       worker.on('message', (checked: CheckedSegment) => waiting.shift()?.resolve(checked));
       worker.on('error', (error) => {
+        this.#error = error;
         for (const one of waiting.splice(0)) one.reject(error);
       });
       return { worker, waiting };
@@ -181,6 +184,7 @@ export class CheckThreads {
 
   check(segment: SignedHeader, packed: PackedEntries, before: Before | undefined): Promise<CheckedSegment> {
     const thread = this.#threads[this.#next++ % this.#threads.length] as Thread;
+    if (this.#error !== undefined) return Promise.reject(this.#error);
     const result = Promise.withResolvers<CheckedSegment>();
     thread.waiting.push(result);
     // A copy: cloning a view would also copy the rest of its buffer.
