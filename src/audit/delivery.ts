@@ -8,7 +8,7 @@ import { escapeText } from '../domain/escape.ts';
 import { newId, redactSecrets } from '../domain/key.ts';
 import { type Batch, makeBatch, testBatch } from './delivery/batch.ts';
 import type { Sink, SinkEnvironment } from './delivery/config.ts';
-import { type Deliveries, deliveries, type SinkState, type UndeliveredChain } from './delivery/positions.ts';
+import { Deliveries, type SinkState, type UndeliveredChain } from './delivery/positions.ts';
 import { DeliveryError, type Receipt } from './delivery/sender.ts';
 import { type AuditDb, type StoredSegment, segmentAt, segmentsIn } from './log/chain.ts';
 import { chainName } from './records.ts';
@@ -25,7 +25,7 @@ export interface AuditSource {
 
 export function auditSource(audit: AuditDb): AuditSource {
   return {
-    deliveries: deliveries(audit),
+    deliveries: new Deliveries(audit),
     nextSegment: async (tenantId, after) => {
       const next = await segmentAt(audit.db, tenantId, after + 1);
       const range = { first: after + 1, last: Number.MAX_SAFE_INTEGER };

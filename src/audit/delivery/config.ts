@@ -1,16 +1,20 @@
-/** Reads the configuration of the sinks from SALLYPORT_SINKS_FILE and SALLYPORT_SINK. */
-import { readFileSync } from 'node:fs';
-import { isAbsolute } from 'node:path';
+/** Reads the configuration of the sinks from SALLYPORT_SINKS_FILE and SALLYPORT_SINK. Writes to files and S3. */
+import { createHash } from 'node:crypto';
+import { readFileSync, statSync } from 'node:fs';
+import { constants, open } from 'node:fs/promises';
+import { dirname, isAbsolute } from 'node:path';
+import { S3Client } from 'bun';
 import { parseDocument } from 'yaml';
 import { z } from 'zod';
 import { Networks } from '../../config/ip-address.ts';
 import { type Config, ConfigError } from '../../config/settings.ts';
 import { Secret } from '../../domain/key.ts';
 import { check } from '../../domain/validate.ts';
-import { fileSender, pathProblem } from './file.ts';
+import { chainName, systemTenant } from '../records.ts';
+import { type Batch, toJsonLines } from './batch.ts';
+import { type HttpTarget, send } from './http-client.ts';
 import { otlpSender } from './otlp.ts';
-import { s3Sender } from './s3.ts';
-import type { Sender } from './sender.ts';
+import { DeliveryError, type Sender } from './sender.ts';
 import {
   type AllowPrivate,
   allowAll,
@@ -288,4 +292,110 @@ function isObject(value: unknown): value is object {
 
 function isGiven(part: PropertyKey | undefined): boolean {
   return part !== undefined;
+}
+
+const { O_APPEND, O_CREAT, O_RDWR, O_NONBLOCK } = constants;
+
+/** Returns why a sink cannot write to the path. Undefined if it is a file, does not exist, or cannot be checked. */
+function pathProblem(path: string): string | undefined {
+  try {
+    const found = statSync(path);
+    if (found.isFile()) return undefined;
+    return found.isDirectory() ? 'is a folder: it must be a file' : 'is not a regular file';
+  } catch {
+    return undefined;
+  }
+}
+
+/** Opens the file for each batch, so that log rotation can move it at any time. */
+function fileSender({ path }: { readonly path: string }): Sender {
+  return {
+    send: async (batch) => {
+      // Without O_NONBLOCK, opening a named pipe would wait for a reader.
+      const file = await open(path, O_APPEND | O_CREAT | O_RDWR | O_NONBLOCK, 0o600);
+      try {
+        const status = await file.stat();
+        if (!status.isFile()) throw new DeliveryError(`${path} is not a regular file`);
+        const isTorn = status.size > 0 && (await lastByte(file, status.size)) !== newline;
+        // After a crash or a full disk the last line may be incomplete. Its batch is written again.
+        await file.appendFile((isTorn ? '\n' : '') + toJsonLines(batch));
+        await file.sync();
+        if (status.size === 0) await syncFolder(dirname(path));
+        return {};
+      } finally {
+        await file.close();
+      }
+    },
+  };
+}
+
+const newline = 0x0a;
+
+async function lastByte(file: Awaited<ReturnType<typeof open>>, size: number): Promise<number | undefined> {
+  const { buffer } = await file.read(Buffer.alloc(1), 0, 1, size - 1);
+  return buffer[0];
+}
+
+async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path, constants.O_RDONLY);
+  try {
+    await folder.sync();
+  } finally {
+    await folder.close();
+  }
+}
+
+interface S3Options extends HttpTarget {
+  readonly endpoint: URL;
+  readonly region: string;
+  readonly bucket: string;
+  readonly prefix: string;
+  readonly accessKeyId: Secret;
+  readonly secretAccessKey: Secret;
+  readonly sessionToken?: Secret | undefined;
+}
+
+/** Seconds for which a signed request is valid. */
+const expiresIn = 300;
+
+/**
+ * Bun's S3 client only signs the request. http-client.ts sends it, because Bun's `write` has no timeout and would
+ * connect to an unchecked address.
+ */
+function s3Sender(options: S3Options): Sender {
+  const { endpoint, region, bucket, accessKeyId, secretAccessKey, sessionToken, ...target } = options;
+  const client = new S3Client({
+    endpoint: endpoint.href,
+    region,
+    bucket,
+    accessKeyId: accessKeyId.reveal(),
+    secretAccessKey: secretAccessKey.reveal(),
+    ...(sessionToken && { sessionToken: sessionToken.reveal() }),
+  });
+  return {
+    send: async (batch, signal) => {
+      const body = toJsonLines(batch);
+      const url = new URL(client.presign(objectName(options.prefix, batch), { method: 'PUT', expiresIn }));
+      const md5 = createHash('md5').update(body).digest('base64');
+      const headers = { 'content-type': 'application/x-ndjson', 'content-md5': md5 };
+      const response = await send({ method: 'PUT', url, headers, body }, target, signal);
+      if (response.status !== 200) {
+        const code = /<Code>(\w{1,64})<\/Code>/.exec(response.body)?.[1];
+        throw new DeliveryError(
+          `the storage answered with status ${response.status}${code ? ` (${code})` : ''}`,
+        );
+      }
+      // Every S3-compatible service returns an ETag. A proxy or a login page that answers 200 does not.
+      if (response.headers.etag === undefined)
+        throw new DeliveryError('the response with status 200 has no ETag, so it is not from S3');
+      return {};
+    },
+  };
+}
+
+/** Repeated deliveries of the same segment have the same name. Names sort by number. */
+function objectName(prefix: string, { id, tenantId = systemTenant, segment }: Batch): string {
+  if (!segment) return `${prefix}test/${id}.jsonl`;
+  const number = String(segment.number).padStart(12, '0');
+  return `${prefix}${chainName(tenantId)}/${number}-${segment.hash.slice(0, 12)}.jsonl`;
 }

@@ -63,55 +63,6 @@ export interface DeliveredEnd {
   readonly last: number;
 }
 
-export interface Deliveries {
-  /**
-   * Claims or renews the lease on a sink. Only one node holds it. If that node does not renew it, another node takes
-   * over.
-   */
-  claim(sink: string, holder: string, lease: Lease): Promise<Claim>;
-  release(sink: string, holder: string): Promise<void>;
-  /** At most `limit` chains with undelivered segments. The least recently attempted chain is first. */
-  undelivered(sink: string, limit: number): Promise<UndeliveredChain[]>;
-  /** Chains whose position was changed by another program, with the start of the chain as their position. */
-  changed(sink: string): Promise<UndeliveredChain[]>;
-  /**
-   * Records a delivery, even if another node holds the sink by now. `rejected` is set if the receiver has permanently
-   * rejected some of the entries, and says why.
-   */
-  complete(
-    sink: string,
-    holder: string,
-    chain: UndeliveredChain,
-    end: DeliveredEnd,
-    rejected?: string,
-  ): Promise<void>;
-  /**
-   * Records a failed attempt, so that other chains come first next time. `delayAfter` gets the number of failures and returns the milliseconds until the next
-   * attempt.
-   */
-  fail(
-    sink: string,
-    holder: string,
-    chain: UndeliveredChain,
-    error: string,
-    delayAfter: (failures: number) => number,
-  ): Promise<void>;
-  state(sink: string): Promise<SinkState>;
-  /** The last segment up to which the sink has accepted every entry. */
-  deliveredUpTo(sink: string, tenantId: string): Promise<number>;
-  /** The last segment up to which the sink has received every entry, including entries that it rejected. */
-  receivedUpTo(sink: string, tenantId: string): Promise<number>;
-  /**
-   * The given sinks, and those to which any node delivers now. Another node may have more sinks configured than the
-   * caller.
-   */
-  withActive(sinks: readonly string[]): Promise<string[]>;
-  /** Call this before deleting segments that the sink has not received. The state then counts their entries. */
-  markSkipped(sink: string, tenantId: string): Promise<void>;
-  /** Treats entries that the receiver has rejected as delivered, so that they can be deleted. */
-  acceptRejections(sink: string): Promise<void>;
-}
-
 /** The part of a row of `audit_deliveries` that the MAC covers. */
 interface SinkPosition {
   /** The last segment that the sink has received, and its last entry. */
@@ -132,54 +83,8 @@ interface PositionRow {
   readonly mac: Uint8Array | null;
 }
 
-const positionColumns = ['tenant_id', 'number', 'seq', 'complete_number', 'skipped', 'mac'] as const;
-
-function macOf(keys: ChainKeys, sink: string, tenantId: string, position: SinkPosition): Uint8Array {
-  const { number, seq, complete, skipped } = position;
-  return valuesMac(keys, 'sink position', [sink, tenantId, number, seq, complete, skipped]);
-}
-
-/** Returns undefined if the row has no position or no valid MAC. */
-function toPosition(keys: ChainKeys, sink: string, row: PositionRow): SinkPosition | undefined {
-  if (row.number === null) return undefined;
-  const complete = row.complete_number === null ? null : Number(row.complete_number);
-  const position = {
-    number: Number(row.number),
-    seq: Number(row.seq),
-    complete,
-    skipped: Number(row.skipped),
-  };
-  return sameBytes(macOf(keys, sink, row.tenant_id, position), row.mac) ? position : undefined;
-}
-
-async function readPosition(
-  db: Queries,
-  keys: ChainKeys,
-  sink: string,
-  tenantId: string,
-  lock = '',
-): Promise<SinkPosition | undefined> {
-  const sql = `select ${positionColumns.join(', ')} from audit_deliveries where tenant_id = $1 and sink = $2 ${lock}`;
-  const row = await db.get<PositionRow>(sql, [tenantId, sink]);
-  return row && toPosition(keys, sink, row);
-}
-
-async function writePosition(
-  tx: Queries,
-  keys: ChainKeys,
-  sink: string,
-  tenantId: string,
-  position: SinkPosition,
-): Promise<void> {
-  const { number, seq, complete, skipped } = position;
-  await tx.run(
-    `insert into audit_deliveries (tenant_id, sink, number, seq, complete_number, skipped, mac, attempted_at)
-     values ($1, $2, $3, $4, $5, $6, $7, :now) on conflict (tenant_id, sink) do update
-     set number = excluded.number, seq = excluded.seq, complete_number = excluded.complete_number,
-       skipped = excluded.skipped, mac = excluded.mac, attempted_at = excluded.attempted_at`,
-    [tenantId, sink, number, seq, complete, skipped, macOf(keys, sink, tenantId, position)],
-  );
-}
+/** The columns of `PositionRow`. */
+const ofDeliveries = 'd.tenant_id, d.number, d.seq, d.complete_number, d.skipped, d.mac';
 
 interface SinkRow {
   readonly holder: string | null;
@@ -199,218 +104,271 @@ const after = (column: 'number' | 'seq') =>
   `case when coalesce(d.number, 0) > c.base_number then d.${column} else c.base_${column} end`;
 const isBehind = 'c.number > coalesce(d.number, 0) and c.number > c.base_number';
 
-function readSink(db: Db, name: string) {
-  return db.get<SinkRow>(
-    `select holder, lease_until, retry_at, failures, delivered_at, failed_at, error, :now as now
-     from audit_sinks where name = $1`,
-    [name],
-  );
-}
-
-export function deliveries(audit: AuditDb): Deliveries {
-  const { db, keys } = audit;
-  const position = async (sink: string, tenantId: string) => readPosition(db, await keys(), sink, tenantId);
-  return {
-    claim: (...args) => claim(db, ...args),
-    release: async (sink, holder) => {
-      await db.run('update audit_sinks set lease_until = 0 where name = $1 and holder = $2', [sink, holder]);
-    },
-    undelivered: (...args) => undelivered(audit, ...args),
-    changed: (sink) => changedChains(audit, sink),
-    complete: (...args) => complete(audit, ...args),
-    fail: async (sink, holder, { tenantId }, error, delayAfter) => {
-      const failures = ((await readSink(db, sink))?.failures ?? 0) + 1;
-      const isHeld = await db.run(
-        `update audit_sinks set failures = $3, retry_at = :now + $4, failed_at = :now, error = $5
-         where name = $1 and holder = $2`,
-        [sink, holder, failures, delayAfter(failures), error],
-      );
-      if (isHeld) await touchPosition(audit, sink, tenantId);
-    },
-    state: (sink) => sinkState(audit, sink),
-    deliveredUpTo: async (...chain) => {
-      const found = await position(...chain);
-      return found?.complete ?? found?.number ?? 0;
-    },
-    receivedUpTo: async (...chain) => (await position(...chain))?.number ?? 0,
-    withActive: async (sinks) => {
-      const sql = 'select name from audit_sinks where lease_until > :now or retry_at > :now';
-      const rows = await db.all<{ name: string }>(sql);
-      return [...new Set([...sinks, ...rows.map(({ name }) => name)])].sort();
-    },
-    markSkipped: async (sink, tenantId) => {
-      const chainKeys = await keys();
-      await db.transaction(async (tx) => {
-        if (await readPosition(tx, chainKeys, sink, tenantId, rowLock(db, 'for update'))) return;
-        const chain = await chainOf(tx, tenantId);
-        const start = {
-          number: chain?.base.number ?? 0,
-          seq: chain?.baseSeq ?? 0,
-          complete: null,
-          skipped: 0,
-        };
-        await writePosition(tx, chainKeys, sink, tenantId, start);
-      });
-    },
-    acceptRejections: (sink) => acceptRejections(audit, sink),
-  };
-}
-
-/** Stores the time of an attempt. A chain without a position gets one, at its start. */
-async function touchPosition({ db, keys }: AuditDb, sink: string, tenantId: string): Promise<void> {
-  const chainKeys = await keys();
-  await db.transaction(async (tx) => {
-    const position = await readPosition(tx, chainKeys, sink, tenantId, rowLock(db, 'for update'));
-    const chain = await chainOf(tx, tenantId);
-    const start = { number: chain?.base.number ?? 0, seq: chain?.baseSeq ?? 0, complete: null, skipped: 0 };
-    await writePosition(tx, chainKeys, sink, tenantId, position ?? start);
-  });
-}
-
-async function claim(db: Db, sink: string, holder: string, lease: Lease): Promise<Claim> {
-  const { duration, minimum, isFirst = false } = lease;
-  const row = await readSink(db, sink);
-  if (!row) {
-    const inserted = await db.run(
-      `insert into audit_sinks (name, holder, lease_until, retry_at, failures)
-       values ($1, $2, :now + $3, 0, 0) on conflict (name) do nothing`,
-      [sink, holder, duration],
-    );
-    return inserted === 1 ? 'held' : 'other';
-  }
-  const now = Number(row.now);
-  if (Number(row.retry_at) > now) return 'waiting';
-  const takesOver = isFirst && db.dialect === 'sqlite';
-  const remaining = takesOver ? 0 : Number(row.lease_until) - now;
-  if (row.holder === holder && remaining >= minimum) return 'held';
-  if (row.holder !== holder && remaining > 0) return 'other';
-  const taken = await db.run(
-    `update audit_sinks set holder = $2, lease_until = :now + $3
-     where name = $1 ${takesOver ? '' : 'and (holder = $2 or lease_until <= :now)'}`,
-    [sink, holder, duration],
-  );
-  return taken === 1 ? 'held' : 'other';
-}
-
-async function undelivered({ db, keys }: AuditDb, sink: string, limit: number): Promise<UndeliveredChain[]> {
-  const chainKeys = await keys();
-  type Row = PositionRow & { chain: string; base_number: DbTime; head: DbTime };
-  const rows = await db.all<Row>(
-    `select c.tenant_id as chain, c.base_number, c.number as head,
-       ${positionColumns.map((name) => `d.${name}`).join(', ')}
-     from ${chainsOfSink} where ${isBehind} order by coalesce(d.attempted_at, 0), c.tenant_id limit $2`,
-    [sink, limit],
-  );
-  return rows.map((row) => ({
-    tenantId: row.chain,
-    after: Math.max(toPosition(chainKeys, sink, row)?.number ?? 0, Number(row.base_number)),
-    head: Number(row.head),
-  }));
-}
-
 /** Rows per statement. */
 const pageSize = 1000;
 
-async function changedChains({ db, keys }: AuditDb, sink: string): Promise<UndeliveredChain[]> {
-  const chainKeys = await keys();
-  type Row = PositionRow & { base_number: DbTime | null; head: DbTime | null };
-  const changed: UndeliveredChain[] = [];
-  for (let last: string | undefined; ; ) {
-    const [where, values] = last === undefined ? ['', []] : ['and d.tenant_id > $2', [last]];
-    const rows = await db.all<Row>(
-      `select ${positionColumns.map((name) => `d.${name}`).join(', ')}, c.base_number, c.number as head
-       from audit_deliveries d left join audit_chains c on c.tenant_id = d.tenant_id
-       where d.sink = $1 ${where} order by d.tenant_id limit ${pageSize}`,
-      [sink, ...values],
+export class Deliveries {
+  readonly #db: Db;
+  readonly #keys: AuditDb['keys'];
+
+  constructor({ db, keys }: AuditDb) {
+    this.#db = db;
+    this.#keys = keys;
+  }
+
+  /**
+   * Claims or renews the lease on a sink. Only one node holds it. If that node does not renew it, another node takes
+   * over.
+   */
+  async claim(sink: string, holder: string, { duration, minimum, isFirst = false }: Lease): Promise<Claim> {
+    const row = await this.#sink(sink);
+    if (!row) {
+      const inserted = await this.#db.run(
+        `insert into audit_sinks (name, holder, lease_until, retry_at, failures)
+         values ($1, $2, :now + $3, 0, 0) on conflict (name) do nothing`,
+        [sink, holder, duration],
+      );
+      return inserted === 1 ? 'held' : 'other';
+    }
+    const now = Number(row.now);
+    if (Number(row.retry_at) > now) return 'waiting';
+    const takesOver = isFirst && this.#db.dialect === 'sqlite';
+    const remaining = takesOver ? 0 : Number(row.lease_until) - now;
+    if (row.holder === holder && remaining >= minimum) return 'held';
+    if (row.holder !== holder && remaining > 0) return 'other';
+    const taken = await this.#db.run(
+      `update audit_sinks set holder = $2, lease_until = :now + $3
+       where name = $1 ${takesOver ? '' : 'and (holder = $2 or lease_until <= :now)'}`,
+      [sink, holder, duration],
     );
-    for (const row of rows)
-      if (!toPosition(chainKeys, sink, row))
-        changed.push({
-          tenantId: row.tenant_id,
-          after: Number(row.base_number ?? 0),
-          head: Number(row.head ?? 0),
-        });
-    if (rows.length < pageSize) return changed;
-    last = rows.at(-1)?.tenant_id;
+    return taken === 1 ? 'held' : 'other';
+  }
+
+  async release(sink: string, holder: string): Promise<void> {
+    const sql = 'update audit_sinks set lease_until = 0 where name = $1 and holder = $2';
+    await this.#db.run(sql, [sink, holder]);
+  }
+
+  /** At most `limit` chains with undelivered segments. The least recently attempted chain is first. */
+  async undelivered(sink: string, limit: number): Promise<UndeliveredChain[]> {
+    const keys = await this.#keys();
+    type Row = PositionRow & { chain: string; base_number: DbTime; head: DbTime };
+    const rows = await this.#db.all<Row>(
+      `select c.tenant_id as chain, c.base_number, c.number as head, ${ofDeliveries}
+       from ${chainsOfSink} where ${isBehind} order by coalesce(d.attempted_at, 0), c.tenant_id limit $2`,
+      [sink, limit],
+    );
+    return rows.map((row) => ({
+      tenantId: row.chain,
+      after: Math.max(toPosition(keys, sink, row)?.number ?? 0, Number(row.base_number)),
+      head: Number(row.head),
+    }));
+  }
+
+  /** Chains whose position was changed by another program, with the start of the chain as their position. */
+  async changed(sink: string): Promise<UndeliveredChain[]> {
+    const keys = await this.#keys();
+    type Row = PositionRow & { base_number: DbTime | null; head: DbTime | null };
+    const changed: UndeliveredChain[] = [];
+    for (let last: string | undefined; ; ) {
+      const [where, values] = last === undefined ? ['', []] : ['and d.tenant_id > $2', [last]];
+      const rows = await this.#db.all<Row>(
+        `select ${ofDeliveries}, c.base_number, c.number as head
+         from audit_deliveries d left join audit_chains c on c.tenant_id = d.tenant_id
+         where d.sink = $1 ${where} order by d.tenant_id limit ${pageSize}`,
+        [sink, ...values],
+      );
+      for (const row of rows.filter((one) => !toPosition(keys, sink, one))) {
+        const { tenant_id: tenantId, base_number, head } = row;
+        changed.push({ tenantId, after: Number(base_number ?? 0), head: Number(head ?? 0) });
+      }
+      if (rows.length < pageSize) return changed;
+      last = rows.at(-1)?.tenant_id;
+    }
+  }
+
+  /**
+   * Records a delivery, even if another node holds the sink by now. `rejected` is set if the receiver has permanently
+   * rejected some of the entries, and says why.
+   */
+  async complete(
+    sink: string,
+    holder: string,
+    { tenantId, after: start }: UndeliveredChain,
+    { number, last }: DeliveredEnd,
+    rejected?: string,
+  ): Promise<void> {
+    await this.#change(sink, tenantId, async (before, tx, write) => {
+      const chain = await chainOf(tx, tenantId);
+      if (!before || before.number < number) {
+        // Segments between the last position and `start` were deleted before they were delivered.
+        const skipped =
+          before && start > before.number && chain ? Math.max(0, chain.baseSeq - before.seq) : 0;
+        const complete = before?.complete ?? (rejected === undefined ? null : start);
+        await write({ number, seq: last, complete, skipped: (before?.skipped ?? 0) + skipped });
+      }
+      await tx.run(
+        'update audit_sinks set failures = 0, retry_at = 0, delivered_at = :now where name = $1 and holder = $2',
+        [sink, holder],
+      );
+      if (rejected === undefined) return;
+      const sql = 'update audit_sinks set failed_at = :now, error = $3 where name = $1 and holder = $2';
+      await tx.run(sql, [sink, holder, rejected]);
+    });
+  }
+
+  /**
+   * Records a failed attempt, so that other chains come first next time. `delayAfter` gets the number of failures and
+   * returns the milliseconds until the next attempt.
+   */
+  async fail(
+    sink: string,
+    holder: string,
+    { tenantId }: UndeliveredChain,
+    error: string,
+    delayAfter: (failures: number) => number,
+  ): Promise<void> {
+    const failures = ((await this.#sink(sink))?.failures ?? 0) + 1;
+    const isHeld = await this.#db.run(
+      `update audit_sinks set failures = $3, retry_at = :now + $4, failed_at = :now, error = $5
+       where name = $1 and holder = $2`,
+      [sink, holder, failures, delayAfter(failures), error],
+    );
+    // Stores the time of the attempt. A chain without a position gets one, at its start.
+    if (isHeld)
+      await this.#change(sink, tenantId, async (position, tx, write) =>
+        write(position ?? (await startOf(tx, tenantId))),
+      );
+  }
+
+  /** The last segment up to which the sink has accepted every entry. */
+  async deliveredUpTo(sink: string, tenantId: string): Promise<number> {
+    const found = await this.#position(this.#db, sink, tenantId);
+    return found?.complete ?? found?.number ?? 0;
+  }
+
+  /** The last segment up to which the sink has received every entry, including entries that it rejected. */
+  async receivedUpTo(sink: string, tenantId: string): Promise<number> {
+    return (await this.#position(this.#db, sink, tenantId))?.number ?? 0;
+  }
+
+  /**
+   * The given sinks, and those to which any node delivers now. Another node may have more sinks configured than the
+   * caller.
+   */
+  async withActive(sinks: readonly string[]): Promise<string[]> {
+    const sql = 'select name from audit_sinks where lease_until > :now or retry_at > :now';
+    const rows = await this.#db.all<{ name: string }>(sql);
+    return [...new Set([...sinks, ...rows.map(({ name }) => name)])].sort();
+  }
+
+  /** Call this before deleting segments that the sink has not received. The state then counts their entries. */
+  async markSkipped(sink: string, tenantId: string): Promise<void> {
+    await this.#change(sink, tenantId, async (position, tx, write) => {
+      if (!position) await write(await startOf(tx, tenantId));
+    });
+  }
+
+  /** Treats entries that the receiver has rejected as delivered, so that they can be deleted. */
+  async acceptRejections(sink: string): Promise<void> {
+    const sql = 'select tenant_id from audit_deliveries where sink = $1 and complete_number is not null';
+    for (const { tenant_id } of await this.#db.all<{ tenant_id: string }>(sql, [sink]))
+      await this.#change(sink, tenant_id, async (position, _, write) => {
+        if (position) await write({ ...position, complete: null });
+      });
+  }
+
+  async state(sink: string): Promise<SinkState> {
+    const row = await this.#sink(sink);
+    const number = async (sql: string) =>
+      Number((await this.#db.get<{ value: DbTime | null }>(sql, [sink]))?.value ?? 0);
+    const time = (value: DbTime | null | undefined) => (Number(value ?? 0) === 0 ? undefined : Number(value));
+    const age = await number(
+      `select :now - min(s.earliest_at) as value from ${chainsOfSink}
+       join audit_segments s on s.tenant_id = c.tenant_id and s.number = (${after('number')}) + 1 where ${isBehind}`,
+    );
+    return {
+      name: sink,
+      lagEntries: await number(
+        `select sum(c.seq - (${after('seq')})) as value from ${chainsOfSink} where ${isBehind}`,
+      ),
+      lagSeconds: Math.max(0, age / 1000),
+      lastDeliveryAt: time(row?.delivered_at),
+      failures: row?.failures ?? 0,
+      lastErrorAt: time(row?.failed_at),
+      lastError: row?.error ?? undefined,
+      retryAt: time(row?.retry_at),
+      rejectedChains: await number(
+        'select count(*) as value from audit_deliveries where sink = $1 and complete_number is not null',
+      ),
+      skippedEntries: await number(
+        `select sum(d.skipped + case when c.base_seq > d.seq then c.base_seq - d.seq else 0 end) as value
+         from audit_deliveries d left join audit_chains c on c.tenant_id = d.tenant_id where d.sink = $1`,
+      ),
+      truncatedChains: await number(
+        `select count(*) as value from audit_deliveries d left join audit_chains c on c.tenant_id = d.tenant_id
+         where d.sink = $1 and d.number > coalesce(c.number, 0)`,
+      ),
+      changedPositions: (await this.changed(sink)).length,
+    };
+  }
+
+  #sink(name: string) {
+    return this.#db.get<SinkRow>(
+      `select holder, lease_until, retry_at, failures, delivered_at, failed_at, error, :now as now
+       from audit_sinks where name = $1`,
+      [name],
+    );
+  }
+
+  async #position(db: Queries, sink: string, tenantId: string, lock = ''): Promise<SinkPosition | undefined> {
+    const sql = `select ${ofDeliveries} from audit_deliveries d where tenant_id = $1 and sink = $2 ${lock}`;
+    const row = await db.get<PositionRow>(sql, [tenantId, sink]);
+    return row && toPosition(await this.#keys(), sink, row);
+  }
+
+  /** Runs `work` in a transaction that has locked the position. `write` also stores the time. */
+  async #change(
+    sink: string,
+    tenantId: string,
+    work: (
+      position: SinkPosition | undefined,
+      tx: Queries,
+      write: (position: SinkPosition) => Promise<void>,
+    ) => Promise<void>,
+  ): Promise<void> {
+    const keys = await this.#keys();
+    await this.#db.transaction(async (tx) => {
+      const found = await this.#position(tx, sink, tenantId, rowLock(this.#db, 'for update'));
+      await work(found, tx, async (position) => {
+        const { number, seq, complete, skipped } = position;
+        await tx.run(
+          `insert into audit_deliveries (tenant_id, sink, number, seq, complete_number, skipped, mac, attempted_at)
+           values ($1, $2, $3, $4, $5, $6, $7, :now) on conflict (tenant_id, sink) do update
+           set number = excluded.number, seq = excluded.seq, complete_number = excluded.complete_number,
+             skipped = excluded.skipped, mac = excluded.mac, attempted_at = excluded.attempted_at`,
+          [tenantId, sink, number, seq, complete, skipped, macOf(keys, sink, tenantId, position)],
+        );
+      });
+    });
   }
 }
 
-async function complete(
-  { db, keys }: AuditDb,
-  sink: string,
-  holder: string,
-  { tenantId, after: start }: UndeliveredChain,
-  { number, last }: DeliveredEnd,
-  rejected?: string,
-): Promise<void> {
-  const chainKeys = await keys();
-  await db.transaction(async (tx) => {
-    const chain = await chainOf(tx, tenantId);
-    const before = await readPosition(tx, chainKeys, sink, tenantId, rowLock(db, 'for update'));
-    if (!before || before.number < number) {
-      // Segments between the last position and `start` were deleted before they were delivered.
-      const skipped = before && start > before.number && chain ? Math.max(0, chain.baseSeq - before.seq) : 0;
-      const isComplete = rejected === undefined;
-      await writePosition(tx, chainKeys, sink, tenantId, {
-        number,
-        seq: last,
-        complete: before?.complete ?? (isComplete ? null : start),
-        skipped: (before?.skipped ?? 0) + skipped,
-      });
-    }
-    await tx.run(
-      'update audit_sinks set failures = 0, retry_at = 0, delivered_at = :now where name = $1 and holder = $2',
-      [sink, holder],
-    );
-    if (rejected === undefined) return;
-    const sql = 'update audit_sinks set failed_at = :now, error = $3 where name = $1 and holder = $2';
-    await tx.run(sql, [sink, holder, rejected]);
-  });
+function macOf(keys: ChainKeys, sink: string, tenantId: string, position: SinkPosition): Uint8Array {
+  const { number, seq, complete, skipped } = position;
+  return valuesMac(keys, 'sink position', [sink, tenantId, number, seq, complete, skipped]);
 }
 
-/** Treats rejected entries as delivered. */
-async function acceptRejections({ db, keys }: AuditDb, sink: string): Promise<void> {
-  const chainKeys = await keys();
-  const sql = 'select tenant_id from audit_deliveries where sink = $1 and complete_number is not null';
-  for (const { tenant_id } of await db.all<{ tenant_id: string }>(sql, [sink]))
-    await db.transaction(async (tx) => {
-      const position = await readPosition(tx, chainKeys, sink, tenant_id, rowLock(db, 'for update'));
-      if (position) await writePosition(tx, chainKeys, sink, tenant_id, { ...position, complete: null });
-    });
+/** Returns undefined if the row has no position or no valid MAC. */
+function toPosition(keys: ChainKeys, sink: string, row: PositionRow): SinkPosition | undefined {
+  if (row.number === null) return undefined;
+  const complete = row.complete_number === null ? null : Number(row.complete_number);
+  const [number, seq, skipped] = [Number(row.number), Number(row.seq), Number(row.skipped)];
+  const position = { number, seq, complete, skipped };
+  return sameBytes(macOf(keys, sink, row.tenant_id, position), row.mac) ? position : undefined;
 }
 
-async function sinkState(audit: AuditDb, sink: string): Promise<SinkState> {
-  const { db } = audit;
-  const row = await readSink(db, sink);
-  const number = async (sql: string) =>
-    Number((await db.get<{ value: DbTime | null }>(sql, [sink]))?.value ?? 0);
-  const time = (value: DbTime | null | undefined) => (Number(value ?? 0) === 0 ? undefined : Number(value));
-  const age = await number(
-    `select :now - min(s.earliest_at) as value from ${chainsOfSink}
-     join audit_segments s on s.tenant_id = c.tenant_id and s.number = (${after('number')}) + 1 where ${isBehind}`,
-  );
-  return {
-    name: sink,
-    lagEntries: await number(
-      `select sum(c.seq - (${after('seq')})) as value from ${chainsOfSink} where ${isBehind}`,
-    ),
-    lagSeconds: Math.max(0, age / 1000),
-    lastDeliveryAt: time(row?.delivered_at),
-    failures: row?.failures ?? 0,
-    lastErrorAt: time(row?.failed_at),
-    lastError: row?.error ?? undefined,
-    retryAt: time(row?.retry_at),
-    rejectedChains: await number(
-      'select count(*) as value from audit_deliveries where sink = $1 and complete_number is not null',
-    ),
-    skippedEntries: await number(
-      `select sum(d.skipped + case when c.base_seq > d.seq then c.base_seq - d.seq else 0 end) as value
-       from audit_deliveries d left join audit_chains c on c.tenant_id = d.tenant_id where d.sink = $1`,
-    ),
-    truncatedChains: await number(
-      `select count(*) as value from audit_deliveries d left join audit_chains c on c.tenant_id = d.tenant_id
-       where d.sink = $1 and d.number > coalesce(c.number, 0)`,
-    ),
-    changedPositions: (await changedChains(audit, sink)).length,
-  };
+async function startOf(tx: Queries, tenantId: string): Promise<SinkPosition> {
+  const chain = await chainOf(tx, tenantId);
+  return { number: chain?.base.number ?? 0, seq: chain?.baseSeq ?? 0, complete: null, skipped: 0 };
 }
