@@ -1,17 +1,33 @@
 /** Writes, seals and reads the audit log. */
 import type { Database } from 'bun:sqlite';
+import {
+  type AuditedReads,
+  type LogEntry,
+  type LogGap,
+  readsSetting,
+  unrecordedTransforms,
+} from '../domain/audit.ts';
+import { timestamp } from '../domain/common-fields.ts';
 import type { ChainKeys } from '../store/crypto/keyring.ts';
 import type { Db, DbTime } from '../store/engine/db.ts';
 import { databaseTime } from '../store/engine/sql.ts';
-import { type AuditDb, allChains, firstSealedAt, headersIn } from './log/chain.ts';
+import {
+  type AuditDb,
+  allChains,
+  type Chain,
+  chainOf,
+  firstHeader,
+  firstSealedAt,
+  headerAt,
+  segmentsIn,
+} from './log/chain.ts';
 import { countDenials, countEntries } from './log/count.ts';
-import { timeOfId } from './log/entry.ts';
-import { gapsOf } from './log/gaps.ts';
+import { cursorOf, timeOfId, toLogEntry } from './log/entry.ts';
 import { countPending, type EntryWriter, entryWriter, nextTenant } from './log/pending.ts';
 import { type Sealer, sealer } from './log/seal.ts';
 import { entryWithId, searchBackwards, searchForwards } from './log/search.ts';
 import { hexOf } from './log/segment.ts';
-import { AuditTail } from './log/tail.ts';
+import { isBetween, matches } from './log/terms.ts';
 import type { AuditFilter, AuditLog, Head, LogPage, LogWindow } from './records.ts';
 
 export type { EntryWriter } from './log/pending.ts';
@@ -79,6 +95,13 @@ export interface ChainHead extends Head {
   readonly at: number;
 }
 
+export interface LogTail {
+  /** The newest `count` matching entries of all chains, oldest first. Call it once, before `more`. */
+  last(count: number): Promise<LogEntry[]>;
+  /** Matching entries since the previous call, by chain. If a call fails, the next one continues where it stopped. */
+  more(): AsyncGenerator<LogEntry[]>;
+}
+
 /** For background jobs and operator tools. */
 export interface LogMaintenance {
   /** See `Sealer`. Each returns the number of sealed entries. */
@@ -89,7 +112,7 @@ export interface LogMaintenance {
   /** Like `AuditLog.list`, for any chain. */
   list(tenantId: string, filter: AuditFilter, window: LogWindow): Promise<LogPage>;
   /** Reads the newest entries of one chain or all, and then those that follow. */
-  tail(filter: AuditFilter, tenantId?: string): Pick<AuditTail, 'last' | 'more'>;
+  tail(filter: AuditFilter, tenantId?: string): LogTail;
   /** The number of pending entries, counted up to `max`, and the age in milliseconds of the oldest one. */
   pending(max: number): Promise<PendingEntries>;
 }
@@ -104,7 +127,7 @@ export function logMaintenance(log: OpenLog): LogMaintenance {
         return { tenantId, number, hash, seq, at: sealedAt };
       }),
     list: (...args) => list(log, ...args),
-    tail: (filter, tenantId) => new AuditTail(log, seals, filter, tenantId),
+    tail: (filter, tenantId) => auditTail(log, filter, tenantId),
     pending: (max) => pendingEntries(db, max),
   };
 }
@@ -166,15 +189,12 @@ export async function newestTimes(db: Db, now: number): Promise<{ newest: number
   const chains = await allChains(db);
   const newest = Math.max(Number(pending?.at ?? 0), ...chains.map(({ sealedAt }) => sealedAt));
   const ahead = chains.filter(({ sealedAt }) => sealedAt > now);
-  const headerOf = async (tenantId: string, number: number) =>
-    (await headersIn(db, tenantId, { first: number, last: number }, 'asc', 1))[0];
   let wasFast = ahead.length > 0 && Number(pending?.at ?? 0) <= now;
   for (const { tenantId, number } of ahead) {
     const first = (await firstSealedAt(db, tenantId, now + 1)) ?? number;
-    const leap =
-      Number((await headerOf(tenantId, first))?.sealedAt) -
-      Number((await headerOf(tenantId, first - 1))?.sealedAt);
-    const last = await headerOf(tenantId, number);
+    const timeAt = async (at: number) => Number((await headerAt(db, tenantId, at))?.sealedAt);
+    const leap = (await timeAt(first)) - (await timeAt(first - 1));
+    const last = await headerAt(db, tenantId, number);
     wasFast &&= last !== undefined && last.latestAt <= now && leap >= newest - now;
   }
   return { newest, wasFast };
@@ -189,3 +209,134 @@ export function headsIn(database: Database): Head[] {
 
 /** The tables that grow with the log. */
 export const growingTables = ['audit_segments', 'audit_index'] as const;
+
+type Reader = Pick<Db, 'get' | 'all'>;
+
+/** The latest time that a `Date` can have. */
+const maxDate = 8.64e15;
+const readOperations = ['token.read', 'token.replay'];
+
+/** Maximum number of changes of the setting that are read. Earlier changes are ignored. */
+const maxChanges = 100;
+
+/** Periods for which a search may miss matching entries: the entries were archived, or reads were not recorded. */
+async function gapsOf(db: Reader, tenantId: string, filter: AuditFilter): Promise<LogGap[]> {
+  const gaps = [...(await archived(db, tenantId)), ...(await unrecordedReads(db, filter))];
+  return gaps.filter(({ from, to }) => overlaps(filter, from, to)).map(toLogGap);
+}
+
+interface Gap extends Pick<LogGap, 'reason' | 'transforms'> {
+  readonly from?: number | undefined;
+  readonly to?: number | undefined;
+}
+
+function overlaps(filter: AuditFilter, from = Number.NEGATIVE_INFINITY, to = Number.POSITIVE_INFINITY) {
+  return (filter.from === undefined || filter.from < to) && (filter.to === undefined || filter.to > from);
+}
+
+function toLogGap({ from, to, ...gap }: Gap): LogGap {
+  return {
+    ...gap,
+    ...(from !== undefined && { from: timestamp(from) }),
+    ...(to !== undefined && { to: timestamp(to) }),
+  };
+}
+
+/** The period of the archived entries. No archived entry is later than `maxDelay` after the first remaining entry. */
+async function archived(db: Reader, tenantId: string): Promise<Gap[]> {
+  const chain = await chainOf(db, tenantId);
+  if (!chain || chain.base.number === 0) return [];
+  const first = await firstHeader(db, chain);
+  return [{ reason: 'archived', to: first && Math.min(first.earliestAt + first.maxDelay, maxDate) }];
+}
+
+/** Periods in which reads that match the filter were not recorded. */
+async function unrecordedReads(db: Reader, filter: AuditFilter): Promise<Gap[]> {
+  const { operation = 'token.read', result = 'success', entity, transform } = filter;
+  if (!readOperations.includes(operation) || result !== 'success' || entity !== undefined) return [];
+  const newestFirst = await db.all<{ at: DbTime; value: AuditedReads }>(
+    'select at, value from setting_changes where name = $1 order by at desc limit $2',
+    [readsSetting, maxChanges],
+  );
+  const changes = newestFirst.toReversed();
+  return changes.flatMap(({ at, value }, index): Gap[] => {
+    const transforms = unrecordedTransforms[value].filter((one) => (transform ?? one) === one);
+    const next = changes[index + 1];
+    const to = next && Number(next.at);
+    return transforms.length === 0
+      ? []
+      : [{ reason: 'reads_not_recorded', transforms, from: Number(at), to }];
+  });
+}
+
+/** Maximum number of entries per page, and of segments per statement. */
+const maxPage = 500;
+const maxSegments = 8;
+
+/** Reads the newest entries of all chains, or of one, and then those that follow. */
+function auditTail({ db, sealer: seals }: OpenLog, filter: AuditFilter, tenant: string | undefined): LogTail {
+  /** The tenant of each chain → the segment up to which it was read. */
+  const read = new Map<string, number>();
+
+  /** The chains, after all entries that were written are sealed. */
+  async function sealedChains(): Promise<Chain[]> {
+    await seals.sealAll();
+    const chains = await allChains(db);
+    return tenant === undefined ? chains : chains.filter(({ tenantId }) => tenantId === tenant);
+  }
+
+  /** Reads backwards from the end until `count` entries match. */
+  async function newest({ tenantId, number }: Chain, count: number): Promise<LogEntry[]> {
+    const found: LogEntry[] = [];
+    let before: string | undefined = cursorOf({ number: number + 1, offset: 0 });
+    while (before !== undefined && found.length < count) {
+      const window = { limit: Math.min(count - found.length, maxPage), before };
+      const page: LogPage = await searchBackwards(db, tenantId, filter, window);
+      found.push(...page.entries);
+      before = page.next;
+    }
+    return found.reverse();
+  }
+
+  return {
+    last: async (count) => {
+      let found: LogEntry[] = [];
+      for (const chain of (await sealedChains()).toSorted((a, b) => b.sealedAt - a.sealedAt)) {
+        // No entry of a chain is newer than its end.
+        const isOlder = found.length === count && chain.sealedAt < timeOf(found[0] as LogEntry);
+        if (!isOlder) found = sorted([...(await newest(chain, count)), ...found]).slice(-count);
+        read.set(chain.tenantId, chain.number);
+      }
+      return found;
+    },
+    async *more() {
+      for (const { tenantId, number, base } of await sealedChains()) {
+        let after = Math.max(read.get(tenantId) ?? 0, base.number);
+        while (after < number) {
+          const segments = await segmentsIn(
+            db,
+            tenantId,
+            { first: after + 1, last: number },
+            'asc',
+            maxSegments,
+          );
+          for (const { packed } of segments) {
+            const entries = (packed.all() ?? []).filter(({ at }) => isBetween(at, filter));
+            yield entries.map((entry) => toLogEntry(tenantId, entry)).filter((one) => matches(one, filter));
+          }
+          after = segments.at(-1)?.number ?? number;
+          read.set(tenantId, after);
+        }
+      }
+    },
+  };
+}
+
+function timeOf({ at }: LogEntry): number {
+  return Date.parse(at);
+}
+
+/** By time, and entries of the same time by id: in the order in which a process wrote them. */
+function sorted(entries: LogEntry[]): LogEntry[] {
+  return entries.sort((a, b) => timeOf(a) - timeOf(b) || (a.id < b.id ? -1 : 1));
+}

@@ -98,24 +98,32 @@ export interface StoredSegment extends SignedHeader {
   readonly packed: PackedEntries;
 }
 
-interface Range {
+export interface Range {
   readonly first: number;
   readonly last: number;
 }
 
-/** At most `limit` segments of a chain with numbers in the range. */
-export async function segmentsIn(
+/** At most `limit` rows of a chain with numbers in the range. */
+function rowsIn<R>(
   db: Pick<Queries, 'all'>,
+  columns: string,
   tenantId: string,
   { first, last }: Range,
   order: 'asc' | 'desc',
   limit: number,
-): Promise<StoredSegment[]> {
-  const rows = await db.all<SegmentRow>(
-    `select ${headerColumns}, entries from audit_segments where tenant_id = $1 and number >= $2 and number <= $3
+) {
+  return db.all<R>(
+    `select ${columns} from audit_segments where tenant_id = $1 and number >= $2 and number <= $3
      order by number ${order} limit $4`,
     [tenantId, first, last, limit],
   );
+}
+
+type Page = [tenantId: string, range: Range, order: 'asc' | 'desc', limit: number];
+
+/** At most `limit` segments of a chain with numbers in the range. */
+export async function segmentsIn(db: Pick<Queries, 'all'>, ...page: Page): Promise<StoredSegment[]> {
+  const rows = await rowsIn<SegmentRow>(db, `${headerColumns}, entries`, ...page);
   return rows.map(toStored);
 }
 
@@ -148,19 +156,24 @@ function toStored(row: SegmentRow): StoredSegment {
 }
 
 /** Like `segmentsIn`, without the entries. */
-export async function headersIn(
+export async function headersIn(db: Pick<Queries, 'all'>, ...page: Page): Promise<SignedHeader[]> {
+  return (await rowsIn<HeaderRow>(db, headerColumns, ...page)).map(toHeader);
+}
+
+export async function headerAt(
   db: Pick<Queries, 'all'>,
   tenantId: string,
-  { first, last }: Range,
-  order: 'asc' | 'desc',
-  limit: number,
-): Promise<SignedHeader[]> {
-  const rows = await db.all<HeaderRow>(
-    `select ${headerColumns} from audit_segments where tenant_id = $1 and number >= $2 and number <= $3
-     order by number ${order} limit $4`,
-    [tenantId, first, last, limit],
-  );
-  return rows.map(toHeader);
+  number: number,
+): Promise<SignedHeader | undefined> {
+  return (await headersIn(db, tenantId, { first: number, last: number }, 'asc', 1))[0];
+}
+
+/** The oldest segment that is stored. */
+export async function firstHeader(
+  db: Pick<Queries, 'all'>,
+  { tenantId, base, number }: Chain,
+): Promise<SignedHeader | undefined> {
+  return (await headersIn(db, tenantId, { first: base.number + 1, last: number }, 'asc', 1))[0];
 }
 
 /** The first segment with a `sealedAt` of at least `time`. Undefined if there is none. */

@@ -7,7 +7,16 @@ import { type Intervals, intervalsBetween } from '../../domain/intervals.ts';
 import { nextTurn } from '../../domain/steps.ts';
 import type { Db } from '../../store/engine/db.ts';
 import type { AuditFilter, DenialCounts, LogCounts } from '../records.ts';
-import { chainOf, emptyChain, headersIn, type StoredSegment, segmentAt, segmentsAt } from './chain.ts';
+import {
+  chainOf,
+  emptyChain,
+  firstHeader,
+  headerAt,
+  headersIn,
+  type StoredSegment,
+  segmentAt,
+  segmentsAt,
+} from './chain.ts';
 import { toLogEntry } from './entry.ts';
 import { newestPending } from './pending.ts';
 import { maxExamined, numbersOf } from './search.ts';
@@ -41,9 +50,7 @@ export async function countEntries(
   const pending = await newestPending(db, tenantId, maxExamined);
   const chain = (pending ? pending.chain : await chainOf(db, tenantId)) ?? emptyChain(tenantId);
   const range = await numbersOf(db, chain, filter);
-  const whole = { first: chain.base.number + 1, last: chain.number };
-  const oldest =
-    (await headersIn(db, tenantId, whole, 'asc', 1))[0]?.earliestAt ?? pending?.entries.at(-1)?.at;
+  const oldest = (await firstHeader(db, chain))?.earliestAt ?? pending?.entries.at(-1)?.at;
   const to = filter.to ?? now;
   const from = filter.from ?? Math.min(oldest ?? Number.POSITIVE_INFINITY, to - 1);
   // Without `to`, entries of the current millisecond are counted too.
@@ -54,9 +61,7 @@ export async function countEntries(
   }
   const first = Math.max(range.first, range.last - limits.segments + 1);
   let { entries, opened } = limits;
-  const left = { first: first - 1, last: first - 1 };
-  let countedFrom =
-    first > range.first ? (await headersIn(db, tenantId, left, 'asc', 1))[0]?.sealedAt : undefined;
+  let countedFrom = first > range.first ? (await headerAt(db, tenantId, first - 1))?.sealedAt : undefined;
   for await (const { header, hits } of matching(db, tenantId, filter, { first, last: range.last })) {
     if (entries < header.last - header.first + 1) {
       countedFrom = header.sealedAt;

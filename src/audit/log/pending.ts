@@ -116,10 +116,14 @@ export async function newestPending(
   };
 }
 
-/** The next tenant with pending entries, in the order of ids. */
-export async function nextTenant(db: Pick<Queries, 'get'>, after?: string): Promise<string | undefined> {
+/** The next tenant with pending entries, or with rows in `table`, in the order of ids. */
+export async function nextTenant(
+  db: Pick<Queries, 'get'>,
+  after?: string,
+  table: 'audit_pending' | 'audit_segments' = 'audit_pending',
+): Promise<string | undefined> {
   const [where, values] = after === undefined ? ['', []] : ['where tenant_id > $1', [after]];
-  const sql = `select tenant_id from audit_pending ${where} order by tenant_id limit 1`;
+  const sql = `select tenant_id from ${table} ${where} order by tenant_id limit 1`;
   return (await db.get<{ tenant_id: string }>(sql, values))?.tenant_id;
 }
 

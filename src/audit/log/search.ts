@@ -10,6 +10,7 @@ import type { AuditFilter, LogPage, LogWindow } from '../records.ts';
 import {
   type Chain,
   chainOf,
+  firstHeader,
   firstSealedAt,
   headersIn,
   type StoredSegment,
@@ -138,9 +139,7 @@ export async function searchForwards(
   if (!place) {
     const pending = await newestPending(db, tenantId, 1, after);
     if (pending?.entries[0]?.id === after) return { entries: [] };
-    const first =
-      chain &&
-      (await headersIn(db, tenantId, { first: chain.base.number + 1, last: chain.number }, 'asc', 1))[0];
+    const first = chain && (await firstHeader(db, chain));
     const isOlder = chain && chain.base.number > 0 && timeOfId(after) <= (first?.sealedAt ?? chain.sealedAt);
     throw invalidAfter(isOlder ? tooOld : 'must be the id of an entry of this log');
   }

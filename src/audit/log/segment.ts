@@ -11,7 +11,6 @@ import { deflateRaw, inflateRawSync } from 'node:zlib';
 import type { ChainKeys } from '../../store/crypto/keyring.ts';
 import type { DbTime } from '../../store/engine/db.ts';
 import { formatPosition, type Position, parsePosition } from '../records.ts';
-import { dictionary } from './dictionary.ts';
 import { type AuditEntry, macLength, timeOfId, uuidOf } from './entry.ts';
 
 /** Maximum entries of a segment, and maximum bytes of their JSON. A single entry may be larger. */
@@ -339,3 +338,34 @@ export function hexOf(bytes: Uint8Array): string {
 export function bytesOf(hex: string): Uint8Array {
   return Buffer.from(hex, 'hex');
 }
+
+/**
+ * Text that entries often contain. Compression refers to it, so that small segments need few bytes. It is part of the
+ * format of segments: a changed dictionary cannot decompress existing entries. Phrases at the end are cheaper to refer to.
+ */
+const dictionary: Uint8Array = Buffer.from(
+  `
+Windows NT 10.0; Win64; x64Macintosh; Intel Mac OS X 10_15_7X11; Linux x86_64Linux; Android 10; K.0.0.0 Mobile S
+afari/537.36) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/ Safari/605.1.15iPhone; CPU iPhone OS  like Mac O
+S X Mobile/15E148 Safari/604.1 Gecko/20100101 Firefox/ Edg/{"actor":{"kind":"operator"},"result":"success","from
+":{},"operation":"{"actor":{"kind":"anonymous"},"from":{"ip":"applicationsessiontokentenantpermissioncontainer.c
+reate.update.delete.authorize.regenerate.read:create:read:update:delete"result":"denied","reason":""result":"fai
+led","reason":"permission_missingunauthenticated"decision":{"reason":"","missing":{"permission":""}},"resource":
+{"ids":[" does not have  in its permissions or rulesthis applicationthis session"decision":{"transform":"mask","
+rule":{"of":"application","rule":mask","rule":{"of":"session","rule":redact","rule":{"of":"application","rule":r
+edact","rule":{"of":"session","rule":"permissions""rule":{"of":""resource":{"purpose":""trace_id":""reported_by"
+:""count":"result":"success""name":"rules":"metadata":"data":"expires_at":"priority":"transform":""container":"/
+127.0.0.1audit.heads{"actor":{"kind":"application","id":"{"actor":{"kind":"session","id":"","application_id":"",
+"authorized_by":""},"from":{"ip":"","user_agent":""},"request_id":"","operation":"token.read","resource":{"ids":
+[""],"container":"//"},"decision":{"transform":"reveal","rule":{"of":"application","rule":reveal","rule":{"of":"
+session","rule":,"description":"}},"result":"success"}"}},"result":"success"}"},"result":"success"}","entity":{"
+kind":"","id":""},"resource":{"ids":["",""difference":{"":{"from":,"to":Mozilla/5.0 () AppleWebKit/537.36 (KHTML
+, like Gecko) Chrome/.0.0.0 Safari/537.36{"actor":{"kind":"operator"},"result":"success","from":{},"operation":"
+audit.heads","difference":{"{"actor":{"kind":"session","id":"","application_id":"","authorized_by":""},"from":{"
+ip":"","user_agent":""},"request_id":"","operation":"token.read","resource":{"ids":[""],"container":"/"},"decisi
+on":{"transform":"reveal","rule":{"of":"session","rule":0}},"result":"success"}{"actor":{"kind":"application","i
+d":"","application_id":""},"from":{"ip":"127.0.0.1","user_agent":""},"request_id":"","operation":"token.read","r
+esource":{"ids":[""],"container":"/"},"decision":{"transform":"reveal","rule":{"of":"application","rule":0}},"re
+sult":"success"}
+`.replaceAll('\n', ''),
+);

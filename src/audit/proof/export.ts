@@ -15,6 +15,7 @@ import {
 import type { Db, DbTime } from '../../store/engine/db.ts';
 import { EntriesDeleted } from '../errors.ts';
 import { type AuditDb, allChains, type Chain, chainOf, emptyChain, segmentsIn } from '../log/chain.ts';
+import { nextTenant } from '../log/pending.ts';
 import { hexOf, maxEntries, type SignedHeader, signText } from '../log/segment.ts';
 import { formatPosition, type Position, positionPattern, systemTenant } from '../records.ts';
 import { type Content, entriesOf, type FindingCode } from './check.ts';
@@ -187,43 +188,51 @@ export async function exportedParts(
   const found = chains.filter((chain) => chain !== undefined);
   // An export of the whole log always has a system chain, so that the export of an empty log is a valid file.
   if (tenantId === undefined && found[0]?.tenantId !== systemTenant) found.unshift(emptyChain(systemTenant));
+  const scope = tenantId === undefined ? 'log' : 'chain';
   return found.map((chain, index) => {
     const verified = since?.get(chain.tenantId);
     const isRest =
       verified !== undefined && verified.number >= chain.base.number && verified.number <= chain.number;
     const after = isRest ? verified : chain.base;
-    const header: Header = {
-      kind: 'header',
-      format: exportFormat,
-      exported_at: timestamp(at),
-      scope: tenantId === undefined ? 'log' : 'chain',
-      part: index + 1,
-      parts: found.length,
-      tenant_id: chain.tenantId,
-      after: formatPosition(after),
-      ...wrapped,
-    };
+    const header = headerOf({ at, scope, part: index + 1, parts: found.length, after }, chain, wrapped);
     return storedPart(db, chain, header, after, chain, isRest);
   });
 }
 
 /** The oldest segments of a chain, up to `end`. */
 export async function archivePart({ db }: AuditDb, at: number, chain: Chain, end: Position): Promise<Part> {
-  const header: Header = {
+  const after = chain.base;
+  const header = headerOf({ at, scope: 'archive', part: 1, parts: 1, after }, chain, await wrappedKeys(db));
+  return storedPart(db, chain, header, after, end, false);
+}
+
+type WrappedKeys = Pick<Header, 'master_key' | 'chain_key'>;
+
+function headerOf(
+  {
+    at,
+    after,
+    scope,
+    part,
+    parts,
+  }: Pick<Header, 'scope' | 'part' | 'parts'> & { at: number; after: Position },
+  { tenantId }: Chain,
+  keys: WrappedKeys,
+): Header {
+  return {
     kind: 'header',
     format: exportFormat,
     exported_at: timestamp(at),
-    scope: 'archive',
-    part: 1,
-    parts: 1,
-    tenant_id: chain.tenantId,
-    after: formatPosition(chain.base),
-    ...(await wrappedKeys(db)),
+    scope,
+    part,
+    parts,
+    tenant_id: tenantId,
+    after: formatPosition(after),
+    ...keys,
   };
-  return storedPart(db, chain, header, chain.base, end, false);
 }
 
-async function wrappedKeys(db: Db): Promise<Pick<Header, 'master_key' | 'chain_key'>> {
+async function wrappedKeys(db: Db): Promise<WrappedKeys> {
   const keys = await wrappedChainKeys(db);
   if (!keys) throw fail('unavailable', { cause: new Error('the table audit_key is empty') });
   return { master_key: keys.master_id, chain_key: Buffer.from(keys.wrapped).toString('base64') };
@@ -287,16 +296,11 @@ async function countStrays(db: Db, { tenantId }: Chain): Promise<number> {
   const own =
     (await count(tenantId, 's.number <= c.base_number')) + (await count(tenantId, 's.number > c.number'));
   if (tenantId !== systemTenant) return own;
+  const next = (after?: string) => nextTenant(db, after, 'audit_segments');
   let orphans = 0;
-  for (let tenant = await nextTenant(db); tenant !== undefined; tenant = await nextTenant(db, tenant))
+  for (let tenant = await next(); tenant !== undefined; tenant = await next(tenant))
     orphans += await count(tenant, 'c.tenant_id is null');
   return own + orphans;
-}
-
-async function nextTenant(db: Db, after?: string): Promise<string | undefined> {
-  const [where, values] = after === undefined ? ['', []] : ['where tenant_id > $1', [after]];
-  const sql = `select tenant_id from audit_segments ${where} order by tenant_id limit 1`;
-  return (await db.get<{ tenant_id: string }>(sql, values))?.tenant_id;
 }
 
 /** The lines of parts. Throws `EntriesDeleted` if entries of a part were deleted since it was created. */

@@ -12,6 +12,7 @@ import {
   allChains,
   type Chain,
   chainOf,
+  firstHeader,
   headersIn,
   segmentAt,
   segmentsIn,
@@ -205,8 +206,7 @@ async function shorten(
   { age, deliveredUpTo, goOn }: Retention,
 ): Promise<boolean> {
   const { tenantId, base } = chain;
-  const range = { first: base.number + 1, last: chain.number };
-  const [first] = await headersIn(audit.db, tenantId, range, 'asc', 1);
+  const first = await firstHeader(audit.db, chain);
   const old = { before: now - age, now };
   if (!first || !isOld(first, old)) return false;
   const delivered = await deliveredUpTo(tenantId);
