@@ -87,7 +87,7 @@ function checkSink(state: SinkState): Check[] {
       warn(
         'sinks',
         `${name} is ${Math.round(lagSeconds)} s and ${count(lagEntries, 'entry', 'entries')} behind`,
-        'start the service, or raise `batch` for this sink',
+        'start the service, or find out why the receiver is slow',
       ),
     );
   if (skippedEntries > 0)
