@@ -67,13 +67,13 @@ function entryOf(tenantId: string, number: number, at: number): NewEntry {
   };
 }
 
-/** Writes entries, `perSecond` with the times of a second. */
+/** Writes entries in batches of one tenant each, `perSecond` with the times of a second. */
 async function write({ store }: OpenedStore, tenants: readonly string[], count: number, perSecond = 1000) {
   const start = Date.now();
   for (let written = 0; written < count; ) {
+    const tenant = tenants[Math.floor(written / 1000) % tenants.length] as string;
     const batch = Array.from({ length: Math.min(1000, count - written) }, (_, at) => {
       const number = written + at;
-      const tenant = tenants[number % tenants.length] as string;
       return entryOf(tenant, number, start + Math.floor((number * 1000) / perSecond));
     });
     await store.audit.write(batch);
