@@ -52,7 +52,7 @@ for (const [name, database] of databases)
           for (let count = 0; count <= 2 * at; count++)
             await server.call('GET', '/sessions', { key: denied });
         await server.flush();
-      }, 120_000);
+      });
 
       const open = async (hash: string, heading: string, as = key) => {
         await suite.tab.open(`${suite.server.url}/console${hash}`);

@@ -114,7 +114,7 @@ describe.each(databases)('OpenTelemetry on %s', (_, database) => {
 
   test('a failed request and its database call have the code of the cause, and a 404 is no error', () => {
     const failed = spans().filter(({ status }) => status.code === 2);
-    const cause = database.name === 'SQLite' ? 'SQLITE_CONSTRAINT_TRIGGER' : 'P0001';
+    const cause = database.name === 'SQLite' ? 'SQLITE_CONSTRAINT_TRIGGER' : '23514';
     const expected = expect.objectContaining({ 'error.type': cause });
     expect(failed.map(({ name }) => name)).toEqual(['database transaction', 'POST /applications']);
     expect(failed.map(attributesOf)).toEqual([expected, expected]);

@@ -15,6 +15,7 @@ const required: readonly (readonly [method: string, path: RegExp, permission: st
   ['POST', /^\/sessions\/[^/]+\/quarantine$/, 'session:delete'],
   ['GET', /^\/tokens(\/|$)/, 'token:read'],
   ['POST', /^\/tokens$/, 'token:create'],
+  ['POST', /^\/tokens\/search$/, 'token:search'],
   ['PATCH', /^\/tokens\//, 'token:update'],
   ['DELETE', /^\/tokens\//, 'token:delete'],
   ['POST', /^\/access\/v1\/search\//, 'access:review'],
