@@ -37,9 +37,8 @@ export function UnusedGrants() {
         </ul>
       )}
       <ul className="lines">
-        {entries.slice(0, maxRows).map((entry) => (
-          <Row key={entry.application.id} entry={entry} />
-        ))}
+        {complete &&
+          entries.slice(0, maxRows).map((entry) => <Row key={entry.application.id} entry={entry} />)}
       </ul>
       {count > 0 && (
         <p className="fine">
