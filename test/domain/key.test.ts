@@ -10,6 +10,9 @@ import {
   type Kind,
   mint,
   newId,
+  newTag,
+  nilTag,
+  nilTenant,
   parseKey,
   redactSecrets,
   Secret,
@@ -55,6 +58,12 @@ describe('a key', () => {
     let calls = 0;
     const random = (target: Uint8Array<ArrayBuffer>) => target.fill(calls++ < 3 ? 248 : 247);
     expect(mint('ses', tag, random).secret.reveal().slice(14, -6)).toBe('z'.repeat(43));
+  });
+
+  test('of a new tenant has six random digits, which are not those of the nil tenant', () => {
+    let calls = 0;
+    expect(newTag((target) => target.fill(calls++))).toBe('111111');
+    expect([nilTag, nilTenant]).toEqual(['000000', '00000000-0000-0000-0000-000000000000']);
   });
 
   test('ends with its CRC-32 in base62', () => {
@@ -188,6 +197,14 @@ describe('a secret', () => {
 });
 
 describe('redactSecrets', () => {
+  test('leaves text whose checksum is the right one plus 2^32', () => {
+    const body = mint('ses', tag).secret.reveal().slice(0, -6);
+    let [rest, checksum] = [crc32(body) + 2 ** 32, ''];
+    for (; checksum.length < 6; rest = Math.floor(rest / 62)) checksum = `${digits[rest % 62]}${checksum}`;
+    const text = body.slice('slp_ses_'.length) + checksum;
+    expect(redactSecrets(text)).toBe(text);
+  });
+
   test('removes keys, nonces and text of the same form', () => {
     const [key, nonce] = [mint('pvt', tag).secret.reveal(), mint('non', tag).secret.reveal()];
     expect(redactSecrets(`key=${key}, nonce="${nonce}".`)).toBe('key=[secret], nonce="[secret]".');
