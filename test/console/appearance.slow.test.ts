@@ -123,7 +123,8 @@ describe.skipIf(noBrowser)('console pages:', () => {
     for (const [name, hash, open] of dialogs) {
       await tab.navigate(hash);
       await open();
-      await page.getByRole('dialog').waitFor();
+      // A dialog gets its name right after it appears.
+      await page.locator('[role=dialog]:is([aria-labelledby], [aria-label])').waitFor();
       found.push(...(await check(`${name} dialog`)));
       await page.keyboard.press('Escape');
       await page.getByRole('dialog').waitFor({ state: 'hidden' });

@@ -42,7 +42,8 @@ describeConsole('console overview:', (suite) => {
     const { totals } = (await server.call('GET', '/requests/counts', { key })).body;
     await open(key);
     const { page } = tab;
-    await panel('Most denied').getByRole('link', { name: 'worker' }).waitFor();
+    for (const name of ['worker', 'help desk'])
+      await panel('Most denied').getByRole('link', { name }).waitFor();
     expect(await textOf('Most denied')).toMatch(/worker 3 help desk 1/);
     expect(totals).toMatchObject({ requests: 7, denied: 4 });
     await panel('Requests').getByText('7 requests').waitFor();
