@@ -42,7 +42,7 @@ import {
   takesBody,
   takesIdempotencyKey,
 } from './route.ts';
-import { arrivesWithOthers, nextTurn } from './shared-turn.ts';
+import { arrivesWithOthers, sharedTurn } from './shared-turn.ts';
 
 const maxOriginLength = 200;
 
@@ -67,7 +67,7 @@ export async function handleRequest(
     // Not awaited yet: the body arrives during the key lookup. Its errors are thrown by `readInput`, after 401 and 403.
     receiving = takesBody(route) ? receiveBody(request, route.bodyLimit ?? bodyLimit) : undefined;
     const sharesTurn = route.kind === 'read' && store.credentials.isLocal;
-    if (sharesTurn && (arrivesWithOthers(requestInfo.startedAt) || receiving)) await nextTurn();
+    if (sharesTurn && (arrivesWithOthers(requestInfo.startedAt) || receiving)) await sharedTurn();
     const found = authenticate(key, store.credentials); // 401
     principal = forPurpose(found instanceof Promise ? await found : found, requestInfo.purpose);
     if (principal.jkt !== undefined) await requireProof(principal, request, requestInfo, context); // 401

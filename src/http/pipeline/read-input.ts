@@ -9,7 +9,7 @@ import { validate } from '../../domain/validate.ts';
 import { matchAny, readIfMatch } from './etag.ts';
 import type { RequestInfo } from './request-info.ts';
 import { type Call, type KeyedRoute, takesIfMatch } from './route.ts';
-import { nextTurn } from './shared-turn.ts';
+import { sharedTurn } from './shared-turn.ts';
 
 export const jsonTypes = ['application/json'];
 export const mergePatchTypes = ['application/merge-patch+json', ...jsonTypes];
@@ -149,13 +149,13 @@ function rejectDottedMetadata(schema: z.ZodType | undefined, search: URLSearchPa
 
 /** Receives the body up to the limit. Never rejects. */
 export async function receiveBody(request: Request, limit: number): Promise<ReceivedBody> {
-  const turn = nextTurn();
+  const turn = sharedTurn();
   try {
     const bytes = await receiveBytes(request, limit);
-    return { bytes, late: nextTurn() !== turn };
+    return { bytes, late: sharedTurn() !== turn };
   } catch (error) {
     const failure = error instanceof Failure ? error : invalid('did not arrive completely');
-    return { bytes: new Uint8Array(), failure, late: nextTurn() !== turn };
+    return { bytes: new Uint8Array(), failure, late: sharedTurn() !== turn };
   }
 }
 

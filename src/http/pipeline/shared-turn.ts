@@ -7,7 +7,7 @@
 let next: Promise<void> | undefined;
 
 /** Resolves in the next turn of the event loop. Calls in the same turn return the same promise. */
-export function nextTurn(): Promise<void> {
+export function sharedTurn(): Promise<void> {
   next ??= new Promise((resolve) => {
     setImmediate(() => {
       next = undefined;

@@ -1,6 +1,6 @@
 /** Reads that arrive together are handled together. */
 import { afterAll, beforeAll, expect, test } from 'bun:test';
-import { arrivesWithOthers, nextTurn, requestEnded } from '../../../src/http/pipeline/shared-turn.ts';
+import { arrivesWithOthers, requestEnded, sharedTurn } from '../../../src/http/pipeline/shared-turn.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
 let server: TestServer;
@@ -10,11 +10,11 @@ beforeAll(async () => {
 afterAll(() => server.close());
 
 test('calls in the same turn of the event loop wait for the same promise', async () => {
-  const first = nextTurn();
+  const first = sharedTurn();
   await Promise.resolve();
-  expect(nextTurn()).toBe(first);
+  expect(sharedTurn()).toBe(first);
   await first;
-  expect(nextTurn()).not.toBe(first);
+  expect(sharedTurn()).not.toBe(first);
 });
 
 test('a request arrives with others if another arrived or ended less than 50 µs before', () => {
