@@ -10,6 +10,7 @@ import type { NewEntry } from '../../src/store/store.ts';
 import { exportOf, verify } from '../support/audit-export.ts';
 import { databases, postgres, sqlite, startTime } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
+import { until } from '../support/until.ts';
 
 function entry(operation: string, tenantId: string | undefined, at = startTime): NewEntry {
   return {
@@ -139,11 +140,12 @@ describe.each(databases)('sealing the audit log on %s', (_, database) => {
     })();
     await seal();
     const read: LogEntry[] = [];
-    while (read.length < 40) {
+    await until('40 entries', async () => {
       await seal();
       const after = read.at(-1)?.id ?? first?.id;
       read.push(...(await on.store.audit.list(tenant, {}, { limit: 7, after })).entries);
-    }
+      return read.length >= 40;
+    });
     await writing;
     expect(read.map(({ operation }) => operation)).toEqual(
       Array.from({ length: 40 }, (_, number) => `${number}`),

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { type Cli, openCli } from '../../support/cli.ts';
 import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
+import { until } from '../../support/until.ts';
 
 describe.each(databases)('the audit log on %s', (_, database) => {
   let server: TestServer;
@@ -182,7 +183,7 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     void running.then(() => {
       isEnded = true;
     });
-    while (process.listenerCount(signal) === before && !isEnded) await new Promise(setImmediate);
+    await until('it listens', () => isEnded || process.listenerCount(signal) !== before);
     process.emit(signal, signal);
     expect(await running).toMatchObject({
       code,

@@ -176,10 +176,10 @@ test('groups are sent at the same time up to the total, and each gets its turn',
   expect(sent).toEqual([['a1', 'a2'], ['b1']]);
   for (const end of ends) end();
   await settled();
-  while (sent.length < 5) {
+  await until('5 batches', () => {
     ends.at(-1)?.();
     ends.at(-2)?.();
-    await settled();
-  }
+    return sent.length >= 5;
+  });
   expect(sent.map(([first]) => first).toSorted()).toEqual(['a1', 'a3', 'b1', 'c1', 'd1']);
 });

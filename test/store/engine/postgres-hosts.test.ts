@@ -130,7 +130,7 @@ describe('several hosts', () => {
     const db = openPostgres(url, undefined, generousTimeout, 4, positions);
     await db.get('select 1');
     const ours = "from pg_stat_activity where application_name = 'sallyport'";
-    while ((await runSql(first.url, `select 1 ${ours}`)).length < 4) await Promise.resolve();
+    await until('4 connections', async () => (await runSql(first.url, `select 1 ${ours}`)).length >= 4);
     proxy.setTarget(second.port);
     await runSql(first.url, `select pg_terminate_backend(pid) ${ours} and pid <> (select min(pid) ${ours})`);
     const insert = () => db.transaction(async (tx) => tx.run('insert into things values (1)'));

@@ -101,13 +101,13 @@ describe('a service that loses its connections to PostgreSQL', () => {
   });
 });
 
-/** Repeats `work` while the database does not answer in time. */
+/** Repeats `work` while the database does not answer in time, at most 100 times. */
 async function answered<T>(work: () => Promise<T>): Promise<T> {
-  for (;;) {
+  for (let left = 100; ; left--) {
     try {
       return await work();
     } catch (error) {
-      if (!(error instanceof DbUnavailable)) throw error;
+      if (!(error instanceof DbUnavailable) || left === 0) throw error;
     }
   }
 }
@@ -239,7 +239,10 @@ describe('the store on PostgreSQL while another transaction holds a lock', () =>
         void updating.then(() => {
           pending = false;
         });
-        while (pending) expect(await impatient.store.credentials.find(key)).toBeDefined();
+        await until('the change has timed out', async () => {
+          expect(await impatient.store.credentials.find(key)).toBeDefined();
+          return !pending;
+        });
         return updating;
       },
     );
