@@ -5,11 +5,10 @@ import type { Db } from '../store/engine/db.ts';
 import { allChains, chainOf, segmentAt, segmentsIn } from './log/chain.ts';
 import { newestPending } from './log/pending.ts';
 import { hashOf, positionOf } from './log/segment.ts';
-import { indexHashOf, storedRows } from './log/terms.ts';
 import type { OpenLog } from './log.ts';
 import { type ArchiveOptions, type ArchiveResult, archiveLog, type Received } from './proof/archive.ts';
 import type { VerifiedEntry } from './proof/chain-check.ts';
-import { checkSegment } from './proof/check.ts';
+import { checkSegment, findIndexProblem } from './proof/check.ts';
 import { exportedParts, exportLines, type Part } from './proof/export.ts';
 import { recordHeads } from './proof/heads.ts';
 import { deleteDelivered, type Retention } from './proof/retention.ts';
@@ -177,8 +176,8 @@ async function problemOf(
     return `segment ${number} was changed or removed after it was signed`;
   const { problems, terms } = await checkSegment(keys, stored, found, undefined);
   if (problems[0]) return problems[0].message;
-  if (indexHashOf(await storedRows(db, tenantId, number, terms ?? [])) !== stored.indexHash)
-    return `the index of segment ${number} was changed, so filters miss entries`;
+  const changed = await findIndexProblem(db, stored, terms ?? []);
+  if (changed !== undefined) return changed;
   const { system } = stored;
   if (!system || system.number === 0) return undefined;
   const end = await chainOf(db, systemTenant);

@@ -2,7 +2,9 @@
  * Checks a database, its clock and the audit log for `doctor`. Writes no data and does not migrate. Opens an undamaged
  * SQLite database in the same way as the service, so that the checked settings are those of the service.
  */
-import { newestTimes, pendingEntries } from '../audit/log.ts';
+import { auditSource, type SinkState } from '../audit/delivery.ts';
+import { newestTimes, type PendingEntries, pendingEntries } from '../audit/log.ts';
+import { chainKeysOf, checkHeads as verifyHeads } from '../audit/proof.ts';
 import { type Config, hasTrustedProxies } from '../config/settings.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { bindMasterKey, currentMaster, type MasterKeys } from '../store/crypto/keyring.ts';
@@ -39,7 +41,6 @@ import {
   type Timeouts,
   type TooLong,
 } from '../store/operator-queries.ts';
-import { checkHeads, checkSealed, checkSinks } from './audit-diagnosis.ts';
 import { type Check, fail, missingHint, ok, startHint, warn } from './check.ts';
 import { knownPositions } from './known-positions.ts';
 import { masterKeyHint } from './master-key.ts';
@@ -390,4 +391,88 @@ function formatTimeouts({ statement, lock, idle, onConnection }: Timeouts): Chec
     ? 'set for each connection'
     : 'set for each transaction, because a connection pooler does not pass them on';
   return ok('timeouts', `${values}; ${how}`);
+}
+
+/** Milliseconds after which an entry that is not sealed causes a warning. */
+const maxUnsealed = 60_000;
+
+function checkSealed({ entries, age }: PendingEntries): Check {
+  const some = entries === 1 ? '1 entry is' : `${entries} entries are`;
+  if (age > maxUnsealed)
+    return warn('audit log', `${some} not sealed yet, the oldest for ${Math.round(age / 1000)} s`, startHint);
+  return ok('audit log', entries === 0 ? 'all entries are sealed' : `${some} not sealed yet`);
+}
+
+/** Verifies the last segment of each chain and its index. */
+export async function checkHeads(db: Db, masters: MasterKeys, hint: string): Promise<Check[]> {
+  const keys = await chainKeysOf(db, masters);
+  if (!keys) return [fail('audit log', 'the signatures of the segments cannot be verified', hint)];
+  const { chains, entries, problem } = await verifyHeads(db, keys);
+  if (problem !== undefined) return [fail('audit log', problem, hint)];
+  if (chains === 0) return [];
+  return [ok('audit log', `signed: ${entries} entries in ${chains} ${chains === 1 ? 'chain' : 'chains'}`)];
+}
+
+/**
+ * Seconds after which undelivered entries cause a warning. More than a minute, because batches for S3 are collected
+ * that long by default.
+ */
+const maxLag = 300;
+
+/** `sinks` are the names of the configured sinks. */
+export async function checkSinks(db: Db, masters: MasterKeys, sinks: readonly string[]): Promise<Check[]> {
+  const keys = sinks.length === 0 ? undefined : await chainKeysOf(db, masters);
+  // If the keys are missing, the checks of the audit log already report it.
+  if (!keys) return [];
+  const states = await Promise.all(
+    sinks.map((name) => auditSource({ db, keys: () => keys }).deliveries.state(name)),
+  );
+  const problems = states.flatMap(checkSink);
+  if (problems.length > 0) return problems;
+  return sinks.length === 0 ? [] : [ok('sinks', `the audit log was delivered to ${sinks.join(', ')}`)];
+}
+
+function checkSink(state: SinkState): Check[] {
+  const { name, failures, lastError, lagEntries, lagSeconds } = state;
+  const { rejectedChains, truncatedChains, skippedEntries, changedPositions } = state;
+  const found: Check[] = [];
+  const warned = (message: string, hint: string) => found.push(warn('sinks', message, hint));
+  if (truncatedChains > 0)
+    found.push(
+      fail(
+        'sinks',
+        `${name} has received later entries than this database has, in ${count(truncatedChains, 'chain')}`,
+        'unless you restored a backup, entries were removed: see "Detect a truncated log" in docs/operations/audit-delivery.md',
+      ),
+    );
+  if (changedPositions > 0)
+    warned(
+      `another program has changed the position of ${name} in ${count(changedPositions, 'chain')}: these chains are delivered again`,
+      'find out who can write to the database',
+    );
+  if (failures > 0)
+    warned(
+      `${name}: ${count(failures, 'failed attempt')} since the last delivery: ${lastError}`,
+      `correct the cause, and run \`sallyport sinks test ${name}\``,
+    );
+  else if (lagSeconds > maxLag)
+    warned(
+      `${name} is ${Math.round(lagSeconds)} s and ${count(lagEntries, 'entry', 'entries')} behind`,
+      'start the service, or find out why the receiver is slow',
+    );
+  if (skippedEntries > 0)
+    warned(
+      `${name} has never received ${count(skippedEntries, 'entry', 'entries')} that were archived and deleted`,
+      'copy them from the archives to the receiver if it needs them',
+    );
+  if (rejectedChains > 0)
+    warned(
+      `${name} has rejected entries in ${count(rejectedChains, 'chain')}: ${lastError}`,
+      `save them with \`sallyport audit export\`, because they are not sent again; then run \`sallyport sinks acknowledge ${name}\`, so that automatic deletion continues`,
+    );
+  return found;
+}
+
+function count(number: number, one: string, many = `${one}s`): string {
+  return `${number} ${number === 1 ? one : many}`;
 }

@@ -47,9 +47,9 @@ export async function boundedList<R>(
   const listed = found.slice(0, size);
   const next = found.length > size ? listed.at(-1)?.id : await endOf(db, list, before, budget);
   const rows: (R & { readonly id: string })[] = [];
-  for (const ids of batchesOf(listed)) {
+  for (const batch of batchesOf(listed, ({ bytes }) => Number(bytes), batchBytes)) {
     if (rows.length > 0) await nextTurn();
-    rows.push(...(await list.read(ids)));
+    rows.push(...(await list.read(batch.map(({ id }) => id))));
   }
   const tooDeep = offset > 0 && found.length === 0 && next !== undefined;
   return { rows: rows.sort((a, b) => (a.id < b.id ? 1 : -1)), next, total, tooDeep };
@@ -61,22 +61,24 @@ interface FoundRow {
   readonly bytes: DbTime;
 }
 
-/** Reading and parsing rules of this many bytes takes a few milliseconds. Other requests are handled in between. */
-const batchBytes = 250_000;
-
-function batchesOf(found: readonly FoundRow[]): string[][] {
-  const batches: string[][] = [];
+/** Splits rows into batches of at most `max` bytes. A larger row has its own batch. */
+export function batchesOf<R>(rows: readonly R[], bytesOf: (row: R) => number, max: number): R[][] {
+  const batches: R[][] = [];
   let room = -1;
-  for (const { id, bytes } of found) {
-    if (room >= Number(bytes)) batches.at(-1)?.push(id);
+  for (const row of rows) {
+    const bytes = bytesOf(row);
+    if (room >= bytes) batches.at(-1)?.push(row);
     else {
-      batches.push([id]);
-      room = batchBytes;
+      batches.push([row]);
+      room = max;
     }
-    room -= Number(bytes);
+    room -= bytes;
   }
   return batches;
 }
+
+/** Reading and parsing rules of this many bytes takes a few milliseconds. Other requests are handled in between. */
+const batchBytes = 250_000;
 
 /**
  * Counts the rows that match the filter. Returns undefined if more than `countBudget` rows would have to be examined.

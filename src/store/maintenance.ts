@@ -6,7 +6,7 @@ import type { Database } from 'bun:sqlite';
 import type { AuditSource } from '../audit/delivery.ts';
 import type { LogMaintenance } from '../audit/log.ts';
 import type { Proof } from '../audit/proof.ts';
-import type { Access, AuditRow } from '../domain/access/revocation.ts';
+import type { ApplicationAccess, AuditRow } from '../domain/access/revocation.ts';
 import type { Awaitable } from '../domain/awaitable.ts';
 import type { Minted } from '../domain/key.ts';
 import type { CopyOptions } from './copy-to-postgres.ts';
@@ -131,7 +131,7 @@ export interface RevivedApplication {
   /** Keys that were revoked and are valid again. */
   readonly keys: readonly { readonly id: string; readonly ending: string }[];
   /** The last grants, origins and networks before the restore, if they allowed less than those in the backup. */
-  readonly access?: Access;
+  readonly access?: ApplicationAccess;
   /** Whether the application was in quarantine. */
   readonly quarantined: boolean;
 }

@@ -3,7 +3,7 @@ import type { EntryWriter } from '../audit/log.ts';
 import { removedState } from '../domain/access/history.ts';
 import {
   type AuditRow,
-  accessOf,
+  applicationAccess,
   isNarrower,
   type Revocation,
   revocations,
@@ -45,7 +45,7 @@ async function lookUpApplication(db: Db, revocation: Revocation): Promise<Revive
   const all = deleted || revocation.keys === 'all';
   const keys = there.filter(({ id }) => all || revocation.keys.includes(id));
   const { name } = found;
-  const now = accessOf(found);
+  const now = applicationAccess(found);
   const narrower = !deleted && isNarrower(now, access);
   const quarantined = !deleted && revocation.quarantined && found.quarantined_at === undefined;
   if (!deleted && keys.length === 0 && !narrower && !quarantined) return undefined;

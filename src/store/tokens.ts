@@ -7,7 +7,7 @@ import type { SearchValues } from '../domain/search.ts';
 import { nextTurn } from '../domain/steps.ts';
 import { checkGrowth, deleteTokens, sizeOf, storageUsedBy, writeCharges } from './application-storage.ts';
 import { notExpired } from './applications.ts';
-import { maxId } from './bounded-list.ts';
+import { batchesOf, maxId } from './bounded-list.ts';
 import type { Keyring } from './crypto/keyring.ts';
 import { type Executor, type Queries, rowLock, type Value } from './engine/db.ts';
 import { all, onCitus, Params } from './engine/sql.ts';
@@ -383,18 +383,9 @@ function withinBytes(shown: readonly VisibleToken[]): readonly VisibleToken[] {
 /** Reading and decrypting this many bytes takes a few milliseconds. Other requests are handled in between. */
 const batchBytes = 1024 * 1024;
 
-/** Splits tokens into batches by the size of what is read of them. A token of unknown size has its own batch. */
-function batchesOf(found: Parameters<typeof readTokens>[3]): { seqs: string[]; bytes: number }[] {
-  const batches: { seqs: string[]; bytes: number }[] = [];
-  for (const { seq, transform, data, masked } of found) {
-    const bytes = transform === 'redact' ? 0 : Number((transform === 'reveal' ? data : masked) ?? batchBytes);
-    const last = batches.at(-1);
-    if (last && last.bytes + bytes <= batchBytes) {
-      last.seqs.push(seq);
-      last.bytes += bytes;
-    } else batches.push({ seqs: [seq], bytes });
-  }
-  return batches;
+/** The size of what is read of a token. A token of unknown size has its own batch. */
+function bytesToRead({ transform, data, masked }: FoundToken): number {
+  return transform === 'redact' ? 0 : Number((transform === 'reveal' ? data : masked) ?? batchBytes);
 }
 
 /** Each transform reads only the ciphertext that it shows. */
@@ -404,23 +395,27 @@ const selections: Record<Transform, { sql: string; part?: Part }> = {
   redact: { sql: `select ${columns}, null as ciphertext from tokens t` },
 };
 
+type FoundToken = Pick<VisibleToken, 'seq' | 'transform'> & Partial<VisibleToken>;
+
 /** Reads the tokens that were found. If a token has changed since, its transform is determined again. */
 async function readTokens(
   db: Queries,
   tenant: string,
   key: Uint8Array,
-  found: readonly (Pick<VisibleToken, 'seq' | 'transform'> & Partial<VisibleToken>)[],
+  found: readonly FoundToken[],
   show: TokenQuery['transformFor'],
   attempts = 3,
 ): Promise<ListedToken[]> {
   const tokens: ListedToken[] = [];
-  const changed: Pick<VisibleToken, 'seq' | 'transform'>[] = [];
+  const changed: FoundToken[] = [];
   for (const [transform, some] of Map.groupBy(found, (one) => one.transform)) {
     const { sql, part } = selections[transform];
-    for (const { seqs, bytes } of batchesOf(some)) {
+    for (const batch of batchesOf(some, bytesToRead, batchBytes)) {
+      const bytes = batch.reduce((sum, one) => sum + bytesToRead(one), 0);
       if (tokens.length > 0 || bytes > batchBytes / 8) await nextTurn();
       const params = new Params();
-      const where = `t.tenant_id = ${params.add(tenant)} and t.seq in ${params.list(seqs)} and ${notExpired('t')}`;
+      const seqs = params.list(batch.map(({ seq }) => seq));
+      const where = `t.tenant_id = ${params.add(tenant)} and t.seq in ${seqs} and ${notExpired('t')}`;
       const rows = await db.all<TokenRow & { ciphertext: Uint8Array | null }>(
         `${sql} where ${where}`,
         params.values,

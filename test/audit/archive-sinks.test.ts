@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Sink } from '../../src/audit/delivery.ts';
 import type { ArchiveOptions, ArchiveResult } from '../../src/audit/proof.ts';
-import { checkSinks } from '../../src/operations/audit-diagnosis.ts';
+import { checkSinks } from '../../src/operations/diagnosis.ts';
 import { openDelivery, openSink, type TestDelivery, writeEntries } from '../support/test-delivery.ts';
 import { databases, startTime } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { exportPaths, verifyFiles } from '../../src/audit/files.ts';
 import type { Verdict } from '../../src/audit/proof.ts';
 import { systemTenant } from '../../src/audit/records.ts';
-import { checkHeads } from '../../src/operations/audit-diagnosis.ts';
+import { checkHeads } from '../../src/operations/diagnosis.ts';
 import { exportOf, masters, named, verify, verifyDatabase, write } from '../support/audit-export.ts';
 import { databases, startTime } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';

@@ -222,7 +222,7 @@ export async function countDenials(
   for (const entry of pending?.entries ?? []) add(entry);
   const chain = (pending ? pending.chain : await chainOf(db, tenantId)) ?? emptyChain(tenantId);
   let countedFrom: number | undefined;
-  for await (const batch of batchesOf(matching(db, tenantId, denied, await numbersOf(db, chain, denied)))) {
+  for await (const batch of readsOf(matching(db, tenantId, denied, await numbersOf(db, chain, denied)))) {
     const segments = await segmentsAt(db, tenantId, [...batch.keys()]);
     for (const segment of segments) {
       if (budget <= 0) {
@@ -238,7 +238,7 @@ export async function countDenials(
 }
 
 /** Groups segments with denied entries into batches that one statement reads: number → offsets. */
-async function* batchesOf(found: AsyncIterable<Matching>): AsyncGenerator<Map<number, readonly number[]>> {
+async function* readsOf(found: AsyncIterable<Matching>): AsyncGenerator<Map<number, readonly number[]>> {
   let [batch, entries] = [new Map<number, readonly number[]>(), 0];
   for await (const { header, hits } of found) {
     if (hits.denied.length === 0) continue;

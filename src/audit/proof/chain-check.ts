@@ -2,8 +2,7 @@
 import { timestamp } from '../../domain/common-fields.ts';
 import type { ChainKeys } from '../../store/crypto/keyring.ts';
 import { timeOfId } from '../log/entry.ts';
-import { hashOf, PackedEntries, type SegmentHeader } from '../log/segment.ts';
-import { indexHashOf, storedRows } from '../log/terms.ts';
+import { hashOf, PackedEntries } from '../log/segment.ts';
 import { anchorOf, chainName, type Position } from '../records.ts';
 import {
   type Before,
@@ -13,6 +12,7 @@ import {
   checkSegment,
   entriesOf,
   type FindingCode,
+  findIndexProblem,
   ReplayCheck,
 } from './check.ts';
 import type { Part, PartSegment, Problem } from './export.ts';
@@ -248,7 +248,8 @@ export class ChainCheck {
       entriesOf(content).forEach(({ id, at, text }, offset) => {
         if (ids[offset] !== undefined) onEntry({ tenantId: this.#tenantId, segment: position, id, at, text });
       });
-    if (terms && part.db) await this.#checkIndex(part.db, segment, terms, place);
+    const changed = terms && part.db && (await findIndexProblem(part.db, segment, terms));
+    if (changed !== undefined) this.#report('changed_index', changed, place);
     const isSigned = problems.every(({ code }) => code !== 'changed_segment');
     if (isSigned) onSegment(position);
     if (isSigned && system) onSystem(number, system, part);
@@ -269,21 +270,6 @@ export class ChainCheck {
         });
         await this.#options.between(number);
       }
-  }
-
-  async #checkIndex(
-    db: NonNullable<Part['db']>,
-    segment: SegmentHeader,
-    terms: readonly number[],
-    place: Place,
-  ) {
-    const rows = await storedRows(db, this.#tenantId, segment.number, terms);
-    if (indexHashOf(rows) !== segment.indexHash)
-      this.#report(
-        'changed_index',
-        `the index of segment ${segment.number} was changed, so filters miss entries`,
-        place,
-      );
   }
 
   /** The starts and ends of other parts that are within this part, by number. Their hashes must match this part. */
@@ -393,7 +379,7 @@ export class ChainCheck {
     }
     if (inLog) {
       const { number, source } = inLog;
-      const message = `the log ends with segment ${end}, but had segment ${number} according to ${source}${this.#restoreNote(number)}`;
+      const message = cutOff(end, number, source) + this.#restoreNote(number);
       this.#report('cut_off', message, { segment: end });
     }
     const isVerified = this.#parts.some(({ part }) => part.isRest);
@@ -419,7 +405,7 @@ interface Check {
 type Place = Pick<Finding, 'file' | 'line' | 'segment' | 'last' | 'entry'>;
 
 /** The end of a part according to its footer; its start if the footer is missing. */
-function endOf({ end, after }: Part): Position {
+export function endOf({ end, after }: Part): Position {
   return end ?? after;
 }
 
@@ -436,6 +422,12 @@ interface Segments {
 export function notInFiles(first: number, last: number, source: string): string {
   const is = first === last ? 'is' : 'are';
   return `${segmentNames(first, last)}, which ${source} mentions, ${is} not in these files: add the archives, or pass --database`;
+}
+
+/** A message about a chain that ended with segment `number` according to `source`. */
+export function cutOff(end: number, number: number, source: string): string {
+  const is = end === 0 ? 'the chain is missing' : `the log ends with segment ${end}`;
+  return `${is}, but had segment ${number} according to ${source}`;
 }
 
 function segmentNames(first: number, last: number): string {

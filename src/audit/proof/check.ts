@@ -1,6 +1,7 @@
 /** Verifies one segment, in this thread or in others. */
 import { Worker } from 'node:worker_threads';
 import type { ChainKeys } from '../../store/crypto/keyring.ts';
+import type { Db } from '../../store/engine/db.ts';
 import { type AuditEntry, isKnownFormat, macOf, sameBytes } from '../log/entry.ts';
 import { indexOf } from '../log/seal.ts';
 import {
@@ -14,7 +15,7 @@ import {
   signingKeyId,
   timesOf,
 } from '../log/segment.ts';
-import { indexHashOf } from '../log/terms.ts';
+import { indexHashOf, storedRows } from '../log/terms.ts';
 import { mayBeStatement } from './statements.ts';
 
 /** What verification can find. */
@@ -136,6 +137,17 @@ function hasOwnValues(
     counts.failed === segment.counts.failed &&
     indexHashOf(index) === segment.indexHash
   );
+}
+
+/** Compares the rows of the index with the entries of a segment that is intact and has these terms. */
+export async function findIndexProblem(
+  db: Pick<Db, 'all' | 'dialect'>,
+  { tenantId, number, indexHash }: SegmentHeader,
+  terms: readonly number[],
+): Promise<string | undefined> {
+  return indexHashOf(await storedRows(db, tenantId, number, terms)) === indexHash
+    ? undefined
+    : `the index of segment ${number} was changed, so filters miss entries`;
 }
 
 /** What a thread receives. */

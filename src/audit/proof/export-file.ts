@@ -6,12 +6,12 @@ import { type Position, parsePosition } from '../records.ts';
 import {
   type Footer,
   footerText,
+  fromLine,
   type Header,
   type Part,
   type PartSegment,
   type Problem,
   parseLine,
-  type SegmentLine,
   strayProblem,
 } from './export.ts';
 
@@ -147,21 +147,4 @@ class PartReader {
 
 function damaged(message: string, line: number): Problem {
   return { kind: 'problem', code: 'damaged_file', message, line };
-}
-
-function fromLine(tenantId: string, line: SegmentLine): SignedHeader {
-  const { format, number, first, last, success, denied, failed, previous, signature } = line;
-  const system = line.system === undefined ? undefined : parsePosition(line.system);
-  return {
-    ...{ format, tenantId, number, first, last, previous, signature },
-    earliestAt: line.earliest_at,
-    latestAt: line.latest_at,
-    sealedAt: line.sealed_at,
-    maxDelay: line.max_delay,
-    counts: { success, denied, failed },
-    ...(system && { system }),
-    keyId: line.key,
-    contentHash: line.content,
-    indexHash: line.index,
-  };
 }

@@ -17,11 +17,11 @@ import { EntriesDeleted } from '../errors.ts';
 import { type AuditDb, allChains, type Chain, chainOf, emptyChain, segmentsIn } from '../log/chain.ts';
 import { nextTenant } from '../log/pending.ts';
 import { hexOf, maxEntries, type SignedHeader, signText } from '../log/segment.ts';
-import { formatPosition, type Position, positionPattern, systemTenant } from '../records.ts';
+import { formatPosition, type Position, parsePosition, positionPattern, systemTenant } from '../records.ts';
 import { type Content, entriesOf, type FindingCode } from './check.ts';
 
 /** The format of the file as a whole. Segments have their own format. */
-export const exportFormat = 'sallyport audit export 1';
+const exportFormat = 'sallyport audit export 1';
 
 /** Segments per statement. */
 const pageSize = 8;
@@ -89,7 +89,7 @@ const Footer = z.strictObject({
 const Line = z.discriminatedUnion('kind', [Header, SegmentLine, EntryLine, Footer]);
 type Line = z.infer<typeof Line>;
 export type Header = z.infer<typeof Header>;
-export type SegmentLine = z.infer<typeof SegmentLine>;
+type SegmentLine = z.infer<typeof SegmentLine>;
 export type Footer = z.infer<typeof Footer>;
 
 /** The text that the signature in the footer covers. */
@@ -121,6 +121,23 @@ function toLine(segment: SignedHeader): SegmentLine {
     content: segment.contentHash,
     index: segment.indexHash,
     signature: segment.signature,
+  };
+}
+
+export function fromLine(tenantId: string, line: SegmentLine): SignedHeader {
+  const { format, number, first, last, success, denied, failed, previous, signature } = line;
+  const system = line.system === undefined ? undefined : parsePosition(line.system);
+  return {
+    ...{ format, tenantId, number, first, last, previous, signature },
+    earliestAt: line.earliest_at,
+    latestAt: line.latest_at,
+    sealedAt: line.sealed_at,
+    maxDelay: line.max_delay,
+    counts: { success, denied, failed },
+    ...(system && { system }),
+    keyId: line.key,
+    contentHash: line.content,
+    indexHash: line.index,
   };
 }
 

@@ -12,7 +12,9 @@ import { chainName, type Head, type Position, systemTenant } from '../records.ts
 import {
   ChainCheck,
   type ChainVerdict,
+  cutOff,
   type Expected,
+  endOf,
   type Finding,
   notInFiles,
   type VerifiedEntry,
@@ -112,7 +114,7 @@ class Verification {
 
   constructor(options: VerifyOptions, parts: readonly Part[]) {
     this.#options = options;
-    this.#total = parts.reduce((sum, { end, after }) => sum + (end ?? after).number - after.number, 0);
+    this.#total = parts.reduce((sum, part) => sum + endOf(part).number - part.after.number, 0);
     this.#archives = options.archives ?? 'required';
     for (const { tenantId, number, hash } of options.anchors ?? [])
       this.#expect(tenantId, { number, hash, source: 'the anchor', given: true, required: 'log' });
@@ -205,9 +207,9 @@ class Verification {
    */
   #record(tenantId: string, position: Position, number: number, systemParts: readonly Part[]): void {
     const required =
-      number <= endOf('log', systemParts)
+      number <= lastIn('log', systemParts)
         ? 'log'
-        : number <= endOf('archive', systemParts)
+        : number <= lastIn('archive', systemParts)
           ? 'archive'
           : undefined;
     const before = this.#recorded.get(tenantId);
@@ -232,7 +234,7 @@ class Verification {
   }
 
   checkSystem(parts: readonly Part[]): void {
-    const finding = this.#links.findMissing(endOf('log', parts));
+    const finding = this.#links.findMissing(lastIn('log', parts));
     if (finding) this.#reportSystem(finding);
     if (parts.length === 0 && this.#archives === 'required' && this.#links.note)
       this.#notes.push(this.#links.note);
@@ -256,7 +258,7 @@ class Verification {
   }
 
   #missingChain(tenantId: string, number: number, source: string): void {
-    const message = `the chain is missing, but had segment ${number} according to ${source}${this.#restoreNote()}`;
+    const message = cutOff(0, number, source) + this.#restoreNote();
     this.report({ code: 'cut_off', chain: chainName(tenantId), message });
   }
 
@@ -292,9 +294,9 @@ const laterEntries =
   'entries after the last segment of each chain, in later archives or in the database. To verify those in the database, pass --database. To check that the files contain a known segment, pass its --anchor';
 
 /** The last segment of a chain in exports of all chains, or in archives. */
-function endOf(scope: 'log' | 'archive', parts: readonly Part[]): number {
+function lastIn(scope: 'log' | 'archive', parts: readonly Part[]): number {
   const some = parts.filter(({ header }) => header.scope === scope);
-  return Math.max(0, ...some.map(({ end, after }) => (end ?? after).number));
+  return Math.max(0, ...some.map((part) => endOf(part).number));
 }
 
 function rank(required: Expected['required']): number {
@@ -359,16 +361,9 @@ class SystemLinks {
    */
   findMissing(end: number): Finding | undefined {
     if (!this.#required || this.#required.number <= end) return undefined;
-    const { number: seq, source } = this.#required;
-    const chain = chainName(systemTenant);
-    if (end === 0)
-      return {
-        code: 'cut_off',
-        chain,
-        message: `the chain is missing, but had segment ${seq} according to ${source}`,
-      };
-    const message = `the log ends with segment ${end}, but had segment ${seq} according to ${source}`;
-    return { code: 'cut_off', chain, segment: end, message };
+    const { number, source } = this.#required;
+    const message = cutOff(end, number, source);
+    return { code: 'cut_off', chain: chainName(systemTenant), ...(end > 0 && { segment: end }), message };
   }
 
   /** A note for files without the system chain. */

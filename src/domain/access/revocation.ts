@@ -11,8 +11,8 @@ export interface AuditRow {
   readonly entry: string;
 }
 
-/** The access of an application. */
-export type Access = Pick<
+/** The fields of an application that decide what it may do. */
+export type ApplicationAccess = Pick<
   Application,
   'permissions' | 'rules' | 'allowed_origins' | 'require_bound_sessions' | 'allowed_networks'
 >;
@@ -25,7 +25,7 @@ export interface Revocation {
   /** Ids of the revoked keys. `all` after the keys were regenerated, or a new key set an expiry for the old ones. */
   readonly keys: 'all' | readonly string[];
   /** The final value of each changed field. */
-  readonly access: Partial<Access>;
+  readonly access: Partial<ApplicationAccess>;
   /** Whether the application is in quarantine after the last entry. */
   readonly quarantined: boolean;
 }
@@ -106,12 +106,12 @@ const fields = [
   'allowed_networks',
 ] as const;
 
-export function accessOf(application: Application): Access {
+export function applicationAccess(application: Application): ApplicationAccess {
   const present = fields.filter((field) => application[field] !== undefined);
-  return Object.fromEntries(present.map((field) => [field, application[field]])) as Access;
+  return Object.fromEntries(present.map((field) => [field, application[field]])) as ApplicationAccess;
 }
 
-function accessIn(difference: Difference): Partial<Access> {
+function accessIn(difference: Difference): Partial<ApplicationAccess> {
   return Object.fromEntries(
     fields.flatMap((field) => {
       const change = difference[field];
@@ -124,7 +124,7 @@ function accessIn(difference: Difference): Partial<Access> {
  * Whether the access in a restored backup, `now`, is wider than the access that the audit log recorded later, `then`.
  * Adding a rule can reduce access, and so can removing one, so any difference in rules counts.
  */
-export function isNarrower(now: Access, then: Partial<Access>): boolean {
+export function isNarrower(now: ApplicationAccess, then: Partial<ApplicationAccess>): boolean {
   const { permissions, rules } = then;
   if (rules && JSON.stringify(rules) !== JSON.stringify(now.rules)) return true;
   if (permissions && now.permissions.some((name) => !permissions.includes(name))) return true;

@@ -234,7 +234,7 @@ interface ChangeDeclaration<P = unknown, Q = unknown, B = unknown> extends Keyed
 }
 
 /** The requirement of a route: a permission, a key of certain types of applications or sessions, or no key. */
-export type Access = BuiltIn | KeysOf | typeof noKey;
+type Requirement = BuiltIn | KeysOf | typeof noKey;
 interface KeysOf {
   readonly callers: readonly Owner[];
 }
@@ -273,12 +273,12 @@ export type ChangeRoute = ChangeEndpoint & RoutePath & RouteAccess;
 export type KeyedRoute = ReadRoute | ChangeRoute;
 export type Route = OpenRoute | KeyedRoute;
 
-export function route(method: Method, path: string, access: Access, endpoint: Endpoint): Route {
-  if ((access === noKey) !== (endpoint.kind === 'open'))
+export function route(method: Method, path: string, required: Requirement, endpoint: Endpoint): Route {
+  if ((required === noKey) !== (endpoint.kind === 'open'))
     throw new Error(`${method} ${path}: the route and its endpoint disagree on whether a key is required`);
   if (endpoint.kind === 'open') return { ...endpoint, method, path };
-  const required = typeof access === 'object' ? access : { permission: access as BuiltIn };
-  return { ...endpoint, ...required, method, path };
+  const access = typeof required === 'object' ? required : { permission: required as BuiltIn };
+  return { ...endpoint, ...access, method, path };
 }
 
 /** Declares an endpoint that requires a key and changes nothing. */

@@ -135,7 +135,7 @@ function operation(route: Route, schemaOf: SchemaOf): Operation {
     operationId: route.name,
     tags: [route.tag] as [string],
     summary: route.summary,
-    description: [route.description, deprecationOf(route), accessOf(route)].filter(Boolean).join('\n\n'),
+    description: [route.description, deprecationOf(route), requirementOf(route)].filter(Boolean).join('\n\n'),
     ...(route.deprecated && { deprecated: true as const }),
     parameters: parameters(route, schemaOf),
   };
@@ -173,7 +173,7 @@ function size(bytes: number): string {
   return bytes < 1024 * 1024 ? `${bytes / 1024} KiB` : `${bytes / 1024 / 1024} MiB`;
 }
 
-function accessOf(route: Route): string {
+function requirementOf(route: Route): string {
   if (route.kind === 'open') return 'No key required.';
   if (route.permission) return `Requires the permission \`${route.permission}\`.`;
   if (!route.callers) return 'Requires any valid key.';

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'bun:test';
 import {
-  type Access,
+  type ApplicationAccess,
   type AuditRow,
-  accessOf,
+  applicationAccess,
   changesAccess,
   isNarrower,
   revocations,
@@ -142,8 +142,8 @@ describe('revocations in the audit log:', () => {
 });
 
 test('the access of an application has its grants and limits, without absent fields', () => {
-  const least: Access = { permissions: ['x:a'], rules: [] };
-  const most: Access = {
+  const least: ApplicationAccess = { permissions: ['x:a'], rules: [] };
+  const most: ApplicationAccess = {
     ...least,
     allowed_origins: ['o'],
     require_bound_sessions: false,
@@ -151,8 +151,8 @@ test('the access of an application has its grants and limits, without absent fie
   };
   const other = { id: 'a', name: 'one', type: 'public', expires_at: '2030-01-01T00:00:00.000Z' };
   for (const access of [least, most])
-    expect(accessOf({ ...other, ...access } as Application)).toStrictEqual(access);
-  expect(accessOf({ ...other, ...least, allowed_origins: undefined } as never)).toStrictEqual(least);
+    expect(applicationAccess({ ...other, ...access } as Application)).toStrictEqual(access);
+  expect(applicationAccess({ ...other, ...least, allowed_origins: undefined } as never)).toStrictEqual(least);
 });
 
 describe('access was reduced', () => {
@@ -163,8 +163,8 @@ describe('access was reduced', () => {
     transform: 'mask' as const,
     permissions: ['x:a'],
   });
-  const now: Access = { permissions: ['x:a', 'x:b'], rules: [rule(1)] };
-  const cases: [string, Access, Partial<Access>, boolean][] = [
+  const now: ApplicationAccess = { permissions: ['x:a', 'x:b'], rules: [rule(1)] };
+  const cases: [string, ApplicationAccess, Partial<ApplicationAccess>, boolean][] = [
     ['not without changes', now, {}, false],
     ['if a permission was removed', now, { permissions: ['x:a'] }, true],
     ['not if a permission was added', now, { permissions: ['x:a', 'x:b', 'x:c'] }, false],
