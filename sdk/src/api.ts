@@ -866,6 +866,46 @@ export interface RankedGrant {
   risk: 'management' | 'reveal' | 'change' | 'mask' | 'redact';
 }
 
+export interface ReportManifest {
+  /** Unique identifier of the report. It is in the audit log, too. */
+  id: string;
+  /** The tenant. */
+  tenant_id: string;
+  /** The application whose key created the report. */
+  created_by: string;
+  /** When it was created. */
+  created_at: string;
+  /** Start of the period. */
+  from: string;
+  /** End of the period. */
+  to: string;
+  /** The files of the report. */
+  files: Array<{
+    /** Name of the file, such as `access.csv`. */
+    name: string;
+    /** Its SHA-256 hash, in hexadecimal. */
+    sha256: string;
+  }>;
+  /** The end of the audit log at that time, as `sallyport audit head` prints it. */
+  anchor: string;
+  /** Signature of all other fields, made with the key of the audit log. */
+  signature: string;
+}
+
+export interface ReportCreate {
+  /** Start of the period. */
+  from: string;
+  /** End of the period. */
+  to: string;
+  /** The files of the report. */
+  files: Array<{
+    /** Name of the file, such as `access.csv`. */
+    name: string;
+    /** Its SHA-256 hash, in hexadecimal. */
+    sha256: string;
+  }>;
+}
+
 export interface AuthZenDecision {
   /** Whether access is allowed. */
   decision: boolean;
@@ -1630,6 +1670,8 @@ export interface Operations {
     };
     reply: AccessAdvice;
   };
+  /** Sign an access report */
+  createReport: { input: { body: ReportCreate }; reply: ReportManifest };
   /** Evaluate access */
   evaluate: { input: { body: AuthZenEvaluationRequest }; reply: AuthZenDecision };
   /** Evaluate access several times */
@@ -1801,6 +1843,7 @@ export const operations = {
   whoHasAccess: ['GET', '/access/who'],
   diffAccess: ['GET', '/access/diff'],
   adviseAccess: ['GET', '/access/advice'],
+  createReport: ['POST', '/access/reports'],
   evaluate: ['POST', '/access/v1/evaluation'],
   evaluateAll: ['POST', '/access/v1/evaluations'],
   searchSubjects: ['POST', '/access/v1/search/subject'],

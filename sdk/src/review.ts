@@ -1,5 +1,5 @@
 /** Clients for the audit log, request counts and access reviews. */
-import type { AccessEntry, AdviceEntry, LogEntry } from './api.ts';
+import type { AccessEntry, AdviceEntry, LogEntry, ReportCreate } from './api.ts';
 import { paginate, type Query, ResourceClient } from './resource-client.ts';
 import type { RequestOptions } from './transport.ts';
 
@@ -31,6 +31,10 @@ export class Requests extends ResourceClient {
 }
 
 export class Access extends ResourceClient {
+  /** Signs the hashes of the files of an access report. */
+  createReport(body: ReportCreate, options?: RequestOptions) {
+    return this.transport.call('createReport', { body }, options);
+  }
   /** Returns one page of proposals for smaller grants, based on recorded uses. */
   advise(query: Query<'adviseAccess'> = {}, options?: RequestOptions) {
     return this.transport.call('adviseAccess', { query }, options);

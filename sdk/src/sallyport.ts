@@ -14,5 +14,6 @@ export {
   UnavailableError,
   ValidationError,
 } from './errors.ts';
+export { accessReport, type ReportFile, type ReportOptions } from './report.ts';
 export { authorizeSession, type ManagedSession, type StartSessionOptions, startSession } from './session.ts';
 export { type ChangeOptions, type ClientOptions, etagOf, type RequestOptions } from './transport.ts';

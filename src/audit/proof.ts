@@ -1,10 +1,11 @@
 /** Exports, verifies, archives and deletes the audit log. */
+import { manifestText, type ReportManifest } from '../domain/access/report.ts';
 import type { ChainKeys, MasterKeys } from '../store/crypto/keyring.ts';
 import { unwrapChainKeys, wrappedChainKeys } from '../store/crypto/keyring.ts';
-import type { Db } from '../store/engine/db.ts';
+import type { Db, Queries } from '../store/engine/db.ts';
 import { allChains, chainOf, segmentAt, segmentsIn } from './log/chain.ts';
 import { newestPending } from './log/pending.ts';
-import { hashOf, positionOf } from './log/segment.ts';
+import { hashOf, positionOf, signText } from './log/segment.ts';
 import type { OpenLog } from './log.ts';
 import { type ArchiveOptions, type ArchiveResult, archiveLog, type Received } from './proof/archive.ts';
 import type { VerifiedEntry } from './proof/chain-check.ts';
@@ -12,7 +13,7 @@ import { checkSegment, findIndexProblem } from './proof/check.ts';
 import { exportedParts, exportLines, type Part } from './proof/export.ts';
 import { recordHeads } from './proof/heads.ts';
 import { deleteDelivered, type Retention } from './proof/retention.ts';
-import { anchorOf, chainName, type Head, type Position, systemTenant } from './records.ts';
+import { anchorOf, chainName, genesis, type Head, type Position, systemTenant } from './records.ts';
 
 export type { Archived, ArchiveOptions, ArchiveResult, ArchiveStep, HeldBack } from './proof/archive.ts';
 export type { ChainVerdict, Finding, VerifiedEntry } from './proof/chain-check.ts';
@@ -117,6 +118,17 @@ async function idsIn(
     if (!last) return ids;
     first = last.number + 1;
   }
+}
+
+/** Signs a report about the access in a tenant, together with the end of the tenant's chain. */
+export async function signReport(
+  db: Pick<Queries, 'get'>,
+  keys: ChainKeys,
+  report: Omit<ReportManifest, 'anchor' | 'signature'>,
+): Promise<ReportManifest> {
+  const { number, hash } = (await chainOf(db, report.tenant_id)) ?? genesis;
+  const manifest = { ...report, anchor: anchorOf({ tenantId: report.tenant_id, number, hash }) };
+  return { ...manifest, signature: signText(keys, manifestText(manifest)) };
 }
 
 /** Returns undefined if the master key that wraps the keys of the log is missing. */

@@ -2,6 +2,7 @@
 import { whoHasAccess } from './endpoints/access/access.ts';
 import { adviseAccess } from './endpoints/access/advice.ts';
 import { diffAccess } from './endpoints/access/diff.ts';
+import { createReport } from './endpoints/access/report.ts';
 import { updateApplication } from './endpoints/application-update.ts';
 import {
   createApplication,
@@ -81,6 +82,7 @@ const api: readonly Route[] = [
   route('GET',    '/access/who',                    'access:review',                 whoHasAccess),
   route('GET',    '/access/diff',                   'access:review',                 diffAccess),
   route('GET',    '/access/advice',                 'access:review',                 adviseAccess),
+  route('POST',   '/access/reports',                'access:review',                 createReport),
   route('POST',   '/access/v1/evaluation',          'decision:create',               evaluate),
   route('POST',   '/access/v1/evaluations',         'decision:create',               evaluateAll),
   route('POST',   '/access/v1/search/subject',      'access:review',                 searchSubjects),

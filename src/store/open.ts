@@ -8,7 +8,7 @@ import {
   type OpenLog,
   openAuditLog,
 } from '../audit/log.ts';
-import { proof } from '../audit/proof.ts';
+import { proof, signReport } from '../audit/proof.ts';
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import type { KnownPositions } from '../domain/database-position.ts';
 import { applications } from './applications.ts';
@@ -293,6 +293,7 @@ function transactionRunner(db: Db, keys: Keyring, writeEntries: EntryWriter): Tr
       record: (entry) => {
         defer(writeEntries, entry);
       },
+      signReport: async (report) => signReport(executor, await keys.chainKeys(), report),
     };
   }
 

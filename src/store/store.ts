@@ -6,6 +6,7 @@
  * are treated as missing.
  */
 import type { AuditFilter, AuditLog, NewEntry } from '../audit/records.ts';
+import type { ReportManifest } from '../domain/access/report.ts';
 import type { Application, ApplicationKey } from '../domain/application.ts';
 import type { Awaitable } from '../domain/awaitable.ts';
 import type { Digest, Minted, ParsedKey } from '../domain/key.ts';
@@ -255,6 +256,8 @@ export interface StoreTransaction {
   readonly idempotency: Idempotency;
   /** Adds an audit entry to the transaction. */
   record(entry: NewEntry): void;
+  /** Signs a report with the key of the audit log, together with the end of the tenant's chain. */
+  signReport(report: Omit<ReportManifest, 'anchor' | 'signature'>): Promise<ReportManifest>;
 }
 
 export interface Store {

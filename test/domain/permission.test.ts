@@ -32,7 +32,7 @@ const table: Record<string, [traits: string, endpoints: string]> = {
   'token:delete':       ['browser scoped',          'deleteToken'],
   'token:search':       ['session scoped',          'searchTokens'],
   'decision:create':    ['browser read',            'decide evaluate evaluateAll'],
-  'access:review':      ['management read',         'adviseAccess diffAccess searchActions searchResources searchSubjects whoHasAccess'],
+  'access:review':      ['management read',         'adviseAccess createReport diffAccess searchActions searchResources searchSubjects whoHasAccess'],
   'log:read':           ['management read',         'countLogs countRequests listLogs'],
   'tenant:read':        ['management read',         'getTenant'],
   // Endpoints that need no permission.

@@ -378,6 +378,21 @@ export const worstRequests: Record<string, (world: World) => Requests> = {
     { what: '100 applications with 50 rules', path: '/access/advice?size=100', key },
     { what: 'a summary', path: '/access/advice?size=100&summary=true', key },
   ],
+  createReport: ({ owner: key }) => [
+    {
+      what: '20 files',
+      path: '/access/reports',
+      key,
+      body: {
+        from: hourAgo(),
+        to: '2100-01-01T00:00:00Z',
+        files: Array.from('abcdefghijklmnopqrst', (name) => ({
+          name: `${name}.csv`,
+          sha256: '0'.repeat(64),
+        })),
+      },
+    },
+  ],
   evaluate: ({ owner: key, applications }) => [
     { what: '50 rules', path: '/access/v1/evaluation', key, body: evaluation(applications[0] as string) },
   ],

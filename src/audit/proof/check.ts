@@ -32,7 +32,8 @@ export type FindingCode =
   | 'anchor_differs'
   | 'missing_archive'
   | 'changed_index'
-  | 'changed_settings';
+  | 'changed_settings'
+  | 'changed_report';
 
 /** The entries of a segment: as stored in the database, or as read from a file. */
 export type Content = PackedEntries | readonly AuditEntry[];

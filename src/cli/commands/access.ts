@@ -1,8 +1,19 @@
-import type { AccessEntry, AccessReview, AdviceEntry, Application } from '../../../sdk/src/sallyport.ts';
+import { mkdirSync, readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import {
+  type AccessEntry,
+  type AccessReview,
+  type AdviceEntry,
+  type Application,
+  accessReport,
+} from '../../../sdk/src/sallyport.ts';
+import { timestamp } from '../../domain/common-fields.ts';
 import type { Call, RemoteCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
+import { requireUnused, withNewFile, writeError } from '../terminal/files.ts';
 import { only } from '../terminal/options.ts';
-import { limitOption, printList, printTable } from '../terminal/print.ts';
+import { limitOption, printList, printTable, showProgress } from '../terminal/print.ts';
+import { interruptible } from '../terminal/signals.ts';
 import { appArgument, findApplication } from './apps.ts';
 
 export const accessCommands: readonly RemoteCommand[] = [
@@ -58,7 +69,62 @@ export const accessCommands: readonly RemoteCommand[] = [
     ],
     call: advise,
   },
+  {
+    usage: 'access report',
+    options: [
+      { name: 'from', value: 'TIME', description: 'Start of the period, such as 2030-01-01T00:00:00Z.' },
+      { name: 'to', value: 'TIME', description: 'End of the period. Default: now.' },
+      { name: 'out', value: 'DIR', description: 'New folder for the files. Default: access-report-DATE.' },
+      {
+        name: 'verification',
+        value: 'FILE',
+        description: 'Output of `audit verify --json`, to include its result.',
+      },
+    ],
+    summary: 'Write a report for auditors: who has access, what changed, and who read plaintext.',
+    details:
+      'Writes CSV files, a page to print (report.html) and a signed manifest: grants of all applications and active sessions, changes and plaintext reads of the period with their purposes, unused grants with a risk, and keys without an end. The operator checks the files and the audit log with `sallyport audit verify DIR`. Needs access:review; parts that need log:read, application:read or session:read are left out without these permissions, and the page says so.',
+    examples: ['sallyport access report --from 2030-01-01T00:00:00Z --to 2030-04-01T00:00:00Z --out q1'],
+    call: report,
+  },
 ];
+
+function report(call: Call): Promise<number> {
+  const { options, service, terminal, printResult } = call;
+  const [from, to = timestamp(Date.now())] = [options.value('from'), options.value('to')];
+  if (from === undefined) throw new UsageError('no period', 'pass --from');
+  const folder = resolve(options.value('out') ?? `access-report-${timestamp(Date.now()).slice(0, 10)}`);
+  requireUnused(folder);
+  const verification = verificationOf(options.value('verification'));
+  return interruptible(async (checkInterrupted) => {
+    const shown = showProgress(terminal, { lines: !call.json });
+    const progress = async (title: string, rows: number) => {
+      shown.update(`${title}: ${rows}`);
+      await checkInterrupted();
+    };
+    const files = await accessReport(service, { from, to, verification, progress }).finally(shown.clear);
+    try {
+      mkdirSync(folder, { recursive: true, mode: 0o700 });
+    } catch (error) {
+      throw writeError(folder, error);
+    }
+    for (const { name, text } of files) await withNewFile(join(folder, name), async (write) => write(text));
+    const names = files.map(({ name }) => name);
+    return printResult({ folder, files: names }, `wrote ${folder}\nto print: ${join(folder, 'report.html')}`);
+  });
+}
+
+function verificationOf(path: string | undefined) {
+  if (path === undefined) return undefined;
+  try {
+    const text = readFileSync(resolve(path), 'utf8');
+    const { ok } = JSON.parse(text) as { ok?: unknown };
+    if (typeof ok === 'boolean') return { ok, text };
+  } catch (error) {
+    throw new UsageError(`--verification ${path} cannot be read: ${(error as Error).message}`);
+  }
+  throw new UsageError(`--verification ${path} is not the output of \`audit verify --json\``);
+}
 
 async function diff(call: Call): Promise<number> {
   const { options, service, terminal } = call;

@@ -3,7 +3,7 @@ import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
 import { configuredSinks } from '../../audit/delivery.ts';
 import { ArchiveError, DamagedChain } from '../../audit/errors.ts';
-import { exportPaths, verifyFiles } from '../../audit/files.ts';
+import { exportPaths, isReport, verifyFiles, verifyReport } from '../../audit/files.ts';
 import type {
   Archived,
   ArchiveStep,
@@ -68,9 +68,9 @@ export const auditFileCommands: readonly Command[] = [
           'Output of an earlier run with --json. Segments of the database that it verified are skipped.',
       },
     ],
-    summary: 'Verify exports and archives of the audit log, or the database.',
+    summary: 'Verify exports and archives of the audit log, access reports, or the database.',
     details:
-      'Verifies files, and all .jsonl files of folders, together. Needs the master key; the database only if no files are given or with --database. Reports changed, removed, inserted and copied entries, a truncated end, a changed index and missing archives. Prints the segments that were verified in each chain, and what was not verified. Shows its progress on standard error, except with --json and without a terminal. A signal stops it, and it says how far it was. Changes nothing. Exits with 0 if the log is valid, with 1 if not.',
+      'Verifies files, and all .jsonl files of folders, together. A folder of `access report` is verified together with the database: its signature, its files, and that the log still contains what it contained then. Needs the master key; the database only if no files are given, for reports, or with --database. Reports changed, removed, inserted and copied entries, a truncated end, a changed index and missing archives. Prints the segments that were verified in each chain, and what was not verified. Shows its progress on standard error, except with --json and without a terminal. A signal stops it, and it says how far it was. Changes nothing. Exits with 0 if the log is valid, with 1 if not.',
     examples: [
       'sallyport audit verify audit.jsonl',
       'sallyport audit verify /archive --database --anchor system:5219:0f5c…',
@@ -157,9 +157,10 @@ async function printLines(
 
 async function verifyAudit(invocation: Invocation): Promise<number> {
   const { config, args, options, printResult } = invocation;
-  const files = exportFilesOf(args);
+  const reports = args.filter((path) => isReport(resolve(path)));
+  const files = exportFilesOf(args.filter((path) => !reports.includes(path)));
   const anchors = (options.values('anchor') ?? []).map(toAnchor);
-  const withFiles = args.length > 0;
+  const withFiles = files.length > 0;
   const since = verifiedBefore(options);
   if (since && withFiles) throw new UsageError('--since applies to the database: leave out the files');
   const verify = async (parts: readonly Part[], found: readonly Finding[] = [], unsealed = 0) => {
@@ -170,13 +171,17 @@ async function verifyAudit(invocation: Invocation): Promise<number> {
     const verdict = { ...verified, notes: [...verified.notes, ...(unsealed > 0 ? [note] : [])] };
     return printResult(verdict, formatVerdict(verdict).join('\n'), verdict.ok ? 0 : 1);
   };
-  if (withFiles && !options.on('database')) return verify([]);
+  if (withFiles && reports.length === 0 && !options.on('database')) return verify([]);
   return withStore(
     invocation,
-    async ({ audit }) => {
+    async ({ audit, chainKeys }) => {
       if (await audit.isKeyMissing()) return verify([], [missingKey]);
+      const keys = await chainKeys();
+      const checked = reports.map((path) => verifyReport(resolve(path), keys));
+      anchors.push(...checked.flatMap((report) => report.anchors));
       const parts = await audit.parts(Date.now(), since);
-      return verify(parts, [], (await audit.pending(1_000_000)).entries);
+      const found = checked.flatMap(({ findings }) => findings);
+      return verify(parts, found, (await audit.pending(1_000_000)).entries);
     },
     { readOnly: true },
   );

@@ -36,6 +36,12 @@ const application = {
   expires_at: '2030-01-31T12:00:00.000Z',
 };
 
+const reportCreate = {
+  from: '2026-10-01T00:00:00Z',
+  to: '2026-11-01T00:00:00Z',
+  files: [{ name: 'access.csv', sha256: '9b74'.repeat(16) }],
+};
+
 const applicationKey = {
   id: '0197f3c6-2d3e-7f40-9a5b-6c7d8e9f0a1b',
   ending: '7Qx2',
@@ -194,6 +200,18 @@ export const example = {
       { from: '2026-11-15T14:00:00.000Z', requests: 20_450, denied: 4, p50_ms: 0.25, p99_ms: 2.5 },
       { from: '2026-11-15T15:00:00.000Z', requests: 0, denied: 0 },
     ],
+  },
+  reportCreate,
+  reportManifest: {
+    id,
+    tenant_id: tenant,
+    created_by: creator,
+    created_at: '2026-11-15T12:00:00.000Z',
+    from: '2026-10-01T00:00:00.000Z',
+    to: '2026-11-01T00:00:00.000Z',
+    files: reportCreate.files,
+    anchor: `${tenant}:5219:${'0f5c'.repeat(16)}`,
+    signature: '1d83'.repeat(32),
   },
   accessAdvice: {
     data: [

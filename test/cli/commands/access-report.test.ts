@@ -1,0 +1,188 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { appendFileSync, cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { type Cli, openCli } from '../../support/cli.ts';
+import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
+
+const formula = '=cmd|"/C calc"!A1';
+
+describe.each(databases)('an access report on %s', (_, database) => {
+  let server: TestServer;
+  let key: string;
+  let cli: Cli;
+  let folder: string;
+  let tenant: string;
+  beforeAll(async () => {
+    server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+    ({ key, id: tenant } = await server.tenant());
+    const env = { SALLYPORT_MASTER_KEY: testMasterKey, SALLYPORT_URL: server.url, SALLYPORT_KEY: key };
+    cli = openCli(() => ({ ...env, DATABASE_URL: server.config.databaseUrl }));
+    folder = cli.path('report');
+    const rules = [
+      { priority: 1, container: '/cards/', transform: 'reveal', permissions: ['token:read', 'token:create'] },
+    ];
+    const desk = await server.application(key, { name: formula, permissions: undefined, rules });
+    await server.application(key, { name: 'ends', expires_at: '2100-01-01T00:00:00Z' });
+    const renamed = await server.application(key, { name: '<b>old</b>', permissions: ['invoice:read'] });
+    const body = { name: '<b>new</b>', permissions: ['invoice:read'] };
+    await server.call('PUT', `/applications/${renamed.id}`, { key, body });
+    const token = { id: 'card-1', container: '/cards/', data: '4242' };
+    await server.call('POST', '/tokens', { key: desk.key, body: token });
+    for (const purpose of ['chargeback', 'chargeback', 'support'])
+      await server.call('GET', '/tokens/card-1', { key: desk.key, headers: { 'SVC-PURPOSE': purpose } });
+    await cli.run('audit', 'head');
+    const made = await cli.run('access', 'report', '--from', '2020-01-01T00:00:00Z', '--out', folder);
+    expect(made).toMatchObject({ code: 0, err: '' });
+  });
+  afterAll(async () => {
+    await server.close();
+    cli.remove();
+  });
+
+  const text = (name: string) => readFileSync(join(folder, name), 'utf8');
+  const rowsOf = (name: string) =>
+    text(name)
+      .trimEnd()
+      .split('\r\n')
+      .map((line) =>
+        [...line.matchAll(/"((?:[^"]|"")*)"/g)].map(([, cell = '']) => cell.replaceAll('""', '"')),
+      );
+
+  test('lists grants, changes, readers with their purpose, and keys without an end', () => {
+    expect(
+      rowsOf('access.csv').map(([, name, , , grant, , where, transform]) => [name, grant, where, transform]),
+    ).toContainEqual([`'${formula}`, 'rule 1', '/cards/', 'reveal']);
+    const changes = rowsOf('changes.csv').map(([, , , , operation, of]) => [operation, of]);
+    expect(changes.slice(1)).toContainEqual(['application.update', '<b>new</b>']);
+    expect(
+      rowsOf('plaintext-readers.csv')
+        .slice(1)
+        .map(([by, , , purpose, count]) => [by, purpose, count]),
+    ).toEqual([
+      [`'${formula}`, 'chargeback', '2'],
+      [`'${formula}`, 'support', '1'],
+      [`'${formula}`, 'none stated', '1'],
+    ]);
+    expect(rowsOf('plaintext-reads.csv')).toHaveLength(5);
+    const lasting = rowsOf('keys-without-end.csv').map(([name]) => name);
+    expect(lasting).toContain('<b>new</b>');
+    expect(lasting).not.toContain('ends');
+    expect(rowsOf('unused-grants.csv').map(([risk, , , permission]) => [risk, permission])).toContainEqual([
+      'management',
+      'application:delete',
+    ]);
+  });
+
+  test('is a page without markup from names, whose pages are numbered', () => {
+    const page = text('report.html');
+    expect(page).toContain('&lt;b&gt;new&lt;/b&gt;');
+    expect(page).not.toContain('<b>');
+    expect(page).toContain('counter(page)');
+    expect(page).toContain('It was not verified for this report.');
+  });
+
+  test('is in the audit log, with the hashes of its files', async () => {
+    const { body } = await server.call('GET', '/logs?operation=access.report', { key });
+    const { id, files } = JSON.parse(text('manifest.json'));
+    expect(body.data[0]).toMatchObject({
+      entity: { kind: 'report', id },
+      difference: { files: { to: files } },
+    });
+  });
+
+  test('is verified together with the log', async () => {
+    const { code, body } = await cli.json('audit', 'verify', folder);
+    expect([code, body.findings]).toEqual([0, []]);
+    expect(body.chains.map(({ chain }: { chain: string }) => chain)).toContain(tenant);
+  });
+
+  test.each([
+    [
+      'a changed file',
+      (copy: string) => appendFileSync(join(copy, 'access.csv'), 'x'),
+      'access.csv: the file was changed',
+    ],
+    [
+      'a missing file',
+      (copy: string) => rmSync(join(copy, 'changes.csv')),
+      'changes.csv: the file is missing',
+    ],
+    [
+      'another file',
+      (copy: string) => writeFileSync(join(copy, 'more.csv'), ''),
+      'more.csv: the file was changed or added',
+    ],
+    [
+      'another period',
+      (copy: string) => {
+        const path = join(copy, 'manifest.json');
+        writeFileSync(path, readFileSync(path, 'utf8').replace('2020-01-01', '2021-01-01'));
+      },
+      'manifest.json: it was changed',
+    ],
+  ])('with %s is not valid', async (what, alter, finding) => {
+    const copy = cli.path(what.replaceAll(' ', '-'));
+    cpSync(folder, copy, { recursive: true });
+    alter(copy);
+    const { code, out } = await cli.run('audit', 'verify', copy);
+    expect([code, out]).toEqual([1, expect.stringContaining(finding)]);
+    expect(out).toContain('(changed_report)');
+  });
+
+  test('of another database is not valid', async () => {
+    const other = openCli((path) => ({
+      SALLYPORT_MASTER_KEY: testMasterKey,
+      DATABASE_URL: `sqlite:${path}/other.db`,
+    }));
+    await other.run('migrate');
+    await other.run('tenants', 'create', 'other');
+    const { code, out } = await other.run('audit', 'verify', folder);
+    expect([code, out]).toEqual([1, expect.stringContaining('of another database')]);
+    other.remove();
+  });
+
+  test('includes the result of an earlier verification', async () => {
+    const verified = cli.path('verified.json');
+    writeFileSync(verified, (await cli.run('audit', 'verify', '--json')).out);
+    const to = cli.path('with-verification');
+    const from = '2020-01-01T00:00:00Z';
+    await cli.run('access', 'report', '--from', from, '--out', to, '--verification', verified);
+    expect(readFileSync(join(to, 'report.html'), 'utf8')).toContain('It was verified before: it is valid.');
+    expect((await cli.run('audit', 'verify', to)).code).toBe(0);
+  });
+
+  test('leaves out what the key may not read, and says so', async () => {
+    const reviewer = await server.application(key, { type: 'management', permissions: ['access:review'] });
+    const env = { SALLYPORT_URL: server.url, SALLYPORT_KEY: reviewer.key };
+    const limited = openCli(() => env);
+    const to = limited.path('limited');
+    const { code } = await limited.run('access', 'report', '--from', '2020-01-01T00:00:00Z', '--out', to);
+    expect([code, readdirSync(to).sort()]).toEqual([
+      0,
+      ['manifest.json', 'report.html', 'unused-grants.csv'],
+    ]);
+    expect(readFileSync(join(to, 'report.html'), 'utf8')).toContain('the key lacks log:read');
+    const denied = await server.call('GET', `/logs?result=denied&actor=${reviewer.id}`, { key });
+    expect(denied.body.data).toEqual([]);
+    limited.remove();
+  });
+
+  test.each([
+    [{ to: '2019-01-01T00:00:00Z' }, 'to'],
+    [{ files: [] }, 'files'],
+    [{ files: [{ name: '../x.csv', sha256: '0'.repeat(64) }] }, 'files.0.name'],
+    [{ files: [{ name: 'a.csv', sha256: 'x' }] }, 'files.0.sha256'],
+    [{ files: ['a.csv', 'a.csv'].map((name) => ({ name, sha256: '0'.repeat(64) })) }, 'files'],
+  ])('is not signed with %p', async (part, field) => {
+    const files = [{ name: 'a.csv', sha256: '0'.repeat(64) }];
+    const body = { from: '2020-01-01T00:00:00Z', to: '2020-02-01T00:00:00Z', files, ...part };
+    const { status, body: problem } = await server.call('POST', '/access/reports', { key, body });
+    expect([status, Object.keys(problem.errors)]).toEqual([400, [field]]);
+  });
+
+  test('names the end of the log of its tenant', () => {
+    expect(JSON.parse(text('manifest.json')).anchor).toMatch(
+      new RegExp(`^${tenant}:[1-9]\\d*:[0-9a-f]{64}$`),
+    );
+  });
+});
