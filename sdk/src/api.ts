@@ -13,6 +13,10 @@ export type BuiltInPermission =
   | 'token:update'
   | 'token:delete'
   | 'token:search'
+  | 'destination:create'
+  | 'destination:read'
+  | 'destination:update'
+  | 'destination:delete'
   | 'decision:create'
   | 'access:review'
   | 'log:read'
@@ -117,6 +121,8 @@ export interface Problem {
     | 'nonce_used'
     | 'too_many_keys'
     | 'token_exists'
+    | 'destination_exists'
+    | 'too_many_destinations'
     | 'idempotency_running'
     | 'idempotency_outdated'
     | 'changed_meanwhile'
@@ -573,6 +579,131 @@ export interface TokenSearch {
   size?: number;
   /** A cursor: the `next` value of an earlier response. The response then has no totals. Cannot be combined with `page`. */
   start?: string;
+}
+
+export interface Destination {
+  /** Unique identifier. Access rules contain it. */
+  id: string;
+  /** The tenant that the destination belongs to. */
+  tenant_id: string;
+  /** Name in the path `/proxy/NAME/…`. */
+  name: string;
+  /** `https://host[:port]`. */
+  origin: string;
+  /** Requests that callers may send. */
+  requests: Array<{
+    /** HTTP method. */
+    method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+    /** Path pattern. */
+    path: string;
+    /** Where tokens may be inserted. */
+    placeholders: Array<{
+      /** Where the request has the placeholder. */
+      at: string;
+      /** JSON pointer into the token's data. */
+      from?: string;
+      /** Put before the value. */
+      prefix?: string;
+    }>;
+    /** Query parameters that the caller may send. */
+    query: Array<string>;
+    /** Headers of the caller that are passed on. */
+    headers: Array<string>;
+    /** What the caller gets back besides the status. */
+    reply: Array<string>;
+  }>;
+  /** Names of the headers that are added to every request. */
+  header_names: Array<string>;
+  /** Client certificate in PEM, without its private key. */
+  client_certificate?: string;
+  /** CA certificates in PEM that are trusted instead of the public ones. */
+  ca?: string;
+  /** Seconds for the whole exchange. */
+  timeout: number;
+  /** The application that created it. */
+  created_by?: string;
+  /** When it was created. */
+  created_at: string;
+  /** The application that last changed it. Absent if it was never changed. */
+  modified_by?: string;
+  /** When it was last changed. Absent if it was never changed. */
+  modified_at?: string;
+}
+
+export interface DestinationCreate {
+  /** Name in the path `/proxy/NAME/…`. Unique in the tenant. */
+  name: string;
+  /** Requests that callers may send. Others are rejected. */
+  requests: Array<DestinationRequest>;
+  /** Headers that are added to every request. The values are stored encrypted and never returned. */
+  headers?: Record<string, string>;
+  /** Client certificate and private key in PEM. The private key is stored encrypted and never returned. */
+  client_certificate?: string;
+  /** CA certificates in PEM that are trusted instead of the public ones. */
+  ca?: string;
+  /** Seconds for the whole exchange, 1 to 60. 25 by default. */
+  timeout?: number;
+  /** `https://host[:port]`. Cannot be changed later. */
+  origin: string;
+}
+
+export interface DestinationRequest {
+  /** HTTP method. */
+  method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+  /** Path of the request. A segment such as `:id` matches any one segment. */
+  path: string;
+  /** Where tokens may be inserted. */
+  placeholders?: Array<{
+    /** Where the request has the placeholder: a JSON pointer, a form field (`form:card[number]`) or a header (`header:authorization`). */
+    at: string;
+    /** JSON pointer into the token's data. All of the data if absent. */
+    from?: string;
+    /** Put before the value, such as `Bearer `. */
+    prefix?: string;
+  }>;
+  /** Query parameters that the caller may send. */
+  query?: Array<string>;
+  /** Headers of the caller that are passed on, besides `Idempotency-Key` and `SVC-REQUEST-ID`. */
+  headers?: Array<string>;
+  /** What the caller gets back besides the status: JSON pointers into the body and headers such as `header:request-id`. The empty pointer is the whole body. */
+  reply?: Array<string>;
+}
+
+export interface DestinationPage {
+  pagination: Pagination;
+  /** The entries of this page. */
+  data: Array<Destination>;
+}
+
+export interface DestinationUpdate {
+  /** Name in the path `/proxy/NAME/…`. Unique in the tenant. */
+  name: string;
+  /** Requests that callers may send. Others are rejected. */
+  requests: Array<DestinationRequest>;
+  /** Headers that are added to every request. The values are stored encrypted and never returned. */
+  headers?: Record<string, string>;
+  /** Client certificate and private key in PEM. The private key is stored encrypted and never returned. */
+  client_certificate?: string;
+  /** CA certificates in PEM that are trusted instead of the public ones. */
+  ca?: string;
+  /** Seconds for the whole exchange, 1 to 60. 25 by default. */
+  timeout?: number;
+  /** Read-only. May be sent unchanged; a different value is rejected. */
+  id?: string | null;
+  /** Read-only. May be sent unchanged; a different value is rejected. */
+  tenant_id?: string | null;
+  /** Read-only. May be sent unchanged; a different value is rejected. */
+  origin?: string | null;
+  /** Read-only. May be sent unchanged; a different value is rejected. */
+  created_by?: string | null;
+  /** Read-only. May be sent unchanged; a different value is rejected. */
+  created_at?: string | null;
+  /** Read-only. May be sent unchanged; a different value is rejected. */
+  modified_by?: string | null;
+  /** Read-only. May be sent unchanged; a different value is rejected. */
+  modified_at?: string | null;
+  /** Read-only. May be sent unchanged; a different value is rejected. */
+  header_names?: Array<string>;
 }
 
 export interface Decision {
@@ -1614,6 +1745,57 @@ export interface Operations {
   };
   /** Search for tokens by value */
   searchTokens: { input: { body: TokenSearch }; reply: TokenPage };
+  /** Create a destination */
+  createDestination: { input: { body: DestinationCreate }; reply: Destination };
+  /** List destinations */
+  listDestinations: {
+    input: {
+      query?: {
+        /** The page number, starting at 1. */
+        page?: number;
+        /** The maximum number of entries on a page. */
+        size?: number;
+        /** A cursor: the `next` value of an earlier response. The response then has no totals. Cannot be combined with `page`. */
+        start?: string;
+        /** Filter by ids. Repeat the parameter or separate ids with commas. */
+        id?: Array<string>;
+        /** Filter by a part of the name. Ignores case. */
+        name?: string;
+      };
+    };
+    reply: DestinationPage;
+  };
+  /** Get a destination */
+  getDestination: {
+    input: {
+      params: {
+        /** The id of the destination. */
+        id: string;
+      };
+    };
+    reply: Destination;
+  };
+  /** Update a destination */
+  updateDestination: {
+    input: {
+      params: {
+        /** The id of the destination. */
+        id: string;
+      };
+      body: DestinationUpdate;
+    };
+    reply: Destination;
+  };
+  /** Delete a destination */
+  deleteDestination: {
+    input: {
+      params: {
+        /** The id of the destination. */
+        id: string;
+      };
+    };
+    reply: undefined;
+  };
   /** Check access */
   decide: { input: { body: DecisionRequest }; reply: Decision | Decisions };
   /** Find out who has access */
@@ -1839,6 +2021,11 @@ export const operations = {
   updateToken: ['PATCH', '/tokens/{id}'],
   deleteToken: ['DELETE', '/tokens/{id}'],
   searchTokens: ['POST', '/tokens/search'],
+  createDestination: ['POST', '/destinations'],
+  listDestinations: ['GET', '/destinations'],
+  getDestination: ['GET', '/destinations/{id}'],
+  updateDestination: ['PUT', '/destinations/{id}'],
+  deleteDestination: ['DELETE', '/destinations/{id}'],
   decide: ['POST', '/decisions'],
   whoHasAccess: ['GET', '/access/who'],
   diffAccess: ['GET', '/access/diff'],

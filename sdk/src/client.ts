@@ -8,6 +8,9 @@ import type {
   Decision,
   DecisionRequest,
   Decisions,
+  Destination,
+  DestinationCreate,
+  DestinationUpdate,
   Impact,
   Resource,
   Session,
@@ -33,6 +36,7 @@ export class Sallyport {
   readonly applications: Applications;
   readonly sessions: Sessions;
   readonly tokens: Tokens;
+  readonly destinations: Destinations;
   readonly logs: Logs;
   readonly requests: Requests;
   readonly access: Access;
@@ -43,6 +47,7 @@ export class Sallyport {
     this.applications = new Applications(this.#transport);
     this.sessions = new Sessions(this.#transport);
     this.tokens = new Tokens(this.#transport);
+    this.destinations = new Destinations(this.#transport);
     this.logs = new Logs(this.#transport);
     this.requests = new Requests(this.#transport);
     this.access = new Access(this.#transport);
@@ -242,5 +247,33 @@ class Tokens extends ResourceClient {
   }
   delete(id: string, options?: ChangeOptions) {
     return this.transport.call('deleteToken', { params: { id } }, options);
+  }
+}
+
+class Destinations extends ResourceClient {
+  /** Creates a destination. Throws `ConflictError` if the name is taken. */
+  create(body: DestinationCreate, options?: RequestOptions) {
+    return this.transport.call('createDestination', { body }, options);
+  }
+  /** Returns one page of destinations, newest first. */
+  list(query: Query<'listDestinations'> = {}, options?: RequestOptions) {
+    return this.transport.call('listDestinations', { query }, options);
+  }
+  /** Iterates over all matching destinations, newest first. */
+  all(
+    query: Query<'listDestinations'> = {},
+    options?: RequestOptions,
+  ): AsyncGenerator<Destination, void, undefined> {
+    return paginate((page: Query<'listDestinations'>) => this.list(page, options), { size: 100, ...query });
+  }
+  get(id: string, options?: RequestOptions) {
+    return this.transport.call('getDestination', { params: { id } }, options);
+  }
+  /** Replaces all fields except `origin`. Without `headers`, the stored headers are kept. */
+  update(id: string, body: DestinationUpdate, options?: ChangeOptions) {
+    return this.transport.call('updateDestination', { params: { id }, body }, options);
+  }
+  delete(id: string, options?: ChangeOptions) {
+    return this.transport.call('deleteDestination', { params: { id } }, options);
   }
 }

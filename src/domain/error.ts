@@ -60,6 +60,16 @@ const table = {
     'Token id taken',
     'A token with this id already exists. Choose another id, or omit `id` to have one generated.',
   ],
+  destination_exists: [
+    409,
+    'Destination name taken',
+    'A destination with this name already exists. Choose another name.',
+  ],
+  too_many_destinations: [
+    409,
+    'Too many destinations',
+    'A tenant can have at most 100 destinations. Delete one first.',
+  ],
   idempotency_running: [
     409,
     'Request in progress',

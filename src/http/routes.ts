@@ -17,6 +17,13 @@ import { evaluate, evaluateAll } from './endpoints/authzen/evaluations.ts';
 import { searchActions, searchResources, searchSubjects } from './endpoints/authzen/searches.ts';
 import { getConsole, getConsoleFile, openConsoleLink } from './endpoints/console-page.ts';
 import { decide } from './endpoints/decisions.ts';
+import {
+  createDestination,
+  deleteDestination,
+  getDestination,
+  listDestinations,
+  updateDestination,
+} from './endpoints/destinations.ts';
 import { livez, readyz } from './endpoints/health.ts';
 import { createKey, deleteKey, listKeys } from './endpoints/keys.ts';
 import { revokeKey } from './endpoints/leaked-keys.ts';
@@ -78,6 +85,11 @@ const api: readonly Route[] = [
   route('PATCH',  '/tokens/:id',                    'token:update',                  updateToken),
   route('DELETE', '/tokens/:id',                    'token:delete',                  deleteToken),
   route('POST',   '/tokens/search',                 'token:search',                  searchTokens),
+  route('POST',   '/destinations',                  'destination:create',            createDestination),
+  route('GET',    '/destinations',                  'destination:read',              listDestinations),
+  route('GET',    '/destinations/:id',              'destination:read',              getDestination),
+  route('PUT',    '/destinations/:id',              'destination:update',            updateDestination),
+  route('DELETE', '/destinations/:id',              'destination:delete',            deleteDestination),
   route('POST',   '/decisions',                     'decision:create',               decide),
   route('GET',    '/access/who',                    'access:review',                 whoHasAccess),
   route('GET',    '/access/diff',                   'access:review',                 diffAccess),

@@ -16,8 +16,10 @@ export const countBudget = 10_000;
 export const maxId = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 
 export interface Filtered<R> {
-  /** A table with the columns `tenant_id`, `id` and `rules`. */
+  /** A table with the columns `tenant_id` and `id`. */
   readonly table: string;
+  /** Its largest column. `rules` by default. */
+  readonly largest?: string;
   /** Columns that the filter needs, except `tenant_id` and `id`. */
   readonly columns: string;
   readonly tenant: string;
@@ -57,7 +59,7 @@ export async function boundedList<R>(
 
 interface FoundRow {
   readonly id: string;
-  /** Bytes of the rules. */
+  /** Bytes of the largest column. */
   readonly bytes: DbTime;
 }
 
@@ -115,7 +117,7 @@ async function endOf<R>(
 /** Runs a statement on a subquery, `examined`: the newest rows before the id `before`, at most `limit`. */
 async function select<T>(
   db: Pick<Executor, 'all'>,
-  { table, columns, tenant, ids, index }: Omit<Filtered<unknown>, 'read' | 'filter'>,
+  { table, largest = 'rules', columns, tenant, ids, index }: Omit<Filtered<unknown>, 'read' | 'filter'>,
   before: string,
   limit: number,
   statement: (examined: string, params: Params) => string,
@@ -129,7 +131,7 @@ async function select<T>(
       `r.id in (${index.sql(params)} and ${index.id} < ${params.add(before)}
         order by ${index.id} desc limit ${params.add(limit)})`,
   );
-  const examined = `(select r.tenant_id, r.id, octet_length(r.rules) as bytes, ${columns} from ${table} r where ${where}
+  const examined = `(select r.tenant_id, r.id, octet_length(r.${largest}) as bytes, ${columns} from ${table} r where ${where}
     order by r.id desc limit ${params.add(limit)}) x`;
   return db.all<T>(statement(examined, params), params.values as Value[]);
 }

@@ -23,6 +23,7 @@ import {
   type MasterKeys,
   missingReason,
 } from './crypto/keyring.ts';
+import { destinations } from './destinations.ts';
 import {
   type Db,
   DbUnavailable,
@@ -167,6 +168,7 @@ function storeOn(
     sessions: sessions(db),
     subjects: subjects(db),
     tokens: tokens(db, keys.dataKey),
+    destinations: destinations(db, keys.dataKey),
     credentials: credentials(db, tags),
     tenants: tenants(db),
     audit: auditLog(log),
@@ -280,6 +282,9 @@ function transactionRunner(db: Db, keys: Keyring, writeEntries: EntryWriter): Tr
       },
       get tokens() {
         return tokens(executor, dataKey);
+      },
+      get destinations() {
+        return destinations(executor, dataKey);
       },
       get tenants() {
         return tenants(executor);

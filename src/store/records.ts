@@ -1,8 +1,9 @@
 /** The inputs, results and filters of the repositories in store.ts. */
 
 import type { Application, ApplicationType } from '../domain/application.ts';
+import type { Destination } from '../domain/destination.ts';
 import type { Grants } from '../domain/grant.ts';
-import type { Digest } from '../domain/key.ts';
+import type { Digest, Secret } from '../domain/key.ts';
 import type { Labels } from '../domain/labels.ts';
 import type { EffectiveGrants } from '../domain/quarantine.ts';
 import type { IntervalCounts } from '../domain/request-counts.ts';
@@ -70,6 +71,24 @@ export interface ApplicationFilter {
   readonly labels?: Labels | undefined;
   /** The last characters of one of its keys, as `ApplicationKey` has them. */
   readonly keyEnding?: string | undefined;
+}
+
+/** The values that are stored encrypted. */
+export interface DestinationSecrets {
+  readonly headers: Readonly<Record<string, Secret>>;
+  /** The private key of the client certificate, in PEM. */
+  readonly privateKey: Secret | undefined;
+}
+
+export interface DestinationFields
+  extends Pick<Destination, 'name' | 'origin' | 'requests' | 'ca' | 'timeout'> {
+  readonly certificate: string | undefined;
+  readonly secrets: DestinationSecrets;
+}
+
+export interface StoredDestination extends Destination {
+  /** Decrypts the secrets. Throws if another program has changed them. */
+  secrets(): DestinationSecrets;
 }
 
 /** When an application last used each key, and each permission in each container. */

@@ -9,6 +9,7 @@ import type { AuditFilter, AuditLog, NewEntry } from '../audit/records.ts';
 import type { ReportManifest } from '../domain/access/report.ts';
 import type { Application, ApplicationKey } from '../domain/application.ts';
 import type { Awaitable } from '../domain/awaitable.ts';
+import type { Destination } from '../domain/destination.ts';
 import type { Digest, Minted, ParsedKey } from '../domain/key.ts';
 import type { Principal } from '../domain/principal.ts';
 import type { Session } from '../domain/session.ts';
@@ -21,6 +22,7 @@ import type {
   Authorized,
   Change,
   CountedInterval,
+  DestinationFields,
   IdempotentRequest,
   KeyExpiry,
   ListPage,
@@ -30,6 +32,7 @@ import type {
   RequestCountList,
   RevokedKey,
   SessionFilter,
+  StoredDestination,
   Subject,
   SubjectBatch,
   SubjectScan,
@@ -137,6 +140,35 @@ export interface Keys {
     id: string,
     check: (current: Application) => void,
   ): Promise<ApplicationKey | undefined>;
+}
+
+export interface Destinations {
+  /** Returns `too_many` if the tenant has `max` destinations, `name_taken` if one has the same name. */
+  create(
+    tenant: string,
+    id: string,
+    fields: DestinationFields,
+    change: Change,
+    max: number,
+  ): Promise<StoredDestination | 'too_many' | 'name_taken'>;
+  /** Returns undefined if the destination does not exist. */
+  get(tenant: string, id: string): Promise<StoredDestination | undefined>;
+  named(tenant: string, name: string): Promise<StoredDestination | undefined>;
+  /** Newest first. */
+  list(
+    tenant: string,
+    filter: { readonly ids?: readonly string[] | undefined; readonly name?: string | undefined },
+    window: ListWindow,
+  ): Promise<ListPage<Destination>>;
+  /** Like `Applications.update`. The version changes with every update. */
+  update(
+    tenant: string,
+    id: string,
+    change: Change,
+    revise: (current: StoredDestination) => Omit<DestinationFields, 'origin'>,
+  ): Promise<StoredDestination | 'name_taken' | undefined>;
+  /** Deletes the destination at once. Returns undefined if it does not exist. Rejects without a change if `check` throws. */
+  delete(tenant: string, id: string, check: (current: Destination) => void): Promise<Destination | undefined>;
 }
 
 export interface Usage {
@@ -253,6 +285,7 @@ export interface StoreTransaction {
   readonly keys: Keys;
   readonly sessions: Sessions;
   readonly tokens: Tokens;
+  readonly destinations: Destinations;
   readonly idempotency: Idempotency;
   /** Adds an audit entry to the transaction. */
   record(entry: NewEntry): void;
@@ -269,6 +302,7 @@ export interface Store {
   readonly subjects: Subjects;
   readonly credentials: Credentials;
   readonly tokens: Tokens;
+  readonly destinations: Destinations;
   readonly tenants: { get(id: string): Awaitable<Tenant | undefined> };
   readonly audit: AuditLog;
   /**

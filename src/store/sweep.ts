@@ -28,6 +28,7 @@ const primaryKeys = {
   application_keys: 'tenant_id, application_id, id',
   application_uses: 'tenant_id, application_id, permission, container',
   applications: 'tenant_id, id',
+  destinations: 'tenant_id, id',
   data_keys: 'tenant_id',
   request_counts: 'tenant_id, started_at',
 };

@@ -9,7 +9,9 @@ import type { Rule } from '../../src/domain/rule.ts';
 import { grants, rule, when } from '../support/grants.ts';
 
 const owners: Owner[] = ['private', 'public', 'management', 'session'];
-const management = builtIn.filter((name) => /^(application|session|access|log|tenant):/.test(name));
+const management = builtIn.filter((name) =>
+  /^(application|session|destination|access|log|tenant):/.test(name),
+);
 const notInBrowsers = [
   ...['application:create', 'application:update', 'application:delete'],
   ...['session:authorize', 'session:delete'],

@@ -73,6 +73,14 @@ type Call = (
   options?: { key?: string | undefined; body?: unknown },
 ) => Promise<RouteResponse>;
 
+const destinationName = () => crypto.randomUUID().slice(0, 8);
+const destinationRequests = [{ method: 'POST', path: '/charges' }];
+const newDestination = () => ({
+  name: destinationName(),
+  origin: 'https://api.example',
+  requests: destinationRequests,
+});
+
 /** Calls any route, and creates the entities that it needs. Tokens get the fields of `token`. */
 export function routeCaller(call: Call, token: object = { data: 'x' }) {
   async function application(key: string, fields: object = {}): Promise<RouteResponse['body']> {
@@ -108,6 +116,8 @@ export function routeCaller(call: Call, token: object = { data: 'x' }) {
       await session(tenant);
       return (await call('GET', '/sessions', { key: tenant.key })).body.data[0].id;
     },
+    '/destinations': async ({ key }) =>
+      (await call('POST', '/destinations', { key, body: newDestination() })).body.id,
     '/tokens': async ({ key }) => (await call('POST', '/tokens', { key, body: token })).body.id,
   };
 
@@ -123,6 +133,8 @@ export function routeCaller(call: Call, token: object = { data: 'x' }) {
   /** Bodies by route name. Other routes get their `bodyExample`, or none if they need none. */
   const bodies: Record<string, (tenant: Tenant) => unknown> = {
     authorizeSession: async (tenant) => ({ nonce: (await session(tenant)).nonce, permissions: ['mine:x'] }),
+    createDestination: newDestination,
+    updateDestination: () => ({ name: destinationName(), requests: destinationRequests }),
     createToken: () => token,
     updateToken: () => ({ ...token, metadata: { a: 'b' } }),
     decide: ({ key }) => ({ credential: key, permission: 'mine:x' }),

@@ -38,6 +38,8 @@ export interface World {
   /** Makes a session like `session`, to be changed. */
   sessionId(): Promise<string>;
   token(fields?: object): Promise<string>;
+  /** Makes a destination with 50 requests, to be changed. */
+  destination(): Promise<string>;
 }
 
 const names = Array.from({ length: 45 }, (_, at) => `z:${String.fromCharCode(97 + (at % 26))}${at}`);
@@ -62,6 +64,19 @@ const sessionRules = Array.from({ length: 50 }, (_, at) => ({
     value: more % 2 ? `i${at}`.slice(0, 1 + (more % 3)) : `/h/${'c'.repeat(Math.min(200, more * 5))}`,
   })),
 }));
+
+/** 50 requests of about 1 KiB. */
+const largeUpdate = () => ({
+  name: `d-${crypto.randomUUID().slice(0, 12)}`,
+  requests: Array.from({ length: 50 }, (_, at) => ({
+    method: 'POST',
+    path: `/v1/${'p'.repeat(100)}/${at}`,
+    placeholders: Array.from({ length: 15 }, (_, place) => ({ at: `/card/${place}/n`, from: '/number' })),
+    query: ['expand', 'limit'],
+    reply: ['/id', '/status'],
+  })),
+});
+const largeDestination = () => ({ ...largeUpdate(), origin: 'https://api.example' });
 
 const heavyFields = {
   name: 'heavy',
@@ -104,6 +119,7 @@ export async function makeWorld(context: Context, clients: Clients, tenant: Tena
   const session = await makeSession();
   const token = async (fields: object = {}) =>
     (await call('POST', '/tokens', { body: { container: '/h/', data: { number: '4242' }, ...fields } })).id;
+  const destination = async () => (await call('POST', '/destinations', { body: largeDestination() })).id;
   const largeToken = await token({ data: largeData(1) });
   for (let at = 0; at < context.sized(300, 30); at++) await token(searchable);
   for (let at = 0; at < 10; at++) await token({ data: 'x'.repeat(mebibyte - 100) });
@@ -137,6 +153,7 @@ export async function makeWorld(context: Context, clients: Clients, tenant: Tena
     largeToken,
     application,
     pendingNonce,
+    destination,
     sessionId: async () => {
       await makeSession('user:42');
       return (await call('GET', '/sessions?size=1')).data[0].id;
@@ -348,6 +365,23 @@ export const worstRequests: Record<string, (world: World) => Requests> = {
     { what: '50 rules and 50 of the ceiling', path: '/tokens/search', key: session, body: common },
     { what: '4,800 values', path: '/tokens/search', key: owner, body: manyValues, expected: rejected },
     { what: 'values that take longest to normalize', path: '/tokens/search', key: owner, body: longValues },
+  ],
+  createDestination: ({ owner: key }) => [
+    { what: '50 requests', path: '/destinations', key, body: largeDestination() },
+    { what: '4,800 unknown fields', path: '/destinations', key, body: manyNames, expected: rejected },
+  ],
+  listDestinations: ({ owner: key }) => [
+    { what: '50 requests each', path: '/destinations?size=100', key },
+    { what: 'a name that none has', path: '/destinations?size=100&name=none', key },
+  ],
+  getDestination: async ({ owner: key, destination }) => [
+    { what: '50 requests', path: `/destinations/${await destination()}`, key },
+  ],
+  updateDestination: async ({ owner: key, destination }) => [
+    { what: '50 requests', path: `/destinations/${await destination()}`, key, body: largeUpdate() },
+  ],
+  deleteDestination: async ({ owner: key, destination }) => [
+    { what: '50 requests', path: `/destinations/${await destination()}`, key },
   ],
   decide: ({ owner: key, session, heavy }) => [
     {

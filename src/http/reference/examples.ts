@@ -52,6 +52,41 @@ const applicationKey = {
 
 const applicationUpdate = { name: 'Help desk', permissions: ['token:create', 'token:read'] };
 
+const destinationCreate = {
+  name: 'payments',
+  origin: 'https://api.payments.example',
+  requests: [
+    {
+      method: 'POST',
+      path: '/v1/charges',
+      placeholders: [{ at: '/card/number', from: '/number' }],
+      reply: ['/id', '/status', 'header:request-id'],
+    },
+  ],
+  headers: { authorization: 'Bearer sk_live_1234' },
+};
+
+const destination = {
+  id: '0197f3c8-4f50-7b6c-8d7e-9f0a1b2c3d4e',
+  tenant_id: tenant,
+  name: 'payments',
+  origin: 'https://api.payments.example',
+  requests: [
+    {
+      method: 'POST',
+      path: '/v1/charges',
+      placeholders: [{ at: '/card/number', from: '/number' }],
+      query: [],
+      headers: [],
+      reply: ['/id', '/status', 'header:request-id'],
+    },
+  ],
+  header_names: ['authorization'],
+  timeout: 25,
+  created_by: creator,
+  created_at: '2026-11-15T09:30:00.000Z',
+};
+
 const tokenCreate = {
   id: 'card-42',
   type: 'card',
@@ -315,6 +350,10 @@ export const example = {
     unused: [{ rule: 'permissions', permission: 'token:create', container: '/' }],
   },
   applicationPage: onePage(application),
+  destinationCreate,
+  destination,
+  destinationPage: onePage(destination),
+  destinationUpdate: { name: 'payments', requests: destinationCreate.requests, timeout: 10 },
   sessionCreated: { session_key: 'slp_ses_…', nonce: 'slp_non_…', expires_at: '2026-11-15T09:33:00.000Z' },
   sessionAuthorize: { nonce: 'slp_non_…', rules: sessionRules },
   session,

@@ -6,6 +6,8 @@ export const tags = {
     'A session gives one browser temporary access. The browser creates it with the key of a public application and sends the nonce to your backend. Until your backend authorizes the session with that nonce, the session key has no access. A nonce works once.',
   Tokens:
     'A token is a piece of sensitive data, stored encrypted. Its container, a path such as `/customers/42/`, determines which access rules apply. The rules decide whether a caller gets the plaintext, a masked value or no data.',
+  Destinations:
+    'A destination is an HTTPS service that may receive plaintext, such as a payment provider. Sallyport inserts the data of tokens into requests to it, so that the caller uses the data without seeing it.',
   Decisions:
     'Use decisions to protect data in your own services. Send the key that a caller presented to you, with a permission and a resource. The response says whether access is allowed, with which transform, and which rule decided.',
   'Access review':

@@ -4,6 +4,7 @@ import type { Db } from './db.ts';
 import initialPostgres from './migrations/0001_initial.postgres.sql' with { type: 'text' };
 import initial from './migrations/0001_initial.sql' with { type: 'text' };
 import initialSqlite from './migrations/0001_initial.sqlite.sql' with { type: 'text' };
+import destinations from './migrations/0002_destinations.sql' with { type: 'text' };
 import { lacksPrivilege } from './postgres-errors.ts';
 
 type Dialect = Db['dialect'];
@@ -22,6 +23,7 @@ export interface Migration {
  */
 export const migrations: readonly Migration[] = [
   { name: '0001_initial', sql: initial, only: { sqlite: initialSqlite, postgres: initialPostgres } },
+  { name: '0002_destinations', sql: destinations },
   // New migrations go here.
 ];
 

@@ -35,6 +35,15 @@ describe.each(databases)('concurrent changes on %s', (_, database) => {
     return `/tokens/${body.id}`;
   }
 
+  const anotherDestination = () => ({
+    name: crypto.randomUUID().slice(0, 8),
+    requests: [{ method: 'GET', path: '/' }],
+  });
+  const destination = async () => {
+    const body = { ...anotherDestination(), origin: 'https://api.example' };
+    return `/destinations/${(await call('POST', '/destinations', body)).body.id}`;
+  };
+
   const changes: [string, () => Promise<string>, (path: string, headers: object) => Promise<ApiResponse>][] =
     [
       ['PUT of an application', application, (path, headers) => call('PUT', path, update, headers)],
@@ -52,6 +61,12 @@ describe.each(databases)('concurrent changes on %s', (_, database) => {
       ],
       ['PATCH of a token', () => token(), (path, headers) => call('PATCH', path, { type: 'card' }, headers)],
       ['DELETE of a token', () => token(), (path, headers) => call('DELETE', path, undefined, headers)],
+      [
+        'PUT of a destination',
+        destination,
+        (path, headers) => call('PUT', path, anotherDestination(), headers),
+      ],
+      ['DELETE of a destination', destination, (path, headers) => call('DELETE', path, undefined, headers)],
     ];
 
   test.each(changes)('%s succeeds once for each version that was read', async (_, make, change) => {
@@ -59,7 +74,9 @@ describe.each(databases)('concurrent changes on %s', (_, database) => {
     const first = await read(path);
     const again = path.startsWith('/tokens')
       ? await call('PATCH', path, { metadata: { by: 'someone else' } })
-      : await call('PUT', path, { name: 'someone else', permissions: ['token:read'] });
+      : path.startsWith('/destinations')
+        ? await call('PUT', path, anotherDestination())
+        : await call('PUT', path, { name: 'someone else', permissions: ['token:read'] });
     expect(etagOf(again)).not.toBe(etagOf(first));
     const before = await read(path);
     expect(etagOf(before)).toBe(etagOf(again));

@@ -168,11 +168,12 @@ const conditional = [
     'quarantineApplication',
     'releaseApplication',
   ],
-  ...['updateToken', 'deleteToken'],
+  ...['updateToken', 'deleteToken', 'updateDestination', 'deleteDestination'],
 ];
 const withEtag = [
   ...['createApplication', 'getApplication', 'getApplicationByKey', 'updateApplication', 'regenerateKey'],
   ...['quarantineApplication', 'createToken', 'getToken', 'updateToken'],
+  ...['createDestination', 'getDestination', 'updateDestination'],
 ];
 
 describe.each(named)('%s in the OpenAPI document', (name, operation) => {

@@ -1,0 +1,208 @@
+import { createPrivateKey, X509Certificate } from 'node:crypto';
+import { z } from 'zod';
+import { type Difference, difference } from '../../domain/audit.ts';
+import { Id, NameFilter } from '../../domain/common-fields.ts';
+import {
+  type Destination,
+  DestinationCreate,
+  DestinationUpdate,
+  Destination as DestinationView,
+  headerConflicts,
+  maxDestinations,
+  readOnlyErrors,
+  splitCertificate,
+} from '../../domain/destination.ts';
+import { type Errors, fail, orNotFound, throwIfInvalid } from '../../domain/error.ts';
+import { newId, Secret } from '../../domain/key.ts';
+import { changeBy } from '../../domain/principal.ts';
+import { versionOf } from '../../domain/row-version.ts';
+import type { DestinationSecrets, StoredDestination } from '../../store/store.ts';
+import { etag } from '../pipeline/etag.ts';
+import { listQuery, oneOrMore, pageOf, pageText, paginate } from '../pipeline/pagination.ts';
+import { changeEndpoint, readEndpoint, reply } from '../pipeline/route.ts';
+import { example } from '../reference/examples.ts';
+
+const tag = 'Destinations';
+const params = z.object({
+  id: Id.meta({ description: 'The id of the destination.', examples: [example.destination.id] }),
+});
+const destinationDocs = reply('The destination.', DestinationView, example.destination);
+
+export const createDestination = changeEndpoint({
+  name: 'createDestination',
+  tag,
+  summary: 'Create a destination',
+  description:
+    'Creates a destination. Callers can use tokens there if a rule grants them `token:use` with its id. The values of `headers` and the private key are stored encrypted and never returned.',
+  body: DestinationCreate,
+  bodyExample: example.destinationCreate,
+  replies: { 201: reply('The new destination.', DestinationView, example.destination) },
+  failures: ['destination_exists', 'too_many_destinations'],
+  sendsEtag: true,
+  entityOf: ({ principal }) => `destinations of ${principal.tenantId}`,
+  handle: async ({ principal, body }, { store }) => {
+    const fields = { ...changedFields(body, undefined), origin: body.origin };
+    const id = newId(principal.now);
+    const change = changeBy(principal);
+    const created = await store.destinations.create(principal.tenantId, id, fields, change, maxDestinations);
+    if (created === 'too_many') throw fail('too_many_destinations');
+    if (created === 'name_taken') throw fail('destination_exists');
+    const { name, origin, requests, header_names, timeout } = created;
+    const difference = {
+      name: { to: name },
+      origin: { to: origin },
+      requests: { to: requests },
+    } as Difference;
+    return {
+      ...destinationReply(created, 201),
+      entity: entityOf(id),
+      difference: { ...difference, header_names: { to: header_names }, timeout: { to: timeout } },
+    };
+  },
+});
+
+const ListQuery = listQuery({
+  id: oneOrMore(Id, { type: 'string', format: 'uuid' }),
+  name: NameFilter.optional().describe('Filter by a part of the name. Ignores case.'),
+});
+
+export const listDestinations = readEndpoint({
+  name: 'listDestinations',
+  tag,
+  summary: 'List destinations',
+  description: 'Returns the destinations of your tenant, newest first.',
+  query: ListQuery,
+  replies: { 200: reply('A page of destinations.', pageOf(DestinationView), example.destinationPage) },
+  handle: async ({ principal, query }, { store, longWork }) => {
+    const filter = { ids: query.id, name: query.name };
+    const page = await paginate(query, (window) =>
+      store.destinations.list(principal.tenantId, filter, window),
+    );
+    return { status: 200, body: await longWork.run(principal, pageText(page)) };
+  },
+});
+
+export const getDestination = readEndpoint({
+  name: 'getDestination',
+  tag,
+  summary: 'Get a destination',
+  params,
+  replies: { 200: destinationDocs },
+  failures: ['not_found'],
+  sendsEtag: true,
+  handle: async ({ principal, params }, { store }) =>
+    destinationReply(orNotFound(await store.destinations.get(principal.tenantId, params.id))),
+});
+
+export const updateDestination = changeEndpoint({
+  name: 'updateDestination',
+  tag,
+  summary: 'Update a destination',
+  description:
+    'Replaces all fields except `origin`. Without `headers`, the stored headers are kept; `{}` removes them. A `client_certificate` without a private key keeps the stored key, if the certificate is unchanged. You can send read-only fields back unchanged.',
+  params,
+  body: DestinationUpdate,
+  bodyExample: example.destinationUpdate,
+  replies: { 200: destinationDocs },
+  failures: ['not_found', 'destination_exists'],
+  sendsEtag: true,
+  takesIfMatch: true,
+  handle: async ({ principal, params, body, requireMatch }, { store }) => {
+    let before: Destination | undefined;
+    const revise = (current: StoredDestination) => {
+      before = current;
+      requireMatch(versionOf(current));
+      throwIfInvalid(readOnlyErrors(current, body));
+      return changedFields(body, current);
+    };
+    const updated = orNotFound(
+      await store.destinations.update(principal.tenantId, params.id, changeBy(principal), revise),
+    );
+    if (updated === 'name_taken') throw fail('destination_exists');
+    const fields = ['name', 'requests', 'header_names', 'client_certificate', 'ca', 'timeout'] as const;
+    return {
+      ...destinationReply(updated),
+      entity: entityOf(params.id),
+      // Values of headers are secret, so the entry says only that they were sent.
+      difference: {
+        ...(body.headers && { headers: {} }),
+        ...difference(orNotFound(before), updated, fields),
+      },
+    };
+  },
+});
+
+export const deleteDestination = changeEndpoint({
+  name: 'deleteDestination',
+  tag,
+  summary: 'Delete a destination',
+  description:
+    'Deletes a destination at once. Rules that contain its id then match nothing, also if a destination with the same name is created again.',
+  params,
+  replies: { 204: { description: 'Deleted.' } },
+  failures: ['not_found'],
+  takesIfMatch: true,
+  essential: true,
+  handle: async ({ principal, params, requireMatch }, { store }) => {
+    const check = (current: Destination) => requireMatch(versionOf(current));
+    const { name, origin } = orNotFound(
+      await store.destinations.delete(principal.tenantId, params.id, check),
+    );
+    return {
+      status: 204,
+      entity: entityOf(params.id),
+      difference: { name: { from: name }, origin: { from: origin } },
+    };
+  },
+});
+
+function entityOf(id: string) {
+  return { kind: 'destination', id };
+}
+
+function destinationReply({ secrets: _, ...destination }: StoredDestination, status = 200) {
+  return { status, body: destination, headers: etag(versionOf(destination)) };
+}
+
+/** The fields after a request. `current` is undefined for a new destination. */
+function changedFields(
+  { name, requests, headers, client_certificate, ca, timeout }: DestinationCreate | DestinationUpdate,
+  current: StoredDestination | undefined,
+) {
+  const old: DestinationSecrets = current?.secrets() ?? { headers: {}, privateKey: undefined };
+  const added = headers
+    ? Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, new Secret(value)]))
+    : old.headers;
+  const given = client_certificate === undefined ? undefined : splitCertificate(client_certificate);
+  const isKept = given && !given.key && given.certificate === current?.client_certificate;
+  const privateKey = isKept ? old.privateKey : given?.key === undefined ? undefined : new Secret(given.key);
+  throwIfInvalid({
+    ...headerConflicts(requests, Object.keys(added)),
+    ...(given && certificateErrors(given.certificate, privateKey)),
+    ...(ca !== undefined && authorityErrors(ca)),
+  });
+  const secrets = { headers: added, privateKey };
+  return { name, requests, ca, timeout, certificate: given?.certificate, secrets };
+}
+
+function certificateErrors(certificate: string, privateKey: Secret | undefined): Errors {
+  const field = 'client_certificate';
+  if (!privateKey) return { [field]: ['must contain the private key of the certificate'] };
+  try {
+    const leaf = new X509Certificate(certificate);
+    if (leaf.checkPrivateKey(createPrivateKey(privateKey.reveal()))) return {};
+    return { [field]: ['has a private key that does not belong to the first certificate'] };
+  } catch {
+    return { [field]: ['has a certificate or a private key that cannot be read'] };
+  }
+}
+
+function authorityErrors(ca: string): Errors {
+  try {
+    for (const [block] of ca.matchAll(/-----BEGIN[\s\S]+?-----END CERTIFICATE-----/g))
+      new X509Certificate(block);
+    return {};
+  } catch {
+    return { ca: ['has a certificate that cannot be read'] };
+  }
+}

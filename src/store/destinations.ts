@@ -1,0 +1,198 @@
+import { timestamp } from '../domain/common-fields.ts';
+import type { Destination, DestinationRequest } from '../domain/destination.ts';
+import { Secret } from '../domain/key.ts';
+import { modificationTime } from '../domain/row-version.ts';
+import { boundedList } from './bounded-list.ts';
+import { decrypt, encrypt } from './crypto/cipher.ts';
+import type { Keyring } from './crypto/keyring.ts';
+import { type DbTime, type Executor, type Queries, rowLock, type Value } from './engine/db.ts';
+import { all, Params } from './engine/sql.ts';
+import type { DestinationFields, DestinationSecrets, Destinations, StoredDestination } from './store.ts';
+
+interface Row {
+  readonly tenant_id: string;
+  readonly id: string;
+  readonly name: string;
+  readonly origin: string;
+  readonly requests: string;
+  readonly header_names: string;
+  readonly certificate: string | null;
+  readonly ca: string | null;
+  readonly timeout: number;
+  readonly secrets: Uint8Array;
+  readonly created_by: string | null;
+  readonly created_at: DbTime;
+  readonly modified_by: string | null;
+  readonly modified_at: DbTime | null;
+}
+
+const columns = `d.tenant_id, d.id, d.name, d.origin, d.requests, d.header_names, d.certificate, d.ca, d.timeout,
+  d.secrets, d.created_by, d.created_at, d.modified_by, d.modified_at`;
+const selectById = `select ${columns} from destinations d where d.tenant_id = $1 and d.id = $2`;
+
+const insertRow = `insert into destinations (tenant_id, id, origin, created_by, created_at, name, requests,
+    header_names, certificate, ca, timeout, secrets)
+  values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`;
+const updateRow = `update destinations set modified_by = $3, modified_at = $4, name = $5, requests = $6,
+    header_names = $7, certificate = $8, ca = $9, timeout = $10, secrets = $11
+  where tenant_id = $1 and id = $2`;
+
+export function destinations(db: Executor, dataKey: Keyring['dataKey']): Destinations {
+  const one = async (sql: string, tenant: string, name: string) => {
+    const key = await dataKey(tenant);
+    const row = await db.get<Row>(sql, [tenant, name]);
+    return row && toStored(row, key);
+  };
+  /** Until the transaction ends, no other one creates or renames a destination of the tenant. */
+  const lockNames = (tx: Queries, tenant: string) =>
+    tx.get(`select 1 as one from tenants where id = $1 ${rowLock(db, 'for no key update')}`, [tenant]);
+  const isTaken = async (tx: Queries, tenant: string, id: string, name: string) =>
+    (await tx.get('select 1 as one from destinations where tenant_id = $1 and name = $2 and id <> $3', [
+      tenant,
+      name,
+      id,
+    ])) !== undefined;
+
+  return {
+    create: async (tenant, id, fields, { by, at }, max) => {
+      const key = await dataKey(tenant);
+      return db.transaction(async (tx) => {
+        await lockNames(tx, tenant);
+        const sql = 'select count(*) as count from destinations where tenant_id = $1';
+        if (Number((await tx.get<{ count: DbTime }>(sql, [tenant]))?.count) >= max) return 'too_many';
+        if (await isTaken(tx, tenant, id, fields.name)) return 'name_taken';
+        const row = { tenant_id: tenant, id, origin: fields.origin, modified_at: null };
+        const secrets = encryptSecrets(key, row, fields.secrets);
+        await tx.run(insertRow, [tenant, id, fields.origin, by, at, ...changeable(fields), secrets]);
+        return toStored((await tx.get<Row>(selectById, [tenant, id])) as Row, key);
+      });
+    },
+
+    get: (tenant, id) => one(selectById, tenant, id),
+
+    named: (tenant, name) =>
+      one(`select ${columns} from destinations d where d.tenant_id = $1 and d.name = $2`, tenant, name),
+
+    list: async (tenant, filter, window) => {
+      const read = async (ids: readonly string[]) => {
+        const params = new Params();
+        const sql = `select ${columns} from destinations d
+          where d.tenant_id = ${params.add(tenant)} and d.id in ${params.list(ids)}`;
+        return (await db.all<Row>(sql, params.values)).map(toDestination);
+      };
+      return boundedList(db, { ...filtered(tenant, filter), read }, window);
+    },
+
+    update: async (tenant, id, { by, at }, revise) => {
+      const key = await dataKey(tenant);
+      return db.transaction(async (tx) => {
+        await lockNames(tx, tenant);
+        const old = await tx.get<Row>(`${selectById} ${rowLock(db, 'for update')}`, [tenant, id]);
+        if (!old) return undefined;
+        const fields = revise(toStored(old, key));
+        const modified_at = modificationTime(old.modified_at, at);
+        if (await isTaken(tx, tenant, id, fields.name)) return 'name_taken';
+        const secrets = encryptSecrets(key, { ...old, modified_at }, fields.secrets);
+        await tx.run(updateRow, [tenant, id, by, modified_at, ...changeable(fields), secrets]);
+        return toStored((await tx.get<Row>(selectById, [tenant, id])) as Row, key);
+      });
+    },
+
+    delete: (tenant, id, check) =>
+      db.transaction(async (tx) => {
+        const row = await tx.get<Row>(`${selectById} ${rowLock(db, 'for update')}`, [tenant, id]);
+        if (!row) return undefined;
+        const destination = toDestination(row);
+        check(destination);
+        await tx.run('delete from destinations where tenant_id = $1 and id = $2', [tenant, id]);
+        return destination;
+      }),
+  };
+}
+
+function filtered(tenant: string, { ids, name }: Parameters<Destinations['list']>[1]) {
+  return {
+    table: 'destinations',
+    largest: 'requests',
+    columns: 'r.name',
+    tenant,
+    ids,
+    filter: (params: Params) =>
+      all(
+        '1 = 1',
+        name !== undefined &&
+          `x.name like ${params.add(`%${name.toLowerCase().replace(/[\\%_]/g, '\\$&')}%`)} escape '\\'`,
+      ),
+  };
+}
+
+/** The values of the columns that both `create` and `update` write, in the same order. */
+function changeable({
+  name,
+  requests,
+  secrets,
+  certificate,
+  ca,
+  timeout,
+}: Omit<DestinationFields, 'origin'>): Value[] {
+  const names = Object.keys(secrets.headers).sort();
+  return [name, JSON.stringify(requests), JSON.stringify(names), certificate ?? null, ca ?? null, timeout];
+}
+
+type Owner = Pick<Row, 'tenant_id' | 'id' | 'origin' | 'modified_at'>;
+
+/**
+ * Binds the secrets to their destination, its origin and its version: someone with access to the database cannot have
+ * them sent elsewhere, or bring old ones back.
+ */
+function contextOf({ tenant_id, id, origin, modified_at }: Owner): string {
+  return `sallyport destination ${tenant_id} ${id} ${origin} ${modified_at ?? 0}`;
+}
+
+function encryptSecrets(
+  key: Uint8Array,
+  owner: Owner,
+  { headers, privateKey }: DestinationSecrets,
+): Uint8Array {
+  const values = Object.entries(headers).map(([name, value]) => [name, value.reveal()]);
+  const text = JSON.stringify({ headers: Object.fromEntries(values), privateKey: privateKey?.reveal() });
+  return encrypt(key, contextOf(owner), text);
+}
+
+function decryptSecrets(key: Uint8Array, row: Row): DestinationSecrets {
+  const text = decrypt(key, contextOf(row), row.secrets);
+  if (!text)
+    throw new Error(
+      `the secrets of destination ${row.id} cannot be decrypted: another program has changed them`,
+    );
+  const { headers, privateKey } = JSON.parse(text.toString()) as {
+    headers: Record<string, string>;
+    privateKey?: string;
+  };
+  return {
+    headers: Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, new Secret(value)])),
+    privateKey: privateKey === undefined ? undefined : new Secret(privateKey),
+  };
+}
+
+function toStored(row: Row, key: Uint8Array): StoredDestination {
+  return { ...toDestination(row), secrets: () => decryptSecrets(key, row) };
+}
+
+function toDestination(row: Row): Destination {
+  return {
+    id: row.id,
+    tenant_id: row.tenant_id,
+    name: row.name,
+    origin: row.origin,
+    requests: JSON.parse(row.requests) as DestinationRequest[],
+    header_names: JSON.parse(row.header_names) as string[],
+    ...(row.certificate !== null && { client_certificate: row.certificate }),
+    ...(row.ca !== null && { ca: row.ca }),
+    timeout: row.timeout,
+    ...(row.created_by !== null && { created_by: row.created_by }),
+    created_at: timestamp(Number(row.created_at)),
+    ...(row.modified_by !== null && { modified_by: row.modified_by }),
+    ...(row.modified_at !== null && { modified_at: timestamp(Number(row.modified_at)) }),
+  };
+}
