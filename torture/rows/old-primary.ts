@@ -56,11 +56,10 @@ async function run(context: Context): Promise<Outcome> {
     while (made.length < count) made.push(await work());
     return made;
   };
-  /** Waits until the nodes respond as expected to a request with the management key. */
-  const until = async (expected: number) => {
+  /** Waits until all nodes have found a server. */
+  const untilServed = async () => {
     for (const node of nodes.keys())
-      while ((await call(node, 'GET', '/applications/key', management)).status !== expected)
-        await Bun.sleep(20);
+      while ((await call(node, 'GET', '/applications/key', management)).status !== 200) await Bun.sleep(20);
   };
   const beatsOf = () =>
     Promise.all(nodes.map(async ({ url }) => (await (await fetch(`${url}/livez`)).json()).database));
@@ -86,16 +85,19 @@ async function run(context: Context): Promise<Outcome> {
   };
 
   const count = context.sized(80, 3);
+  const outcome = () => ({
+    figures: { 'keys revoked': count, 'keys created': count, requests: asked },
+    failures: failures.slice(0, 10),
+  });
   const revoked = await times(count, create);
   first.freeze();
   await second.promote();
-  await until(200);
+  await untilServed();
   const created = await times(count, create);
   for (const { id } of revoked) await change('DELETE', `/applications/${id}`);
   await afterBeat(2);
   first.unfreeze();
   await second.kill();
-  await until(503);
   await expectStatus('only the old primary runs', [...revoked, ...created], 503);
   await nodes[2]?.stop();
   const refused = await start(2).then(
@@ -103,28 +105,29 @@ async function run(context: Context): Promise<Outcome> {
     ({ message }) => message,
   );
   if (!refused.includes('is behind')) failures.push(`a node was restarted with the old primary: ${refused}`);
+  // A node that uses a server that is behind never sees what the next steps wait for.
+  if (failures.length > 0) return outcome();
   nodes.pop();
   await second.start();
   nodes.push(await start(2));
-  await until(200);
+  await untilServed();
   await expectStatus('both primaries run', revoked, 401);
   await expectStatus('both primaries run', created, 200);
   await afterBeat(2);
 
   await Promise.all([first.kill(), second.kill()]);
   await third.promote();
-  await until(503);
   await expectStatus('a standby without the changes was promoted', [...revoked, ...created], 503);
+  if (failures.length > 0) return outcome();
   const recover = [...command, 'recover', '--yes'];
   const recovered = await runCommand(context, databaseUrl, recover, { SALLYPORT_DATA_DIR: dataOf(0) });
   if (recovered.code !== 0) failures.push(`the loss could not be accepted: ${recovered.err}`);
-  await until(200);
+  await untilServed();
   await afterBeat(2);
   await second.start();
   await third.kill();
-  await until(503);
   await expectStatus('only a server from before the loss runs', created, 503);
-  return { figures: { 'keys revoked': count, 'keys created': count, requests: asked }, failures };
+  return outcome();
 }
 
 /** A primary with a synchronous standby and an asynchronous one. */
