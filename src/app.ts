@@ -155,7 +155,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     flush: () => jobs.flush().then(() => delivery.flush()),
     close: async ({ drain = config.drain } = {}) => {
       ready = false;
-      await Bun.sleep(drain);
+      await serveUntilNoticed(drain, log);
       await server.close();
       await metricsServer?.close();
       await Promise.all([jobs.stop(), delivery.stop()]);
@@ -164,6 +164,12 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
       log.flush();
     },
   };
+}
+
+/** Waits until load balancers have noticed that the node is not ready. */
+async function serveUntilNoticed(drain: number, log: Log): Promise<void> {
+  if (drain > 0) log.info('stopping: serves until load balancers have noticed', { seconds: drain / 1000 });
+  await Bun.sleep(drain);
 }
 
 function metricLimits(

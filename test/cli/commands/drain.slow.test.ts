@@ -75,6 +75,7 @@ describe.each(['SIGTERM', 'SIGINT'] as const)('at %s', (signal) => {
       last: true,
     });
     expect(await service.ended).toBe(0);
+    expect(service.err()).toContain('"seconds":1');
     expect(service.err()).not.toContain('request failed');
   });
 });
