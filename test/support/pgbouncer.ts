@@ -8,6 +8,8 @@ import { isMissing } from './skip.ts';
 
 export interface Pgbouncer {
   readonly port: number;
+  /** Points PgBouncer to another server. */
+  setServer(port: number): void;
   stop(): Promise<void>;
 }
 
@@ -48,10 +50,12 @@ export async function startPgbouncer(
   };
   const lines = Object.entries(options).map(([name, value]) => `${name} = ${value}`);
   const file = join(folder, 'pgbouncer.ini');
-  writeFileSync(
-    file,
-    ['[databases]', `* = host=127.0.0.1 port=${serverPort}`, '[pgbouncer]', ...lines, ''].join('\n'),
-  );
+  const configure = (to: number) =>
+    writeFileSync(
+      file,
+      ['[databases]', `* = host=127.0.0.1 port=${to}`, '[pgbouncer]', ...lines, ''].join('\n'),
+    );
+  configure(serverPort);
   const server = spawn(program, [file], { ...serverUser, cwd: folder, stdio: ['ignore', 'ignore', 'pipe'] });
   const ended = new Promise<void>((resolve) => server.once('exit', () => resolve()));
   await new Promise<void>((resolve, reject) => {
@@ -64,6 +68,10 @@ export async function startPgbouncer(
   });
   return {
     port,
+    setServer: (to) => {
+      configure(to);
+      server.kill('SIGHUP');
+    },
     stop: async () => {
       server.kill('SIGKILL');
       await ended;

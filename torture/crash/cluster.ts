@@ -129,22 +129,44 @@ export class Cluster {
   async copy(folder: string): Promise<Cluster> {
     createFolder(folder);
     const copy = new Cluster(folder, this.#bin, await freePort());
-    const session = new SQL(this.url(), { max: 1 });
-    try {
-      await session.unsafe("select pg_backup_start('standby', true)");
-      const inMemory = (path: string) =>
-        !/\/(postmaster\.(pid|opts)|pg_stat_tmp\/.+|pg_replslot\/.+)$/.test(path);
-      cpSync(this.data, copy.data, { recursive: true, filter: inMemory });
-      const [row] = await session.unsafe('select labelfile from pg_backup_stop(false)');
-      writeFileSync(join(copy.data, 'backup_label'), row.labelfile);
-    } finally {
-      await session.close();
-    }
+    await this.backUp(copy.data);
     writeFileSync(join(copy.data, 'standby.signal'), '');
     const source = `host=127.0.0.1 port=${this.port} user=postgres`;
     writeFileSync(join(copy.data, 'postgresql.auto.conf'), `primary_conninfo = '${source}'\n`);
     changeOwner(copy.data);
     return copy;
+  }
+
+  /** Takes a base backup. `folder` must not exist. */
+  async backUp(folder: string): Promise<void> {
+    const session = new SQL(this.url(), { max: 1 });
+    try {
+      await session.unsafe("select pg_backup_start('standby', true)");
+      const inMemory = (path: string) =>
+        !/\/(postmaster\.(pid|opts)|pg_stat_tmp\/.+|pg_replslot\/.+)$/.test(path);
+      cpSync(this.data, folder, { recursive: true, filter: inMemory });
+      const [row] = await session.unsafe('select labelfile from pg_backup_stop(false)');
+      writeFileSync(join(folder, 'backup_label'), row.labelfile);
+    } finally {
+      await session.close();
+    }
+  }
+
+  /**
+   * Replaces the data of the stopped server with a base backup, and starts it with the archived WAL up to a restore
+   * point. Resolves when the server accepts writes.
+   */
+  async restore(backup: string, archive: string, point: string): Promise<void> {
+    rmSync(this.data, { recursive: true });
+    cpSync(backup, this.data, { recursive: true });
+    writeFileSync(join(this.data, 'recovery.signal'), '');
+    changeOwner(this.data);
+    await this.start({
+      restore_command: `cp ${archive}/%f %p`,
+      recovery_target_name: point,
+      recovery_target_action: 'promote',
+    });
+    while ((await this.sql('select 1 where pg_is_in_recovery()')).length > 0) await Bun.sleep(20);
   }
 
   /** Turns on synchronous replication. Resolves when a standby follows. */
@@ -165,17 +187,17 @@ export class Cluster {
   }
 }
 
-function createFolder(folder: string): void {
+export function createFolder(folder: string): void {
   mkdirSync(folder);
   if (serverUser.uid !== undefined) chownSync(folder, serverUser.uid, serverUser.gid);
 }
 
-function changeOwner(folder: string): void {
+export function changeOwner(folder: string): void {
   spawnSync('chmod', ['0700', folder]);
   if (serverUser.uid !== undefined) spawnSync('chown', ['-R', `${serverUser.uid}:${serverUser.gid}`, folder]);
 }
 
-function childrenOf(pid: number): number[] {
+export function childrenOf(pid: number): number[] {
   const { stdout } = spawnSync('ps', ['-A', '-o', 'pid=,ppid='], { encoding: 'utf8' });
   const lines = stdout.split('\n').map((line) => line.trim().split(/\s+/).map(Number));
   return lines.filter(([, parent]) => parent === pid).map(([child]) => child as number);

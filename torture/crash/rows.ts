@@ -8,17 +8,23 @@ import { synced } from '../rows/fsync-order.ts';
 import { kill } from '../rows/kill.ts';
 import { migration } from '../rows/migration.ts';
 import { oldPrimary } from '../rows/old-primary.ts';
+import { pointInTime } from '../rows/point-in-time.ts';
+import { postgresOutages } from '../rows/postgres-outages.ts';
 import { rotation } from '../rows/rotation.ts';
 import { storage } from '../rows/storage-faults.ts';
+import { workers } from '../rows/workers.ts';
 
 export const crashes: readonly Row[] = [
   cutOff,
   kill,
+  workers,
   disclosures,
   synced,
   storage,
   failover,
   oldPrimary,
+  postgresOutages,
+  pointInTime,
   disk,
   migration,
   rotation,
