@@ -246,6 +246,42 @@ export const bugs: readonly Bug[] = [
     ],
   },
   {
+    name: 'a killed worker is not replaced',
+    row: 'workers',
+    database: 'SQLite',
+    changes: [
+      {
+        file: 'src/cli/commands/serve.ts',
+        from: 'if (isListening && !isStopping) replace(number, { code, signal });',
+        to: 'if (!isListening && !isStopping) replace(number, { code, signal });',
+      },
+    ],
+  },
+  {
+    name: 'too many connections are an internal error',
+    row: 'postgres-outages',
+    database: 'PostgreSQL',
+    changes: [
+      {
+        file: 'src/store/engine/postgres-errors.ts',
+        from: '|42501|53|55|',
+        to: '|42501|53100|55|',
+      },
+    ],
+  },
+  {
+    name: 'revocations after the restore point are not repeated',
+    row: 'point-in-time',
+    database: 'PostgreSQL',
+    changes: [
+      {
+        file: 'src/cli/commands/recover.ts',
+        from: 'at: Date.now() }, revoked ? revived : none)',
+        to: 'at: Date.now() }, none)',
+      },
+    ],
+  },
+  {
     name: 'long computations without pauses',
     row: 'stalls',
     database: 'SQLite',
