@@ -1,5 +1,8 @@
-/** Archives the audit log again and again under load, and kills the command: no entry may get lost. */
-import { readdirSync, readFileSync } from 'node:fs';
+/**
+ * Archives the audit log again and again under load, and kills the command. Then the service itself deletes what a sink
+ * has received. No entry may get lost.
+ */
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Client } from '../client.ts';
 import { environmentOf, firstKey, startNode } from '../crash/node.ts';
@@ -10,7 +13,7 @@ import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 export const retention: Row = {
   name: 'retention',
   requirement:
-    'the audit log is archived under load, with kill -9 of the command at any moment: every acknowledged change is in the archives or in the database, all of it verifies, and no change is rejected',
+    'the audit log is archived under load, with kill -9 of the command at any moment, or deleted by the service after its delivery: every acknowledged change is in the archives, the sink or the database, all of it verifies, and no change is rejected',
   databases: bothDatabases,
   run,
 };
@@ -56,6 +59,9 @@ async function run(context: Context): Promise<Outcome> {
   const known = archived.union(requestIds([rest]));
   const lost = acknowledged.filter((id) => !known.has(id));
   failures.push(...rejected);
+  // The service deletes entries once a minute.
+  const delivered = context.size === 'full' ? await deleteDelivered(context, program) : undefined;
+  failures.push(...(delivered?.failures ?? []));
   return {
     figures: {
       rounds,
@@ -66,8 +72,49 @@ async function run(context: Context): Promise<Outcome> {
       'entries lost': lost.length,
       'retried (503)': retried,
       'changes rejected': rejected.length,
+      ...delivered?.figures,
     },
     failures: [...lost.slice(0, 5).map((id) => `the entry of ${id} is lost`), ...failures].slice(0, 10),
+  };
+}
+
+/** Lets the service delete old entries under load, several times. */
+async function deleteDelivered(parent: Context, program: string[]): Promise<Outcome> {
+  const context = { ...parent, folder: join(parent.folder, 'delivered') };
+  mkdirSync(context.folder);
+  const sink = join(context.folder, 'sink.jsonl');
+  const sinks = join(context.folder, 'sinks.json');
+  writeFileSync(sinks, JSON.stringify({ sinks: [{ name: 'file', type: 'file', path: sink }] }));
+  const databaseUrl = await context.freshDatabase();
+  const env = { ...databaseTimeout(context), SALLYPORT_SINKS_FILE: sinks };
+  const command = { databaseUrl, command: program, env: { ...env, SALLYPORT_AUDIT_RETENTION: '1s' } };
+  const node = await startNode(context, command);
+  const load = startLoad(context, node.url, firstKey(context));
+  const deletions = () => {
+    const said = readFileSync(join(context.folder, 'said.log'), 'utf8');
+    return said.split('deleted audit entries that were delivered').length - 1;
+  };
+  while (deletions() < 3) await load.more(500);
+  const { acknowledged, rejected } = await load.stop();
+  await node.stop();
+  const rest = join(context.folder, 'rest.jsonl');
+  const failures = [...rejected];
+  for (const args of [
+    ['audit', 'verify', '--database'],
+    ['audit', 'export', rest],
+  ]) {
+    const { code, out, err } = await runCommand(context, databaseUrl, [...program, ...args], env);
+    if (code !== 0) failures.push(`${args.join(' ')} ended with ${code}: ${out}${err}`);
+  }
+  const stored = requestIds([rest]);
+  const known = stored.union(requestIds(existsSync(sink) ? [sink] : []));
+  const lost = acknowledged.filter((id) => !known.has(id));
+  return {
+    figures: {
+      'deleted by the service': acknowledged.filter((id) => !stored.has(id)).length,
+      'of them not delivered': lost.length,
+    },
+    failures: [...lost.map((id) => `the entry of ${id} was deleted and not delivered`), ...failures],
   };
 }
 
