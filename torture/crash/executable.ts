@@ -25,6 +25,8 @@ function patchPlugin({ file, revise }: SourcePatch): BunPlugin {
   };
 }
 
+const auditWorker = 'audit/proof/worker.ts';
+
 /** Builds the program in `root` and returns the path of the file. */
 export async function buildProgram(
   root: string,
@@ -34,7 +36,9 @@ export async function buildProgram(
   const outfile = join(folder, 'sallyport');
   const autoload = { autoloadDotenv: false, autoloadBunfig: false };
   const { success, logs } = await Bun.build({
-    entrypoints: [join(root, 'src', 'main.ts')],
+    // As in deploy/build.ts: the second one is a thread.
+    entrypoints: [join(root, 'src/main.ts'), join(root, 'src', auditWorker)],
+    define: { SALLYPORT_AUDIT_WORKER: JSON.stringify(`./${auditWorker}`) },
     compile: { outfile, ...autoload },
     plugins: [withoutConsole, ...revisions].map(patchPlugin),
     minify: true,
