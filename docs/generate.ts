@@ -3,7 +3,7 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Command, nameOf, type Option } from '../src/cli/command.ts';
 import { accessFileSchema } from '../src/cli/commands/access-file.ts';
-import { commands } from '../src/cli/commands.ts';
+import { allCommands } from '../src/cli/commands.ts';
 import { helpText } from '../src/cli/program.ts';
 import { exitCodes } from '../src/cli/terminal/cli-error.ts';
 import { callOptions, callVariables } from '../src/cli/terminal/connection.ts';
@@ -18,6 +18,8 @@ import { lines, table } from './markdown.ts';
 import { sdkMethodTable } from './sdk-methods.ts';
 
 const here = import.meta.dirname;
+const commands = await allCommands();
+const help = await helpText();
 
 /** Paths below docs/. */
 const pages: Record<string, () => string> = {
@@ -167,7 +169,7 @@ function cliPage(): string {
   return lines(
     '# CLI',
     'All commands, with options and examples. Run `npx sallyport` in a clone or in a project with the [npm package](../operations/deploy.md#npm-package), `node PATH/bin/sallyport.mjs` from elsewhere, or the [single executable](../operations/deploy.md#single-executable).',
-    `\`\`\`text\n${helpText().trimEnd()}\n\`\`\``,
+    `\`\`\`text\n${help.trimEnd()}\n\`\`\``,
     '## Output and exit codes',
     'Data goes to standard output: tables and text, or JSON with `--json`. Messages go to standard error: lines that start with `sallyport: error:` or, if the command continues or has succeeded, `sallyport: warning:`, often followed by one with `sallyport: hint:`. Colours and progress appear on a terminal only; `NO_COLOR` turns colours off.',
     table(

@@ -5,10 +5,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseAllDocuments } from 'yaml';
 import { z } from 'zod';
-import { commands } from '../src/cli/commands.ts';
+import { allCommands } from '../src/cli/commands.ts';
 import { settings } from '../src/config/settings.ts';
 import { routes } from '../src/http/routes.ts';
 import { isMissing } from './support/skip.ts';
+
+const commands = await allCommands();
 
 const folder = join(import.meta.dirname, '../deploy');
 const read = (path: string) => readFileSync(join(folder, path), 'utf8');

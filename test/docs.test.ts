@@ -6,11 +6,13 @@ import { stalePages } from '../docs/generate.ts';
 import manifest from '../package.json' with { type: 'json' };
 import { nameOf } from '../src/cli/command.ts';
 import { projectVariables } from '../src/cli/commands/init.ts';
-import { commands } from '../src/cli/commands.ts';
+import { allCommands } from '../src/cli/commands.ts';
 import { callOptions, callVariables } from '../src/cli/terminal/connection.ts';
 import { flagOf, readConfig, settingList, settings } from '../src/config/settings.ts';
 import { codes } from '../src/domain/error.ts';
 import { builtIn } from '../src/domain/permission.ts';
+
+const commands = await allCommands();
 
 const root = join(import.meta.dirname, '..');
 const settingFlags = settingList.map(({ variable }) => flagOf(variable));

@@ -31,10 +31,16 @@ interface CommandDescription {
 
 /** Uses the settings of the service and its database. Works whether the service runs or not. */
 export interface LocalCommand extends CommandDescription {
-  /** Needs neither settings nor a database. */
-  readonly standalone?: true;
+  readonly standalone?: undefined;
   /** Resolves with the exit code. */
   readonly run: (invocation: Invocation) => Promise<number>;
+}
+
+/** Needs neither settings nor a database. */
+export interface StandaloneCommand extends CommandDescription {
+  readonly standalone: true;
+  /** Resolves with the exit code. */
+  readonly run: (context: Context) => Promise<number>;
 }
 
 /** Calls a running service through the SDK. */
@@ -45,11 +51,15 @@ export interface RemoteCommand extends CommandDescription {
   readonly call: (call: Call) => Promise<number>;
 }
 
-export type Command = LocalCommand | RemoteCommand;
+export type Command = LocalCommand | StandaloneCommand | RemoteCommand;
 
 /** The usage without the arguments, such as `keys delete`. */
 export function nameOf({ usage }: Command): string {
   return usage.replace(/ [<[].*/, '');
+}
+
+export function firstWordOf({ usage }: Command): string {
+  return usage.split(' ', 1)[0] as string;
 }
 
 export interface Context {

@@ -6,10 +6,9 @@ import {
   Command as Program,
   Option as ProgramOption,
 } from 'commander';
-import { flagOf, settingList } from '../config/settings.ts';
 import { build } from '../config/version.ts';
 import { type Command, type Context, nameOf, type Option, type Options } from './command.ts';
-import { commands, groupSummaries } from './commands.ts';
+import { commandsOf, type Topic, topics } from './commands.ts';
 import { UsageError } from './errors.ts';
 import { completeCommand, completionsFor, type SuggestValues } from './terminal/completion.ts';
 import { callOptions } from './terminal/connection.ts';
@@ -21,17 +20,6 @@ export type Parsed = Pick<Context, 'args' | 'options' | 'json'>;
 
 const headings = { server: 'Server commands:', api: 'API commands:', other: 'Other commands:' };
 
-const settingOptions: readonly Option[] = settingList
-  .filter(({ secret }) => !secret)
-  .map(({ variable, description, fallback }) => ({
-    name: flagOf(variable),
-    value: 'VALUE',
-    description: `${description}\n[env: ${variable}, default: ${fallback}]`,
-  }));
-
-/** Settings that have no flag, because an argument list is visible to every user of the machine. */
-const secretSettings = settingList.filter(({ secret }) => secret);
-
 /** `print` receives help and completions. Resolves with the exit code. Throws UsageError for invalid arguments. */
 export async function parseAndRun(
   argv: readonly string[],
@@ -40,7 +28,9 @@ export async function parseAndRun(
   suggestValues: SuggestValues = async () => [],
 ): Promise<number> {
   let code = 0;
-  const program = buildProgram(
+  const words = argv[0] === completeCommand ? argv.slice(1, -1) : argv;
+  const program = await buildProgram(
+    words,
     async (command, parsed) => {
       code = await execute(command, parsed);
       return code;
@@ -72,11 +62,17 @@ function normalizeHelp(argv: readonly string[], program: Program): string[] {
 }
 
 /** The help of the whole program, as a terminal of 100 columns shows it. */
-export function helpText(): string {
-  return buildProgram(async () => 0, { getOutHelpWidth: () => 100 }).helpInformation();
+export async function helpText(): Promise<string> {
+  const program = await buildProgram([], async () => 0, { getOutHelpWidth: () => 100 });
+  return program.helpInformation();
 }
 
-export function buildProgram(execute: Execute, output: OutputConfiguration = {}): Program {
+/** Only the commands that begin with the first of the words can be run. Of the others, only the summary is known. */
+async function buildProgram(
+  words: readonly string[],
+  execute: Execute,
+  output: OutputConfiguration,
+): Promise<Program> {
   const program = new Program('sallyport')
     .description(
       'Run and manage Sallyport: API keys for services, short-lived keys for browsers, and rules for the data that each may see.',
@@ -90,31 +86,32 @@ export function buildProgram(execute: Execute, output: OutputConfiguration = {})
     .configureHelp({ showGlobalOptions: true, formatHelp, subcommandTerm: (command) => command.name() })
     .configureOutput({ ...output, outputError: () => {} });
   reportErrors(program);
-  const groups = new Map<string, Program>();
-  for (const command of commands) {
-    const [name = '', hasGroup] = nameOf(command).split(' ');
-    const heading = headingOf(command);
-    if (!hasGroup) {
-      add(program.command(command.usage).helpGroup(heading), command, execute);
-      continue;
-    }
-    const group = groups.get(name) ?? addGroup(program, name, heading);
-    groups.set(name, group);
-    const { usage, isDefault = false } = command;
-    add(group.command(usage.slice(name.length + 1), { isDefault }), command, execute);
+  const word = words.find((each) => each !== 'help' && !each.startsWith('-'));
+  for (const [name, topic] of Object.entries(topics)) {
+    if (name === word) await addTopic(program, name, topic, execute);
+    else program.command(name).helpGroup(headings[topic.kind]).description(topic.summary);
   }
   return program;
 }
 
-function headingOf(command: Command): string {
-  if ('call' in command) return headings.api;
-  return command.standalone && !nameOf(command).includes(' ') ? headings.other : headings.server;
+async function addTopic(program: Program, name: string, topic: Topic, execute: Execute): Promise<void> {
+  const heading = headings[topic.kind];
+  let group: Program | undefined;
+  for (const command of await commandsOf(name, topic)) {
+    if (nameOf(command) === name) {
+      await add(program.command(command.usage).helpGroup(heading), command, execute);
+      continue;
+    }
+    group ??= addGroup(program, name, heading, topic.summary);
+    const { usage, isDefault = false } = command;
+    await add(group.command(usage.slice(name.length + 1), { isDefault }), command, execute);
+  }
 }
 
-function addGroup(program: Program, name: string, heading: string): Program {
+function addGroup(program: Program, name: string, heading: string, summary: string): Program {
   const group = program.command(name).helpGroup(heading).usage('COMMAND [options]').helpCommand(false);
   reportErrors(group);
-  return group.description(groupSummaries[name] ?? '');
+  return group.description(summary);
 }
 
 /** Turns commander's errors into a UsageError that names the command and its help. A request for help is no error. */
@@ -127,7 +124,7 @@ function reportErrors(program: Program): void {
   });
 }
 
-function add(program: Program, command: Command, execute: Execute): void {
+async function add(program: Program, command: Command, execute: Execute): Promise<void> {
   const { choices, options = [], summary, details, examples = [] } = command;
   reportErrors(program);
   program.summary(summary).description([summary, details].filter(Boolean).join('\n\n'));
@@ -137,7 +134,7 @@ function add(program: Program, command: Command, execute: Execute): void {
     program.optionsGroup('Connection options:');
     const connection = command.withoutKey ? callOptions.filter(({ name }) => name === 'url') : callOptions;
     for (const option of connection) program.addOption(toProgramOption(option));
-  } else if (!command.standalone) addSettings(program, command);
+  } else if (!command.standalone) await addSettings(program, command);
   if (examples.length > 0)
     program.addHelpText('after', `\nExamples:\n${examples.map((example) => `  $ ${example}`).join('\n')}`);
   program.action(async () => {
@@ -147,17 +144,24 @@ function add(program: Program, command: Command, execute: Execute): void {
 }
 
 /** Every server command accepts the settings; only the help of `serve` lists them. */
-function addSettings(program: Program, { usage }: Command): void {
+async function addSettings(program: Program, { usage }: Command): Promise<void> {
+  const { flagOf, settingList } = await import('../config/settings.ts');
   const listed = usage === 'serve';
   program.optionsGroup('Settings (option, environment variable, or line in .env):');
-  for (const option of settingOptions) program.addOption(toProgramOption(option).hideHelp(!listed));
+  // A secret has no option, because an argument list is visible to every user of the machine.
+  for (const { variable, description, fallback } of settingList.filter(({ secret }) => !secret)) {
+    const text = `${description}\n[env: ${variable}, default: ${fallback}]`;
+    const option = { name: flagOf(variable), value: 'VALUE', description: text };
+    program.addOption(toProgramOption(option).hideHelp(!listed));
+  }
   if (!listed) {
     const pointer =
       'Settings such as --data-dir and --database-url work here too: see `sallyport serve --help`.';
     program.addHelpText('after', `\n${pointer}`);
     return;
   }
-  const items = secretSettings.map(({ variable, description }) => describeBelow(variable, description, 80));
+  const secrets = settingList.filter(({ secret }) => secret);
+  const items = secrets.map(({ variable, description }) => describeBelow(variable, description, 80));
   program.addHelpText('after', `\nEnvironment variables without an option:\n${items.join('\n')}`);
 }
 

@@ -1,12 +1,11 @@
 /** The command line: reads the arguments, runs the command, reports errors. */
 import { Sallyport } from '../../sdk/src/sallyport.ts';
-import { type Config, flagOf, readConfig, settingList } from '../config/settings.ts';
+import type { Config } from '../config/settings.ts';
 import { redactSecrets } from '../domain/key.ts';
-import { builtIn, descriptionOf } from '../domain/permission.ts';
 import { type Command, type Context, type Invocation, nameOf, type Options } from './command.ts';
 import { Cancelled, UsageError } from './errors.ts';
 import { type Parsed, parseAndRun } from './program.ts';
-import { type ErrorContext, toCliError } from './terminal/cli-error.ts';
+import type { ErrorContext } from './terminal/cli-error.ts';
 import { keyOf, serviceUrl } from './terminal/connection.ts';
 import { Input } from './terminal/input.ts';
 import { colorizer, escaping, processTerminal, type Terminal } from './terminal/terminal.ts';
@@ -46,7 +45,8 @@ async function execute(
     return exitCode;
   };
   const context: Context = { ...parsed, print, printResult, colorize: colorizer(terminal), input, terminal };
-  if ('run' in command) return command.run(withSettings(context, errorContext));
+  if ('run' in command)
+    return command.standalone ? command.run(context) : command.run(await withSettings(context, errorContext));
   const url = serviceUrl(options, terminal);
   errorContext.url = url;
   const key = command.withoutKey ? undefined : await keyOf(options, terminal, input);
@@ -67,7 +67,8 @@ function rejectSecrets(argv: readonly string[]): void {
 }
 
 /** Reads the settings on first use, so that an invalid setting does not stop a command that needs none. */
-function withSettings(context: Context, errorContext: ErrorContext): Invocation {
+async function withSettings(context: Context, errorContext: ErrorContext): Promise<Invocation> {
+  const { flagOf, readConfig, settingList } = await import('../config/settings.ts');
   let config: Config | undefined;
   const read = () => {
     const names = settingList.map(({ variable }) => flagOf(variable));
@@ -86,11 +87,12 @@ function withSettings(context: Context, errorContext: ErrorContext): Invocation 
 }
 
 /** Prints the errors and a hint to standard error. Returns the exit code. */
-function report(error: unknown, errorContext: ErrorContext, terminal: Terminal): number {
+async function report(error: unknown, errorContext: ErrorContext, terminal: Terminal): Promise<number> {
   if (error instanceof Cancelled) {
     terminal.writeError('Cancelled.\n');
     return 1;
   }
+  const { toCliError } = await import('./terminal/cli-error.ts');
   const { errors, hint, code } = toCliError(error, errorContext);
   for (const line of errors) terminal.writeError(`sallyport: error: ${line}\n`);
   if (hint) terminal.writeError(`sallyport: hint: ${hint}\n`);
@@ -110,7 +112,10 @@ async function suggestValues(
   words: readonly string[],
   terminal: Terminal,
 ): Promise<string[]> {
-  if (placeholder === 'PERMISSION') return builtIn.map((name) => `${name}\t${descriptionOf(name)}`);
+  if (placeholder === 'PERMISSION') {
+    const { builtIn, descriptionOf } = await import('../domain/permission.ts');
+    return builtIn.map((name) => `${name}\t${descriptionOf(name)}`);
+  }
   if (placeholder !== 'APP') return [];
   try {
     return await applicationNames(typed, optionsIn(words), terminal);

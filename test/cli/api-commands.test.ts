@@ -4,12 +4,14 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { nameOf } from '../../src/cli/command.ts';
-import { commands } from '../../src/cli/commands.ts';
+import { allCommands } from '../../src/cli/commands.ts';
 import { parseAndRun } from '../../src/cli/program.ts';
 import { newId } from '../../src/domain/key.ts';
 import { unknownKey } from '../support/keys.ts';
 import { type ApiShell, apiShell, type ShellOptions, shell } from '../support/shell.ts';
 import { openTestServer, sqlite, type TestServer } from '../support/test-server.ts';
+
+const commands = await allCommands();
 
 let server: TestServer;
 let folder: string;

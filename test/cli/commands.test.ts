@@ -1,11 +1,14 @@
 import { afterEach, beforeEach, expect, test } from 'bun:test';
 import { existsSync } from 'node:fs';
 import manifest from '../../package.json' with { type: 'json' };
+import { type Command, nameOf } from '../../src/cli/command.ts';
+import { allCommands, commandsOf, topics } from '../../src/cli/commands.ts';
 import { settingList } from '../../src/config/settings.ts';
 import { build } from '../../src/config/version.ts';
 import { newestSchema } from '../../src/store/engine/migrate.ts';
 import { type Cli, openCli, openSqliteCli } from '../support/cli.ts';
 import { keyPattern } from '../support/program.ts';
+import { filesIn, read } from '../support/source-files.ts';
 import { openTestServer } from '../support/test-server.ts';
 
 let cli: Cli;
@@ -70,6 +73,22 @@ test('version prints the version of package.json, with the commit', async () => 
   for (const args of [['version'], ['--version']]) {
     expect(await cli.run(...args)).toEqual({ code: 0, out: `${build()}\n`, err: '' });
   }
+});
+
+test.each(Object.entries(topics))('help shows %s as it is declared', async (word, topic) => {
+  const declared = await commandsOf(word, topic);
+  const [first] = declared as [Command, ...Command[]];
+  const isGroup = declared.every((command) => nameOf(command) !== word);
+  if (!isGroup) expect(topic.summary).toBe(first.summary);
+  const other = 'standalone' in first && first.standalone && !isGroup ? 'other' : 'server';
+  expect(topic.kind).toBe('call' in first ? 'api' : other);
+});
+
+test('every command in the files of src/cli/commands/ can be run', async () => {
+  const names = new Set((await allCommands()).map(nameOf));
+  for (const file of filesIn('src/cli/commands', '.ts'))
+    for (const [, usage] of read(file).matchAll(/^ +usage: '([^']+)'/gm))
+      expect(names).toContain(nameOf({ usage } as Command));
 });
 
 test('help lists every command, and the help of serve every setting', async () => {

@@ -5,12 +5,12 @@ import { newMasterKey } from '../../store/crypto/cipher.ts';
 import type { Rotated, Rotation } from '../../store/crypto/key-rotation.ts';
 import type { Maintenance } from '../../store/maintenance.ts';
 import { type ActiveNode, type Nodes, nodeLifetime } from '../../store/nodes.ts';
-import type { Invocation, LocalCommand } from '../command.ts';
+import type { Command, Invocation } from '../command.ts';
 import { CommandError, UsageError } from '../errors.ts';
 import { requireDatabase, shortPath, withStore } from '../terminal/database.ts';
 import { confirm, yesOption } from '../terminal/options.ts';
 
-export const masterKeyCommands: readonly LocalCommand[] = [
+export const masterKeyCommands: readonly Command[] = [
   {
     usage: 'master-key new',
     summary: 'Generate a master key and print it.',

@@ -1,13 +1,15 @@
 /** Rotates the master key while a real service runs. */
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
-import { commands } from '../../../src/cli/commands.ts';
+import { allCommands } from '../../../src/cli/commands.ts';
 import { newTenant } from '../../../src/operations/bootstrap.ts';
 import { parseMasterKeys } from '../../../src/store/crypto/cipher.ts';
 import { type OpenedStore, openStore } from '../../../src/store/open.ts';
 import { ProgramFolder, type RunningProgram } from '../../support/program.ts';
 import { databases, generousTimeout, postgres } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
+
+const commands = await allCommands();
 
 interface StoredToken {
   readonly key: string;

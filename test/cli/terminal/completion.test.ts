@@ -1,10 +1,12 @@
 import { expect, test } from 'bun:test';
 import { nameOf } from '../../../src/cli/command.ts';
-import { commands } from '../../../src/cli/commands.ts';
+import { allCommands } from '../../../src/cli/commands.ts';
 import { shells } from '../../../src/cli/terminal/completion.ts';
 import { builtIn } from '../../../src/domain/permission.ts';
 import { shell } from '../../support/shell.ts';
 import { openTestServer, sqlite } from '../../support/test-server.ts';
+
+const commands = await allCommands();
 
 /** The suggestions for the last word, without descriptions. */
 async function suggestions(...words: string[]): Promise<string[]> {
