@@ -24,6 +24,8 @@ export interface Outcome {
   readonly figures: Readonly<Record<string, number | string>>;
   /** Violations of the guarantee. Empty if it holds, and if the row did not finish. */
   readonly failures: readonly string[];
+  /** Times that are too long. They are failures, unless the machine is too busy to judge times. */
+  readonly late?: readonly string[];
 }
 
 export interface Context {

@@ -15,11 +15,13 @@ export interface RunOptions {
   readonly size: Context['size'];
   /** Milliseconds after which a row is stopped. It then counts as not finished. */
   readonly rowTimeout?: number;
+  /** Milliseconds by which timers are late. */
+  readonly delayOfTimers?: () => Promise<number>;
   /** Called when a row has ended. */
   readonly report?: (result: Result) => void;
 }
 
-export interface Result extends Outcome {
+export interface Result extends Omit<Outcome, 'late'> {
   readonly row: Row;
   /** Why the row did not finish. */
   readonly unfinished?: string;
@@ -29,6 +31,8 @@ export interface Result extends Outcome {
 
 const root = join(import.meta.dirname, '..');
 const known: Record<DatabaseName, Database> = { SQLite: sqlite, PostgreSQL: postgres };
+/** Times are not judged on a machine whose timers are later than this, in milliseconds. */
+const longestDelay = 250;
 /** Ten times what the longest row usually takes. */
 const defaultRowTimeout = 2_400_000;
 
@@ -74,15 +78,19 @@ export class Run {
     return { row, database: name, ...outcome, seconds: (performance.now() - began) / 1000 };
   }
 
-  async #attempt(row: Row, context: Context): Promise<Outcome & Pick<Result, 'unfinished'>> {
-    const { rowTimeout = defaultRowTimeout } = this.#options;
-    const late = Promise.withResolvers<never>();
+  async #attempt(row: Row, context: Context): Promise<Pick<Result, 'figures' | 'failures' | 'unfinished'>> {
+    const { rowTimeout = defaultRowTimeout, delayOfTimers = measureDelay } = this.#options;
+    const timeout = Promise.withResolvers<never>();
     const timer = setTimeout(
-      () => late.reject(new NotFinished(`stopped after ${rowTimeout / 1000} s`)),
+      () => timeout.reject(new NotFinished(`stopped after ${rowTimeout / 1000} s`)),
       rowTimeout,
     );
     try {
-      return await Promise.race([row.run(context), late.promise]);
+      const { late = [], ...outcome } = await Promise.race([row.run(context), timeout.promise]);
+      if (late.length === 0 || outcome.failures.length > 0) return outcome;
+      const delay = Math.round(await delayOfTimers());
+      if (delay <= longestDelay) return { ...outcome, failures: late };
+      return { ...outcome, unfinished: `${late.join('; ')}, but timers are ${delay} ms late here` };
     } catch (error) {
       const { stack, message } = error as Error;
       if (error instanceof NotFinished) return { figures: {}, failures: [], unfinished: message };
@@ -151,4 +159,14 @@ export class Run {
     for (const fleet of fleets) if (fleet.status === 'fulfilled') await fleet.value.close();
     for (const folder of [this.#folder, this.#program]) rmSync(folder, { recursive: true, force: true });
   }
+}
+
+async function measureDelay(): Promise<number> {
+  const delays: number[] = [];
+  for (let sample = 0; sample < 20; sample++) {
+    const began = performance.now();
+    await Bun.sleep(50);
+    delays.push(performance.now() - began - 50);
+  }
+  return Math.max(...delays);
 }

@@ -81,13 +81,16 @@ async function run(context: Context): Promise<Outcome> {
       'ms to the slowest refusal': Math.round(seen.slowest),
       'ms to the slowest recovery': Math.round(seen.slowestRecovery),
     },
-    failures: [...seen.wrong.slice(0, 8), ...late(seen, bounds)],
+    failures: [
+      ...(seen.accepted > 0 ? [`${seen.accepted} requests were accepted while it was cut off`] : []),
+      ...seen.wrong.slice(0, 8),
+    ],
+    late: late(seen, bounds),
   };
 }
 
-function late({ accepted, slowest, slowestRecovery }: Seen, { refusal, recovery }: Bounds): string[] {
+function late({ slowest, slowestRecovery }: Seen, { refusal, recovery }: Bounds): string[] {
   return [
-    ...(accepted > 0 ? [`${accepted} requests were accepted while it was cut off`] : []),
     ...(slowest > refusal ? [`a refusal took ${Math.round(slowest)} ms`] : []),
     ...(slowestRecovery > recovery ? [`it took ${Math.round(slowestRecovery)} ms to recover`] : []),
   ];

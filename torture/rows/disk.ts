@@ -45,6 +45,10 @@ async function run(context: Context): Promise<Outcome> {
       'false answers': full.wrong.length + torn.wrong.length,
     },
     failures: [...full.wrong, ...torn.wrong].slice(0, 10),
+    late:
+      full.recovered > context.sized(longestRecovery, Number.POSITIVE_INFINITY)
+        ? [`it took ${Math.round(full.recovered)} ms to recover`]
+        : [],
   };
 }
 
@@ -74,8 +78,6 @@ async function fillDisk(context: Context): Promise<Seen> {
   seen.recovered = performance.now() - roomAt;
   stopped = true;
   await writing;
-  if (seen.recovered > context.sized(longestRecovery, Number.POSITIVE_INFINITY))
-    seen.wrong.push(`it took ${Math.round(seen.recovered)} ms to recover`);
   await reopen(context, databaseUrl, node, ledger, seen);
   return seen;
 }
