@@ -236,7 +236,7 @@ function quotas(
   { sessions, tokens }: Store,
   now: () => number,
   observer: Observer,
-): Pick<HandlerContext, 'pendingSessions' | 'storage' | 'storageQuota'> {
+): Pick<HandlerContext, 'pendingSessions' | 'delegations' | 'storage' | 'storageQuota'> {
   const tooManyPending = () => {
     observer.limited('pending-sessions');
     return fail('too_many_requests', {
@@ -247,12 +247,21 @@ function quotas(
     observer.limited('storage');
     return fail('storage_full');
   };
+  const tooManyDelegations = () => {
+    observer.limited('delegations');
+    return fail('too_many_requests', {
+      detail: `This application already has ${maxPending} delegations, the maximum. Retry when some have ended.`,
+    });
+  };
+  const delegationsOf = async (tenant: string, application: string, max: number) =>
+    sessions.count(tenant, application, 'active', max);
   const pendingOf = async (tenant: string, application: string, max: number) =>
-    sessions.countPending(tenant, application, max);
+    sessions.count(tenant, application, 'pending', max);
   const bytesOf = async (tenant: string, application: string) =>
     (await tokens.storageUsed(tenant, application)).bytes;
   return {
     pendingSessions: quota(maxPending, pendingOf, now, tooManyPending),
+    delegations: quota(maxPending, delegationsOf, now, tooManyDelegations),
     storage: quota(tokenBytes, bytesOf, now, storageFull),
     storageQuota: tokenBytes === 0 ? undefined : tokenBytes,
   };

@@ -17,6 +17,7 @@ const pages = [
   'guides/access-as-code.md',
   'guides/access-review.md',
   'guides/bound-sessions.md',
+  'guides/give-an-agent-one-customer.md',
   'guides/key-rotation.md',
   'guides/leaked-keys.md',
   'guides/migrate-from-a-hosted-vault.md',

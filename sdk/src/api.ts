@@ -395,7 +395,7 @@ export interface ApplicationKey {
 }
 
 export interface KeyRevoke {
-  /** The key of a private or management application, or of a session. Public keys are rejected. */
+  /** The key of a private or management application, or of a session or delegation. Public keys are rejected. */
   key: string;
 }
 
@@ -450,6 +450,28 @@ export interface SessionAuthorize {
   expires_at?: string;
 }
 
+export interface DelegationCreated {
+  /** Unique identifier of the delegation. */
+  id: string;
+  /** Key of the delegation, for the job or agent. It is returned only here. */
+  key: string;
+  /** When it ends: its own expiry, or that of the issuing application or key, if earlier. */
+  expires_at: string;
+}
+
+export interface DelegationCreate {
+  /** Permissions without a rule. They apply to every container with the transform `mask`. Required unless `rules` is given. */
+  permissions?: Array<PermissionName>;
+  /** Access rules: which permissions apply to which tokens, and how much of the data is returned. Required unless `permissions` is given. */
+  rules?: Array<AccessRule>;
+  /** Who the delegation is for, such as `user:42`. It is in every audit entry of the delegation, and all delegations and sessions of a subject can be ended at once. */
+  subject?: string;
+  /** When the delegation expires. By default after the default lifetime of a session. At most the maximum lifetime of a session from now. */
+  expires_at?: string;
+  /** How many requests can succeed. Afterwards the key is invalid. Unlimited by default. */
+  max_uses?: number;
+}
+
 export interface SessionPage {
   pagination: Pagination;
   /** The entries of this page. */
@@ -457,15 +479,17 @@ export interface SessionPage {
 }
 
 export interface Session {
-  /** Unique identifier of the session. */
+  /** Unique identifier of the session or delegation. */
   id: string;
   /** The tenant that the session belongs to. */
   tenant_id: string;
-  /** The public application whose key created it. */
+  /** The application whose key created it: for a session, a public application. */
   application_id: string;
+  /** `session`: created by a browser. `delegation`: issued by a backend for a job or an agent. */
+  kind: 'session' | 'delegation';
   /** `pending`: not authorized yet, so it has no access. `active`: authorized. */
   state: 'pending' | 'active';
-  /** Who the session is for. Absent if its authorizer did not say. */
+  /** Who it is for. Absent if its authorizer did not say. */
   subject?: string;
   /** Permissions without a rule. Empty until the session is authorized. */
   permissions: Array<PermissionName>;
@@ -481,6 +505,10 @@ export interface Session {
   ceiling: boolean;
   /** Whether the session is bound: every request with its key needs a DPoP proof. */
   bound: boolean;
+  /** How many of its requests can succeed. Absent if unlimited. */
+  max_uses?: number;
+  /** How many of them it has made. Absent if they are unlimited. */
+  uses?: number;
   /** When it ends: its own expiry, or that of its application or, with a ceiling, of its authorizer, if earlier. */
   expires_at: string;
   /** Since when it is in quarantine: it can change nothing, and it reads tokens without their data. Absent if it is not; its application, or the one that authorized it, may be. */
@@ -715,7 +743,7 @@ export interface Decision {
   reason: string;
   /** The rule that allowed it. */
   rule?: DecidingRule;
-  /** The smallest grant that would allow it. Absent if allowed, if the credential is invalid, and if the authorizer of the session lacks the grant and you cannot see its rules. */
+  /** The smallest grant that would allow it. Absent if allowed, if the credential is invalid, and if the authorizer of the session or delegation lacks the grant and you cannot see its rules. */
   missing?: MissingGrant;
   /** All rules in order of evaluation. Only with `explain`. */
   trace?: Array<DecisionStep>;
@@ -727,7 +755,7 @@ export interface Decision {
 
 export interface DecidingRule {
   /** The owner of the rule. */
-  of: 'application' | 'session' | 'authorizer';
+  of: 'application' | 'session' | 'delegation' | 'authorizer';
   /** The position of the rule, starting at 1, or `permissions` for the permissions without a rule. */
   rule: number | 'permissions';
   /** The description of the rule. */
@@ -745,7 +773,7 @@ export interface MissingGrant {
 
 export interface DecisionStep {
   /** The owner of the rule. */
-  of: 'application' | 'session' | 'authorizer';
+  of: 'application' | 'session' | 'delegation' | 'authorizer';
   /** The position of the rule, starting at 1, or `permissions` for the permissions without a rule. */
   rule: number | 'permissions';
   /** The priority of the rule. Absent for the permissions without a rule, which come last. */
@@ -764,12 +792,12 @@ export interface DecisionStep {
 
 export interface Principal {
   /** The kind of principal that the credential belongs to. */
-  kind: 'application' | 'session';
-  /** The id of the application or session. */
+  kind: 'application' | 'session' | 'delegation';
+  /** The id of the application, session or delegation. */
   id: string;
-  /** The id of the application, or of the application of the session. */
+  /** The id of the application, or of the application of the session or delegation. */
   application_id: string;
-  /** Sessions only: who the session is for. Absent if unknown. */
+  /** Sessions and delegations only: who it is for. Absent if unknown. */
   subject?: string;
 }
 
@@ -798,7 +826,7 @@ export interface Outcome {
   reason: string;
   /** The rule that allowed it. */
   rule?: DecidingRule;
-  /** The smallest grant that would allow it. Absent if allowed, if the credential is invalid, and if the authorizer of the session lacks the grant and you cannot see its rules. */
+  /** The smallest grant that would allow it. Absent if allowed, if the credential is invalid, and if the authorizer of the session or delegation lacks the grant and you cannot see its rules. */
   missing?: MissingGrant;
   /** All rules in order of evaluation. Only with `explain`. */
   trace?: Array<DecisionStep>;
@@ -859,13 +887,13 @@ export interface AccessReview {
 export interface AccessEntry {
   /** Who has access. */
   subject: {
-    /** `application` or `session`. */
-    type: 'application' | 'session';
+    /** What it is. */
+    type: 'application' | 'session' | 'delegation';
     /** Its id. */
     id: string;
-    /** The name of the application, or of the application of the session. */
+    /** The name of the application, or of the application of the session or delegation. */
     name: string;
-    /** Sessions only: who the session is for. Absent if unknown. */
+    /** Sessions and delegations only: who it is for. Absent if unknown. */
     subject?: string;
   };
   /** The permission that was reviewed. */
@@ -876,22 +904,22 @@ export interface AccessEntry {
   require_purpose?: true;
   /** The rule that allows it. */
   rule: DecidingRule;
-  /** Sessions only: the application whose key is the ceiling of the session. Absent if it has none. */
+  /** Sessions and delegations only: the application whose key is the ceiling. Absent if there is none. */
   limited_by?: {
-    /** `application` or `session`. */
-    type: 'application' | 'session';
+    /** What it is. */
+    type: 'application' | 'session' | 'delegation';
     /** Its id. */
     id: string;
-    /** The name of the application, or of the application of the session. */
+    /** The name of the application, or of the application of the session or delegation. */
     name: string;
   };
-  /** Whose quarantine limits the access: that of the subject, of the application of a session, or of the application that authorized it. Absent if none does. */
+  /** Whose quarantine limits the access: that of the subject, of the application of a session or delegation, or of the application that authorized it. Absent if none does. */
   quarantine?: {
-    /** `application` or `session`. */
-    type: 'application' | 'session';
+    /** What it is. */
+    type: 'application' | 'session' | 'delegation';
     /** Its id. */
     id: string;
-    /** The name of the application, or of the application of the session. */
+    /** The name of the application, or of the application of the session or delegation. */
     name: string;
   };
   /** Applications only: when it last used the permission in the container, or in one above or below, to the minute. Absent if never. */
@@ -1268,14 +1296,14 @@ export interface LogEntry {
   /** Who made the request. */
   actor: {
     /** Type of the actor. `unknown`: the entry was altered in the database and cannot be read. */
-    kind: 'application' | 'session' | 'operator' | 'anonymous' | 'unknown';
-    /** Id of the application or session. */
+    kind: 'application' | 'session' | 'delegation' | 'operator' | 'anonymous' | 'unknown';
+    /** Id of the application, session or delegation. */
     id?: string;
-    /** The application, or the application of the session. */
+    /** The application, or the application of the session or delegation. */
     application_id?: string;
-    /** Sessions only: the application that authorized the session. */
+    /** Sessions and delegations only: the application that authorized it. */
     authorized_by?: string;
-    /** Sessions only: who the session is for. Absent if unknown. */
+    /** Sessions and delegations only: who it is for. Absent if unknown. */
     subject?: string;
   };
   /** The operation, such as `application.update`. */
@@ -1626,6 +1654,8 @@ export interface Operations {
         application_id?: string;
         /** Filter by the application that authorized the session. */
         authorized_by?: string;
+        /** Filter by kind. */
+        kind?: 'session' | 'delegation';
         /** Filter by state. */
         state?: 'pending' | 'active';
         /** Filter by the subject: who the session is for. */
@@ -1648,6 +1678,8 @@ export interface Operations {
   };
   /** Authorize a session */
   authorizeSession: { input: { body: SessionAuthorize }; reply: undefined };
+  /** Create a delegation */
+  createDelegation: { input: { body: DelegationCreate }; reply: DelegationCreated };
   /** End a session */
   endSession: {
     input: {
@@ -2012,6 +2044,7 @@ export const operations = {
   listSessions: ['GET', '/sessions'],
   endSessions: ['DELETE', '/sessions'],
   authorizeSession: ['POST', '/sessions/authorize'],
+  createDelegation: ['POST', '/delegations'],
   endSession: ['DELETE', '/sessions/{id}'],
   quarantineSession: ['POST', '/sessions/{id}/quarantine'],
   releaseSession: ['DELETE', '/sessions/{id}/quarantine'],

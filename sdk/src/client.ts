@@ -8,6 +8,7 @@ import type {
   Decision,
   DecisionRequest,
   Decisions,
+  DelegationCreate,
   Destination,
   DestinationCreate,
   DestinationUpdate,
@@ -35,6 +36,7 @@ type DecisionQuestion = Omit<DecisionRequest, 'resource' | 'resources'>;
 export class Sallyport {
   readonly applications: Applications;
   readonly sessions: Sessions;
+  readonly delegations: Delegations;
   readonly tokens: Tokens;
   readonly destinations: Destinations;
   readonly logs: Logs;
@@ -46,6 +48,7 @@ export class Sallyport {
     this.#transport = transport(options);
     this.applications = new Applications(this.#transport);
     this.sessions = new Sessions(this.#transport);
+    this.delegations = new Delegations(this.#transport);
     this.tokens = new Tokens(this.#transport);
     this.destinations = new Destinations(this.#transport);
     this.logs = new Logs(this.#transport);
@@ -66,7 +69,7 @@ export class Sallyport {
     return this.#transport.call('decide', { body: question }, options) as Promise<Decisions>;
   }
 
-  /** Revokes a leaked key, or ends the session of a session key. The client needs no key. Public keys are rejected. */
+  /** Revokes a leaked key, or ends the session or delegation of its key. The client needs no key. Public keys are rejected. */
   async revokeKey(key: string, options?: RequestOptions): Promise<void> {
     await this.#transport.call('revokeKey', { body: { key } }, options);
   }
@@ -177,6 +180,16 @@ class Applications extends ResourceClient {
   }
 }
 
+class Delegations extends ResourceClient {
+  /**
+   * Issues a key for a job or an agent. Requires the key of a private application, which is its ceiling. List and end
+   * delegations with `sessions`.
+   */
+  create(body: DelegationCreate, options?: ChangeOptions) {
+    return this.transport.call('createDelegation', { body }, options);
+  }
+}
+
 class Sessions extends ResourceClient {
   /** Creates a pending session. Requires the key of a public application. */
   create(options?: RequestOptions) {
@@ -190,7 +203,7 @@ class Sessions extends ResourceClient {
     const headers = await this.transport.callForHeaders('authorizeSession', { body }, options);
     return { id: headers.get('SVC-SESSION-ID') ?? '', expiresAt: headers.get(sessionExpiryHeader) ?? '' };
   }
-  /** Returns one page of sessions that have not expired, newest first. */
+  /** Returns one page of sessions and delegations that have not expired, newest first. */
   list(query: Query<'listSessions'> = {}, options?: RequestOptions) {
     return this.transport.call('listSessions', { query }, options);
   }

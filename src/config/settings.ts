@@ -62,7 +62,8 @@ const limitSettings = {
   } satisfies Setting<number>,
   pendingSessions: {
     variable: 'SALLYPORT_PENDING_SESSIONS_PER_APPLICATION',
-    description: 'Maximum number of pending sessions per application. 0 disables the limit.',
+    description:
+      'Maximum number of pending sessions, and of delegations, per application. 0 disables the limit.',
     fallback: '10000',
     parse: (text) => integer(text, 10_000, 0, 10_000_000),
   } satisfies Setting<number>,

@@ -32,12 +32,18 @@ export const expiringOperation = 'key.expiring';
 
 const Actor = z.object({
   kind: z
-    .enum(['application', 'session', 'operator', 'anonymous', 'unknown'])
+    .enum(['application', 'session', 'delegation', 'operator', 'anonymous', 'unknown'])
     .describe('Type of the actor. `unknown`: the entry was altered in the database and cannot be read.'),
-  id: z.uuid().optional().describe('Id of the application or session.'),
-  application_id: z.uuid().optional().describe('The application, or the application of the session.'),
-  authorized_by: z.uuid().optional().describe('Sessions only: the application that authorized the session.'),
-  subject: z.string().optional().describe('Sessions only: who the session is for. Absent if unknown.'),
+  id: z.uuid().optional().describe('Id of the application, session or delegation.'),
+  application_id: z
+    .uuid()
+    .optional()
+    .describe('The application, or the application of the session or delegation.'),
+  authorized_by: z
+    .uuid()
+    .optional()
+    .describe('Sessions and delegations only: the application that authorized it.'),
+  subject: z.string().optional().describe('Sessions and delegations only: who it is for. Absent if unknown.'),
 });
 
 /** The tokens or other resources that a request read, changed, or was denied access to. */

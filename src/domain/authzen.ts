@@ -254,12 +254,16 @@ export function actionOf(permission: string, type: string): AuthZenAction | unde
 
 /**
  * Types with which a subject search returns application names. An evaluation accepts an application name with any type
- * except `application` and `session`.
+ * except `application`, `session` and `delegation`.
  */
 const namedTypes = new Set(['user', 'identity', 'client', 'service', 'workload', 'agent']);
 
+const searchedKinds = ['application', 'session', 'delegation'] as const;
+type SearchedKind = (typeof searchedKinds)[number];
+
 /** Which subjects a search for this type examines. Undefined if the type is unknown. */
-export function searchedKind(type: string): { kind: 'application' | 'session'; byName: boolean } | undefined {
-  if (type === 'application' || type === 'session') return { kind: type, byName: false };
+export function searchedKind(type: string): { kind: SearchedKind; byName: boolean } | undefined {
+  const kind = searchedKinds.find((known) => known === type);
+  if (kind) return { kind, byName: false };
   return namedTypes.has(type) ? { kind: 'application', byName: true } : undefined;
 }

@@ -16,7 +16,7 @@ import {
 import { allowReason, denyReason, type Holder, notGranted, quarantineDenying, why } from './reason.ts';
 import { compareTransforms, requiresPurpose, Transform } from './rule.ts';
 
-const RuleOwner = z.enum(['application', 'session', 'authorizer']);
+const RuleOwner = z.enum(['application', 'session', 'delegation', 'authorizer']);
 
 const ruleFields = {
   of: RuleOwner.describe('The owner of the rule.'),
@@ -72,13 +72,13 @@ export const Explanation = z.object({
   reason: z.string().describe('The reason, as a sentence.'),
   rule: DecidingRule.exactOptional().describe('The rule that allowed it.'),
   missing: MissingGrant.exactOptional().describe(
-    'The smallest grant that would allow it. Absent if allowed, if the credential is invalid, and if the authorizer of the session lacks the grant and you cannot see its rules.',
+    'The smallest grant that would allow it. Absent if allowed, if the credential is invalid, and if the authorizer of the session or delegation lacks the grant and you cannot see its rules.',
   ),
 });
 export type Explanation = z.infer<typeof Explanation>;
 
 export interface Question {
-  readonly holder: 'application' | 'session';
+  readonly holder: Exclude<Holder, 'authorizer'>;
   readonly policy: Policy;
   readonly ceiling?: Policy | undefined;
   /** Whether the explanation must not reveal the authorizer's rules. */
@@ -86,7 +86,7 @@ export interface Question {
 }
 
 /** The reason if the ceiling decides and the caller may not see the authorizer's rules. */
-const limitedByAuthorizer = 'this session is limited to what its authorizer may do now';
+const limitedByAuthorizer = 'this key is limited to what its authorizer may do now';
 
 /** Returns the decision with its reason. To list every rule, use `trace`. */
 export function explain(

@@ -19,7 +19,7 @@ export type Grants = z.infer<typeof Grants>;
 
 export const noGrants: Grants = { permissions: [], rules: [] };
 
-export type Owner = 'private' | 'public' | 'management' | 'session';
+export type Owner = 'private' | 'public' | 'management' | 'session' | 'delegation';
 
 /** All permissions in the grants, with or without a rule. */
 export function permissionsIn(grants: Grants): string[] {
@@ -32,7 +32,7 @@ export function grantErrors(owner: Owner, grants: Grants): Errors {
   if (grants.permissions.length + grants.rules.length === 0) {
     errors.permissions = ['must not be empty unless rules are given'];
   }
-  const holder = owner === 'session' ? 'session' : 'public application';
+  const holder = isTemporary(owner) ? owner : 'public application';
   const checkPermissions = (permissions: string[], path: string) => {
     for (const [index, permission] of permissions.entries())
       if (!mayHold(owner, permission))
@@ -52,20 +52,25 @@ export function grantErrors(owner: Owner, grants: Grants): Errors {
   return errors;
 }
 
-/** Keys in browsers must not change credentials, grant access or read about the whole tenant. */
+/** Keys in browsers, and keys for jobs and agents, must not change credentials, grant access or read about the whole tenant. */
 function mayHold(owner: Owner, permission: string): boolean {
   if (owner === 'private' || owner === 'management' || hasTrait(permission, 'browser')) return true;
-  return owner === 'session' && hasTrait(permission, 'session');
+  return isTemporary(owner) && hasTrait(permission, 'session');
+}
+
+function isTemporary(owner: Owner): boolean {
+  return owner === 'session' || owner === 'delegation';
 }
 
 function scopeError(owner: Owner, rule: Rule): { field: string; message: string } | undefined {
   const [container, conditions] = [rule.container !== undefined, rule.conditions !== undefined];
-  if (owner === 'session') {
+  if (isTemporary(owner)) {
     if (container) return { field: 'container', message: 'is only for applications: use conditions instead' };
-    if (!conditions) return { field: 'conditions', message: 'is required in a rule of a session' };
+    if (!conditions) return { field: 'conditions', message: `is required in a rule of a ${owner}` };
     return undefined;
   }
-  if (conditions) return { field: 'conditions', message: 'is only for sessions: use container instead' };
+  if (conditions)
+    return { field: 'conditions', message: 'is only for sessions and delegations: use container instead' };
   if (owner === 'management' || container) return undefined;
   return { field: 'container', message: `is required in a rule of a ${owner} application` };
 }

@@ -14,7 +14,7 @@ interface Caller {
   readonly tenantId: string;
   /** Part of every key of the tenant. */
   readonly tenantTag: string;
-  /** The application, or the application of the session. */
+  /** The application, the application of the session, or the application that issued the delegation. */
   readonly applicationId: string;
   readonly policy: Policy;
   /**
@@ -44,22 +44,24 @@ export type Principal =
       readonly isAllowedFrom?: ((address: string | undefined) => boolean) | undefined;
     })
   | (Caller & {
-      readonly kind: 'session';
+      readonly kind: 'session' | 'delegation';
       readonly sessionId: string;
-      /** The application that authorized the session. Undefined while the session is pending. */
+      /** The application that authorized it. Undefined while the session is pending. */
       readonly authorizedBy: string | undefined;
-      /** Who the session is for, if its authorizer said so. */
+      /** Who it is for, if its authorizer said so. */
       readonly subject?: string | undefined;
       /** The thumbprint of the key that every request must prove to hold. Undefined if the session is not bound. */
       readonly jkt?: string | undefined;
       /** The current policy of the authorizer, if it limits the session. */
       readonly ceiling: Policy | undefined;
-      /** The networks of the application apply to its keys, not to its sessions. */
-      readonly isAllowedFrom?: undefined;
+      /** Whether the number of its requests is limited. */
+      readonly isLimited?: boolean | undefined;
+      /** Delegations only: they work where the keys of their application work. */
+      readonly isAllowedFrom?: ((address: string | undefined) => boolean) | undefined;
     });
 
 export function ownerOf(principal: Principal): Owner {
-  return principal.kind === 'session' ? 'session' : principal.application.type;
+  return principal.kind === 'application' ? principal.application.type : principal.kind;
 }
 
 /** The principal as decisions name it. */
@@ -72,7 +74,7 @@ export function identityOf(principal: Principal) {
 
 /** The principal as audit entries name it. */
 export function actorOf(principal: Principal) {
-  const authorizedBy = principal.kind === 'session' ? principal.authorizedBy : undefined;
+  const authorizedBy = principal.kind === 'application' ? undefined : principal.authorizedBy;
   return {
     ...identityOf(principal),
     ...(authorizedBy !== undefined && { authorized_by: authorizedBy }),
@@ -84,10 +86,10 @@ export function changeBy({ applicationId, now }: Principal) {
   return { by: applicationId, at: now };
 }
 
-/** Whether the key is used in browsers, where others may hold this public key or a session of this application. */
-export function isInBrowser(principal: Principal): boolean {
+/** Whether the key is outside of the backend: in a browser, a job or an agent. Others may hold similar keys. */
+export function isHandedOut(principal: Principal): boolean {
   const owner = ownerOf(principal);
-  return owner === 'session' || owner === 'public';
+  return owner !== 'private' && owner !== 'management';
 }
 
 /** Whether the principal has the permission on any resource, with or without a rule. */
@@ -200,8 +202,8 @@ export interface PartialPatch {
  * A caller with `reveal` may make any change, since it could copy the data anyway. Without `reveal`:
  *
  * - no key may set a mask or a search template or merge into the data, because the result depends on hidden data;
- * - a key in a browser may not move a token, because its authorizer, another session or another holder of the same
- *   public key may see more in the new container;
+ * - a public key, session or delegation may not move a token, because its authorizer, another session or another
+ *   holder of the same public key may see more in the new container;
  * - a private or management key may move a token only to a container where it does not see more of the data, and
  *   cannot search for it unless it can search here.
  */
@@ -211,7 +213,7 @@ export function needsReveal(principal: Principal, { from, to, renders, merges }:
   if (now.allowed && now.transform === 'reveal') return false;
   if (renders || merges) return true;
   if (canonicalContainer(from.container) === canonicalContainer(to.container)) return false;
-  if (isInBrowser(principal)) return true;
+  if (isHandedOut(principal)) return true;
   if (finds(principal, to) && !finds(principal, from)) return true;
   // This request may state no purpose, and the next one may: so the rules of both places are compared as they are.
   return compareAccess(mostVisible(principal, from), mostVisible(principal, to)) < 0;

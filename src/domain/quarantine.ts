@@ -2,8 +2,8 @@
 import type { Grants } from './grant.ts';
 import { hasTrait } from './permission.ts';
 
-/** What is in quarantine: the application, one session, or the application that authorized the session. */
-export type Quarantined = 'application' | 'session' | 'authorizer';
+/** What is in quarantine: the application, one session or delegation, or the application that authorized the session. */
+export type Quarantined = 'application' | 'session' | 'delegation' | 'authorizer';
 
 /** Grants with a quarantine applied. It changes the transform of permissions without a rule from `mask` to `redact`. */
 export interface EffectiveGrants extends Grants {

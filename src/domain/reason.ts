@@ -4,8 +4,8 @@ import { type CompiledRule, canonicalResource, matches, type Policy, type Resour
 import { isRead, type Quarantined } from './quarantine.ts';
 import { type Condition, requiresPurpose, type Transform } from './rule.ts';
 
-/** Whose rules decide: the caller's, or those of the authorizer that limits a session. */
-export type Holder = 'application' | 'session' | 'authorizer';
+/** Whose rules decide: the caller's, or those of the authorizer that limits a session or delegation. */
+export type Holder = 'application' | 'session' | 'delegation' | 'authorizer';
 
 export function why({ conditions }: CompiledRule, permission: string, given: Resource): string {
   return hasTrait(permission, 'scoped')
@@ -132,7 +132,7 @@ function firstThree(permissions: readonly string[]): string {
   return more > 0 ? `${first} and ${more} more` : first;
 }
 
-const ceiling = 'this session is limited by its authorizer';
+const ceiling = 'this key is limited by its authorizer';
 
 function ruleOf(of: Holder, { index }: CompiledRule): string {
   const number = index + 1;
@@ -141,5 +141,5 @@ function ruleOf(of: Holder, { index }: CompiledRule): string {
 
 function holderOf(of: Holder): string {
   if (of === 'authorizer') return `${ceiling}, which`;
-  return of === 'session' ? 'this session' : 'this application';
+  return `this ${of}`;
 }

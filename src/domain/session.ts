@@ -45,14 +45,49 @@ export const SessionState = z
   .describe('`pending`: not authorized yet, so it has no access. `active`: authorized.');
 export type SessionState = z.infer<typeof SessionState>;
 
-/** A session in responses, without its key and nonce. */
+/** How many requests of a delegation can be allowed. */
+const maxUses = 1_000_000;
+
+export const DelegationCreate = z
+  .strictObject({
+    ...grantFields,
+    subject: optional(Name).describe(
+      'Who the delegation is for, such as `user:42`. It is in every audit entry of the delegation, and all delegations and sessions of a subject can be ended at once.',
+    ),
+    expires_at: optional(DateTime).describe(
+      'When the delegation expires. By default after the default lifetime of a session. At most the maximum lifetime of a session from now.',
+    ),
+    max_uses: optional(z.int().min(1).max(maxUses)).describe(
+      'How many requests can succeed. Afterwards the key is invalid. Unlimited by default.',
+    ),
+  })
+  .meta({ id: 'DelegationCreate' });
+
+export const DelegationCreated = z
+  .object({
+    id: z.uuid().describe('Unique identifier of the delegation.'),
+    key: z.string().describe('Key of the delegation, for the job or agent. It is returned only here.'),
+    expires_at: Timestamp.describe(
+      'When it ends: its own expiry, or that of the issuing application or key, if earlier.',
+    ),
+  })
+  .meta({ id: 'DelegationCreated' });
+
+export const SessionKind = z
+  .enum(['session', 'delegation'])
+  .describe('`session`: created by a browser. `delegation`: issued by a backend for a job or an agent.');
+
+/** A session or delegation in responses, without its key and nonce. */
 export const Session = z
   .object({
-    id: z.uuid().describe('Unique identifier of the session.'),
+    id: z.uuid().describe('Unique identifier of the session or delegation.'),
     tenant_id: z.uuid().describe('The tenant that the session belongs to.'),
-    application_id: z.uuid().describe('The public application whose key created it.'),
+    application_id: z
+      .uuid()
+      .describe('The application whose key created it: for a session, a public application.'),
+    kind: SessionKind,
     state: SessionState,
-    subject: z.string().optional().describe('Who the session is for. Absent if its authorizer did not say.'),
+    subject: z.string().optional().describe('Who it is for. Absent if its authorizer did not say.'),
     permissions: z
       .array(Permission)
       .describe('Permissions without a rule. Empty until the session is authorized.'),
@@ -66,6 +101,8 @@ export const Session = z
     bound: z
       .boolean()
       .describe('Whether the session is bound: every request with its key needs a DPoP proof.'),
+    max_uses: z.int().optional().describe('How many of its requests can succeed. Absent if unlimited.'),
+    uses: z.int().optional().describe('How many of them it has made. Absent if they are unlimited.'),
     expires_at: Timestamp.describe(
       'When it ends: its own expiry, or that of its application or, with a ceiling, of its authorizer, if earlier.',
     ),

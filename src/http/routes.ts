@@ -38,6 +38,7 @@ import {
 import { countRequests } from './endpoints/request-counts.ts';
 import {
   authorizeSession,
+  createDelegation,
   createSession,
   endSession,
   endSessions,
@@ -74,6 +75,7 @@ const api: readonly Route[] = [
   route('GET',    '/applications/:id/usage',        'application:read',              getUsage),
   route('POST',   '/sessions',                      keysOf('public'),                createSession),
   route('POST',   '/sessions/authorize',            keysOf('private', 'management'), authorizeSession),
+  route('POST',   '/delegations',                   keysOf('private'),               createDelegation),
   route('GET',    '/sessions',                      'session:read',                  listSessions),
   route('DELETE', '/sessions/:id',                  'session:delete',                endSession),
   route('DELETE', '/sessions',                      'session:delete',                endSessions),

@@ -264,15 +264,17 @@ export function toGrants(row: { permissions: string; rules: string }): Grants {
 
 /** The grants after quarantine is applied. */
 export function toEffectiveGrants(row: {
+  /** Only for sessions and delegations. */
+  kind?: 'session' | 'delegation';
   permissions: string;
   rules: string;
   quarantined_at: DbTime | null;
-  /** Only for sessions: when the session itself, or the application that authorized it, was quarantined. */
+  /** Only for sessions and delegations: when it was quarantined itself, or the application that authorized it. */
   session_quarantined_at?: DbTime | null;
   authorizer_quarantined_at?: DbTime | null;
 }): EffectiveGrants {
   const grants = toGrants(row);
-  if ((row.session_quarantined_at ?? null) !== null) return quarantined(grants, 'session');
+  if ((row.session_quarantined_at ?? null) !== null) return quarantined(grants, row.kind);
   if (row.quarantined_at !== null) return quarantined(grants, 'application');
   return (row.authorizer_quarantined_at ?? null) === null ? grants : quarantined(grants, 'authorizer');
 }

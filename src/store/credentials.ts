@@ -13,7 +13,7 @@ import {
   toOrigins,
 } from './applications.ts';
 import type { Db, DbTime, Local } from './engine/db.ts';
-import { isValid, ofCeiling, ownerAndAuthorizer } from './sessions.ts';
+import { isValid, kindOf, ofCeiling, ownerAndAuthorizer } from './sessions.ts';
 import type { Credentials } from './store.ts';
 import type { TenantTags } from './tenants.ts';
 
@@ -33,11 +33,13 @@ interface SessionRow {
   application_id: string;
   id: string;
   authorized_by: string | null;
+  max_uses: number | null;
   subject: string | null;
   permissions: string;
   rules: string;
   jkt: string | null;
   allowed_origins: string | null;
+  allowed_networks: string | null;
   quarantined_at: DbTime | null;
   session_quarantined_at: DbTime | null;
   authorizer_quarantined_at: DbTime | null;
@@ -63,7 +65,7 @@ const byApplicationKey = `
 
 const bySessionKey = `
   select s.key_digest as key, :now as now, s.tenant_id, s.application_id, s.id, s.authorized_by, s.permissions,
-    s.rules, s.jkt, s.subject, a.allowed_origins, s.quarantined_at as session_quarantined_at, a.quarantined_at,
+    s.rules, s.max_uses, s.jkt, s.subject, a.allowed_origins, a.allowed_networks, s.quarantined_at as session_quarantined_at, a.quarantined_at,
     c.quarantined_at as authorizer_quarantined_at, ${ofCeiling('permissions')} as ceiling_permissions,
     ${ofCeiling('rules')} as ceiling_rules, k.application_id as ceiling_application_id, k.id as ceiling_key_id,
     s.expires_at, a.expires_at as application_expires_at, ${ofCeiling('expires_at')} as ceiling_expires_at,
@@ -90,7 +92,7 @@ export function credentials(db: Db, tags: TenantTags): Credentials {
     isLocal: db.local !== undefined,
     find: ({ kind, tag, digest }) => {
       if (kind === 'non') return undefined;
-      const find = kind === 'ses' ? findSession : findKey;
+      const find = kind === 'ses' || kind === 'dlg' ? findSession : findKey;
       const tenant = tags.known(tag);
       if (tenant === undefined) return then(tags.find(tag), (found) => find(found ?? nilTenant, digest));
       return then(find(tenant, digest), (principal) => principal ?? then(tags.find(tag), () => undefined));
@@ -122,8 +124,10 @@ function fromKey(row: KeyRow, digest: Digest): CachedCredential {
 function fromSession(row: SessionRow, digest: Digest): CachedCredential {
   const { ceiling_permissions: permissions, ceiling_rules: rules } = row;
   const { ceiling_application_id: applicationId, ceiling_key_id: keyId } = row;
+  const kind = kindOf(row);
+  const networks: string[] | null = JSON.parse(row.allowed_networks ?? 'null');
   const principal: Principal = {
-    kind: 'session',
+    kind,
     tenantId: row.tenant_id,
     tenantTag: row.tag,
     applicationId: row.application_id,
@@ -131,8 +135,10 @@ function fromSession(row: SessionRow, digest: Digest): CachedCredential {
     authorizedBy: row.authorized_by ?? undefined,
     subject: row.subject ?? undefined,
     jkt: row.jkt ?? undefined,
-    policy: compilePolicy(toEffectiveGrants(row)),
+    isLimited: row.max_uses !== null,
+    policy: compilePolicy(toEffectiveGrants({ ...row, kind })),
     origins: toOrigins(row),
+    isAllowedFrom: networks ? networkMatcher(networks) : undefined,
     maxLifetime: maxLifetimeOf(row),
     purposes: purposesOf(row),
     ceiling:

@@ -9,6 +9,7 @@ import type { ChainKeys } from './crypto/keyring.ts';
 import type { Db, Executor } from './engine/db.ts';
 import { databaseTime } from './engine/sql.ts';
 import { countKeys, expireKeys, insertKey, type KeyRow } from './key-rows.ts';
+import { kindOf } from './sessions.ts';
 import type { Keys, NewEntry, RevokedKey } from './store.ts';
 import type { TenantTags } from './tenants.ts';
 
@@ -78,6 +79,8 @@ interface RevokedRow {
 interface SessionRow {
   readonly tenant_id: string;
   readonly id: string;
+  readonly application_id: string;
+  readonly authorized_by: string | null;
 }
 
 /**
@@ -92,7 +95,7 @@ const deleteKey = `delete from application_keys as k where k.tenant_id = $1 and 
   returning tenant_id, application_id, id, ending`;
 
 const deleteSession = `delete from sessions as s where s.tenant_id = $1 and s.key_digest = $2 and s.expires_at > :now
-  returning tenant_id, id`;
+  returning tenant_id, id, application_id, authorized_by`;
 
 /** See `Store.revokeKey`. All statements run for every key, so that an unknown key takes as long as a known one. */
 export function keyRevoker(
@@ -127,5 +130,5 @@ function toRevoked(key: RevokedRow | undefined, session: SessionRow | undefined)
     const { tenant_id: tenantId, application_id: applicationId, id, ending } = key;
     return { tenantId, applicationId, key: { id, ending } };
   }
-  return session && { tenantId: session.tenant_id, sessionId: session.id };
+  return session && { tenantId: session.tenant_id, sessionId: session.id, kind: kindOf(session) };
 }

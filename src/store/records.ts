@@ -7,7 +7,7 @@ import type { Digest, Secret } from '../domain/key.ts';
 import type { Labels } from '../domain/labels.ts';
 import type { EffectiveGrants } from '../domain/quarantine.ts';
 import type { IntervalCounts } from '../domain/request-counts.ts';
-import type { SessionState } from '../domain/session.ts';
+import type { Session, SessionState } from '../domain/session.ts';
 import type { LastUses } from '../domain/usage.ts';
 
 /** Who makes a change, and when. */
@@ -125,6 +125,18 @@ export interface Authorization extends Grants {
   readonly maxLifetime: number;
 }
 
+/** A delegation: a key that an application issues for a job or an agent. */
+export interface NewDelegation extends Omit<NewSession, 'applicationId' | 'jkt'>, Grants {
+  /** The issuing application. */
+  readonly by: string;
+  /** The issuing key. */
+  readonly ceiling: Digest;
+  /** Who it is for. */
+  readonly subject?: string | undefined;
+  /** How many requests can succeed. Undefined if unlimited. */
+  readonly maxUses?: number | undefined;
+}
+
 export type Authorized =
   | { outcome: 'authorized'; session: string; expiresAt: number }
   | { outcome: 'unknown' }
@@ -132,11 +144,11 @@ export type Authorized =
   /** `expiresAt` is later than `latest`. The nonce can still be used. */
   | { outcome: 'too_long'; latest: number };
 
-/** An application or session with its grants. The caller compiles the grants if it needs them more than once. */
+/** An application, session or delegation with its grants. The caller compiles the grants if it needs them more than once. */
 export interface Subject {
-  readonly kind: 'application' | 'session';
+  readonly kind: 'application' | 'session' | 'delegation';
   readonly id: string;
-  /** The application, or the application of the session. */
+  /** The application, or the application of the session or delegation. */
   readonly applicationId: string;
   /** The name of the application. */
   readonly name: string;
@@ -175,6 +187,7 @@ export interface SessionFilter {
   readonly ids?: readonly string[] | undefined;
   readonly application?: string | undefined;
   readonly authorizer?: string | undefined;
+  readonly kind?: Session['kind'] | undefined;
   readonly state?: SessionState | undefined;
   readonly subject?: string | undefined;
 }
@@ -233,11 +246,11 @@ export interface KeyExpiry {
   readonly oldKeysExpireAt?: number | undefined;
 }
 
-/** The application or session to which a revoked key belonged. */
+/** The application, session or delegation to which a revoked key belonged. */
 export type RevokedKey =
   | {
       readonly tenantId: string;
       readonly applicationId: string;
       readonly key: { readonly id: string; readonly ending: string };
     }
-  | { readonly tenantId: string; readonly sessionId: string };
+  | { readonly tenantId: string; readonly sessionId: string; readonly kind: Session['kind'] };

@@ -3,9 +3,9 @@ import { timestamp } from '../domain/common-fields.ts';
 import { longestSession, type Session } from '../domain/session.ts';
 import { notExpired, toGrants, toText } from './applications.ts';
 import { boundedList } from './bounded-list.ts';
-import { type DbTime, type Executor, rowLock } from './engine/db.ts';
+import { type DbTime, type Executor, type Queries, rowLock } from './engine/db.ts';
 import { all, inserter, Params } from './engine/sql.ts';
-import type { Authorized, NewSession, SessionFilter, Sessions } from './store.ts';
+import type { Authorized, NewDelegation, NewSession, SessionFilter, Sessions } from './store.ts';
 
 /**
  * Joins a session `s` with its application `a`, the application `c` that authorized it, and the key `k` of `c` that is
@@ -25,7 +25,8 @@ export const ofCeiling = (column: string) => `case when k.id is not null then c.
 /** The session $2 of the tenant $1, if its key is valid. */
 const oneValid = `select s.id from sessions s ${ownerAndAuthorizer('$1')}
   where s.tenant_id = $1 and s.id = $2 and ${isValid('$1')}`;
-const endOne = `delete from sessions where tenant_id = $1 and id in (${oneValid})`;
+const endOne = `delete from sessions where tenant_id = $1 and id in (${oneValid})
+  returning application_id, authorized_by`;
 
 /**
  * Makes the sessions of a subject invalid without changing them, so that the cost does not depend on their number. A
@@ -37,6 +38,14 @@ const endSubject = `insert into ended_subjects (tenant_id, subject, ended_at, ex
   on conflict (tenant_id, subject) do update set expires_at = excluded.expires_at,
     ended_at = case when excluded.ended_at > ended_subjects.ended_at then excluded.ended_at
       else ended_subjects.ended_at + 1 end`;
+
+/** The application of a session is public, so it cannot authorize the session. That of a delegation is its issuer. */
+export function kindOf(row: {
+  application_id: string;
+  authorized_by: string | null;
+}): 'session' | 'delegation' {
+  return row.authorized_by === row.application_id ? 'delegation' : 'session';
+}
 
 interface SessionRow extends Ends {
   tenant_id: string;
@@ -51,6 +60,8 @@ interface SessionRow extends Ends {
   quarantined_at: DbTime | null;
   bound: number | boolean;
   subject: string | null;
+  max_uses: number | null;
+  uses: number | null;
 }
 
 const columns = (
@@ -58,7 +69,7 @@ const columns = (
 ) => `s.tenant_id, s.id, s.application_id, s.permissions, s.rules, s.created_at,
   ${endsOf('s', tenant)},
   s.authorized_at, s.authorized_by, s.authorizer_digest is not null as ceiling, s.quarantined_at,
-  s.jkt is not null as bound, s.subject`;
+  s.jkt is not null as bound, s.subject, s.max_uses, s.uses`;
 
 /** The foreign key fails if the application does not exist. */
 const insertRows = inserter<ReturnType<typeof rowOf>>('sessions', {
@@ -93,9 +104,11 @@ export function sessions(db: Executor): Sessions {
   return {
     create: (tenant, session) => db.defer(insertRows[db.dialect], rowOf(tenant, session)),
 
-    countPending: (tenant, application, max) => {
+    delegate: (tenant, delegation) => db.transaction((tx) => insertDelegation(tx, tenant, delegation)),
+
+    count: (tenant, application, state, max) => {
       const some = `select 1 from sessions s where s.tenant_id = $1 and s.application_id = $2
-        and s.authorized_at is null and s.expires_at > (select :now) limit $3`;
+        and s.authorized_at is ${state === 'pending' ? '' : 'not '}null and s.expires_at > (select :now) limit $3`;
       const sql = `select count(*) as count from (${some}) s`;
       return then(db.get<{ count: DbTime }>(sql, [tenant, application, max]), (row) => Number(row?.count));
     },
@@ -131,7 +144,12 @@ export function sessions(db: Executor): Sessions {
         window,
       ),
 
-    end: async (tenant, id) => (await db.run(endOne, [tenant, id])) > 0,
+    end: async (tenant, id) => {
+      const row = await db.get<Pick<SessionRow, 'application_id' | 'authorized_by'>>(endOne, [tenant, id]);
+      return row && kindOf(row);
+    },
+
+    spendUse: async (tenant, id) => (await db.run(spendOne, [tenant, id])) > 0,
 
     endAll: async (tenant, subject) => {
       await db.run(endSubject, [tenant, subject]);
@@ -218,12 +236,36 @@ function endOf({ expires_at, application_end, authorizer_end, key_end }: Ends): 
   return Math.min(...ends.map(Number));
 }
 
+async function insertDelegation(tx: Queries, tenant: string, delegation: NewDelegation): Promise<number> {
+  const { id, key, nonce, createdAt, expiresAt, by, ceiling, subject, maxUses, ...grants } = delegation;
+  // A statement of its own, because Citus accepts no subquery in `values`.
+  const subjectEnd = 'select ended_at from ended_subjects where tenant_id = $1 and subject = $2';
+  const since = await tx.get<{ ended_at: DbTime }>(subjectEnd, [tenant, subject ?? '']);
+  await tx.run(
+    `insert into sessions (tenant_id, application_id, id, key_digest, nonce_digest, created_at, authorized_at,
+       expires_at, authorized_by, authorizer_digest, subject, subject_since, max_uses, uses, permissions, rules)
+     values ($1, $7, $2, $3, $4, $5, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
+    [
+      ...[tenant, id, key, nonce, createdAt, expiresAt, by, ceiling, subject ?? null, since?.ended_at ?? 0],
+      ...[maxUses ?? null, maxUses === undefined ? null : 0, ...toText(grants)],
+    ],
+  );
+  const ends = `select ${endsOf('s', '$1')} from sessions s where s.tenant_id = $1 and s.id = $2`;
+  return endOf((await tx.get<Ends>(ends, [tenant, id])) as Ends);
+}
+
+/** The last use makes the delegation expire, so that it is absent everywhere. */
+const spendOne = `update sessions set uses = uses + 1,
+    expires_at = case when uses + 1 < max_uses then expires_at else :now end
+  where tenant_id = $1 and id = $2 and uses < max_uses and expires_at > :now`;
+
 /** Lists the fields one by one, so that a new column does not reach responses by accident. */
 function toSession(row: SessionRow): Session {
   return {
     id: row.id,
     tenant_id: row.tenant_id,
     application_id: row.application_id,
+    kind: kindOf(row),
     state: row.authorized_at === null ? 'pending' : 'active',
     ...(row.subject !== null && { subject: row.subject }),
     ...toGrants(row),
@@ -231,6 +273,7 @@ function toSession(row: SessionRow): Session {
     ...(row.authorized_at !== null && { authorized_at: timestamp(Number(row.authorized_at)) }),
     ...(row.authorized_by !== null && { authorized_by: row.authorized_by }),
     ceiling: Boolean(row.ceiling),
+    ...(row.max_uses !== null && { max_uses: row.max_uses, uses: Number(row.uses) }),
     bound: Boolean(row.bound),
     expires_at: timestamp(endOf(row)),
     ...(row.quarantined_at !== null && { quarantined_at: timestamp(Number(row.quarantined_at)) }),
@@ -238,7 +281,7 @@ function toSession(row: SessionRow): Session {
 }
 
 /** Selects sessions whose key is valid. Uses subqueries instead of joins, so that no database scans whole tables. */
-function filtered(tenant: string, { ids, application, authorizer, state, subject }: SessionFilter) {
+function filtered(tenant: string, { ids, application, authorizer, kind, state, subject }: SessionFilter) {
   const owner = (
     own: string,
   ) => `select 1 from applications a where a.tenant_id = ${own} and a.id = x.application_id
@@ -265,6 +308,7 @@ function filtered(tenant: string, { ids, application, authorizer, state, subject
         'x.expires_at > :now',
         application && `x.application_id = ${params.add(application)}`,
         authorizer && `x.authorized_by = ${params.add(authorizer)}`,
+        kind && `(x.authorized_by = x.application_id) is ${kind === 'delegation' ? '' : 'not '}true`,
         state && `x.authorized_at is ${state === 'pending' ? '' : 'not '}null`,
         `(${owner(own)}) = 1`,
         `(x.authorizer_digest is null or (${ceiling(own)}) = 1)`,

@@ -12,7 +12,7 @@ import type { Awaitable } from '../domain/awaitable.ts';
 import type { Destination } from '../domain/destination.ts';
 import type { Digest, Minted, ParsedKey } from '../domain/key.ts';
 import type { Principal } from '../domain/principal.ts';
-import type { Session } from '../domain/session.ts';
+import type { Session, SessionState } from '../domain/session.ts';
 import type { Use } from '../domain/usage.ts';
 import type {
   ApplicationFilter,
@@ -28,6 +28,7 @@ import type {
   ListPage,
   ListWindow,
   NewApplication,
+  NewDelegation,
   NewSession,
   RequestCountList,
   RevokedKey,
@@ -200,17 +201,24 @@ export interface Sessions {
    * sweep. Until then a session of it may be created, but its key is never valid.
    */
   create(tenant: string, session: NewSession): Awaitable<void>;
-  /** How many pending sessions the application has, counted up to `max`. */
-  countPending(tenant: string, application: string, max: number): Awaitable<number>;
+  /**
+   * Creates a delegation. Returns when it ends: at its own expiry, or that of its application or of the issuing key, if
+   * earlier. Throws like `create`.
+   */
+  delegate(tenant: string, delegation: NewDelegation): Promise<number>;
+  /** Counts a request of a delegation with limited uses. Returns false if no use was left. */
+  spendUse(tenant: string, id: string): Promise<boolean>;
+  /** How many sessions or delegations of the application are in this state, counted up to `max`. */
+  count(tenant: string, application: string, state: SessionState, max: number): Awaitable<number>;
   /** Exactly one of several concurrent calls with the same nonce returns `authorized`. */
   authorize(tenant: string, nonce: Digest, authorization: Authorization): Awaitable<Authorized>;
   /** Sessions whose key is valid, newest first. */
   list(tenant: string, filter: SessionFilter, window: ListWindow): Promise<ListPage<Session>>;
   /**
-   * Ends a session. Its key and its nonce are invalid for every request sent after this resolves. Returns false if the
-   * session does not exist.
+   * Ends a session. Its key and its nonce are invalid for every request sent after this resolves. Returns its
+   * kind, or undefined if the session does not exist.
    */
-  end(tenant: string, id: string): Promise<boolean>;
+  end(tenant: string, id: string): Promise<Session['kind'] | undefined>;
   /**
    * Ends every session of the subject whose authorization was committed before the call. A concurrent authorization
    * ends, too, or comes afterwards: of two that were committed one after the other, never only the second one ends. The

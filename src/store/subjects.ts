@@ -5,7 +5,7 @@ import { lazy } from '../domain/lazy.ts';
 import { notExpired, toEffectiveGrants, toGrants } from './applications.ts';
 import type { DbTime, Executor } from './engine/db.ts';
 import { Params } from './engine/sql.ts';
-import { isValid, ofCeiling, ownerAndAuthorizer } from './sessions.ts';
+import { isValid, kindOf, ofCeiling, ownerAndAuthorizer } from './sessions.ts';
 import type { Subject, SubjectBatch, Subjects } from './store.ts';
 
 interface ApplicationRow {
@@ -21,6 +21,7 @@ interface ApplicationRow {
 
 interface SessionRow extends ApplicationRow {
   application_id: string;
+  authorized_by: string | null;
   subject: string | null;
   session_quarantined_at: DbTime | null;
   authorizer_quarantined_at: DbTime | null;
@@ -35,7 +36,7 @@ const hasUniqueName = (
 ) => `not exists (select 1 from applications o where o.tenant_id = ${tenant}
   and o.name = a.name and o.id <> a.id and ${notExpired('o')})`;
 
-const sessionColumns = `s.id, s.application_id, s.subject, a.name, s.permissions, a.quarantined_at,
+const sessionColumns = `s.id, s.application_id, s.authorized_by, s.subject, a.name, s.permissions, a.quarantined_at,
   s.quarantined_at as session_quarantined_at, ${ofCeiling('permissions')} as ceiling_permissions,
   ${ofCeiling('rules')} as ceiling_rules, c.id as authorizer_id, c.name as authorizer_name`;
 const authorizerQuarantine = 'c.quarantined_at as authorizer_quarantined_at';
@@ -165,7 +166,8 @@ function toSessionSubject(row: SessionRow): Subject[] {
   const { id, name, rules, authorizer_id, authorizer_name } = row;
   if (rules === null) return [];
   const { ceiling_permissions, ceiling_rules } = row;
-  const grants = lazy(() => toEffectiveGrants({ ...row, rules }));
+  const kind = kindOf(row);
+  const grants = lazy(() => toEffectiveGrants({ ...row, kind, rules }));
   const ceiling = lazy(() =>
     ceiling_permissions === null || ceiling_rules === null
       ? undefined
@@ -173,7 +175,7 @@ function toSessionSubject(row: SessionRow): Subject[] {
   );
   return [
     {
-      kind: 'session',
+      kind,
       id,
       applicationId: row.application_id,
       name,

@@ -78,6 +78,7 @@ const limits = [
   'sessions',
   'revocations',
   'pending-sessions',
+  'delegations',
   'tokens',
   'token-bytes',
   'searches',

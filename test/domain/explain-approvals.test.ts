@@ -86,7 +86,7 @@ const approvals: [
     ),
     read,
     'redact',
-    'this session is limited by its authorizer, whose rule 1 grants token:read with the transform redact: container /customers/43/ is in /customers/',
+    'this key is limited by its authorizer, whose rule 1 grants token:read with the transform redact: container /customers/43/ is in /customers/',
     { of: 'authorizer', rule: 1, description: 'Desk' },
   ],
   [
@@ -94,7 +94,7 @@ const approvals: [
     session(policyOf([], rule(inCustomers, [read], { transform: 'reveal' })), policyOf([read])),
     read,
     'mask',
-    'this session is limited by its authorizer, which has token:read in its permissions, with the transform mask',
+    'this key is limited by its authorizer, which has token:read in its permissions, with the transform mask',
     { of: 'authorizer', rule: 'permissions' },
   ],
   [

@@ -79,7 +79,7 @@ describe('a denial is recorded with', () => {
       'the nearest rule of the authorizer if the session is allowed',
       session(with43('mask'), elsewhere),
       {
-        reason: `this session is limited by its authorizer, whose rule 1 ${notIn42}`,
+        reason: `this key is limited by its authorizer, whose rule 1 ${notIn42}`,
         missing,
         rule: { of: 'authorizer', rule: 1, description },
       },
@@ -89,7 +89,7 @@ describe('a denial is recorded with', () => {
       session(with43('mask'), other),
       {
         reason:
-          'this session is limited by its authorizer, which does not have token:read in its permissions or rules',
+          'this key is limited by its authorizer, which does not have token:read in its permissions or rules',
         missing,
       },
     ],
@@ -109,7 +109,7 @@ describe('a permission that is missing on every resource is recorded as missing 
     [
       'the authorizer, if the session has it by a rule',
       session(elsewhere, nothing),
-      `this session is limited by its authorizer, which ${notGranted}`,
+      `this key is limited by its authorizer, which ${notGranted}`,
     ],
   ])('%s', (_, asked, reason) => {
     expect(explainMissing(asked, read)).toStrictEqual({ reason, missing: { permission: read } });

@@ -175,17 +175,17 @@ const denials: [setup: string, asked: Question, reason: string, permission?: str
     [
       'an authorizer with another container',
       session(policyOf([read]), policyOf([], rule('/customers/42/', [read]))),
-      'this session is limited by its authorizer, whose rule 1 grants token:read but does not match: container /customers/43/ is not in /customers/42/',
+      'this key is limited by its authorizer, whose rule 1 grants token:read but does not match: container /customers/43/ is not in /customers/42/',
     ],
     [
       'an authorizer whose rule has another permission',
       session(policyOf([read]), policyOf([], rule('/customers/', ['token:create']))),
-      'this session is limited by its authorizer, whose rule 1 matches but grants token:create, not token:read',
+      'this key is limited by its authorizer, whose rule 1 matches but grants token:create, not token:read',
     ],
     [
       'an authorizer without the permission',
       session(policyOf([read]), policyOf(['token:create'])),
-      'this session is limited by its authorizer, which does not have token:read in its permissions or rules',
+      'this key is limited by its authorizer, which does not have token:read in its permissions or rules',
     ],
     [
       'a session and an authorizer without the permission',
@@ -225,7 +225,7 @@ describe('missingReason explains a permission that is not granted on any resourc
     [
       'a session whose authorizer does not have it any more',
       session(policyOf([], rule(inCustomers, [read])), policyOf(['token:create'])),
-      'this session is limited to what its authorizer may do now',
+      'this key is limited to what its authorizer may do now',
     ],
     ['a session that is not authorized', session(policyOf([])), 'this session has not been authorized yet'],
   ])('%s', (_, asked, reason) => {
@@ -261,7 +261,7 @@ test('a reason contains at most three conditions', () => {
 });
 
 describe('an explanation that hides the authorizer', () => {
-  const limited = 'this session is limited to what its authorizer may do now';
+  const limited = 'this key is limited to what its authorizer may do now';
   const own = policyOf([], rule(inCustomers, [read], { transform: 'reveal' }));
   const hidden = (...above: Parameters<typeof policyOf>) => ({
     ...session(own, policyOf(...above)),

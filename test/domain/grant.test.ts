@@ -193,7 +193,9 @@ describe('grants', () => {
   const conditions = rule(when(['id', 'equals', 'x']));
   const neither = rule({});
   const both = rule({ container: '/pci/', ...when(['id', 'equals', 'x']) });
-  const noConditions = { 'rules.0.conditions': ['is only for sessions: use container instead'] };
+  const noConditions = {
+    'rules.0.conditions': ['is only for sessions and delegations: use container instead'],
+  };
   const noContainer = { 'rules.0.container': ['is only for applications: use conditions instead'] };
 
   test.each<[Owner, string, Rule, Errors]>([

@@ -42,7 +42,8 @@ const table: Record<string, [traits: string, endpoints: string]> = {
   // Endpoints that need no permission.
   'key of public':                ['', 'createSession'],
   'key of private or management': ['', 'authorizeSession'],
-  'key of management or private or public or session': ['', 'listOwnPermissions'],
+  'key of private':               ['', 'createDelegation'],
+  'key of management or private or public or session or delegation': ['', 'listOwnPermissions'],
   'no key':                       ['', 'getAuthZenConfiguration getConsole getConsoleFile getHome getOpenApi getReference listPermissions live openLink ready revokeKey'],
 };
 

@@ -142,7 +142,7 @@ describe('using a permission on a resource', () => {
       'You need the permission `token:read`: rule 1 grants token:read but does not match: container /b/ is not in /pci/.',
     );
     expect(named(session(grants('token:read'), grants(pci)))).toBe(
-      'You need the permission `token:read`: this session is limited to what its authorizer may do now.',
+      'You need the permission `token:read`: this key is limited to what its authorizer may do now.',
     );
   });
 });
@@ -183,7 +183,7 @@ describe('a denial is recorded', () => {
       ...record,
       decision: {
         reason:
-          'this session is limited by its authorizer, which does not have token:read in its permissions or rules',
+          'this key is limited by its authorizer, which does not have token:read in its permissions or rules',
         missing: { permission: 'token:read' },
       },
       resource: undefined,
@@ -204,9 +204,9 @@ describe('a question about another', () => {
       'this session has token:read in its permissions, with the transform mask',
     ],
     [
-      'session is limited by its authorizer',
+      'key is limited by its authorizer',
       { kind: 'session', grants: grants('token:read'), ceiling: grants('token:create') },
-      'this session is limited by its authorizer, which does not have token:read in its permissions or rules',
+      'this key is limited by its authorizer, which does not have token:read in its permissions or rules',
     ],
   ])('%s', (_, subject, reason) => {
     expect(explain(questionAbout(subject), 'token:read', at('/pci/')).reason).toBe(reason);

@@ -175,7 +175,7 @@ describe('a quarantine', () => {
 
 test.each<[Holder, Policy, string]>([
   ['session', policyOf([], rule('/', [create])), 'this session'],
-  ['authorizer', policyOf([]), 'this session is limited by its authorizer, which'],
+  ['authorizer', policyOf([]), 'this key is limited by its authorizer, which'],
 ])('only a session without any grants has not been authorized yet: %s', (of, policy, holder) => {
   expect(notGranted(of, policy, read)).toBe(`${holder} does not have token:read in its permissions or rules`);
 });

@@ -33,6 +33,7 @@ test('Session has the access, but not the key and the nonce', () => {
     id,
     tenant_id: id,
     application_id: id,
+    kind: 'session',
     state: 'pending',
     permissions: [],
     rules: [],

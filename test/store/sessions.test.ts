@@ -38,6 +38,7 @@ describe.each(databases)('the store on %s: sessions', (_, database) => {
       applicationId: application.id,
       sessionId: session.id,
       authorizedBy: undefined,
+      isLimited: false,
       policy: expect.anything(),
       ceiling: undefined,
       authority: undefined,
@@ -80,11 +81,11 @@ describe.each(databases)('the store on %s: sessions', (_, database) => {
     await on.session(tenant, other.id);
     for (let i = 0; i < 3; i++) await on.session(tenant, application.id);
     await on.session(tenant, application.id, { expiresAt: on.clock.now() });
-    const waiting = (most: number) => on.store.sessions.countPending(tenant, application.id, most);
+    const waiting = (most: number) => on.store.sessions.count(tenant, application.id, 'pending', most);
     expect([await waiting(100), await waiting(4), await waiting(2)]).toEqual([4, 4, 2]);
     await on.store.sessions.authorize(tenant, session.nonce.digest, authorization());
     expect(await waiting(100)).toBe(3);
-    expect(await on.store.sessions.countPending(await on.tenant(), application.id, 100)).toBe(0);
+    expect(await on.store.sessions.count(await on.tenant(), application.id, 'pending', 100)).toBe(0);
   });
 
   test('exactly one of fifty concurrent authorizations of one nonce succeeds', async () => {

@@ -187,7 +187,7 @@ function* compareHidden(
   ];
 }
 
-const limited = 'this session is limited to what its authorizer may do now';
+const limited = 'this key is limited to what its authorizer may do now';
 
 function expectedSteps(
   { holder, grants }: { holder: Step['of']; grants: Grants },

@@ -4,7 +4,15 @@ import type { KeyedRoute, Route } from '../../src/http/pipeline/route.ts';
 import { routes } from '../../src/http/routes.ts';
 
 /** Every caller holds all permissions that its kind may hold. `pending` is a session that is not authorized yet. */
-export const callers = ['anonymous', 'management', 'private', 'public', 'session', 'pending'] as const;
+export const callers = [
+  'anonymous',
+  'management',
+  'private',
+  'public',
+  'session',
+  'delegation',
+  'pending',
+] as const;
 export type Caller = (typeof callers)[number];
 
 export const collectionOf = ({ path }: Route) => `/${path.split('/')[1]}`;
@@ -15,9 +23,9 @@ const sessionPermissions = builtIn.filter((name) => hasTrait(name, 'browser') ||
 
 /** Callers that hold the permission, and are rejected because they ask about a key other than their own. */
 const rejected: Record<string, readonly Caller[]> = {
-  decide: ['session'],
-  evaluate: ['public', 'session'],
-  evaluateAll: ['public', 'session'],
+  decide: ['session', 'delegation'],
+  evaluate: ['public', 'session', 'delegation'],
+  evaluateAll: ['public', 'session', 'delegation'],
 };
 
 /**
@@ -38,7 +46,7 @@ function mayUse(
   if (accepted && !accepted.includes(caller)) return false;
   if (permission === undefined) return true;
   if (caller === 'public') return browserPermissions.includes(permission);
-  return caller !== 'session' || sessionPermissions.includes(permission);
+  return (caller !== 'session' && caller !== 'delegation') || sessionPermissions.includes(permission);
 }
 
 function successOf({ replies }: Route): number {
@@ -105,6 +113,11 @@ export function routeCaller(call: Call, token: object = { data: 'x' }) {
     if (caller === 'anonymous') return undefined;
     if (caller === 'session') return (await session(tenant, sessionPermissions)).session_key;
     if (caller === 'pending') return (await session(tenant)).session_key;
+    if (caller === 'delegation') {
+      const issuer = await application(tenant.key, { permissions: builtIn });
+      const body = { permissions: sessionPermissions };
+      return (await call('POST', '/delegations', { key: issuer.key, body })).body.key;
+    }
     const permissions = caller === 'public' ? browserPermissions : builtIn;
     return (await application(tenant.key, { type: caller, permissions })).key;
   }
@@ -132,6 +145,7 @@ export function routeCaller(call: Call, token: object = { data: 'x' }) {
 
   /** Bodies by route name. Other routes get their `bodyExample`, or none if they need none. */
   const bodies: Record<string, (tenant: Tenant) => unknown> = {
+    createDelegation: () => ({ permissions: ['token:read'] }),
     authorizeSession: async (tenant) => ({ nonce: (await session(tenant)).nonce, permissions: ['mine:x'] }),
     createDestination: newDestination,
     updateDestination: () => ({ name: destinationName(), requests: destinationRequests }),

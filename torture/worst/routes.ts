@@ -288,6 +288,9 @@ export const worstRequests: Record<string, (world: World) => Requests> = {
       body: { nonce: await pendingNonce(), rules: sessionRules },
     },
   ],
+  createDelegation: ({ heavy: { key } }) => [
+    { what: '50 rules of 10 conditions', path: '/delegations', key, body: { rules: sessionRules } },
+  ],
   listSessions: ({ owner: key, heavy }) => [
     { what: '100 with 50 rules', path: '/sessions?size=100', key },
     { what: 'a deep page', path: '/sessions?size=100&page=99', key },

@@ -18,8 +18,6 @@ export function outcomeOf({ allowed, transform, require_purpose }: DecisionResul
     : 'denied';
 }
 
-const holders = { application: 'application', session: 'session', authorizer: 'authorizer' } as const;
-
 function state(step: DecisionStep, decided: boolean): 'won' | 'later' | 'passed' {
   if (decided) return 'later';
   return step.grants && step.matches ? 'won' : 'passed';
@@ -30,11 +28,9 @@ export function DecisionTrace({ verdict, permission }: { verdict: DecisionResult
   return (
     <div className="trace">
       {[...sides].map(([of, steps]) => (
-        <section key={of} aria-label={`Rules of the ${holders[of]}`}>
+        <section key={of} aria-label={`Rules of the ${of}`}>
           {sides.size > 1 && (
-            <h4>
-              {of === 'authorizer' ? 'Authorizer (limits this session)' : `Rules of the ${holders[of]}`}
-            </h4>
+            <h4>{of === 'authorizer' ? 'Authorizer (limits this key)' : `Rules of the ${of}`}</h4>
           )}
           <ol>
             {steps.map((step, index) => (

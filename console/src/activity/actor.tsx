@@ -9,6 +9,7 @@ export function Actor({ actor }: Pick<LogEntry, 'actor'>) {
   return (
     <>
       {actor.kind === 'session' && 'Session of '}
+      {actor.kind === 'delegation' && 'Delegation of '}
       <ApplicationLink id={id} />
     </>
   );

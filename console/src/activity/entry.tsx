@@ -118,8 +118,8 @@ function Facts({ entry }: { entry: LogEntry }) {
   return (
     <dl className="facts">
       <Fact name="Time">{formatDate(entry.at)}</Fact>
-      <Fact name="Session">
-        {actor.kind === 'session' && actor.id !== undefined ? (
+      <Fact name={actor.kind === 'delegation' ? 'Delegation' : 'Session'}>
+        {(actor.kind === 'session' || actor.kind === 'delegation') && actor.id !== undefined ? (
           <a className="link" href={`${href('sessions')}?${new URLSearchParams({ id: actor.id })}`}>
             <code>{actor.id}</code>
           </a>

@@ -18,9 +18,9 @@ export function QuarantineTag({ since }: { since: string | undefined }) {
   );
 }
 
-/** An application, or a session with the name of its application. */
+/** An application, or a session or delegation with the name of its application. */
 export interface Suspect {
-  readonly type: 'application' | 'session';
+  readonly type: 'application' | 'session' | 'delegation';
   readonly id: string;
   readonly name: string;
   readonly isQuarantined: boolean;
@@ -30,7 +30,11 @@ export function suspectOf({ id, name, quarantined_at }: Application): Suspect {
   return { type: 'application', id, name, isQuarantined: quarantined_at !== undefined };
 }
 
-const permissions = { application: 'application:update', session: 'session:delete' } as const;
+const permissions = {
+  application: 'application:update',
+  session: 'session:delete',
+  delegation: 'session:delete',
+} as const;
 
 interface Props {
   readonly suspect: Suspect;
@@ -63,14 +67,16 @@ export function QuarantineButton({ suspect, compact = false, done }: Props) {
 
 const consequences = {
   application:
-    'The application and the sessions that it created or authorized can change nothing, and they read tokens without their data. Keys stay valid, and the audit log records what they try. You can release it at any time.',
+    'The application and the sessions and delegations that it created or authorized can change nothing, and they read tokens without their data. Keys stay valid, and the audit log records what they try. You can release it at any time.',
   session:
     'The session can change nothing, and it reads tokens without their data. Its key stays valid, and the audit log records what it tries. You can release it at any time.',
+  delegation:
+    'The delegation can change nothing, and it reads tokens without their data. Its key stays valid, and the audit log records what it tries. You can release it at any time.',
   release: 'Its access rules apply again immediately.',
 };
 
 function titleOf({ type, name }: Suspect): string {
-  return type === 'session' ? `session of ${name}` : name;
+  return type === 'application' ? name : `${type} of ${name}`;
 }
 
 interface DialogProps extends Pick<Props, 'suspect' | 'done'> {
@@ -82,7 +88,7 @@ function QuarantineDialog({ suspect, close, done }: DialogProps) {
   const { type, id, isQuarantined } = suspect;
   const title = titleOf(suspect);
   const change = async () => {
-    const resource = type === 'session' ? api.sessions : api.applications;
+    const resource = type === 'application' ? api.applications : api.sessions;
     if (isQuarantined) await resource.release(id);
     else await resource.quarantine(id);
     if (type === 'application') applications.put(await api.applications.get(id));

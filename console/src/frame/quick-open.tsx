@@ -65,7 +65,8 @@ async function findEntries({ api, held }: SignedIn, text: string, signal: AbortS
     if (kind === 'entry' || kind === 'request') return [inLog(`${entry.operation} ${shortId(text)}`, kind)];
     if (kind === 'token' && held.has('token:read'))
       return [tokenTarget(text), inLog(`Activity of token ${text}`, 'activity')];
-    if (kind === 'entity' && entry.entity?.kind === 'session') return [sessionTarget(text, 'ended')];
+    if (kind === 'entity' && (entry.entity?.kind === 'session' || entry.entity?.kind === 'delegation'))
+      return [sessionTarget(text, 'ended')];
     return kind === 'entity' && entry.entity?.kind === 'token'
       ? []
       : [inLog(`Activity of ${shortId(text)}`, 'activity')];

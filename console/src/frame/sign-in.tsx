@@ -6,7 +6,7 @@ import { Icon } from './icons.tsx';
 import type { FoundKey } from './kept-key.ts';
 import { type SignedIn, signIn } from './signed-in.ts';
 
-const keyPattern = /^slp_(mgt|pvt|pub|ses)_[0-9A-Za-z]{55}$/;
+const keyPattern = /^slp_(mgt|pvt|pub|ses|dlg)_[0-9A-Za-z]{55}$/;
 
 function messageFor(error: unknown): string {
   if (error instanceof AuthenticationError)

@@ -3,7 +3,7 @@ import type { Session } from '../../../sdk/src/sallyport.ts';
 import { ruleTitle } from '../access/grants.ts';
 import { OutcomeBadge, outcomeIn } from '../access/outcome.tsx';
 import { ApplicationLink } from '../applications/application-link.tsx';
-import { countdown, formatDate, shortId, timeAgo } from '../frame/format.ts';
+import { countdown, formatDate, formatNumber, shortId, timeAgo } from '../frame/format.ts';
 import { href } from '../frame/route.ts';
 
 interface Props {
@@ -32,6 +32,11 @@ export function SessionCard({ session, now, selected, toggle, end }: Props) {
         <div>
           <span className="session-tags">
             <span className={state === 'pending' ? 'tag tag-warn' : 'tag tag-good'}>{state}</span>
+            {session.kind === 'delegation' && (
+              <span className="tag" title="A key that a backend issued for a job or an agent.">
+                delegation
+              </span>
+            )}
             {session.bound && (
               <span className="tag" title="The session works only in the browser that created it.">
                 bound
@@ -62,6 +67,8 @@ export function SessionCard({ session, now, selected, toggle, end }: Props) {
             <span className="faint">
               {' · '}authorized by <ApplicationLink id={authorizer} />
               {session.ceiling && ' · limited to its access'}
+              {session.max_uses !== undefined &&
+                ` · ${formatNumber(session.uses ?? 0)} of ${formatNumber(session.max_uses)} uses`}
             </span>
           )}
         </p>

@@ -46,7 +46,8 @@ function Row({ entry, now, changed }: { entry: AccessEntry; now: number; changed
           <ApplicationLink id={id} name={name} />
         ) : (
           <span>
-            Session <code title={id}>{shortId(id)}</code> of <bdi>{name}</bdi>
+            {type === 'delegation' ? 'Delegation' : 'Session'} <code title={id}>{shortId(id)}</code> of{' '}
+            <bdi>{name}</bdi>
             {subject.subject !== undefined && (
               <>
                 {' '}

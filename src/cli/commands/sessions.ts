@@ -1,5 +1,5 @@
-import type { Session, SessionAuthorize } from '../../../sdk/src/sallyport.ts';
-import { SessionState } from '../../domain/session.ts';
+import type { DelegationCreate, Session, SessionAuthorize } from '../../../sdk/src/sallyport.ts';
+import { SessionKind, SessionState } from '../../domain/session.ts';
 import type { Call, RemoteCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import { confirm, expiryOption, fileOption, only, permissionOption, yesOption } from '../terminal/options.ts';
@@ -30,8 +30,28 @@ export const sessionCommands: readonly RemoteCommand[] = [
     call: authorize,
   },
   {
+    usage: 'delegations create',
+    options: [
+      permissionOption,
+      { name: 'subject', value: 'SUBJECT', description: 'Who the delegation is for, such as user:42.' },
+      { ...expiryOption, description: 'Expiry of the delegation, such as 2030-01-31T12:00:00Z.' },
+      {
+        name: 'max-uses',
+        value: 'NUMBER',
+        description: 'How many requests can succeed. Unlimited by default.',
+      },
+      fileOption,
+    ],
+    summary: 'Create a delegation for a job or an agent and print its key.',
+    details:
+      'Needs the key of a private application, which limits the delegation. The key is shown only once. Pass access rules with --file. `sessions list` and `sessions end` list and end delegations, too.',
+    examples: ['sallyport delegations create --file grant.json --subject user:42 --max-uses 20'],
+    call: delegate,
+  },
+  {
     usage: 'sessions list',
     options: [
+      { name: 'kind', value: 'KIND', choices: SessionKind.options, description: 'Filter by kind.' },
       { name: 'state', value: 'STATE', choices: SessionState.options, description: 'Filter by state.' },
       { name: 'subject', value: 'SUBJECT', description: 'Filter by who the session is for.' },
       { name: 'app', value: 'APP', description: 'Filter by the application that created the session.' },
@@ -47,7 +67,7 @@ export const sessionCommands: readonly RemoteCommand[] = [
       },
       limitOption,
     ],
-    summary: 'List sessions that have not expired, newest first.',
+    summary: 'List sessions and delegations that have not expired, newest first.',
     details: `${appArgument} The table has the names of applications, or ids if your key lacks application:read; --json has ids.`,
     examples: ['sallyport sessions list --state active --app "web shop"'],
     call: list,
@@ -87,6 +107,19 @@ async function authorize({ service, options, input, printResult }: Call): Promis
   return printResult({ authorized: true, id, expires_at: expiresAt }, `authorized ${id} until ${expiresAt}`);
 }
 
+async function delegate({ service, options, input, printResult }: Call): Promise<number> {
+  const maxUses = options.value('max-uses');
+  const fromOptions = only({
+    permissions: options.values('permission'),
+    subject: options.value('subject'),
+    expires_at: options.value('expires-at'),
+    max_uses: maxUses === undefined ? undefined : Number(maxUses),
+  });
+  const body = { ...(await input.body(options.value('file'))), ...fromOptions } as DelegationCreate;
+  const { id, key, expires_at } = await service.delegations.create(body);
+  return printResult({ id, key, expires_at }, fields(Object.entries({ id, key, expires_at })));
+}
+
 async function list(call: Call): Promise<number> {
   const { options, service } = call;
   const idOf = async (option: string) => {
@@ -94,6 +127,7 @@ async function list(call: Call): Promise<number> {
     return wanted === undefined ? undefined : (await findApplication(call, wanted)).id;
   };
   const filter = only({
+    kind: options.value('kind') as Session['kind'] | undefined,
     state: options.value('state') as Session['state'] | undefined,
     subject: options.value('subject'),
     application_id: await idOf('app'),
@@ -103,11 +137,12 @@ async function list(call: Call): Promise<number> {
   const names = new ApplicationNames(call);
   return printList(call, service.sessions.all(filter), {
     noun: 'active sessions',
-    head: ['ID', 'STATE', 'SUBJECT', 'GRANTS', 'BOUND', 'APPLICATION', 'AUTHORIZED BY', 'EXPIRES'],
+    head: ['ID', 'KIND', 'STATE', 'SUBJECT', 'GRANTS', 'BOUND', 'APPLICATION', 'AUTHORIZED BY', 'EXPIRES'],
     load: (sessions) =>
       names.load(sessions.flatMap(({ application_id, authorized_by }) => [application_id, authorized_by])),
     row: (session) => [
       session.id,
+      session.kind,
       session.quarantined_at === undefined ? session.state : `${session.state}, in quarantine`,
       session.subject ?? '',
       summarizeGrants(session),

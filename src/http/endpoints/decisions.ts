@@ -12,7 +12,7 @@ import { decideUnder, forPurpose, type Resource } from '../../domain/policy.ts';
 import {
   denyQuarantined,
   identityOf,
-  isInBrowser,
+  isHandedOut,
   type Principal,
   questionOf,
 } from '../../domain/principal.ts';
@@ -74,11 +74,16 @@ const Outcome = Explanation.extend({
 const PrincipalView = z
   .object({
     kind: z
-      .enum(['application', 'session'])
+      .enum(['application', 'session', 'delegation'])
       .describe('The kind of principal that the credential belongs to.'),
-    id: z.uuid().describe('The id of the application or session.'),
-    application_id: z.uuid().describe('The id of the application, or of the application of the session.'),
-    subject: z.string().optional().describe('Sessions only: who the session is for. Absent if unknown.'),
+    id: z.uuid().describe('The id of the application, session or delegation.'),
+    application_id: z
+      .uuid()
+      .describe('The id of the application, or of the application of the session or delegation.'),
+    subject: z
+      .string()
+      .optional()
+      .describe('Sessions and delegations only: who it is for. Absent if unknown.'),
   })
   .meta({ id: 'Principal' });
 
@@ -104,7 +109,7 @@ export const decide = readEndpoint({
   mayTakeLong: true,
   tag: 'Decisions',
   summary: 'Check access',
-  description: `Checks whether a credential has a permission on a resource, and returns the reason. With \`resources\`, checks up to ${maxResources} resources. With \`explain\`, the response lists every rule, and says whether it matched and why. A response has at most 4 MiB. An invalid credential is denied without saying why it is invalid. The key of a bound session is denied without a valid \`proof\`, and the audit log says why. A session can check only its own key. Sessions and public applications do not see the rules of the application that authorized a session. With \`record\`, the audit log has an entry for the credential, with \`reported_by\`.`,
+  description: `Checks whether a credential has a permission on a resource, and returns the reason. With \`resources\`, checks up to ${maxResources} resources. With \`explain\`, the response lists every rule, and says whether it matched and why. A response has at most 4 MiB. An invalid credential is denied without saying why it is invalid. The key of a bound session is denied without a valid \`proof\`, and the audit log says why. A session or delegation can check only its own key. Sessions, delegations and public applications do not see the rules of the application that authorized a session. Checking the key of a delegation spends no use of it. With \`record\`, the audit log has an entry for the credential, with \`reported_by\`.`,
   body: DecisionRequest,
   bodyExample: example.decisionRequest,
   replies: { 200: reply('The decision, with its reason.', Decision, example.decision) },
@@ -119,7 +124,7 @@ export const decide = readEndpoint({
       reason = invalidCredential,
     } = await find(body, { principal, requestInfo }, context);
     const subject = found && forPurpose(found, body.purpose);
-    const question = subject && { ...questionOf(subject), hidesAuthorizer: isInBrowser(principal) };
+    const question = subject && { ...questionOf(subject), hidesAuthorizer: isHandedOut(principal) };
     const outcomeOf = (resource: Resource) => {
       const outcome = question ? explain(question, body.permission, resource) : { allowed: false, reason };
       observer.decision(outcome.allowed);
@@ -188,28 +193,26 @@ function requireListed(purpose: string | undefined, { purposes }: Principal): vo
 /** Throws unless the caller may write audit entries about other principals. */
 function requireReporter(caller: Principal): void {
   const required = 'the key of a private or management application';
-  if (isInBrowser(caller))
+  if (isHandedOut(caller))
     throw new Denial('key_type_refused', `\`record\` requires ${required}.`, {
       reason: `record requires ${required}`,
     });
   denyQuarantined(caller);
 }
 
-/** Finds the principal of the credential. Throws if the caller is a session and sends another key than its own. */
+/** Finds the principal of the credential. Throws if the caller is a session or delegation and sends another key than its own. */
 async function find(
   { credential, proof }: z.infer<typeof DecisionRequest>,
   caller: Caller,
   context: HandlerContext,
 ): Promise<FoundCredential> {
   const { principal } = caller;
-  if (principal.kind !== 'session') return findPresented(credential, proof, caller, context);
+  if (principal.kind === 'application') return findPresented(credential, proof, caller, context);
   const key = parseKey(credential);
-  if (key?.kind === 'ses' && principal.digest.equals(key.digest)) return { principal };
+  if (key && principal.digest.equals(key.digest)) return { principal };
   throw new Denial(
     'permission_missing',
-    'A session can use `decision:create` only to ask about its own key.',
-    {
-      reason: 'a session can ask only about its own key',
-    },
+    `A ${principal.kind} can use \`decision:create\` only to ask about its own key.`,
+    { reason: `a ${principal.kind} can ask only about its own key` },
   );
 }

@@ -14,7 +14,9 @@ const KeyRevoke = z
       .string()
       .min(1)
       .max(200)
-      .describe('The key of a private or management application, or of a session. Public keys are rejected.'),
+      .describe(
+        'The key of a private or management application, or of a session or delegation. Public keys are rejected.',
+      ),
   })
   .meta({ id: 'KeyRevoke' });
 
@@ -28,7 +30,7 @@ export const revokeKey = openEndpoint({
   tag: 'Applications',
   summary: 'Revoke a leaked key',
   description:
-    'Revokes a key of a private or management application and ends all sessions that it authorized, or ends the session of a session key. Needs no other credential: the holder of the key may revoke it. The key is invalid on every node before the response is sent. The response is the same, after the same time, for every other text, such as an unknown or incomplete key or a nonce. No key is revoked then. Text that starts with `slp_pub_` is rejected: public keys are printed in web pages, and any visitor could switch a page off.',
+    'Revokes a key of a private or management application and ends all sessions that it authorized, or ends the session or delegation of its key. Needs no other credential: the holder of the key may revoke it. The key is invalid on every node before the response is sent. The response is the same, after the same time, for every other text, such as an unknown or incomplete key or a nonce. No key is revoked then. Text that starts with `slp_pub_` is rejected: public keys are printed in web pages, and any visitor could switch a page off.',
   body: KeyRevoke,
   bodyLimit: maxBodyBytes,
   bodyExample: { key: 'slp_pvt_…' },
@@ -67,7 +69,7 @@ function entryOf(revoked: RevokedKey | undefined, at: number, requestInfo: Reque
   if (!revoked) return { ...common, result: 'failed', reason: 'not_found' };
   const { tenantId } = revoked;
   const entry = { ...common, tenantId, result: 'success' as const };
-  if ('sessionId' in revoked) return { ...entry, entity: { kind: 'session', id: revoked.sessionId } };
+  if ('sessionId' in revoked) return { ...entry, entity: { kind: revoked.kind, id: revoked.sessionId } };
   const { applicationId: id, key } = revoked;
   return { ...entry, entity: { kind: 'application', id }, difference: { keys: { from: key } } };
 }

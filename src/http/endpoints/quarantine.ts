@@ -93,7 +93,7 @@ async function setSessionQuarantine(
   { sessions }: StoreTransaction,
 ) {
   const { before, after } = orNotFound(await sessions.setQuarantine(tenantId, id, at));
-  const entity = { kind: 'session', id };
+  const entity = { kind: after.kind, id };
   return { body: after, entity, difference: difference(before, after, ['quarantined_at']) };
 }
 

@@ -6,7 +6,16 @@ import { type Grants, grantErrors, noGrants, permissionsIn } from '../../domain/
 import { mint, newId, parseKey } from '../../domain/key.ts';
 import { denyUnheldGrants, holds } from '../../domain/principal.ts';
 import { Container } from '../../domain/rule.ts';
-import { appliesIn, Session, SessionAuthorize, SessionCreated, SessionState } from '../../domain/session.ts';
+import {
+  appliesIn,
+  DelegationCreate,
+  DelegationCreated,
+  Session,
+  SessionAuthorize,
+  SessionCreated,
+  SessionKind,
+  SessionState,
+} from '../../domain/session.ts';
 import type { Authorized, ListPage, ListWindow } from '../../store/store.ts';
 import { listQuery, oneOrMore, pageOf, pageText, paginate } from '../pipeline/pagination.ts';
 import { changeEndpoint, readEndpoint, reply } from '../pipeline/route.ts';
@@ -115,6 +124,58 @@ export const authorizeSession = changeEndpoint({
   },
 });
 
+export const createDelegation = changeEndpoint({
+  name: 'createDelegation',
+  operation: 'delegation.create',
+  tag,
+  summary: 'Create a delegation',
+  description:
+    'Issues a key for a job or an agent. Call it from your backend with the key of a private application. Send at least one permission or rule, as for a session. You can grant only permissions that your key holds, and your key is the ceiling of the delegation: at any time, it can do only what your key can do. It ends with your key, and works only where your key works (`allowed_networks`). With `max_uses`, at most that many requests succeed: a use is a request that passed authorization. Requests with the status 400, 401, 403, 413, 415 or 429 are not counted; one with 5xx may be. Delegations are listed, ended and put into quarantine like sessions.',
+  body: DelegationCreate,
+  bodyExample: example.delegationCreate,
+  replies: { 201: reply('The delegation, with its key.', DelegationCreated, example.delegationCreated) },
+  failures: ['grant_not_held'],
+  checkLimits: async ({ principal }, { delegations }) =>
+    delegations.reserve(principal.tenantId, principal.applicationId),
+  handle: async ({ principal, body }, { store, sessionTtl, sessionTtlMax }) => {
+    throwIfInvalid(grantErrors('delegation', body));
+    requireFuture(body.expires_at, principal.now);
+    denyUnheldGrants(principal, permissionsIn(body));
+    const latest = principal.now + sessionTtlMax;
+    if (body.expires_at !== undefined && body.expires_at > latest)
+      throwIfInvalid({ expires_at: [`must be at most ${timestamp(latest)}`] });
+    const [key, nonce] = [mint('dlg', principal.tenantTag), mint('non', principal.tenantTag)];
+    const id = newId(principal.now);
+    const { subject, max_uses: maxUses, permissions, rules } = body;
+    const expiresAt = await store.sessions.delegate(principal.tenantId, {
+      id,
+      key: key.digest,
+      nonce: nonce.digest,
+      createdAt: principal.now,
+      expiresAt: body.expires_at ?? principal.now + Math.min(sessionTtl, sessionTtlMax),
+      by: principal.applicationId,
+      ceiling: principal.digest,
+      subject,
+      maxUses,
+      permissions,
+      rules,
+    });
+    const end = timestamp(expiresAt);
+    return {
+      status: 201,
+      body: { id, key: key.secret.reveal(), expires_at: end },
+      entity: { kind: 'delegation', id },
+      difference: {
+        ...difference<Grants>(noGrants, body, ['permissions', 'rules']),
+        ceiling: { to: true },
+        ...(subject !== undefined && { subject: { to: subject } }),
+        ...(maxUses !== undefined && { max_uses: { to: maxUses } }),
+        expires_at: { to: end },
+      },
+    };
+  },
+});
+
 /** Throws the reason why the session was not authorized. */
 function requireAuthorized(result: Authorized): Extract<Authorized, { outcome: 'authorized' }> {
   switch (result.outcome) {
@@ -135,6 +196,7 @@ const ListQuery = listQuery({
   id: oneOrMore(Id, { type: 'string', format: 'uuid' }),
   application_id: Id.optional().describe('Filter by the application that created the session.'),
   authorized_by: Id.optional().describe('Filter by the application that authorized the session.'),
+  kind: SessionKind.optional().describe('Filter by kind.'),
   state: SessionState.optional().describe('Filter by state.'),
   subject: Name.optional().describe('Filter by the subject: who the session is for.'),
   container: Container.optional().describe(
@@ -147,13 +209,19 @@ export const listSessions = readEndpoint({
   tag,
   summary: 'List sessions',
   description:
-    'Returns the pending and active sessions of your tenant, newest first. Filters can be combined. A request examines a limited number of sessions: a page can be short or empty and still have `next`.',
+    'Returns the pending and active sessions and the delegations of your tenant, newest first. Filters can be combined. A request examines a limited number of sessions: a page can be short or empty and still have `next`.',
   query: ListQuery,
   replies: { 200: reply('A page of sessions.', pageOf(Session), example.sessionPage) },
   handle: async ({ principal, query }, { store, longWork }) => {
-    const { id: ids, application_id: application, authorized_by: authorizer, state, subject } = query;
-    const { container } = query;
-    const filter = { ids, application, authorizer, state, subject };
+    const { id: ids, application_id: application, authorized_by: authorizer, container, ...rest } = query;
+    const filter = {
+      ids,
+      application,
+      authorizer,
+      kind: rest.kind,
+      state: rest.state,
+      subject: rest.subject,
+    };
     const list = (window: ListWindow) => store.sessions.list(principal.tenantId, filter, window);
     const page = await paginate(query, (window) =>
       container === undefined
@@ -169,14 +237,15 @@ export const endSession = changeEndpoint({
   operation: 'session.delete',
   tag,
   summary: 'End a session',
-  description: 'Revokes the session key immediately. A pending session can no longer be authorized.',
+  description:
+    'Revokes the key of a session or delegation immediately. A pending session can no longer be authorized.',
   params,
   replies: { 204: { description: 'The session has ended.' } },
   failures: ['not_found'],
   essential: true,
   handle: async ({ principal, params }, { store }) => {
-    orNotFound(await store.sessions.end(principal.tenantId, params.id));
-    return { status: 204, entity: { kind: 'session', id: params.id } };
+    const kind = orNotFound(await store.sessions.end(principal.tenantId, params.id));
+    return { status: 204, entity: { kind, id: params.id } };
   },
 });
 
@@ -188,7 +257,7 @@ export const endSessions = changeEndpoint({
   tag,
   summary: 'End all sessions of a subject',
   description:
-    'Revokes the keys of all sessions that were authorized with this `subject`, immediately and on every node. A session whose authorization was answered before this request was sent has ended when the response arrives. One that is authorized at the same time either ends, too, or counts as authorized afterwards.',
+    'Revokes the keys of all sessions and delegations that were authorized with this `subject`, immediately and on every node. A session whose authorization was answered before this request was sent has ended when the response arrives. One that is authorized at the same time either ends, too, or counts as authorized afterwards.',
   query: z.strictObject({ subject: Name.describe('The subject whose sessions end, such as `user:42`.') }),
   replies: { 204: { description: 'The sessions have ended, if there were any.' } },
   essential: true,

@@ -188,7 +188,7 @@ function count(
   outcome: { readonly result: 'success' | 'failed'; readonly reason?: string },
 ): void {
   const operation = operationOf(route);
-  const caller = principal.kind === 'session' ? principal.sessionId : '';
+  const caller = principal.kind === 'application' ? '' : principal.sessionId;
   const group = {
     // A separate quota, so that these requests cannot use up that of token reads.
     quota: `quarantine ${principal.applicationId}`,

@@ -97,7 +97,7 @@ function countRead(
     ? disclosure
     : disclosureOf(questionOf(principal), 'token:read', tokens, transform);
   const resource = resourceOf(tokens);
-  const caller = principal.kind === 'session' ? principal.sessionId : '';
+  const caller = principal.kind === 'application' ? '' : principal.sessionId;
   const purpose = requestInfo.purpose ?? '';
   const group = {
     quota: principal.applicationId,

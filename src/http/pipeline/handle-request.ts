@@ -4,7 +4,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { resourceOf } from '../../domain/audit.ts';
 import { type Awaitable, then } from '../../domain/awaitable.ts';
 import { Denial } from '../../domain/denial.ts';
-import { Failure, fail, throwIfInvalid } from '../../domain/error.ts';
+import { Failure, fail, problem, throwIfInvalid } from '../../domain/error.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { type ParsedKey, parseKey, redactSecrets } from '../../domain/key.ts';
 import { hasTrait } from '../../domain/permission.ts';
@@ -96,10 +96,7 @@ export async function handleRequest(
     // The input of a large body was read for the principal before the second check.
     const call: Call = reading ? { ...input, principal } : input;
     if (route.bindsSession) call.jkt = await keyOfNewSession(principal, request, requestInfo, context); // 400
-    const read = route.kind === 'read' ? route.handle : previewOf(route, call);
-    const reply = read
-      ? await read(call, context)
-      : await runChange(route as ChangeRoute, call, request, bodyText, requestInfo, context);
+    const reply = await answer(route, call, request, bodyText, requestInfo, context);
     if (reply.disclosures || reply.report) {
       const operation = reply.isReplay ? replayOperation : operationOf(route);
       const written = recordDisclosures(operation, reply, principal, requestInfo, context);
@@ -151,7 +148,7 @@ function requireAccess(
     throw new Denial('origin_refused', undefined, { reason: originReason(origin) });
   const owner = ownerOf(principal);
   if (callers && !callers.includes(owner)) {
-    const presented = owner === 'session' ? 'a session' : `a ${owner} application`;
+    const presented = principal.kind === 'application' ? `a ${owner} application` : `a ${owner}`;
     const required = `the key of a ${callers.join(' or ')} application`;
     throw new Denial(
       'key_type_refused',
@@ -184,6 +181,46 @@ function previewOf({ preview }: ChangeRoute, { query }: Call): ChangeRoute['prev
   return (query as { dry_run?: boolean } | undefined)?.dry_run ? preview : undefined;
 }
 
+/** The errors of requests that passed authorization. */
+const answered: ReadonlySet<number> = new Set([404, 409, 412, 422]);
+
+/**
+ * Reads or changes. For a delegation with limited uses, also spends a use: in the transaction of the change, or in one
+ * before the response. Throws `unauthenticated` if no use is left.
+ */
+async function answer(
+  route: KeyedRoute,
+  call: Call,
+  request: Request,
+  bodyText: string,
+  requestInfo: RequestInfo,
+  context: HandlerContext,
+): Promise<Reply> {
+  const { principal } = call;
+  const read = route.kind === 'read' ? route.handle : previewOf(route, call);
+  const change = () => runChange(route as ChangeRoute, call, request, bodyText, requestInfo, context);
+  const spend = () =>
+    context.store.change(principal.tenantId, (tx) => spendUse(principal, tx), identityOf(principal).id);
+  try {
+    const reply = read ? await read(call, context) : await change();
+    if (read && isLimited(principal)) await spend();
+    return reply;
+  } catch (error) {
+    if (isLimited(principal) && error instanceof Failure && answered.has(problem(error.code).status))
+      await spend();
+    throw error;
+  }
+}
+
+function isLimited(principal: Principal): boolean {
+  return principal.kind !== 'application' && principal.isLimited === true;
+}
+
+async function spendUse(principal: Principal, { sessions }: StoreTransaction): Promise<void> {
+  if (await sessions.spendUse(principal.tenantId, identityOf(principal).id)) return;
+  throw new Denial('unauthenticated', undefined, { reason: 'the delegation has no use left' });
+}
+
 const disconnected = 'The connection was closed before the change began, so nothing was changed.';
 
 /**
@@ -205,6 +242,8 @@ async function runChange(
   async function inTransaction(tx: StoreTransaction): Promise<Reply> {
     // Bun closes the connection if the client sends another request before the response to this one.
     if (request.signal.aborted) throw fail('validation_failed', { detail: disconnected });
+    // First, so that all transactions lock the delegation before other rows.
+    if (isLimited(principal)) await spendUse(principal, tx);
     const changeContext = { ...context, store: tx };
     const earlier = idempotency && (await tx.idempotency.find(tenant, idempotency));
     if (earlier) {

@@ -35,6 +35,8 @@ export interface HandlerContext<S = Store> {
   readonly limits: Limits;
   /** Pending sessions per application. */
   readonly pendingSessions: Quota;
+  /** Delegations per application. */
+  readonly delegations: Quota;
   /** Stored bytes per application: tokens and idempotency records. */
   readonly storage: Quota;
   /** The storage quota in bytes. Undefined if unlimited. */
@@ -244,7 +246,7 @@ export function keysOf(...callers: Owner[]): KeysOf {
   return { callers };
 }
 
-export const anyKey = keysOf('management', 'private', 'public', 'session');
+export const anyKey = keysOf('management', 'private', 'public', 'session', 'delegation');
 
 type OpenEndpoint = EndpointDocs & {
   readonly kind: 'open';

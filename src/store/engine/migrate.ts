@@ -5,6 +5,7 @@ import initialPostgres from './migrations/0001_initial.postgres.sql' with { type
 import initial from './migrations/0001_initial.sql' with { type: 'text' };
 import initialSqlite from './migrations/0001_initial.sqlite.sql' with { type: 'text' };
 import destinations from './migrations/0002_destinations.sql' with { type: 'text' };
+import delegations from './migrations/0003_delegations.sql' with { type: 'text' };
 import { lacksPrivilege } from './postgres-errors.ts';
 
 type Dialect = Db['dialect'];
@@ -24,6 +25,7 @@ export interface Migration {
 export const migrations: readonly Migration[] = [
   { name: '0001_initial', sql: initial, only: { sqlite: initialSqlite, postgres: initialPostgres } },
   { name: '0002_destinations', sql: destinations },
+  { name: '0003_delegations', sql: delegations },
   // New migrations go here.
 ];
 

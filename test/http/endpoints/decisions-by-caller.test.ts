@@ -4,7 +4,7 @@ import { unknownKey } from '../../support/keys.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
 const [read, ask] = ['token:read', 'decision:create'];
-const limited = 'this session is limited to what its authorizer may do now';
+const limited = 'this key is limited to what its authorizer may do now';
 
 let server: TestServer;
 let management: string;

@@ -274,7 +274,7 @@ describe.each(databases)('decisions on %s', (_, database) => {
       allowed: true,
       transform: 'redact',
       reason:
-        'this session is limited by its authorizer, whose rule 1 grants token:read with the transform redact: container /customers/42/ is in /customers/',
+        'this key is limited by its authorizer, whose rule 1 grants token:read with the transform redact: container /customers/42/ is in /customers/',
       rule: { of: 'authorizer', rule: 1, description: 'What the backend may' },
     });
     expect(narrowed.trace.map(({ of, rule }: { of: string; rule: unknown }) => [of, rule])).toEqual([
@@ -286,7 +286,7 @@ describe.each(databases)('decisions on %s', (_, database) => {
     const body = { name: 'x', permissions: ['token:create'] };
     await server.call('PUT', `/applications/${authorizer.id}`, { key: management, body });
     expect((await decision(session.key)).reason).toBe(
-      'this session is limited by its authorizer, which does not have token:read in its permissions or rules',
+      'this key is limited by its authorizer, which does not have token:read in its permissions or rules',
     );
     await server.call('DELETE', `/applications/${authorizer.id}`, { key: management });
     expect((await decision(session.key)).reason).toBe('the credential is not valid');

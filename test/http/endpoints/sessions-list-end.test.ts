@@ -45,6 +45,7 @@ describe.each(databases)('listing and ending sessions on %s', (_, database) => {
     expect(data).toEqual([
       {
         ...shared,
+        kind: 'session',
         state: 'pending',
         permissions: [],
         ceiling: false,
@@ -53,6 +54,7 @@ describe.each(databases)('listing and ending sessions on %s', (_, database) => {
       },
       {
         ...shared,
+        kind: 'session',
         state: 'active',
         permissions: ['token:read'],
         ceiling: true,

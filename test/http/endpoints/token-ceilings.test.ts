@@ -108,7 +108,7 @@ describe.each(databases)('a limited session on %s', (_, database) => {
       const rejected = await server.call(method, path, { key: session, body });
       expect(rejected.status).toBe(403);
       expect(rejected.body.detail).toBe(
-        `You need the permission \`${permission}\`: this session is limited to what its authorizer may do now.`,
+        `You need the permission \`${permission}\`: this key is limited to what its authorizer may do now.`,
       );
     }
   });

@@ -181,7 +181,7 @@ describe.each(databases)('the entry of a denial on %s', (_, database) => {
         actor: { kind: 'session', application_id: web.id, authorized_by: desk.id },
         decision: {
           reason:
-            'this session is limited by its authorizer, whose rule 1 grants token:read but does not match: container /cards/42/ is not in /other/',
+            'this key is limited by its authorizer, whose rule 1 grants token:read but does not match: container /cards/42/ is not in /other/',
           rule: { of: 'authorizer', rule: 1 },
           missing: { permission: 'token:read', container: '/cards/42/' },
         },

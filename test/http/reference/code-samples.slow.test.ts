@@ -18,7 +18,7 @@ const page = referencePage(document);
 const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
   Object.entries(methods).map(([method, operation]) => ({ path, method, operation })),
 );
-const keys = { SALLYPORT_KEY: 'management key', PUBLIC_KEY: 'public key' };
+const keys = { SALLYPORT_KEY: 'management key', PUBLIC_KEY: 'public key', PRIVATE_KEY: 'private key' };
 
 const recorded: RecordedRequest[] = [];
 const server = Bun.serve({
@@ -40,8 +40,9 @@ afterAll(() => server.stop());
 
 const expectedRequests = operations.map(({ path, method, operation }): RecordedRequest => {
   const body = operation.requestBody?.content['application/json']?.example;
-  const publicOnly = operation['x-callers']?.includes('management') === false;
-  const key = publicOnly ? keys.PUBLIC_KEY : keys.SALLYPORT_KEY;
+  const callers = operation['x-callers'] ?? ['management'];
+  const ofBackend = callers.includes('private') ? keys.PRIVATE_KEY : keys.PUBLIC_KEY;
+  const key = callers.includes('management') ? keys.SALLYPORT_KEY : ofBackend;
   return {
     method: method.toUpperCase(),
     path: pathExample(path, operation.parameters),

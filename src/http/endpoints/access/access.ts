@@ -18,12 +18,12 @@ import {
   decodePosition,
   encodePosition,
   type FoundSubject,
-  kinds,
   type Review,
   reviewAfter,
   reviewPage,
   riskiestFirst,
 } from './review.ts';
+import { type ScannedKind, tableOf } from './subject-scan.ts';
 
 const start = z
   .string()
@@ -49,16 +49,21 @@ const Query = listQuery({
 });
 
 const Named = z.object({
-  type: z.enum(kinds).describe('`application` or `session`.'),
+  type: z.enum(['application', 'session', 'delegation']).describe('What it is.'),
   id: z.uuid().describe('Its id.'),
-  name: z.string().describe('The name of the application, or of the application of the session.'),
+  name: z
+    .string()
+    .describe('The name of the application, or of the application of the session or delegation.'),
 });
 type Named = z.infer<typeof Named>;
 
 const AccessEntry = z
   .object({
     subject: Named.extend({
-      subject: z.string().optional().describe('Sessions only: who the session is for. Absent if unknown.'),
+      subject: z
+        .string()
+        .optional()
+        .describe('Sessions and delegations only: who it is for. Absent if unknown.'),
     }).describe('Who has access.'),
     permission: z.string().describe('The permission that was reviewed.'),
     transform: Transform.describe('How much of the data the subject gets.'),
@@ -70,10 +75,10 @@ const AccessEntry = z
       ),
     rule: DecidingRule.describe('The rule that allows it.'),
     limited_by: Named.optional().describe(
-      'Sessions only: the application whose key is the ceiling of the session. Absent if it has none.',
+      'Sessions and delegations only: the application whose key is the ceiling. Absent if there is none.',
     ),
     quarantine: Named.optional().describe(
-      'Whose quarantine limits the access: that of the subject, of the application of a session, or of the application that authorized it. Absent if none does.',
+      'Whose quarantine limits the access: that of the subject, of the application of a session or delegation, or of the application that authorized it. Absent if none does.',
     ),
     last_used_at: Timestamp.optional().describe(
       'Applications only: when it last used the permission in the container, or in one above or below, to the minute. Absent if never.',
@@ -105,7 +110,7 @@ export const whoHasAccess = readEndpoint({
   tag: 'Access review',
   summary: 'Find out who has access',
   description:
-    'Returns every application and active session of your tenant that has a permission in a container or on a token, with the transform, the deciding rule and the last use. An application is listed for its rules, also if it has no valid key at present: see `GET /applications/{id}/keys`. It is not listed after its own expiry. A request examines a limited number of applications and sessions: a page can be short or empty and still have `next`.',
+    'Returns every application, active session and delegation of your tenant that has a permission in a container or on a token, with the transform, the deciding rule and the last use. An application is listed for its rules, also if it has no valid key at present: see `GET /applications/{id}/keys`. It is not listed after its own expiry. A request examines a limited number of applications and sessions: a page can be short or empty and still have `next`.',
   query: Query,
   replies: { 200: reply('Who has access.', AccessReview, example.accessReview) },
   failures: ['not_found'],
@@ -146,7 +151,7 @@ async function entriesOf(
   { subjects }: Store,
 ): Promise<AccessEntry[]> {
   const { tenantId, permission, resource } = review;
-  const idsOf = (kind: Subject['kind']) => found.filter((one) => one.kind === kind).map(({ id }) => id);
+  const idsOf = (kind: ScannedKind) => found.filter((one) => tableOf(one.kind) === kind).map(({ id }) => id);
   const [applications, sessions] = [idsOf('application'), idsOf('session')];
   const container = hasTrait(permission, 'scoped') ? canonicalContainer(resource.container ?? '/') : '/';
   const read = [
@@ -201,7 +206,8 @@ function quarantineOf({ id, applicationId, name, grants, authorizer }: Subject):
     case undefined:
       return undefined;
     case 'session':
-      return { type: 'session', id, name };
+    case 'delegation':
+      return { type: grants.quarantined, id, name };
     case 'application':
       return { type: 'application', id: applicationId, name };
     case 'authorizer':

@@ -130,9 +130,9 @@ function actorFinder(store: Store, { tenantId, applicationId, before, after }: U
   };
   const sessions = new Map<string, FoundActor>();
 
-  /** Reads the grants of a session from the audit entry of its authorization. */
-  async function session(id: string): Promise<FoundActor> {
-    const filter = { entity: id, operation: 'session.authorize', result: 'success' as const };
+  /** Reads the grants of a session or delegation from the audit entry of its authorization or creation. */
+  async function session(id: string, operation: string): Promise<FoundActor> {
+    const filter = { entity: id, operation, result: 'success' as const };
     const { entries } = await store.audit.list(tenantId, filter, { limit: 1 });
     const { difference } = entries[0] ?? {};
     const [grants, ceiling] = [recordedGrants(difference, 'to'), difference?.ceiling?.to];
@@ -153,7 +153,10 @@ function actorFinder(store: Store, { tenantId, applicationId, before, after }: U
     if (actor.id === undefined || actor.authorized_by !== applicationId) return 'unaffected';
     const known = sessions.get(actor.id);
     if (known || sessions.size >= maxSessions) return known ?? 'unknown';
-    const found = await session(actor.id);
+    const found = await session(
+      actor.id,
+      actor.kind === 'delegation' ? 'delegation.create' : 'session.authorize',
+    );
     sessions.set(actor.id, found);
     return found;
   };

@@ -7,10 +7,10 @@ import type { Transform } from '../../../domain/rule.ts';
 import type { Steps } from '../../../domain/steps.ts';
 import type { Store, Subject } from '../../../store/store.ts';
 import type { RunSteps } from '../../pipeline/long-work.ts';
-import { ScanBudget, type ScanPosition, scanSubjects } from './subject-scan.ts';
+import { ScanBudget, type ScannedKind, type ScanPosition, scanSubjects, tableOf } from './subject-scan.ts';
 
 export const riskiestFirst = ['reveal', 'mask', 'redact'] as const satisfies readonly Transform[];
-export const kinds = ['application', 'session'] as const satisfies readonly Subject['kind'][];
+export const kinds = ['application', 'session'] as const satisfies readonly ScannedKind[];
 
 export interface Review {
   readonly tenantId: string;
@@ -101,7 +101,7 @@ export async function reviewAfter(
 
 function positionAfter(found: readonly FoundSubject[]): ReviewPosition | undefined {
   const last = found.at(-1);
-  return last && { transform: last.transform, after: { kind: last.kind, before: last.id } };
+  return last && { transform: last.transform, after: { kind: tableOf(last.kind), before: last.id } };
 }
 
 /**

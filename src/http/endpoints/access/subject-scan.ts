@@ -5,14 +5,21 @@ import type { Store, Subject } from '../../../store/store.ts';
 /** Greater than every id. */
 export const beforeAll = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 
+/** Delegations are read together with sessions. */
+export type ScannedKind = Exclude<Subject['kind'], 'delegation'>;
+
+export function tableOf(kind: Subject['kind']): ScannedKind {
+  return kind === 'application' ? kind : 'session';
+}
+
 /** Where a scan continues: with the subjects of `kind` whose id is less than `before`, then with the next kinds. */
 export interface ScanPosition {
-  readonly kind: Subject['kind'];
+  readonly kind: ScannedKind;
   readonly before: string;
 }
 
 export interface ScanOptions {
-  readonly kinds: readonly Subject['kind'][];
+  readonly kinds: readonly ScannedKind[];
   /** Only subjects whose grants contain this permission. */
   readonly permission?: string;
   /** Only sessions that are limited by a key of this application. */

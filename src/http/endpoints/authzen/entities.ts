@@ -9,7 +9,7 @@ import type { Resource } from '../../../domain/policy.ts';
 import {
   holds,
   identityOf,
-  isInBrowser,
+  isHandedOut,
   type Principal,
   questionAbout,
   questionOf,
@@ -57,13 +57,13 @@ export async function findEntities(
   context: Pick<HandlerContext, 'store' | 'proofs' | 'auditRecorder'>,
 ): Promise<Entities> {
   const { principal } = caller;
-  if (principal.kind === 'session') requireOwnSession(principal, subjects);
-  else if (isInBrowser(principal)) requireCredentials(subjects);
+  if (principal.kind !== 'application') requireOwnSession(principal, subjects);
+  else if (isHandedOut(principal)) requireCredentials(subjects);
   const [{ found, unproven }, tokens] = await Promise.all([
     findSubjects(caller, subjects, context),
     findTokens(principal, resources, context.store),
   ]);
-  const hidesAuthorizer = isInBrowser(principal);
+  const hidesAuthorizer = isHandedOut(principal);
   const mayReview = holds(principal, 'access:review') || holds(principal, 'application:read');
   return {
     subject: (given) => {
@@ -85,24 +85,22 @@ export async function findEntities(
   };
 }
 
-/** Throws if a session asks about another subject than itself. The same rule applies to `POST /decisions`. */
+/** Throws if a session or delegation asks about another subject than itself. The same rule applies to `POST /decisions`. */
 function requireOwnSession(
-  caller: Principal & { kind: 'session' },
+  caller: Exclude<Principal, { kind: 'application' }>,
   subjects: readonly AuthZenSubject[],
 ): void {
   for (const { type, id, properties } of subjects) {
     const key = properties?.credential === undefined ? undefined : parseKey(properties.credential);
     const isOwn =
       properties?.credential === undefined
-        ? type === 'session' && id.toLowerCase() === caller.sessionId
-        : key?.kind === 'ses' && caller.digest.equals(key.digest);
+        ? type === caller.kind && id.toLowerCase() === caller.sessionId
+        : key !== undefined && caller.digest.equals(key.digest);
     if (!isOwn)
       throw new Denial(
         'permission_missing',
-        'A session can use `decision:create` only to ask about itself.',
-        {
-          reason: 'a session can ask only about itself',
-        },
+        `A ${caller.kind} can use \`decision:create\` only to ask about itself.`,
+        { reason: `a ${caller.kind} can ask only about itself` },
       );
   }
 }
@@ -120,7 +118,7 @@ function requireCredentials(subjects: readonly AuthZenSubject[]): void {
   );
 }
 
-const kinds = ['application', 'session'];
+const kinds = ['application', 'session', 'delegation'];
 
 /** Identifies a subject within a request. */
 function nameOf({ type, id, properties }: AuthZenSubject): string {
@@ -141,33 +139,33 @@ async function findSubjects(
   const found = new Map<string, () => FoundSubject>();
   const unproven = new Map<string, Unproven>();
   const presented = new Map<string, AuthZenSubject>();
-  const ids = { application: new Set<string>(), session: new Set<string>() };
+  const ids = { application: new Set<string>(), session: new Set<string>(), delegation: new Set<string>() };
   const names = new Set<string>();
   for (const subject of subjects) {
     const { type, id, properties } = subject;
     if (properties?.credential !== undefined) presented.set(nameOf(subject), subject);
-    else if (type === 'application' || type === 'session') {
+    else if (type === 'application' || type === 'session' || type === 'delegation') {
       const uuid = Id.safeParse(id).data;
       if (uuid !== undefined) ids[type].add(uuid);
     } else if (NameFilter.safeParse(id).success) names.add(id);
   }
-  const add = (kind: string, rows: readonly Subject[], idOf: (subject: Subject) => string) => {
+  const add = (rows: readonly Subject[], idOf: (subject: Subject) => string, type?: string) => {
     for (const subject of rows) {
       const isCaller = subject.id === callerId;
       found.set(
-        `${kind} ${idOf(subject)}`,
+        `${type ?? subject.kind} ${idOf(subject)}`,
         lazy(() => ({ ...questionAbout(subject), isCaller })),
       );
     }
   };
   const byId = ({ id }: Subject) => id;
-  const { application, session } = ids;
+  const { application, session, delegation } = ids;
+  const temporary = [...session, ...delegation];
   await Promise.all([
     findCredentials(),
-    application.size > 0 &&
-      add('application', await store.subjects.applications(tenantId, [...application]), byId),
-    session.size > 0 && add('session', await store.subjects.sessions(tenantId, [...session]), byId),
-    names.size > 0 && add('name', await store.subjects.named(tenantId, [...names]), ({ name }) => name),
+    application.size > 0 && add(await store.subjects.applications(tenantId, [...application]), byId),
+    temporary.length > 0 && add(await store.subjects.sessions(tenantId, temporary), byId),
+    names.size > 0 && add(await store.subjects.named(tenantId, [...names]), ({ name }) => name, 'name'),
   ]);
   return { found, unproven };
 
@@ -188,13 +186,13 @@ async function findSubjects(
   }
 }
 
-/** Finds the principal of a credential. A session asks only about itself, and its request is already authenticated. */
+/** Finds the principal of a credential. A session or delegation asks only about itself, and its request is already authenticated. */
 async function credentialOf(
   { properties }: AuthZenSubject,
   caller: Caller,
   context: Pick<HandlerContext, 'store' | 'proofs' | 'auditRecorder'>,
 ): Promise<FoundCredential> {
-  if (caller.principal.kind === 'session') return { principal: caller.principal };
+  if (caller.principal.kind !== 'application') return { principal: caller.principal };
   return findPresented(properties?.credential as string, properties?.proof, caller, context);
 }
 

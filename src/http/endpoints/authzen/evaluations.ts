@@ -12,7 +12,7 @@ import { type Explanation, explain } from '../../../domain/explain.ts';
 import { JsonText } from '../../../domain/json-text.ts';
 import { Permission } from '../../../domain/permission.ts';
 import { decideUnder, forPurpose } from '../../../domain/policy.ts';
-import { isInBrowser, type Principal } from '../../../domain/principal.ts';
+import { isHandedOut, type Principal } from '../../../domain/principal.ts';
 import { purposeError } from '../../../domain/purpose.ts';
 import type { Steps } from '../../../domain/steps.ts';
 import { check, validate } from '../../../domain/validate.ts';
@@ -172,7 +172,7 @@ function contextOf(
   return {
     reason: allowed ? granted : 'no grant covers this resource',
     ...(transform && { transform }),
-    ...(!isInBrowser(caller) && rule && { rule }),
+    ...(!isHandedOut(caller) && rule && { rule }),
     ...(missing && { missing: { permission } }),
   };
 }

@@ -23,7 +23,7 @@ import { visible, within } from '../../../domain/visible-scopes.ts';
 import type { Subject } from '../../../store/store.ts';
 import { readEndpoint, reply } from '../../pipeline/route.ts';
 import { example } from '../../reference/examples.ts';
-import { beforeAll, ScanBudget, type ScanPosition, scanSubjects } from '../access/subject-scan.ts';
+import { beforeAll, ScanBudget, type ScanPosition, scanSubjects, tableOf } from '../access/subject-scan.ts';
 import { conventions, tag } from './conventions.ts';
 import { type FoundSubject, findEntities } from './entities.ts';
 
@@ -35,7 +35,7 @@ export const searchSubjects = readEndpoint({
   mayTakeLong: true,
   tag,
   summary: 'Search subjects',
-  description: `Returns the subjects of a type that may perform an action on a resource: the ids of applications or active sessions, or, for the types \`user\`, \`identity\`, \`client\`, \`service\`, \`workload\` and \`agent\`, the names of applications. A name that several applications have is left out. ${bounded}`,
+  description: `Returns the subjects of a type that may perform an action on a resource: the ids of applications, active sessions or delegations, or, for the types \`user\`, \`identity\`, \`client\`, \`service\`, \`workload\` and \`agent\`, the names of applications. A name that several applications have is left out. ${bounded}`,
   conventions,
   body: SubjectSearch,
   bodyExample: example.authzen.subjectSearch,
@@ -53,7 +53,8 @@ export const searchSubjects = readEndpoint({
     const searched = Permission.safeParse(permission).success ? searchedKind(type) : undefined;
     if (!searched || limit === 0) return resultsOf(search, [], searched && before);
     const { kind, byName } = searched;
-    const options = { kinds: [kind], permission, from: { kind, before }, uniqueNames: byName };
+    const table = tableOf(kind);
+    const options = { kinds: [table], permission, from: { kind: table, before }, uniqueNames: byName };
     const scan = scanSubjects(store, principal.tenantId, options, new ScanBudget());
     const results: { type: string; id: string }[] = [];
     let end: ScanPosition | undefined;
@@ -62,11 +63,18 @@ export const searchSubjects = readEndpoint({
         end = step.value;
         break;
       }
-      const allowed = await context.longWork.run(principal, withAccess(step.value, permission, resource));
+      const allowed = await context.longWork.run(
+        principal,
+        withAccess(
+          step.value.filter((subject) => subject.kind === kind),
+          permission,
+          resource,
+        ),
+      );
       const room = allowed.slice(0, limit - results.length);
       results.push(...room.map(({ id, name }) => ({ type, id: byName ? name : id })));
       if (results.length === limit) {
-        end = { kind, before: room.at(-1)?.id as string };
+        end = { kind: table, before: room.at(-1)?.id as string };
         break;
       }
     }
