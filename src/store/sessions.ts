@@ -155,21 +155,7 @@ export function sessions(db: Executor): Sessions {
       await db.run(endSubject, [tenant, subject]);
     },
 
-    setQuarantine: (tenant, id, at) =>
-      db.transaction(async (tx) => {
-        const locked = `select ${columns('$1')} from sessions s where s.tenant_id = $1 and s.id in (${oneValid})
-          ${rowLock(db, 'for no key update')}`;
-        const row = await tx.get<SessionRow>(locked, [tenant, id]);
-        if (!row) return undefined;
-        const before = toSession(row);
-        if ((before.quarantined_at !== undefined) === (at !== undefined)) return { before, after: before };
-        await tx.run('update sessions set quarantined_at = $3 where tenant_id = $1 and id = $2', [
-          tenant,
-          id,
-          at ?? null,
-        ]);
-        return { before, after: toSession({ ...row, quarantined_at: at ?? null }) };
-      }),
+    setQuarantine: (tenant, id, at) => db.transaction((tx) => setQuarantine(tx, db, tenant, id, at)),
   };
 
   /** Finds out why the nonce was not spent. */
@@ -234,6 +220,25 @@ interface SpentRow extends Ends {
 function endOf({ expires_at, application_end, authorizer_end, key_end }: Ends): number {
   const ends = [expires_at, application_end, authorizer_end, key_end].filter((end) => end !== null);
   return Math.min(...ends.map(Number));
+}
+
+async function setQuarantine(
+  tx: Queries,
+  db: Pick<Executor, 'dialect'>,
+  tenant: string,
+  id: string,
+  at: number | undefined,
+) {
+  const locked = `select ${columns('$1')} from sessions s where s.tenant_id = $1 and s.id in (${oneValid})
+    ${rowLock(db, 'for no key update')}`;
+  const row = await tx.get<SessionRow>(locked, [tenant, id]);
+  if (!row) return undefined;
+  const before = toSession(row);
+  if ((before.quarantined_at !== undefined) === (at !== undefined)) return { before, after: before };
+  const quarantined_at = at ?? null;
+  const update = 'update sessions set quarantined_at = $3 where tenant_id = $1 and id = $2';
+  await tx.run(update, [tenant, id, quarantined_at]);
+  return { before, after: toSession({ ...row, quarantined_at }) };
 }
 
 async function insertDelegation(tx: Queries, tenant: string, delegation: NewDelegation): Promise<number> {

@@ -96,7 +96,11 @@ export async function handleRequest(
     // The input of a large body was read for the principal before the second check.
     const call: Call = reading ? { ...input, principal } : input;
     if (route.bindsSession) call.jkt = await keyOfNewSession(principal, request, requestInfo, context); // 400
-    const reply = await answer(route, call, request, bodyText, requestInfo, context);
+    const read = route.kind === 'read' ? route.handle : previewOf(route, call);
+    const work = read
+      ? read(call, context)
+      : runChange(route as ChangeRoute, call, request, bodyText, requestInfo, context);
+    const reply = await (isLimited(principal) ? counted(work, read !== undefined, call, context) : work);
     if (reply.disclosures || reply.report) {
       const operation = reply.isReplay ? replayOperation : operationOf(route);
       const written = recordDisclosures(operation, reply, principal, requestInfo, context);
@@ -185,29 +189,24 @@ function previewOf({ preview }: ChangeRoute, { query }: Call): ChangeRoute['prev
 const answered: ReadonlySet<number> = new Set([404, 409, 412, 422]);
 
 /**
- * Reads or changes. For a delegation with limited uses, also spends a use: in the transaction of the change, or in one
- * before the response. Throws `unauthenticated` if no use is left.
+ * Waits for the reply, and spends a use of the delegation in a transaction before the response. A change that succeeds
+ * has spent it already. Throws `unauthenticated` if no use is left.
  */
-async function answer(
-  route: KeyedRoute,
+async function counted(
+  work: Promise<Reply>,
+  isRead: boolean,
   call: Call,
-  request: Request,
-  bodyText: string,
-  requestInfo: RequestInfo,
   context: HandlerContext,
 ): Promise<Reply> {
   const { principal } = call;
-  const read = route.kind === 'read' ? route.handle : previewOf(route, call);
-  const change = () => runChange(route as ChangeRoute, call, request, bodyText, requestInfo, context);
   const spend = () =>
     context.store.change(principal.tenantId, (tx) => spendUse(principal, tx), identityOf(principal).id);
   try {
-    const reply = read ? await read(call, context) : await change();
-    if (read && isLimited(principal)) await spend();
+    const reply = await work;
+    if (isRead) await spend();
     return reply;
   } catch (error) {
-    if (isLimited(principal) && error instanceof Failure && answered.has(problem(error.code).status))
-      await spend();
+    if (error instanceof Failure && answered.has(problem(error.code).status)) await spend();
     throw error;
   }
 }
