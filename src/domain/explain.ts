@@ -3,9 +3,11 @@
 import { z } from 'zod';
 import { hasTrait } from './permission.ts';
 import {
+  type Allowed,
   type CompiledRule,
   canonicalResource,
   decide,
+  decideUnder,
   isGrantedSomewhere,
   matches,
   type Policy,
@@ -115,12 +117,13 @@ export function decidingRule(
   permission: string,
   resource: Resource,
 ): DecidingRule | undefined {
-  const own = decide(policy, permission, resource);
-  if (!own.allowed) return undefined;
-  const above = ceiling && decide(ceiling, permission, resource);
-  if (!above || (above.allowed && compareTransforms(own.transform, above.transform) <= 0))
-    return ruleView(holder, own.rule);
-  return above.allowed ? ruleView('authorizer', above.rule) : undefined;
+  const verdict = decideUnder(policy, ceiling, permission, resource);
+  return verdict.allowed ? ruleOf(holder, verdict) : undefined;
+}
+
+/** The rule of a verdict about `holder`. */
+export function ruleOf(holder: Question['holder'], { rule, isOfCeiling }: Allowed): DecidingRule {
+  return ruleView(isOfCeiling ? 'authorizer' : holder, rule);
 }
 
 function ruleView(of: Holder, rule: CompiledRule | undefined): DecidingRule {

@@ -136,10 +136,16 @@ function conditionsOf({ container, conditions = [] }: Rule): Condition[] {
     .filter(({ attribute, operator, value }) => attribute === 'id' || operator === 'equals' || value !== '/');
 }
 
-/** `rule` is undefined if the permission is granted without a rule. */
-export type Verdict =
-  | { readonly allowed: true; readonly transform: Transform; readonly rule: CompiledRule | undefined }
-  | { readonly allowed: false };
+export type Verdict = Allowed | { readonly allowed: false };
+
+export interface Allowed {
+  readonly allowed: true;
+  readonly transform: Transform;
+  /** The rule that decided. Undefined if the permission is granted without a rule. */
+  readonly rule: CompiledRule | undefined;
+  /** Whether it is a rule of the ceiling, because the ceiling is stricter. */
+  readonly isOfCeiling?: true;
+}
 
 const denied: Verdict = { allowed: false };
 
@@ -162,7 +168,7 @@ export function decideUnder(
   if (!ceiling || !own.allowed) return own;
   const above = decide(ceiling, permission, resource);
   if (!above.allowed) return denied;
-  return { ...own, transform: stricter(own.transform, above.transform) };
+  return compareTransforms(own.transform, above.transform) <= 0 ? own : { ...above, isOfCeiling: true };
 }
 
 /**

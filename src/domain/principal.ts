@@ -6,9 +6,16 @@ import { denialReason, explainDenial, explainMissing, missingReason, type Questi
 import { type Grants, type Owner, permissionsIn } from './grant.ts';
 import type { Digest } from './key.ts';
 import { hasTrait } from './permission.ts';
-import { compilePolicy, decideUnder, isGrantedSomewhere, type Policy, type Resource } from './policy.ts';
+import {
+  type Allowed,
+  compilePolicy,
+  decideUnder,
+  isGrantedSomewhere,
+  type Policy,
+  type Resource,
+} from './policy.ts';
 import type { EffectiveGrants } from './quarantine.ts';
-import { canonicalContainer, type Transform } from './rule.ts';
+import { canonicalContainer } from './rule.ts';
 
 interface Caller {
   readonly tenantId: string;
@@ -116,12 +123,12 @@ interface TokenResource extends Resource {
 }
 
 /**
- * Returns the transform for the permission on a stored token. Throws `permission_missing` with a fixed detail that does
+ * Decides about the permission on a stored token. Throws `permission_missing` with a fixed detail that does
  * not depend on container or rules, so that the caller cannot find out the container of the token.
  */
-export function permit(principal: Principal, permission: string, token: TokenResource): Transform {
+export function permit(principal: Principal, permission: string, token: TokenResource): Allowed {
   const verdict = decideUnder(principal.policy, principal.ceiling, permission, token);
-  if (verdict.allowed) return verdict.transform;
+  if (verdict.allowed) return verdict;
   const decision = explainDenial(questionOf(principal), permission, token);
   const { id, container } = token;
   throw new Denial('permission_missing', `You cannot use \`${permission}\` on this token.`, decision, {
@@ -141,9 +148,9 @@ export function permitNamed(
   permission: string,
   resource: Resource,
   logged: DeniedResource = { ...resource, isStored: false },
-): Transform {
+): Allowed {
   const verdict = decideUnder(principal.policy, principal.ceiling, permission, resource);
-  if (verdict.allowed) return verdict.transform;
+  if (verdict.allowed) return verdict;
   const question = questionOf(principal);
   const detail = detailOf(permission, denialReason(question, permission, resource));
   const decision = explainDenial(question, permission, resource);

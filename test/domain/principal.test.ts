@@ -111,12 +111,14 @@ describe('holding a permission', () => {
 });
 
 describe('using a permission on a resource', () => {
-  test('returns the transform', () => {
+  test('returns the transform, and whether the ceiling decided', () => {
     for (const ask of [permit, permitNamed]) {
-      expect(ask(application(grants(pci)), 'token:read', at('/pci/'))).toBe('reveal');
-      expect(ask(application(grants('token:read')), 'token:read', at('/a/'))).toBe('mask');
+      const own = ask(application(grants(pci)), 'token:read', at('/pci/'));
+      expect([own.transform, own.isOfCeiling]).toEqual(['reveal', undefined]);
+      expect(ask(application(grants('token:read')), 'token:read', at('/a/')).transform).toBe('mask');
       const bound = session(grants(when(['id', 'equals', 'card-1'])), grants('token:read'));
-      expect(ask(bound, 'token:read', at('/a/'))).toBe('mask');
+      const limited = ask(bound, 'token:read', at('/a/'));
+      expect([limited.transform, limited.isOfCeiling]).toEqual(['mask', true]);
     }
   });
 

@@ -5,7 +5,7 @@ import { type Difference, difference } from '../../domain/audit.ts';
 import { requireFuture } from '../../domain/common-fields.ts';
 import { Denial } from '../../domain/denial.ts';
 import { fail } from '../../domain/error.ts';
-import { type DecidingRule, decidingRule, explain } from '../../domain/explain.ts';
+import { type DecidingRule, decidingRule, explain, ruleOf } from '../../domain/explain.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { MaskError, renderMask } from '../../domain/mask.ts';
 import { needsReveal, type Principal, permit, permitNamed, questionOf } from '../../domain/principal.ts';
@@ -85,7 +85,7 @@ export async function patchedContent(
   patch: TokenPatch,
   requireMatch: RequireMatch,
 ): Promise<PatchedContent> {
-  const oldTransform = permit(principal, 'token:update', current);
+  const before = permit(principal, 'token:update', current);
   const { type, mask, search, metadata, expires_at } = current.token;
   const { data: newData, ...rest } = patch;
   // `containers` is a synonym of `container`, so it replaces the stored container.
@@ -95,7 +95,7 @@ export async function patchedContent(
   const open = openContent(fields, patch.expires_at === undefined ? undefined : principal.now);
   const next = { id: current.id, container: open.container };
   const { id, container: oldContainer } = current;
-  const newTransform = permitNamed(principal, 'token:update', next, {
+  const after = permitNamed(principal, 'token:update', next, {
     id,
     container: oldContainer,
     isStored: true,
@@ -118,12 +118,12 @@ export async function patchedContent(
       : validate(DataField, { data: mergePatch(merges ? mergedInto?.value() : undefined, newData) }, 'body')
           .data.json;
   const content = { ...open, data, ...(data && rendered(open, data.value())) };
-  const transform = stricter(oldTransform, newTransform);
-  const decidedBy = transform === oldTransform ? current : next;
+  const transform = stricter(before.transform, after.transform);
+  const decisive = transform === before.transform ? before : after;
   return {
     content,
     transform,
-    rule: decidingRule(questionOf(principal), 'token:update', decidedBy),
+    rule: ruleOf(principal.kind, decisive),
     visibleData: await readVisibleData(transform, content, current),
     difference: contentDifference(current.token, content, patch),
   };

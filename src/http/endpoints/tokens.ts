@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { DateTime, optional } from '../../domain/common-fields.ts';
 import { type Failure, fail, orNotFound } from '../../domain/error.ts';
-import { type DecidingRule, decidingRule } from '../../domain/explain.ts';
+import { type DecidingRule, ruleOf } from '../../domain/explain.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { newId } from '../../domain/key.ts';
 import { decideUnder, type Resource } from '../../domain/policy.ts';
@@ -79,7 +79,7 @@ export const createToken = changeEndpoint({
     const { container } = content;
     // A denial is logged without a generated id, which the caller does not know.
     const logged = { id: body.id, container, isStored: false };
-    const transform = permitNamed(principal, 'token:create', { id, container }, logged);
+    const verdict = permitNamed(principal, 'token:create', { id, container }, logged);
     usage.record(principal, 'token:create', container);
     const names = body.unless_exists === undefined ? [] : [body.unless_exists];
     if (names.length > 0) {
@@ -97,8 +97,9 @@ export const createToken = changeEndpoint({
     }
     const token = await store.tokens.create(principal.tenantId, id, content, changeBy(principal));
     if (!token) throw fail('token_exists');
+    const { transform } = verdict;
     const data = transform === 'reveal' ? content.data : transform === 'mask' ? content.masked : undefined;
-    const rule = decidingRule(questionOf(principal), 'token:create', token);
+    const rule = ruleOf(principal.kind, verdict);
     const search = names.length > 0 ? { names, hits: 0 } : undefined;
     return { ...tokenReply(201, token, transform, rule, data), search, entity: { kind: 'token', id } };
   },
@@ -114,11 +115,11 @@ function valueToFind(name: string, { searchValues = {} }: TokenContent): SearchV
 }
 
 function existingToken(principal: Principal, token: StoredToken, names: string[]): ChangeReply {
-  const transform = permit(principal, 'token:read', token);
-  const rule = decidingRule(questionOf(principal), 'token:read', token);
+  const verdict = permit(principal, 'token:read', token);
+  const { transform } = verdict;
   const data = visibleData(token, transform);
   return {
-    ...tokenReply(200, token, transform, rule, data),
+    ...tokenReply(200, token, transform, ruleOf(principal.kind, verdict), data),
     operation: 'token.search',
     search: { names, hits: 1 },
     entity: { kind: 'token', id: token.id },
@@ -242,11 +243,10 @@ export const getToken = readEndpoint({
   sendsEtag: true,
   handle: async ({ principal, params, query }, { store, usage }) => {
     const token = orNotFound(await store.tokens.get(principal.tenantId, params.id));
-    const transform = stricter(permit(principal, 'token:read', token), query.transform ?? 'reveal');
+    const verdict = permit(principal, 'token:read', token);
+    const transform = stricter(verdict.transform, query.transform ?? 'reveal');
     usage.record(principal, 'token:read', token.container);
-    const rule =
-      transform === 'reveal' ? decidingRule(questionOf(principal), 'token:read', token) : undefined;
-    const disclosures = [{ tokens: [token], transform, rule }];
+    const disclosures = [{ tokens: [token], transform, rule: ruleOf(principal.kind, verdict) }];
     const headers = etag(tokenVersion(token));
     return { status: 200, body: transformed(token, transform), headers, disclosures };
   },
@@ -379,8 +379,8 @@ function replay(own: number, permission: 'token:create' | 'token:update') {
     if (!stored || tokenVersion(stored) !== version) throw outdated(id);
     const needed = status === own ? permission : 'token:read';
     const current = permit(principal, needed, stored);
-    const transform = stricter(first, current);
-    const rule = transform === current ? decidingRule(questionOf(principal), needed, stored) : undefined;
+    const transform = stricter(first, current.transform);
+    const rule = transform === current.transform ? ruleOf(principal.kind, current) : undefined;
     const disclosures = [{ tokens: [stored], transform, rule }];
     return { status, body: transformed(stored, transform), headers: etag(version), disclosures };
   };

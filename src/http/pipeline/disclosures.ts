@@ -92,7 +92,7 @@ function countRead(
   { auditRecorder }: HandlerContext,
 ): void {
   const { tokens, transform } = disclosure;
-  // Handlers do not set the rule of masked reads, because only this function needs it.
+  // Lists do not set the rule of masked reads, because only this function needs it.
   const { rule } = disclosure.rule
     ? disclosure
     : disclosureOf(questionOf(principal), 'token:read', tokens, transform);
