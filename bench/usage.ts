@@ -40,7 +40,7 @@ function recordingTime(applications: number, containers: number): number {
   const principals = Array.from({ length: applications }, principal);
   const places = Array.from({ length: containers }, (_, at) => `/customers/${at}/`);
   const recorder = usageRecorder({
-    usage: { write: async () => {}, list: () => [], listAll: async () => new Map() },
+    usage: { write: async () => {}, list: async () => [], listAll: async () => new Map() },
   });
   return nanosecondsPerCall((call) => {
     const who = principals[call % applications] as Principal;

@@ -38,14 +38,14 @@ export interface OpenLog extends AuditDb {
   readonly sealer: Sealer;
 }
 
-export function openAuditLog(db: Db, keys: () => ChainKeys | Promise<ChainKeys>): OpenLog {
+export function openAuditLog(db: Db, keys: () => Promise<ChainKeys>): OpenLog {
   const seals = sealer({ db, keys });
   return { db, keys, sealer: seals, writeEntries: entryWriter({ db, keys }, seals.written) };
 }
 
 /** A writer for a tool that seals the entries later, or leaves that to the service. */
 export function toolWriter(db: Db, keys: ChainKeys): EntryWriter {
-  return entryWriter({ db, keys: () => keys }, () => {});
+  return entryWriter({ db, keys: async () => keys }, () => {});
 }
 
 /** For request handlers. */

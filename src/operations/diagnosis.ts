@@ -425,7 +425,7 @@ export async function checkSinks(db: Db, masters: MasterKeys, sinks: readonly st
   // If the keys are missing, the checks of the audit log already report it.
   if (!keys) return [];
   const states = await Promise.all(
-    sinks.map((name) => auditSource({ db, keys: () => keys }).deliveries.state(name)),
+    sinks.map((name) => auditSource({ db, keys: async () => keys }).deliveries.state(name)),
   );
   const problems = states.flatMap(checkSink);
   if (problems.length > 0) return problems;

@@ -2,7 +2,6 @@
  * Counts the tokens of each application, and the bytes of its tokens and idempotency records. The counts are updated in
  * the transaction that changes a token or a record.
  */
-import { type Awaitable, then } from '../domain/awaitable.ts';
 import { fail } from '../domain/error.ts';
 import { storageUnit, storedSize } from '../domain/token.ts';
 import type { DbTime, Executor, Queries, Value } from './engine/db.ts';
@@ -92,15 +91,13 @@ function summed(charges: readonly Charge[]) {
 const total = `select coalesce(sum(tokens), 0) as tokens, coalesce(sum(bytes), 0) as bytes from application_storage
   where tenant_id = $1 and application_id = $2`;
 
-export function storageUsedBy(
+export async function storageUsedBy(
   db: Pick<Queries, 'get'>,
   tenant: string,
   application: string,
-): Awaitable<StorageUsed> {
-  return then(db.get<{ tokens: DbTime; bytes: DbTime }>(total, [tenant, application]), (row) => ({
-    tokens: Number(row?.tokens ?? 0),
-    bytes: Number(row?.bytes ?? 0),
-  }));
+): Promise<StorageUsed> {
+  const row = await db.get<{ tokens: DbTime; bytes: DbTime }>(total, [tenant, application]);
+  return { tokens: Number(row?.tokens ?? 0), bytes: Number(row?.bytes ?? 0) };
 }
 
 /** Computes `sizeOf` in SQL, for a statement that deletes tokens. */

@@ -1,5 +1,4 @@
 import type { Application, ApplicationType } from '../domain/application.ts';
-import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import type { Grants } from '../domain/grant.ts';
 import type { Minted } from '../domain/key.ts';
@@ -74,8 +73,10 @@ export function applications(db: Executor): Applications {
         return (await lock(tx, tenant, application.id)) as Application;
       }),
 
-    get: (tenant, id) =>
-      then(db.lookup<ApplicationRow>(selectById, id, [tenant]), (row) => row && toApplication(row)),
+    get: async (tenant, id) => {
+      const row = await db.lookup<ApplicationRow>(selectById, id, [tenant]);
+      return row && toApplication(row);
+    },
 
     list: (tenant, filter, window) =>
       boundedList(

@@ -1,6 +1,5 @@
 import type { EntryWriter } from '../audit/log.ts';
 import type { ApplicationKey } from '../domain/application.ts';
-import { type Awaitable, then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { nilTenant, type ParsedKey } from '../domain/key.ts';
 import { longestSession } from '../domain/session.ts';
@@ -20,19 +19,18 @@ export function applicationKeys(db: Executor): Keys {
   const lock = lockApplication(db);
 
   return {
-    list: (tenant, application) =>
-      then(
-        db.all<KeyRow>(
-          `select k.id, k.ending, k.created_by, k.created_at, k.last_used_at,
-             case when a.expires_at is null or k.expires_at <= a.expires_at then k.expires_at end as expires_at
-           from application_keys k
-           join applications a on a.tenant_id = k.tenant_id and a.id = k.application_id
-           where k.tenant_id = $1 and k.application_id = $2 and ${notExpired('k')} and ${notExpired('a')}
-           order by k.id desc`,
-          [tenant, application],
-        ),
-        (rows) => rows.map(toKey),
-      ),
+    list: async (tenant, application) => {
+      const rows = await db.all<KeyRow>(
+        `select k.id, k.ending, k.created_by, k.created_at, k.last_used_at,
+           case when a.expires_at is null or k.expires_at <= a.expires_at then k.expires_at end as expires_at
+         from application_keys k
+         join applications a on a.tenant_id = k.tenant_id and a.id = k.application_id
+         where k.tenant_id = $1 and k.application_id = $2 and ${notExpired('k')} and ${notExpired('a')}
+         order by k.id desc`,
+        [tenant, application],
+      );
+      return rows.map(toKey);
+    },
 
     create: (tenant, application, change, make, { expiresAt, oldKeysExpireAt } = {}) =>
       db.transaction(async (tx) => {
@@ -101,7 +99,7 @@ const deleteSession = `delete from sessions as s where s.tenant_id = $1 and s.ke
 export function keyRevoker(
   db: Db,
   tags: TenantTags,
-  chainKeys: () => Awaitable<ChainKeys>,
+  chainKeys: () => Promise<ChainKeys>,
   writeEntries: EntryWriter,
 ) {
   return async (

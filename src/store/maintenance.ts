@@ -7,7 +7,6 @@ import type { AuditSource } from '../audit/delivery.ts';
 import type { LogMaintenance } from '../audit/log.ts';
 import type { Proof } from '../audit/proof.ts';
 import type { ApplicationAccess, AuditRow } from '../domain/access/revocation.ts';
-import type { Awaitable } from '../domain/awaitable.ts';
 import type { Minted } from '../domain/key.ts';
 import type { CopyOptions } from './copy-to-postgres.ts';
 import type { Rotated, Rotation } from './crypto/key-rotation.ts';
@@ -29,9 +28,9 @@ export interface Tenants {
   /** Creates the tenant together with its first management application. */
   create(tenant: NewTenant): Promise<void>;
   /** Returns undefined if the tenant does not exist. */
-  get(id: string): Awaitable<Tenant | undefined>;
+  get(id: string): Promise<Tenant | undefined>;
   /** Oldest first. */
-  list(): Awaitable<Tenant[]>;
+  list(): Promise<Tenant[]>;
   rename(id: string, name: string): Promise<boolean>;
   /**
    * Limits the lifetime of applications and keys to `max` milliseconds, for every request sent after this resolves.
@@ -152,7 +151,7 @@ export interface Maintenance {
   readonly sinks: AuditSource;
   readonly nodes: Nodes;
   /** Runs `work` in one transaction. Durable when it resolves. Rolled back if `work` throws. */
-  changeTenants<T>(work: (transaction: TenantTransaction) => Awaitable<T>): Promise<T>;
+  changeTenants<T>(work: (transaction: TenantTransaction) => Promise<T>): Promise<T>;
   /**
    * Creates the tenant if the database has none. If several nodes call this concurrently, only one returns true.
    * `prepare` runs in the transaction that creates the tenant. If `prepare` throws, the transaction is rolled back.
@@ -210,5 +209,5 @@ export interface Maintenance {
   inFlight(): number;
   readonly masters: MasterKeys;
   /** The keys of the audit log; rejects if the store was opened without a master key. */
-  chainKeys(): Awaitable<ChainKeys>;
+  chainKeys(): Promise<ChainKeys>;
 }

@@ -9,7 +9,7 @@ import {
   openAuditLog,
 } from '../audit/log.ts';
 import { proof, signReport } from '../audit/proof.ts';
-import { type Awaitable, then } from '../domain/awaitable.ts';
+import type { Awaitable } from '../domain/awaitable.ts';
 import type { KnownPositions } from '../domain/database-position.ts';
 import { applications } from './applications.ts';
 import { copyToPostgres } from './copy-to-postgres.ts';
@@ -255,7 +255,7 @@ type TransactionScope = StoreTransaction & TenantTransaction;
 /** See `Store.change`. Without a tenant, tokens and idempotency records cannot be used. */
 type TransactionRunner = <T>(
   tenant: string | undefined,
-  work: (scope: TransactionScope) => Awaitable<T>,
+  work: (scope: TransactionScope) => Promise<T>,
   entity?: Entity,
   isEssential?: boolean,
 ) => Promise<T>;
@@ -269,6 +269,7 @@ function transactionRunner(db: Db, keys: Keyring, writeEntries: EntryWriter): Tr
     const lookup: Executor['lookup'] = (sql, key, params) =>
       get(sql.replace(':key', '$$1'), [key, ...params]);
     const executor: Executor = { dialect, get, all, run, lookup, defer, transaction };
+    const awaitedKey = async (tenant: string) => dataKey(tenant);
     // Repositories are created on access, because most changes need only one of them.
     return {
       get applications() {
@@ -281,10 +282,10 @@ function transactionRunner(db: Db, keys: Keyring, writeEntries: EntryWriter): Tr
         return sessions(executor);
       },
       get tokens() {
-        return tokens(executor, dataKey);
+        return tokens(executor, awaitedKey);
       },
       get destinations() {
-        return destinations(executor, dataKey);
+        return destinations(executor, awaitedKey);
       },
       get tenants() {
         return tenants(executor);
@@ -302,23 +303,14 @@ function transactionRunner(db: Db, keys: Keyring, writeEntries: EntryWriter): Tr
     };
   }
 
-  return <T>(
-    tenant: string | undefined,
-    work: (scope: TransactionScope) => Awaitable<T>,
-    entity?: Entity,
-    isEssential?: boolean,
-  ): Promise<T> => {
-    const run = (key: (() => Uint8Array) | undefined) => {
-      const dataKey = (requested: string) => {
-        if (!key || requested !== tenant) throw new Error('this change was started for another tenant');
-        return key();
-      };
-      return db.change((tx) => work(scopeOf(tx, dataKey)), entity, tenant, isEssential);
+  return async (tenant, work, entity, isEssential) => {
+    await keys.chainKeys();
+    const key = tenant === undefined ? undefined : await keys.prepareDataKey(tenant);
+    const dataKey = (requested: string) => {
+      if (!key || requested !== tenant) throw new Error('this change was started for another tenant');
+      return key();
     };
-    const prepared = then(keys.chainKeys(), () =>
-      tenant === undefined ? undefined : keys.prepareDataKey(tenant),
-    );
-    return then(prepared, run) as Promise<T>;
+    return db.change((tx) => work(scopeOf(tx, dataKey)), entity, tenant, isEssential);
   };
 }
 

@@ -59,7 +59,7 @@ export interface Applications {
   /** Creates the application together with its first key. */
   create(tenant: string, application: NewApplication, key: Minted): Promise<Application>;
   /** Returns undefined if the application does not exist. */
-  get(tenant: string, id: string): Awaitable<Application | undefined>;
+  get(tenant: string, id: string): Promise<Application | undefined>;
   /** Newest first; the order of `ids` is ignored. */
   list(tenant: string, filter: ApplicationFilter, window: ListWindow): Promise<ListPage<Application>>;
   /**
@@ -118,7 +118,7 @@ export interface Applications {
 
 export interface Keys {
   /** Newest first. Empty if the application does not exist. */
-  list(tenant: string, application: string): Awaitable<ApplicationKey[]>;
+  list(tenant: string, application: string): Promise<ApplicationKey[]>;
   /**
    * Calls `mint` with the application and its number of keys, and adds the key that it returns. Concurrent calls run
    * one after another. Rejects without a change if `mint` throws. Without `oldKeysExpireAt`, existing keys are
@@ -180,7 +180,7 @@ export interface Usage {
    */
   write(uses: readonly ApplicationUse[]): Promise<void>;
   /** Most recent first. */
-  list(tenant: string, application: string): Awaitable<Use[]>;
+  list(tenant: string, application: string): Promise<Use[]>;
   /** `list` for several applications, by id. Applications without uses are left out. */
   listAll(tenant: string, applications: readonly string[]): Promise<Map<string, Use[]>>;
 }
@@ -248,13 +248,13 @@ export interface Credentials {
 
 export interface Subjects {
   /** The applications with these ids, in any order. Ids that do not exist are left out. */
-  applications(tenant: string, ids: readonly string[]): Awaitable<Subject[]>;
+  applications(tenant: string, ids: readonly string[]): Promise<Subject[]>;
   /** The applications with these names, in any order. A name that several applications have is left out. */
-  named(tenant: string, names: readonly string[]): Awaitable<Subject[]>;
+  named(tenant: string, names: readonly string[]): Promise<Subject[]>;
   /** The sessions with these ids whose key is valid, in any order. Ids that do not exist are left out. */
-  sessions(tenant: string, ids: readonly string[]): Awaitable<Subject[]>;
+  sessions(tenant: string, ids: readonly string[]): Promise<Subject[]>;
   /** Reads a batch of applications, or of active sessions whose key is valid. */
-  scan(tenant: string, kind: Subject['kind'], scan: SubjectScan): Awaitable<SubjectBatch>;
+  scan(tenant: string, kind: Subject['kind'], scan: SubjectScan): Promise<SubjectBatch>;
   /**
    * When each application last used the permission in the container, or in a container below or above it. Containers
    * above count, because uses of many containers are recorded for a container above them. Applications without such a
@@ -265,7 +265,7 @@ export interface Subjects {
     applications: readonly string[],
     permission: string,
     container: string,
-  ): Awaitable<Map<string, string>>;
+  ): Promise<Map<string, string>>;
 }
 
 export interface Idempotency {
@@ -311,7 +311,7 @@ export interface Store {
   readonly credentials: Credentials;
   readonly tokens: Tokens;
   readonly destinations: Destinations;
-  readonly tenants: { get(id: string): Awaitable<Tenant | undefined> };
+  readonly tenants: { get(id: string): Promise<Tenant | undefined> };
   readonly audit: AuditLog;
   /**
    * Runs `work` in one transaction. Durable when it resolves. Rolled back if `work` throws. `work` may await only the
@@ -321,7 +321,7 @@ export interface Store {
    */
   change<T>(
     tenant: string,
-    work: (transaction: StoreTransaction) => Awaitable<T>,
+    work: (transaction: StoreTransaction) => Promise<T>,
     entity?: string | symbol,
     isEssential?: boolean,
   ): Promise<T>;

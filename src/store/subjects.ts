@@ -1,5 +1,4 @@
 /** Finds the grants of applications and sessions by id or name, for decisions and access reviews without their key. */
-import { type Awaitable, then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { lazy } from '../domain/lazy.ts';
 import { notExpired, toEffectiveGrants, toGrants } from './applications.ts';
@@ -42,61 +41,42 @@ const sessionColumns = `s.id, s.application_id, s.authorized_by, s.subject, a.na
 const authorizerQuarantine = 'c.quarantined_at as authorizer_quarantined_at';
 
 export function subjects(db: Executor): Subjects {
-  function find<R>(tenant: string, sql: (params: Params, tenant: string) => string): Awaitable<R[]> {
-    const params = new Params();
-    return db.all<R>(sql(params, params.add(tenant)), params.values);
-  }
-
   return {
-    applications: (tenant, ids) =>
-      then(
-        find<ApplicationRow>(
-          tenant,
-          (
-            params,
-            owner,
-          ) => `select a.id, a.name, a.permissions, a.quarantined_at, a.rules from applications a
-            where a.tenant_id = ${owner} and a.id in ${params.list(ids)} and ${notExpired('a')}`,
-        ),
-        (rows) => rows.flatMap(toApplicationSubject),
-      ),
+    applications: async (tenant, ids) => {
+      const params = new Params();
+      const sql = `select a.id, a.name, a.permissions, a.quarantined_at, a.rules from applications a
+        where a.tenant_id = ${params.add(tenant)} and a.id in ${params.list(ids)} and ${notExpired('a')}`;
+      return (await db.all<ApplicationRow>(sql, params.values)).flatMap(toApplicationSubject);
+    },
 
-    named: (tenant, names) =>
-      then(
-        find<ApplicationRow>(
-          tenant,
-          (
-            params,
-            owner,
-          ) => `select a.id, a.name, a.permissions, a.quarantined_at, a.rules from applications a
-            where a.tenant_id = ${owner} and a.name in ${params.list(names)} and ${notExpired('a')}
-              and ${hasUniqueName(owner)}`,
-        ),
-        (rows) => rows.flatMap(toApplicationSubject),
-      ),
+    named: async (tenant, names) => {
+      const params = new Params();
+      const owner = params.add(tenant);
+      const sql = `select a.id, a.name, a.permissions, a.quarantined_at, a.rules from applications a
+        where a.tenant_id = ${owner} and a.name in ${params.list(names)} and ${notExpired('a')}
+          and ${hasUniqueName(owner)}`;
+      return (await db.all<ApplicationRow>(sql, params.values)).flatMap(toApplicationSubject);
+    },
 
-    sessions: (tenant, ids) =>
-      then(
-        find<SessionRow>(
-          tenant,
-          (params, owner) => `select ${sessionColumns}, ${authorizerQuarantine}, s.rules
-            from sessions s ${ownerAndAuthorizer(owner)}
-            where s.tenant_id = ${owner} and s.id in ${params.list(ids)} and ${isValid(owner)}`,
-        ),
-        (rows) => rows.flatMap(toSessionSubject),
-      ),
+    sessions: async (tenant, ids) => {
+      const params = new Params();
+      const owner = params.add(tenant);
+      const sql = `select ${sessionColumns}, ${authorizerQuarantine}, s.rules
+        from sessions s ${ownerAndAuthorizer(owner)}
+        where s.tenant_id = ${owner} and s.id in ${params.list(ids)} and ${isValid(owner)}`;
+      return (await db.all<SessionRow>(sql, params.values)).flatMap(toSessionSubject);
+    },
 
-    scan: (tenant, kind, { permission, limitedBy, before, limit, uniqueNames }) => {
+    scan: async (tenant, kind, { permission, limitedBy, before, limit, uniqueNames }) => {
       const sql = kind === 'application' ? scanApplications(uniqueNames) : scanSessions(limitedBy);
       // For `like`, an underscore in a permission matches any character. So the query may find too many rows, but not
       // too few.
       const pattern = permission === undefined ? '%' : `%"${permission}"%`;
       const values = [tenant, before, limit, pattern, ...(limitedBy === undefined ? [] : [limitedBy])];
-      const rows = db.all<SessionRow>(sql, values);
-      return then(rows, (found) => toBatch(kind, found, limit));
+      return toBatch(kind, await db.all<SessionRow>(sql, values), limit);
     },
 
-    lastUses: (tenant, applications, permission, container) => {
+    lastUses: async (tenant, applications, permission, container) => {
       const params = new Params();
       // Includes containers above, because uses of many containers are recorded for a container above them.
       const below = params.add(container);
@@ -105,11 +85,8 @@ export function subjects(db: Executor): Subjects {
           and permission = ${params.add(permission)} and (substr(container, 1, length(${below})) = ${below}
             or substr(${below}, 1, length(container)) = container)
         group by application_id`;
-      const rows = db.all<{ application_id: string; last_used_at: DbTime }>(sql, params.values);
-      return then(
-        rows,
-        (all) => new Map(all.map((row) => [row.application_id, timestamp(Number(row.last_used_at))])),
-      );
+      const rows = await db.all<{ application_id: string; last_used_at: DbTime }>(sql, params.values);
+      return new Map(rows.map((row) => [row.application_id, timestamp(Number(row.last_used_at))]));
     },
   };
 }

@@ -25,8 +25,11 @@ const select =
 export function tenants(db: Executor): Tenants {
   return {
     create: (tenant) => db.transaction((tx) => insertTenant(tx, tenant)),
-    get: (id) => then(db.get<TenantRow>(`${select} where id = $1`, [id]), (row) => row && toTenant(row)),
-    list: () => then(db.all<TenantRow>(`${select} order by id`), (rows) => rows.map(toTenant)),
+    get: async (id) => {
+      const row = await db.get<TenantRow>(`${select} where id = $1`, [id]);
+      return row && toTenant(row);
+    },
+    list: async () => (await db.all<TenantRow>(`${select} order by id`)).map(toTenant),
     rename: (id, name) => alter(db, 'name = $2', [id, name]),
     limitLifetime: (id, max) => alter(db, 'max_lifetime = $2', [id, max ?? null]),
     setPurposes: (id, purposes) =>

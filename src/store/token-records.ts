@@ -1,5 +1,4 @@
 /** Stored tokens: the repository, its inputs, results and filters. */
-import type { Awaitable } from '../domain/awaitable.ts';
 import type { JsonText } from '../domain/json-text.ts';
 import type { Mask } from '../domain/mask.ts';
 import type { Resource } from '../domain/policy.ts';
@@ -12,28 +11,23 @@ import type { Change, ListPage, ListWindow } from './records.ts';
 /** Every change of a token results in a later `modified_at`, also within one millisecond. */
 export interface Tokens {
   /** The storage of all tokens that the application has created. Expired tokens count until the sweep removes them. */
-  storageUsed(tenant: string, application: string): Awaitable<StorageUsed>;
+  storageUsed(tenant: string, application: string): Promise<StorageUsed>;
   /**
    * Creates a token. Encrypts its data and masked value, bound to this tenant, token and version. Returns undefined if
    * the id is taken.
    */
-  create(
-    tenant: string,
-    id: string,
-    content: TokenContent,
-    change: Change,
-  ): Awaitable<TokenRecord | undefined>;
+  create(tenant: string, id: string, content: TokenContent, change: Change): Promise<TokenRecord | undefined>;
   /**
    * The newest token of the container with these search values. Concurrent transactions that call this for the same
    * container and values run one after another, so that each finds the token that an earlier one has created.
    */
   findEqual(tenant: string, container: string, values: SearchValues): Promise<StoredToken | undefined>;
   /** Returns undefined if the token does not exist. */
-  get(tenant: string, id: string): Awaitable<StoredToken | undefined>;
+  get(tenant: string, id: string): Promise<StoredToken | undefined>;
   /** Container and type of the tokens with these ids, in any order. Ids that do not exist are left out. */
-  locate(tenant: string, ids: readonly string[]): Awaitable<TokenLocation[]>;
+  locate(tenant: string, ids: readonly string[]): Promise<TokenLocation[]>;
   /** Counts the tokens in a container and below. */
-  count(tenant: string, scan: TokenCountScan): Awaitable<TokenCounts>;
+  count(tenant: string, scan: TokenCountScan): Promise<TokenCounts>;
   /** Returns one page, with fewer tokens than `size` if their data is large. */
   list(tenant: string, query: TokenQuery): Promise<ListPage<ListedToken>>;
   /**
@@ -45,7 +39,7 @@ export interface Tokens {
     tenant: string,
     id: string,
     change: Change,
-    revise: (current: LockedToken) => Awaitable<TokenRevision>,
+    revise: (current: LockedToken) => Promise<TokenRevision>,
     quota?: number,
   ): Promise<TokenRecord | undefined>;
   /** Deletes a token. Rejects without a change if `check` throws. Returns false if the token does not exist. */
@@ -94,8 +88,8 @@ export interface StoredToken extends TokenRecord {
 
 /** A token that the open transaction has locked. Its data is read and decrypted on demand. */
 export interface LockedToken extends TokenRecord {
-  plaintext(): Awaitable<JsonText>;
-  masked(): Awaitable<JsonText | undefined>;
+  plaintext(): Promise<JsonText>;
+  masked(): Promise<JsonText | undefined>;
 }
 
 export interface TokenContent {

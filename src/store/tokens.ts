@@ -1,4 +1,3 @@
-import { type Awaitable, then } from '../domain/awaitable.ts';
 import type { JsonText } from '../domain/json-text.ts';
 import { newId } from '../domain/key.ts';
 import { modificationTime } from '../domain/row-version.ts';
@@ -90,12 +89,13 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
       return db.transaction((tx) => lockEqual(db, tx, key, tenant, container, values));
     },
 
-    get: (tenant, id) =>
-      then(dataKey(tenant), (key) =>
-        then(db.lookup<TokenRow & Ciphertexts>(selectWhole, id, [tenant]), (row) => row && toToken(row, key)),
-      ),
+    get: async (tenant, id) => {
+      const key = await dataKey(tenant);
+      const row = await db.lookup<TokenRow & Ciphertexts>(selectWhole, id, [tenant]);
+      return row && toToken(row, key);
+    },
 
-    locate: (tenant, ids) => {
+    locate: async (tenant, ids) => {
       const params = new Params();
       const sql = `select t.id, t.type, t.container, t.created_by from tokens t
         where t.tenant_id = ${params.add(tenant)} and t.id in ${params.list(ids)} and ${notExpired('t')}`;
@@ -353,15 +353,15 @@ function toToken(row: TokenRow & Ciphertexts, key: Uint8Array): StoredToken {
 
 /** The lock on the row in `tokens` also protects the contents, because they are written only under this lock. */
 function lockedToken(tx: Queries, row: TokenRow, key: Uint8Array): LockedToken {
-  const read = (part: Part) => {
+  const read = async (part: Part) => {
     const sql = `select ${part} as ciphertext from token_contents where tenant_id = $1 and seq = $2`;
-    const found = tx.get<{ ciphertext: Uint8Array | null }>(sql, [row.tenant_id, row.seq]);
-    return then(found, (content) => decryptPart(key, row, part, content?.ciphertext ?? null));
+    const content = await tx.get<{ ciphertext: Uint8Array | null }>(sql, [row.tenant_id, row.seq]);
+    return decryptPart(key, row, part, content?.ciphertext ?? null);
   };
   return {
     ...toRecord(row),
-    plaintext: () => read('data') as Awaitable<JsonText>,
-    masked: () => (row.mask === null ? undefined : read('masked')),
+    plaintext: () => read('data') as Promise<JsonText>,
+    masked: async () => (row.mask === null ? undefined : read('masked')),
   };
 }
 
@@ -448,22 +448,20 @@ const inContainer = `select ${countedColumns} from token_containers i
   where i.tenant_id = $1 and i.seq < $2 and i.container = $4 and i.own = $5 order by i.seq desc limit $3`;
 
 /** `start` and `next` are positions: `own`, and the lowest seq that was counted. */
-function countTokens(
+async function countTokens(
   db: Pick<Executor, 'all'>,
   tenant: string,
   { container, limit, start = `1 ${maxId}` }: TokenCountScan,
-): Awaitable<TokenCounts> {
+): Promise<TokenCounts> {
   const [own, before] = start.split(' ') as [string, string];
   const isRoot = container === '/';
-  const rows = isRoot
-    ? db.all<Row>(everywhere, [tenant, before, limit])
-    : db.all<Row>(inContainer, [tenant, before, limit, container, Number(own)]);
-  return then(rows, (found) => {
-    const counts = new Map<string, number>();
-    for (const { container } of found)
-      if (container !== null) counts.set(container, (counts.get(container) ?? 0) + 1);
-    const last = found.length === limit ? found.at(-1)?.seq : undefined;
-    const below = isRoot || own === '0' ? undefined : `0 ${maxId}`;
-    return { counts, next: last === undefined ? below : `${own} ${last}` };
-  });
+  const found = isRoot
+    ? await db.all<Row>(everywhere, [tenant, before, limit])
+    : await db.all<Row>(inContainer, [tenant, before, limit, container, Number(own)]);
+  const counts = new Map<string, number>();
+  for (const { container } of found)
+    if (container !== null) counts.set(container, (counts.get(container) ?? 0) + 1);
+  const last = found.length === limit ? found.at(-1)?.seq : undefined;
+  const below = isRoot || own === '0' ? undefined : `0 ${maxId}`;
+  return { counts, next: last === undefined ? below : `${own} ${last}` };
 }

@@ -1,4 +1,3 @@
-import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { intervalsBetween } from '../domain/intervals.ts';
 import { durationLimits, type IntervalCounts, storedInterval } from '../domain/request-counts.ts';
@@ -57,15 +56,14 @@ export function usage(db: Executor): Usage {
         for (const use of uses) await write(tx, use);
       }),
 
-    list: (tenant, application) =>
-      then(
-        db.all<UseRow>(
-          `select permission, container, last_used_at from application_uses where ${ofApplication}
-           order by last_used_at desc, permission, container limit $3`,
-          [tenant, application, maxUses],
-        ),
-        (rows) => rows.map(toUse),
-      ),
+    list: async (tenant, application) => {
+      const rows = await db.all<UseRow>(
+        `select permission, container, last_used_at from application_uses where ${ofApplication}
+         order by last_used_at desc, permission, container limit $3`,
+        [tenant, application, maxUses],
+      );
+      return rows.map(toUse);
+    },
 
     listAll: async (tenant, ids) => {
       const params = new Params();

@@ -65,7 +65,7 @@ describe.each(databases)('storage used by an application on %s', (_, database) =
         nodes[n % 3]!.change<unknown>(tenant, (tx) =>
           n % 3 === 0
             ? tx.tokens.delete(tenant, id, () => {})
-            : tx.tokens.update(tenant, id, { by: b, at: on.clock.now() }, () =>
+            : tx.tokens.update(tenant, id, { by: b, at: on.clock.now() }, async () =>
                 content(300 * (60 - n), end(n)),
               ),
         ),
@@ -137,7 +137,7 @@ describe.each(databases)('storage used by an application on %s', (_, database) =
     await on.store.applications.delete(tenant, a);
     await on.maintenance.sweep(10);
     const change = { by: b, at: on.clock.now() };
-    await on.store.change(tenant, (tx) => tx.tokens.update(tenant, 'one', change, () => content(99)));
+    await on.store.change(tenant, (tx) => tx.tokens.update(tenant, 'one', change, async () => content(99)));
     expect(await on.store.change(tenant, (tx) => tx.tokens.delete(tenant, 'two', () => {}))).toBe(true);
     expect(await on.runSql(`select 1 from application_storage where application_id = '${a}'`)).toEqual([]);
     expect(await on.store.tokens.storageUsed(tenant, b)).toEqual({ tokens: 0, bytes: 0 });

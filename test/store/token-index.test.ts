@@ -38,7 +38,7 @@ describe.each(databases)('the index of tokens by container on %s', (_, database)
   const create = async (id: string, given: Partial<TokenContent>) =>
     expect(await on.store.tokens.create(tenant, id, content(given), change())).toBeDefined();
   const update = (id: string, given: Partial<TokenContent>) =>
-    on.store.tokens.update(tenant, id, change(), () => content(given));
+    on.store.tokens.update(tenant, id, change(), async () => content(given));
 
   async function liesIn(id: string): Promise<string[]> {
     const rows = await on.runSql<{ container: string; own: number }>(

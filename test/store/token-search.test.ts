@@ -59,7 +59,7 @@ describe.each(databases)('the search index on %s', (name, database) => {
     await create('new', '42');
     expect(await on.maintenance.reindexSearch()).toBe(50);
     expect(await find('42', undefined, '/a/')).toEqual([...ids, 'new']);
-    await on.store.tokens.update(tenant, 'card-69', change(), () => ({
+    await on.store.tokens.update(tenant, 'card-69', change(), async () => ({
       ...content('42', '/c/'),
       data: undefined,
     }));

@@ -133,7 +133,9 @@ describe.each(databases)('encrypted tokens on %s', (_, database) => {
     await on.runSql(
       `update token_contents set masked = ${column('data', tenant, 'card-1')} ${contentOf(tenant, 'keep')}`,
     );
-    await on.store.tokens.update(tenant, 'card-1', change(), () => content({ data: JsonText.of('new') }));
+    await on.store.tokens.update(tenant, 'card-1', change(), async () =>
+      content({ data: JsonText.of('new') }),
+    );
     expect((await get(tenant, 'card-1')).plaintext().value()).toBe('new');
     await on.runSql(`update tokens set content_version = 1 ${rowOf(tenant, 'card-1')}`);
     expect((await get(tenant, 'card-1')).plaintext).toThrow(cannotDecrypt('data'));
@@ -166,10 +168,10 @@ describe.each(databases)('encrypted tokens on %s', (_, database) => {
     const stored = () => on.runSql(`select * from token_contents ${contentOf(tenant, 'card-1')}`);
     const [before] = await stored();
     const { data: _, masked: __, ...fields } = content({ type: 'other', container: '/moved/' });
-    await on.store.tokens.update(tenant, 'card-1', change(), () => fields);
+    await on.store.tokens.update(tenant, 'card-1', change(), async () => fields);
     expect(await stored()).toEqual([before]);
     expect((await get(tenant, 'card-1')).masked()?.value()).toEqual(masked);
-    await on.store.tokens.update(tenant, 'card-1', change(), () => ({ ...fields, mask: undefined }));
+    await on.store.tokens.update(tenant, 'card-1', change(), async () => ({ ...fields, mask: undefined }));
     expect(await stored()).toEqual([{ ...(before as object), masked: null }]);
     expect((await get(tenant, 'card-1')).plaintext().value()).toEqual(data);
   });
@@ -179,7 +181,7 @@ describe.each(databases)('encrypted tokens on %s', (_, database) => {
     await create(tenant, 'card-1');
     await on.runSql(`delete from token_contents ${contentOf(tenant, 'card-1')}`);
     expect((await get(tenant, 'card-1')).plaintext).toThrow(cannotDecrypt('data'));
-    const changing = on.store.tokens.update(tenant, 'card-1', change(), () => content());
+    const changing = on.store.tokens.update(tenant, 'card-1', change(), async () => content());
     await expect(changing).rejects.toThrow('the contents of token card-1 are missing');
   });
 
@@ -265,7 +267,7 @@ describe('concurrent changes of a token on PostgreSQL', () => {
     [
       'changes it',
       (tenant, look) =>
-        on.store.tokens.update(tenant, 'card-1', { by: newId(1), at: 1 }, (token) => {
+        on.store.tokens.update(tenant, 'card-1', { by: newId(1), at: 1 }, async (token) => {
           look(token);
           return content({ container: token.container });
         }),

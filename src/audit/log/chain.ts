@@ -16,7 +16,7 @@ import {
 /** What every part of the audit log needs. */
 export interface AuditDb {
   readonly db: Db;
-  readonly keys: () => ChainKeys | Promise<ChainKeys>;
+  readonly keys: () => Promise<ChainKeys>;
 }
 
 /** A row of `audit_chains`. */

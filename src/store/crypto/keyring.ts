@@ -3,7 +3,6 @@
  * memory; they never change.
  */
 import { generateKeyPairSync, randomBytes } from 'node:crypto';
-import type { Awaitable } from '../../domain/awaitable.ts';
 import { fail } from '../../domain/error.ts';
 import { type Db, type Queries, rowLock } from '../engine/db.ts';
 import { everyTenant } from '../engine/sql.ts';
@@ -42,16 +41,16 @@ export function unpackChainKeys(packed: Uint8Array): ChainKeys {
 
 export interface Keyring {
   /** The tenant's data key, created on first use. */
-  dataKey(tenant: string): Awaitable<Uint8Array>;
+  dataKey(tenant: string): Promise<Uint8Array>;
   /**
    * Loads the data key before a transaction starts, because the transaction must not wait for it. If loading fails, the
    * returned function throws the error.
    */
-  prepareDataKey(tenant: string): Awaitable<() => Uint8Array>;
+  prepareDataKey(tenant: string): Promise<() => Uint8Array>;
   /** Drops keys of deleted tenants from memory. */
   forget(): Promise<void>;
   /** The keys of the audit chain. Created when the database is first opened, so that every backup has them. */
-  chainKeys(): Awaitable<ChainKeys>;
+  chainKeys(): Promise<ChainKeys>;
 }
 
 const proof = { context: 'sallyport proof', text: Buffer.from('sallyport') };
@@ -140,7 +139,7 @@ export interface WrappedKey {
   readonly master_id: string;
 }
 
-export function wrappedChainKeys(db: Queries): Awaitable<WrappedKey | undefined> {
+export async function wrappedChainKeys(db: Queries): Promise<WrappedKey | undefined> {
   return db.get<WrappedKey>('select wrapped, master_id from audit_key where one = 1');
 }
 
@@ -219,8 +218,8 @@ export function keyring(db: Db, masters: MasterKeys): Keyring {
   }
 
   return {
-    dataKey: (tenant) => cache.get(tenant) ?? loadDataKey(tenant),
-    prepareDataKey: (tenant) => {
+    dataKey: async (tenant) => cache.get(tenant) ?? loadDataKey(tenant),
+    prepareDataKey: async (tenant) => {
       const cached = cache.get(tenant);
       if (cached) return () => cached;
       return loadDataKey(tenant).then(
@@ -237,6 +236,6 @@ export function keyring(db: Db, masters: MasterKeys): Keyring {
       const stored = new Set(rows.map(({ tenant_id }) => tenant_id));
       for (const tenant of cached) if (!stored.has(tenant)) cache.delete(tenant);
     },
-    chainKeys: () => chainKeys ?? loadChainKeys(),
+    chainKeys: async () => chainKeys ?? loadChainKeys(),
   };
 }

@@ -25,7 +25,7 @@ async function written(note: (noted: ReturnType<typeof usageRecorder>) => void):
   const write = async (some: readonly ApplicationUse[]) => {
     all.push(...some);
   };
-  const noted = usageRecorder({ usage: { write, list: () => [], listAll: async () => new Map() } });
+  const noted = usageRecorder({ usage: { write, list: async () => [], listAll: async () => new Map() } });
   note(noted);
   await noted.flush();
   return all;
@@ -64,7 +64,7 @@ test('uses are written once', async () => {
   const noted = usageRecorder({
     usage: {
       write: async (some) => void counts.push(some.length),
-      list: () => [],
+      list: async () => [],
       listAll: async () => new Map(),
     },
   });
