@@ -2,13 +2,14 @@
 import { statSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { dirname } from 'node:path';
-import { configuredSinks, type Delivery, type Sink, startDelivery } from './audit/delivery.ts';
+import { configuredSinks, type Delivery, fetchChecked, type Sink, startDelivery } from './audit/delivery.ts';
 import { type Config, ConfigError } from './config/settings.ts';
 import { build } from './config/version.ts';
 import { fail } from './domain/error.ts';
 import type { Secret } from './domain/key.ts';
 import { Proofs } from './http/dpop/proofs.ts';
 import { oneUseLink } from './http/endpoints/console-page.ts';
+import { IssuerKeys } from './http/oauth/issuer-keys.ts';
 import { auditRecorder as makeAuditRecorder } from './http/pipeline/audit-recorder.ts';
 import { LargeReplies } from './http/pipeline/large-replies.ts';
 import { makeLimits, type Rates } from './http/pipeline/limits.ts';
@@ -131,7 +132,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     requestCounter,
     idempotentRequests: new Set(),
     link,
-    ...(await sessionSettings(config, data.maintenance)),
+    ...(await sessionSettings(config, data.maintenance, clock, log)),
     ready: () => ready,
     position: positions.current,
     running: { version: build(), schema: newestSchema },
@@ -215,6 +216,7 @@ function ratesOf(config: Config): Rates {
     key: { rate: config.keyRate, per: 1000, burst: config.keyBurst },
     sessions: { rate: config.sessionRate, per: 60_000, burst: config.sessionBurst },
     revocations: { rate: config.revocationRate, per: 60_000, burst: config.revocationRate },
+    exchanges: { rate: config.exchangeRate, per: 60_000, burst: config.exchangeRate },
     tokens: { rate: config.tokenRate, per: 60_000, burst: config.tokenRate },
     'token-bytes': { rate: config.tokenByteRate, per: 60_000, burst: config.tokenByteRate },
     searches: { rate: config.searchRate, per: 60_000, burst: config.searchRate },
@@ -224,11 +226,14 @@ function ratesOf(config: Config): Rates {
 }
 
 async function sessionSettings(
-  { publicUrl, sessionTtl, sessionTtlMax }: Config,
+  { publicUrl, sessionTtl, sessionTtlMax, issuerNetworks }: Config,
   maintenance: Maintenance,
-): Promise<Pick<HandlerContext, 'publicUrl' | 'proofs' | 'sessionTtl' | 'sessionTtlMax'>> {
+  clock: () => number,
+  log: Log,
+): Promise<Pick<HandlerContext, 'publicUrl' | 'proofs' | 'issuerKeys' | 'sessionTtl' | 'sessionTtlMax'>> {
   const { mac } = await maintenance.chainKeys();
-  return { publicUrl, proofs: new Proofs(mac), sessionTtl, sessionTtlMax };
+  const issuerKeys = new IssuerKeys((url) => fetchChecked(url, issuerNetworks), clock, log);
+  return { publicUrl, proofs: new Proofs(mac), issuerKeys, sessionTtl, sessionTtlMax };
 }
 
 function quotas(

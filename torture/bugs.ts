@@ -50,6 +50,18 @@ export const bugs: readonly Bug[] = [
     ],
   },
   {
+    name: 'JWT looked up before it is spent',
+    row: 'jwt-race',
+    database: 'PostgreSQL',
+    changes: [
+      {
+        file: 'src/store/key-rows.ts',
+        from: '  return (await tx.run(sql, [tenant, digest, expiresAt + usedJwtMargin])) > 0;',
+        to: "  const used = 'select 1 as one from used_jwts where tenant_id = $1 and digest = $2';\n  if (await tx.get(used, [tenant, digest])) return false;\n  await tx.run(sql, [tenant, digest, expiresAt + usedJwtMargin]);\n  return true;",
+      },
+    ],
+  },
+  {
     name: 'version compared without a lock on the row',
     row: 'if-match-race',
     database: 'PostgreSQL',

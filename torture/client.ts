@@ -24,7 +24,9 @@ export function written(
   const bytes = text === undefined ? undefined : Buffer.from(text);
   const lines = [`${method} ${path} HTTP/1.1`, 'Host: localhost', ...headers];
   if (key !== undefined) lines.push(`SVC-API-KEY: ${key}`);
-  if (bytes) lines.push('Content-Type: application/json', `Content-Length: ${bytes.length}`);
+  const hasType = headers.some((line) => /^content-type:/i.test(line));
+  if (bytes && !hasType) lines.push('Content-Type: application/json');
+  if (bytes) lines.push(`Content-Length: ${bytes.length}`);
   const head = Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1');
   return bytes ? Buffer.concat([head, bytes]) : head;
 }

@@ -44,8 +44,10 @@ export interface Fleet {
   close(): Promise<void>;
 }
 
-/** Disables rate limits, which have their own tests. */
+/** Disables rate limits, which have their own tests. Issuers of the rows are on the loopback interface. */
 const unlimited = {
+  SALLYPORT_EXCHANGES_PER_MINUTE: '0',
+  SALLYPORT_ISSUER_NETWORKS: '127.0.0.1',
   SALLYPORT_SESSIONS_PER_MINUTE: '0',
   SALLYPORT_PENDING_SESSIONS_PER_APPLICATION: '0',
   SALLYPORT_TOKENS_PER_MINUTE: '0',

@@ -7,6 +7,7 @@ import { smallKeys } from './rows/expensive-requests.ts';
 import { histories } from './rows/histories.ts';
 import { noLostUpdate } from './rows/if-match-race.ts';
 import { isolation } from './rows/isolation.ts';
+import { oneExchange } from './rows/jwt-race.ts';
 import { keyTiming } from './rows/key-timing.ts';
 import { leakedKeys } from './rows/leaked-keys.ts';
 import { networks } from './rows/networks.ts';
@@ -24,6 +25,7 @@ import { noGainByMoves } from './rows/token-moves.ts';
 
 export const rows: readonly Row[] = [
   oneNonce,
+  oneExchange,
   noLostUpdate,
   revocations,
   stolenSessions,

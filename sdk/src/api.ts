@@ -44,6 +44,8 @@ export interface ApplicationWithKey {
   require_bound_sessions?: boolean;
   /** Networks from which its keys may be used. Absent if they may be used from everywhere. */
   allowed_networks?: Array<string>;
+  /** Issuers whose JWTs can be exchanged for a key of it. Absent if there are none. */
+  trusted_issuers?: Array<TrustedIssuer>;
   /** Labels, which group applications. They grant no access. Absent if there are none. */
   labels?: Record<string, string>;
   /** The application that created it. */
@@ -90,6 +92,21 @@ export interface AccessRuleCondition {
   operator: 'starts_with' | 'equals';
   /** Value to compare with. For `container`, a path such as `/pci/high/`. */
   value: string;
+}
+
+export interface TrustedIssuer {
+  /** The `iss` claim, exactly. Its keys are found through `/.well-known/openid-configuration`. */
+  issuer: string;
+  /** The `aud` claim, exactly. A JWT that has other audiences, too, is rejected. */
+  audience: string;
+  /** Claims that must be equal, 1 to 20, such as `{"sub": "repo:acme/shop:ref:refs/heads/main"}`. Values are strings, integers or booleans. */
+  claims: Record<string, string | boolean | number>;
+  /** Whether a JWT works once, by its `jti`. If absent, it does if it has a `jti`. `true` rejects a JWT without one. */
+  once?: boolean | null;
+  /** Seconds for which a key is valid, 60 to 3600. Default: 900. */
+  lifetime?: number;
+  /** Where the keys of the issuer are, if they are not found on the host of the issuer. */
+  jwks_uri?: string;
 }
 
 export interface Problem {
@@ -155,6 +172,8 @@ export interface ApplicationCreate {
   require_bound_sessions?: boolean | null;
   /** Private and management applications only: networks in CIDR notation from which its keys may be used, at most 50, such as `10.0.0.0/8`. If absent or empty, they may be used from everywhere. */
   allowed_networks?: Array<string>;
+  /** Private and management applications only: issuers whose JWTs can be exchanged for a key of it at `POST /oauth/token`, at most 10. If absent or empty, there are none. */
+  trusted_issuers?: Array<TrustedIssuer>;
   /** Labels, which group applications, such as `{"team": "payments"}`; at most 20. They grant no access. Names have at most 63 lower-case letters, digits, and `._/-`, and start with a letter. Values have 1 to 100 letters, digits, and `._/@:-`, and start with a letter or digit. */
   labels?: Record<string, string>;
   /** When the application expires. Must be in the future. If absent, it never expires, unless the tenant has a maximum lifetime. */
@@ -199,6 +218,8 @@ export interface Application {
   require_bound_sessions?: boolean;
   /** Networks from which its keys may be used. Absent if they may be used from everywhere. */
   allowed_networks?: Array<string>;
+  /** Issuers whose JWTs can be exchanged for a key of it. Absent if there are none. */
+  trusted_issuers?: Array<TrustedIssuer>;
   /** Labels, which group applications. They grant no access. Absent if there are none. */
   labels?: Record<string, string>;
   /** The application that created it. */
@@ -321,6 +342,8 @@ export interface ApplicationUpdate {
   require_bound_sessions?: boolean | null;
   /** Private and management applications only: networks in CIDR notation from which its keys may be used, at most 50. If absent, they are not changed; if empty, the keys may be used from everywhere. Must contain your own address if you update the application of your key. */
   allowed_networks?: Array<string>;
+  /** Private and management applications only: issuers whose JWTs can be exchanged for a key of it, at most 10. If absent, they are not changed. Keys that were issued for an entry end when it is changed or removed. */
+  trusted_issuers?: Array<TrustedIssuer>;
   /** Labels, which group applications. If absent, they are not changed; if empty, they are removed. They grant no access. */
   labels?: Record<string, string>;
   /** When the application expires. Must be in the future. `never` removes the expiry; if absent, it is not changed. */
@@ -397,6 +420,41 @@ export interface ApplicationKey {
 export interface KeyRevoke {
   /** The key of a private or management application, or of a session or delegation. Public keys are rejected. */
   key: string;
+}
+
+export interface IssuedKey {
+  /** The key. Send it as `SVC-API-KEY`. */
+  access_token: string;
+  /** The type of the key in the words of RFC 8693. */
+  issued_token_type: 'urn:ietf:params:oauth:token-type:access_token';
+  /** `DPoP` if the key is bound, so that every request needs a proof. `N_A` otherwise. */
+  token_type: 'N_A' | 'DPoP';
+  /** Seconds for which the key is valid. */
+  expires_in: number;
+}
+
+export interface TokenError {
+  /** The error code of RFC 6749, section 5.2, or of RFC 8693 or RFC 9449. */
+  error:
+    | 'invalid_request'
+    | 'unsupported_grant_type'
+    | 'invalid_scope'
+    | 'invalid_target'
+    | 'invalid_dpop_proof';
+  /** What is wrong, and what to do about it. */
+  error_description: string;
+}
+
+export interface TokenRequest {
+  grant_type: 'urn:ietf:params:oauth:grant-type:token-exchange';
+  /** The tag of the tenant, a dot, and the id of the application. */
+  client_id: string;
+  /** The JWT of a trusted issuer of the application. */
+  subject_token: string;
+  /** The type of the JWT. */
+  subject_token_type: 'urn:ietf:params:oauth:token-type:jwt' | 'urn:ietf:params:oauth:token-type:id_token';
+  /** The only type that is issued. */
+  requested_token_type?: 'urn:ietf:params:oauth:token-type:access_token';
 }
 
 export interface ApplicationUsage {
@@ -1303,8 +1361,10 @@ export interface LogEntry {
     application_id?: string;
     /** Sessions and delegations only: the application that authorized it. */
     authorized_by?: string;
-    /** Sessions and delegations only: who it is for. Absent if unknown. */
+    /** Who the session or delegation is for, or the workload that got the key for a JWT (its `sub`). Absent if unknown. */
     subject?: string;
+    /** Keys from `POST /oauth/token` only: the issuer of the JWT that the key was issued for. */
+    issuer?: string;
   };
   /** The operation, such as `application.update`. */
   operation: string;
@@ -1606,6 +1666,8 @@ export interface Operations {
   };
   /** Revoke a leaked key */
   revokeKey: { input: { body: KeyRevoke }; reply: undefined };
+  /** Exchange a JWT for a key */
+  exchangeToken: { input: { body: TokenRequest }; reply: IssuedKey };
   /** Put an application into quarantine */
   quarantineApplication: {
     input: {
@@ -1928,7 +1990,7 @@ export interface Operations {
         transform?: 'redact' | 'mask' | 'reveal';
         /** Only entries of the request with this id. */
         request_id?: string;
-        /** Only entries of sessions of this subject, such as `user:42`. */
+        /** Only entries of sessions or workloads of this subject, such as `user:42`. */
         subject?: string;
         /** Only entries of requests with this purpose, exactly as stated. */
         purpose?: string;
@@ -1954,7 +2016,7 @@ export interface Operations {
         operation?: string;
         /** Only entries with this result. */
         result?: 'success' | 'denied' | 'failed';
-        /** Only entries of sessions of this subject, such as `user:42`. */
+        /** Only entries of sessions or workloads of this subject, such as `user:42`. */
         subject?: string;
         /** Only entries of requests with this purpose, exactly as stated. */
         purpose?: string;
@@ -2037,6 +2099,7 @@ export const operations = {
   listKeys: ['GET', '/applications/{id}/keys'],
   deleteKey: ['DELETE', '/applications/{id}/keys/{key_id}'],
   revokeKey: ['POST', '/keys/revoke'],
+  exchangeToken: ['POST', '/oauth/token'],
   quarantineApplication: ['POST', '/applications/{id}/quarantine'],
   releaseApplication: ['DELETE', '/applications/{id}/quarantine'],
   getUsage: ['GET', '/applications/{id}/usage'],

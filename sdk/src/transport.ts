@@ -238,7 +238,7 @@ function withEtag(body: unknown, { headers }: Response): unknown {
 const maxRetryDelay = 30_000;
 
 /** Milliseconds until the next attempt, or undefined if a retry would not help. */
-function retryDelay(error: unknown, attempt: number): number | undefined {
+export function retryDelay(error: unknown, attempt: number): number | undefined {
   const backoff = Math.min(100 * 2 ** attempt, 5000) * (0.5 + Math.random() / 2);
   if (error instanceof ConnectionError) return backoff;
   if (!(error instanceof ProblemError)) return undefined;

@@ -74,6 +74,13 @@ const limitSettings = {
     fallback: '60',
     parse: (text) => integer(text, 60, 0, 1_000_000),
   } satisfies Setting<number>,
+  exchangeRate: {
+    variable: 'SALLYPORT_EXCHANGES_PER_MINUTE',
+    description:
+      'Rate limit for POST /oauth/token per client address and process, in requests per minute. 0 disables it.',
+    fallback: '600',
+    parse: (text) => integer(text, 600, 0, 1_000_000),
+  } satisfies Setting<number>,
   tokenRate: {
     variable: 'SALLYPORT_TOKENS_PER_MINUTE',
     description:
@@ -169,6 +176,13 @@ export const settings = {
     variable: 'SALLYPORT_TRUSTED_PROXIES',
     description:
       'Addresses or networks of reverse proxies, separated by commas. Only these proxies may set X-Forwarded-For or Forwarded.',
+    fallback: unset,
+    parse: parseTrust,
+  } satisfies Setting<Trust>,
+  issuerNetworks: {
+    variable: 'SALLYPORT_ISSUER_NETWORKS',
+    description:
+      'Addresses or networks that are not public and where trusted issuers may be, separated by commas. The keys of other issuers are fetched only from public addresses.',
     fallback: unset,
     parse: parseTrust,
   } satisfies Setting<Trust>,

@@ -16,6 +16,7 @@ import { latestExpiry, newExpiry } from './lifetime.ts';
 import { maxNetworks, Networks } from './network.ts';
 import { Permission } from './permission.ts';
 import { Rule } from './rule.ts';
+import { maxIssuers, TrustedIssuer, TrustedIssuers } from './trusted-issuer.ts';
 
 export const ApplicationType = z
   .enum(['private', 'public', 'management'])
@@ -78,6 +79,10 @@ export const Application = z
       .array(z.string())
       .optional()
       .describe('Networks from which its keys may be used. Absent if they may be used from everywhere.'),
+    trusted_issuers: z
+      .array(TrustedIssuer)
+      .optional()
+      .describe('Issuers whose JWTs can be exchanged for a key of it. Absent if there are none.'),
     labels: z
       .record(z.string(), z.string())
       .optional()
@@ -162,6 +167,9 @@ export const ApplicationCreate = z
     allowed_networks: optional(Networks).describe(
       `Private and management applications only: networks in CIDR notation from which its keys may be used, at most ${maxNetworks}, such as \`10.0.0.0/8\`. If absent or empty, they may be used from everywhere.`,
     ),
+    trusted_issuers: optional(TrustedIssuers).describe(
+      `Private and management applications only: issuers whose JWTs can be exchanged for a key of it at \`POST /oauth/token\`, at most ${maxIssuers}. If absent or empty, there are none.`,
+    ),
     labels: optional(Labels).describe(
       `Labels, which group applications, such as \`{"team": "payments"}\`; at most ${maxLabels}. They grant no access. Names have at most 63 lower-case letters, digits, and \`._/-\`, and start with a letter. Values have 1 to 100 letters, digits, and \`._/@:-\`, and start with a letter or digit.`,
     ),
@@ -220,6 +228,9 @@ export const ApplicationUpdate = z
     ),
     allowed_networks: optional(Networks).describe(
       `Private and management applications only: networks in CIDR notation from which its keys may be used, at most ${maxNetworks}. If absent, they are not changed; if empty, the keys may be used from everywhere. Must contain your own address if you update the application of your key.`,
+    ),
+    trusted_issuers: optional(TrustedIssuers).describe(
+      `Private and management applications only: issuers whose JWTs can be exchanged for a key of it, at most ${maxIssuers}. If absent, they are not changed. Keys that were issued for an entry end when it is changed or removed.`,
     ),
     labels: optional(Labels).describe(
       'Labels, which group applications. If absent, they are not changed; if empty, they are removed. They grant no access.',

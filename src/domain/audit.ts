@@ -43,7 +43,16 @@ const Actor = z.object({
     .uuid()
     .optional()
     .describe('Sessions and delegations only: the application that authorized it.'),
-  subject: z.string().optional().describe('Sessions and delegations only: who it is for. Absent if unknown.'),
+  subject: z
+    .string()
+    .optional()
+    .describe(
+      'Who the session or delegation is for, or the workload that got the key for a JWT (its `sub`). Absent if unknown.',
+    ),
+  issuer: z
+    .string()
+    .optional()
+    .describe('Keys from `POST /oauth/token` only: the issuer of the JWT that the key was issued for.'),
 });
 
 /** The tokens or other resources that a request read, changed, or was denied access to. */
@@ -184,7 +193,9 @@ export const logFilter = {
   result: z.enum(results).optional().describe('Only entries with this result.'),
   transform: Transform.optional().describe('Only entries about data that was returned with this transform.'),
   request_id: line(1, 128).optional().describe('Only entries of the request with this id.'),
-  subject: line(1, 200).optional().describe('Only entries of sessions of this subject, such as `user:42`.'),
+  subject: line(1, 255)
+    .optional()
+    .describe('Only entries of sessions or workloads of this subject, such as `user:42`.'),
   purpose: line(1, 200).optional().describe('Only entries of requests with this purpose, exactly as stated.'),
   from: DateTime.optional().describe('Only entries at or after this time.'),
   to: DateTime.optional().describe('Only entries before this time.'),

@@ -46,7 +46,11 @@ export type Principal =
       readonly kind: 'application';
       readonly application: Application;
       readonly ceiling?: undefined;
-      readonly jkt?: undefined;
+      /** The workload that got the key for a JWT. Undefined for other keys. */
+      readonly issuer?: string | undefined;
+      readonly subject?: string | undefined;
+      /** The thumbprint of the key that every request must prove to hold. Undefined if the key is not bound. */
+      readonly jkt?: string | undefined;
       /** Whether the key may be used from the address. Undefined if it may be used from everywhere. */
       readonly isAllowedFrom?: ((address: string | undefined) => boolean) | undefined;
     })
@@ -73,19 +77,18 @@ export function ownerOf(principal: Principal): Owner {
 
 /** The principal as decisions name it. */
 export function identityOf(principal: Principal) {
-  const { kind, applicationId } = principal;
-  if (kind === 'application') return { kind, id: applicationId, application_id: applicationId };
-  const { sessionId: id, subject } = principal;
+  const { kind, applicationId, subject } = principal;
+  const id = kind === 'application' ? applicationId : principal.sessionId;
   return { kind, id, application_id: applicationId, ...(subject !== undefined && { subject }) };
 }
 
 /** The principal as audit entries name it. */
 export function actorOf(principal: Principal) {
-  const authorizedBy = principal.kind === 'application' ? undefined : principal.authorizedBy;
-  return {
-    ...identityOf(principal),
-    ...(authorizedBy !== undefined && { authorized_by: authorizedBy }),
-  };
+  const identity = identityOf(principal);
+  if (principal.kind === 'application')
+    return principal.issuer === undefined ? identity : { ...identity, issuer: principal.issuer };
+  const { authorizedBy } = principal;
+  return authorizedBy === undefined ? identity : { ...identity, authorized_by: authorizedBy };
 }
 
 /** Who changes a resource, and when. */

@@ -45,6 +45,7 @@ import {
   listSessions,
 } from './endpoints/sessions.ts';
 import { getTenant } from './endpoints/tenants.ts';
+import { exchangeToken } from './endpoints/token-exchange.ts';
 import {
   createToken,
   deleteToken,
@@ -70,6 +71,7 @@ const api: readonly Route[] = [
   route('GET',    '/applications/:id/keys',         'application:read',              listKeys),
   route('DELETE', '/applications/:id/keys/:key_id', 'application:update',            deleteKey),
   route('POST',   '/keys/revoke',                   noKey,                           revokeKey),
+  route('POST',   '/oauth/token',                   noKey,                           exchangeToken),
   route('POST',   '/applications/:id/quarantine',   'application:update',            quarantineApplication),
   route('DELETE', '/applications/:id/quarantine',   'application:update',            releaseApplication),
   route('GET',    '/applications/:id/usage',        'application:read',              getUsage),

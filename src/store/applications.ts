@@ -7,7 +7,7 @@ import { type EffectiveGrants, quarantined } from '../domain/quarantine.ts';
 import { boundedList, countFiltered, type Filtered } from './bounded-list.ts';
 import { type DbTime, type Executor, type Queries, rowLock } from './engine/db.ts';
 import { all, inserter, Params } from './engine/sql.ts';
-import { countKeys, expireKeys, insertKey } from './key-rows.ts';
+import { countKeys, endUntrustedKeys, expireKeys, insertKey } from './key-rows.ts';
 import type { ApplicationFilter, Applications, ApplicationUpdate, Change, NewApplication } from './store.ts';
 
 export interface ApplicationRow {
@@ -20,6 +20,7 @@ export interface ApplicationRow {
   allowed_origins: string | null;
   require_bound_sessions: number;
   allowed_networks: string | null;
+  trusted_issuers: string | null;
   labels: string | null;
   created_by: string | null;
   created_at: DbTime;
@@ -34,7 +35,7 @@ export const applicationColumns = (alias: string) =>
   `${alias}.tenant_id, ${alias}.id, ${alias}.name, ${alias}.type, ${alias}.permissions, ${alias}.rules,
    ${alias}.allowed_origins, ${alias}.require_bound_sessions, ${alias}.allowed_networks, ${alias}.labels,
    ${alias}.created_by, ${alias}.created_at, ${alias}.modified_by,
-   ${alias}.modified_at, ${alias}.expires_at, ${alias}.quarantined_at, ${alias}.last_used_at`;
+   ${alias}.modified_at, ${alias}.expires_at, ${alias}.quarantined_at, ${alias}.last_used_at, ${alias}.trusted_issuers`;
 
 /** The SQL condition for a row that has not expired. */
 export const notExpired = (alias: string) => `(${alias}.expires_at is null or ${alias}.expires_at > :now)`;
@@ -111,6 +112,7 @@ export function applications(db: Executor): Applications {
         if (!old) return undefined;
         const fields = revise(old);
         await replaceFields(tx, tenant, id, change, fields);
+        if (old.trusted_issuers) await endUntrustedKeys(tx, tenant, id, fields.trusted_issuers);
         await labels.replace(tx, tenant, id, old.labels, fields.labels);
         return lock(tx, tenant, id);
       }),
@@ -153,7 +155,7 @@ async function replaceFields(
   await tx.run(
     `update applications set name = $3, name_folded = $4, permissions = $5, rules = $6, allowed_origins = $7,
        require_bound_sessions = $8, allowed_networks = $9, labels = $10, expires_at = $11, modified_by = $12,
-       modified_at = ${laterThanBefore('$13')}
+       modified_at = ${laterThanBefore('$13')}, trusted_issuers = $14
      where tenant_id = $1 and id = $2`,
     [
       tenant,
@@ -168,6 +170,7 @@ async function replaceFields(
       expiry === undefined ? null : Date.parse(expiry),
       by,
       at,
+      listText(fields.trusted_issuers),
     ],
   );
 }
@@ -201,8 +204,7 @@ async function markDeleted(
   if (!old) return undefined;
   check?.(old);
   await tx.run('update applications set expires_at = 0 where tenant_id = $1 and id = $2', [tenant, id]);
-  // Deletes the keys (at most three) now instead of in the sweep, so that response times do not reveal which keys
-  // existed.
+  // Deletes the keys now instead of in the sweep, so that response times do not reveal which keys existed.
   await tx.run('delete from application_keys where tenant_id = $1 and application_id = $2', [tenant, id]);
   return old;
 }
@@ -216,8 +218,9 @@ export async function insertApplication(
   const { id, name, type, createdBy, createdAt, expiresAt, keyExpiresAt } = application;
   await tx.run(
     `insert into applications (tenant_id, id, name, name_folded, type, permissions, rules,
-       allowed_origins, require_bound_sessions, allowed_networks, labels, created_by, created_at, expires_at)
-     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
+       allowed_origins, require_bound_sessions, allowed_networks, labels, created_by, created_at, expires_at,
+       trusted_issuers)
+     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`,
     [
       tenant,
       id,
@@ -232,6 +235,7 @@ export async function insertApplication(
       createdBy ?? null,
       createdAt,
       expiresAt ?? null,
+      listText(application.trustedIssuers),
     ],
   );
   await insertKey(tx, tenant, id, key, { at: createdAt, by: createdBy }, keyExpiresAt);
@@ -248,6 +252,7 @@ export function toApplication(row: ApplicationRow): Application {
     ...(row.allowed_origins !== null && { allowed_origins: toOrigins(row) }),
     ...(row.require_bound_sessions !== 0 && { require_bound_sessions: true }),
     ...(row.allowed_networks !== null && { allowed_networks: JSON.parse(row.allowed_networks) }),
+    ...(row.trusted_issuers !== null && { trusted_issuers: JSON.parse(row.trusted_issuers) }),
     ...(row.labels !== null && { labels: JSON.parse(row.labels) }),
     ...(row.created_by !== null && { created_by: row.created_by }),
     created_at: timestamp(Number(row.created_at)),
@@ -285,7 +290,7 @@ export function toOrigins(row: { allowed_origins: string | null }): string[] | u
 }
 
 /** An empty list is stored as null. */
-export function listText(list: readonly string[] | undefined): string | null {
+export function listText(list: readonly unknown[] | undefined): string | null {
   return list && list.length > 0 ? JSON.stringify(list) : null;
 }
 

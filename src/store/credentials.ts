@@ -20,6 +20,9 @@ import type { TenantTags } from './tenants.ts';
 interface KeyRow extends ApplicationRow {
   key_id: string;
   key_expires_at: DbTime | null;
+  issuer: string | null;
+  subject: string | null;
+  jkt: string | null;
   tag: string;
   max_lifetime: DbTime | null;
   purposes: string | null;
@@ -56,7 +59,8 @@ interface SessionRow {
 }
 
 const byApplicationKey = `
-  select k.digest as key, :now as now, k.id as key_id, k.expires_at as key_expires_at, t.tag, t.max_lifetime,
+  select k.digest as key, :now as now, k.id as key_id, k.expires_at as key_expires_at, k.issuer,
+    k.subject, k.jkt, t.tag, t.max_lifetime,
     t.purposes,
     ${applicationColumns('a')}
   from application_keys k join applications a on a.tenant_id = k.tenant_id and a.id = k.application_id
@@ -108,6 +112,8 @@ function fromKey(row: KeyRow, digest: Digest): CachedCredential {
     tenantTag: row.tag,
     applicationId: row.id,
     application,
+    ...(row.issuer !== null && { issuer: row.issuer, subject: row.subject ?? undefined }),
+    jkt: row.jkt ?? undefined,
     policy: compilePolicy(toEffectiveGrants(row)),
     authority: { applicationId: row.id, keyId: row.key_id },
     origins: application.allowed_origins,

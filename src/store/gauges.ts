@@ -33,13 +33,15 @@ export async function readGauges(db: Db): Promise<Gauges> {
        (select min(expires_at) as expires_at from sessions union all
         select min(expires_at) as expires_at from tokens) as expiries`),
   );
-  const expiring = (table: string) =>
-    everyTenant(`select count(*) as value from ${table} where expires_at > :now and expires_at <= :now + $1`);
+  const expiring = (table: string, and = '') =>
+    everyTenant(
+      `select count(*) as value from ${table} where expires_at > :now and expires_at <= :now + $1 ${and}`,
+    );
   return {
     bytes: await number(bytes),
     rows: counts,
     expiring: await number(expiring('applications'), [week]),
-    expiringKeys: await number(expiring('application_keys'), [week]),
+    expiringKeys: await number(expiring('application_keys', 'and trust is null'), [week]),
     sweepLag: Math.max(0, oldestExpired / 1000),
     unsealed,
     diskFull: db.local && Number(db.local.isDiskFull()),

@@ -1,7 +1,10 @@
 /** Statements on the keys of an application. Callers must lock the application first. */
-import { type Minted, newId } from '../domain/key.ts';
+import { createHash } from 'node:crypto';
+import { type Digest, keyDigest, type Minted, newId } from '../domain/key.ts';
+import type { TrustedIssuer, Workload } from '../domain/trusted-issuer.ts';
 import type { DbTime, Queries } from './engine/db.ts';
-import type { Change } from './store.ts';
+import { Params } from './engine/sql.ts';
+import type { Change, NewIssuedKey } from './store.ts';
 
 export interface KeyRow {
   id: string;
@@ -12,10 +15,11 @@ export interface KeyRow {
   expires_at: DbTime | null;
 }
 
-/** How many keys of the application have not expired. */
+/** How many keys of the application have not expired. Those from `POST /oauth/token` do not count. */
 export async function countKeys(tx: Queries, tenant: string, application: string): Promise<number> {
   const sql = `select count(*) as count from application_keys k
-    where k.tenant_id = $1 and k.application_id = $2 and (k.expires_at is null or k.expires_at > :now)`;
+    where k.tenant_id = $1 and k.application_id = $2 and k.trust is null
+      and (k.expires_at is null or k.expires_at > :now)`;
   return Number((await tx.get<{ count: DbTime }>(sql, [tenant, application]))?.count);
 }
 
@@ -50,4 +54,72 @@ export async function insertKey(
     [tenant, application, id, digest, ending, created_by, at, expires_at],
   );
   return { id, ending, created_by, created_at: at, last_used_at: null, expires_at };
+}
+
+/** Identifies an entry of `trusted_issuers` by its content. */
+function trustOf(issuer: TrustedIssuer): string {
+  const claims = Object.entries(issuer.claims).sort(([a], [b]) => (a < b ? -1 : 1));
+  const { audience, once, lifetime, jwks_uri } = issuer;
+  const content = JSON.stringify([issuer.issuer, audience, claims, once, lifetime, jwks_uri]);
+  return createHash('sha256').update(content).digest('hex').slice(0, 32);
+}
+
+/** Deletes the keys that were issued for an entry of `trusted_issuers` that no longer exists or was changed. */
+export async function endUntrustedKeys(
+  tx: Queries,
+  tenant: string,
+  application: string,
+  issuers: readonly TrustedIssuer[] = [],
+): Promise<void> {
+  const params = new Params();
+  const ofApplication = `tenant_id = ${params.add(tenant)} and application_id = ${params.add(application)}`;
+  // An empty list would match no row.
+  const kept = params.list(['', ...issuers.map(trustOf)]);
+  await tx.run(`delete from application_keys where ${ofApplication} and trust not in ${kept}`, params.values);
+}
+
+/** The keys from `POST /oauth/token` that an application can have at a time. */
+const maxIssuedKeys = 1000;
+
+export async function hasMaxIssuedKeys(tx: Queries, tenant: string, application: string): Promise<boolean> {
+  const sql = `select count(*) as count from (select 1 from application_keys k where k.tenant_id = $1
+    and k.application_id = $2 and k.trust is not null and k.expires_at > :now limit ${maxIssuedKeys}) as issued`;
+  return Number((await tx.get<{ count: DbTime }>(sql, [tenant, application]))?.count) >= maxIssuedKeys;
+}
+
+/** Milliseconds for which a JWT is remembered after it has expired: more than a request takes. */
+const usedJwtMargin = 3_600_000;
+
+/** Returns false if the JWT was used before. Of concurrent transactions with the same JWT, one gets true. */
+export async function spendJwt(
+  tx: Queries,
+  tenant: string,
+  { issuer, jti, expiresAt }: Workload,
+): Promise<boolean> {
+  if (jti === undefined) return true;
+  const digest: Digest = keyDigest(JSON.stringify([issuer.issuer, jti]));
+  const sql =
+    'insert into used_jwts (tenant_id, digest, expires_at) values ($1, $2, $3) on conflict do nothing';
+  return (await tx.run(sql, [tenant, digest, expiresAt + usedJwtMargin])) > 0;
+}
+
+/** Returns the id of the key. */
+export async function insertIssuedKey(
+  tx: Queries,
+  tenant: string,
+  application: string,
+  { key, workload, jkt, at, expiresAt }: NewIssuedKey,
+): Promise<string> {
+  const id = newId(at);
+  const { issuer, subject } = workload;
+  await tx.run(
+    `insert into application_keys (tenant_id, application_id, id, digest, ending, created_at, expires_at, issuer,
+       subject, trust, jkt)
+     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
+    [
+      ...[tenant, application, id, key.digest, key.ending, at, expiresAt],
+      ...[issuer.issuer, subject, trustOf(issuer), jkt ?? null],
+    ],
+  );
+  return id;
 }

@@ -3,16 +3,32 @@ import type { ApplicationKey } from '../domain/application.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { nilTenant, type ParsedKey } from '../domain/key.ts';
 import { longestSession } from '../domain/session.ts';
-import { lockApplication, notExpired } from './applications.ts';
+import {
+  type ApplicationRow,
+  applicationColumns,
+  lockApplication,
+  notExpired,
+  toApplication,
+} from './applications.ts';
 import type { ChainKeys } from './crypto/keyring.ts';
-import type { Db, Executor } from './engine/db.ts';
+import type { Db, DbTime, Executor } from './engine/db.ts';
 import { databaseTime } from './engine/sql.ts';
-import { countKeys, expireKeys, insertKey, type KeyRow } from './key-rows.ts';
+import {
+  countKeys,
+  expireKeys,
+  hasMaxIssuedKeys,
+  insertIssuedKey,
+  insertKey,
+  type KeyRow,
+  spendJwt,
+} from './key-rows.ts';
 import { kindOf } from './sessions.ts';
-import type { Keys, NewEntry, RevokedKey } from './store.ts';
+import type { Keys, NewEntry, RevokedKey, Store } from './store.ts';
 import type { TenantTags } from './tenants.ts';
 
 const columns = 'id, ending, created_by, created_at, last_used_at, expires_at';
+/** Keys from `POST /oauth/token` can be many, and are left out. */
+const isListed = 'k.trust is null';
 const ofApplication = `application_keys as k where k.tenant_id = $1 and k.application_id = $2 and ${notExpired('k')}`;
 
 export function applicationKeys(db: Executor): Keys {
@@ -25,7 +41,7 @@ export function applicationKeys(db: Executor): Keys {
            case when a.expires_at is null or k.expires_at <= a.expires_at then k.expires_at end as expires_at
          from application_keys k
          join applications a on a.tenant_id = k.tenant_id and a.id = k.application_id
-         where k.tenant_id = $1 and k.application_id = $2 and ${notExpired('k')} and ${notExpired('a')}
+         where k.tenant_id = $1 and k.application_id = $2 and ${isListed} and ${notExpired('k')} and ${notExpired('a')}
          order by k.id desc`,
         [tenant, application],
       );
@@ -39,6 +55,16 @@ export function applicationKeys(db: Executor): Keys {
         const key = make(owner, await countKeys(tx, tenant, application));
         if (oldKeysExpireAt !== undefined) await expireKeys(tx, tenant, application, oldKeysExpireAt);
         return { created: toKey(await insertKey(tx, tenant, application, key, change, expiresAt)), key };
+      }),
+
+    issue: (tenant, application, make) =>
+      db.transaction(async (tx) => {
+        const owner = await lock(tx, tenant, application);
+        const issued = owner && make(owner);
+        if (!issued) return { outcome: 'refused' };
+        if (await hasMaxIssuedKeys(tx, tenant, application)) return { outcome: 'too_many' };
+        if (!(await spendJwt(tx, tenant, issued.workload))) return { outcome: 'used' };
+        return { outcome: 'issued', issued, id: await insertIssuedKey(tx, tenant, application, issued) };
       }),
 
     delete: (tenant, application, id, check) =>
@@ -129,4 +155,30 @@ function toRevoked(key: RevokedRow | undefined, session: SessionRow | undefined)
     return { tenantId, applicationId, key: { id, ending } };
   }
   return session && { tenantId: session.tenant_id, sessionId: session.id, kind: kindOf(session) };
+}
+
+interface TargetRow extends ApplicationRow {
+  tag: string;
+  max_lifetime: DbTime | null;
+  now: DbTime;
+}
+
+const selectTarget = `select a.id as key, :now as now, t.tag, t.max_lifetime, ${applicationColumns('a')}
+  from applications a join tenants t on t.id = a.tenant_id and t.disabled_at is null
+  where a.id = :key and a.tenant_id = $2 and ${notExpired('a')}`;
+
+/** See `Store.findWorkloadTarget`. Runs the same statements for every tag and id. */
+export function workloadTargets(db: Db, tags: TenantTags): Store['findWorkloadTarget'] {
+  return async (tag, id) => {
+    const tenant = (await tags.find(tag)) ?? nilTenant;
+    const row = await db.lookup<TargetRow>(selectTarget, id, [tenant]);
+    return (
+      row && {
+        tenantTag: row.tag,
+        application: toApplication(row),
+        maxLifetime: row.max_lifetime === null ? undefined : Number(row.max_lifetime),
+        now: Number(row.now),
+      }
+    );
+  };
 }

@@ -45,7 +45,7 @@ import { openPostgres } from './engine/postgres.ts';
 import { openSqlite } from './engine/sqlite.ts';
 import { readGauges } from './gauges.ts';
 import { idempotency } from './idempotency.ts';
-import { applicationKeys, keyRevoker } from './keys.ts';
+import { applicationKeys, keyRevoker, workloadTargets } from './keys.ts';
 import type { Maintenance, Settings, TenantTransaction } from './maintenance.ts';
 import { nodes } from './nodes.ts';
 import { listExpiring } from './operator-queries.ts';
@@ -174,6 +174,7 @@ function storeOn(
     audit: auditLog(log),
     change: run,
     revokeKey: keyRevoker(db, tags, keys.chainKeys, log.writeEntries),
+    findWorkloadTarget: workloadTargets(db, tags),
     ping: async () => {
       checkFileInPlace(db);
       await checkReady();

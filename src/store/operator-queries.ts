@@ -36,7 +36,7 @@ const expiring = everyTenant(`
   union all
   ${columns}, k.id as key_id, k.ending, k.expires_at
   from application_keys k join applications a on a.tenant_id = k.tenant_id and a.id = k.application_id
-  ${ownTenant} where ${isSoon('k')}
+  ${ownTenant} where ${isSoon('k')} and k.trust is null
   order by expires_at, tenant_id, application_id, key_id limit $2`);
 
 /** Lists at most `limit` that expire within `within` milliseconds, earliest first. */

@@ -3,11 +3,12 @@
 import type { Application, ApplicationType } from '../domain/application.ts';
 import type { Destination } from '../domain/destination.ts';
 import type { Grants } from '../domain/grant.ts';
-import type { Digest, Secret } from '../domain/key.ts';
+import type { Digest, Minted, Secret } from '../domain/key.ts';
 import type { Labels } from '../domain/labels.ts';
 import type { EffectiveGrants } from '../domain/quarantine.ts';
 import type { IntervalCounts } from '../domain/request-counts.ts';
 import type { Session, SessionState } from '../domain/session.ts';
+import type { TrustedIssuer, Workload } from '../domain/trusted-issuer.ts';
 import type { LastUses } from '../domain/usage.ts';
 
 /** Who makes a change, and when. */
@@ -46,6 +47,7 @@ export interface NewApplication extends Grants {
   readonly allowedOrigins?: readonly string[] | undefined;
   readonly requireBoundSessions?: boolean | undefined;
   readonly allowedNetworks?: readonly string[] | undefined;
+  readonly trustedIssuers?: readonly TrustedIssuer[] | undefined;
   readonly labels?: Labels | undefined;
   readonly createdBy: string | undefined;
   readonly createdAt: number;
@@ -58,7 +60,13 @@ export interface NewApplication extends Grants {
 export type ApplicationUpdate = Grants &
   Pick<
     Application,
-    'name' | 'allowed_origins' | 'require_bound_sessions' | 'allowed_networks' | 'labels' | 'expires_at'
+    | 'name'
+    | 'allowed_origins'
+    | 'require_bound_sessions'
+    | 'allowed_networks'
+    | 'trusted_issuers'
+    | 'labels'
+    | 'expires_at'
   >;
 
 export interface ApplicationFilter {
@@ -244,6 +252,23 @@ export interface KeyExpiry {
   readonly expiresAt?: number | undefined;
   /** Old keys that expire earlier are unchanged. */
   readonly oldKeysExpireAt?: number | undefined;
+}
+
+/** The application that a workload names, and what limits a key of it. */
+export interface WorkloadTarget {
+  readonly tenantTag: string;
+  readonly application: Application;
+  readonly maxLifetime: number | undefined;
+  readonly now: number;
+}
+
+/** A key that is issued for a JWT. */
+export interface NewIssuedKey {
+  readonly key: Minted;
+  readonly workload: Workload;
+  readonly jkt: string | undefined;
+  readonly at: number;
+  readonly expiresAt: number;
 }
 
 /** The application, session or delegation to which a revoked key belonged. */

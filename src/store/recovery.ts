@@ -65,6 +65,8 @@ export function repeatRevocations(
 ): Promise<Recovered> {
   return db.exclusively(async (tx) => {
     const sessions = await tx.run('delete from sessions');
+    // The JWTs that were used after the backup are not known.
+    await tx.run('delete from application_keys where trust is not null');
     const replies = await tx.run('delete from idempotency');
     await tx.run(deleteRecordCounts);
     const record: Write = (entry) => writeEntries(tx, [{ at, ...byOperator, ...entry }]);
@@ -117,7 +119,7 @@ async function remove(
   if (!access) return;
   await tx.run(
     `update applications set permissions = $3, rules = $4, allowed_origins = $5, require_bound_sessions = $6,
-       allowed_networks = $7, modified_at = ${laterThanBefore('$8')}
+       allowed_networks = $7, modified_at = ${laterThanBefore('$8')}, trusted_issuers = $9
      where tenant_id = $1 and id = $2`,
     [
       tenantId,
@@ -127,6 +129,7 @@ async function remove(
       Number(access.require_bound_sessions ?? false),
       listText(access.allowed_networks),
       at,
+      listText(access.trusted_issuers),
     ],
   );
   const to = Object.entries(JSON.parse(JSON.stringify(access)) as object).map(([field, value]) => [

@@ -29,6 +29,7 @@ import type {
   ListWindow,
   NewApplication,
   NewDelegation,
+  NewIssuedKey,
   NewSession,
   RequestCountList,
   RevokedKey,
@@ -38,6 +39,7 @@ import type {
   SubjectBatch,
   SubjectScan,
   Tenant,
+  WorkloadTarget,
 } from './records.ts';
 import type { Tokens } from './token-records.ts';
 
@@ -131,6 +133,21 @@ export interface Keys {
     mint: (current: Application, keys: number) => Minted,
     expiry?: KeyExpiry,
   ): Promise<{ created: ApplicationKey; key: Minted } | undefined>;
+  /**
+   * Calls `make` with the application and adds the key that it returns. `refused`: the application does not exist, or
+   * `make` returned undefined. `used`: the JWT works once and was used before; of several concurrent calls with the same
+   * JWT, exactly one returns `issued`. Concurrent calls for an application run one after another.
+   */
+  issue(
+    tenant: string,
+    application: string,
+    make: (current: Application) => NewIssuedKey | undefined,
+  ): Promise<
+    | { readonly outcome: 'issued'; readonly issued: NewIssuedKey; readonly id: string }
+    | { readonly outcome: 'refused' }
+    | { readonly outcome: 'used' }
+    | { readonly outcome: 'too_many' }
+  >;
   /**
    * Deletes a key. The key, and every session whose ceiling it is, is invalid for every request sent after this
    * resolves. Rejects without a change if `check` throws. Returns undefined if the key does not exist.
@@ -334,6 +351,11 @@ export interface Store {
     key: Pick<ParsedKey, 'tag' | 'digest'>,
     entryOf: (revoked: RevokedKey | undefined, at: number) => NewEntry,
   ): Promise<void>;
+  /**
+   * The application with this id in the tenant with this tag. Returns undefined if it does not exist or its tenant is
+   * disabled. Runs the same statements then.
+   */
+  findWorkloadTarget(tag: string, application: string): Promise<WorkloadTarget | undefined>;
   /**
    * Rejects if this node cannot serve requests: if the database cannot be reached or is read-only, if a SQLite file is
    * no longer at its path, or if the current master key is not configured. `isDiskFull`: only essential changes are made.

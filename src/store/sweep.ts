@@ -19,6 +19,7 @@ const primaryKeys = {
   sessions: 'tenant_id, id',
   leaked_keys: 'tenant_id, digest',
   ended_subjects: 'tenant_id, subject',
+  used_jwts: 'tenant_id, digest',
   idempotency: 'tenant_id, caller_id, key_digest',
   token_containers: 'tenant_id, container, own, seq',
   token_metadata: 'tenant_id, name, value, seq',
@@ -64,6 +65,7 @@ async function removeRows(db: Db, writeEntries: EntryWriter, limit: number): Pro
   let removed = await run('sessions', limit * sessionFactor[dialect]);
   removed += await run('leaked_keys');
   removed += await run('ended_subjects');
+  removed += await run('used_jwts');
   removed += await run('application_keys');
   removed += await eachPart(db, 'idempotency', limit, (part) =>
     db.transaction((tx) => deleteRecords(tx, dialect, expired(db, 'idempotency', part), part.params)),
@@ -179,6 +181,7 @@ type Table =
   | 'sessions'
   | 'leaked_keys'
   | 'ended_subjects'
+  | 'used_jwts'
   | 'tokens'
   | 'application_keys'
   | 'applications';

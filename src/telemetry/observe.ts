@@ -77,6 +77,7 @@ const limits = [
   'key',
   'sessions',
   'revocations',
+  'exchanges',
   'pending-sessions',
   'delegations',
   'tokens',

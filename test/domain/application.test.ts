@@ -40,6 +40,7 @@ describe('creating an application', () => {
       allowed_origins: undefined,
       require_bound_sessions: undefined,
       allowed_networks: undefined,
+      trusted_issuers: undefined,
       labels: undefined,
       expires_at: undefined,
     });

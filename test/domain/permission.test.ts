@@ -44,7 +44,7 @@ const table: Record<string, [traits: string, endpoints: string]> = {
   'key of private or management': ['', 'authorizeSession'],
   'key of private':               ['', 'createDelegation'],
   'key of management or private or public or session or delegation': ['', 'listOwnPermissions'],
-  'no key':                       ['', 'getAuthZenConfiguration getConsole getConsoleFile getHome getOpenApi getReference listPermissions live openLink ready revokeKey'],
+  'no key':                       ['', 'exchangeToken getAuthZenConfiguration getConsole getConsoleFile getHome getOpenApi getReference listPermissions live openLink ready revokeKey'],
 };
 
 function accessOf(route: Route): string {

@@ -24,6 +24,7 @@ const withoutMethod = [
     'getAuthZenConfiguration',
   ],
   ...['getHome', 'getReference', 'getOpenApi', 'getConsole', 'getConsoleFile', 'openLink'],
+  'exchangeToken', // workloadKey
 ];
 
 test('every endpoint has a method in the SDK client', async () => {

@@ -19,6 +19,12 @@ export function expectResponseInvariants(method: string, { status, headers, body
   expect(headers.get('access-control-allow-credentials')).toBeNull();
   if (status === 204) expect(body).toBe('');
   if (status < 400 || method === 'HEAD') return;
+  if (body.error !== undefined) {
+    // The token endpoint (RFC 6749).
+    expect([status, headers.get('content-type')]).toEqual([400, 'application/json']);
+    expect(Object.keys(body)).toEqual(['error', 'error_description']);
+    return;
+  }
 
   expect(headers.get('content-type')).toBe('application/problem+json');
   expect(codes).toContain(body.code);

@@ -61,6 +61,7 @@ export const table: { [K in Name]: Row } = {
     ],
   },
   trustedProxies: { unset: expect.anything(), valid: [], invalid: ['nonsense', '10.0.0.0/33', '10.0.0'] },
+  issuerNetworks: { unset: expect.anything(), valid: [], invalid: ['nonsense', '10.0.0.0/33'] },
   databaseUrl: {
     unset: `sqlite:${resolve('data/sallyport.db')}`,
     valid: [
@@ -156,6 +157,7 @@ export const table: { [K in Name]: Row } = {
   sessionRate: { unset: 1200, valid: count, invalid: ['1000001', '20/s'] },
   sessionBurst: { unset: 1000, valid: count, invalid: ['0', '100000001'] },
   revocationRate: { unset: 60, valid: count, invalid: ['1000001', '1/m'] },
+  exchangeRate: { unset: 600, valid: count, invalid: ['1000001', '1/m'] },
   tokenRate: {
     unset: 30_000,
     valid: [

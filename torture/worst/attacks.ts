@@ -262,3 +262,11 @@ function logQueries(filler: Filler): string[] {
     `actor=${changer}&operation=application.update&result=denied&from=2001-01-01T00:00:00Z&to=2100-01-01T00:00:00Z`,
   ];
 }
+
+/** A form of 32 KiB with 6,500 fields. */
+export const manyFields = {
+  body: Array.from({ length: 6500 }, (_, at) => at.toString(36))
+    .join('&')
+    .slice(0, 32_000),
+  headers: ['Content-Type: application/x-www-form-urlencoded'],
+};

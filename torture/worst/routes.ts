@@ -7,7 +7,7 @@ import type { RequestOptions } from '../client.ts';
 import type { Tenant } from '../fleet.ts';
 import type { Body, Clients } from '../fleet-clients.ts';
 import type { Context } from '../row.ts';
-import { wrongRules } from './attacks.ts';
+import { manyFields, wrongRules } from './attacks.ts';
 import { Filler, metadataNames } from './fill.ts';
 
 export interface WorstRequest extends RequestOptions {
@@ -266,6 +266,9 @@ export const worstRequests: Record<string, (world: World) => Requests> = {
     const { id, keyId } = await application();
     return [{ what: 'with 50 rules', path: `/applications/${id}/keys/${keyId}`, key }];
   },
+  exchangeToken: () => [
+    { what: 'a form with many fields', path: '/oauth/token', ...manyFields, expected: [400] },
+  ],
   revokeKey: () => [{ what: 'a large body', path: '/keys/revoke', body: manyNumbers, expected: [413] }],
   quarantineApplication: async ({ owner: key, application }) => [
     { what: 'with 50 rules', path: `/applications/${(await application()).id}/quarantine`, key },

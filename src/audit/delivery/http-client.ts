@@ -20,13 +20,16 @@ export interface HttpTarget {
   /** CA certificates in PEM that are trusted instead of those of the system. */
   readonly ca?: string | undefined;
   readonly resolve?: Resolve | undefined;
+  /** How the operator allows an address, for errors. */
+  readonly setting?: string;
 }
 
 export interface HttpRequest {
-  readonly method: 'POST' | 'PUT';
+  readonly method: 'GET' | 'POST' | 'PUT';
   readonly url: URL;
   readonly headers: Readonly<Record<string, string>>;
-  readonly body: string;
+  /** Undefined for GET. */
+  readonly body?: string;
 }
 
 export interface HttpResponse {
@@ -48,7 +51,7 @@ export async function send(
   const deadline = AbortSignal.timeout(timeout);
   const ended = AbortSignal.any([signal, deadline]);
   try {
-    const resolving = checkedAddress(request.url.hostname, allowPrivate, resolve);
+    const resolving = checkedAddress(request.url.hostname, allowPrivate, resolve, target.setting);
     const address = await Promise.race([resolving, rejectOnAbort(ended)]);
     return await exchange(request, { address, ca: target.ca }, ended);
   } catch (error) {
@@ -75,8 +78,8 @@ function exchange(
     if (options.all) done(null, [{ address, family }]);
     else done(null, address, family);
   };
-  const length = String(Buffer.byteLength(body));
-  const options = { method, headers: { ...headers, 'content-length': length }, agent: false, lookup, signal };
+  const length = body !== undefined && { 'content-length': String(Buffer.byteLength(body)) };
+  const options = { method, headers: { ...headers, ...length }, agent: false, lookup, signal };
   return new Promise((resolve, reject) => {
     const sent: ClientRequest =
       url.protocol === 'https:'

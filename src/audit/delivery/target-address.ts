@@ -75,6 +75,7 @@ export async function checkedAddress(
   hostname: string,
   allowPrivate: AllowPrivate,
   resolve: Resolve,
+  setting = 'set allow_private',
 ): Promise<string> {
   const host = unbracketed(hostname);
   const found = isIP(host) ? [host] : await resolve(host);
@@ -83,9 +84,7 @@ export async function checkedAddress(
   if (first === undefined) throw new DeliveryError(`${host} has no address`);
   const refused = addresses.find((address) => !isPublic(address) && !allowPrivate(address));
   if (refused !== undefined)
-    throw new DeliveryError(
-      `${host} resolves to ${refused}, which is not public; set allow_private to allow it`,
-    );
+    throw new DeliveryError(`${host} resolves to ${refused}, which is not public; ${setting} to allow it`);
   return first;
 }
 

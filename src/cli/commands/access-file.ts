@@ -28,14 +28,17 @@ import { Labels, maxLabels } from '../../domain/labels.ts';
 import { networkErrors } from '../../domain/network.ts';
 import { builtIn, Permission } from '../../domain/permission.ts';
 import { Rule } from '../../domain/rule.ts';
+import { issuerErrors } from '../../domain/trusted-issuer.ts';
 import { check, type Fault } from '../../domain/validate.ts';
 import { UsageError } from '../errors.ts';
 
-const { allowed_origins, require_bound_sessions, allowed_networks } = ApplicationUpdate.shape;
+const { allowed_origins, require_bound_sessions, allowed_networks, trusted_issuers } =
+  ApplicationUpdate.shape;
 const FileApplication = ApplicationCreate.extend({
   allowed_origins,
   require_bound_sessions,
   allowed_networks,
+  trusted_issuers,
   labels: optional(Labels).describe(
     'Labels of the application, which replace those of the file with the same name. If neither has labels, they are not changed; if both are empty, they are removed.',
   ),
@@ -220,6 +223,7 @@ function findFaults(applications: readonly FileApplication[]): Fault[] {
       ...grantErrors(type, application),
       ...publicOnlyErrors(type, application),
       ...networkErrors(type, application.allowed_networks),
+      ...issuerErrors(type, application.trusted_issuers),
     };
     const grants = Object.entries(errors).flatMap(([path, sentences]) =>
       sentences.map((message) => ({ path: [...at, ...path.split('.')], message })),

@@ -257,14 +257,21 @@ export async function createApplication(
 /** The request body of a new application. */
 function bodyOf(wanted: FileApplication): Body {
   const { name, type, permissions, rules } = wanted;
-  const { allowed_origins, require_bound_sessions, allowed_networks, labels } = wanted;
+  const { allowed_origins, require_bound_sessions, allowed_networks, trusted_issuers, labels } = wanted;
   const expires_at = expiryOf(wanted);
   return {
     name,
     type,
     permissions,
     rules: rules as Body['rules'] & {},
-    ...only({ allowed_origins, require_bound_sessions, allowed_networks, labels, expires_at }),
+    ...only({
+      allowed_origins,
+      require_bound_sessions,
+      allowed_networks,
+      trusted_issuers: trusted_issuers as Body['trusted_issuers'],
+      labels,
+      expires_at,
+    }),
   };
 }
 

@@ -295,6 +295,7 @@ export function show({ printResult }: Call, app: Application | ApplicationWithKe
       ['origins', app.allowed_origins?.join(', ')],
       ['bound sessions', app.require_bound_sessions ? 'required' : undefined],
       ['networks', app.allowed_networks?.join(', ')],
+      ['issuers', app.trusted_issuers?.map(({ issuer }) => issuer).join(', ')],
       ['labels', app.labels && formatPairs(app.labels)],
       ['created', by(app.created_at, app.created_by)],
       ['modified', by(app.modified_at, app.modified_by)],

@@ -2,6 +2,7 @@ import type { ApplicationKey, ApplicationKeyCreated } from '../../../sdk/src/sal
 import { parseKey } from '../../domain/key.ts';
 import type { Call, RemoteCommand } from '../command.ts';
 import { CommandError, UsageError } from '../errors.ts';
+import { workloadKeyOf } from '../terminal/connection.ts';
 import { keyToOption, withKey } from '../terminal/files.ts';
 import { parseSecret } from '../terminal/input.ts';
 import { confirm, expiryOption, oldKeysOption, only, timeOf, yesOption } from '../terminal/options.ts';
@@ -34,6 +35,16 @@ export const keyCommands: readonly RemoteCommand[] = [
     details: `KEY is the id of the key or its last four characters. ${appArgument}`,
     examples: ['sallyport keys delete backend a1B2'],
     call: remove,
+  },
+  {
+    usage: 'keys exchange',
+    withoutKey: true,
+    options: [keyToOption],
+    summary: 'Exchange a JWT for a short-lived key and print it.',
+    details:
+      'For tools that need a key, such as curl. SALLYPORT_CLIENT_ID names the application, which must trust the issuer of the JWT. The JWT is in SALLYPORT_TOKEN_FILE or SALLYPORT_TOKEN, or comes from GitHub Actions. Other commands exchange and renew keys themselves.',
+    examples: ['SALLYPORT_TOKEN_FILE=/var/run/secrets/tokens/sallyport sallyport keys exchange'],
+    call: exchange,
   },
   {
     usage: 'keys revoke',
@@ -92,6 +103,19 @@ async function remove(call: Call): Promise<number> {
   await confirm(call, `Revoke the key …${key.ending} of "${app.name}"?${last}`);
   await call.service.applications.deleteKey(app.id, key.id);
   return call.printResult({ deleted: key.id }, `deleted ${key.id}`);
+}
+
+async function exchange(call: Call): Promise<number> {
+  const { url, terminal, printResult } = call;
+  const exchanged = workloadKeyOf(url, terminal);
+  if (!exchanged)
+    throw new UsageError('no application was given', 'set SALLYPORT_CLIENT_ID to TAG.APPLICATION_ID');
+  const show = (_: Call, issued: { readonly key?: string }, keyFile?: string) =>
+    printResult(
+      keyFile === undefined ? issued : { key_file: keyFile },
+      issued.key ?? `key written to ${keyFile}`,
+    );
+  return withKey(call, async () => ({ key: await exchanged() }), show);
 }
 
 async function revoke({ input, terminal, service, printResult }: Call): Promise<number> {

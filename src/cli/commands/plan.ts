@@ -1,5 +1,11 @@
 /** Computes and prints the changes that make the applications of a tenant match a file. */
-import type { AccessRule, Application, ApplicationUpdate, Impact } from '../../../sdk/src/sallyport.ts';
+import type {
+  AccessRule,
+  Application,
+  ApplicationUpdate,
+  Impact,
+  TrustedIssuer,
+} from '../../../sdk/src/sallyport.ts';
 import { never } from '../../domain/application.ts';
 import { timestamp } from '../../domain/common-fields.ts';
 import { escapeText } from '../../domain/escape.ts';
@@ -12,7 +18,7 @@ import { formatRule } from './apps.ts';
 interface Update {
   readonly current: Application;
   readonly wanted: FileApplication;
-  /** What the update changes, as text: grants, origins, bound sessions, networks, labels, expiry and name. */
+  /** What the update changes, as text: grants, origins, bound sessions, networks, trusted issuers, labels, expiry and name. */
   readonly add: readonly string[];
   readonly remove: readonly string[];
 }
@@ -103,10 +109,19 @@ function difference(current: Application, wanted: FileApplication): Update {
   const { allowed_origins = current.allowed_origins } = wanted;
   const { require_bound_sessions = current.require_bound_sessions } = wanted;
   const { allowed_networks = current.allowed_networks, labels = current.labels } = wanted;
+  const { trusted_issuers = current.trusted_issuers } = wanted;
   const expires_at = wanted.expires_at === undefined ? current.expires_at : expiryOf(wanted);
   const before = [...describe(current), `name ${current.name}`];
   const after = [
-    ...describe({ ...wanted, allowed_origins, require_bound_sessions, allowed_networks, labels, expires_at }),
+    ...describe({
+      ...wanted,
+      allowed_origins,
+      require_bound_sessions,
+      allowed_networks,
+      trusted_issuers,
+      labels,
+      expires_at,
+    }),
     `name ${wanted.name}`,
   ];
   const missing = (some: readonly string[], others: readonly string[]) =>
@@ -125,6 +140,9 @@ interface Described {
   readonly allowed_origins?: readonly string[] | undefined;
   readonly require_bound_sessions?: boolean | undefined;
   readonly allowed_networks?: readonly string[] | undefined;
+  readonly trusted_issuers?:
+    | readonly { readonly [K in keyof TrustedIssuer]?: TrustedIssuer[K] | undefined }[]
+    | undefined;
   readonly labels?: Labels | undefined;
   readonly expires_at?: string | undefined;
 }
@@ -136,6 +154,7 @@ function describe({
   allowed_origins,
   require_bound_sessions,
   allowed_networks,
+  trusted_issuers,
   labels,
   expires_at,
 }: Described): string[] {
@@ -148,10 +167,20 @@ function describe({
       ...(allowed_origins ?? []).map((origin) => `origin ${origin}`),
       ...(require_bound_sessions ? ['bound sessions required'] : []),
       ...(allowed_networks ?? []).map((network) => `network ${network}`),
+      ...(trusted_issuers ?? []).map((issuer) => `trusted issuer ${describeIssuer(issuer)}`),
       ...Object.entries(labels ?? {}).map(([name, value]) => `label ${name}=${value}`),
       ...(expires_at === undefined ? [] : [`expiry ${expires_at}`]),
     ]),
   ];
+}
+
+/** Fields and claims in the order of their names. */
+function describeIssuer(issuer: object): string {
+  const fields = Object.entries(issuer).filter(([, value]) => value !== undefined);
+  return fields
+    .toSorted(([a], [b]) => (a < b ? -1 : 1))
+    .map(([name, value]) => `${name}=${typeof value === 'object' ? `(${describeIssuer(value)})` : value}`)
+    .join(' ');
 }
 
 function describeNew(application: FileApplication): string[] {
@@ -164,13 +193,20 @@ export function isEmpty(plan: Plan): boolean {
 
 export function updateBody(wanted: FileApplication): ApplicationUpdate {
   const { name, permissions, rules } = wanted;
-  const { allowed_origins, require_bound_sessions, allowed_networks, labels } = wanted;
+  const { allowed_origins, require_bound_sessions, allowed_networks, trusted_issuers, labels } = wanted;
   const expires_at = wanted.expires_at === never ? never : expiryOf(wanted);
   return {
     name,
     permissions,
     rules: rules as ApplicationUpdate['rules'] & {},
-    ...only({ allowed_origins, require_bound_sessions, allowed_networks, labels, expires_at }),
+    ...only({
+      allowed_origins,
+      require_bound_sessions,
+      allowed_networks,
+      trusted_issuers: trusted_issuers as ApplicationUpdate['trusted_issuers'],
+      labels,
+      expires_at,
+    }),
   };
 }
 

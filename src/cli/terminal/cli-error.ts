@@ -3,6 +3,7 @@
 import {
   AuthenticationError,
   ConnectionError,
+  ExchangeError,
   ProblemError,
   RateLimitError,
   UnavailableError,
@@ -55,6 +56,12 @@ export function toCliError(error: unknown, context: ErrorContext): CliError {
     return { ...inner, errors: inner.errors.map((line) => `${escapeText(error.subject)}: ${line}`) };
   }
   if (error instanceof ProblemError || error instanceof ConnectionError) return fromService(error, context);
+  if (error instanceof ExchangeError)
+    return {
+      errors: [error.message],
+      hint: 'run `sallyport logs tail --operation key.exchange` with a key that holds log:read',
+      code: 4,
+    };
   if (error instanceof UsageError) {
     const help = ['sallyport', context.command, '--help'].filter(Boolean).join(' ');
     return { errors: error.message.split('\n'), hint: error.hint ?? `run \`${help}\``, code: 2 };

@@ -1,5 +1,7 @@
 /** The URL of the service and the key for API commands. */
 import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { githubToken, workloadKey } from '../../../sdk/src/sallyport.ts';
 import type { Option, Options } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import { type Input, parseSecret } from './input.ts';
@@ -16,6 +18,27 @@ export const callVariables = [
     variable: 'SALLYPORT_KEY',
     fallback: 'none',
     description: 'Your key. `--key-file` and `--key-stdin` override it.',
+  },
+  {
+    variable: 'SALLYPORT_CLIENT_ID',
+    fallback: 'none',
+    description:
+      'TAG.APPLICATION_ID: without a key, exchanges a JWT for a key of this application. The JWT is in `SALLYPORT_TOKEN_FILE` or `SALLYPORT_TOKEN`, or comes from GitHub Actions.',
+  },
+  {
+    variable: 'SALLYPORT_TOKEN_FILE',
+    fallback: 'none',
+    description: 'File with a JWT of a trusted issuer. Read again for every exchange.',
+  },
+  {
+    variable: 'SALLYPORT_TOKEN',
+    fallback: 'none',
+    description: 'A JWT of a trusted issuer.',
+  },
+  {
+    variable: 'SALLYPORT_AUDIENCE',
+    fallback: 'the URL of the service',
+    description: 'In GitHub Actions, the audience of the JWT that is requested.',
   },
   {
     variable: 'SALLYPORT_CREDENTIAL',
@@ -62,7 +85,28 @@ export function parseUrl(text: string, name: string): string {
   throw new UsageError(`${name} must be a URL such as https://HOST:PORT`);
 }
 
-export async function keyOf(options: Options, { env }: Terminal, input: Input): Promise<string> {
+/** Exchanges a JWT for a key, as the environment says. Returns undefined if it names no application. */
+export function workloadKeyOf(url: string, { env }: Terminal): (() => Promise<string>) | undefined {
+  const { SALLYPORT_CLIENT_ID: clientId, SALLYPORT_TOKEN_FILE: file, SALLYPORT_TOKEN: jwt } = env;
+  if (!clientId) return undefined;
+  const token = () => {
+    if (file) return readFile(file, 'utf8');
+    if (jwt) return jwt;
+    if (env.ACTIONS_ID_TOKEN_REQUEST_URL) return githubToken(env.SALLYPORT_AUDIENCE || url, env)();
+    throw new UsageError(
+      'SALLYPORT_CLIENT_ID is set, but there is no JWT',
+      'set SALLYPORT_TOKEN_FILE or SALLYPORT_TOKEN; in GitHub Actions, give the job the permission id-token: write',
+    );
+  };
+  return workloadKey({ url, clientId, token });
+}
+
+export async function keyOf(
+  options: Options,
+  terminal: Terminal,
+  input: Input,
+): Promise<string | (() => Promise<string>)> {
+  const { env } = terminal;
   const file = options.value('key-file');
   if (file !== undefined && options.on('key-stdin')) {
     throw new UsageError('--key-file and --key-stdin cannot both be given');
@@ -70,6 +114,8 @@ export async function keyOf(options: Options, { env }: Terminal, input: Input): 
   if (file !== undefined) return parseSecret(await input.text(file, '--key-file'), `--key-file ${file}`);
   if (options.on('key-stdin')) return parseSecret(await input.standard('--key-stdin'), '--key-stdin');
   if (env.SALLYPORT_KEY) return parseSecret(env.SALLYPORT_KEY, 'SALLYPORT_KEY');
+  const exchanged = workloadKeyOf(serviceUrl(options, terminal), terminal);
+  if (exchanged) return exchanged;
   const firstKey = 'data/management.key';
   const example = existsSync(firstKey) ? firstKey : 'FILE';
   throw new UsageError('no key was given', `pass --key-file ${example} or --key-stdin, or set SALLYPORT_KEY`);

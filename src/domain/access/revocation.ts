@@ -14,7 +14,12 @@ export interface AuditRow {
 /** The fields of an application that decide what it may do. */
 export type ApplicationAccess = Pick<
   Application,
-  'permissions' | 'rules' | 'allowed_origins' | 'require_bound_sessions' | 'allowed_networks'
+  | 'permissions'
+  | 'rules'
+  | 'allowed_origins'
+  | 'require_bound_sessions'
+  | 'allowed_networks'
+  | 'trusted_issuers'
 >;
 
 /** The revocations of one application. */
@@ -104,6 +109,7 @@ const fields = [
   'allowed_origins',
   'require_bound_sessions',
   'allowed_networks',
+  'trusted_issuers',
 ] as const;
 
 export function applicationAccess(application: Application): ApplicationAccess {
@@ -129,6 +135,7 @@ export function isNarrower(now: ApplicationAccess, then: Partial<ApplicationAcce
   if (rules && JSON.stringify(rules) !== JSON.stringify(now.rules)) return true;
   if (permissions && now.permissions.some((name) => !permissions.includes(name))) return true;
   if (then.require_bound_sessions && !now.require_bound_sessions) return true;
+  if ('trusted_issuers' in then && trustsMore(now.trusted_issuers, then.trusted_issuers)) return true;
   return (
     isWider(now.allowed_origins, then.allowed_origins) || isWider(now.allowed_networks, then.allowed_networks)
   );
@@ -137,4 +144,13 @@ export function isNarrower(now: ApplicationAccess, then: Partial<ApplicationAcce
 /** Whether `now` contains an entry that `then` does not. An absent list contains everything. */
 function isWider(now: readonly string[] | undefined, then: readonly string[] | undefined): boolean {
   return then !== undefined && now?.every((entry) => then.includes(entry)) !== true;
+}
+
+/** Whether `now` contains an issuer that `then` does not. An absent list contains none. */
+function trustsMore(
+  now: ApplicationAccess['trusted_issuers'] = [],
+  then: ApplicationAccess['trusted_issuers'] = [],
+): boolean {
+  const trusted = new Set(then.map((issuer) => JSON.stringify(issuer)));
+  return now.some((issuer) => !trusted.has(JSON.stringify(issuer)));
 }

@@ -39,7 +39,7 @@ const maxJtiLength = 256;
 const shape = /^([\w-]+)\.([\w-]+)\.[\w-]+$/;
 
 const coordinate = z.string().regex(/^[\w-]{43}$/);
-const PublicKey = z.union([
+export const PublicKey = z.union([
   z.object({ kty: z.literal('EC'), crv: z.literal('P-256'), x: coordinate, y: coordinate }),
   z.object({ kty: z.literal('OKP'), crv: z.literal('Ed25519'), x: coordinate }),
 ]);
@@ -114,12 +114,8 @@ async function readSigningKey(encodedHeader: string): Promise<SigningKey> {
   const { data: jwk } = PublicKey.safeParse(given);
   if (jwk?.kty !== (alg === 'ES256' ? 'EC' : 'OKP'))
     throw new ProofError('has a `jwk` that is not a public key for its `alg`');
-  // Invalid keys must not reach the import. If an import fails, Bun throws the error again from the next HMAC
-  // computation, which can belong to another request.
-  if (jwk.kty === 'EC' && !isOnP256(jwk))
-    throw new ProofError('has a `jwk` that is not a point of the curve');
-  if (jwk.kty === 'OKP' && isSmallOrderEd25519(jwk.x))
-    throw new ProofError('has a `jwk` that is a point of small order');
+  const problem = pointProblem(jwk);
+  if (problem !== undefined) throw new ProofError(`has a \`jwk\` that is ${problem}`);
   const { calculateJwkThumbprint, compactVerify, importJWK } = await import('jose');
   try {
     const key = await importJWK(jwk, alg);
@@ -128,6 +124,15 @@ async function readSigningKey(encodedHeader: string): Promise<SigningKey> {
   } catch {
     throw new ProofError('has a `jwk` that cannot be imported');
   }
+}
+
+/**
+ * Says what is wrong with the point of a public key. Invalid keys must not be imported: if an import fails, Bun throws
+ * the error again from the next HMAC computation, which can belong to another request.
+ */
+export function pointProblem(jwk: z.infer<typeof PublicKey>): string | undefined {
+  if (jwk.kty === 'EC') return isOnP256(jwk) ? undefined : 'not a point of the curve';
+  return isSmallOrderEd25519(jwk.x) ? 'a point of small order' : undefined;
 }
 
 function checkClaims(

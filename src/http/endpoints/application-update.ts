@@ -16,6 +16,7 @@ import { networkErrors, networkMatcher } from '../../domain/network.ts';
 import { compilePolicy } from '../../domain/policy.ts';
 import { changeBy, denyEscalation, mustHold, type Principal } from '../../domain/principal.ts';
 import { versionOf } from '../../domain/row-version.ts';
+import { issuerErrors } from '../../domain/trusted-issuer.ts';
 import { integer } from '../pipeline/pagination.ts';
 import { type Call, changeEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
@@ -54,7 +55,7 @@ export const updateApplication = changeEndpoint({
   tag: 'Applications',
   summary: 'Update an application',
   description:
-    'Replaces the name, permissions and rules, and the allowed origins, `require_bound_sessions`, the allowed networks, the labels and the expiry if you send them. You can send read-only fields back unchanged. The update applies immediately to all keys of the application. Your key must hold every management permission that the application has before or after the update. With `dry_run=true`, nothing is changed, and the response says what the update would change; this also requires `access:review`.',
+    'Replaces the name, permissions and rules, and the allowed origins, `require_bound_sessions`, the allowed networks, the trusted issuers, the labels and the expiry if you send them. You can send read-only fields back unchanged. The update applies immediately to all keys of the application. Your key must hold every management permission that the application has before or after the update. With `dry_run=true`, nothing is changed, and the response says what the update would change; this also requires `access:review`.',
   params,
   query: UpdateQuery,
   body: ApplicationUpdate,
@@ -105,6 +106,7 @@ export const updateApplication = changeEndpoint({
       'allowed_origins',
       'require_bound_sessions',
       'allowed_networks',
+      'trusted_issuers',
       'labels',
       'expires_at',
     ]);
@@ -125,12 +127,14 @@ function updatedFields(call: Call<unknown, unknown, ApplicationUpdate>, current:
     ...grantErrors(current.type, body),
     ...publicOnlyErrors(current.type, body),
     ...networkErrors(current.type, body.allowed_networks),
+    ...issuerErrors(current.type, body.trusted_issuers),
     ...lockoutErrors(principal, current.id, body.allowed_networks, requestInfo.certainAddress()),
   });
   const { name, permissions, rules } = body;
   const { allowed_origins = current.allowed_origins } = body;
   const { require_bound_sessions = current.require_bound_sessions } = body;
   const { allowed_networks = current.allowed_networks } = body;
+  const { trusted_issuers = current.trusted_issuers } = body;
   const { labels = current.labels } = body;
   const expires_at = expiryAfter(current, body, principal);
   return {
@@ -140,6 +144,7 @@ function updatedFields(call: Call<unknown, unknown, ApplicationUpdate>, current:
     ...(allowed_origins && { allowed_origins }),
     ...(require_bound_sessions && { require_bound_sessions }),
     ...(allowed_networks && { allowed_networks }),
+    ...(trusted_issuers && { trusted_issuers }),
     ...(labels && { labels }),
     ...(expires_at && { expires_at }),
   };

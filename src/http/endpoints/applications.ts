@@ -10,7 +10,7 @@ import {
   maxKeys,
   publicOnlyErrors,
 } from '../../domain/application.ts';
-import type { Difference } from '../../domain/audit.ts';
+import { type Difference, difference } from '../../domain/audit.ts';
 import { DateTime, Id, NameFilter, requireFuture, timestamp } from '../../domain/common-fields.ts';
 import { fail, orNotFound, throwIfInvalid } from '../../domain/error.ts';
 import { grantErrors } from '../../domain/grant.ts';
@@ -21,6 +21,7 @@ import { endsWithApplication, latestExpiry, newExpiry } from '../../domain/lifet
 import { networkErrors } from '../../domain/network.ts';
 import { changeBy, denyEscalation } from '../../domain/principal.ts';
 import { versionOf } from '../../domain/row-version.ts';
+import { issuerErrors } from '../../domain/trusted-issuer.ts';
 import { etag } from '../pipeline/etag.ts';
 import { listQuery, oneOrMore, pageOf, pageText, paginate } from '../pipeline/pagination.ts';
 import { changeEndpoint, type Reply, readEndpoint, reply } from '../pipeline/route.ts';
@@ -65,6 +66,7 @@ export const createApplication = changeEndpoint({
       ...grantErrors(body.type, body),
       ...publicOnlyErrors(body.type, body),
       ...networkErrors(body.type, body.allowed_networks),
+      ...issuerErrors(body.type, body.trusted_issuers),
     });
     const expiresAt = newExpiry(body.expires_at, principal);
     const keyExpiresAt = latestExpiry(principal);
@@ -81,6 +83,7 @@ export const createApplication = changeEndpoint({
         allowedOrigins: body.allowed_origins,
         requireBoundSessions: body.require_bound_sessions,
         allowedNetworks: body.allowed_networks,
+        trustedIssuers: body.trusted_issuers,
         labels: body.labels,
         createdBy: principal.applicationId,
         createdAt: principal.now,
@@ -96,7 +99,7 @@ export const createApplication = changeEndpoint({
       entity: entityOf(application.id),
       difference: {
         ...createdState(application),
-        ...(application.labels && { labels: { to: application.labels } }),
+        ...difference({} as Application, application, ['labels', 'trusted_issuers']),
       },
     };
   },

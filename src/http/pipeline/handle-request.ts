@@ -26,7 +26,7 @@ import {
   readInput,
   receiveBody,
 } from './read-input.ts';
-import { auditFields, pathOf, type RequestInfo } from './request-info.ts';
+import { auditFields, type RequestInfo, urlOf } from './request-info.ts';
 import { closeIfStopping, toResponse } from './response.ts';
 import {
   type Call,
@@ -352,11 +352,6 @@ async function keyOfNewSession(
 
 const missing =
   'is required: this application can create only bound sessions, so send a DPoP proof (RFC 9449)';
-
-/** The URL that the client used. Ignores forwarded headers, because any client can send them. */
-function urlOf({ url }: Request, publicUrl: string | undefined): string {
-  return publicUrl === undefined ? url : publicUrl + pathOf(url);
-}
 
 /**
  * Throws if the reply has an undeclared status or field, or lacks a declared header. Parsing with the schema removes

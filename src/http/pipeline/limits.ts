@@ -21,6 +21,8 @@ export interface Rates {
   readonly sessions: Rate;
   /** Requests to `POST /keys/revoke`, by address. */
   readonly revocations: Rate;
+  /** Requests to `POST /oauth/token`, by address. */
+  readonly exchanges: Rate;
   /** Tokens created or changed, by application. */
   readonly tokens: Rate;
   /** Bytes of request bodies that create or change tokens, by application. */
@@ -42,6 +44,7 @@ export interface Limits {
   checkKey(digest: Digest, requestInfo: RequestInfo): void;
   checkSessions(digest: Digest, requestInfo: RequestInfo): void;
   checkRevocations(requestInfo: RequestInfo): void;
+  checkExchanges(requestInfo: RequestInfo): void;
   checkTokens(application: string, bytes: number, requestInfo: RequestInfo): void;
   /** Counts a search that finds nothing. If it finds something, call the returned function. */
   checkSearch(application: string, requestInfo: RequestInfo): () => void;
@@ -61,6 +64,7 @@ export function makeLimits(
   const key = limit('key', 'requests with one key');
   const sessions = limit('sessions', 'new sessions from one address');
   const revocations = limit('revocations', 'revoked keys from one address');
+  const exchanges = limit('exchanges', 'exchanged JWTs from one address');
   const tokens = limit('tokens', 'tokens created or changed by one application');
   const tokenBytes = limit('token-bytes', 'bytes of tokens sent by one application', ';qu="content-bytes"');
   const searches = limit('searches', 'searches by one application');
@@ -96,6 +100,7 @@ export function makeLimits(
       sessions?.check(`${digest.toHex()} ${networkOf(requestInfo.address() ?? '')}`, requestInfo),
     checkRevocations: (requestInfo) =>
       revocations?.check(networkOf(requestInfo.address() ?? ''), requestInfo),
+    checkExchanges: (requestInfo) => exchanges?.check(networkOf(requestInfo.address() ?? ''), requestInfo),
     checkTokens: (application, bytes, requestInfo) => {
       tokens?.check(application, requestInfo);
       tokenBytes?.check(application, requestInfo, bytes);

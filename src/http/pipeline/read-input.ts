@@ -12,6 +12,7 @@ import { type Call, type KeyedRoute, takesIfMatch } from './route.ts';
 import { sharedTurn } from './shared-turn.ts';
 
 export const jsonTypes = ['application/json'];
+export const formType = 'application/x-www-form-urlencoded';
 export const mergePatchTypes = ['application/merge-patch+json', ...jsonTypes];
 
 /** Maximum size of a body in bytes. An endpoint can declare another maximum. */
@@ -199,6 +200,14 @@ function parseJson(
   if (bytes.length === 0) return noBody;
   if (!isContentType(types, headers.get('content-type'))) throw wrongContentType();
   return parse(bytes);
+}
+
+/** Parses a form. Throws `unsupported_media_type` if the body is something else. */
+export function readForm({ bytes, failure }: ReceivedBody, headers: Headers): URLSearchParams {
+  if (failure) throw failure;
+  if (!isContentType([formType], headers.get('content-type')))
+    throw fail('unsupported_media_type', { detail: `The body must be ${formType}.` });
+  return new URLSearchParams(Buffer.from(bytes).toString());
 }
 
 function requireExactNumbers({ text }: Json): void {

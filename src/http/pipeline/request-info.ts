@@ -175,6 +175,11 @@ export function pathOf(url: string): string {
   return queryStart < 0 ? path : path.slice(0, queryStart);
 }
 
+/** The URL that the client used. Ignores forwarded headers, because any client can send them. */
+export function urlOf({ url }: Request, publicUrl: string | undefined): string {
+  return publicUrl === undefined ? url : publicUrl + pathOf(url);
+}
+
 const validRequestId = /^[A-Za-z0-9._:-]{1,128}$/;
 
 /** The caller's `SVC-REQUEST-ID` or else `otherHeader`, if it is valid and contains no key. Otherwise a new id. */

@@ -15,6 +15,7 @@ import type { Store, StoreTransaction } from '../../store/store.ts';
 import type { Log } from '../../telemetry/log.ts';
 import type { Observer, RequestTracer } from '../../telemetry/observe.ts';
 import type { Proofs } from '../dpop/proofs.ts';
+import type { IssuerKeys } from '../oauth/issuer-keys.ts';
 import type { Tag } from '../reference/tags.ts';
 import type { AuditRecorder } from './audit-recorder.ts';
 import type { RequireMatch } from './etag.ts';
@@ -58,6 +59,7 @@ export interface HandlerContext<S = Store> {
   readonly publicUrl: string | undefined;
   /** Checks the DPoP proofs of bound sessions. */
   readonly proofs: Proofs;
+  readonly issuerKeys: IssuerKeys;
   readonly sessionTtl: number;
   readonly sessionTtlMax: number;
   /** False once the process is shutting down. */
@@ -252,6 +254,8 @@ type OpenEndpoint = EndpointDocs & {
   readonly kind: 'open';
   /** Only for the API reference: the handler reads and validates the body. */
   readonly body?: z.ZodType;
+  /** If it is not JSON. */
+  readonly bodyType?: string;
   readonly bodyLimit?: number;
   readonly bodyExample?: unknown;
   readonly handle: (context: HandlerContext, request: Request, requestInfo: RequestInfo) => Promise<Reply>;

@@ -326,6 +326,18 @@ export const example = {
   applicationWithKey: { ...application, key: 'slp_pvt_…' },
   applicationKey,
   applicationKeyCreate: { expires_at: '2027-02-13T09:30:00Z', old_keys_expire_at: '2026-11-16T09:30:00Z' },
+  tokenRequest: {
+    grant_type: 'urn:ietf:params:oauth:grant-type:token-exchange',
+    client_id: `7bQx2M.${id}`,
+    subject_token: 'eyJhbGciOiJSUzI1NiIs…',
+    subject_token_type: 'urn:ietf:params:oauth:token-type:jwt',
+  },
+  issuedKey: {
+    access_token: 'slp_pvt_…',
+    issued_token_type: 'urn:ietf:params:oauth:token-type:access_token',
+    token_type: 'N_A',
+    expires_in: 900,
+  },
   applicationRegenerate: { old_keys_expire_at: '2026-11-16T09:30:00Z' },
   applicationKeyCreated: {
     id: applicationKey.id,

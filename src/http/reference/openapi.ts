@@ -213,8 +213,9 @@ function content(schema: Schema, example: unknown, types = jsonTypes): Record<st
 }
 
 /** Puts `application/json` first. */
-function bodyTypes({ method }: Route): string[] {
-  return method === 'PATCH' ? mergePatchTypes.toReversed() : jsonTypes;
+function bodyTypes(route: Route): string[] {
+  if (route.kind === 'open' && route.bodyType !== undefined) return [route.bodyType];
+  return route.method === 'PATCH' ? mergePatchTypes.toReversed() : jsonTypes;
 }
 
 function successResponses(route: Route, schemaOf: SchemaOf): Record<string, OpenApiResponse> {

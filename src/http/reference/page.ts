@@ -234,7 +234,7 @@ function parameters(
 }
 
 function requestBody({ requestBody }: Operation, schemas: Schemas): Html | undefined {
-  const content = requestBody?.content['application/json'];
+  const content = requestBody && Object.values(requestBody.content)[0];
   if (!content) return undefined;
   const fields = fieldTree(content.schema, schemas, 'request');
   return html`<h4>Request body <span>${requestBody.description}</span></h4>${fields}`;

@@ -1,5 +1,6 @@
 /** Code blocks: JSON with syntax highlighting, and requests in curl, JavaScript and Python. */
 
+import { formType } from '../pipeline/read-input.ts';
 import { type Html, html, type Part } from './html.ts';
 import { type Operation, pathExample } from './openapi.ts';
 
@@ -86,6 +87,8 @@ interface SampleRequest {
   /** Name of the environment variable with the key; undefined if no key is needed. */
   readonly keyVariable: string | undefined;
   readonly body: unknown;
+  /** Whether the body is a form instead of JSON. */
+  readonly isForm: boolean;
   /** Whether the response has a JSON body. */
   readonly returnsJson: boolean;
 }
@@ -114,7 +117,8 @@ function sampleRequest(method: string, path: string, operation: Operation): Samp
     method: method.toUpperCase(),
     path: pathExample(path, operation.parameters),
     keyVariable: operation.security?.length === 0 ? undefined : keyVariable(operation['x-callers']),
-    body: operation.requestBody?.content['application/json']?.example,
+    body: operation.requestBody && Object.values(operation.requestBody.content)[0]?.example,
+    isForm: operation.requestBody?.content[formType] !== undefined,
     returnsJson:
       success !== undefined && 'content' in success && success.content?.['application/json'] !== undefined,
   };
@@ -125,10 +129,13 @@ function keyVariable(callers: readonly string[] = ['management']): string {
   return callers.includes('management') ? 'SALLYPORT_KEY' : `${callers[0]?.toUpperCase()}_KEY`;
 }
 
-function curl({ method, path, keyVariable, body }: SampleRequest): Html {
+function curl({ method, path, keyVariable, body, isForm }: SampleRequest): Html {
   const options: Html[] = [];
   if (keyVariable !== undefined) options.push(html`-H "SVC-API-KEY: $${keyVariable}"`);
-  if (body !== undefined) {
+  if (isForm) {
+    for (const [name, value] of Object.entries(body as object))
+      options.push(html`--data-urlencode <i>'${name}=${value}'</i>`);
+  } else if (body !== undefined) {
     options.push(html`-H "Content-Type: application/json"`);
     options.push(html`-d '${highlighted(format(body, '  ').replaceAll("'", "'\\''"))}'`);
   }
@@ -148,18 +155,20 @@ function quoted(text: string): string {
   return `'${JSON.stringify(text).slice(1, -1).replaceAll('\\"', '"').replaceAll("'", "\\'")}'`;
 }
 
-function javascript({ method, path, keyVariable, body, returnsJson }: SampleRequest): Html {
+function javascript({ method, path, keyVariable, body, isForm, returnsJson }: SampleRequest): Html {
   const options: Html[] = [];
   if (method !== 'GET') options.push(html`method: <i>'${method}'</i>`);
   const headers: Html[] = [];
   if (keyVariable !== undefined) headers.push(html`'SVC-API-KEY': process.env.${keyVariable}`);
-  if (body !== undefined) {
+  if (body !== undefined && !isForm) {
     headers.push(html`'Content-Type': <i>'application/json'</i>`);
   }
   if (headers.length > 0)
     options.push(html`headers: {${headers.map((header) => html`\n    ${header},`)}\n  }`);
   if (body !== undefined)
-    options.push(html`body: JSON.stringify(${highlighted(format(body, '  ', javascriptSyntax))})`);
+    options.push(
+      html`body: ${isForm ? 'new URLSearchParams' : 'JSON.stringify'}(${highlighted(format(body, '  ', javascriptSyntax))})`,
+    );
   const init = options.length > 0 && html`, {${options.map((option) => html`\n  ${option},`)}\n}`;
   const result = returnsJson && '\nconst result = await response.json();';
   return html`const response = await fetch(<i>'${origin}${path}'</i>${init});${result}`;
@@ -178,18 +187,25 @@ const pythonWords = new Map<unknown, string>([
 ]);
 
 /** Uses the standard library only. */
-function python({ method, path, keyVariable, body, returnsJson }: SampleRequest): Html {
-  const usesJson = body !== undefined || returnsJson;
-  const modules = [usesJson && 'json', keyVariable !== undefined && 'os', 'urllib.request'];
+function python({ method, path, keyVariable, body, isForm, returnsJson }: SampleRequest): Html {
+  const usesJson = (body !== undefined && !isForm) || returnsJson;
+  const modules = [
+    usesJson && 'json',
+    keyVariable !== undefined && 'os',
+    isForm && 'urllib.parse',
+    'urllib.request',
+  ];
   const headers: Html[] = [];
   if (keyVariable !== undefined) headers.push(html`"SVC-API-KEY": os.environ[<i>"${keyVariable}"</i>]`);
-  if (body !== undefined) headers.push(html`"Content-Type": <i>"application/json"</i>`);
+  if (body !== undefined && !isForm) headers.push(html`"Content-Type": <i>"application/json"</i>`);
   const options: Html[] = [html`<i>"${origin}${path}"</i>`];
   if (method !== 'GET') options.push(html`method=<i>"${method}"</i>`);
   if (headers.length > 0)
     options.push(html`headers={${headers.map((header) => html`\n        ${header},`)}\n    }`);
   if (body !== undefined)
-    options.push(html`data=json.dumps(${highlighted(format(body, '    ', pythonSyntax))}).encode()`);
+    options.push(
+      html`data=${isForm ? 'urllib.parse.urlencode' : 'json.dumps'}(${highlighted(format(body, '    ', pythonSyntax))}).encode()`,
+    );
   const result = returnsJson ? 'json.load(response)' : 'response.status';
   return html`${modules.filter((name) => name !== false).map((name) => `import ${name}\n`)}
 request = urllib.request.Request(${options.map((option) => html`\n    ${option},`)}

@@ -6,6 +6,9 @@ import initial from './migrations/0001_initial.sql' with { type: 'text' };
 import initialSqlite from './migrations/0001_initial.sqlite.sql' with { type: 'text' };
 import destinations from './migrations/0002_destinations.sql' with { type: 'text' };
 import delegations from './migrations/0003_delegations.sql' with { type: 'text' };
+import trustedIssuers from './migrations/0004_trusted_issuers.sql' with { type: 'text' };
+import issuedKeys from './migrations/0005_issued_keys.sql' with { type: 'text' };
+import usedJwts from './migrations/0006_used_jwts.sql' with { type: 'text' };
 import { lacksPrivilege } from './postgres-errors.ts';
 
 type Dialect = Db['dialect'];
@@ -26,6 +29,9 @@ export const migrations: readonly Migration[] = [
   { name: '0001_initial', sql: initial, only: { sqlite: initialSqlite, postgres: initialPostgres } },
   { name: '0002_destinations', sql: destinations },
   { name: '0003_delegations', sql: delegations },
+  { name: '0004_trusted_issuers', sql: trustedIssuers },
+  { name: '0005_issued_keys', sql: issuedKeys },
+  { name: '0006_used_jwts', sql: usedJwts },
   // New migrations go here.
 ];
 

@@ -163,6 +163,10 @@ describe('access was reduced', () => {
     transform: 'mask' as const,
     permissions: ['x:a'],
   });
+  const trusted = {
+    ...{ once: undefined, lifetime: undefined, jwks_uri: undefined },
+    ...{ issuer: 'https://i.example', audience: 'a', claims: { sub: 's' } },
+  };
   const now: ApplicationAccess = { permissions: ['x:a', 'x:b'], rules: [rule(1)] };
   const cases: [string, ApplicationAccess, Partial<ApplicationAccess>, boolean][] = [
     ['not without changes', now, {}, false],
@@ -171,6 +175,19 @@ describe('access was reduced', () => {
     ['if a rule was removed', now, { rules: [] }, true],
     ['if a rule was added, which may be stricter', now, { rules: [rule(1), rule(2)] }, true],
     ['not if the rules are equal', now, { rules: [rule(1)] }, false],
+    [
+      'if a trusted issuer was removed',
+      { ...now, trusted_issuers: [trusted] },
+      { trusted_issuers: undefined },
+      true,
+    ],
+    [
+      'if a trusted issuer was changed',
+      { ...now, trusted_issuers: [trusted] },
+      { trusted_issuers: [{ ...trusted, once: true }] },
+      true,
+    ],
+    ['not if a trusted issuer was added', now, { trusted_issuers: [trusted] }, false],
     ['if bound sessions were required', now, { require_bound_sessions: true }, true],
     [
       'not if bound sessions are still required',

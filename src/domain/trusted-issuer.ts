@@ -1,0 +1,150 @@
+/** Issuers whose JWTs a workload can exchange for a key of an application (RFC 8693). */
+import { z } from 'zod';
+import { line, optional } from './common-fields.ts';
+import type { Errors } from './error.ts';
+
+export const maxIssuers = 10;
+const maxClaims = 20;
+
+/** Default and limits of the lifetime of an issued key, in seconds. */
+const defaultLifetime = 900;
+const minLifetime = 60;
+const maxLifetime = 3600;
+
+/** Milliseconds by which the clocks of the issuer and of the database may differ. */
+export const clockTolerance = 30_000;
+
+/** The longest lifetime of a JWT in milliseconds. A used JWT is remembered that long. */
+const maxJwtLifetime = 24 * 3_600_000;
+
+const httpsUrl = 'must be an https URL without credentials, query and fragment';
+
+/** Plain HTTP is accepted only for loopback addresses. */
+function isIssuerUrl(text: string): boolean {
+  if (!URL.canParse(text) || /[?#@\\\s]/.test(text)) return false;
+  const { protocol, hostname } = new URL(text);
+  if (protocol === 'https:') return true;
+  return protocol === 'http:' && /^(127\.\d+\.\d+\.\d+|\[::1\])$/.test(hostname);
+}
+
+const IssuerUrl = line(1, 500).refine(isIssuerUrl, httpsUrl);
+
+const Claims = z
+  .record(line(1, 200), z.union([line(1, 500), z.boolean(), z.int()]))
+  .refine(
+    (claims) => Object.keys(claims).length > 0,
+    'must not be empty: anyone with a JWT of the issuer could get a key',
+  )
+  .refine((claims) => Object.keys(claims).length <= maxClaims, `must have at most ${maxClaims} entries`);
+
+export const TrustedIssuer = z
+  .strictObject({
+    issuer: IssuerUrl.describe(
+      'The `iss` claim, exactly. Its keys are found through `/.well-known/openid-configuration`.',
+    ),
+    audience: line(1, 500).describe(
+      'The `aud` claim, exactly. A JWT that has other audiences, too, is rejected.',
+    ),
+    claims: Claims.describe(
+      `Claims that must be equal, 1 to ${maxClaims}, such as \`{"sub": "repo:acme/shop:ref:refs/heads/main"}\`. Values are strings, integers or booleans.`,
+    ),
+    once: optional(z.boolean()).describe(
+      'Whether a JWT works once, by its `jti`. If absent, it does if it has a `jti`. `true` rejects a JWT without one.',
+    ),
+    lifetime: optional(z.int().min(minLifetime).max(maxLifetime)).describe(
+      `Seconds for which a key is valid, ${minLifetime} to ${maxLifetime}. Default: ${defaultLifetime}.`,
+    ),
+    jwks_uri: optional(IssuerUrl).describe(
+      'Where the keys of the issuer are, if they are not found on the host of the issuer.',
+    ),
+  })
+  .meta({ id: 'TrustedIssuer' });
+export type TrustedIssuer = z.infer<typeof TrustedIssuer>;
+
+export const TrustedIssuers = z.array(TrustedIssuer).max(maxIssuers);
+
+export function issuerErrors(type: string, issuers: readonly TrustedIssuer[] | undefined): Errors {
+  if (type !== 'public' || !issuers || issuers.length === 0) return {};
+  return {
+    trusted_issuers: [
+      'is only for private and management applications: the key of a public application is no secret',
+    ],
+  };
+}
+
+/** The workload that gets a key. */
+export interface Workload {
+  readonly issuer: TrustedIssuer;
+  readonly subject: string;
+  /** Identifies a JWT that works once. */
+  readonly jti: string | undefined;
+  /** When the JWT expires, in milliseconds. */
+  readonly expiresAt: number;
+}
+
+/**
+ * Finds the entry that accepts the claims. Returns the reason if none does. The signature must be verified before or
+ * after.
+ */
+export function matchIssuer(
+  issuers: readonly TrustedIssuer[],
+  payload: Readonly<Record<string, unknown>>,
+  now: number,
+): Workload | string {
+  const ofIssuer = issuers.filter(({ issuer }) => issuer === payload.iss);
+  if (ofIssuer.length === 0) return 'its issuer is not trusted';
+  const forUs = ofIssuer.filter(({ audience }) => isOnlyAudience(payload.aud, audience));
+  if (forUs.length === 0) return 'it is for another audience';
+  const issuer = forUs.find(({ claims }) => hasClaims(payload, claims));
+  if (!issuer) return `the claim ${differingClaim(payload, forUs)} differs`;
+  const { sub, jti, exp } = payload;
+  if (typeof sub !== 'string' || !subjectShape.test(sub)) return 'it has no sub of 1 to 255 characters';
+  const problem = timeProblem(payload, now);
+  if (problem !== undefined) return problem;
+  const hasJti = typeof jti === 'string' && jti !== '';
+  if (issuer.once && !hasJti) return 'it has no jti, and the issuer is trusted once per JWT';
+  const once = issuer.once ?? hasJti;
+  return { issuer, subject: sub, jti: once ? (jti as string) : undefined, expiresAt: (exp as number) * 1000 };
+}
+
+const subjectShape = /^\P{Cc}{1,255}$/u;
+
+/** A JWT with several audiences could be replayed by one of the others. */
+function isOnlyAudience(aud: unknown, audience: string): boolean {
+  return Array.isArray(aud) ? aud.length === 1 && aud[0] === audience : aud === audience;
+}
+
+function hasClaims(payload: Readonly<Record<string, unknown>>, claims: TrustedIssuer['claims']): boolean {
+  return Object.entries(claims).every(
+    ([name, value]) => Object.hasOwn(payload, name) && payload[name] === value,
+  );
+}
+
+function differingClaim(
+  payload: Readonly<Record<string, unknown>>,
+  issuers: readonly TrustedIssuer[],
+): string {
+  const [claims] = issuers.map((issuer) => Object.entries(issuer.claims));
+  return claims?.find(([name, value]) => payload[name] !== value)?.[0] ?? '';
+}
+
+function timeProblem({ exp, nbf, iat }: Readonly<Record<string, unknown>>, now: number): string | undefined {
+  if (typeof exp !== 'number') return 'it has no exp';
+  if (exp * 1000 + clockTolerance <= now) return 'it has expired';
+  if (exp * 1000 > now + maxJwtLifetime) return 'it is valid for more than a day';
+  for (const [name, time] of Object.entries({ nbf, iat })) {
+    if (time === undefined) continue;
+    if (typeof time !== 'number') return `its ${name} is not a number`;
+    if (time * 1000 - clockTolerance > now) return `its ${name} is in the future`;
+  }
+  return undefined;
+}
+
+/** When a new key expires: never after its application, or after the longest lifetime that the tenant allows. */
+export function keyExpiry(
+  { lifetime = defaultLifetime }: TrustedIssuer,
+  now: number,
+  ...limits: readonly (number | undefined)[]
+): number {
+  return Math.min(now + lifetime * 1000, ...limits.filter((limit) => limit !== undefined));
+}

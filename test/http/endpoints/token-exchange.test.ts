@@ -1,0 +1,577 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { Prover } from '../../support/dpop.ts';
+import {
+  confusedJwt,
+  IssuerKey,
+  openIssuer,
+  type TestIssuer,
+  tokenExchange,
+  unsignedJwt,
+} from '../../support/issuer.ts';
+import {
+  type ApiResponse,
+  databases,
+  openTestServer,
+  sqlite,
+  type TestServer,
+  testMasterKey,
+} from '../../support/test-server.ts';
+
+const refusal = {
+  error: 'invalid_request',
+  error_description:
+    'The subject token was not accepted. The audit log of the tenant says why, if the application exists.',
+};
+const local = { SALLYPORT_MASTER_KEY: testMasterKey, SALLYPORT_ISSUER_NETWORKS: '127.0.0.1' };
+const audience = 'https://sallyport.example';
+const subject = 'repo:acme/shop:ref:refs/heads/main';
+
+/** A tenant with an application that trusts the issuer, and JWTs for it. */
+async function openFixture(server: TestServer, issuer: TestIssuer, signer: IssuerKey) {
+  const { key } = await server.tenant();
+  const { tag } = (await server.call('GET', '/tenants/self', { key })).body;
+  const entry = { issuer: issuer.url, audience, claims: { sub: subject } };
+  const application = (fields: object = {}, extra: object = {}) =>
+    server.application(key, {
+      permissions: ['application:read'],
+      trusted_issuers: [{ ...entry, ...fields }],
+      ...extra,
+    });
+  const claims = (changed: object = {}) => {
+    const now = server.clock.now() / 1000;
+    const times = { iat: now, nbf: now, exp: now + 300 };
+    return { iss: issuer.url, aud: audience, sub: subject, jti: crypto.randomUUID(), ...times, ...changed };
+  };
+  return {
+    key,
+    entry,
+    application,
+    claims,
+    clientId: ({ id }: { id: string }) => `${tag}.${id}`,
+    jwt: (changed: object = {}, header: object = {}) => signer.jwt(claims(changed), header),
+  };
+}
+type Fixture = Awaited<ReturnType<typeof openFixture>>;
+
+function exchange(
+  server: TestServer,
+  clientId: string,
+  jwt: string,
+  form: Record<string, string> = {},
+  headers: Record<string, string> = {},
+): Promise<ApiResponse> {
+  const fields = { ...tokenExchange, client_id: clientId, subject_token: jwt, ...form };
+  return server.call('POST', '/oauth/token', {
+    body: new URLSearchParams(fields).toString(),
+    headers: { 'Content-Type': 'application/x-www-form-urlencoded', ...headers },
+  });
+}
+
+async function entries(server: TestServer, key: string): Promise<ApiResponse['body'][]> {
+  await server.flush();
+  return (await server.call('GET', '/logs?operation=key.exchange', { key })).body.data;
+}
+
+describe.each(databases)('exchanging a JWT on two nodes with %s', (_, database) => {
+  const signer = new IssuerKey('one');
+  const issuer = openIssuer(signer);
+  let server: TestServer;
+  let node: TestServer;
+  let fixture: Fixture;
+  beforeAll(async () => {
+    server = await openTestServer(database, local);
+    node = await openTestServer(server.config.databaseUrl, local);
+    fixture = await openFixture(server, issuer, signer);
+  });
+  afterAll(async () => {
+    await node.close();
+    await server.close();
+    await issuer.close();
+  });
+
+  const status = async (key: string) => (await node.call('GET', '/applications/key', { key })).status;
+  const issue = async (application: { id: string }, changed: object = {}) =>
+    (await exchange(server, fixture.clientId(application), fixture.jwt(changed))).body.access_token as string;
+
+  test('returns a key of the application that expires, with the workload in every entry', async () => {
+    const { key, application, clientId, jwt } = fixture;
+    const app = await application(
+      { lifetime: 60 },
+      { permissions: ['application:read', 'application:create'] },
+    );
+    const { status: code, body } = await exchange(server, clientId(app), jwt());
+    expect([code, body]).toEqual([
+      200,
+      {
+        access_token: expect.stringMatching(/^slp_pvt_/),
+        issued_token_type: 'urn:ietf:params:oauth:token-type:access_token',
+        token_type: 'N_A',
+        expires_in: 60,
+      },
+    ]);
+    expect((await node.call('GET', '/applications/key', { key: body.access_token })).body.id).toBe(app.id);
+    await node.application(body.access_token);
+    await node.flush();
+    const actor = {
+      kind: 'application',
+      id: app.id,
+      application_id: app.id,
+      subject,
+      issuer: issuer.url,
+    };
+    const found = await server.call('GET', `/logs?subject=${encodeURIComponent(subject)}`, { key });
+    expect(found.body.data.map((entry: ApiResponse['body']) => [entry.operation, entry.actor])).toEqual([
+      ['application.create', actor],
+      ['key.exchange', actor],
+    ]);
+    const [issued] = (await entries(server, key)).filter(({ entity }) => entity?.id === app.id);
+    expect(issued).toMatchObject({
+      result: 'success',
+      difference: { keys: { to: { ending: body.access_token.slice(-4) } } },
+    });
+    expect(JSON.stringify(issued)).not.toContain(body.access_token);
+    server.clock.advance(59_999);
+    node.clock.advance(59_999);
+    expect(await status(body.access_token)).toBe(200);
+    server.clock.advance(1);
+    node.clock.advance(1);
+    expect(await status(body.access_token)).toBe(401);
+  });
+
+  test('exactly one of thirty concurrent exchanges of a JWT on both nodes succeeds', async () => {
+    const app = await fixture.application();
+    const other = await fixture.application();
+    const jwt = fixture.jwt();
+    const answers = await Promise.all(
+      Array.from({ length: 30 }, (_, at) =>
+        exchange(at % 2 === 0 ? server : node, fixture.clientId(at % 3 === 0 ? other : app), jwt),
+      ),
+    );
+    expect(answers.map((answer) => answer.status).sort()).toEqual([200, ...Array(29).fill(400)]);
+    for (const { status: code, body } of answers) if (code === 400) expect(body).toEqual(refusal);
+  });
+
+  test('a JWT without jti, or of an issuer with once: false, works until it expires', async () => {
+    const plain = await fixture.application();
+    const repeated = await fixture.application({ once: false });
+    const withoutJti = fixture.jwt({ jti: undefined });
+    const jwt = fixture.jwt();
+    for (const at of [server, node]) {
+      expect((await exchange(at, fixture.clientId(plain), withoutJti)).status).toBe(200);
+      expect((await exchange(at, fixture.clientId(repeated), jwt)).status).toBe(200);
+    }
+    const strict = await fixture.application({ once: true });
+    expect((await exchange(server, fixture.clientId(strict), withoutJti)).body).toEqual(refusal);
+  });
+
+  test('issued keys do not count as keys of the application, and end when they are regenerated', async () => {
+    const { key, application } = fixture;
+    const app = await application();
+    const issued = [await issue(app), await issue(app), await issue(app), await issue(app)];
+    const listed = await server.call('GET', `/applications/${app.id}/keys`, { key });
+    expect(listed.body.data).toHaveLength(1);
+    expect((await server.call('POST', `/applications/${app.id}/keys`, { key })).status).toBe(201);
+    expect(await Promise.all(issued.map(status))).toEqual([200, 200, 200, 200]);
+    const [first, ...others] = issued as [string, ...string[]];
+    await server.call('POST', '/keys/revoke', { body: { key: first } });
+    expect(await status(first)).toBe(401);
+    await server.call('POST', `/applications/${app.id}/regenerate`, { key });
+    expect(await Promise.all(others.map(status))).toEqual([401, 401, 401]);
+  });
+
+  test('keys end when their entry is changed or removed, and the keys of other entries do not', async () => {
+    const { key, entry, clientId, jwt } = fixture;
+    const second = { ...entry, audience: 'other' };
+    const app = await fixture.application({}, { trusted_issuers: [entry, second] });
+    const update = (trusted_issuers: object[]) =>
+      server.call('PUT', `/applications/${app.id}`, {
+        key,
+        body: { name: 'trusting', permissions: ['application:read'], trusted_issuers },
+      });
+    const one = await issue(app);
+    const two = await issue(app, { aud: 'other' });
+    expect((await update([second])).body.trusted_issuers).toEqual([second]);
+    expect([await status(one), await status(two)]).toEqual([401, 200]);
+    expect((await exchange(server, clientId(app), jwt())).body).toEqual(refusal);
+    await update([{ ...second, claims: { sub: subject, ref: 'main' } }]);
+    expect(await status(two)).toBe(401);
+    const three = await issue(app, { aud: 'other', ref: 'main' });
+    expect(await status(three)).toBe(200);
+    const removed = (await update([])).body;
+    expect('trusted_issuers' in removed).toBe(false);
+    expect(await status(three)).toBe(401);
+  });
+
+  test('an application in quarantine, deleted, or outside its networks gets no key', async () => {
+    const { key, application, clientId, jwt } = fixture;
+    const quarantined = await application();
+    await server.call('POST', `/applications/${quarantined.id}/quarantine`, { key });
+    const deleted = await application();
+    await server.call('DELETE', `/applications/${deleted.id}`, { key });
+    const elsewhere = await application({}, { allowed_networks: ['10.0.0.0/8'] });
+    const inside = await application({}, { allowed_networks: ['127.0.0.1'] });
+    for (const app of [quarantined, deleted, elsewhere])
+      expect((await exchange(server, clientId(app), jwt())).body).toEqual(refusal);
+    expect(await status(await issue(inside))).toBe(200);
+  });
+
+  test('a key never outlives its application or the maximum lifetime of the tenant', async () => {
+    const { application, clientId, jwt } = fixture;
+    const expires_at = new Date(server.clock.now() + 120_000).toISOString();
+    const app = await application({}, { expires_at });
+    expect((await exchange(server, clientId(app), jwt())).body.expires_in).toBe(120);
+    const tenant = await openFixture(server, issuer, signer);
+    const limited = await tenant.application();
+    const { tenant_id } = limited;
+    await server.app.maintenance.tenants.limitLifetime(tenant_id, 90_000);
+    const { body } = await exchange(server, tenant.clientId(limited), tenant.jwt());
+    expect(body.expires_in).toBe(90);
+  });
+
+  test('the sweep removes used JWTs and expired keys', async () => {
+    const app = await fixture.application();
+    const jwt = fixture.jwt();
+    await exchange(server, fixture.clientId(app), jwt);
+    server.clock.advance(2 * 3_600_000);
+    node.clock.advance(2 * 3_600_000);
+    await server.flush();
+    expect((await server.app.maintenance.gauges()).rows).toBeDefined();
+    expect((await exchange(server, fixture.clientId(app), jwt)).body).toEqual(refusal);
+  });
+});
+
+describe('a JWT is refused', () => {
+  const signer = new IssuerKey('one');
+  const stranger = new IssuerKey('one');
+  const rsa = new IssuerKey('two', 'RS256');
+  const issuer = openIssuer(signer, rsa);
+  let server: TestServer;
+  let fixture: Fixture;
+  let app: { id: string };
+  beforeAll(async () => {
+    server = await openTestServer(sqlite, local);
+    fixture = await openFixture(server, issuer, signer);
+    app = await fixture.application({ claims: { sub: subject, admin: true } });
+  });
+  afterAll(async () => {
+    await server.close();
+    await issuer.close();
+  });
+
+  const good = { admin: true };
+  const now = () => server.clock.now() / 1000;
+  const cases: Record<string, [make: () => string, reason: string]> = {
+    'that is not one': [() => 'abc', 'it is not a JWT'],
+    'of another issuer': [
+      () => fixture.jwt({ ...good, iss: 'https://evil.example' }),
+      'its issuer is not trusted',
+    ],
+    'whose issuer differs by a slash': [
+      () => fixture.jwt({ ...good, iss: `${issuer.url}/` }),
+      'its issuer is not trusted',
+    ],
+    'for another audience': [() => fixture.jwt({ ...good, aud: 'other' }), 'it is for another audience'],
+    'for another audience, too': [
+      () => fixture.jwt({ ...good, aud: [audience, 'other'] }),
+      'it is for another audience',
+    ],
+    'without an audience': [() => fixture.jwt({ ...good, aud: undefined }), 'it is for another audience'],
+    'of another subject': [() => fixture.jwt({ ...good, sub: `${subject}x` }), 'the claim sub differs'],
+    'whose claim has another type': [() => fixture.jwt({ admin: 'true' }), 'the claim admin differs'],
+    'that has expired': [() => fixture.jwt({ ...good, exp: now() - 30 }), 'it has expired'],
+    'without an expiry': [() => fixture.jwt({ ...good, exp: undefined }), 'it has no exp'],
+    'that is valid for days': [
+      () => fixture.jwt({ ...good, exp: now() + 86_401 }),
+      'it is valid for more than a day',
+    ],
+    'that is not valid yet': [() => fixture.jwt({ ...good, nbf: now() + 31 }), 'its nbf is in the future'],
+    'from the future': [() => fixture.jwt({ ...good, iat: now() + 31 }), 'its iat is in the future'],
+    'with a wrong signature': [() => stranger.jwt(fixture.claims(good)), 'its signature is not valid'],
+    'that was changed': [
+      () => {
+        const [head, , signature] = fixture.jwt(good).split('.');
+        return [head, fixture.jwt({ ...good, extra: 1 }).split('.')[1], signature].join('.');
+      },
+      'its signature is not valid',
+    ],
+    'without a signature': [() => unsignedJwt(fixture.claims(good)), 'its algorithm is not allowed'],
+    'with a MAC': [() => confusedJwt(signer, fixture.claims(good)), 'its algorithm is not allowed'],
+    'of an unknown key': [() => fixture.jwt(good, { kid: 'three' }), 'the issuer has no key for its header'],
+    'with the key of another algorithm': [
+      () => fixture.jwt(good, { kid: 'two' }),
+      'the issuer has no key for its header',
+    ],
+    'for sign-out': [() => fixture.jwt(good, { typ: 'logout+jwt' }), 'its typ is not JWT'],
+    'with an unknown critical header': [
+      () => fixture.jwt(good, { crit: ['x'], x: 1 }),
+      'its signature is not valid',
+    ],
+    'with a key in its header': [
+      () => stranger.jwt(fixture.claims(good), { jwk: stranger.jwk, jku: 'https://evil.example/' }),
+      'its signature is not valid',
+    ],
+  };
+
+  test.each(Object.entries(cases))('%s, always with the same response', async (_, [make, reason]) => {
+    const { status, body } = await exchange(server, fixture.clientId(app), make());
+    expect([status, body]).toEqual([400, refusal]);
+    const [entry] = await entries(server, fixture.key);
+    expect(entry).toMatchObject({
+      actor: { kind: 'anonymous' },
+      result: 'denied',
+      reason: 'jwt_refused',
+      entity: { kind: 'application', id: app.id },
+    });
+    expect(entry.decision.reason).toStartWith(`the JWT was refused: ${reason}; it says that its issuer is `);
+    server.clock.advance(60_000);
+  });
+
+  test('for an application that does not exist, without an entry in any tenant', async () => {
+    const before = (await entries(server, fixture.key)).length;
+    const id = crypto.randomUUID();
+    for (const clientId of [id, `AAAAAA.${id}`, fixture.clientId({ id }), fixture.clientId({ id: 'x' })])
+      expect((await exchange(server, clientId, fixture.jwt(good))).body).toEqual(refusal);
+    expect(await entries(server, fixture.key)).toHaveLength(before);
+  });
+
+  test('for the application of another tenant, which trusts the same issuer with other claims', async () => {
+    const other = await openFixture(server, issuer, signer);
+    const theirs = await other.application({ claims: { sub: 'someone else' } });
+    expect((await exchange(server, other.clientId(theirs), fixture.jwt(good))).body).toEqual(refusal);
+    const mixed = `${other.clientId(theirs).split('.')[0]}.${app.id}`;
+    expect((await exchange(server, mixed, fixture.jwt(good))).body).toEqual(refusal);
+  });
+
+  test('while the same JWT is accepted with a tolerance of 30 seconds, and with RSA', async () => {
+    const early = { ...good, nbf: now() + 30, iat: now() + 30, exp: now() + 60 };
+    expect((await exchange(server, fixture.clientId(app), fixture.jwt(early))).status).toBe(200);
+    const late = { ...good, exp: now() - 29 };
+    expect((await exchange(server, fixture.clientId(app), fixture.jwt(late))).status).toBe(200);
+    expect((await exchange(server, fixture.clientId(app), rsa.jwt(fixture.claims(good)))).status).toBe(200);
+  });
+});
+
+describe('the token endpoint', () => {
+  const signer = new IssuerKey('one');
+  const issuer = openIssuer(signer);
+  let server: TestServer;
+  let fixture: Fixture;
+  let app: { id: string };
+  beforeAll(async () => {
+    server = await openTestServer(sqlite, { ...local, SALLYPORT_EXCHANGES_PER_MINUTE: '100' });
+    fixture = await openFixture(server, issuer, signer);
+    app = await fixture.application();
+  });
+  afterAll(async () => {
+    await server.close();
+    await issuer.close();
+  });
+
+  test.each([
+    [{ grant_type: 'client_credentials' }, 'unsupported_grant_type'],
+    [{ grant_type: '' }, 'invalid_request'],
+    [{ client_id: '' }, 'invalid_request'],
+    [{ subject_token_type: 'urn:ietf:params:oauth:token-type:saml2' }, 'invalid_request'],
+    [{ requested_token_type: 'urn:ietf:params:oauth:token-type:refresh_token' }, 'invalid_request'],
+    [{ scope: 'token:read' }, 'invalid_scope'],
+    [{ audience: 'x' }, 'invalid_target'],
+    [{ resource: 'https://x.example' }, 'invalid_target'],
+    [{ actor_token: 'x' }, 'invalid_request'],
+  ])('answers %j with %s and leaves the JWT usable', async (form, error) => {
+    const jwt = fixture.jwt();
+    const refused = await exchange(server, fixture.clientId(app), jwt, form);
+    expect([refused.status, refused.body.error]).toEqual([400, error]);
+    expect((await exchange(server, fixture.clientId(app), jwt, { unknown: 'ignored' })).status).toBe(200);
+  });
+
+  test('rejects repeated parameters, JSON and large bodies', async () => {
+    const send = (body: string, type = 'application/x-www-form-urlencoded') =>
+      server.call('POST', '/oauth/token', { body, headers: { 'Content-Type': type } });
+    expect((await send('client_id=a&client_id=b')).body.error).toBe('invalid_request');
+    expect((await send('{}', 'application/json')).status).toBe(415);
+    expect((await send(`subject_token=${'x'.repeat(33_000)}`)).status).toBe(413);
+  });
+
+  test('limits requests by address', async () => {
+    server.clock.advance(60_000);
+    const answers = await Promise.all(Array.from({ length: 101 }, () => exchange(server, 'unknown', 'x')));
+    expect(answers.filter(({ status }) => status === 429)).toHaveLength(1);
+    server.clock.advance(60_000);
+  });
+
+  test('binds the key to the key of a DPoP proof', async () => {
+    const prover = new Prover();
+    const url = `${server.url}/oauth/token`;
+    const dpop = (proof: string) =>
+      exchange(server, fixture.clientId(app), fixture.jwt(), {}, { DPoP: proof });
+    const { body, headers } = await dpop(prover.proof({ method: 'POST', url }));
+    expect(body.token_type).toBe('DPoP');
+    const key = body.access_token;
+    const path = '/applications/key';
+    expect((await server.call('GET', path, { key })).status).toBe(401);
+    const nonce = headers.get('dpop-nonce') ?? undefined;
+    const proof = prover.proof({ url: server.url + path, key, nonce });
+    expect((await server.call('GET', path, { key, headers: { DPoP: proof } })).status).toBe(200);
+    const stolen = new Prover().proof({ url: server.url + path, key, nonce });
+    expect((await server.call('GET', path, { key, headers: { DPoP: stolen } })).status).toBe(401);
+    const wrong = await dpop(prover.proof({ method: 'POST', url: `${server.url}/sessions` }));
+    expect(wrong.body.error).toBe('invalid_dpop_proof');
+  });
+});
+
+describe('the keys of an issuer', () => {
+  const [first, second] = [new IssuerKey('first'), new IssuerKey('second')];
+  let issuer: TestIssuer;
+  let server: TestServer;
+  let fixture: Fixture;
+  let app: { id: string };
+  beforeAll(async () => {
+    issuer = openIssuer(first);
+    server = await openTestServer(sqlite, local);
+    fixture = await openFixture(server, issuer, first);
+    app = await fixture.application();
+  });
+  afterAll(async () => {
+    await server.close();
+    await issuer.close();
+  });
+
+  const status = async (signer = first) =>
+    (await exchange(server, fixture.clientId(app), signer.jwt(fixture.claims()))).status;
+
+  test('are fetched once, also by concurrent requests, and not for a JWT that cannot be accepted', async () => {
+    await exchange(server, fixture.clientId(app), fixture.jwt({ sub: 'other' }));
+    expect(issuer.requests).toEqual([]);
+    expect(await Promise.all([status(), status(), status()])).toEqual([200, 200, 200]);
+    expect(issuer.requests).toEqual(['/.well-known/openid-configuration', '/jwks']);
+  });
+
+  test('are fetched again for an unknown key, at most every 30 seconds', async () => {
+    issuer.keys = [first, second];
+    issuer.requests.length = 0;
+    expect(await status(second)).toBe(400);
+    server.clock.advance(30_000);
+    expect(await status(second)).toBe(200);
+    expect(issuer.requests).toHaveLength(2);
+    expect(await status(new IssuerKey('third'))).toBe(400);
+    expect(issuer.requests).toHaveLength(2);
+  });
+
+  test('are used for a day while the issuer cannot be reached, and then no longer', async () => {
+    issuer.isDown = true;
+    server.clock.advance(86_400_000 - 60_000);
+    expect(await status()).toBe(200);
+    server.clock.advance(60_000);
+    expect(await status()).toBe(503);
+    issuer.isDown = false;
+    server.clock.advance(30_000);
+    expect(await status()).toBe(200);
+  });
+
+  test('that the issuer removed are refused ten minutes later', async () => {
+    issuer.keys = [second];
+    expect(await status(first)).toBe(200);
+    server.clock.advance(600_000);
+    expect(await status(first)).toBe(400);
+    expect(await status(second)).toBe(200);
+    issuer.keys = [first];
+    server.clock.advance(600_000);
+  });
+
+  test.each([
+    ['a discovery document of another issuer', { issuer: 'https://other.example' }, {}],
+    ['keys on another host', { jwks_uri: 'http://127.0.0.2:1/jwks' }, {}],
+    ['a redirect', { jwks_uri: '/moved' }, {}],
+    ['an address that is not allowed', {}, { jwks_uri: 'http://127.0.0.2:1/jwks' }],
+  ])('are not accepted from %s', async (_, discovery, entry) => {
+    const lone = openIssuer(first);
+    const jwks_uri =
+      'jwks_uri' in discovery ? new URL(discovery.jwks_uri ?? '', lone.url).href : `${lone.url}/jwks`;
+    lone.discovery = { issuer: lone.url, ...discovery, jwks_uri };
+    const trusting = await openFixture(server, lone, first);
+    const { id } = await trusting.application(entry);
+    const answer = await exchange(server, trusting.clientId({ id }), trusting.jwt());
+    expect(answer.status).toBe(503);
+    expect(lone.requests).not.toContain('/jwks');
+    await lone.close();
+  });
+
+  test('are fetched from jwks_uri without discovery', async () => {
+    issuer.requests.length = 0;
+    const { id } = await fixture.application({ jwks_uri: `${issuer.url}/jwks` });
+    expect((await exchange(server, fixture.clientId({ id }), fixture.jwt())).status).toBe(200);
+    expect(issuer.requests).toEqual(['/jwks']);
+  });
+
+  test('are not fetched from addresses that the operator did not allow', async () => {
+    const strict = await openTestServer(sqlite);
+    const trusting = await openFixture(strict, issuer, first);
+    const { id } = await trusting.application();
+    issuer.requests.length = 0;
+    expect((await exchange(strict, trusting.clientId({ id }), trusting.jwt())).status).toBe(503);
+    expect(issuer.requests).toEqual([]);
+    expect(strict.logged.join()).toContain('set SALLYPORT_ISSUER_NETWORKS to allow it');
+    await strict.close();
+  });
+});
+
+describe('trusted issuers of an application', () => {
+  let server: TestServer;
+  let key: string;
+  beforeAll(async () => {
+    server = await openTestServer(sqlite);
+    key = (await server.tenant()).key;
+  });
+  afterAll(() => server.close());
+
+  const valid = { issuer: 'https://issuer.example', audience: 'a', claims: { sub: 'b' } };
+  const create = (trusted_issuers: unknown, fields: object = {}) =>
+    server.call('POST', '/applications', {
+      key,
+      body: { name: 'x', type: 'private', permissions: ['token:read'], trusted_issuers, ...fields },
+    });
+
+  test.each([
+    ['a plain http URL', [{ ...valid, issuer: 'http://issuer.example' }], 'trusted_issuers.0.issuer'],
+    [
+      'credentials in the URL',
+      [{ ...valid, issuer: 'https://a:b@issuer.example' }],
+      'trusted_issuers.0.issuer',
+    ],
+    ['a query', [{ ...valid, issuer: 'https://issuer.example?x' }], 'trusted_issuers.0.issuer'],
+    ['no claims', [{ ...valid, claims: {} }], 'trusted_issuers.0.claims'],
+    ['a nested claim', [{ ...valid, claims: { a: { b: 1 } } }], 'trusted_issuers.0.claims.a'],
+    ['an unknown field', [{ ...valid, audiences: [] }], 'trusted_issuers.0.audiences'],
+    ['a long lifetime', [{ ...valid, lifetime: 3601 }], 'trusted_issuers.0.lifetime'],
+    ['a jwks_uri on plain http', [{ ...valid, jwks_uri: 'http://10.0.0.1/' }], 'trusted_issuers.0.jwks_uri'],
+    ['eleven issuers', Array(11).fill(valid), 'trusted_issuers'],
+  ])('are rejected with %s', async (_, issuers, path) => {
+    const { status, body } = await create(issuers);
+    expect([status, Object.keys(body.errors)]).toEqual([400, [path]]);
+  });
+
+  test('are not for public applications', async () => {
+    const { body } = await create([valid], { type: 'public', permissions: ['token:create'] });
+    expect(Object.keys(body.errors)).toEqual(['trusted_issuers']);
+  });
+
+  test('can be changed only by a key that holds the management permissions of the application', async () => {
+    const operator = await server.application(key, { type: 'management', permissions: ['log:read'] });
+    const updater = await server.application(key, {
+      type: 'management',
+      permissions: ['application:update'],
+    });
+    const backend = await server.application(key);
+    const update = (id: string, permissions: string[]) =>
+      server.call('PUT', `/applications/${id}`, {
+        key: updater.key,
+        body: { name: 'x', permissions, trusted_issuers: [valid] },
+      });
+    const denied = await update(operator.id, ['log:read']);
+    expect([denied.status, denied.body.code]).toEqual([403, 'grant_not_held']);
+    expect((await update(backend.id, ['token:read'])).status).toBe(200);
+    const [entry] = (await server.call('GET', '/logs?operation=application.update&result=success', { key }))
+      .body.data;
+    expect(entry.difference.trusted_issuers).toEqual({ to: [valid] });
+  });
+});
