@@ -153,6 +153,8 @@ export interface Problem {
     | 'storage_full';
   /** The request id, as in the `SVC-REQUEST-ID` header. */
   request_id: string;
+  /** For 403: the address of the console page with the recorded decision and the smallest grant that is missing, relative to this server. It contains only the request id, and shows the decision only to keys with `log:read`. */
+  explanation?: string;
   /** For `validation_failed`: the messages for each invalid field, by its dotted path. */
   errors?: Record<string, Array<string>>;
 }

@@ -234,11 +234,11 @@ function visible(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, escaped);
 }
 
-/** RFC 4180. An apostrophe comes before text that a spreadsheet would run as a formula. */
-function toCsv(rows: readonly Row[]): string {
+/** Rows as CSV (RFC 4180). An apostrophe comes before text that a spreadsheet would run as a formula. */
+export function toCsv(rows: readonly (readonly string[])[], separator = ','): string {
   const safe = (text: string) => (/^\s*[=+\-@＝＋－＠]/.test(text) ? `'${text}` : text);
   const cell = (text: string) => `"${safe(text).replaceAll('"', '""')}"`;
-  return rows.map((row) => `${row.map(cell).join(',')}\r\n`).join('');
+  return rows.map((row) => `${row.map(cell).join(separator)}\r\n`).join('');
 }
 
 const entities: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };

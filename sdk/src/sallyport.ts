@@ -14,7 +14,7 @@ export {
   UnavailableError,
   ValidationError,
 } from './errors.ts';
-export { accessReport, type ReportFile, type ReportOptions } from './report.ts';
+export { accessReport, type ReportFile, type ReportOptions, toCsv } from './report.ts';
 export { authorizeSession, type ManagedSession, type StartSessionOptions, startSession } from './session.ts';
 export { type ChangeOptions, type ClientOptions, etagOf, type RequestOptions } from './transport.ts';
 export { ExchangeError, githubToken, type WorkloadKeyOptions, workloadKey } from './workload.ts';

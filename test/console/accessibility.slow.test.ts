@@ -27,6 +27,16 @@ const views: [name: string, hash: string, prepare: (page: Page) => Promise<void>
     '#/who?view=unused',
     (page) => page.getByText(/without recorded use in the last/).waitFor(),
   ],
+  ['report', '#/who?view=report', (page) => page.getByRole('button', { name: 'Create report' }).waitFor()],
+  ['list', '#/applications', (page) => page.locator('.cell-keys code').first().waitFor()],
+  [
+    'history',
+    '#/applications?q=help%20desk',
+    async (page) => {
+      await page.getByRole('link', { name: 'help desk' }).click();
+      await page.getByRole('region', { name: 'History' }).locator('li').first().waitFor();
+    },
+  ],
   [
     'unused grants',
     '#/applications?q=payments%20worker',

@@ -31,6 +31,7 @@ export async function openTab(browser: Browser, url: string): Promise<Tab> {
   const context = await browser.newContext({
     viewport: { width: 1280, height: 840 },
     colorScheme: 'light',
+    locale: 'en-GB',
     reducedMotion: 'reduce',
     permissions: ['clipboard-read', 'clipboard-write'],
   });

@@ -34,6 +34,8 @@ export function expectResponseInvariants(method: string, { status, headers, body
   expect(body.request_id).toBe(headers.get('svc-request-id'));
   expect(body.instance).toStartWith('/');
   expect(body.detail).toBeString();
-  const fields = body.code === 'validation_failed' ? [...problemFields, 'errors'] : problemFields;
-  expect(Object.keys(body)).toEqual(fields);
+  const address = `/console#/activity?q=${encodeURIComponent(body.request_id)}`;
+  expect(body.explanation).toBe(status === 403 ? address : undefined);
+  const more = body.code === 'validation_failed' ? ['errors'] : status === 403 ? ['explanation'] : [];
+  expect(Object.keys(body)).toEqual([...problemFields, ...more]);
 }

@@ -35,6 +35,23 @@ export function whyNotGrantable(
   return undefined;
 }
 
+interface MissingGrant {
+  readonly permission: string;
+  readonly container?: string;
+  readonly transform?: AccessRule['transform'];
+}
+
+/** The grants with the smallest addition that allows what was denied. */
+export function withGrant({ permissions, rules }: Grants, missing: MissingGrant): Grants {
+  const { permission, container, transform = 'redact' } = missing;
+  if (container === undefined) return { permissions: [...permissions, permission], rules };
+  const isSame = (rule: AccessRule) => rule.container === container && rule.permissions.includes(permission);
+  if (rules.some(isSame))
+    return { permissions, rules: rules.map((rule) => (isSame(rule) ? { ...rule, transform } : rule)) };
+  const rule = { ...newRule('private', rules), container, transform, permissions: [permission] };
+  return { permissions, rules: [...rules, rule] };
+}
+
 const permissionPattern = /^[a-z][a-z0-9_-]*(:[a-z][a-z0-9_-]*)+$/;
 
 export function familyOf(permission: string): string {

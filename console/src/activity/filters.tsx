@@ -5,6 +5,7 @@ import { type Sallyport, ValidationError } from '../../../sdk/src/sallyport.ts';
 import { ApplicationPicker, useApplication } from '../applications/application-picker.tsx';
 import { Choice } from '../frame/choice.tsx';
 import { isUuid } from '../frame/format.ts';
+import { href } from '../frame/route.ts';
 import { SearchField } from '../frame/search-field.tsx';
 import { isTime, TimeInput } from '../frame/time-input.tsx';
 import { operations } from './operations.ts';
@@ -19,6 +20,7 @@ export const defaults = {
   subject: '',
   purpose: '',
   q: '',
+  live: '',
 };
 export type Filters = typeof defaults;
 
@@ -81,6 +83,16 @@ export function logQuery(filters: Filters, found: Found, now: number) {
     ...(purpose !== '' && { purpose }),
     ...found,
   };
+}
+
+/** Opens the entries of a bar in a chart. */
+export function openPeriod(
+  { from, to }: { from: number; to: number },
+  filter: Record<string, string> = {},
+): void {
+  const times = { from: new Date(from).toISOString(), to: new Date(to).toISOString() };
+  const query = new URLSearchParams({ period: 'custom', ...times, ...filter });
+  location.hash = `${href('activity')}?${query}`;
 }
 
 interface Props {

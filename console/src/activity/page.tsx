@@ -1,19 +1,21 @@
 /** The audit log: a chart of the chosen period, and its entries. */
 import { Button } from '@mantine/core';
-import { useMemo, useState } from 'react';
+import { useCallback, useMemo, useState } from 'react';
 import type { LogEntry, LogGap } from '../../../sdk/src/sallyport.ts';
 import { BarChart } from '../charts/bar-chart.tsx';
 import { barsOf, resultSeries } from '../charts/log-counts.tsx';
 import { ErrorNotice } from '../frame/error-notice.tsx';
 import { formatDate, formatNumber, plural } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
-import { useLoad, useNow } from '../frame/load.ts';
+import { useLiveUpdates, useLoad, useNow } from '../frame/load.ts';
 import { usePaged } from '../frame/paged.ts';
 import { useRouteQuery } from '../frame/route.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
+import { TableTools } from '../frame/table-tools.tsx';
 import { Entry } from './entry.tsx';
 import { defaults, FilterBar, type Found, findInLog, isExact, logQuery } from './filters.tsx';
 import { Gaps } from './gaps.tsx';
+import { reasonOf } from './recorded-decision.tsx';
 
 const pageSize = 100;
 const isoTime = (time: number) => new Date(time).toISOString();
@@ -21,6 +23,32 @@ const isoTime = (time: number) => new Date(time).toISOString();
 /** The service does not count entries by these filters. */
 function isCountable(found: Found | undefined): boolean {
   return found !== undefined && !isExact(found) && found.entity === undefined;
+}
+
+function cellsOf(entry: LogEntry): string[] {
+  const { at, result, operation, actor, entity, resource, decision, purpose = '', count = 1 } = entry;
+  const ids = entity?.id ?? (resource?.ids ?? []).join(' ');
+  const who = [actor.id ?? actor.kind, actor.application_id ?? '', actor.subject ?? ''];
+  const what = [ids, resource?.container ?? '', decision?.transform ?? '', purpose, String(count)];
+  return [at, result, operation, ...who, ...what, reasonOf(entry) ?? '', entry.request_id ?? ''];
+}
+
+const liveInterval = 2000;
+
+/** The newest entries that match, read again and again while `isOn`. */
+function useNewEntries(isOn: boolean, name: string, load: (signal: AbortSignal) => Promise<LogEntry[]>) {
+  const { data, reload } = useLoad(`newest ${isOn} ${name}`, async (signal) => (isOn ? load(signal) : []));
+  useLiveUpdates(
+    useCallback(() => isOn && reload(), [isOn, reload]),
+    liveInterval,
+  );
+  return data ?? [];
+}
+
+/** New entries come first. Loaded ones stay, also those that were read a second time. */
+function withNew(added: readonly LogEntry[], loaded: readonly LogEntry[]): readonly LogEntry[] {
+  const known = new Set(loaded.map(({ id }) => id));
+  return [...added.filter(({ id }) => !known.has(id)), ...loaded];
 }
 
 export function Activity() {
@@ -45,6 +73,10 @@ export function Activity() {
     if (!start && !signal.aborted) setGaps({ name, gaps: page.gaps ?? [] });
     return { data: page.data, next: page.pagination.next };
   });
+  const added = useNewEntries(filters.live !== '' && query !== undefined, `logs ${name}`, (signal) =>
+    api.logs.list({ ...query, size: pageSize }, { signal }).then(({ data }) => data),
+  );
+  const shown = withNew(added, entries.items);
   const bars = useMemo(() => counts.data && barsOf(counts.data, 'entries'), [counts.data]);
   const error = unknown ?? entries.error ?? counts.error;
   const isLoading = entries.loading || !query;
@@ -68,9 +100,18 @@ export function Activity() {
               ` of this ${found.id === undefined ? 'request' : 'address'}, in any period`}
           </p>
         </div>
-        <Button variant="default" leftSection={<Icon name="rotate" size={14} />} onClick={refresh}>
-          Refresh
-        </Button>
+        <div className="actions">
+          <Button
+            variant={filters.live === '' ? 'default' : 'light'}
+            aria-pressed={filters.live !== ''}
+            onClick={() => set({ live: filters.live === '' ? 'on' : '' }, 'replace')}
+          >
+            Live
+          </Button>
+          <Button variant="default" leftSection={<Icon name="rotate" size={14} />} onClick={refresh}>
+            Refresh
+          </Button>
+        </div>
       </header>
       <FilterBar filters={filters} set={set} />
       {error !== undefined && <ErrorNotice error={error} retry={refresh} />}
@@ -95,16 +136,41 @@ export function Activity() {
         </section>
       )}
       {gaps?.name === name && <Gaps gaps={gaps.gaps} />}
-      {entries.items.length === 0 && !isLoading && error === undefined && (
+      {shown.length === 0 && !isLoading && error === undefined && (
         <div className="empty">
           <Icon name="activity" size={28} />
           <h2>No activity</h2>
-          <p>No entries match these filters. Choose a longer period or remove a filter.</p>
+          <p>
+            {filters.q === ''
+              ? 'No entries match these filters. Choose a longer period or remove a filter.'
+              : 'No entries match. Denials are recorded within a second. If the same denial is repeated within a minute, only the entry of the first request has its ID.'}
+          </p>
         </div>
       )}
+      {shown.length > 0 && (
+        <TableTools
+          name="activity"
+          head={[
+            'Time',
+            'Result',
+            'Operation',
+            'Actor',
+            'Application',
+            'Subject',
+            'Object',
+            'Container',
+            'Transform',
+            'Purpose',
+            'Count',
+            'Reason',
+            'Request',
+          ]}
+          rows={() => shown.map(cellsOf)}
+        />
+      )}
       <ol className="timeline" aria-busy={isLoading}>
-        {entries.items.map((entry) => (
-          <Entry key={entry.id} entry={entry} now={now} isOpen={found?.id === entry.id} />
+        {shown.map((entry) => (
+          <Entry key={entry.id} entry={entry} now={now} isOpen={found !== undefined && isExact(found)} />
         ))}
       </ol>
       {isLoading && error === undefined && <p className="fine">Loading…</p>}

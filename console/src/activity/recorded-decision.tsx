@@ -3,10 +3,14 @@ import { Button } from '@mantine/core';
 import { lazy, type ReactNode, Suspense, useState } from 'react';
 import type { LogEntry } from '../../../sdk/src/sallyport.ts';
 import { escapeText } from '../../../src/domain/escape.ts';
+import { withGrant } from '../access/grants.ts';
 import { OutcomeBadge } from '../access/outcome.tsx';
 import { useApplicationSummary } from '../applications/application-summary.ts';
+import { openReview } from '../applications/stored-draft.ts';
+import { InlineError } from '../frame/error-notice.tsx';
 import { plural } from '../frame/format.ts';
 import { Icon, type IconName } from '../frame/icons.tsx';
+import { holds, useSignedIn } from '../frame/signed-in.ts';
 
 type Decision = NonNullable<LogEntry['decision']>;
 
@@ -124,8 +128,38 @@ export function RecordedDecision({ entry }: { entry: LogEntry }) {
         <OutcomeBadge answer={transform ?? 'denied'} />
         <span>{reasonOf(entry) ?? (rule ? `Allowed by ${ruleLabel(rule).toLowerCase()}.` : 'Allowed.')}</span>
       </p>
-      <Comparison entry={entry} />
+      <div className="actions">
+        <Comparison entry={entry} />
+        <DraftGrant entry={entry} />
+      </div>
     </section>
+  );
+}
+
+/** Opens a review of the application with the missing grant. A session gets its grants from its authorizer instead. */
+function DraftGrant({ entry: { actor, decision } }: { entry: LogEntry }) {
+  const signedIn = useSignedIn();
+  const [error, setError] = useState<unknown>();
+  const id = actor.kind === 'application' ? actor.id : undefined;
+  const missing = decision?.missing;
+  const isKnown = useApplicationSummary(id);
+  if (id === undefined || !missing || !isKnown || !holds(signedIn, 'application:update')) return null;
+  const draft = async () => {
+    try {
+      const application = await signedIn.api.applications.get(id);
+      const { permissions, rules } = withGrant(application, missing);
+      openReview(application, { permissions: [...permissions], rules: [...rules] });
+    } catch (failure) {
+      setError(failure);
+    }
+  };
+  return (
+    <>
+      <Button variant="default" size="compact-xs" onClick={draft}>
+        Review this grant…
+      </Button>
+      <InlineError error={error} />
+    </>
   );
 }
 

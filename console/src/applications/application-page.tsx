@@ -11,12 +11,13 @@ import { formatDate, timeAgo } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
 import { useShortcuts } from '../frame/keyboard.ts';
 import { useLoad, useNow } from '../frame/load.ts';
-import { href, navigate } from '../frame/route.ts';
+import { href, navigate, useRouteQuery } from '../frame/route.ts';
 import { holds, useSignedIn } from '../frame/signed-in.ts';
 import { SkeletonPage } from '../frame/skeleton.tsx';
 import { Advice } from './advice.tsx';
 import { DeleteDialog } from './delete-dialog.tsx';
 import { EditApplication } from './edit.tsx';
+import { History } from './history.tsx';
 import { Keys } from './keys.tsx';
 import { labelsOf } from './labels.ts';
 import { NewKeyDialog } from './new-key-dialog.tsx';
@@ -24,7 +25,7 @@ import { QuarantineButton, QuarantineNotice, QuarantineTag, suspectOf } from './
 import { RotateDialog } from './rotate-dialog.tsx';
 import { CreatedBy, Expires, LastUsed } from './table.tsx';
 import { TypeBadge } from './type-badge.tsx';
-import { Usage } from './usage.tsx';
+import { RecordedActivity, Usage } from './usage.tsx';
 
 export function ApplicationPage({ id, editing }: { id: string; editing: boolean }) {
   const { api } = useSignedIn();
@@ -60,8 +61,14 @@ type Open = 'rotate' | 'delete' | { readonly secret: string; readonly note: stri
 
 function ApplicationView({ application, reload }: { application: Application; reload: () => void }) {
   const signedIn = useSignedIn();
-  const [open, setOpen] = useState<Open>();
   const { id, name, type } = application;
+  const [{ do: wanted }, setQuery] = useRouteQuery({ do: '' });
+  const [other, setOther] = useState<Open>();
+  const open = other ?? (wanted === 'rotate' && holds(signedIn, 'application:update') ? 'rotate' : undefined);
+  const setOpen = (next: Open) => {
+    setQuery({ do: '' }, 'replace');
+    setOther(next);
+  };
   const keys = useLoad(`keys ${id}`, (signal) => signedIn.api.applications.keys(id, { signal }));
   const mayChange = holds(signedIn, 'application:update');
   const mayDelete = holds(signedIn, 'application:delete');
@@ -100,7 +107,12 @@ function ApplicationView({ application, reload }: { application: Application; re
               Rotate key
             </Button>
           )}
-          <QuarantineButton suspect={suspectOf(application)} done={reload} />
+          <QuarantineButton
+            key={wanted}
+            suspect={suspectOf(application)}
+            done={reload}
+            isOpen={wanted === 'quarantine'}
+          />
           {mayDelete && <More remove={() => setOpen('delete')} />}
         </div>
       </header>
@@ -112,11 +124,13 @@ function ApplicationView({ application, reload }: { application: Application; re
             <h2>Keys</h2>
             <Keys application={application} keys={keys} mayChange={mayChange} />
           </section>
+          <RecordedActivity application={application} />
           <Advice application={application} />
           <section className="card">
             <h2>Access preview</h2>
             <Preview holder="application" after={application} />
           </section>
+          <History application={application} />
         </div>
         <aside className="stack-wide">
           <Details application={application} />

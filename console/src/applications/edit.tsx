@@ -8,7 +8,7 @@ import { Preview } from '../access/preview.tsx';
 import { announce } from '../frame/announce.ts';
 import { ErrorNotice } from '../frame/error-notice.tsx';
 import { Icon } from '../frame/icons.tsx';
-import { href, navigate } from '../frame/route.ts';
+import { href, navigate, parseRoute } from '../frame/route.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
 import { useUnsaved } from '../frame/unsaved.ts';
 import { type Draft, draftOf, emptyDraft, expiryDate, rebaseDraft, updateOf } from './draft.ts';
@@ -28,7 +28,9 @@ export function EditApplication({ application }: { application?: Application }) 
   const [draft, setDraft] = useState<Draft>(restored?.draft ?? initial);
   const [errors, setErrors] = useState<Errors>({});
   const [error, setError] = useState<unknown>();
-  const [reviewing, setReviewing] = useState(false);
+  const [reviewing, setReviewing] = useState(
+    () => restored !== undefined && parseRoute(location.hash).query.has('review'),
+  );
   const [created, setCreated] = useState<{ id: string; key: string; note: string }>();
   const start = before ? draftOf(before) : emptyDraft;
   const unsaved = !created && JSON.stringify(draft) !== JSON.stringify(start);

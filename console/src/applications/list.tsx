@@ -12,6 +12,7 @@ import { holds, useSignedIn } from '../frame/signed-in.ts';
 import { SkeletonRows } from '../frame/skeleton.tsx';
 import { useApplications } from './application-store.ts';
 import { labelsOf } from './labels.ts';
+import { ListActions } from './list-actions.tsx';
 import { type Column, type Order, Table } from './table.tsx';
 
 type Filter = 'all' | Application['type'] | 'unused' | 'expiring';
@@ -133,6 +134,7 @@ export function Applications() {
       </div>
       {error !== undefined && <ErrorNotice error={error} retry={() => void signedIn.applications.load()} />}
       {!complete && list.length === 0 && <SkeletonRows rows={10} />}
+      {visible.length > 0 && <ListActions rows={visible} />}
       {visible.length > 0 ? (
         <Table
           rows={visible}

@@ -22,6 +22,14 @@ function snippets(secret: string): [name: string, text: string][] {
       'SDK',
       `import { Sallyport } from '@sallyport/sdk';\n\nconst sallyport = new Sallyport({\n  url: '${url}',\n  key: process.env.SALLYPORT_KEY,\n});`,
     ],
+    [
+      'Python',
+      `import json, os, urllib.request\n\nrequest = urllib.request.Request(\n    '${url}/applications/key',\n    headers={'SVC-API-KEY': os.environ['SALLYPORT_KEY']},\n)\nprint(json.load(urllib.request.urlopen(request)))`,
+    ],
+    [
+      'Go',
+      `request, _ := http.NewRequest("GET", "${url}/applications/key", nil)\nrequest.Header.Set("SVC-API-KEY", os.Getenv("SALLYPORT_KEY"))\nresponse, err := http.DefaultClient.Do(request)`,
+    ],
   ];
 }
 

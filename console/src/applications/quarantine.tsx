@@ -41,12 +41,14 @@ interface Props {
   readonly compact?: boolean;
   /** Called after the change. */
   readonly done?: (() => void) | undefined;
+  /** Whether the dialog is open at first. */
+  readonly isOpen?: boolean;
 }
 
 /** A button with confirmation. Renders nothing if the key may not use it. */
-export function QuarantineButton({ suspect, compact = false, done }: Props) {
+export function QuarantineButton({ suspect, compact = false, done, isOpen = false }: Props) {
   const signedIn = useSignedIn();
-  const [open, setOpen] = useState(false);
+  const [open, setOpen] = useState(isOpen);
   if (!holds(signedIn, permissions[suspect.type])) return null;
   const label = suspect.isQuarantined ? 'Release' : 'Quarantine';
   return (

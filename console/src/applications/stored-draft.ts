@@ -4,7 +4,7 @@
  */
 import type { Application } from '../../../sdk/src/sallyport.ts';
 import type { Grants } from '../access/grants.ts';
-import { navigate } from '../frame/route.ts';
+import { href, navigate } from '../frame/route.ts';
 import { type Draft, draftOf, emptyDraft } from './draft.ts';
 
 export interface StoredDraft {
@@ -43,6 +43,16 @@ export function openDraft(application: Application, { permissions, rules }: Gran
     draft: { ...draftOf(application), permissions, rules },
   });
   navigate('applications', application.id, 'edit');
+}
+
+/** Opens the review of a draft that has the fields of another version of the application. */
+export function openReview(application: Application, fields: Partial<Application>): void {
+  const next = { ...application, ...fields };
+  const end = next.expires_at;
+  const isChanged = end !== application.expires_at && (end === undefined || Date.parse(end) > Date.now());
+  const draft = { ...draftOf(next), expiry: isChanged ? (end ?? 'never') : '' };
+  storeDraft(application.id, { before: application, draft });
+  location.hash = `${href('applications', application.id, 'edit')}?review=true`;
 }
 
 export function removeDraft(id: string): void {

@@ -12,6 +12,7 @@ import { useVisibleRows } from '../frame/visible-rows.ts';
 import { useApplicationSummary } from './application-summary.ts';
 import { readsOf, summarizeGrants, summarizePermissions } from './grants-summary.ts';
 import { useKeyEndings } from './key-endings.ts';
+import { labelsOf } from './labels.ts';
 import { QuarantineTag } from './quarantine.tsx';
 import { TypeBadge } from './type-badge.tsx';
 
@@ -127,6 +128,15 @@ const Row = memo(function Row({ row, index, endings, now, enter }: RowProps) {
           <TypeBadge type={row.type} />
           <QuarantineTag since={row.quarantined_at} />
           {ownApplication?.id === row.id && <span className="tag">signed in</span>}
+          {labelsOf(row).map((label) => (
+            <a
+              key={label}
+              className="tag"
+              href={`${href('applications')}?${new URLSearchParams({ q: label })}`}
+            >
+              <bdi>{label}</bdi>
+            </a>
+          ))}
         </span>
       </span>
       <span role="cell" className="cell-access" title={summarizeGrants(row, permissions.length)}>

@@ -1,8 +1,15 @@
-/** When the permissions of an application were last used. Its unused grants are in advice.tsx. */
+/**
+ * When the permissions of an application were last used, and its entries in the audit log over time. Its unused grants
+ * are in advice.tsx.
+ */
+import { useState } from 'react';
 import type { Application } from '../../../sdk/src/sallyport.ts';
+import { openPeriod } from '../activity/filters.tsx';
+import { BarChart } from '../charts/bar-chart.tsx';
+import { barsOf, resultSeries } from '../charts/log-counts.tsx';
 import { timeAgo } from '../frame/format.ts';
 import { useLoad, useNow } from '../frame/load.ts';
-import { useSignedIn } from '../frame/signed-in.ts';
+import { holds, useSignedIn } from '../frame/signed-in.ts';
 import { usageDelay } from './table.tsx';
 
 const maxRows = 6;
@@ -28,6 +35,37 @@ export function Usage({ application: { id } }: { application: Application }) {
           ))}
         </ul>
       )}
+    </section>
+  );
+}
+
+const month = 30 * 86_400_000;
+
+/** The service counts requests by tenant, not by key. So this shows what the audit log recorded. */
+export function RecordedActivity({ application: { id } }: { application: Application }) {
+  const signedIn = useSignedIn();
+  const mayRead = holds(signedIn, 'log:read');
+  const [opened] = useState(() => Date.now());
+  const from = new Date(opened - month).toISOString();
+  const { data } = useLoad(`activity ${id} ${mayRead}`, async (signal) =>
+    mayRead ? signedIn.api.logs.counts({ actor: id, from }, { signal }) : undefined,
+  );
+  if (!data) return null;
+  return (
+    <section className="card">
+      <h2>Recorded activity, 30 days</h2>
+      <BarChart
+        title="Recorded activity"
+        bars={barsOf(data, 'entries')}
+        series={resultSeries}
+        pick={(bar) => openPeriod(bar, { application: id })}
+        note={
+          <p className="fine">
+            Entries of its keys and sessions in the audit log. Reads that are not recorded, and unchanged
+            requests, are not counted; the last use of each key is.
+          </p>
+        }
+      />
     </section>
   );
 }

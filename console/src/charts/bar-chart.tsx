@@ -1,6 +1,7 @@
 /** Bars over time as SVG, and a table with the same numbers. The arrow keys move between the bars. */
 import { type KeyboardEvent, type ReactNode, useState } from 'react';
-import { formatDate, formatNumber, formatTime, timeZone } from '../frame/format.ts';
+import { formatDate, formatNumber, formatPeriod, formatTime, timeZone } from '../frame/format.ts';
+import { TableTools } from '../frame/table-tools.tsx';
 import { Scrollable } from './scrollable.tsx';
 
 export interface Bar {
@@ -32,16 +33,10 @@ interface Props {
 }
 
 const [width, gap, height] = [10, 2, 100];
+const isoTime = (time: number) => new Date(time).toISOString();
 
 const totalOf = ({ values }: Bar) => values.reduce((sum, value) => sum + value, 0);
 const highestOf = ({ values }: Bar) => Math.max(...values);
-
-/** `15 Nov, 14:00 – 15:00`. The second date is shown only if it is another day. */
-export function periodLabel({ from, to }: Pick<Bar, 'from' | 'to'>): string {
-  const [start, end] = [formatTime(from), formatTime(to)];
-  const [day, time] = end.split(', ') as [string, string?];
-  return start.startsWith(`${day}, `) && time ? `${start} – ${time}` : `${start} – ${end}`;
-}
 
 export function BarChart({
   title,
@@ -88,7 +83,7 @@ export function BarChart({
             </span>
           ))}
         </span>
-        <span className="bar-chart-period">{bar && periodLabel(bar)}</span>
+        <span className="bar-chart-period">{bar && formatPeriod(bar)}</span>
       </figcaption>
       <div className="plot">
         <span className="plot-scale" aria-hidden="true">
@@ -102,7 +97,7 @@ export function BarChart({
           aria-valuemin={0}
           aria-valuemax={Math.max(0, bars.length - 1)}
           aria-valuenow={active ?? 0}
-          aria-valuetext={bar ? `${periodLabel(bar)}: ${describe(bar.values)}` : describe(totals)}
+          aria-valuetext={bar ? `${formatPeriod(bar)}: ${describe(bar.values)}` : describe(totals)}
           onKeyDown={pressed}
           onBlur={() => setActive(undefined)}
           onMouseMove={(event) => setActive(at(event))}
@@ -138,6 +133,11 @@ export function BarChart({
       {note}
       <details className="chart-table">
         <summary>Show as table</summary>
+        <TableTools
+          name={title.toLowerCase().replaceAll(' ', '-')}
+          head={['From', 'To', ...series.map(({ label }) => label)]}
+          rows={() => bars.map((each) => [isoTime(each.from), isoTime(each.to), ...each.values.map(String)])}
+        />
         <Scrollable label={`${title} as table`}>
           <table>
             <thead>

@@ -5,7 +5,7 @@ import { type CopyResult, copy, copyMessages } from './copy.ts';
 import { Icon } from './icons.tsx';
 
 interface Props {
-  readonly text: string;
+  readonly text: string | (() => string);
   readonly field?: RefObject<HTMLInputElement | HTMLTextAreaElement | null>;
   readonly label?: string;
   readonly done?: (copied: CopyResult) => void;
@@ -14,7 +14,7 @@ interface Props {
 export function CopyButton({ text, field, label = 'Copy', done }: Props) {
   const [copied, setCopied] = useState<CopyResult>();
   const press = async () => {
-    const outcome = await copy(text, field?.current ?? null);
+    const outcome = await copy(typeof text === 'string' ? text : text(), field?.current ?? null);
     setCopied(outcome);
     announce(copyMessages[outcome]);
     done?.(outcome);

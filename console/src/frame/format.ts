@@ -1,4 +1,4 @@
-/** Formats dates, durations and numbers. */
+/** Formats dates and numbers for the locale of the browser. Words such as `2 days ago` are English, as all texts. */
 const units: [Intl.RelativeTimeFormatUnit, number][] = [
   ['year', 31_557_600_000],
   ['month', 2_629_800_000],
@@ -7,7 +7,7 @@ const units: [Intl.RelativeTimeFormatUnit, number][] = [
   ['minute', 60_000],
 ];
 const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto' });
-const exact = new Intl.DateTimeFormat('en-GB', {
+const exact = new Intl.DateTimeFormat(undefined, {
   day: 'numeric',
   month: 'short',
   year: 'numeric',
@@ -16,13 +16,13 @@ const exact = new Intl.DateTimeFormat('en-GB', {
   second: '2-digit',
   timeZoneName: 'short',
 });
-const short = new Intl.DateTimeFormat('en-GB', {
+const short = new Intl.DateTimeFormat(undefined, {
   day: 'numeric',
   month: 'short',
   hour: '2-digit',
   minute: '2-digit',
 });
-const count = new Intl.NumberFormat('en');
+const count = new Intl.NumberFormat();
 
 export function timeAgo(moment: string, now: number): string {
   const difference = Date.parse(moment) - now;
@@ -40,6 +40,11 @@ export const timeZone = exact.formatToParts(0).find(({ type }) => type === 'time
 /** Without year and seconds, such as `15 Nov, 14:00`. */
 export function formatTime(time: number): string {
   return short.format(time);
+}
+
+/** Such as `15 Nov, 14:00 – 15:00`. The second date is shown only if it is another day. */
+export function formatPeriod({ from, to }: { from: number; to: number }): string {
+  return short.formatRange(from, to);
 }
 
 export function formatNumber(value: number): string {

@@ -18,6 +18,12 @@ interface Target {
 }
 
 const maxApplications = 8;
+/** Words before the name of an application that run an action on it. */
+const actions = [
+  ['rotate', 'Rotate key of', 'key'],
+  ['quarantine', 'Quarantine or release', 'shield'],
+  ['edit', 'Edit', 'edit'],
+] as const;
 const keyPattern = /^slp_[a-z]{3}_[0-9A-Za-z]{55}$/;
 const containerPattern = /^(\/[\w-]+)+\/?$/;
 
@@ -114,11 +120,27 @@ async function findObjects(signedIn: SignedIn, text: string, signal: AbortSignal
   return all.filter(({ id }, index) => all.findIndex((other) => other.id === id) === index);
 }
 
+type Action = (typeof actions)[number];
+
+/** The action and the rest of the text, such as `rotate web shop`. */
+function actionIn(text: string): [Action | undefined, string] {
+  const [word = '', ...rest] = text.trimStart().split(' ');
+  const action = actions.find(([name]) => name === word.toLowerCase() && rest.length > 0);
+  return [action, action ? rest.join(' ') : text];
+}
+
+function actionTarget([action, label, icon]: Action, id: string, name: string): Target {
+  const page = href('applications', id);
+  const address = action === 'edit' ? href('applications', id, 'edit') : `${page}?do=${action}`;
+  return { id: `${action} ${id}`, label: `${label} ${name}`, hint: 'action', icon, href: address };
+}
+
 function useTargets(text: string): { targets: readonly Target[]; searching: boolean } {
   const signedIn = useSignedIn();
   const wanted = useDebounced(text.trim());
   // A pasted key must not be sent as a name.
-  const { found, searching } = useApplicationSearch(keyPattern.test(text.trim()) ? '' : text);
+  const [action, name] = actionIn(text);
+  const { found, searching } = useApplicationSearch(keyPattern.test(text.trim()) ? '' : name);
   const objects = useLoad(`objects ${wanted}`, (signal) => findObjects(signedIn, wanted, signal));
   return useMemo(() => {
     const typed = text.trim().toLowerCase();
@@ -135,17 +157,19 @@ function useTargets(text: string): { targets: readonly Target[]; searching: bool
     const targets: Target[] = pages.filter(({ label }) => label.toLowerCase().includes(typed));
     if (!keyPattern.test(text.trim()))
       for (const { id, name, type, quarantined_at } of found.slice(0, maxApplications))
-        targets.push({
-          id,
-          label: name,
-          hint: quarantined_at ? 'in quarantine' : type,
-          icon: 'applications',
-          href: href('applications', id),
-        });
+        if (action && signedIn.held.has('application:update')) targets.push(actionTarget(action, id, name));
+        else
+          targets.push({
+            id,
+            label: name,
+            hint: quarantined_at ? 'in quarantine' : type,
+            icon: 'applications',
+            href: href('applications', id),
+          });
     const isCurrent = wanted === text.trim();
     if (isCurrent) targets.push(...(objects.data ?? []));
     return { targets, searching: searching || !isCurrent || objects.data === undefined };
-  }, [found, searching, text, wanted, objects.data]);
+  }, [found, searching, text, wanted, objects.data, action, signedIn]);
 }
 
 function Targets({ close }: { close: () => void }) {
@@ -174,7 +198,7 @@ function Targets({ close }: { close: () => void }) {
         aria-expanded="true"
         aria-controls="quick-open-targets"
         aria-activedescendant={targets[at] ? `quick-open-${at}` : undefined}
-        placeholder="Name, container, or ID of a request, token, session, key…"
+        placeholder="Name, container or ID; or rotate, quarantine or edit and a name"
         value={text}
         onChange={(event) => {
           setText(event.target.value);

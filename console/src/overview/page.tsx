@@ -1,6 +1,7 @@
 /** The overview: recent activity, risks, and next steps. */
 import { useState } from 'react';
 import type { DenialCounts, RequestCounts } from '../../../sdk/src/sallyport.ts';
+import { openPeriod } from '../activity/filters.tsx';
 import { maxNewest, useNewestApplications } from '../applications/application-store.ts';
 import { BarChart } from '../charts/bar-chart.tsx';
 import { barsOf, denialBars, denialSeries, NotCounted } from '../charts/log-counts.tsx';
@@ -9,6 +10,7 @@ import { formatNumber } from '../frame/format.ts';
 import { useLiveUpdates, useLoad, useNow } from '../frame/load.ts';
 import { href, useRouteQuery } from '../frame/route.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
+import { isTime, TimeInput } from '../frame/time-input.tsx';
 import { AccessMap } from './access-map.tsx';
 import { Checklist } from './checklist.tsx';
 import { type Expiring, useExpiring } from './expiring.ts';
@@ -31,17 +33,26 @@ const authorizations = [
 export function Overview() {
   const { api } = useSignedIn();
   const expiring = useExpiring();
-  const [{ period }, set] = useRouteQuery({ period: '7d' });
+  const [{ period, from: start, to: end }, set] = useRouteQuery({ period: '7d', from: '', to: '' });
   const [opened] = useState(() => Date.now());
   const length = periods.find(([value]) => value === period)?.[2] ?? 7 * day;
-  const from = new Date(opened - length).toISOString();
-  const requests = useLoad(`requests ${from}`, (signal) => api.requests.counts({ from }, { signal }));
+  const isCustom = period === 'custom' && isTime(start);
+  const times = {
+    from: isCustom ? start : new Date(opened - length).toISOString(),
+    ...(isCustom && isTime(end) && { to: end }),
+  };
+  const name = JSON.stringify(times);
+  const requests = useLoad(`requests ${name}`, (signal) => api.requests.counts(times, { signal }));
   useLiveUpdates(requests.reload, 60_000);
-  const all = useLoad(`counts ${from}`, (signal) => api.logs.counts({ from, denials: 'true' }, { signal }));
-  const sessions = useLoad(`authorized ${from}`, (signal) =>
-    api.logs.counts({ from, operation: 'session.authorize', denials: 'true' }, { signal }),
+  const all = useLoad(`counts ${name}`, (signal) =>
+    api.logs.counts({ ...times, denials: 'true' }, { signal }),
   );
-  const inActivity = (query: Record<string, string>) => `${href('activity')}?${new URLSearchParams(query)}`;
+  const sessions = useLoad(`authorized ${name}`, (signal) =>
+    api.logs.counts({ ...times, operation: 'session.authorize', denials: 'true' }, { signal }),
+  );
+  const shown = isCustom ? { period, ...times } : { period: period === 'custom' ? '7d' : period };
+  const inActivity = (query: Record<string, string>) =>
+    `${href('activity')}?${new URLSearchParams({ ...shown, ...query })}`;
   return (
     <div className="page">
       <header className="page-head">
@@ -52,20 +63,28 @@ export function Overview() {
         <Choice
           label="Period"
           value={period}
-          options={periods.map(([value, label]) => [value, label])}
-          choose={(value) => set({ period: value })}
+          options={[...periods.map(([value, label]) => [value, label] as const), ['custom', 'Custom']]}
+          choose={(value) =>
+            set(value === 'custom' ? { period: value } : { period: value, from: '', to: '' })
+          }
         />
+        {period === 'custom' && (
+          <div className="tools-line">
+            <TimeInput label="From" value={start} change={(from) => set({ from })} />
+            <TimeInput label="To" value={end} change={(to) => set({ to })} />
+          </div>
+        )}
       </header>
       <Checklist />
       <Tiles
         denials={all.data?.denials}
         requests={requests.data?.totals}
         expiring={expiring}
-        period={period}
+        denied={inActivity({ result: 'denied' })}
       />
       <div className="panels">
         <RequestPanels loaded={requests} />
-        <Panel title="Denials" link={['Activity', inActivity({ period, result: 'denied' })]} loaded={all}>
+        <Panel title="Denials" link={['Activity', inActivity({ result: 'denied' })]} loaded={all}>
           {all.data && (
             <BarChart
               title="Denials"
@@ -78,7 +97,7 @@ export function Overview() {
         </Panel>
         <Panel
           title="Authorizations of sessions"
-          link={['Activity', inActivity({ period, operation: 'session.authorize' })]}
+          link={['Activity', inActivity({ operation: 'session.authorize' })]}
           loaded={sessions}
         >
           {sessions.data && (
@@ -92,19 +111,13 @@ export function Overview() {
         </Panel>
       </div>
       <div className="panels panels-3">
-        <MostDenied loaded={all} period={period} />
+        <MostDenied loaded={all} inActivity={inActivity} />
         <Expiries expiring={expiring} />
         <UnusedGrants />
       </div>
       <AccessMap />
     </div>
   );
-}
-
-function openPeriod({ from, to }: { from: number; to: number }, filter: Record<string, string>): void {
-  const times = { from: new Date(from).toISOString(), to: new Date(to).toISOString() };
-  const query = new URLSearchParams({ period: 'custom', ...times, ...filter });
-  location.hash = `${href('activity')}?${query}`;
 }
 
 function useSessionCount(state: 'active' | 'pending') {
@@ -119,7 +132,7 @@ interface TilesProps {
   readonly denials: DenialCounts | undefined;
   readonly requests: RequestCounts['totals'] | undefined;
   readonly expiring: Expiring;
-  readonly period: string;
+  readonly denied: string;
 }
 
 /** A text if the service does not count so many. */
@@ -135,7 +148,7 @@ function useApplicationCount(): number | string | undefined {
   return complete && error === undefined ? list.length : undefined;
 }
 
-function Tiles({ denials, requests, expiring, period }: TilesProps) {
+function Tiles({ denials, requests, expiring, denied }: TilesProps) {
   const { list, hasMore } = useNewestApplications(useSignedIn().applications);
   const applications = useApplicationCount();
   const now = useNow(60_000);
@@ -143,7 +156,6 @@ function Tiles({ denials, requests, expiring, period }: TilesProps) {
   const quarantined = list.filter(({ quarantined_at }) => quarantined_at !== undefined).length;
   const expiries = expiriesOf(expiring.list, now, 0).counts;
   const soon = (expiries[1] ?? 0) + (expiries[2] ?? 0);
-  const denied = `${href('activity')}?${new URLSearchParams({ result: 'denied', period })}`;
   return (
     <ul className="tiles">
       <Tile

@@ -43,24 +43,23 @@ export function Panel({
 
 interface MostDeniedProps {
   readonly loaded: Pick<Loaded<LogCounts>, 'data' | 'error'>;
-  readonly period: string;
+  readonly inActivity: (query: Record<string, string>) => string;
 }
 
 /** The applications with the most denials of the whole period, as the service counts them. */
-export function MostDenied({ loaded, period }: MostDeniedProps) {
+export function MostDenied({ loaded, inActivity }: MostDeniedProps) {
   const denials = loaded.data?.denials;
   const top = denials?.applications.slice(0, maxRows) ?? [];
   const highest = top[0]?.denials ?? 1;
-  const inActivity = (query: Record<string, string>) =>
-    `${href('activity')}?${new URLSearchParams({ result: 'denied', period, ...query })}`;
+  const result = 'denied';
   return (
-    <Panel title="Most denied" link={['Denials', inActivity({})]} loaded={loaded}>
+    <Panel title="Most denied" link={['Denials', inActivity({ result })]} loaded={loaded}>
       {denials && top.length === 0 && <p className="fine">Nothing was denied in this period.</p>}
       <ol className="ranking">
         {top.map(({ id, denials: count }) => (
           <li key={id}>
             <ApplicationLink id={id} />
-            <a href={inActivity({ application: id })} aria-label={plural(count, 'denial')}>
+            <a href={inActivity({ result, application: id })} aria-label={plural(count, 'denial')}>
               {formatNumber(count)}
             </a>
             <i className="ranking-bar" style={{ width: `${(100 * count) / highest}%` }} />

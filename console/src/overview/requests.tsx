@@ -1,5 +1,6 @@
 /** Panels of the overview: authenticated requests and their response times, as the service counts them. */
 import type { RequestCounts } from '../../../sdk/src/sallyport.ts';
+import { openPeriod } from '../activity/filters.tsx';
 import { BarChart } from '../charts/bar-chart.tsx';
 import {
   formatMilliseconds,
@@ -22,7 +23,9 @@ export function RequestPanels({ loaded }: { loaded: Pick<Loaded<RequestCounts>, 
     <>
       <Panel title="Requests" loaded={loaded}>
         {empty}
-        {hasRequests && <BarChart title="Requests" bars={requestBars(counts)} series={requestSeries} />}
+        {hasRequests && (
+          <BarChart title="Requests" bars={requestBars(counts)} series={requestSeries} pick={openPeriod} />
+        )}
       </Panel>
       <Panel title="Response time" loaded={loaded}>
         {empty}
@@ -33,6 +36,7 @@ export function RequestPanels({ loaded }: { loaded: Pick<Loaded<RequestCounts>, 
             series={responseTimeSeries}
             summary={responseTimes(counts.totals)}
             format={formatMilliseconds}
+            pick={openPeriod}
             isLayered
           />
         )}

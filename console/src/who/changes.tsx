@@ -13,6 +13,7 @@ import { useLoad, useNow } from '../frame/load.ts';
 import { useRouteQuery } from '../frame/route.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
 import { SkeletonRows } from '../frame/skeleton.tsx';
+import { TableTools } from '../frame/table-tools.tsx';
 import { isTime, TimeInput } from '../frame/time-input.tsx';
 import { PermissionField } from './permission-field.tsx';
 
@@ -166,11 +167,24 @@ function Result({ diff }: { diff: AccessDiff }) {
           <p>No application gained or lost this access in the period. Sessions are not compared.</p>
         </div>
       )}
+      {data.length > 0 && (
+        <TableTools
+          name="access-changes"
+          head={['Application', 'ID', 'Permission', 'Container', 'From', 'To', 'Last event', 'At']}
+          rows={() => data.map(cellsOf)}
+        />
+      )}
       <Changes title="Gained access" entries={gained} complete={complete} />
       <Changes title="Lost access" entries={lost} complete={complete} />
       {data.length > 0 && <p className="fine">Sessions are not compared, because they are short-lived.</p>}
     </>
   );
+}
+
+function cellsOf({ application, permission, container = '', from, to, events }: AccessDiffEntry) {
+  const last = events.at(-1);
+  const event = [last?.operation ?? '', last?.at ?? ''];
+  return [application.name, application.id, permission, container, from, to, ...event];
 }
 
 interface ChangesProps {

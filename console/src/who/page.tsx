@@ -11,8 +11,10 @@ import { useNow } from '../frame/load.ts';
 import { usePaged } from '../frame/paged.ts';
 import { useRouteQuery } from '../frame/route.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
+import { TableTools } from '../frame/table-tools.tsx';
 import { AccessChanges } from './changes.tsx';
 import { PermissionField } from './permission-field.tsx';
+import { AccessReport } from './report.tsx';
 import { AccessTable } from './table.tsx';
 import { UnusedGrantsList } from './unused.tsx';
 
@@ -41,12 +43,14 @@ const views = [
   ['now', 'Now'],
   ['changes', 'Changes'],
   ['unused', 'Unused grants'],
+  ['report', 'Report'],
 ] as const;
 
 const descriptions = {
   now: 'Applications and active sessions that can access a container or token, riskiest first',
   changes: 'Applications that gained and lost access between two times, from the audit log',
   unused: 'Grants of applications without recorded use, riskiest first',
+  report: 'A report for auditors about a period, to print and to file',
 };
 
 export function WhoPage() {
@@ -64,8 +68,33 @@ export function WhoPage() {
       {current === 'now' && <CurrentAccess />}
       {current === 'changes' && <AccessChanges />}
       {current === 'unused' && <UnusedGrantsList />}
+      {current === 'report' && <AccessReport />}
     </div>
   );
+}
+
+const reviewHead = [
+  'Kind',
+  'Name',
+  'ID',
+  'Subject',
+  'Permission',
+  'Transform',
+  'Rule',
+  'Limited by',
+  'Last used',
+];
+
+function cellsOf({
+  subject,
+  permission,
+  transform,
+  rule,
+  limited_by: limit,
+  last_used_at: used,
+}: AccessEntry) {
+  const who = [subject.type, subject.name, subject.id, subject.subject ?? ''];
+  return [...who, permission, transform, `${rule.of} ${rule.rule}`, limit?.name ?? '', used ?? ''];
 }
 
 /** Every application and active session that has a permission in a container or on a token. */
@@ -98,6 +127,9 @@ function CurrentAccess() {
             </div>
           )}
         </>
+      )}
+      {review.items.length > 0 && (
+        <TableTools name="access" head={reviewHead} rows={() => review.items.map(cellsOf)} />
       )}
       {review.items.length > 0 && <AccessTable entries={review.items} now={now} changed={review.reload} />}
       {review.more && (

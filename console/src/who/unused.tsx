@@ -11,6 +11,7 @@ import { Icon } from '../frame/icons.tsx';
 import { useRouteQuery } from '../frame/route.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
 import { SkeletonRows } from '../frame/skeleton.tsx';
+import { TableTools } from '../frame/table-tools.tsx';
 
 /** From the highest risk to the lowest. */
 export const risks = ['management', 'reveal', 'change', 'mask', 'redact'] as const;
@@ -112,6 +113,16 @@ export function UnusedGrantsList() {
             {plural(sum, 'grant')} of {plural(visible.length, 'application')} without recorded use in the last{' '}
             {unusedDays} days{complete ? '' : ', still counting…'}
           </p>
+          <TableTools
+            name="unused-grants"
+            head={['Application', 'ID', ...risks]}
+            rows={() =>
+              visible.map(({ application, counts }) => [
+                ...[application.name, application.id],
+                ...risks.map((each) => String(counts[each])),
+              ])
+            }
+          />
           <div className="who-table" role="table" aria-label="Unused grants">
             <div className="who-head unused-row" role="row">
               {['Application', 'Riskiest', ...risks].map((label) => (

@@ -15,6 +15,12 @@ export const Problem = z
     instance: z.string().describe('The path of the request.'),
     code: z.enum(codes as [Code, ...Code[]]).describe('The error code, for programs.'),
     request_id: z.string().describe('The request id, as in the `SVC-REQUEST-ID` header.'),
+    explanation: z
+      .string()
+      .optional()
+      .describe(
+        'For 403: the address of the console page with the recorded decision and the smallest grant that is missing, relative to this server. It contains only the request id, and shows the decision only to keys with `log:read`.',
+      ),
     errors: z
       .record(z.string(), z.array(z.string()))
       .optional()
@@ -78,6 +84,7 @@ export function problemBody(
     instance: path,
     code,
     request_id: requestId,
+    ...(status === 403 && { explanation: `/console#/activity?q=${encodeURIComponent(requestId)}` }),
     ...(errors && { errors }),
   };
 }
