@@ -66,6 +66,8 @@ export interface Context {
   readonly args: readonly string[];
   readonly options: Options;
   readonly json: boolean;
+  /** Whether tables may be wider than the terminal. */
+  readonly wide: boolean;
   readonly print: (line: string) => void;
   /** Prints the value as JSON with --json, otherwise the text. Returns the exit code, which is 0 by default. */
   readonly printResult: (value: unknown, text: string, exitCode?: number) => number;

@@ -106,7 +106,7 @@ export const topics: Readonly<Record<string, Topic>> = {
   },
   apps: {
     kind: 'api',
-    summary: 'Manage applications.',
+    summary: 'Manage applications. Also `applications`.',
     load: async () => [
       ...(await import('./commands/apps.ts')).appCommands,
       ...(await import('./commands/quarantine.ts')).quarantineCommands,

@@ -16,7 +16,7 @@ import { callOptions } from './terminal/connection.ts';
 /** Runs a command. Resolves with its exit code. */
 export type Execute = (command: Command, parsed: Parsed) => Promise<number>;
 
-export type Parsed = Pick<Context, 'args' | 'options' | 'json'>;
+export type Parsed = Pick<Context, 'args' | 'options' | 'json' | 'wide'>;
 
 const headings = { server: 'Server commands:', api: 'API commands:', other: 'Other commands:' };
 
@@ -28,7 +28,7 @@ export async function parseAndRun(
   suggestValues: SuggestValues = async () => [],
 ): Promise<number> {
   let code = 0;
-  const words = argv[0] === completeCommand ? argv.slice(1, -1) : argv;
+  const words = (argv[0] === completeCommand ? argv.slice(1, -1) : argv).map(withoutAlias);
   const program = await buildProgram(
     words,
     async (command, parsed) => {
@@ -42,11 +42,16 @@ export async function parseAndRun(
     return 0;
   }
   try {
-    await program.parseAsync(normalizeHelp(argv, program), { from: 'user' });
+    await program.parseAsync(normalizeHelp(argv.map(withoutAlias), program), { from: 'user' });
   } catch (error) {
     if (!(error instanceof CommanderError)) throw error;
   }
   return code;
+}
+
+/** `applications` is the same as `apps`. */
+function withoutAlias(word: string, index: number, words: readonly string[]): string {
+  return word === 'applications' && words.slice(0, index).every((each) => each === 'help') ? 'apps' : word;
 }
 
 /** Turns `help apps list` into `apps list --help`. After an unknown command, drops --help so that the error appears. */
@@ -80,6 +85,7 @@ async function buildProgram(
     .usage('COMMAND [options]')
     .version(build(), '--version', 'Print the version.')
     .option('--json', 'Print JSON.')
+    .option('--wide', 'Print whole tables, also if they are wider than the terminal.')
     .helpOption('-h, --help', 'Show help.')
     .commandsGroup(headings.other)
     .helpCommand('help [COMMAND]', 'Show help for a command.')
@@ -138,8 +144,8 @@ async function add(program: Program, command: Command, execute: Execute): Promis
   if (examples.length > 0)
     program.addHelpText('after', `\nExamples:\n${examples.map((example) => `  $ ${example}`).join('\n')}`);
   program.action(async () => {
-    const json = program.optsWithGlobals().json === true;
-    await execute(command, { args: program.args, options: optionsOf(program), json });
+    const { json = false, wide = false } = program.optsWithGlobals();
+    await execute(command, { args: program.args, options: optionsOf(program), json, wide });
   });
 }
 
@@ -213,7 +219,8 @@ function formatHelp(command: Program, helper: Help): string {
   const children = helper.visibleCommands(command);
   const groups = helper.groupItems([], children, (child) => child.helpGroup() || 'Commands:');
   const options = [...helper.visibleOptions(command), ...helper.visibleGlobalOptions(command)];
-  const isGlobal = ({ long }: ProgramOption) => long === '--json' || long === '--help' || !command.parent;
+  const isGlobal = ({ long }: ProgramOption) =>
+    long === '--json' || long === '--wide' || long === '--help' || !command.parent;
   const own = options.filter((option) => !isGlobal(option) && option.long !== '--version');
   const ownGroups = helper.groupItems([], own, (option) => option.helpGroupHeading ?? 'Options:');
   return [

@@ -6,6 +6,8 @@ import { fewConnections, generousTimeout } from './test-server.ts';
 export interface ShellOptions {
   readonly env?: Readonly<Record<string, string | undefined>>;
   readonly stdin?: string;
+  /** The width of the terminal. */
+  readonly columns?: number;
   /** Lines typed at prompts, or functions that return them. If present, input and output are a terminal. */
   readonly answers?: readonly (string | (() => Promise<string>))[];
 }
@@ -18,7 +20,7 @@ export interface ShellResult {
 
 export async function shell(
   argv: readonly string[],
-  { env = {}, stdin = '', answers }: ShellOptions = {},
+  { env = {}, stdin = '', answers, columns }: ShellOptions = {},
 ): Promise<ShellResult> {
   const isTty = answers !== undefined;
   const lines = [...(answers ?? [])];
@@ -46,6 +48,7 @@ export async function shell(
     },
     // Otherwise the output would depend on the load of the machine.
     showsDelays: false,
+    columns,
     isTty: { stdin: isTty, stdout: isTty, stderr: isTty },
   });
   return { code, out, err };

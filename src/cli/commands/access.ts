@@ -12,7 +12,7 @@ import type { Call, RemoteCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import { requireUnused, withNewFile, writeError } from '../terminal/files.ts';
 import { only } from '../terminal/options.ts';
-import { limitOption, printList, printTable, showProgress } from '../terminal/print.ts';
+import { limitOption, printList, printTable, rowsOption, showProgress } from '../terminal/print.ts';
 import { interruptible } from '../terminal/signals.ts';
 import { appArgument, findApplication } from './apps.ts';
 
@@ -41,6 +41,7 @@ export const accessCommands: readonly RemoteCommand[] = [
       { name: 'to', value: 'TIME', description: 'Later time. Default: now.' },
       { name: 'container', value: 'PATH', description: 'Only access to this container.' },
       { name: 'permission', value: 'PERMISSION', description: 'Only this permission.' },
+      rowsOption,
     ],
     summary: 'List applications that gained or lost access between two times.',
     details:
@@ -60,6 +61,7 @@ export const accessCommands: readonly RemoteCommand[] = [
         name: 'yaml',
         description: 'Print the proposals as a file for `sallyport apply`. Needs application:read.',
       },
+      rowsOption,
     ],
     summary: 'List unused grants, riskiest first, or propose smaller ones.',
     details: `${appArgument} A proposal covers every recorded use and allows nothing new. Uses are recorded by permission and container; a stricter transform is never proposed. Needs access:review.`,

@@ -2,7 +2,7 @@ import type { LogEntry, LogGap, Sallyport } from '../../../sdk/src/sallyport.ts'
 import type { Call, Option, Options, RemoteCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import { only } from '../terminal/options.ts';
-import { printTable } from '../terminal/print.ts';
+import { printTable, rowsOption } from '../terminal/print.ts';
 import { filterOptions, follow, lines, printEntries, tailOptions } from '../terminal/tail.ts';
 import { ApplicationNames } from './application-names.ts';
 
@@ -34,7 +34,7 @@ export const logsCommands: readonly RemoteCommand[] = [
   },
   {
     usage: 'logs who-read <TOKEN>',
-    options: [sinceOption],
+    options: [sinceOption, rowsOption],
     summary: 'List who has received the plaintext of a token.',
     examples: ['sallyport logs who-read card-4242 --since 2030-01-28T00:00:00Z'],
     details:
@@ -43,7 +43,7 @@ export const logsCommands: readonly RemoteCommand[] = [
   },
   {
     usage: 'logs seen-by <ID>',
-    options: [sinceOption],
+    options: [sinceOption, rowsOption],
     summary: 'List the tokens whose plaintext an application or a session has received.',
     examples: ['sallyport logs seen-by 0198c0de-0000-7000-8000-000000000000'],
     details:

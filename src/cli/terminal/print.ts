@@ -61,6 +61,13 @@ async function readUpTo<T>(
   }
 }
 
+/** For a table that was read completely. */
+export const rowsOption: Option = {
+  name: 'limit',
+  value: 'NUMBER',
+  description: 'Maximum number of rows. Default: all. --json prints all.',
+};
+
 /** Prints a list that was read completely: `values` with --json, otherwise the rows. Returns the exit code. */
 export function printTable(
   context: Context,
@@ -70,13 +77,18 @@ export function printTable(
   rows: readonly (readonly string[])[],
 ): number {
   if (context.json) context.print(JSON.stringify(values));
-  else printRows(context, noun, head, rows);
+  else {
+    const limit = parseLimit(context.options.value(rowsOption.name) ?? 'all');
+    printRows(context, noun, head, rows.slice(0, limit));
+    if (rows.length > limit)
+      context.terminal.writeError(`sallyport: hint: ${rows.length - limit} more rows are not listed\n`);
+  }
   return 0;
 }
 
 /** Reports an empty list on standard error, so that a pipe gets no rows. */
 function printRows(
-  { print, colorize, terminal }: Context,
+  { print, colorize, terminal, wide }: Context,
   noun: string,
   head: readonly string[],
   rows: readonly (readonly string[])[],
@@ -86,9 +98,39 @@ function printRows(
     return;
   }
   const escaped = rows.map((row) => row.map(escapeText));
-  const widths = columnWidths([head, ...escaped]);
-  const lines = escaped.map((row) => inColumns(row, widths));
+  const whole = columnWidths([head, ...escaped]);
+  const widths = wide ? whole : fitted(whole, escaped, terminal.columns ?? Number.POSITIVE_INFINITY);
+  const lines = escaped.map((row) =>
+    inColumns(
+      row.map((cell, column) => cut(cell, widths[column])),
+      widths,
+    ),
+  );
   print([colorize('dim', inColumns(head, widths)), ...lines].join('\n'));
+}
+
+const minWidth = 10;
+const idPattern = /^([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})?$/;
+
+/** Narrows the widest columns until a line fits. Ids are not cut, because they are copied. */
+function fitted(widths: readonly number[], rows: readonly (readonly string[])[], columns: number): number[] {
+  const narrowed = [...widths];
+  const areIds = widths.map((_, column) => rows.every((row) => idPattern.test(row[column] ?? '')));
+  const total = () => narrowed.reduce((sum, width) => sum + width + 2, -2);
+  while (total() > columns) {
+    const candidates = narrowed.map((width, column) => (areIds[column] || width <= minWidth ? 0 : width));
+    const widest = Math.max(...candidates);
+    if (widest === 0) break;
+    narrowed[candidates.indexOf(widest)] = widest - 1;
+  }
+  return narrowed;
+}
+
+function cut(cell: string, width = 0): string {
+  if (Bun.stringWidth(cell) <= width) return cell;
+  const parts = [...new Intl.Segmenter().segment(cell)].map(({ segment }) => segment);
+  while (parts.length > 0 && Bun.stringWidth(parts.join('')) > width - 1) parts.pop();
+  return `${parts.join('')}…`;
 }
 
 function parseLimit(text: string | undefined): number {

@@ -59,11 +59,16 @@ export type NameOf = (id: string) => string;
 const noNames: NameOf = (id) => id;
 
 export function printEntries(
-  { json, print }: Context,
+  { json, print, colorize }: Context,
   entries: readonly PrintableEntry[],
   nameOf = noNames,
 ): void {
-  for (const entry of entries) print(json ? JSON.stringify(entry) : formatEntry(entry, nameOf));
+  const colors = { success: undefined, denied: 'red', failed: 'yellow' } as const;
+  const line = (entry: PrintableEntry) => {
+    const [text, color] = [formatEntry(entry, nameOf), colors[entry.result]];
+    return color ? text.replace(entry.result, colorize(color, entry.result)) : text;
+  };
+  for (const entry of entries) print(json ? JSON.stringify(entry) : line(entry));
 }
 
 export function formatEntry(entry: PrintableEntry, nameOf = noNames): string {

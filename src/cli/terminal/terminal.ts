@@ -18,6 +18,8 @@ export interface Terminal {
   prompt(question: string): Promise<string | undefined>;
   /** Whether to print messages that only slow work causes: what a command waits for, and its progress. */
   readonly showsDelays: boolean;
+  /** The width of the terminal. Undefined if standard output is none. */
+  readonly columns?: number | undefined;
   readonly isTty: { readonly stdin: boolean; readonly stdout: boolean; readonly stderr: boolean };
 }
 
@@ -92,6 +94,7 @@ export function processTerminal(): Terminal {
       }
     },
     showsDelays: true,
+    columns: process.stdout.columns,
     isTty: {
       stdin: process.stdin.isTTY === true,
       stdout: process.stdout.isTTY === true,

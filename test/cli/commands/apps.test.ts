@@ -272,3 +272,45 @@ test('usage lists used and unused grants', async () => {
   const [, row] = (await call(['apps', 'list', '--name', 'shop'])).out.split('\n');
   expect(row?.split(/ {2,}/).slice(-2)).toEqual([at, 'never']);
 });
+
+describe('tables', () => {
+  const name = `${'語'.repeat(30)}, a long name`;
+  beforeEach(() => server.application(key, { name }));
+
+  test('fit the terminal, without cutting ids', async () => {
+    const { out } = await call(['apps', 'list'], { answers: [], columns: 100 });
+    const lines = Bun.stripANSI(out).trimEnd().split('\n');
+    for (const line of lines) expect(Bun.stringWidth(line)).toBeLessThanOrEqual(100);
+    expect(out).toMatch(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/);
+    expect(out).toMatch(/語…/);
+  });
+
+  test.each([
+    [['--wide'], 100],
+    [[], undefined],
+  ])('are whole with %p on %p columns', async (words, columns) => {
+    const { out } = await call(['applications', 'list', ...words], columns ? { answers: [], columns } : {});
+    expect(out).toContain(name);
+  });
+});
+
+test('applications is the same as apps, also for help', async () => {
+  expect(await call(['applications', 'list'])).toEqual(await call(['apps', 'list']));
+  expect(await call(['help', 'applications', 'get'])).toEqual(await call(['help', 'apps', 'get']));
+  expect((await call(['tokens', 'get', 'applications'])).err).not.toContain('apps');
+});
+
+test('logs tail colors denials on a terminal only', async () => {
+  const { key: denied } = await server.application(key, { permissions: ['invoice:read'] });
+  await server.call('GET', '/applications', { key: denied });
+  await server.flush();
+  const tail = ['logs', 'tail', '--result', 'denied'];
+  expect((await call(tail, { answers: [] })).out).toContain('\x1b[31mdenied\x1b[39m');
+  expect((await call(tail)).out).not.toContain('\x1b');
+});
+
+test('access advise lists as many rows as --limit says, and how many are left', async () => {
+  const { out, err } = await call(['access', 'advise', '--limit', '2']);
+  expect(out.trimEnd().split('\n')).toHaveLength(3);
+  expect(err).toMatch(/hint: \d+ more rows are not listed/);
+});
