@@ -215,6 +215,8 @@ const searchable = {
   search: Object.fromEntries(['a', 'b', 'c', 'd', 'e'].map((name) => [name, '{{ data.number }}'])),
 };
 const hourAgo = () => new Date(Date.now() - 3_600_000).toISOString();
+const reportFiles = [...'abcdefghijklmnopqrst'].map((at) => ({ name: `${at}.csv`, sha256: '0'.repeat(64) }));
+const reportBody = () => ({ from: hourAgo(), to: '2100-01-01T00:00:00Z', files: reportFiles });
 const metadata = metadataNames.map((name) => `metadata[${name}]=v`).join('&');
 const ordinary = (path: string): readonly WorstRequest[] => [{ what: 'ordinary', path }];
 
@@ -418,21 +420,7 @@ export const worstRequests: Record<string, (world: World) => Requests> = {
     { what: '100 applications with 50 rules', path: '/access/advice?size=100', key },
     { what: 'a summary', path: '/access/advice?size=100&summary=true', key },
   ],
-  createReport: ({ owner: key }) => [
-    {
-      what: '20 files',
-      path: '/access/reports',
-      key,
-      body: {
-        from: hourAgo(),
-        to: '2100-01-01T00:00:00Z',
-        files: Array.from('abcdefghijklmnopqrst', (name) => ({
-          name: `${name}.csv`,
-          sha256: '0'.repeat(64),
-        })),
-      },
-    },
-  ],
+  createReport: ({ owner: key }) => [{ what: '20 files', path: '/access/reports', key, body: reportBody() }],
   evaluate: ({ owner: key, applications }) => [
     { what: '50 rules', path: '/access/v1/evaluation', key, body: evaluation(applications[0] as string) },
   ],

@@ -61,8 +61,8 @@ export function RecordedActivity({ application: { id } }: { application: Applica
         pick={(bar) => openPeriod(bar, { application: id })}
         note={
           <p className="fine">
-            Entries of its keys and sessions in the audit log. Reads that are not recorded, and unchanged
-            requests, are not counted; the last use of each key is.
+            Entries of its keys and sessions in the audit log, which does not record every read. For each key,
+            the last use is known.
           </p>
         }
       />

@@ -9,6 +9,7 @@ document.addEventListener('DOMContentLoaded', () => {
   markLanguage();
   addLanguageChoice();
   addCopyButtons();
+  addSendForms();
   closeMenuOnNavigation();
   addSearch();
 });
@@ -62,6 +63,75 @@ function addCopyButtons() {
       }, 1500);
     });
     sample.querySelector('figcaption').append(button);
+  }
+}
+
+/** The key of requests that the page sends. It is only in memory: a reload forgets it. */
+let sentKey = '';
+
+function addSendForms() {
+  for (const sample of document.querySelectorAll('[data-method]')) {
+    const open = document.createElement('button');
+    open.type = 'button';
+    open.className = 'copy';
+    open.textContent = 'Send…';
+    open.addEventListener('click', () => {
+      open.remove();
+      const form = sendForm(sample.dataset);
+      sample.after(form);
+      form.querySelector('input').focus();
+    });
+    sample.querySelector('figcaption').append(open);
+  }
+}
+
+function labelled(name, element, value) {
+  const field = document.createElement(element);
+  field.value = value;
+  field.spellcheck = false;
+  const label = document.createElement('label');
+  label.append(name, field);
+  return { label, field };
+}
+
+function sendForm({ method, path, body }) {
+  const form = document.createElement('form');
+  form.className = 'send-form';
+  const key = labelled('Key (stays in the memory of this page)', 'input', sentKey);
+  Object.assign(key.field, { type: 'password', autocomplete: 'off' });
+  const address = labelled('Path', 'input', path);
+  const content = body === '' ? undefined : labelled('Body', 'textarea', body);
+  if (content) content.field.rows = 8;
+  const send = document.createElement('button');
+  send.textContent = `Send ${method.toUpperCase()}`;
+  const answer = document.createElement('pre');
+  answer.setAttribute('role', 'status');
+  answer.tabIndex = 0;
+  form.append(key.label, address.label, ...(content ? [content.label] : []), send, answer);
+  form.addEventListener('submit', async (event) => {
+    event.preventDefault();
+    sentKey = key.field.value.trim();
+    answer.textContent = await answerTo(method, address.field.value, content?.field.value);
+  });
+  return form;
+}
+
+async function answerTo(method, path, body) {
+  const headers = {
+    ...(sentKey !== '' && { 'SVC-API-KEY': sentKey }),
+    ...(body !== undefined && { 'Content-Type': 'application/json' }),
+  };
+  try {
+    const response = await fetch(new URL(path, location.origin), {
+      method: method.toUpperCase(),
+      headers,
+      body,
+    });
+    const text = await response.text();
+    const isJson = /json/.test(response.headers.get('content-type') ?? '');
+    return `${response.status}\n${isJson && text !== '' ? JSON.stringify(JSON.parse(text), null, 2) : text}`;
+  } catch (error) {
+    return `Not sent: ${error.message}`;
   }
 }
 

@@ -22,11 +22,12 @@ interface Group {
 
 const style = palette + frame + content + media;
 
-/** Allows only the inline style and script, and images in `data:` URLs. The page cannot be framed. */
+/** Allows only the inline style and script, requests to this service, and images in `data:` URLs. The page cannot be framed. */
 export const contentSecurityPolicy = [
   "default-src 'none'",
   `style-src 'sha256-${hash('sha256', style, 'base64')}'`,
   `script-src 'sha256-${hash('sha256', script, 'base64')}'`,
+  "connect-src 'self'",
   'img-src data:',
   "base-uri 'none'",
   "form-action 'none'",

@@ -106,7 +106,8 @@ export function requestSample(method: string, path: string, operation: Operation
     ({ id, name, sample }) =>
       html`<pre data-language="${id}" aria-label="${name}"><code>${sample(request)}</code></pre>`,
   );
-  return html`<figure class="sample"><figcaption><span>Request</span><span class="languages">${languages.map(
+  const body = request.body === undefined ? '' : format(request.body);
+  return html`<figure class="sample" data-method="${request.method}" data-path="${request.path}" data-body="${body}"><figcaption><span>Request</span><span class="languages">${languages.map(
     ({ id, name }) => html`<button type="button" data-choose="${id}">${name}</button>`,
   )}</span></figcaption>${blocks}</figure>`;
 }

@@ -50,6 +50,27 @@ describe.skipIf(noBrowser)('the reference page in a browser', () => {
       expect(await page.locator('#contents').isVisible()).toBe(true);
     }));
 
+  test('sends a request to its own server, with a key that stays in memory', () =>
+    withPage(async (page) => {
+      const { key } = await server.tenant();
+      const operation = page.locator('#getApplicationByKey');
+      await operation.getByRole('button', { name: 'Send…' }).click();
+      await operation.getByLabel(/^Key/).fill(key);
+      await operation.getByRole('button', { name: 'Send GET' }).click();
+      await operation.getByRole('status').getByText('"permissions"').waitFor();
+      expect(await operation.getByRole('status').innerText()).toStartWith('200');
+      const other = page.locator('#listApplications');
+      await other.getByRole('button', { name: 'Send…' }).click();
+      expect(await other.getByLabel(/^Key/).inputValue()).toBe(key);
+      const stored = await page.evaluate(() =>
+        JSON.stringify([localStorage, sessionStorage, document.cookie]),
+      );
+      expect(stored + page.url()).not.toContain(key);
+      await page.reload();
+      await other.getByRole('button', { name: 'Send…' }).click();
+      expect(await other.getByLabel(/^Key/).inputValue()).toBe('');
+    }));
+
   test('a chosen language applies to all examples and is remembered', () =>
     withPage(async (page) => {
       const visible = async () =>
