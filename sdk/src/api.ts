@@ -12,6 +12,7 @@ export type BuiltInPermission =
   | 'token:read'
   | 'token:update'
   | 'token:delete'
+  | 'token:use'
   | 'token:search'
   | 'destination:create'
   | 'destination:read'
@@ -81,6 +82,8 @@ export interface AccessRule {
   transform: 'redact' | 'mask' | 'reveal';
   /** Only with `reveal`: whether a request must state its purpose in `SVC-PURPOSE` to get the plaintext. Without it, the rule still decides, but the response has the masked value. */
   require_purpose?: boolean | null;
+  /** Only with `token:use`, and required there: the ids of the destinations where the tokens may be used. Other permissions of the rule do not depend on them. */
+  destinations?: Array<string>;
   /** Permissions that the rule grants. */
   permissions: Array<PermissionName>;
 }
@@ -270,6 +273,8 @@ export interface Impact {
       permission: string;
       /** The container, with those below it that no other rule names. Absent for permissions without containers. */
       container?: string;
+      /** Only for `token:use`: the id of the destination. */
+      destination?: string;
       /** The decision with the current rules. `reveal_with_purpose`: `reveal` for requests that state a purpose, `mask` for others. */
       from: 'reveal' | 'reveal_with_purpose' | 'mask' | 'redact' | 'denied';
       /** The decision with the new rules. */
@@ -325,6 +330,8 @@ export interface AccessChange {
   permission: string;
   /** The container, with those below it that no other rule names. Absent for permissions without containers. */
   container?: string;
+  /** Only for `token:use`: the id of the destination. */
+  destination?: string;
   /** The decision with the current rules. `reveal_with_purpose`: `reveal` for requests that state a purpose, `mask` for others. */
   from: 'reveal' | 'reveal_with_purpose' | 'mask' | 'redact' | 'denied';
   /** The decision with the new rules. */
@@ -827,6 +834,8 @@ export interface MissingGrant {
   permission: string;
   /** The container to grant it on. Absent if the grant needs no container. */
   container?: string;
+  /** The destination to grant it for. Absent if the grant needs none. */
+  destination?: string;
   /** The transform that the grant needs. Absent if every transform is enough. */
   transform?: 'redact' | 'mask' | 'reveal';
 }
@@ -927,6 +936,8 @@ export interface Resource {
   id?: string;
   /** The container. Rules compare it as `container`. */
   container?: string;
+  /** Only for `token:use`: the name or id of the destination. Rules compare its id with `destinations`. */
+  destination?: string;
 }
 
 export interface AccessReview {
@@ -1195,6 +1206,8 @@ export interface AuthZenResource {
   id: string;
   /** Other properties are ignored. */
   properties?: {
+    /** Only for `token:use`: the name or id of the destination. */
+    destination?: string;
     /** The container. Ignored for a stored token, whose own container applies. Without it, an id that is a path is the container, except for the type `token`: `/todos/{todoId}` is `/todos/todoId/`. */
     container?: string;
   };
@@ -1271,6 +1284,8 @@ export interface AuthZenResourceSearch {
     type: string;
     /** Other properties are ignored. */
     properties?: {
+      /** Only for `token:use`: the name or id of the destination. */
+      destination?: string;
       /** The container. Ignored for a stored token, whose own container applies. Without it, an id that is a path is the container, except for the type `token`: `/todos/{todoId}` is `/todos/todoId/`. */
       container?: string;
     };
@@ -1910,6 +1925,8 @@ export interface Operations {
         token?: string;
         /** The permission to review. `token:read` by default. */
         permission?: PermissionName;
+        /** Only for `token:use`, and required there: the name or id of the destination. */
+        destination?: string;
       };
     };
     reply: AccessReview;

@@ -4,6 +4,7 @@
  */
 import { z } from 'zod';
 import { containsNoSecret, optional } from './common-fields.ts';
+import { DestinationReference } from './destination.ts';
 import { AuthZenProof, dpopField } from './dpop.ts';
 import { DecidingRule, MissingGrant } from './explain.ts';
 import { Purpose } from './purpose.ts';
@@ -59,6 +60,9 @@ export type AuthZenAction = z.infer<typeof AuthZenAction>;
 const resourceProperties = {
   properties: optional(
     z.object({
+      destination: optional(DestinationReference)
+        .optional()
+        .describe('Only for `token:use`: the name or id of the destination.'),
       container: optional(Container).describe(
         'The container. Ignored for a stored token, whose own container applies. Without it, an id that is a path is the container, except for the type `token`: `/todos/{todoId}` is `/todos/todoId/`.',
       ),

@@ -8,6 +8,7 @@ import {
   canonicalResource,
   decide,
   decideUnder,
+  isDestinationOf,
   isGrantedSomewhere,
   matches,
   type Policy,
@@ -61,6 +62,10 @@ export const MissingGrant = z
       .string()
       .exactOptional()
       .describe('The container to grant it on. Absent if the grant needs no container.'),
+    destination: z
+      .string()
+      .exactOptional()
+      .describe('The destination to grant it for. Absent if the grant needs none.'),
     transform: Transform.exactOptional().describe(
       'The transform that the grant needs. Absent if every transform is enough.',
     ),
@@ -155,9 +160,10 @@ function missingFields(policy: Policy, permission: string, resource: Resource) {
   return quarantineDenying(policy, permission) ? {} : { missing: missingGrant(permission, resource) };
 }
 
-function missingGrant(permission: string, { container }: Resource): MissingGrant {
+function missingGrant(permission: string, { container, destination }: Resource): MissingGrant {
   const isScoped = container !== undefined && hasTrait(permission, 'scoped');
-  return { permission, ...(isScoped && { container }) };
+  const isSent = destination !== undefined && hasTrait(permission, 'destination');
+  return { permission, ...(isScoped && { container }), ...(isSent && { destination }) };
 }
 
 /** A denial as the audit log records it, with the authorizer's rules. */
@@ -219,6 +225,7 @@ export function missingReason({ holder, policy }: Question, permission: string):
 
 function stepsOf(of: Holder, policy: Policy, permission: string, resource: Resource): Step[] {
   const scoped = hasTrait(permission, 'scoped');
+  const byDestination = hasTrait(permission, 'destination');
   const given = canonicalResource(resource);
   const steps = policy.rules.map((compiled): Step => {
     const { rule, conditions } = compiled;
@@ -229,7 +236,7 @@ function stepsOf(of: Holder, policy: Policy, permission: string, resource: Resou
       transform: rule.transform,
       ...(requiresPurpose(rule) && { require_purpose: true }),
       grants: compiled.permissions.has(permission),
-      matches: !scoped || matches(conditions, given),
+      matches: (!scoped || matches(conditions, given)) && (!byDestination || isDestinationOf(rule, given)),
       why: why(compiled, permission, given),
     };
   });

@@ -6,6 +6,7 @@ import { dedupe } from './common-fields.ts';
  * - `management`: only a holder may give it to an application (no escalation).
  * - `browser`: may also be granted to public applications and sessions, not only to private and management ones.
  * - `session`: may be granted to sessions, but not to public applications.
+ * - `destination`: granted only by rules, which name the destinations where it applies.
  * - `scoped`: applies to data in a container, so the container or conditions of a rule limit it.
  * - `read`: can be used in quarantine, because it changes no data and returns no plaintext there.
  */
@@ -27,6 +28,7 @@ const table = {
   ],
   'token:update': ['Update tokens.', 'browser scoped'],
   'token:delete': ['Delete tokens.', 'browser scoped'],
+  'token:use': ['Send the data of tokens to destinations, without seeing it.', 'session scoped destination'],
   'token:search': ['Find the tokens that you can read by an exact value.', 'session scoped'],
   'destination:create': ['Create destinations.', 'management'],
   'destination:read': ['List and get destinations, without their secrets.', 'management read'],
@@ -39,7 +41,7 @@ const table = {
 } as const satisfies Record<string, readonly [description: string, traits: string]>;
 
 export type BuiltIn = keyof typeof table;
-type Trait = 'management' | 'browser' | 'session' | 'scoped' | 'read';
+type Trait = 'management' | 'browser' | 'session' | 'destination' | 'scoped' | 'read';
 
 export const builtIn = Object.keys(table) as BuiltIn[];
 const families = new Set(builtIn.map(familyOf));
@@ -51,7 +53,8 @@ export function descriptionOf(permission: BuiltIn): string {
 /** Custom permissions have the traits `browser` and `scoped`, and `read` if they end with `:read`. */
 export function hasTrait(permission: string, trait: Trait): boolean {
   if (Object.hasOwn(table, permission)) return table[permission as BuiltIn][1].includes(trait);
-  return trait === 'read' ? permission.endsWith(':read') : trait !== 'management';
+  if (trait === 'read') return permission.endsWith(':read');
+  return trait !== 'management' && trait !== 'destination';
 }
 
 function familyOf(permission: string): string {

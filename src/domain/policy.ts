@@ -16,6 +16,8 @@ import { narrowest } from './scope.ts';
 export interface Resource {
   readonly id?: string | undefined;
   readonly container?: string | undefined;
+  /** Where a token is used. Only permissions with the trait `destination` depend on it. */
+  readonly destination?: string | undefined;
 }
 
 export interface CompiledRule {
@@ -29,9 +31,15 @@ export interface CompiledRule {
   readonly narrowest: readonly Condition[] | undefined;
 }
 
+interface DestinationCondition {
+  readonly attribute: 'destination';
+  readonly operator: 'equals';
+  readonly value: string;
+}
+
 /** A rule that grants a permission, with the verdict if it matches. */
 interface Step {
-  readonly conditions: readonly Condition[];
+  readonly conditions: readonly (Condition | DestinationCondition)[];
   readonly verdict: Verdict;
 }
 
@@ -64,6 +72,8 @@ export function compilePolicy(grants: EffectiveGrants): Policy {
   });
   rules.sort((a, b) => compareRules(a.rule, b.rule));
   const plain = new Set(grants.permissions);
+  // Without a rule it would name no destination.
+  plain.delete('token:use');
   const granted = new Set([...plain, ...grants.rules.flatMap(({ permissions }) => permissions)]);
   const shared = { grants, quarantined: grants.quarantined, plain, rules, granted };
   const stepsWhen = (purpose: PurposeState): Policy['stepsFor'] => {
@@ -110,13 +120,19 @@ function compileSteps(
   purpose: PurposeState,
 ): Step[] {
   const scoped = hasTrait(permission, 'scoped');
+  const byDestination = hasTrait(permission, 'destination');
   const steps = rules
     .filter(({ permissions }) => permissions.has(permission))
     .flatMap((rule): Step[] => {
       const conditions = scoped ? rule.narrowest : [];
       const isMasked = purpose === 'unstated' && requiresPurpose(rule.rule);
       const verdict = { allowed: true, transform: isMasked ? 'mask' : rule.rule.transform, rule } as const;
-      return conditions ? [{ conditions, verdict }] : [];
+      if (!conditions) return [];
+      if (!byDestination) return [{ conditions, verdict }];
+      return (rule.rule.destinations ?? []).map((value) => ({
+        conditions: [{ attribute: 'destination', operator: 'equals', value }, ...conditions],
+        verdict,
+      }));
     });
   const last: Step = { conditions: [], verdict: { allowed: true, transform, rule: undefined } };
   return plain.has(permission) ? [...steps, last] : steps;
@@ -194,23 +210,38 @@ function transformOf(
   given: Resource,
 ): Transform | undefined {
   const isScoped = hasTrait(permission, 'scoped');
+  const byDestination = hasTrait(permission, 'destination');
   let deciding: Rule | undefined;
   for (const rule of rules)
     if (
       rule.permissions.includes(permission) &&
       (!deciding || compareRules(rule, deciding) < 0) &&
-      (!isScoped || matchesRule(rule, given))
+      (!isScoped || matchesRule(rule, given)) &&
+      (!byDestination || isDestinationOf(rule, given))
     )
       deciding = rule;
-  return (
-    deciding?.transform ?? (permissions.includes(permission) ? plainTransform({ quarantined }) : undefined)
-  );
+  if (deciding) return deciding.transform;
+  return !byDestination && permissions.includes(permission) ? plainTransform({ quarantined }) : undefined;
 }
 
 function matchesRule(rule: Rule, given: Resource): boolean {
   if (rule.container === undefined) return matches(conditionsOf(rule), given);
   const container = canonicalContainer(rule.container);
   return container === '/' || given.container?.startsWith(container) === true;
+}
+
+/** Whether the rule names the destination of the resource. */
+export function isDestinationOf({ destinations = [] }: Rule, { destination }: Resource): boolean {
+  return destination !== undefined && destinations.includes(destination);
+}
+
+/** The destinations where a rule of the policy lets tokens with this resource be used. */
+export function destinationsFor({ rules }: Policy, resource: Resource): Set<string> {
+  const given = canonicalResource(resource);
+  const matching = rules.filter(
+    ({ permissions, conditions }) => permissions.has('token:use') && matches(conditions, given),
+  );
+  return new Set(matching.flatMap(({ rule }) => rule.destinations ?? []));
 }
 
 /** Negative if `a` takes precedence. */
@@ -227,12 +258,12 @@ export function isGrantedSomewhere(policy: Policy, permission: string): boolean 
   return policy.granted.has(permission);
 }
 
-export function canonicalResource({ id, container }: Resource): Resource {
-  return { id, container: container === undefined ? undefined : canonicalContainer(container) };
+export function canonicalResource({ id, container, destination }: Resource): Resource {
+  return { id, container: container === undefined ? undefined : canonicalContainer(container), destination };
 }
 
 /** Whether a canonical resource meets all conditions. */
-export function matches(conditions: readonly Condition[], resource: Resource): boolean {
+export function matches(conditions: Step['conditions'], resource: Resource): boolean {
   for (const { attribute, operator, value } of conditions) {
     const given = resource[attribute];
     if (given === undefined) return false;

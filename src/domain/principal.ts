@@ -10,6 +10,7 @@ import {
   type Allowed,
   compilePolicy,
   decideUnder,
+  destinationsFor,
   isGrantedSomewhere,
   type Policy,
   type Resource,
@@ -215,7 +216,7 @@ export interface PartialPatch {
  * - a public key, session or delegation may not move a token, because its authorizer, another session or another
  *   holder of the same public key may see more in the new container;
  * - a private or management key may move a token only to a container where it does not see more of the data, and
- *   cannot search for it unless it can search here.
+ *   cannot search for it unless it can search here, and can use it at no destination where it cannot use it here.
  */
 export function needsReveal(principal: Principal, { from, to, renders, merges }: PartialPatch): boolean {
   const { policy, ceiling } = principal;
@@ -225,8 +226,15 @@ export function needsReveal(principal: Principal, { from, to, renders, merges }:
   if (canonicalContainer(from.container) === canonicalContainer(to.container)) return false;
   if (isHandedOut(principal)) return true;
   if (finds(principal, to) && !finds(principal, from)) return true;
+  if (!reaches(principal, to).isSubsetOf(reaches(principal, from))) return true;
   // This request may state no purpose, and the next one may: so the rules of both places are compared as they are.
   return compareAccess(mostVisible(principal, from), mostVisible(principal, to)) < 0;
+}
+
+/** The destinations where the caller can use a token. */
+function reaches({ policy, ceiling }: Principal, resource: Resource): Set<string> {
+  const own = destinationsFor(policy, resource);
+  return ceiling ? own.intersection(destinationsFor(ceiling, resource)) : own;
 }
 
 function finds({ policy, ceiling }: Principal, resource: Resource): boolean {

@@ -1,16 +1,31 @@
 /** The sentences that explain decisions. */
 import { hasTrait } from './permission.ts';
-import { type CompiledRule, canonicalResource, matches, type Policy, type Resource } from './policy.ts';
+import {
+  type CompiledRule,
+  canonicalResource,
+  isDestinationOf,
+  matches,
+  type Policy,
+  type Resource,
+} from './policy.ts';
 import { isRead, type Quarantined } from './quarantine.ts';
 import { type Condition, requiresPurpose, type Transform } from './rule.ts';
 
 /** Whose rules decide: the caller's, or those of the authorizer that limits a session or delegation. */
 export type Holder = 'application' | 'session' | 'delegation' | 'authorizer';
 
-export function why({ conditions }: CompiledRule, permission: string, given: Resource): string {
+export function why({ rule, conditions }: CompiledRule, permission: string, given: Resource): string {
+  if (hasTrait(permission, 'destination') && matches(conditions, given) && !isDestinationOf(rule, given))
+    return otherDestination(given);
   return hasTrait(permission, 'scoped')
     ? describeConditions(conditions, given)
     : `${permission} does not apply to data, so containers and conditions are ignored`;
+}
+
+function otherDestination({ destination }: Resource): string {
+  return destination === undefined
+    ? 'no destination was given to compare with its destinations'
+    : `destination ${destination} is not in its destinations`;
 }
 
 function failing(conditions: readonly Condition[], given: Resource): Condition[] {
@@ -77,6 +92,14 @@ export function denyReason(
   if (by) return { reason: `the ${by} is in quarantine: ${permission} cannot be used` };
   if (!hasTrait(permission, 'scoped')) return { reason: notGranted(of, policy, permission) };
   const given = canonicalResource(resource);
+  const elsewhere = hasTrait(permission, 'destination')
+    ? policy.rules.find((rule) => rule.permissions.has(permission) && matches(rule.conditions, given))
+    : undefined;
+  if (elsewhere)
+    return {
+      reason: `${ruleOf(of, elsewhere)} grants ${permission} but does not match: ${otherDestination(given)}`,
+      rule: elsewhere,
+    };
   const [matching] = policy.rules
     .filter(({ conditions }) => matches(conditions, given))
     .sort((a, b) => narrowness(b.conditions) - narrowness(a.conditions));
@@ -124,7 +147,8 @@ function commonPrefix(text: string | undefined, value: string): number {
 export function notGranted(of: Holder, { grants }: Policy, permission: string): string {
   if (of === 'session' && grants.permissions.length + grants.rules.length === 0)
     return 'this session has not been authorized yet';
-  return `${holderOf(of)} does not have ${permission} in its permissions or rules`;
+  const places = hasTrait(permission, 'destination') ? 'rules' : 'permissions or rules';
+  return `${holderOf(of)} does not have ${permission} in its ${places}`;
 }
 
 function firstThree(permissions: readonly string[]): string {

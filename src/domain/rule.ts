@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { containsNoSecret, Description, dedupe, line, optional, secretError } from './common-fields.ts';
-import { Permissions } from './permission.ts';
+import { containsNoSecret, Description, dedupe, Id, line, optional, secretError } from './common-fields.ts';
+import { hasTrait, Permissions } from './permission.ts';
 
 const path = /^(\/|\/?[A-Za-z0-9_-]+(\/[A-Za-z0-9_-]+)*\/?)$/;
 const maxLength = 250;
@@ -98,6 +98,17 @@ export const Rule = z
       .describe(
         'Only with `reveal`: whether a request must state its purpose in `SVC-PURPOSE` to get the plaintext. Without it, the rule still decides, but the response has the masked value.',
       ),
+    destinations: optional(
+      z
+        .array(Id)
+        .min(1, 'must name at least one destination')
+        .max(20)
+        .transform((ids) => dedupe(ids, (id) => id)),
+    )
+      .optional()
+      .describe(
+        'Only with `token:use`, and required there: the ids of the destinations where the tokens may be used. Other permissions of the rule do not depend on them.',
+      ),
     permissions: Permissions.refine((names) => names.length > 0, 'must name at least one permission').meta({
       minItems: 1,
       description: 'Permissions that the rule grants.',
@@ -106,6 +117,14 @@ export const Rule = z
   .refine(({ transform, require_purpose }) => !require_purpose || transform === 'reveal', {
     path: ['require_purpose'],
     error: 'is only for rules with the transform reveal',
+  })
+  .superRefine(({ permissions, destinations }, context) => {
+    const isNeeded = permissions.some((name) => hasTrait(name, 'destination'));
+    if (isNeeded === (destinations !== undefined)) return;
+    const message = isNeeded
+      ? 'is required in a rule that grants token:use'
+      : 'is only for rules that grant token:use';
+    context.addIssue({ code: 'custom', path: ['destinations'], message });
   })
   .meta({ id: 'AccessRule' });
 export type Rule = z.infer<typeof Rule>;

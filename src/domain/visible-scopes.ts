@@ -1,5 +1,6 @@
 /** The scopes in which a principal may use a permission. Lists query only these. */
 
+import { hasTrait } from './permission.ts';
 import type { Policy } from './policy.ts';
 import { covers, intersect, type Scope, scopeOf } from './scope.ts';
 
@@ -17,8 +18,9 @@ export function visible(
   { policy, ceiling }: { readonly policy: Policy; readonly ceiling?: Policy | undefined },
   permission: string,
 ): Visible {
-  const own = { scopes: widest(scopesOf(policy, permission)), exact: true };
-  return ceiling ? inBoth(own, { scopes: widest(scopesOf(ceiling, permission)), exact: true }) : own;
+  const exact = !hasTrait(permission, 'destination');
+  const own = { scopes: widest(scopesOf(policy, permission)), exact };
+  return ceiling ? inBoth(own, { scopes: widest(scopesOf(ceiling, permission)), exact }) : own;
 }
 
 /** The scopes that both have in common. */

@@ -1,4 +1,4 @@
-import { timestamp } from '../domain/common-fields.ts';
+import { Id, timestamp } from '../domain/common-fields.ts';
 import type { Destination, DestinationRequest } from '../domain/destination.ts';
 import { Secret } from '../domain/key.ts';
 import { modificationTime } from '../domain/row-version.ts';
@@ -73,6 +73,8 @@ export function destinations(db: Executor, dataKey: Keyring['dataKey']): Destina
     named: (tenant, name) =>
       one(`select ${columns} from destinations d where d.tenant_id = $1 and d.name = $2`, tenant, name),
 
+    locate: (tenant, references) => locate(db, tenant, references),
+
     list: async (tenant, filter, window) => {
       const read = async (ids: readonly string[]) => {
         const params = new Params();
@@ -108,6 +110,21 @@ export function destinations(db: Executor, dataKey: Keyring['dataKey']): Destina
         return destination;
       }),
   };
+}
+
+async function locate(
+  db: Pick<Executor, 'all'>,
+  tenant: string,
+  references: readonly string[],
+): Promise<ReadonlyMap<string, string>> {
+  const params = new Params();
+  const ids = references.filter((text) => Id.safeParse(text).success);
+  const rows = await db.all<Pick<Row, 'id' | 'name'>>(
+    `select d.id, d.name from destinations d where d.tenant_id = ${params.add(tenant)}
+       and (d.id in ${params.list(ids)} or d.name in ${params.list(references)})`,
+    params.values,
+  );
+  return new Map(rows.flatMap(({ id, name }) => [[id, id] as const, [name, id] as const]));
 }
 
 function filtered(tenant: string, { ids, name }: Parameters<Destinations['list']>[1]) {

@@ -172,6 +172,8 @@ export interface Destinations {
   /** Returns undefined if the destination does not exist. */
   get(tenant: string, id: string): Promise<StoredDestination | undefined>;
   named(tenant: string, name: string): Promise<StoredDestination | undefined>;
+  /** The ids of the destinations with these names or ids, by name or id. Those that do not exist are left out. */
+  locate(tenant: string, references: readonly string[]): Promise<ReadonlyMap<string, string>>;
   /** Newest first. */
   list(
     tenant: string,

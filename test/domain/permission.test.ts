@@ -30,6 +30,7 @@ const table: Record<string, [traits: string, endpoints: string]> = {
   'token:read':         ['browser scoped read',     'getToken listTokens'],
   'token:update':       ['browser scoped',          'updateToken'],
   'token:delete':       ['browser scoped',          'deleteToken'],
+  'token:use':          ['session scoped destination', ''],
   'token:search':       ['session scoped',          'searchTokens'],
   'destination:create': ['management',              'createDestination'],
   'destination:read':   ['management read',         'getDestination listDestinations'],
@@ -55,7 +56,7 @@ function accessOf(route: Route): string {
 test('permissions have the traits, and endpoints the access, of the table in this file', () => {
   const endpoints = Map.groupBy(allRoutes, accessOf);
   const declared = [...new Set([...builtIn, ...endpoints.keys()])].map((name) => {
-    const traits = (['management', 'browser', 'session', 'scoped', 'read'] as const).filter((trait) =>
+    const traits = (['management', 'browser', 'session', 'scoped', 'destination', 'read'] as const).filter((trait) =>
       hasTrait(name, trait),
     );
     return {

@@ -205,7 +205,7 @@ function expectedSteps(
       why: 'any',
     }),
   );
-  const grantsPlainly = grants.permissions.includes(permission);
+  const grantsPlainly = permission !== 'token:use' && grants.permissions.includes(permission);
   return [
     ...rules,
     {

@@ -12,9 +12,14 @@ export type NaiveRule = {
   transform: 'redact' | 'mask' | 'reveal';
   require_purpose?: boolean | undefined;
   permissions: string[];
+  destinations?: string[] | undefined;
 };
 export type NaiveGrants = { permissions: string[]; rules: NaiveRule[] };
-export type NaiveResource = { id?: string | undefined; container?: string | undefined };
+export type NaiveResource = {
+  id?: string | undefined;
+  container?: string | undefined;
+  destination?: string | undefined;
+};
 
 /** Stands for the plain permissions where rules are named by index. */
 export const plainPermissions = 'permissions';
@@ -80,15 +85,17 @@ export function naiveDecideUnder(
 /** Whether rules apply by container and id: true for tokens and for users' own resource types. */
 export function isDataPermission(permission: string): boolean {
   const family = permission.split(':')[0]!;
-  return !['application', 'session', 'decision', 'log', 'tenant'].includes(family);
+  return !['application', 'session', 'destination', 'decision', 'log', 'tenant'].includes(family);
 }
 
 /** Whether the rule's container and conditions match the resource. */
 export function ruleMatches(
-  rule: Pick<NaiveRule, 'container' | 'conditions'>,
+  rule: Pick<NaiveRule, 'container' | 'conditions' | 'destinations'>,
   permission: string,
   resource: NaiveResource,
 ): boolean {
+  if (permission === 'token:use' && !rule.destinations?.some((one) => one === resource.destination))
+    return false;
   if (!isDataPermission(permission)) return true;
   const inContainer = rule.container === undefined || covers(rule.container, resource.container);
   const conditions = rule.conditions ?? [];

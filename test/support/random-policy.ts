@@ -48,7 +48,15 @@ export class Random {
 
 const segments = ['pci', 'pci-other', 'pci_', 'high', 'hi', '0', 'b'];
 const ids = ['card-1', 'card-10', 'card-', 'Card-1', 'card', 'tok:1.a', 'a-b', 'é', '😀-1'];
-const otherPermissions = ['token:update', 'invoice:read', 'decision:create', 'application:read'];
+const otherPermissions = [
+  'token:use',
+  'token:use',
+  'token:update',
+  'invoice:read',
+  'decision:create',
+  'application:read',
+];
+const destinations = [1, 2, 3].map((digit) => `0197f3c2-5a1e-7c40-9d2b-00000000000${digit}`);
 const transforms = ['redact', 'mask', 'reveal'] as const;
 const priorities = [1, 1, 1, 2, 2, 3, 2_147_483_647];
 
@@ -87,6 +95,9 @@ function randomRule(random: Random, holder: Case['holder']): Rule {
       holder === 'session' ? random.some(random.of([1, 1, 2, 3]), () => randomCondition(random)) : undefined,
     transform,
     ...(transform === 'reveal' && random.chance(0.5) && { require_purpose: true }),
+    ...(granted.includes('token:use') && {
+      destinations: random.some(1 + random.below(2), () => random.of(destinations)),
+    }),
     permissions: [...new Set(granted)],
   };
 }
@@ -121,6 +132,7 @@ function randomResource(random: Random, ...all: (Grants | undefined)[]): Resourc
   return {
     id: random.chance(0.1) ? undefined : randomId(random, near('id')),
     container: random.chance(0.1) ? undefined : nearContainer(random, near('container')),
+    destination: random.chance(0.2) ? undefined : random.of(destinations),
   };
 }
 

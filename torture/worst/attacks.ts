@@ -270,3 +270,16 @@ export const manyFields = {
     .slice(0, 32_000),
   headers: ['Content-Type: application/x-www-form-urlencoded'],
 };
+
+/** 50 requests of about 1 KiB. */
+export const largeUpdate = () => ({
+  name: `d-${crypto.randomUUID().slice(0, 12)}`,
+  requests: Array.from({ length: 50 }, (_, at) => ({
+    method: 'POST',
+    path: `/v1/${'p'.repeat(100)}/${at}`,
+    placeholders: Array.from({ length: 15 }, (_, place) => ({ at: `/card/${place}/n`, from: '/number' })),
+    query: ['expand', 'limit'],
+    reply: ['/id', '/status'],
+  })),
+});
+export const largeDestination = () => ({ ...largeUpdate(), origin: 'https://api.example' });

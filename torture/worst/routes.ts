@@ -7,7 +7,7 @@ import type { RequestOptions } from '../client.ts';
 import type { Tenant } from '../fleet.ts';
 import type { Body, Clients } from '../fleet-clients.ts';
 import type { Context } from '../row.ts';
-import { manyFields, wrongRules } from './attacks.ts';
+import { largeDestination, largeUpdate, manyFields, wrongRules } from './attacks.ts';
 import { Filler, metadataNames } from './fill.ts';
 
 export interface WorstRequest extends RequestOptions {
@@ -64,19 +64,6 @@ const sessionRules = Array.from({ length: 50 }, (_, at) => ({
     value: more % 2 ? `i${at}`.slice(0, 1 + (more % 3)) : `/h/${'c'.repeat(Math.min(200, more * 5))}`,
   })),
 }));
-
-/** 50 requests of about 1 KiB. */
-const largeUpdate = () => ({
-  name: `d-${crypto.randomUUID().slice(0, 12)}`,
-  requests: Array.from({ length: 50 }, (_, at) => ({
-    method: 'POST',
-    path: `/v1/${'p'.repeat(100)}/${at}`,
-    placeholders: Array.from({ length: 15 }, (_, place) => ({ at: `/card/${place}/n`, from: '/number' })),
-    query: ['expand', 'limit'],
-    reply: ['/id', '/status'],
-  })),
-});
-const largeDestination = () => ({ ...largeUpdate(), origin: 'https://api.example' });
 
 const heavyFields = {
   name: 'heavy',

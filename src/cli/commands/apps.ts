@@ -310,10 +310,11 @@ export function show({ printResult }: Call, app: Application | ApplicationWithKe
 }
 
 export function formatRule(rule: AccessRule): string {
-  const { priority, permissions, container, conditions, transform, description } = rule;
+  const { priority, permissions, container, conditions, destinations, transform, description } = rule;
   const scope = [
     ...(container ? [`in ${container}`] : []),
     ...(conditions ?? []).map(({ attribute, operator, value }) => `where ${attribute} ${operator} ${value}`),
+    ...(destinations ? [`at destinations ${destinations.join(', ')}`] : []),
   ];
   const note = description ? ` (${description})` : '';
   const shown = `as ${transform}${rule.require_purpose ? ' with a purpose' : ''}`;

@@ -98,6 +98,8 @@ function* reducedPart(
   uses: readonly PermissionUse[],
 ): Steps<Part> {
   const whole = wholePart(grants, permission);
+  // Uses are recorded without their destination, so they do not tell which rule decided.
+  if (hasTrait(permission, 'destination')) return whole;
   const used = new Map<number, string>();
   for (const [index, container] of whole.containers) {
     yield;
@@ -162,7 +164,7 @@ function partOf(parts: Parts, permission: string): Part {
 
 /** Splits rules whose permissions now have different containers, unless that gives more than `maxRules` rules. */
 function grantsFrom(grants: Grants, parts: Parts): Grants {
-  const permissions = grants.permissions.filter((permission) => partOf(parts, permission).plain);
+  const permissions = grants.permissions.filter((permission) => parts.get(permission)?.plain);
   const split = grants.rules.flatMap((rule, index) => splitRule(rule, index, parts));
   if (split.length <= maxRules) return { permissions, rules: split };
   const whole = grants.rules.map((rule, index) => {
@@ -185,6 +187,7 @@ function splitRule(rule: Rule, index: number, parts: Parts): Rule[] {
   return Array.from(byContainer, ([container, permissions]) => ({
     ...rule,
     ...(container !== original && { container }),
+    ...(!permissions.some((name) => hasTrait(name, 'destination')) && { destinations: undefined }),
     permissions,
   }));
 }

@@ -19,6 +19,7 @@ export const AccessChange = z
       .describe(
         'The container, with those below it that no other rule names. Absent for permissions without containers.',
       ),
+    destination: z.string().optional().describe('Only for `token:use`: the id of the destination.'),
     from: Access.describe(
       'The decision with the current rules. `reveal_with_purpose`: `reveal` for requests that state a purpose, `mask` for others.',
     ),
@@ -54,7 +55,7 @@ export function accessOf(
 /** Whether another decision has another effect. If a permission returns no data, its transform has no effect. */
 export function isChange(permission: string, from: Access, to: Access): boolean {
   const returnsData =
-    hasTrait(permission, 'scoped') && !['token:delete', 'token:search'].includes(permission);
+    hasTrait(permission, 'scoped') && !['token:delete', 'token:search', 'token:use'].includes(permission);
   return returnsData ? from !== to : (from === 'denied') !== (to === 'denied');
 }
 
@@ -67,14 +68,27 @@ export function* accessChanges(before: Policy, after: Policy): Steps<AccessChang
   const permissions = new Set([...before.granted, ...after.granted]);
   const changes: AccessChange[] = [];
   for (const permission of [...permissions].sort())
-    changes.push(...(yield* changesOf(permission, before, after)));
+    for (const destination of destinationsIn([before, after], permission))
+      changes.push(...(yield* changesOf(permission, destination, before, after)));
   return changes;
 }
 
-function* changesOf(permission: string, before: Policy, after: Policy): Steps<AccessChange[]> {
+/** The destinations that rules name. One undefined entry for permissions that need no destination. */
+function destinationsIn(policies: readonly Policy[], permission: string): (string | undefined)[] {
+  if (!hasTrait(permission, 'destination')) return [undefined];
+  const rules = policies.flatMap((policy) => policy.rules.filter((rule) => rule.permissions.has(permission)));
+  return [...new Set(rules.flatMap(({ rule }) => rule.destinations ?? []))];
+}
+
+function* changesOf(
+  permission: string,
+  destination: string | undefined,
+  before: Policy,
+  after: Policy,
+): Steps<AccessChange[]> {
   const compare = (container: string) => ({
-    from: accessOf(before, undefined, permission, { container }),
-    to: accessOf(after, undefined, permission, { container }),
+    from: accessOf(before, undefined, permission, { container, destination }),
+    to: accessOf(after, undefined, permission, { container, destination }),
   });
   if (!hasTrait(permission, 'scoped')) {
     const { from, to } = compare('/');
@@ -88,7 +102,7 @@ function* changesOf(permission: string, before: Policy, after: Policy): Steps<Ac
     compared.set(container, { from, to });
     const above = nearestAbove(container, compared);
     if (isChange(permission, from, to) && (above?.from !== from || above.to !== to))
-      changes.push({ permission, container, from, to });
+      changes.push({ permission, container, ...(destination !== undefined && { destination }), from, to });
   }
   return changes;
 }
@@ -138,15 +152,19 @@ export function* sessionChange(
   for (const permission of policy.granted) {
     if (!changed.has(permission)) continue;
     const isScoped = hasTrait(permission, 'scoped');
-    for (const { container, resource } of resourcesFor(policy, [before, after], permission)) {
-      yield;
-      if (++points > maxSessionPoints) return { largest, complete: false };
-      const from = accessOf(policy, before, permission, resource);
-      const to = accessOf(policy, after, permission, resource);
-      const change = { permission, ...(isScoped && { container }), from, to };
-      if (isChange(permission, from, to) && sizeOf(change) > (largest ? sizeOf(largest) : 0))
-        largest = change;
-    }
+    const destinations = destinationsIn([policy], permission);
+    for (const { container, resource } of resourcesFor(policy, [before, after], permission))
+      for (const destination of destinations) {
+        yield;
+        if (++points > maxSessionPoints) return { largest, complete: false };
+        const used = { ...resource, destination };
+        const from = accessOf(policy, before, permission, used);
+        const to = accessOf(policy, after, permission, used);
+        const at = { ...(isScoped && { container }), ...(destination !== undefined && { destination }) };
+        const change = { permission, ...at, from, to };
+        if (isChange(permission, from, to) && sizeOf(change) > (largest ? sizeOf(largest) : 0))
+          largest = change;
+      }
   }
   return { largest, complete: true };
 }

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { resourceOf } from '../../domain/audit.ts';
 import { optional, text } from '../../domain/common-fields.ts';
 import { Denial } from '../../domain/denial.ts';
+import { DestinationReference } from '../../domain/destination.ts';
 import { dpopField, PresentedProof } from '../../domain/dpop.ts';
 import { throwIfInvalid } from '../../domain/error.ts';
 import { Explanation, explain, explainDenial, Step, trace } from '../../domain/explain.ts';
@@ -22,12 +23,16 @@ import type { Steps } from '../../domain/steps.ts';
 import { disclosureOf } from '../pipeline/disclosures.ts';
 import { type HandlerContext, type Report, readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
+import { withDestinations } from './destinations.ts';
 import { type Caller, type FoundCredential, findPresented } from './presented-credential.ts';
 
 const ResourceFields = z
   .strictObject({
     id: optional(text(1, 500)).describe('The resource id. Rules compare it as `id`.'),
     container: optional(Container).describe('The container. Rules compare it as `container`.'),
+    destination: optional(DestinationReference).describe(
+      'Only for `token:use`: the name or id of the destination. Rules compare its id with `destinations`.',
+    ),
   })
   .meta({ id: 'Resource' });
 
@@ -133,7 +138,8 @@ export const decide = readEndpoint({
       return { ...outcome, trace: question ? trace(question, body.permission, resource) : [] };
     };
     const who = { ...(subject && { principal: identityOf(subject) }), ...(dpop && { dpop }) };
-    const resources = body.resources ?? [body.resource ?? {}];
+    const given: readonly Resource[] = body.resources ?? [body.resource ?? {}];
+    const resources = await withDestinations(context.store, principal.tenantId, given);
     const report =
       body.record && subject
         ? {
@@ -141,8 +147,8 @@ export const decide = readEndpoint({
             purpose: body.purpose,
           }
         : undefined;
-    if (!body.resources) return { status: 200, body: { ...who, ...outcomeOf(body.resource ?? {}) }, report };
-    const outcomes = withinLimit(body.resources, outcomeOf);
+    if (!body.resources) return { status: 200, body: { ...who, ...outcomeOf(resources[0] ?? {}) }, report };
+    const outcomes = withinLimit(resources, outcomeOf);
     const decisions = JsonText.list(await longWork.run(principal, outcomes));
     return { status: 200, body: JsonText.extended(who, 'decisions', decisions), report };
   },

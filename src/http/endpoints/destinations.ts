@@ -14,9 +14,10 @@ import {
 } from '../../domain/destination.ts';
 import { type Errors, fail, orNotFound, throwIfInvalid } from '../../domain/error.ts';
 import { newId, Secret } from '../../domain/key.ts';
+import type { Resource } from '../../domain/policy.ts';
 import { changeBy } from '../../domain/principal.ts';
 import { versionOf } from '../../domain/row-version.ts';
-import type { DestinationSecrets, StoredDestination } from '../../store/store.ts';
+import type { DestinationSecrets, Store, StoredDestination } from '../../store/store.ts';
 import { etag } from '../pipeline/etag.ts';
 import { listQuery, oneOrMore, pageOf, pageText, paginate } from '../pipeline/pagination.ts';
 import { changeEndpoint, readEndpoint, reply } from '../pipeline/route.ts';
@@ -155,6 +156,18 @@ export const deleteDestination = changeEndpoint({
     };
   },
 });
+
+/** Replaces the name of a destination by its id. A destination that does not exist is left out, so no rule matches. */
+export async function withDestinations<R extends Resource>(
+  store: Pick<Store, 'destinations'>,
+  tenant: string,
+  resources: readonly R[],
+): Promise<readonly R[]> {
+  const references = [...new Set(resources.flatMap(({ destination = [] }) => destination))];
+  if (references.length === 0) return resources;
+  const ids = await store.destinations.locate(tenant, references);
+  return resources.map((resource) => ({ ...resource, destination: ids.get(resource.destination ?? '') }));
+}
 
 function entityOf(id: string) {
   return { kind: 'destination', id };

@@ -6,7 +6,15 @@ import { type ApiResponse, openTestServer, sqlite, type TestServer } from '../..
 const management: string[] = builtIn.filter((name) => hasTrait(name, 'management'));
 const free = [...builtIn.filter((name) => !hasTrait(name, 'management')), 'mine:x'];
 const byRule = (permissions: string[]) => ({
-  rules: [{ priority: 1, container: '/a/', transform: 'mask', permissions }],
+  rules: [
+    {
+      priority: 1,
+      container: '/a/',
+      transform: 'mask',
+      permissions,
+      ...(permissions.includes('token:use') && { destinations: [crypto.randomUUID()] }),
+    },
+  ],
 });
 
 function managementOf({ permissions, rules }: ApiResponse['body']): string[] {

@@ -182,7 +182,8 @@ describe('grants', () => {
     test('of public keys and sessions exclude permissions without the trait browser, or session for sessions', async () => {
       const mayHoldAll = owner === 'private' || owner === 'management';
       for (const permission of builtIn) {
-        const byRule = { rules: [ruleOf(owner, { permissions: ['token:read', permission] })] };
+        const destinations = permission === 'token:use' ? [crypto.randomUUID()] : undefined;
+        const byRule = { rules: [ruleOf(owner, { permissions: ['token:read', permission], destinations })] };
         const bySession = owner === 'session' && hasTrait(permission, 'session');
         if (mayHoldAll || bySession || hasTrait(permission, 'browser')) {
           await expectTaken(owner, { permissions: [permission] });

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { accessOf } from '../../../domain/access/change.ts';
 import { Timestamp } from '../../../domain/common-fields.ts';
+import { DestinationReference } from '../../../domain/destination.ts';
 import { orNotFound } from '../../../domain/error.ts';
 import { DecidingRule, explain } from '../../../domain/explain.ts';
 import { hasTrait, Permission } from '../../../domain/permission.ts';
@@ -43,10 +44,19 @@ const Query = listQuery({
     'The id of the token to review. Either this or `container` is required.',
   ),
   permission: Permission.optional().describe('The permission to review. `token:read` by default.'),
-}).refine(({ container, token }) => (container === undefined) !== (token === undefined), {
-  path: ['container'],
-  error: 'is required, or token: send one of them',
-});
+  destination: DestinationReference.optional().describe(
+    'Only for `token:use`, and required there: the name or id of the destination.',
+  ),
+})
+  .refine(
+    ({ permission, destination }) =>
+      hasTrait(permission ?? '', 'destination') === (destination !== undefined),
+    { path: ['destination'], error: 'is required for token:use, and only for it' },
+  )
+  .refine(({ container, token }) => (container === undefined) !== (token === undefined), {
+    path: ['container'],
+    error: 'is required, or token: send one of them',
+  });
 
 const Named = z.object({
   type: z.enum(['application', 'session', 'delegation']).describe('What it is.'),
@@ -134,13 +144,15 @@ export const whoHasAccess = readEndpoint({
 });
 
 async function resourceOf(
-  { container, token }: { container?: string | undefined; token?: string | undefined },
+  { container, token, destination: reference }: Partial<z.output<typeof Query>>,
   tenantId: string,
-  { tokens }: Store,
+  { tokens, destinations }: Store,
 ) {
-  if (token === undefined) return { container };
+  const ids = reference === undefined ? undefined : await destinations.locate(tenantId, [reference]);
+  const destination = ids && orNotFound(ids.get(reference as string));
+  if (token === undefined) return { container, destination };
   const [stored] = await tokens.locate(tenantId, [token]);
-  return { id: token, container: orNotFound(stored).container };
+  return { id: token, container: orNotFound(stored).container, destination };
 }
 
 /** Reads the subjects again, with their names and rules. Omits subjects that have lost access since the scan. */

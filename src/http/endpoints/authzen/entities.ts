@@ -59,9 +59,10 @@ export async function findEntities(
   const { principal } = caller;
   if (principal.kind !== 'application') requireOwnSession(principal, subjects);
   else if (isHandedOut(principal)) requireCredentials(subjects);
-  const [{ found, unproven }, tokens] = await Promise.all([
+  const [{ found, unproven }, tokens, destinations] = await Promise.all([
     findSubjects(caller, subjects, context),
     findTokens(principal, resources, context.store),
+    findDestinations(principal, resources, context.store),
   ]);
   const hidesAuthorizer = isHandedOut(principal);
   const mayReview = holds(principal, 'access:review') || holds(principal, 'application:read');
@@ -78,9 +79,10 @@ export async function findEntities(
     resource: (given) => {
       const { type, id } = given;
       const token = tokens.get(id);
+      const destination = destinations.get(given.properties?.destination ?? '');
       return token && (type === 'token' || type === token.type)
-        ? { id, container: token.container, isStored: true }
-        : { id, container: containerOf(given), isStored: false };
+        ? { id, container: token.container, destination, isStored: true }
+        : { id, container: containerOf(given), destination, isStored: false };
     },
   };
 }
@@ -204,4 +206,13 @@ async function findTokens(
   const ids = new Set(resources.map(({ id }) => id).filter((id) => TokenId.safeParse(id).success));
   const tokens = ids.size === 0 ? [] : await store.tokens.locate(tenantId, [...ids]);
   return new Map(tokens.map((token) => [token.id, token]));
+}
+
+async function findDestinations(
+  { tenantId }: Principal,
+  resources: readonly AuthZenResource[],
+  store: Store,
+): Promise<ReadonlyMap<string, string>> {
+  const references = new Set(resources.flatMap(({ properties }) => properties?.destination ?? []));
+  return references.size === 0 ? new Map() : store.destinations.locate(tenantId, [...references]);
 }

@@ -24,6 +24,7 @@ import type { Subject } from '../../../store/store.ts';
 import { readEndpoint, reply } from '../../pipeline/route.ts';
 import { example } from '../../reference/examples.ts';
 import { beforeAll, ScanBudget, type ScanPosition, scanSubjects, tableOf } from '../access/subject-scan.ts';
+import { withDestinations } from '../destinations.ts';
 import { conventions, tag } from './conventions.ts';
 import { type FoundSubject, findEntities } from './entities.ts';
 
@@ -97,18 +98,29 @@ export const searchResources = readEndpoint({
     const { type, properties } = body.resource;
     const permission = permissionOf(body.action, body.resource);
     const container = canonicalContainer(properties?.container ?? '/');
-    const search = ['resource', ...namesOf(body.subject), permission, type, container];
+    const search = [
+      'resource',
+      ...namesOf(body.subject),
+      permission,
+      type,
+      container,
+      properties?.destination,
+    ];
     const before = positionIn(body, search, Id.safeParse);
     const subject = (await findEntities({ principal, requestInfo }, [body.subject], [], context)).subject(
       body.subject,
     );
+    const [{ destination } = {}] = await withDestinations(store, principal.tenantId, [
+      { destination: properties?.destination },
+    ]);
     const size = limitOf(body);
     if (!subject || !TokenType.safeParse(type).success || size === 0)
       return resultsOf(search, [], subject && size === 0 ? (before ?? beforeAll) : undefined);
     const transformFor = (token: Resource) => {
       if (!canonicalContainer(token.container ?? '/').startsWith(container)) return undefined;
       // Only the id is returned, so no data is decrypted.
-      return decideUnder(subject.policy, subject.ceiling, permission, token).allowed ? 'redact' : undefined;
+      const used = { ...token, destination };
+      return decideUnder(subject.policy, subject.ceiling, permission, used).allowed ? 'redact' : undefined;
     };
     const { rows, next } = await store.tokens.list(principal.tenantId, {
       visible: within(visible(subject, permission), container),
