@@ -135,7 +135,7 @@ describe.each(databases)('the preview of an update on %s', (_, database) => {
     expect(await counts(3)).toEqual([{ ...change, count: 4, applications: 2 }]);
   });
 
-  test.each([1, 3])('agrees with decisions about random rules, tokens and reads (seed %d)', async (seed) => {
+  test.each([1, 2])('agrees with decisions about random rules, tokens and reads (seed %d)', async (seed) => {
     const random = new Random(seed);
     const before = randomGrants(random, 'application');
     const after = randomGrants(random, 'application');
