@@ -56,8 +56,8 @@ function accessOf(route: Route): string {
 test('permissions have the traits, and endpoints the access, of the table in this file', () => {
   const endpoints = Map.groupBy(allRoutes, accessOf);
   const declared = [...new Set([...builtIn, ...endpoints.keys()])].map((name) => {
-    const traits = (['management', 'browser', 'session', 'scoped', 'destination', 'read'] as const).filter((trait) =>
-      hasTrait(name, trait),
+    const traits = (['management', 'browser', 'session', 'scoped', 'destination', 'read'] as const).filter(
+      (trait) => hasTrait(name, trait),
     );
     return {
       name,
