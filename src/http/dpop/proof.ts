@@ -2,6 +2,7 @@
  * A DPoP proof (RFC 9449) is a JWT that the holder of a private key signs for one request. It contains the method and
  * the URL of the request and, for a bound session, the hash of the session key.
  */
+import { createHash, createPublicKey, verify } from 'node:crypto';
 import { z } from 'zod';
 import type { ProofErrorCode } from '../../domain/dpop.ts';
 
@@ -36,7 +37,7 @@ export interface Proof {
 export const maxProofLength = 4096;
 const maxJtiLength = 256;
 
-const shape = /^([\w-]+)\.([\w-]+)\.[\w-]+$/;
+const shape = /^([\w-]+)\.([\w-]+)\.([\w-]+)$/;
 
 const coordinate = z.string().regex(/^[\w-]{43}$/);
 export const PublicKey = z.union([
@@ -50,6 +51,7 @@ const Header = z.object({
   typ: z.literal('dpop+jwt', 'has another `typ` than dpop+jwt'),
   alg: z.enum(['ES256', 'EdDSA'], 'has another `alg` than ES256 and EdDSA'),
   jwk: z.record(z.string(), z.unknown(), 'has no `jwk`'),
+  crit: z.undefined('has extensions in `crit`').optional(),
 });
 
 const Claims = z.object({
@@ -63,8 +65,7 @@ const Claims = z.object({
 
 interface SigningKey {
   readonly jkt: string;
-  /** Rejects if the signature is not valid. */
-  readonly verify: (jwt: string) => Promise<unknown>;
+  readonly verifies: (signed: string, signature: string) => boolean;
 }
 
 /** Maximum imported keys in memory. When it is reached, all are dropped. */
@@ -79,23 +80,16 @@ export class ProofVerifier {
    * Throws `ProofError` if the proof is invalid. Calls `checkNonce`, which may throw too. Verifies the signature last,
    * because that is the slowest step.
    */
-  async verify(
-    jwt: string,
-    request: ProvenRequest,
-    checkNonce: (nonce: string | undefined) => void,
-  ): Promise<Proof> {
-    const [, header, payload] = jwt.length <= maxProofLength ? (shape.exec(jwt) ?? []) : [];
-    if (header === undefined || payload === undefined) throw new ProofError('is not one JWT');
+  verify(jwt: string, request: ProvenRequest, checkNonce: (nonce: string | undefined) => void): Proof {
+    const [, header, payload, signature] = jwt.length <= maxProofLength ? (shape.exec(jwt) ?? []) : [];
+    if (header === undefined || payload === undefined || signature === undefined)
+      throw new ProofError('is not one JWT');
     const cached = this.#keys.get(header);
-    const signer = cached ?? (await readSigningKey(header));
+    const signer = cached ?? readSigningKey(header);
     const claims = parse(Claims, payload);
     checkClaims(claims, signer, request);
     checkNonce(claims.nonce);
-    try {
-      await signer.verify(jwt);
-    } catch {
-      throw new ProofError('has an invalid signature');
-    }
+    if (!signer.verifies(`${header}.${payload}`, signature)) throw new ProofError('has an invalid signature');
     if (!cached) this.#save(header, signer);
     return { jkt: signer.jkt, jti: claims.jti, nonce: claims.nonce };
   }
@@ -106,8 +100,7 @@ export class ProofVerifier {
   }
 }
 
-/** Loads the library only when it is needed, because most installations have no bound sessions. */
-async function readSigningKey(encodedHeader: string): Promise<SigningKey> {
+function readSigningKey(encodedHeader: string): SigningKey {
   const { alg, jwk: given } = parse(Header, encodedHeader);
   if (secretMembers.some((member) => Object.hasOwn(given, member)))
     throw new ProofError('has a `jwk` with members of a private or symmetric key');
@@ -116,14 +109,20 @@ async function readSigningKey(encodedHeader: string): Promise<SigningKey> {
     throw new ProofError('has a `jwk` that is not a public key for its `alg`');
   const problem = pointProblem(jwk);
   if (problem !== undefined) throw new ProofError(`has a \`jwk\` that is ${problem}`);
-  const { calculateJwkThumbprint, compactVerify, importJWK } = await import('jose');
-  try {
-    const key = await importJWK(jwk, alg);
-    const verify = (jwt: string) => compactVerify(jwt, key, { algorithms: [alg] });
-    return { jkt: await calculateJwkThumbprint(jwk), verify };
-  } catch {
-    throw new ProofError('has a `jwk` that cannot be imported');
-  }
+  const key = { key: createPublicKey({ key: jwk, format: 'jwk' }), dsaEncoding: 'ieee-p1363' } as const;
+  const hash = alg === 'ES256' ? 'sha256' : null;
+  return {
+    jkt: thumbprint(jwk),
+    verifies: (signed, signature) =>
+      verify(hash, Buffer.from(signed), key, Buffer.from(signature, 'base64url')),
+  };
+}
+
+/** RFC 7638: the hash of the required members in alphabetical order. */
+function thumbprint({ crv, kty, x, ...rest }: z.infer<typeof PublicKey>): string {
+  return createHash('sha256')
+    .update(JSON.stringify({ crv, kty, x, ...rest }))
+    .digest('base64url');
 }
 
 /**

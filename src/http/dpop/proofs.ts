@@ -153,14 +153,9 @@ export class Proofs {
    * Throws `ProofError` if the proof is not valid for this request, has no recent nonce, or was used before. Returns a
    * new nonce if the client should replace its own. A proof may be used again for the same non-empty `purpose`.
    */
-  async check(
-    jwt: string,
-    request: ProvenRequest,
-    now: number,
-    purpose = '',
-  ): Promise<{ newNonce: string | undefined }> {
+  check(jwt: string, request: ProvenRequest, now: number, purpose = ''): { newNonce: string | undefined } {
     let time = 0;
-    const proof = await this.#verifier.verify(jwt, request, (nonce) => {
+    const proof = this.#verifier.verify(jwt, request, (nonce) => {
       time = this.#timeOf(nonce, now);
     });
     const use = this.#used.use(proof, purpose, time, now);
@@ -173,7 +168,7 @@ export class Proofs {
    * Throws `ProofError` if the proof is not valid for a request that creates a session. The proof needs no nonce and
    * may be replayed: a session that an attacker creates with it is useless without the client's private key.
    */
-  checkNewKey(jwt: string, request: ProvenRequest, now: number): Promise<Proof> {
+  checkNewKey(jwt: string, request: ProvenRequest, now: number): Proof {
     return this.#verifier.verify(jwt, request, (nonce) => {
       if (nonce !== undefined) this.#timeOf(nonce, now);
     });

@@ -34,7 +34,7 @@ export async function findPresented(
     const { jwt, method, url, request } = proof;
     const proven = { method, url, ath: digest.toString('base64url'), jkt };
     const purpose = request === undefined ? '' : `${caller.applicationId} ${request}`;
-    const { newNonce } = await proofs.check(jwt, proven, now, purpose);
+    const { newNonce } = proofs.check(jwt, proven, now, purpose);
     return { principal, ...(newNonce !== undefined && { dpop: { nonce: newNonce } }) };
   } catch (error) {
     if (!(error instanceof ProofError)) throw error;

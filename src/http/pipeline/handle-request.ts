@@ -70,7 +70,7 @@ export async function handleRequest(
     if (sharesTurn && (arrivesWithOthers(requestInfo.startedAt) || receiving)) await sharedTurn();
     const found = authenticate(key, store.credentials); // 401
     principal = forPurpose(found instanceof Promise ? await found : found, requestInfo.purpose);
-    if (principal.jkt !== undefined) await requireProof(principal, request, requestInfo, context); // 401
+    if (principal.jkt !== undefined) requireProof(principal, request, requestInfo, context); // 401
     requireAccess(route, principal, request.headers, requestInfo); // 403
     recordUse(route, principal, context);
     const received = receiving && (await receiving);
@@ -95,7 +95,7 @@ export async function handleRequest(
       : readInput(route, principal, request, received, requestInfo); // 400, 413, 415, 429
     // The input of a large body was read for the principal before the second check.
     const call: Call = reading ? { ...input, principal } : input;
-    if (route.bindsSession) call.jkt = await keyOfNewSession(principal, request, requestInfo, context); // 400
+    if (route.bindsSession) call.jkt = keyOfNewSession(principal, request, requestInfo, context); // 400
     const read = route.kind === 'read' ? route.handle : previewOf(route, call);
     const work = read
       ? read(call, context)
@@ -297,19 +297,19 @@ const dpopHeader = 'dpop';
  * Throws `unauthenticated`, with a challenge in the response headers, if the request has no valid proof. Called only
  * for bound sessions.
  */
-async function requireProof(
+function requireProof(
   { jkt, digest, now }: Principal,
   request: Request,
   requestInfo: RequestInfo,
   { proofs, publicUrl }: HandlerContext,
-): Promise<void> {
+): void {
   const { method } = request;
   const ath = digest.toString('base64url');
   try {
     const jwt = request.headers.get(dpopHeader);
     if (jwt === null) throw new ProofError('is missing');
     const proven = { method, url: urlOf(request, publicUrl), ath, jkt };
-    const { newNonce } = await proofs.check(jwt, proven, now);
+    const { newNonce } = proofs.check(jwt, proven, now);
     if (newNonce !== undefined) requestInfo.dpop = { nonce: newNonce };
   } catch (error) {
     if (!(error instanceof ProofError)) throw error;
@@ -324,12 +324,12 @@ async function requireProof(
  * Returns the thumbprint of the key to which the new session is bound, or undefined if the request has no proof.
  * Throws `validation_failed` if the proof is invalid, or if it is missing and the application requires one.
  */
-async function keyOfNewSession(
+function keyOfNewSession(
   principal: Principal,
   request: Request,
   requestInfo: RequestInfo,
   { proofs, publicUrl }: HandlerContext,
-): Promise<string | undefined> {
+): string | undefined {
   const jwt = request.headers.get(dpopHeader);
   if (jwt === null) {
     const required = principal.kind === 'application' && principal.application.require_bound_sessions;
@@ -339,7 +339,7 @@ async function keyOfNewSession(
   requestInfo.dpop = { nonce: proofs.newNonce(principal.now) };
   const url = urlOf(request, publicUrl);
   try {
-    return (await proofs.checkNewKey(jwt, { method: request.method, url }, principal.now)).jkt;
+    return proofs.checkNewKey(jwt, { method: request.method, url }, principal.now).jkt;
   } catch (error) {
     if (!(error instanceof ProofError)) throw error;
     const expected =
