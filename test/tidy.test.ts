@@ -31,14 +31,14 @@ describe('imports:', () => {
     expect(base.flatMap((folder) => outside(folder, ({ to }) => !to.startsWith('src/audit/')))).toEqual([]);
   });
 
-  test('HTTP imports only types from the store, and jose only for DPoP and token exchange', () => {
+  test('HTTP imports only types from the store, and jose only for token exchange', () => {
     const types = ['src/store/store.ts', 'src/telemetry/log.ts', 'src/telemetry/observe.ts'];
     const values = ['version', 'ip-address', 'trusted-proxies'].map((name) => `src/config/${name}.ts`);
     const allowed = ({ from, to, typesOnly }: Import) =>
       to.startsWith('src/domain/') ||
       /^(node:|zod$)/.test(to) ||
       values.includes(to) ||
-      (/^src\/http\/(dpop|oauth)\//.test(from) && to === 'jose') ||
+      (from.startsWith('src/http/oauth/') && to === 'jose') ||
       (from === 'src/http/endpoints/console-page.ts' && to === 'console/build.ts') ||
       (from === 'src/http/reference/page.ts' && to === 'console/src/frame/palette.css') ||
       (typesOnly && types.includes(to));
