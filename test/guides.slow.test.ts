@@ -27,6 +27,7 @@ const pages = [
 const cardPage = 'guides/collect-cards-in-a-browser.md';
 const guardPage = 'guides/protect-your-own-api.md';
 const gatewayPage = 'guides/authzen-behind-a-gateway.md';
+const installationsPage = 'guides/several-installations.md';
 /** readme.slow.test.ts runs this page. */
 const curlPage = 'guides/redact-mask-reveal.md';
 
@@ -102,6 +103,10 @@ describe.skipIf(noCurl)('the commands of', () => {
       ...(noNginx && { heading: 'Gateways with an AuthZEN plugin' }),
     }));
 
+  test.skipIf(noNginx)(`docs/${installationsPage} print what it shows`, () =>
+    follow(installationsPage, { replacements: { '8081': `${freePort()}`, '8082': `${freePort()}` } }),
+  );
+
   test.each(['Try it', 'Production'])(
     'docs/operations/postgresql.md, %s, print what it shows',
     async (heading) => {
@@ -114,7 +119,7 @@ describe.skipIf(noCurl)('the commands of', () => {
 
   test('every guide is run', () => {
     const guides = readdirSync(join(root, 'docs/guides')).map((name) => `guides/${name}`);
-    const run = [...pages, cardPage, guardPage, gatewayPage, curlPage];
+    const run = [...pages, cardPage, guardPage, gatewayPage, installationsPage, curlPage];
     expect(guides.filter((guide) => !run.includes(guide))).toEqual([]);
   });
 });

@@ -148,6 +148,7 @@ export interface Problem {
     | 'changed_meanwhile'
     | 'too_large'
     | 'unsupported_media_type'
+    | 'tenant_moved'
     | 'idempotency_mismatch'
     | 'too_many_requests'
     | 'internal'

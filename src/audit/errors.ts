@@ -7,8 +7,8 @@ export class EntriesDeleted extends Error {}
 /** Another program has changed the chain, so its entries are evidence and must not be deleted. */
 export class DamagedChain extends Error {
   readonly hint = 'run `sallyport audit verify`';
-  constructor(tenantId: string) {
-    super(`the audit chain ${chainName(tenantId)} does not verify, so its entries cannot be deleted`);
+  constructor(tenantId: string, done: 'deleted' | 'moved' = 'deleted') {
+    super(`the audit chain ${chainName(tenantId)} does not verify, so its entries cannot be ${done}`);
   }
 }
 

@@ -9,7 +9,7 @@ import {
 } from '../domain/audit.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import type { ChainKeys } from '../store/crypto/keyring.ts';
-import type { Db, DbTime } from '../store/engine/db.ts';
+import type { Db, DbTime, Queries } from '../store/engine/db.ts';
 import { databaseTime } from '../store/engine/sql.ts';
 import {
   type AuditDb,
@@ -35,12 +35,15 @@ export type { EntryWriter } from './log/pending.ts';
 /** The audit log, bound to a database and its keys. */
 export interface OpenLog extends AuditDb {
   readonly writeEntries: EntryWriter;
+  /** For changes by requests. Throws `unavailable` if the tenant moves to another installation. */
+  readonly writeChanges: EntryWriter;
   readonly sealer: Sealer;
 }
 
 export function openAuditLog(db: Db, keys: () => Promise<ChainKeys>): OpenLog {
   const seals = sealer({ db, keys });
-  return { db, keys, sealer: seals, writeEntries: entryWriter({ db, keys }, seals.written) };
+  const writer = (ofRequests: boolean) => entryWriter({ db, keys }, seals.written, ofRequests);
+  return { db, keys, sealer: seals, writeEntries: writer(false), writeChanges: writer(true) };
 }
 
 /** A writer for a tool that seals the entries later, or leaves that to the service. */
@@ -205,6 +208,20 @@ export function headsIn(database: Database): Head[] {
   const sql = 'select tenant_id as tenantId, number, hash from audit_chains';
   const rows = database.query<{ tenantId: string; number: number; hash: Uint8Array }, []>(sql).all();
   return rows.map(({ hash, ...head }) => ({ ...head, hash: hexOf(hash) }));
+}
+
+/** The tables with rows of tenants. */
+export const tenantTables = [
+  'audit_pending',
+  'audit_chains',
+  'audit_segments',
+  'audit_index',
+  'audit_deliveries',
+] as const;
+
+/** Whether the tenant has or had sealed entries. */
+export async function hasChain(db: Pick<Queries, 'get'>, tenantId: string): Promise<boolean> {
+  return (await chainOf(db, tenantId)) !== undefined;
 }
 
 /** The tables that grow with the log. */

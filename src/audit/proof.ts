@@ -3,13 +3,27 @@ import { manifestText, type ReportManifest } from '../domain/access/report.ts';
 import type { ChainKeys, MasterKeys } from '../store/crypto/keyring.ts';
 import { unwrapChainKeys, wrappedChainKeys } from '../store/crypto/keyring.ts';
 import type { Db, Queries } from '../store/engine/db.ts';
-import { allChains, chainOf, segmentAt, segmentsIn } from './log/chain.ts';
+import { DamagedChain } from './errors.ts';
+import { allChains, type Chain, chainOf, emptyChain, segmentAt, segmentsIn } from './log/chain.ts';
+import { type AuditEntry, macOf } from './log/entry.ts';
 import { newestPending } from './log/pending.ts';
-import { hashOf, positionOf, signText } from './log/segment.ts';
+import { indexOf, signed } from './log/seal.ts';
+import {
+  bytesOf,
+  contentHashOf,
+  hashOf,
+  insertSegment,
+  packEntries,
+  positionOf,
+  type SegmentHeader,
+  segmentValues,
+  signText,
+} from './log/segment.ts';
+import { insertIndex } from './log/terms.ts';
 import type { OpenLog } from './log.ts';
 import { type ArchiveOptions, type ArchiveResult, archiveLog, type Received } from './proof/archive.ts';
 import type { VerifiedEntry } from './proof/chain-check.ts';
-import { checkSegment, findIndexProblem } from './proof/check.ts';
+import { type Before, beforeNext, checkSegment, findIndexProblem } from './proof/check.ts';
 import { exportedParts, exportLines, type Part } from './proof/export.ts';
 import { recordHeads } from './proof/heads.ts';
 import { deleteDelivered, type Retention } from './proof/retention.ts';
@@ -46,6 +60,13 @@ export interface Proof {
    * chains. If a chain does not verify, deletes nothing from it and rejects. Any node may call this.
    */
   deleteDelivered(retention: Retention): Promise<number>;
+  /**
+   * Seals the entries of a tenant and returns its chain for `adopt` in another installation. Reading the segments
+   * verifies them, and throws `DamagedChain` if that fails.
+   */
+  release(tenantId: string): Promise<ReleasedChain>;
+  /** Writes a chain of another installation, signed with the keys of this one. */
+  adopt(tx: Queries, chain: ReleasedChain): Promise<void>;
   /** Returns those entries of another log with the same keys that this log does not have. */
   missing<T extends Pick<VerifiedEntry, 'tenantId' | 'segment' | 'id'>>(entries: readonly T[]): Promise<T[]>;
 }
@@ -66,12 +87,79 @@ export function proof(log: OpenLog, masters: MasterKeys, sinks: Received): Proof
     isKeyMissing: async () => !(await wrappedChainKeys(db)),
     archive: (options) => archiveLog({ audit: log, masters, write, sealer, sinks }, options),
     deleteDelivered: (retention) => deleteDelivered(log, write, retention),
+    release: async (tenantId) => {
+      await sealer.sealTenant(tenantId);
+      const chain = (await chainOf(db, tenantId)) ?? emptyChain(tenantId);
+      return { chain, segments: verifiedSegments(db, await keys(), chain) };
+    },
+    adopt: async (tx, released) => adopt(tx, db.dialect, await keys(), released),
     missing: (entries) => missingIn(db, entries),
   };
 }
 
 /** Segments per statement. */
 const pageSize = 8;
+
+/** A chain that leaves this installation. */
+export interface ReleasedChain {
+  readonly chain: Chain;
+  readonly segments: AsyncIterable<{ readonly header: SegmentHeader; readonly entries: AuditEntry[] }>;
+}
+
+async function* verifiedSegments(
+  db: Db,
+  keys: ChainKeys,
+  { tenantId, number, hash, base, baseSeq }: Chain,
+): ReleasedChain['segments'] {
+  let before: Before | undefined =
+    base.number === 0 ? { hash: base.hash, last: baseSeq, sealedAt: 0, maxDelay: 0 } : undefined;
+  let last = base.number;
+  while (last < number) {
+    const page = await segmentsIn(db, tenantId, { first: last + 1, last: number }, 'asc', pageSize);
+    if (page.length === 0) throw new DamagedChain(tenantId, 'moved');
+    for (const { packed, ...header } of page) {
+      const entries = packed.all() ?? [];
+      const { problems } = await checkSegment(keys, header, entries, before);
+      const follows = header.number === last + 1 && (before || header.previous === base.hash);
+      if (problems.length > 0 || !follows) throw new DamagedChain(tenantId, 'moved');
+      before = beforeNext(header);
+      last = header.number;
+      yield { header, entries };
+    }
+  }
+  if (before && before.hash !== hash) throw new DamagedChain(tenantId, 'moved');
+}
+
+async function adopt(
+  tx: Queries,
+  dialect: Db['dialect'],
+  keys: ChainKeys,
+  { chain, segments }: ReleasedChain,
+): Promise<void> {
+  const { tenantId, number, seq, sealedAt, maxDelay, base, baseSeq } = chain;
+  if (number === 0) return;
+  const system = (await chainOf(tx, systemTenant)) ?? genesis;
+  let previous = base.hash;
+  for await (const { header, entries } of segments) {
+    const own = entries.map((entry) => ({ ...entry, mac: macOf(keys, tenantId, entry) }));
+    const { number: segment, hash } = system;
+    const contentHash = contentHashOf(own);
+    const signedHeader = signed(keys, {
+      ...header,
+      previous,
+      system: { number: segment, hash },
+      contentHash,
+    });
+    await tx.run(insertSegment, segmentValues(signedHeader, await packEntries(own)));
+    await insertIndex(tx, dialect, tenantId, header.number, (await indexOf(own)).index);
+    previous = hashOf(signedHeader);
+  }
+  await tx.run(
+    `insert into audit_chains (tenant_id, number, seq, hash, sealed_at, max_delay, base_number, base_seq, base_hash,
+       recorded_number, recorded_at) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, 0)`,
+    [tenantId, number, seq, bytesOf(previous), sealedAt, maxDelay, base.number, baseSeq, bytesOf(base.hash)],
+  );
+}
 
 /**
  * Both logs start with the same segments, up to the time of the backup. Segments that are archived here belong to this

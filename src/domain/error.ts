@@ -95,6 +95,11 @@ const table = {
     'Unsupported media type',
     'Send the body as `application/json` in UTF-8. A PATCH also accepts `application/merge-patch+json`.',
   ],
+  tenant_moved: [
+    421,
+    'Tenant moved',
+    'The tenant of this key has moved to another installation of the service. Send the request to the address that its operator has given you.',
+  ],
   idempotency_mismatch: [
     422,
     'Idempotency key used for another request',

@@ -3,7 +3,8 @@ import { existsSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { ConfigError } from '../config/settings.ts';
 import { type AuditedReads, byOperator, readsOperation, readsSetting } from '../domain/audit.ts';
-import { mint, newId, newTag, parseKey, type Secret } from '../domain/key.ts';
+import { Failure } from '../domain/error.ts';
+import { mint, newId, newTag, type ParsedKey, parseKey, type Secret } from '../domain/key.ts';
 import { builtIn } from '../domain/permission.ts';
 import { createFolder, writeOwned } from '../store/engine/file-ownership.ts';
 import type { Maintenance, NewTenant } from '../store/maintenance.ts';
@@ -64,7 +65,17 @@ export async function bootstrap(
 /** Returns false if the file is missing or unreadable, or if its key is invalid or of another database. */
 async function isValid(store: Store, keyFile: string): Promise<boolean> {
   const key = parseKey(textOf(keyFile)?.trim() ?? '');
-  return key?.kind === 'mgt' && (await store.credentials.find(key)) !== undefined;
+  return key?.kind === 'mgt' && (await isKnown(store, key));
+}
+
+/** Returns false for a key of a tenant that moves or has moved to another installation. */
+async function isKnown(store: Store, key: ParsedKey): Promise<boolean> {
+  try {
+    return (await store.credentials.find(key)) !== undefined;
+  } catch (error) {
+    if (error instanceof Failure && (error.code === 'tenant_moved' || error.expected)) return false;
+    throw error;
+  }
 }
 
 function textOf(path: string): string | undefined {
@@ -80,7 +91,7 @@ async function finishKeyFile(store: Store, temporary: string, keyFile: string): 
   const text = ifExists(() => readFileSync(temporary, 'utf8'));
   if (text === undefined) return;
   const key = parseKey(text.trim());
-  const known = key && (await store.credentials.find(key));
+  const known = key && (await isKnown(store, key));
   ifExists(() => (known ? renameSync(temporary, keyFile) : rmSync(temporary)));
 }
 

@@ -10,7 +10,7 @@ import {
   notExpired,
   toApplication,
 } from './applications.ts';
-import type { ChainKeys } from './crypto/keyring.ts';
+import type { Keyring } from './crypto/keyring.ts';
 import type { Db, DbTime, Executor } from './engine/db.ts';
 import { databaseTime } from './engine/sql.ts';
 import {
@@ -125,8 +125,8 @@ const deleteSession = `delete from sessions as s where s.tenant_id = $1 and s.ke
 export function keyRevoker(
   db: Db,
   tags: TenantTags,
-  chainKeys: () => Promise<ChainKeys>,
-  writeEntries: EntryWriter,
+  { chainKeys, dataKey }: Pick<Keyring, 'chainKeys' | 'dataKey'>,
+  writeChanges: EntryWriter,
 ) {
   return async (
     { tag, digest }: Pick<ParsedKey, 'tag' | 'digest'>,
@@ -134,13 +134,15 @@ export function keyRevoker(
   ): Promise<void> => {
     await chainKeys();
     const tenant = (await tags.find(tag)) ?? nilTenant;
+    // `writeChanges` needs its row.
+    if (tenant !== nilTenant) await dataKey(tenant);
     await db.change(
       async (tx) => {
         const now = await databaseTime(tx);
         await tx.run(endUnlimitedSessions, [tenant, digest]);
         const key = await tx.get<RevokedRow>(deleteKey, [tenant, digest]);
         const session = await tx.get<SessionRow>(deleteSession, [tenant, digest]);
-        await tx.defer(writeEntries, entryOf(toRevoked(key, session), now));
+        await tx.defer(writeChanges, entryOf(toRevoked(key, session), now));
       },
       digest.toHex(),
       tenant,

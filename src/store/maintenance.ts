@@ -14,6 +14,7 @@ import type { ChainKeys, MasterKeys } from './crypto/keyring.ts';
 import type { Nodes } from './nodes.ts';
 import type { Expiring } from './operator-queries.ts';
 import type { NewApplication, NewEntry, StoreTransaction, Tenant } from './store.ts';
+import type { TenantMoves } from './tenant-move.ts';
 
 export interface NewTenant {
   readonly id: string;
@@ -46,6 +47,8 @@ export interface Tenants {
   disable(id: string): Promise<boolean>;
   /** Makes the keys of a disabled tenant valid again, unless they were revoked or have expired. */
   enable(id: string): Promise<boolean>;
+  /** Whether a move from or to another installation is not finished. The tenant must not be changed meanwhile. */
+  isMoving(id: string): Promise<boolean>;
   /**
    * Replaces the key of the search index. `Maintenance.reindexSearch` indexes the tokens again; meanwhile searches find
    * tokens with both keys. Also returns false if the previous rotation has not ended, or if the tenant has no tokens yet.
@@ -170,6 +173,8 @@ export interface Maintenance {
   currentMasterKey(): Promise<string>;
   /** The ids of the current master key, and of the one that `rotateMasterKey` would use. Changes nothing. */
   nextMasterKey(rotation: Rotation): Promise<{ readonly current: string; readonly next: string }>;
+  /** Moves a tenant from or to another installation. */
+  readonly moves: TenantMoves;
   /** Copies all rows of a SQLite database to this database, which must be empty. See `copyToPostgres`. */
   copyFrom(source: Database, options: CopyOptions): Promise<Record<string, number>>;
   /** Finds what the audit entries `rows` revoked and this database still allows. */

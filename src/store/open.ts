@@ -54,6 +54,7 @@ import { sessions } from './sessions.ts';
 import type { Store, StoreTransaction } from './store.ts';
 import { subjects } from './subjects.ts';
 import { analyzeGrownTables, removeTenantRows, sweep, writeExpiryNotices } from './sweep.ts';
+import { tenantMoves } from './tenant-move.ts';
 import { createFirst, tenants, tenantTags } from './tenants.ts';
 import { reindexTokens } from './token-search.ts';
 import { tokens } from './tokens.ts';
@@ -133,7 +134,7 @@ export async function openStore(
     const keys = keyring(db, masters);
     if (masters !== noMasters && !readOnly) await keys.chainKeys();
     const log = openAuditLog(db, keys.chainKeys);
-    const run = transactionRunner(db, keys, log.writeEntries);
+    const run = transactionRunner(db, keys, log);
     const checkReady = () => checkReadiness(db, masters === noMasters ? undefined : masters);
     const store = storeOn(db, keys, run, log, checkReady);
     const maintenance = maintenanceOn(instrumented, masters, keys, run, log);
@@ -173,7 +174,7 @@ function storeOn(
     tenants: tenants(db),
     audit: auditLog(log),
     change: run,
-    revokeKey: keyRevoker(db, tags, keys.chainKeys, log.writeEntries),
+    revokeKey: keyRevoker(db, tags, keys, log.writeChanges),
     findWorkloadTarget: workloadTargets(db, tags),
     ping: async () => {
       checkFileInPlace(db);
@@ -192,9 +193,11 @@ function maintenanceOn(
 ): Maintenance {
   const sinks = auditSource(log);
   const { writeEntries } = log;
+  const audit = { ...logMaintenance(log), ...proof(log, masters, sinks.deliveries) };
   return {
     tenants: tenants(db),
-    audit: { ...logMaintenance(log), ...proof(log, masters, sinks.deliveries) },
+    audit,
+    moves: tenantMoves({ db, keys, masters, audit }),
     sinks,
     nodes: nodes(db),
     changeTenants: (work) => run(undefined, work, undefined, true),
@@ -261,10 +264,18 @@ type TransactionRunner = <T>(
   isEssential?: boolean,
 ) => Promise<T>;
 
-function transactionRunner(db: Db, keys: Keyring, writeEntries: EntryWriter): TransactionRunner {
+function transactionRunner(
+  db: Db,
+  keys: Keyring,
+  { writeEntries, writeChanges }: Pick<OpenLog, 'writeEntries' | 'writeChanges'>,
+): TransactionRunner {
   const { dialect } = db;
 
-  function scopeOf(tx: Transaction, dataKey: (tenant: string) => Uint8Array): TransactionScope {
+  function scopeOf(
+    tx: Transaction,
+    dataKey: (tenant: string) => Uint8Array,
+    write: EntryWriter,
+  ): TransactionScope {
     const { get, all, run, defer } = tx;
     const transaction = <T>(work: (tx: Queries) => Awaitable<T>) => work(tx) as Promise<T>;
     const lookup: Executor['lookup'] = (sql, key, params) =>
@@ -298,7 +309,7 @@ function transactionRunner(db: Db, keys: Keyring, writeEntries: EntryWriter): Tr
         return idempotency(executor, dataKey);
       },
       record: (entry) => {
-        defer(writeEntries, entry);
+        defer(write, entry);
       },
       signReport: async (report) => signReport(executor, await keys.chainKeys(), report),
     };
@@ -311,7 +322,9 @@ function transactionRunner(db: Db, keys: Keyring, writeEntries: EntryWriter): Tr
       if (!key || requested !== tenant) throw new Error('this change was started for another tenant');
       return key();
     };
-    return db.change((tx) => work(scopeOf(tx, dataKey)), entity, tenant, isEssential);
+    // Without a tenant, an operator makes the change.
+    const write = tenant === undefined ? writeEntries : writeChanges;
+    return db.change((tx) => work(scopeOf(tx, dataKey, write)), entity, tenant, isEssential);
   };
 }
 

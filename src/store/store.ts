@@ -260,7 +260,8 @@ export interface Credentials {
   readonly isLocal: boolean;
   /**
    * The principal of a key, with every change that was committed before the call. Returns undefined if the key is
-   * unknown or expired, if its tenant is disabled, or if it belongs to a session whose ceiling is no longer valid.
+   * unknown or expired, if its tenant is disabled, or if it belongs to a session whose ceiling is no longer valid. Throws
+   * `unavailable` while its tenant moves to another installation, and `tenant_moved` afterwards.
    */
   find(key: ParsedKey): Awaitable<Principal | undefined>;
 }

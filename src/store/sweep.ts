@@ -275,7 +275,7 @@ export async function removeTenantRows(db: Db, tenant: string, limit: number): P
     for (const table of Object.keys(primaryKeys))
       await tx.run(`delete from ${table} where tenant_id = $1`, [tenant]);
     await tx.run('delete from tenants where id = $1', [tenant]);
-    await tx.run('delete from tenant_tags where id = $1', [tenant]);
+    await tx.run('delete from tenant_tags where id = $1 and moved_at is null', [tenant]);
   });
   return { removed: 1, done: true };
 }

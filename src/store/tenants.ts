@@ -2,6 +2,7 @@ import type { EntryWriter } from '../audit/log.ts';
 import { byOperator } from '../domain/audit.ts';
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
+import { fail } from '../domain/error.ts';
 import { insertApplication } from './applications.ts';
 import type { Db, DbTime, Executor, Queries } from './engine/db.ts';
 import type { NewTenant, Tenants } from './maintenance.ts';
@@ -36,6 +37,11 @@ export function tenants(db: Executor): Tenants {
       alter(db, 'purposes = $2', [id, purposes ? JSON.stringify(purposes) : null]),
     disable: (id) => disable(db, id),
     enable: (id) => alter(db, 'disabled_at = null', [id]),
+    isMoving: async (id) => {
+      const sql =
+        'select 1 as one from tenant_tags where id = $1 and moving_at is not null and moved_at is null';
+      return (await db.get(sql, [id])) !== undefined;
+    },
     rotateSearchKey: (id) => rotateSearchKey(db, id),
     markDeleted: (id) => db.transaction((tx) => markDeleted(tx, id)),
   };
@@ -114,11 +120,17 @@ function toTenant(row: TenantRow): Tenant {
 export interface TenantTags {
   /** The id of the tenant, if this process has found it before. The tenant may have been deleted since. */
   known(tag: string): string | undefined;
-  /** Returns undefined if no tenant has the tag. */
+  /** Returns undefined if no tenant has the tag. Throws `unavailable` while the tenant moves, then `tenant_moved`. */
   find(tag: string): Awaitable<string | undefined>;
 }
 
 const maxKnown = 100_000;
+
+interface TagRow {
+  readonly id: string;
+  readonly moving_at: DbTime | null;
+  readonly moved_at: DbTime | null;
+}
 
 export function tenantTags(db: Pick<Db, 'lookup'>): TenantTags {
   const ids = new Map<string, string>();
@@ -126,9 +138,15 @@ export function tenantTags(db: Pick<Db, 'lookup'>): TenantTags {
     known: (tag) => ids.get(tag),
     find: (tag) =>
       then(
-        db.lookup<{ id: string }>('select tag as key, id from tenant_tags where tag = :key', tag, []),
+        db.lookup<TagRow>(
+          'select tag as key, id, moving_at, moved_at from tenant_tags where tag = :key',
+          tag,
+          [],
+        ),
         (row) => {
           if (!row) return undefined;
+          if (row.moved_at !== null) throw fail('tenant_moved');
+          if (row.moving_at !== null) throw fail('unavailable', { expected: true });
           if (ids.size >= maxKnown) ids.clear();
           ids.set(tag, row.id);
           return row.id;

@@ -121,7 +121,7 @@ test.each([
   [['nonsense', '--help'], 'nonsense'],
   [['help', 'tenants', 'nonsense'], 'nonsense'],
   [['backup', '-'], 'standard output'],
-  [['tenants', 'remove'], "unknown command 'remove' (Did you mean rename?)"],
+  [['tenants', 'remove'], "unknown command 'remove' (Did you mean move?)"],
   [['tenants', 'create'], "missing required argument 'NAME'"],
   [['tenants', 'list', 'all'], 'too many arguments'],
   [['serve', '--nonsense'], '--nonsense'],

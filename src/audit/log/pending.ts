@@ -31,12 +31,47 @@ const insertPending = inserter<PendingInsert>('audit_pending', {
  */
 export type EntryWriter = (tx: Queries, entries: readonly NewEntry[]) => Promise<void>;
 
+const insertIfOpen = insertPending.insertIf(
+  'select 1 as one from data_keys where tenant_id = $2 and frozen = 0 for key share',
+);
+
+/**
+ * Inserts entries about changes, unless their tenant moves to another installation: then the change must not be
+ * committed, because it could be missing there. On PostgreSQL the lock lasts until the commit, and the move waits for
+ * it.
+ */
+const insertChanges: typeof insertPending.postgres = async (tx, rows) => {
+  const tenant = rows.find(({ tenant_id }) => tenant_id !== systemTenant)?.tenant_id;
+  if (tenant === undefined) return insertPending.postgres(tx, rows);
+  if (!(await insertIfOpen(tx, rows, tenant))) throw await closed(tx, tenant);
+};
+
+/** On SQLite, changes of several tenants share a transaction. */
+const insertChangesOnSqlite: typeof insertPending.sqlite = async (tx, rows) => {
+  const isOpen = 'select 1 as one from data_keys where tenant_id = $1 and frozen = 0';
+  for (const tenant of new Set(rows.map(({ tenant_id }) => tenant_id)))
+    if (tenant !== systemTenant && !(await tx.get(isOpen, [tenant]))) throw await closed(tx, tenant);
+  await insertPending.sqlite(tx, rows);
+};
+
+/** The tenant moves, or was deleted after the caller was authenticated. */
+async function closed(tx: Queries, tenant: string): Promise<Failure> {
+  const isFrozen = await tx.get('select 1 as one from data_keys where tenant_id = $1', [tenant]);
+  return isFrozen ? fail('unavailable', { expected: true }) : fail('unauthenticated');
+}
+
 /**
  * Create one writer and use it for all changes, so that the deferred entries of a transaction are inserted in one
- * batch. `written` is called with the tenant of each entry.
+ * batch. `written` is called with the tenant of each entry. With `ofRequests`, throws `unavailable` for a tenant that
+ * moves.
  */
-export function entryWriter({ db, keys }: AuditDb, written: (tenantId: string) => void): EntryWriter {
-  const insert = insertPending[db.dialect];
+export function entryWriter(
+  { db, keys }: AuditDb,
+  written: (tenantId: string) => void,
+  ofRequests = false,
+): EntryWriter {
+  const changes = { sqlite: insertChangesOnSqlite, postgres: insertChanges };
+  const insert = (ofRequests ? changes : insertPending)[db.dialect];
   return async (tx, entries) => {
     const chainKeys = await keys();
     const rows = entries.map(({ tenantId: tenant_id = systemTenant, at, ...entry }) => {

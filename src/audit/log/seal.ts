@@ -168,7 +168,8 @@ async function prepare(
   return { before, segment, packed: await packEntries(entries), index, ids: entries.map(({ id }) => id) };
 }
 
-function signed(keys: ChainKeys, unsigned: Omit<SegmentHeader, 'keyId'>): SignedHeader {
+/** Adds the signature, and the id of its key. */
+export function signed(keys: ChainKeys, unsigned: Omit<SegmentHeader, 'keyId'>): SignedHeader {
   const header = { ...unsigned, keyId: signingKeyId(keys) };
   return { ...header, signature: signText(keys, headerText(header)) };
 }

@@ -1,4 +1,6 @@
 /** Operators manage tenants on the database directly, not through the API. Every change has an audit entry. */
+import { resolve } from 'node:path';
+import { readConfig } from '../../config/settings.ts';
 import { byOperator, type Difference, difference } from '../../domain/audit.ts';
 import { Name } from '../../domain/common-fields.ts';
 import { parseDuration } from '../../domain/duration.ts';
@@ -9,11 +11,14 @@ import { ListedPurpose, maxPurposes } from '../../domain/purpose.ts';
 import { managementOf, newTenant } from '../../operations/bootstrap.ts';
 import type { Maintenance, Tenants } from '../../store/maintenance.ts';
 import type { NewEntry, Tenant } from '../../store/store.ts';
+import { type MoveState, TenantExists } from '../../store/tenant-move.ts';
 import type { Invocation, LocalCommand } from '../command.ts';
 import { CommandError, UsageError } from '../errors.ts';
-import { withStore } from '../terminal/database.ts';
+import { databaseLabel, withStore } from '../terminal/database.ts';
+import { requireFile } from '../terminal/files.ts';
 import { confirmByName, yesOption } from '../terminal/options.ts';
 import { fields, printTable, showProgress } from '../terminal/print.ts';
+import type { Terminal } from '../terminal/terminal.ts';
 
 const tenantArgument = 'TENANT is an id or a name. A name must be unique.';
 
@@ -79,6 +84,26 @@ export const tenantCommands: readonly LocalCommand[] = [
     details: tenantArgument,
     examples: ['sallyport tenants enable "Second shop"'],
     run: (invocation) => withStore(invocation, (maintenance) => setState(maintenance, invocation, 'enable')),
+  },
+  {
+    usage: 'tenants move <TENANT>',
+    options: [
+      {
+        name: 'to',
+        value: 'FILE',
+        description:
+          'Settings of the other installation, one NAME=VALUE per line: DATABASE_URL, and its master key.',
+      },
+      { name: 'cancel', description: 'Serve the tenant here again, if the move was interrupted.' },
+      yesOption,
+    ],
+    summary: 'Move a tenant with its keys and data to another installation.',
+    details: `Requests of the tenant get 503 while its rows are copied, then 421 here. Keys, sessions, tokens and the audit log stay valid. Then its rows are deleted here, except the audit log. If it is interrupted, run it again, or cancel it. The tenant cannot return to an installation in which it has been. ${tenantArgument}`,
+    examples: [
+      'sallyport tenants move "Second shop" --to eu.env',
+      'sallyport tenants move "Second shop" --cancel',
+    ],
+    run: move,
   },
   {
     usage: 'tenants delete <TENANT>',
@@ -224,17 +249,92 @@ async function rotateSearchKey(maintenance: Maintenance, invocation: Invocation)
   );
 }
 
+function move(invocation: Invocation): Promise<number> {
+  return withStore(invocation, async (source) => {
+    const { id, name } = await findTenant(source.tenants, invocation.args[0]);
+    if (invocation.options.on('cancel')) return cancelMove(source, invocation, id);
+    const file = invocation.options.value('to');
+    if (file === undefined)
+      throw new UsageError('--to is missing', 'name a file with the settings of the other installation');
+    requireFile(resolve(file));
+    const config = readConfig({ envFile: resolve(file) });
+    return withStore({ ...invocation, config }, async (target) => {
+      const to = databaseLabel(config.databaseUrl);
+      await confirmByName(invocation, `This moves the tenant "${escapeText(name)}" (${id}) to ${to}.`, name);
+      const rows = await moveTenant(source, target, id, invocation);
+      return invocation.printResult({ moved: id, to, rows }, `moved ${id} with ${rows} rows to ${to}`);
+    });
+  });
+}
+
+async function cancelMove(source: Maintenance, { printResult }: Invocation, id: string): Promise<number> {
+  if (!(await source.moves.cancel(id)))
+    throw new CommandError('no move of this tenant can be canceled', 'run `sallyport tenants list`');
+  await source.changeTenants(async (tx) => tx.record(entry('tenant.move_cancel', id)));
+  return printResult({ canceled: id }, `canceled the move of ${id}`);
+}
+
+/** Continues a move that was interrupted. Returns the number of copied rows, without those of the audit log. */
+async function moveTenant(
+  source: Maintenance,
+  target: Maintenance,
+  id: string,
+  { terminal }: Invocation,
+): Promise<number> {
+  const before = (await source.moves.state(id)) as MoveState;
+  const progress = showProgress(terminal);
+  let rows = 0;
+  try {
+    const arrived = await target.moves.state(id);
+    const isCopied = arrived !== undefined && arrived.movingAt === before.movingAt;
+    if (before.movedAt === undefined) {
+      if (!isCopied) await target.moves.requireAbsent(id, before.tag);
+      if (before.movingAt === undefined)
+        await source.changeTenants(async (tx) => tx.record(entry('tenant.move', id)));
+      progress.update('waiting for changes in progress');
+      await source.moves.freeze(id);
+      const tenant = await source.moves.read(id);
+      if (!isCopied) {
+        const counts = await target.moves.receive(tenant, (table) => progress.update(`copying ${table}`));
+        rows = Object.values(counts).reduce((sum, count) => sum + count, 0);
+      }
+      await source.moves.leave(id, tenant.movingAt);
+    }
+    if (await target.moves.open(id))
+      await target.changeTenants(async (tx) => tx.record(entry('tenant.receive', id)));
+  } catch (error) {
+    if (!(error instanceof TenantExists)) throw error;
+    throw new CommandError(
+      `the other installation cannot receive the tenant: ${error.message}`,
+      `check the settings in --to`,
+    );
+  } finally {
+    progress.clear();
+  }
+  await source.tenants.markDeleted(id);
+  await removeRows(source, terminal, id);
+  return rows;
+}
+
 const batchSize = 500;
 
 async function remove(maintenance: Maintenance, invocation: Invocation): Promise<number> {
   const { id, name } = await findTenant(maintenance.tenants, invocation.args[0]);
+  await requireNotMoving(maintenance.tenants, id);
   const warning = `This permanently deletes the tenant "${escapeText(name)}" (${id}) and all its data.`;
   await confirmByName(invocation, warning, name);
+  // In a transaction of its own, so that no new change delays the deletion of the data key.
+  await maintenance.tenants.disable(id);
   await maintenance.changeTenants(async (tx) => {
     // Resuming an interrupted deletion adds no entry.
     if (await tx.tenants.markDeleted(id)) tx.record(entry('tenant.delete', id));
   });
-  const progress = showProgress(invocation.terminal);
+  await removeRows(maintenance, invocation.terminal, id);
+  return invocation.printResult({ deleted: id }, `deleted ${id}`);
+}
+
+async function removeRows(maintenance: Maintenance, terminal: Terminal, id: string): Promise<void> {
+  const progress = showProgress(terminal);
   let total = 0;
   for (let done = false; !done; progress.update(`${total} rows deleted`)) {
     const step = await maintenance.removeTenantRows(id, batchSize);
@@ -242,7 +342,6 @@ async function remove(maintenance: Maintenance, invocation: Invocation): Promise
     done = step.done;
   }
   progress.clear();
-  return invocation.printResult({ deleted: id }, `deleted ${id}`);
 }
 
 function entry(operation: string, tenant: string, difference?: Difference): NewEntry {
@@ -269,9 +368,20 @@ async function findTenant(tenants: Pick<Tenants, 'list'>, wanted = ''): Promise<
   throw new CommandError(`${named.length} tenants are named "${wanted}"`, `use an id: ${ids}`);
 }
 
+async function requireNotMoving({ isMoving }: Pick<Tenants, 'isMoving'>, id: string): Promise<void> {
+  if (await isMoving(id))
+    throw new CommandError(
+      'the tenant is being moved to another installation',
+      'run `sallyport tenants move` again to finish the move, or with --cancel',
+    );
+}
+
 async function findChangeable(tenants: Tenants, wanted: string | undefined): Promise<Tenant> {
   const tenant = await findTenant(tenants, wanted);
-  if (tenant.deleted_at === undefined) return tenant;
+  if (tenant.deleted_at === undefined) {
+    await requireNotMoving(tenants, tenant.id);
+    return tenant;
+  }
   throw new CommandError(
     `the tenant "${escapeText(tenant.name)}" is being deleted`,
     `run \`sallyport tenants delete ${tenant.id}\` to finish the deletion`,

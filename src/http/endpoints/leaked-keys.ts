@@ -35,7 +35,14 @@ export const revokeKey = openEndpoint({
   bodyLimit: maxBodyBytes,
   bodyExample: { key: 'slp_pvt_…' },
   replies: { 204: { description: 'No key with this text is valid.' } },
-  failures: ['validation_failed', 'too_large', 'unsupported_media_type', 'too_many_requests', 'unavailable'],
+  failures: [
+    'validation_failed',
+    'too_large',
+    'unsupported_media_type',
+    'tenant_moved',
+    'too_many_requests',
+    'unavailable',
+  ],
   handle: async ({ limits, store }, request, requestInfo) => {
     limits.checkAddress(requestInfo);
     limits.checkRevocations(requestInfo);

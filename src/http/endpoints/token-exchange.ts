@@ -98,7 +98,14 @@ export const exchangeToken = openEndpoint({
       error_description: refused,
     }),
   },
-  failures: ['too_large', 'unsupported_media_type', 'too_many_requests', 'unavailable', 'disk_full'],
+  failures: [
+    'too_large',
+    'unsupported_media_type',
+    'tenant_moved',
+    'too_many_requests',
+    'unavailable',
+    'disk_full',
+  ],
   handle: async (context, request, requestInfo) => {
     const { limits } = context;
     limits.checkAddress(requestInfo);

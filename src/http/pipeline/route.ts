@@ -322,6 +322,7 @@ export function failuresOf(route: Route): Code[] {
     'unauthenticated',
     'origin_refused',
     'network_refused',
+    'tenant_moved',
     'too_many_requests',
     'unavailable',
     'disk_full',

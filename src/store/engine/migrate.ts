@@ -9,6 +9,8 @@ import delegations from './migrations/0003_delegations.sql' with { type: 'text' 
 import trustedIssuers from './migrations/0004_trusted_issuers.sql' with { type: 'text' };
 import issuedKeys from './migrations/0005_issued_keys.sql' with { type: 'text' };
 import usedJwts from './migrations/0006_used_jwts.sql' with { type: 'text' };
+import movedTenants from './migrations/0007_moved_tenants.sql' with { type: 'text' };
+import frozenDataKeys from './migrations/0008_frozen_data_keys.sql' with { type: 'text' };
 import { lacksPrivilege } from './postgres-errors.ts';
 
 type Dialect = Db['dialect'];
@@ -32,6 +34,8 @@ export const migrations: readonly Migration[] = [
   { name: '0004_trusted_issuers', sql: trustedIssuers },
   { name: '0005_issued_keys', sql: issuedKeys },
   { name: '0006_used_jwts', sql: usedJwts },
+  { name: '0007_moved_tenants', sql: movedTenants },
+  { name: '0008_frozen_data_keys', sql: frozenDataKeys },
   // New migrations go here.
 ];
 
@@ -151,6 +155,18 @@ export function tablesOf(dialect: Dialect, known: readonly Migration[] = migrati
   return known
     .flatMap((migration) => statementsFor(dialect, migration))
     .flatMap((statement) => /^create table (\w+)/.exec(statement)?.[1] ?? []);
+}
+
+/** The columns of the primary key of each table. */
+export function keysOfTables(dialect: Dialect): ReadonlyMap<string, readonly string[]> {
+  const found = new Map<string, readonly string[]>();
+  for (const statement of migrations.flatMap((migration) => statementsFor(dialect, migration))) {
+    const [, table] = /^create table (\w+)/.exec(statement) ?? [];
+    const [, list, column = ''] =
+      /^ {2}primary key \((.*)\)|^ {2}(\w+) .*\bprimary key\b/m.exec(statement) ?? [];
+    if (table !== undefined) found.set(table, list?.split(', ') ?? [column]);
+  }
+  return found;
 }
 
 /**

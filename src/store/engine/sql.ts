@@ -103,11 +103,14 @@ export type ColumnType = 'uuid' | 'text' | 'smallint' | 'integer' | 'bigint' | '
 /** The fields of each row must be in the order of the columns. */
 export type Insert<R> = (tx: Queries, rows: readonly R[]) => Promise<void>;
 
+/** Inserts rows on PostgreSQL if `condition` finds a row for the tenant, and returns whether it did. */
+export type InsertIf<R> = (tx: Queries, rows: readonly R[], tenant: string) => Promise<boolean>;
+
 /** Inserts many rows into one table: on PostgreSQL in one statement, to save round trips. */
 export function inserter<R extends Record<string, Value>>(
   table: string,
   columns: Record<keyof R & string, ColumnType>,
-): Record<Db['dialect'], Insert<R>> {
+): Record<Db['dialect'], Insert<R>> & { insertIf(condition: string): InsertIf<R> } {
   const names = Object.keys(columns);
   const types = Object.entries<ColumnType>(columns);
   const into = `insert into ${table} (${names.join(', ')})`;
@@ -116,10 +119,11 @@ export function inserter<R extends Record<string, Value>>(
   const declared = types.map(([name, type]) => `${name} ${type === 'bytea' ? 'text' : type}`);
   const fromJson = `${into} select ${selected.join(', ')}
     from json_to_recordset(cast(cast($1 as text) as json)) as rows (${declared.join(', ')})`;
-  const many = onCitus(fromJson, ([json]) => {
+  const listed = (json: Value | undefined) => {
     const rows = (JSON.parse(json as string) as Record<string, Value>[]).map((row) => Object.values(row));
     return insertValues(into, Object.values(columns), rows);
-  });
+  };
+  const many = onCitus(fromJson, ([json]) => listed(json));
   return {
     sqlite: async (tx, rows) => {
       for (const row of rows) {
@@ -129,6 +133,14 @@ export function inserter<R extends Record<string, Value>>(
     },
     postgres: async (tx, rows) => {
       if (rows.length > 0) await tx.run(many, [JSON.stringify(rows.map(bytesToHex))]);
+    },
+    insertIf: (condition) => {
+      const manyIf = onCitus(`${fromJson} where exists (${condition})`, ([json, tenant = null]) => [
+        { sql: condition.replace('$2', '$1'), params: [tenant] },
+        ...listed(json),
+      ]);
+      return async (tx, rows, tenant) =>
+        (await tx.run(manyIf, [JSON.stringify(rows.map(bytesToHex)), tenant])) > 0;
     },
   };
 }

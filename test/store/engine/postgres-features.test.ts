@@ -36,6 +36,7 @@ const clauses: Record<string, RegExp> = {
   returning: / returning /,
   'for update': /for update/,
   'for no key update': /for no key update/,
+  'for key share': /for key share/,
   'for share': /for share/,
   'skip locked': /skip locked/,
   lateral: / lateral /,

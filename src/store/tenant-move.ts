@@ -1,0 +1,265 @@
+/**
+ * Moves a tenant to another installation. At any time, at most one of them serves the tenant:
+ *
+ * 1. `freeze` in the old one: requests get 503, and changes that are under way are committed or fail.
+ * 2. `receive` in the new one copies all rows in one transaction. Requests get 503 there, too.
+ * 3. `leave` in the old one: requests get 421 from now on. This cannot be undone.
+ * 4. `open` in the new one.
+ *
+ * Each step can be repeated after an interruption. Until step 3, `cancel` undoes the freeze.
+ */
+import { hasChain, tenantTables } from '../audit/log.ts';
+import type { Proof, ReleasedChain } from '../audit/proof.ts';
+import { nextTurn } from '../domain/steps.ts';
+import { columnsOf } from './copy-to-postgres.ts';
+import { type Keyring, lockCurrentMaster, type MasterKeys, slotOf, wrapKey } from './crypto/keyring.ts';
+import { type Db, type DbTime, type Queries, rowLock, type Value } from './engine/db.ts';
+import { keysOfTables, tablesOf } from './engine/migrate.ts';
+import { type ColumnType, databaseTime, inserter } from './engine/sql.ts';
+
+/**
+ * Tables with rows of tenants that are not copied row by row. The data key is wrapped again, and the audit log is signed
+ * again. Positions of sinks belong to an installation. Locks have no rows.
+ */
+export const notCopied: readonly string[] = ['data_keys', 'search_locks', ...tenantTables];
+
+export interface MoveState {
+  readonly tag: string;
+  /** When the tenant was frozen, for a move from or to this installation. */
+  readonly movingAt: number | undefined;
+  readonly movedAt: number | undefined;
+}
+
+/** The new installation has another tenant with the same tag or id, or has had this tenant before. */
+export class TenantExists extends Error {}
+
+/** The tenant is not in the state that a step needs: another process has canceled or finished the move. */
+export class MoveInterrupted extends Error {}
+
+/** All rows of a frozen tenant. */
+export interface LeavingTenant extends MoveState {
+  readonly id: string;
+  readonly movingAt: number;
+  readonly dataKey: Uint8Array;
+  readonly searchKey: { readonly search_version: number; readonly reindexing: number };
+  readonly chain: ReleasedChain;
+  /** The rows of a table, in pages. */
+  rows(table: string): AsyncIterable<Row[]>;
+}
+
+export interface TenantMoves {
+  /** Undefined if the installation never had the tenant, or if it was deleted. */
+  state(id: string): Promise<MoveState | undefined>;
+  /** Throws `TenantExists` unless `receive` can create the tenant. */
+  requireAbsent(id: string, tag: string): Promise<void>;
+  /** When this resolves, no change of a request can be committed. Does nothing if the tenant is frozen. */
+  freeze(id: string): Promise<void>;
+  /** Serves a frozen tenant again. Returns false if it is not frozen, or if it has left. */
+  cancel(id: string): Promise<boolean>;
+  /** The rows of a frozen tenant. Throws `DamagedChain` if its audit log does not verify. */
+  read(id: string): Promise<LeavingTenant>;
+  /** Copies all rows in one transaction, and returns their number by table. */
+  receive(tenant: LeavingTenant, onTable?: (table: string) => void): Promise<Record<string, number>>;
+  /** Throws `MoveInterrupted` if the tenant is not frozen since `movingAt`. */
+  leave(id: string, movingAt: number): Promise<void>;
+  /** Serves a tenant that `receive` has copied. Returns false if it is served already. */
+  open(id: string): Promise<boolean>;
+}
+
+type Row = Record<string, Value>;
+
+interface Moving {
+  readonly db: Db;
+  readonly keys: Keyring;
+  readonly masters: MasterKeys;
+  readonly audit: Pick<Proof, 'release' | 'adopt'>;
+}
+
+export function tenantMoves(moving: Moving): TenantMoves {
+  const { db } = moving;
+  return {
+    state: (id) => stateOf(db, id),
+    requireAbsent: (id, tag) => requireAbsent(db, id, tag),
+    freeze: (id) => freeze(moving, id),
+    cancel: (id) => db.transaction((tx) => thaw(tx, id, leaving)),
+    read: (id) => read(moving, id),
+    receive: (tenant, onTable) => receive(moving, tenant, onTable),
+    leave: async (id, movingAt) => {
+      const leaves =
+        'update tenant_tags set moved_at = :now where id = $1 and moving_at = $2 and moved_at is null';
+      if ((await db.run(leaves, [id, movingAt])) === 0) throw new MoveInterrupted('the move was canceled');
+    },
+    open: (id) => db.transaction((tx) => thaw(tx, id, arriving)),
+  };
+}
+
+interface TagRow {
+  readonly tag: string;
+  readonly moving_at: DbTime | null;
+  readonly moved_at: DbTime | null;
+}
+
+async function stateOf(db: Pick<Queries, 'get'>, id: string): Promise<MoveState | undefined> {
+  const row = await db.get<TagRow>('select tag, moving_at, moved_at from tenant_tags where id = $1', [id]);
+  if (!row) return undefined;
+  const time = (value: DbTime | null) => (value === null ? undefined : Number(value));
+  return { tag: row.tag, movingAt: time(row.moving_at), movedAt: time(row.moved_at) };
+}
+
+/** Values of `data_keys.frozen`. */
+const [leaving, arriving] = [1, 2];
+
+async function frozen(db: Pick<Queries, 'get'>, id: string): Promise<number | undefined> {
+  const row = await db.get<{ frozen: number }>('select frozen from data_keys where tenant_id = $1', [id]);
+  return row?.frozen;
+}
+
+/** A copy of an earlier move that was canceled does not count. */
+async function requireAbsent(db: Pick<Queries, 'get'>, id: string, tag: string): Promise<void> {
+  const taken = await db.get<{ id: string }>('select id from tenant_tags where tag = $1', [tag]);
+  if (taken && taken.id !== id) throw new TenantExists(`another tenant has the tag ${tag}`);
+  if ((await frozen(db, id)) === arriving) return;
+  if (taken || (await db.get('select 1 as one from tenants where id = $1', [id])))
+    throw new TenantExists('it has this tenant');
+  if (await hasChain(db, id))
+    throw new TenantExists('it has an audit log of this tenant, which was there before');
+}
+
+/**
+ * New requests are refused from the first commit on. The second transaction waits for the changes of requests that were
+ * authenticated before: they lock the row until their commit. It would wait for ever for a tenant that gets new ones.
+ */
+async function freeze({ db, keys }: Moving, id: string): Promise<void> {
+  await keys.dataKey(id);
+  await db.transaction(async (tx) => {
+    const now = await databaseTime(tx);
+    await tx.run('update tenant_tags set moving_at = $2 where id = $1 and moving_at is null', [id, now]);
+    const { movingAt = now } = (await stateOf(tx, id)) ?? {};
+    const disable = 'update tenants set disabled_at = coalesce(disabled_at, $2) where id = $1';
+    await tx.run(disable, [id, movingAt]);
+  });
+  await db.exclusively(async (tx) => {
+    await tx.get(`select 1 as one from data_keys where tenant_id = $1 ${rowLock(db, 'for update')}`, [id]);
+    await tx.run(`update data_keys set frozen = ${leaving} where tenant_id = $1`, [id]);
+  });
+}
+
+/** A tenant that was disabled before it was frozen stays disabled. */
+async function thaw(tx: Queries, id: string, as: number): Promise<boolean> {
+  const state = await stateOf(tx, id);
+  if (state?.movingAt === undefined || state.movedAt !== undefined) return false;
+  if ((await frozen(tx, id)) === (as === leaving ? arriving : leaving)) return false;
+  await tx.run('update tenants set disabled_at = null where id = $1 and disabled_at = $2', [
+    id,
+    state.movingAt,
+  ]);
+  await tx.run('update data_keys set frozen = 0 where tenant_id = $1', [id]);
+  await tx.run('update tenant_tags set moving_at = null where id = $1', [id]);
+  return true;
+}
+
+async function read({ db, keys, audit }: Moving, id: string): Promise<LeavingTenant> {
+  const state = await stateOf(db, id);
+  if (state?.movingAt === undefined) throw new MoveInterrupted('the move was canceled');
+  const searchKey = await db.get<LeavingTenant['searchKey']>(
+    'select search_version, reindexing from data_keys where tenant_id = $1',
+    [id],
+  );
+  return {
+    ...state,
+    id,
+    movingAt: state.movingAt,
+    dataKey: await keys.dataKey(id),
+    searchKey: searchKey as LeavingTenant['searchKey'],
+    chain: await audit.release(id),
+    rows: (table) => rowsOf(db, id, table),
+  };
+}
+
+/** A row can have a megabyte. */
+const pageSize = 100;
+
+/** Reads a table by its primary key, in the order of this database. */
+async function* rowsOf(db: Db, id: string, table: string): AsyncGenerator<Row[]> {
+  const [tenantColumn = '', ...others] = keysOfTables(db.dialect).get(table) ?? [];
+  const order = others.length === 0 ? '' : `order by ${others.join(', ')}`;
+  let after: Value[] = [];
+  for (;;) {
+    const values = after.map((_, at) => `$${at + 3}`);
+    const more = after.length === 0 ? '' : `and (${others.join(', ')}) > (${values.join(', ')})`;
+    const sql = `select * from ${table} where ${tenantColumn} = $1 ${more} ${order} limit $2`;
+    const page = await db.all<Row>(sql, [id, pageSize, ...after]);
+    if (page.length > 0) yield page;
+    const last = page.at(-1);
+    if (!last || page.length < pageSize || others.length === 0) return;
+    after = others.map((name) => last[name] as Value);
+    await nextTurn();
+  }
+}
+
+async function receive(
+  { db, masters, audit }: Moving,
+  tenant: LeavingTenant,
+  onTable: (table: string) => void = () => {},
+): Promise<Record<string, number>> {
+  const { id, tag, movingAt, dataKey, searchKey, chain } = tenant;
+  return db.exclusively(async (tx) => {
+    await requireAbsent(tx, id, tag);
+    const tables = await tablesOfTenant(db, tx);
+    for (const table of tables.toReversed()) await tx.run(`delete from ${table} where tenant_id = $1`, [id]);
+    await tx.run('delete from tenants where id = $1', [id]);
+    await tx.run('delete from tenant_tags where id = $1', [id]);
+    await tx.run('insert into tenant_tags (tag, id, moving_at) values ($1, $2, $3)', [tag, id, movingAt]);
+    const counts: Record<string, number> = {};
+    for (const table of ['tenants', ...tables]) {
+      if (notCopied.includes(table)) continue;
+      onTable(table);
+      counts[table] = await insertRows(db, tx, table, tenant.rows(table));
+    }
+    const master = masters.find(await lockCurrentMaster(db, tx));
+    if (!master) throw new Error('the master key of the new installation was rotated meanwhile');
+    const { search_version, reindexing } = searchKey;
+    await tx.run(
+      `insert into data_keys (tenant_id, wrapped, master_id, search_version, reindexing, frozen)
+       values ($1, $2, $3, $4, $5, ${arriving})`,
+      [id, wrapKey(slotOf(id), dataKey, master), master.id, search_version, reindexing],
+    );
+    onTable('the audit log');
+    await audit.adopt(tx, chain);
+    return counts;
+  }, 'slow');
+}
+
+/** Every table with the column `tenant_id`, in an order in which foreign keys refer to earlier tables. */
+async function tablesOfTenant(db: Db, tx: Queries): Promise<string[]> {
+  const found: string[] = [];
+  for (const table of tablesOf(db.dialect))
+    if ('tenant_id' in (await typesOf(db, tx, table))) found.push(table);
+  return found;
+}
+
+/** Only PostgreSQL needs the types. */
+async function typesOf(db: Db, tx: Queries, table: string): Promise<Record<string, ColumnType>> {
+  const columns =
+    db.dialect === 'postgres'
+      ? await columnsOf(tx, table)
+      : await tx.all<{ name: string; type: ColumnType }>('select name, type from pragma_table_info($1)', [
+          table,
+        ]);
+  return Object.fromEntries(columns.map(({ name, type }) => [name, type]));
+}
+
+async function insertRows(db: Db, tx: Queries, table: string, pages: AsyncIterable<Row[]>): Promise<number> {
+  const types = await typesOf(db, tx, table);
+  const insert = inserter<Row>(table, types)[db.dialect];
+  let count = 0;
+  for await (const page of pages) {
+    // The installations may have the columns in another order.
+    const rows = page.map((row) =>
+      Object.fromEntries(Object.keys(types).map((name) => [name, row[name] ?? null])),
+    );
+    await insert(tx, rows);
+    count += rows.length;
+  }
+  return count;
+}
