@@ -16,6 +16,7 @@ const essential = [
   'endSession',
   'endSessions',
   'deleteToken',
+  'deleteDestination',
 ];
 
 /** A search answers guesses, so its audit entry must be durable before the reply. */
