@@ -62,6 +62,18 @@ export const bugs: readonly Bug[] = [
     ],
   },
   {
+    name: 'use counted without a check of what is left',
+    row: 'use-race',
+    database: 'PostgreSQL',
+    changes: [
+      {
+        file: 'src/store/sessions.ts',
+        from: 'where tenant_id = $1 and id = $2 and uses < max_uses and expires_at > :now',
+        to: 'where tenant_id = $1 and id = $2',
+      },
+    ],
+  },
+  {
     name: 'version compared without a lock on the row',
     row: 'if-match-race',
     database: 'PostgreSQL',

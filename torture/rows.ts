@@ -22,10 +22,12 @@ import { soak } from './rows/soak.ts';
 import { stalls } from './rows/stalls.ts';
 import { stolenSessions } from './rows/stolen-sessions.ts';
 import { noGainByMoves } from './rows/token-moves.ts';
+import { exactUses } from './rows/use-race.ts';
 
 export const rows: readonly Row[] = [
   oneNonce,
   oneExchange,
+  exactUses,
   noLostUpdate,
   revocations,
   stolenSessions,
