@@ -250,9 +250,14 @@ class Tokens extends ResourceClient {
   searchAll(body: TokenSearch, options?: RequestOptions): AsyncGenerator<Token, void, undefined> {
     return paginate((page: TokenSearch) => this.search(page, options), { size: 100, ...body });
   }
-  /** Returns the token. The access rules decide whether its data is revealed, masked or redacted. */
-  get(id: string, options?: RequestOptions) {
-    return this.transport.call('getToken', { params: { id } }, options);
+  /**
+   * Returns the token. The access rules decide whether its data is revealed, masked or redacted. With `transform`, less
+   * of the data is returned than the rules allow.
+   */
+  get(id: string, options: RequestOptions & Query<'getToken'> = {}) {
+    const { transform, ...rest } = options;
+    const query = transform === undefined ? {} : { transform };
+    return this.transport.call('getToken', { params: { id }, query }, rest);
   }
   /** Applies a JSON merge patch. */
   update(id: string, body: TokenPatch, options?: ChangeOptions) {

@@ -6,6 +6,7 @@ export type Query<
     | 'listApplications'
     | 'listSessions'
     | 'listTokens'
+    | 'getToken'
     | 'listDestinations'
     | 'listLogs'
     | 'countLogs'

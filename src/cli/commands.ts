@@ -130,6 +130,11 @@ export const topics: Readonly<Record<string, Topic>> = {
       ...(await import('./commands/quarantine.ts')).quarantineCommands,
     ],
   },
+  delegations: {
+    kind: 'api',
+    summary: 'Issue keys for jobs and agents.',
+    load: async () => (await import('./commands/sessions.ts')).sessionCommands,
+  },
   tokens: {
     kind: 'api',
     summary: 'Manage tokens.',

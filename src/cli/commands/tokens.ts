@@ -78,8 +78,22 @@ export const tokenCommands: readonly RemoteCommand[] = [
   {
     usage: 'tokens get <ID>',
     summary: 'Show a token, with its data as your key may see it.',
-    examples: ['sallyport tokens get card-42'],
-    call: async (call) => show(call, await call.service.tokens.get(call.args[0] as string)),
+    options: [
+      { name: 'purpose', value: 'PURPOSE', description: 'Why you read it, for the rules and the audit log.' },
+      {
+        name: 'transform',
+        value: 'TRANSFORM',
+        choices: ['mask', 'redact'],
+        description: 'Show less of the data than your key may see.',
+      },
+    ],
+    examples: ['sallyport tokens get card-42', 'sallyport tokens get card-42 --purpose "refund 4711"'],
+    call: async (call) => {
+      const { value } = call.options;
+      const transform = value('transform') as 'mask' | 'redact' | undefined;
+      const given = only({ purpose: value('purpose'), transform });
+      return show(call, await call.service.tokens.get(call.args[0] as string, given));
+    },
   },
   {
     usage: 'tokens update <ID>',
