@@ -122,7 +122,7 @@ function allowsExecution(folder: string): boolean {
   }
 }
 
-/** Clears the caller's environment, except PATH, CHROME_PATH, PGBOUNCER_PATH and CITUS_URL. */
+/** Clears the caller's environment, except PATH, CHROME_PATH, PGBOUNCER_PATH, CITUS_URL and CONSOLE_NUMBERS. */
 function cleanEnvironment(): Record<string, string> {
   const home = join(scratch, 'home');
   mkdirSync(home);
@@ -130,7 +130,9 @@ function cleanEnvironment(): Record<string, string> {
   chmodSync(scratch, 0o711);
   process.umask(0o022);
   const { PATH = '', ...others } = process.env;
-  const kept = ['CHROME_PATH', 'PGBOUNCER_PATH', 'CITUS_URL'].filter((name) => others[name]);
+  const kept = ['CHROME_PATH', 'PGBOUNCER_PATH', 'CITUS_URL', 'CONSOLE_NUMBERS'].filter(
+    (name) => others[name],
+  );
   const inherited = { PATH, ...Object.fromEntries(kept.map((name) => [name, others[name]])) };
   const overrides = { HOME: home, TMPDIR: scratch, LANG: 'C.UTF-8', TZ: 'UTC', NO_COLOR: '1' };
   for (const name of Object.keys(process.env)) delete process.env[name];

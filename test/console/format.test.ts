@@ -8,7 +8,7 @@ import { describeGap } from '../../console/src/activity/gaps.tsx';
 import { operations } from '../../console/src/activity/operations.ts';
 import { readsOf, summarizeGrants } from '../../console/src/applications/grants-summary.ts';
 import { requiredPermission } from '../../console/src/frame/connection.ts';
-import { countdown, timeAgo } from '../../console/src/frame/format.ts';
+import { countdown, formatDate, timeAgo } from '../../console/src/frame/format.ts';
 import { parseRoute } from '../../console/src/frame/route.ts';
 import { accessLinks, coherentPart, groupedBelow, nodesOf } from '../../console/src/overview/access-links.ts';
 import { treeOf } from '../../console/src/tokens/tree.ts';
@@ -21,15 +21,15 @@ const at = (milliseconds: number) => new Date(now + milliseconds).toISOString();
 const [second, minute, hour, day] = [1000, 60_000, 3_600_000, 86_400_000];
 
 test.each([
-  [{ reason: 'archived', to: at(0) }, /^Entries before 31 Jan 2030, .* were moved to an archive/],
-  [{ reason: 'archived' }, /^Earlier entries were moved to an archive/],
-  [{ reason: 'reads_not_recorded', to: at(0) }, /^Reads were not recorded until 31 Jan 2030, .*\.$/],
+  [{ reason: 'archived', to: at(0) }, `^Entries before ${formatDate(at(0))} were moved to an archive`],
+  [{ reason: 'archived' }, '^Earlier entries were moved to an archive'],
+  [{ reason: 'reads_not_recorded', to: at(0) }, `^Reads were not recorded until ${formatDate(at(0))}\\.$`],
   [
     { reason: 'reads_not_recorded', transforms: ['mask'], from: at(-day), to: at(0) },
-    /^Reads with mask were not recorded from 30 Jan 2030, .* until 31 Jan 2030/,
+    `^Reads with mask were not recorded from ${formatDate(at(-day))} until ${formatDate(at(0))}`,
   ],
-] as [LogGap, RegExp][])('a gap in the log is described: %p', (gap, expected) => {
-  expect(describeGap(gap)).toMatch(expected);
+] as [LogGap, string][])('a gap in the log is described: %p', (gap, expected) => {
+  expect(describeGap(gap)).toMatch(new RegExp(expected));
 });
 
 test.each([

@@ -51,7 +51,7 @@ describeConsole('console overview:', (suite) => {
     expect(await textOf('Response time')).toContain(`${p50} ms p50 ${p99} ms p99`);
     await panel('Response time').getByText('Show as table').click();
     expect(await panel('Response time').getByRole('row').last().innerText()).toMatch(
-      /[\d.]+ ms\s+[\d.]+ ms$/,
+      /[\d.,]+ ms\s+[\d.,]+ ms$/,
     );
     expect(await textOf('Denials')).toContain('4 denials');
     expect(await textOf('Expiries')).toMatch(/Next 7 days 1 .*worker/);

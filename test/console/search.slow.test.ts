@@ -34,7 +34,6 @@ describeConsole('console search:', (suite) => {
 
     await find('request-of-a-ticket', /token.create .* request$/);
     await page.getByText('1 entry of this request, in any period').waitFor();
-    await page.getByRole('button', { name: /Details/ }).click();
     const entry = (await server.call('GET', '/logs?request_id=request-of-a-ticket', { key })).body.data[0].id;
     await page.getByRole('link', { name: entry }).click();
     await page.getByText('of this address, in any period').waitFor();

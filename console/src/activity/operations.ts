@@ -2,6 +2,7 @@ import { builtIn } from '../../../src/domain/permission.ts';
 
 /** Operations that do not have the name of a permission. */
 const others = [
+  'access.report',
   'application.key.create',
   'application.key.delete',
   'application.quarantine',

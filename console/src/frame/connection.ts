@@ -24,7 +24,7 @@ const required: readonly (readonly [method: string, path: RegExp, permission: st
   ['DELETE', /^\/destinations\//, 'destination:delete'],
   ['POST', /^\/access\/v1\/search\//, 'access:review'],
   ['POST', /^\/(decisions$|access\/v1\/)/, 'decision:create'],
-  ['GET', /^\/access\//, 'access:review'],
+  ['*', /^\/access\//, 'access:review'],
   ['GET', /^\/tenants\/self$/, 'tenant:read'],
   ['GET', /^\/(logs|requests)(\/|$)/, 'log:read'],
 ];
