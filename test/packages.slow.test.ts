@@ -75,7 +75,7 @@ describe.skipIf(offline)('packed SDK and server', () => {
 
   test('the SDK is built when it is packed, and holds code, types and README', () => {
     const modules = ['esm', 'cjs'].flatMap((folder) =>
-      ['sallyport', 'guard', 'client', 'api'].flatMap((name) => [
+      ['sallyport', 'guard', 'react', 'client', 'api'].flatMap((name) => [
         `dist/${folder}/${name}.js`,
         `dist/${folder}/${name}.d.ts`,
       ]),

@@ -1,0 +1,170 @@
+/** Renders the React part of the SDK on a server and, in strict mode, in a browser. */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Browser, Page } from 'playwright-core';
+import { createElement } from 'react';
+import { renderToString } from 'react-dom/server';
+import { Reveal, SallyportProvider, useSession } from '../../sdk/src/react.ts';
+import { authorizeSession, Sallyport } from '../../sdk/src/sallyport.ts';
+import { noBrowser, openBrowser } from '../support/browser.ts';
+import { root } from '../support/service.ts';
+import { openTestServer, sqlite, type TestServer } from '../support/test-server.ts';
+
+const idle = {
+  url: 'http://127.0.0.1:9',
+  publicKey: 'unused',
+  authorize: () => Promise.reject(new Error('a server must start no session')),
+};
+
+test('on a server, the provider starts no session, and its children render without data', () => {
+  const page = createElement(
+    SallyportProvider,
+    idle,
+    createElement(Reveal, { id: 'card', purpose: 'refund' }),
+  );
+  const html = renderToString(page);
+  expect(html).toContain('aria-busy="true"');
+  expect(html).toContain('>Reveal</button>');
+});
+
+test('without a provider, the hooks say what is missing', () => {
+  const Lost = () => createElement('p', null, String(useSession().error));
+  expect(() => renderToString(createElement(Lost))).toThrow('useSession needs a SallyportProvider above it');
+});
+
+const source = `
+import { createElement, StrictMode, useState } from 'react';
+import { createRoot } from 'react-dom/client';
+import { Reveal, SallyportProvider, useSession, useToken } from '${root}/sdk/src/react.ts';
+
+function Other() {
+  const { token, error } = useToken('card-43');
+  return createElement('p', { id: 'other' }, String(token?.data ?? error?.code));
+}
+function Restart() {
+  const { session, restart } = useSession();
+  return createElement('button', { id: 'restart', onClick: restart }, session ? 'active' : 'starting');
+}
+function Page() {
+  const [shown, setShown] = useState(true);
+  const leave = createElement('button', { id: 'leave', onClick: () => setShown(false) }, 'leave');
+  const options = {
+    url: location.hash.slice(1),
+    publicKey: new URLSearchParams(location.search).get('key'),
+    authorize: (nonce) => fetch('/authorize', { method: 'POST', body: nonce }),
+  };
+  const card = createElement(Reveal, { id: 'card-42', purpose: 'refund 4711' });
+  const inside = [card, createElement(Other), createElement(Restart)];
+  return createElement('main', null, shown && createElement(SallyportProvider, options, ...inside), leave);
+}
+createRoot(document.body).render(createElement(StrictMode, null, createElement(Page)));
+`;
+
+describe.skipIf(noBrowser)('in a browser, in strict mode:', () => {
+  let folder: string;
+  let server: TestServer;
+  let browser: Browser;
+  let site: Bun.Server<undefined>;
+  let page: Page;
+  let key: string;
+
+  beforeAll(async () => {
+    folder = mkdtempSync(join(tmpdir(), 'sallyport-react-'));
+    [server, browser] = await Promise.all([openTestServer(sqlite), openBrowser()]);
+    key = (await server.tenant()).key;
+    const admin = new Sallyport({ url: server.url, key });
+    for (const customer of ['42', '43'])
+      await admin.tokens.create({
+        id: `card-${customer}`,
+        container: `/customers/${customer}/`,
+        data: `424242424242${customer}${customer}`,
+        mask: '{{ data | reveal_last: 4 }}',
+      });
+    const web = await admin.applications.create({
+      name: 'web',
+      type: 'public',
+      permissions: ['token:create'],
+    });
+    // Inside the project, so that the modules of react are found.
+    const entry = join(root, 'node_modules/.cache/react-test.ts');
+    mkdirSync(join(root, 'node_modules/.cache'), { recursive: true });
+    writeFileSync(entry, source);
+    const built = await Bun.build({ entrypoints: [entry], target: 'browser', outdir: folder });
+    expect(built.logs).toEqual([]);
+    site = Bun.serve({
+      port: 0,
+      hostname: '127.0.0.1',
+      fetch: async (request) => {
+        const { pathname } = new URL(request.url);
+        if (pathname === '/react-test.js') return new Response(Bun.file(join(folder, 'react-test.js')));
+        if (pathname !== '/authorize')
+          return new Response(
+            '<!doctype html><body></body><script type="module" src="/react-test.js"></script>',
+            {
+              headers: { 'Content-Type': 'text/html' },
+            },
+          );
+        const own = { attribute: 'container', operator: 'starts_with', value: '/customers/42/' } as const;
+        await authorizeSession(admin, await request.text(), {
+          rules: [
+            {
+              priority: 1,
+              transform: 'reveal',
+              require_purpose: true,
+              permissions: ['token:read'],
+              conditions: [own],
+            },
+          ],
+        });
+        return new Response(null, { status: 204 });
+      },
+    });
+    page = await browser.newPage();
+    await page.goto(`${site.url}?key=${web.key}#${server.url}`);
+  });
+  afterAll(async () => {
+    await browser.close();
+    site.stop(true);
+    await server.close();
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  test('masked data is shown first, and revealed with a purpose that the audit log has', async () => {
+    await page.getByText('XXXXXXXXXXXX4242').waitFor();
+    await page.getByRole('button', { name: 'Reveal' }).click();
+    await page.getByText('4242424242424242').waitFor();
+    await server.flush();
+    const { body } = await server.call('GET', '/logs?purpose=refund%204711', { key });
+    expect(body.data).toMatchObject([{ operation: 'token.read', decision: { transform: 'reveal' } }]);
+    await page.getByRole('button', { name: 'Reveal' }).click();
+    await page.getByText('XXXXXXXXXXXX4242').waitFor();
+  });
+
+  test('a denied token is an error', async () => {
+    await page.locator('#other').getByText('permission_missing').waitFor();
+  });
+
+  test('restarting starts another session, and the data is read with it', async () => {
+    const sessions = async () =>
+      (await server.call('GET', '/sessions?state=active', { key })).body.data.map(
+        ({ id }: { id: string }) => id,
+      );
+    const before = await sessions();
+    await page.locator('#restart').click();
+    await page.getByText('XXXXXXXXXXXX4242').waitFor();
+    await page.locator('#restart').getByText('active').waitFor();
+    expect((await sessions()).length).toBe(before.length + 1);
+  });
+
+  test('nothing is left in the page when the provider is removed', async () => {
+    await page.locator('#leave').click();
+    expect(await page.locator('main').innerText()).toBe('leave');
+    expect(await page.evaluate(() => [localStorage.length, sessionStorage.length, document.cookie])).toEqual([
+      0,
+      0,
+      '',
+    ]);
+  });
+});
