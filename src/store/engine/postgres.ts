@@ -169,7 +169,7 @@ export function openPostgres(
       onPool((pool) =>
         pool.transactionSettings === undefined
           ? work({ on: pool.sql, pool, clock })
-          : begin(pool, clock, work),
+          : readThroughPooler(pool, pool.transactionSettings, clock, work),
       );
     return bounded(async (late) => {
       try {
@@ -304,6 +304,30 @@ async function begin<T>(
   } catch (error) {
     throw failed ? failed.error : mapDriverError(error);
   }
+}
+
+/**
+ * Runs a read in a transaction with the settings. Takes two round trips: the settings and the check of the server are one
+ * message, and the result does not wait for the commit, because a read changes nothing.
+ */
+async function readThroughPooler<T>(
+  pool: Pool,
+  settings: string,
+  clock: Session['clock'],
+  work: (session: Session) => Promise<T>,
+): Promise<T> {
+  const connection = await pool.sql.reserve().catch(rethrow);
+  const release = () => connection.release();
+  try {
+    await connection.unsafe(`begin; ${settings}; select ${pool.sameServer}`).catch(rethrow);
+    return await work({ on: connection, pool, clock });
+  } finally {
+    connection.unsafe('commit').then(release, release);
+  }
+}
+
+function rethrow(error: unknown): never {
+  throw mapDriverError(error);
 }
 
 function queries(session: Session): Queries {

@@ -57,6 +57,28 @@ describe.skipIf(noPgbouncer).each(suites)('through PgBouncer $version $how', ({ 
     await server.close();
   });
 
+  test('a read waits for two round trips, and without the pooler for one', async () => {
+    const trips: number[] = [];
+    for (const port of [pooler.port, Number(new URL(direct).port)]) {
+      let answers = 0;
+      const proxy = await openTcpProxy(port, () => {
+        answers += 1;
+      });
+      const watched = Object.assign(new URL(direct), { port: String(proxy.port) }).href;
+      const db = openPostgres(watched, undefined, generousTimeout, 1);
+      // The first reads find the server and prepare the statement.
+      for (let count = 0; count < 4; count++) {
+        answers = 0;
+        await db.get('select 1 as one where 1 = $1', [1]);
+      }
+      trips.push(answers);
+      await db.close();
+      await proxy.close();
+    }
+    // One answer is that to the commit of the read before, for which no caller has waited.
+    expect(trips).toEqual([2 + 1, 1]);
+  });
+
   test('every statement has the timeouts, and other clients of the pooler do not', async () => {
     const db = openPostgres(url, undefined, 4000);
     const sql = `select current_setting('statement_timeout') || ' ' || current_setting('lock_timeout')
