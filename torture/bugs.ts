@@ -223,7 +223,7 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/domain/principal.ts',
-        from: '  if (isInBrowser(principal)) return true;\n',
+        from: '  if (isHandedOut(principal)) return true;\n',
         to: '',
       },
     ],
