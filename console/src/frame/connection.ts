@@ -3,34 +3,19 @@
  * that opening a page causes no denials in the audit log. Knows since when the service has not answered.
  */
 import { useCallback, useSyncExternalStore } from 'react';
+import { operations } from '../../../sdk/src/api.ts';
 
-/** The permission of a request, by method and path, as in src/http/routes.ts. The first match decides. */
-const required: readonly (readonly [method: string, path: RegExp, permission: string])[] = [
-  ['GET', /^\/applications(\/|$)/, 'application:read'],
-  ['POST', /^\/applications$/, 'application:create'],
-  ['DELETE', /^\/applications\/[^/]+$/, 'application:delete'],
-  ['*', /^\/applications\//, 'application:update'],
-  ['GET', /^\/sessions$/, 'session:read'],
-  ['DELETE', /^\/sessions(\/|$)/, 'session:delete'],
-  ['POST', /^\/sessions\/[^/]+\/quarantine$/, 'session:delete'],
-  ['GET', /^\/tokens(\/|$)/, 'token:read'],
-  ['POST', /^\/tokens$/, 'token:create'],
-  ['POST', /^\/tokens\/search$/, 'token:search'],
-  ['PATCH', /^\/tokens\//, 'token:update'],
-  ['DELETE', /^\/tokens\//, 'token:delete'],
-  ['POST', /^\/destinations$/, 'destination:create'],
-  ['GET', /^\/destinations(\/|$)/, 'destination:read'],
-  ['PUT', /^\/destinations\//, 'destination:update'],
-  ['DELETE', /^\/destinations\//, 'destination:delete'],
-  ['POST', /^\/access\/v1\/search\//, 'access:review'],
-  ['POST', /^\/(decisions$|access\/v1\/)/, 'decision:create'],
-  ['*', /^\/access\//, 'access:review'],
-  ['GET', /^\/tenants\/self$/, 'tenant:read'],
-  ['GET', /^\/(logs|requests)(\/|$)/, 'log:read'],
-];
+/** Every operation of the API: its method, its path, and the permission that it needs, if any. */
+const required = Object.values(operations).map(
+  ([method, path, permission]: readonly [string, string, string?]) => ({
+    method,
+    path: new RegExp(`^${path.replaceAll(/\{\w+\}/g, '[^/]+')}$`),
+    permission,
+  }),
+);
 
 export function requiredPermission(method: string, path: string): string | undefined {
-  return required.find(([of, pattern]) => (of === '*' || of === method) && pattern.test(path))?.[2];
+  return required.find((one) => one.method === method && one.path.test(path))?.permission;
 }
 
 /** Statuses with which the service, or a proxy in front of it, says that it cannot answer. */
