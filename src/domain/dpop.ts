@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { optional } from './common-fields.ts';
 
-export const proofErrorCodes = ['invalid_dpop_proof', 'use_dpop_nonce'] as const;
+const proofErrorCodes = ['invalid_dpop_proof', 'use_dpop_nonce'] as const;
 export type ProofErrorCode = (typeof proofErrorCodes)[number];
 
 const proofFields = {

@@ -76,7 +76,7 @@ export const Permission = z
   })
   .describe('A built-in permission, or a custom one whose first word is not used by the built-in ones.');
 
-export const maxPermissions = 50;
+const maxPermissions = 50;
 export const Permissions = z
   .array(Permission)
   .max(maxPermissions)

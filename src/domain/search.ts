@@ -27,7 +27,7 @@ export type SearchTemplates = z.infer<typeof SearchTemplates>;
 export type SearchValues = Readonly<Record<string, string>>;
 
 /** Compatibility forms, such as full-width digits, and white space around the value do not matter. */
-export function normalized(value: string): string {
+function normalized(value: string): string {
   return value.normalize('NFKC').trim();
 }
 

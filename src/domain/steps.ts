@@ -18,14 +18,6 @@ function continueNext(): void {
   if (waiting.length > 0) setImmediate(continueNext);
 }
 
-/** Runs a computation without pauses, where nothing else waits for the process. */
-export function runSteps<T>(steps: Steps<T>): T {
-  for (;;) {
-    const step = steps.next();
-    if (step.done) return step.value;
-  }
-}
-
 /** Limits the steps of one request. */
 export class StepBudget {
   #left: number;

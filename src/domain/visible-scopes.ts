@@ -12,7 +12,7 @@ export interface Visible {
 }
 
 /** Limits the scopes that two sets have in common. Above it, `inBoth` returns the scopes of one of them. */
-export const maxScopes = 100;
+const maxScopes = 100;
 
 export function visible(
   { policy, ceiling }: { readonly policy: Policy; readonly ceiling?: Policy | undefined },

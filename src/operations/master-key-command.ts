@@ -6,7 +6,7 @@ import type { MasterKeys } from '../store/crypto/keyring.ts';
 const variable = 'SALLYPORT_MASTER_KEY_COMMAND';
 
 /** Milliseconds until the command is killed. */
-export const commandTimeout = 30_000;
+const commandTimeout = 30_000;
 const maxOutput = 65_536;
 /** Minimum milliseconds between two runs in the background. */
 const minInterval = 10_000;

@@ -120,9 +120,8 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
         const revision = await revise(lockedToken(tx, old, key));
         return writeRevision(db, tx, key, old, revision, change, quota);
       });
-      if (!updated) return undefined;
-      if (updated.growth !== 0) await charge(updated.row, 0, updated.growth);
-      return toRecord(updated.row);
+      if (updated?.growth) await charge(updated.row, 0, updated.growth);
+      return updated && toRecord(updated.row);
     },
 
     delete: async (tenant, id, check) => {

@@ -35,7 +35,7 @@ const codes: Record<Color, readonly [on: number, off: number]> = {
 };
 
 /** Matches every sequence that `colorizer` writes. */
-export const colorCodes = new RegExp(`(\x1b\\[(?:${Object.values(codes).flat().join('|')})m)`);
+const colorCodes = new RegExp(`(\x1b\\[(?:${Object.values(codes).flat().join('|')})m)`);
 
 /** Colors on a terminal, unless NO_COLOR or TERM=dumb is set. */
 export function colorizer({ env, isTty }: Terminal): Colorize {

@@ -66,7 +66,7 @@ function riskOf(permission: string, transform: Transform): RankedGrant['risk'] {
   return transform;
 }
 
-export function byRisk(a: RankedGrant, b: RankedGrant): number {
+function byRisk(a: RankedGrant, b: RankedGrant): number {
   return risks.indexOf(a.risk) - risks.indexOf(b.risk);
 }
 

@@ -34,7 +34,7 @@ export interface Proof {
 }
 
 /** Maximum characters of a proof. A proof with a long URL has about 1,000. */
-export const maxProofLength = 4096;
+const maxProofLength = 4096;
 const maxJtiLength = 256;
 
 const shape = /^([\w-]+)\.([\w-]+)\.([\w-]+)$/;

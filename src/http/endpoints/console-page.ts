@@ -9,7 +9,7 @@ import { pathOf } from '../pipeline/request-info.ts';
 import { openEndpoint, type Reply } from '../pipeline/route.ts';
 
 /** Allows no other origins and no inline code. Trusted types block DOM injection. */
-export const consolePolicy = [
+const consolePolicy = [
   "default-src 'none'",
   "script-src 'self'",
   "style-src 'self'",

@@ -183,7 +183,7 @@ export function urlOf({ url }: Request, publicUrl: string | undefined): string {
 const validRequestId = /^[A-Za-z0-9._:-]{1,128}$/;
 
 /** The caller's `SVC-REQUEST-ID` or else `otherHeader`, if it is valid and contains no key. Otherwise a new id. */
-export function requestIdOf(headers: Headers, otherHeader?: string | undefined): string {
+function requestIdOf(headers: Headers, otherHeader?: string | undefined): string {
   const given = headers.get('svc-request-id') ?? (otherHeader ? headers.get(otherHeader) : null);
   const isValid = given !== null && validRequestId.test(given) && redactSecrets(given) === given;
   return isValid ? given : crypto.randomUUID();

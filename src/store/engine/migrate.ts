@@ -67,7 +67,7 @@ export interface AppliedMigration {
   readonly hash?: string;
 }
 
-export const selectApplied = 'select * from schema_versions order by version';
+const selectApplied = 'select * from schema_versions order by version';
 
 export interface Migrated {
   readonly from: number;
@@ -96,7 +96,7 @@ export function versionOf(applied: readonly AppliedMigration[]): number {
  * Compares the migrations that a database has applied with those of this program. Returns undefined if they agree, even
  * if the database has not applied all of them.
  */
-export function schemaProblem(
+function schemaProblem(
   dialect: Dialect,
   applied: readonly AppliedMigration[],
   known: readonly Migration[] = migrations,

@@ -63,7 +63,7 @@ export async function withLease<T>(
  * Releases the lock in the transaction of the work. Throws if another process has taken the lock, so that the transaction
  * is rolled back. Both write the same row, so one of them waits for the commit of the other.
  */
-export async function releaseLease(tx: Queries, holder: string): Promise<void> {
+async function releaseLease(tx: Queries, holder: string): Promise<void> {
   if ((await tx.run(release, [holder])) === 0)
     throw new DbUnavailable(
       'rolled back: this process did not renew its lock in time, and another one has taken it',
