@@ -62,6 +62,8 @@ export function lockApplication(db: Pick<Executor, 'dialect'>) {
   };
 }
 
+const deleteKeys = 'delete from application_keys where tenant_id = $1 and application_id = $2';
+
 export function applications(db: Executor): Applications {
   const lock = lockApplication(db);
   const labels = labelIndex(db);
@@ -126,11 +128,7 @@ export function applications(db: Executor): Applications {
         const isOverlapping = expiry.oldKeysExpireAt !== undefined;
         const key = rekey(old, isOverlapping ? await countKeys(tx, tenant, id) : 0);
         if (isOverlapping) await expireKeys(tx, tenant, id, expiry.oldKeysExpireAt);
-        else
-          await tx.run('delete from application_keys where tenant_id = $1 and application_id = $2', [
-            tenant,
-            id,
-          ]);
+        else await tx.run(deleteKeys, [tenant, id]);
         await insertKey(tx, tenant, id, key, change, expiry.expiresAt);
         await tx.run(
           `update applications set modified_by = $3, modified_at = ${laterThanBefore('$4')}
