@@ -456,6 +456,7 @@ export interface TokenError {
 }
 
 export interface TokenRequest {
+  /** Always this value. */
   grant_type: 'urn:ietf:params:oauth:grant-type:token-exchange';
   /** The tag of the tenant, a dot, and the id of the application. */
   client_id: string;

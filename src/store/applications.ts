@@ -113,8 +113,7 @@ export function applications(db: Executor): Applications {
         const old = await lock(tx, tenant, id);
         if (!old) return undefined;
         const fields = revise(old);
-        await replaceFields(tx, tenant, id, change, fields);
-        if (old.trusted_issuers) await endUntrustedKeys(tx, tenant, id, fields.trusted_issuers);
+        await replaceFields(tx, old, change, fields);
         await labels.replace(tx, tenant, id, old.labels, fields.labels);
         return lock(tx, tenant, id);
       }),
@@ -144,11 +143,11 @@ export function applications(db: Executor): Applications {
 
 async function replaceFields(
   tx: Queries,
-  tenant: string,
-  id: string,
+  { tenant_id: tenant, id, trusted_issuers: before }: Application,
   { by, at }: Change,
   fields: ApplicationUpdate,
 ): Promise<void> {
+  if (before) await endUntrustedKeys(tx, tenant, id, fields.trusted_issuers);
   const { name, expires_at: expiry } = fields;
   await tx.run(
     `update applications set name = $3, name_folded = $4, permissions = $5, rules = $6, allowed_origins = $7,

@@ -25,7 +25,7 @@ const subjectTokenTypes = [`${tokenTypes}jwt`, `${tokenTypes}id_token`];
 
 const TokenRequest = z
   .object({
-    grant_type: z.literal(grantType),
+    grant_type: z.literal(grantType).describe('Always this value.'),
     client_id: z.string().describe('The tag of the tenant, a dot, and the id of the application.'),
     subject_token: z.string().describe('The JWT of a trusted issuer of the application.'),
     subject_token_type: z.enum(subjectTokenTypes as [string, string]).describe('The type of the JWT.'),

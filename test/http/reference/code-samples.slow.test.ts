@@ -1,5 +1,6 @@
 /** Runs the examples of every operation, and compares the requests that they send. */
 import { afterAll, expect, test } from 'bun:test';
+import { formType } from '../../../src/http/pipeline/read-input.ts';
 import { openApi, pathExample } from '../../../src/http/reference/openapi.ts';
 import { referencePage } from '../../../src/http/reference/page.ts';
 import { routes } from '../../../src/http/routes.ts';
@@ -20,18 +21,23 @@ const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
 );
 const keys = { SALLYPORT_KEY: 'management key', PUBLIC_KEY: 'public key', PRIVATE_KEY: 'private key' };
 
+function parseBody(text: string, type: string | null): unknown {
+  return type === formType ? Object.fromEntries(new URLSearchParams(text)) : JSON.parse(text);
+}
+
 const recorded: RecordedRequest[] = [];
 const server = Bun.serve({
   port: 0,
   hostname: '127.0.0.1',
   async fetch(request) {
     const text = await request.text();
+    const type = request.headers.get('content-type')?.split(';')[0] ?? null;
     recorded.push({
       method: request.method,
       path: new URL(request.url).pathname,
       key: request.headers.get('svc-api-key'),
-      type: text === '' ? null : request.headers.get('content-type'),
-      body: text === '' ? undefined : JSON.parse(text),
+      type: text === '' ? null : type,
+      body: text === '' ? undefined : parseBody(text, type),
     });
     return Response.json({});
   },
@@ -39,7 +45,9 @@ const server = Bun.serve({
 afterAll(() => server.stop());
 
 const expectedRequests = operations.map(({ path, method, operation }): RecordedRequest => {
-  const body = operation.requestBody?.content['application/json']?.example;
+  const content = operation.requestBody?.content ?? {};
+  const type = 'application/json' in content ? 'application/json' : (Object.keys(content)[0] ?? null);
+  const body = type === null ? undefined : content[type]?.example;
   const callers = operation['x-callers'] ?? ['management'];
   const ofBackend = callers.includes('private') ? keys.PRIVATE_KEY : keys.PUBLIC_KEY;
   const key = callers.includes('management') ? keys.SALLYPORT_KEY : ofBackend;
@@ -47,7 +55,7 @@ const expectedRequests = operations.map(({ path, method, operation }): RecordedR
     method: method.toUpperCase(),
     path: pathExample(path, operation.parameters),
     key: operation.security?.length === 0 ? null : key,
-    type: body === undefined ? null : 'application/json',
+    type: body === undefined ? null : type,
     body,
   };
 });
