@@ -95,12 +95,7 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
       return row && toToken(row, key);
     },
 
-    locate: async (tenant, ids) => {
-      const params = new Params();
-      const sql = `select t.id, t.type, t.container, t.created_by from tokens t
-        where t.tenant_id = ${params.add(tenant)} and t.id in ${params.list(ids)} and ${notExpired('t')}`;
-      return db.all<TokenLocation>(sql, params.values);
-    },
+    locate: (tenant, ids) => locate(db, tenant, ids),
 
     count: (tenant, scan) => countTokens(db, tenant, scan),
 
@@ -127,8 +122,8 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
     delete: async (tenant, id, check) => {
       const deleted = await db.transaction(async (tx) => {
         const row = await tx.get<SizedRow>(selectLocked, [tenant, id]);
-        if (row) check(toRecord(row));
         if (!row) return undefined;
+        check(toRecord(row));
         await tx.run('delete from tokens where tenant_id = $1 and seq = $2', [tenant, row.seq]);
         await deleteTokenRows(tx, db.dialect, [row]);
         return row;
@@ -137,6 +132,13 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
       return deleted !== undefined;
     },
   };
+}
+
+async function locate(db: Queries, tenant: string, ids: readonly string[]): Promise<TokenLocation[]> {
+  const params = new Params();
+  const sql = `select t.id, t.type, t.container, t.created_by from tokens t
+    where t.tenant_id = ${params.add(tenant)} and t.id in ${params.list(ids)} and ${notExpired('t')}`;
+  return db.all<TokenLocation>(sql, params.values);
 }
 
 /** Returns the new row, and by how many bytes it is larger. */

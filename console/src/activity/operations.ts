@@ -8,6 +8,8 @@ const others = [
   'application.quarantine',
   'application.regenerate',
   'application.release',
+  'delegation.create',
+  'key.exchange',
   'key.expiring',
   'session.create',
   'session.quarantine',

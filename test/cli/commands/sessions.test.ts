@@ -75,17 +75,21 @@ describe('sessions', () => {
     expect(await of('--subject', 'user:4')).toEqual([]);
     expect(await of('--authorized-by', other.id)).toEqual([]);
     const table = (await call(['sessions', 'list'])).out.split('\n');
-    expect(table[0]).toMatch(/^ID +STATE +SUBJECT +GRANTS +BOUND +APPLICATION +AUTHORIZED BY +EXPIRES$/);
-    expect(table[1]).toMatch(
-      /^[0-9a-f-]{36} {2}active {3}user:42 {2}token:read {2}no {5}page {9}.* management key {2}2/,
+    expect(table[0]).toMatch(
+      /^ID +KIND +STATE +SUBJECT +GRANTS +BOUND +APPLICATION +AUTHORIZED BY +EXPIRES$/,
     );
-    expect(table[2]).toMatch(/^[0-9a-f-]{36} {2}pending {14,}no {5}kiosk {20,}2/);
+    expect(table[1]).toMatch(
+      /^[0-9a-f-]{36} {2}session {2}active {3}user:42 {2}token:read {2}no {5}page {9}.* management key {2}2/,
+    );
+    expect(table[2]).toMatch(/^[0-9a-f-]{36} {2}session {2}pending {14,}no {5}kiosk {20,}2/);
     const auditor = await server.application(key, { permissions: ['session:read'] });
     const ids = (await call(['sessions', 'list'], { env: { SALLYPORT_KEY: auditor.key } })).out.split('\n');
     expect(ids[1]).toMatch(
-      new RegExp(`^[0-9a-f-]{36}  active {3}user:42  token:read  no {5}${page.id}  [0-9a-f-]{36}  2`),
+      new RegExp(
+        `^[0-9a-f-]{36}  session  active {3}user:42  token:read  no {5}${page.id}  [0-9a-f-]{36}  2`,
+      ),
     );
-    expect(ids[2]).toMatch(new RegExp(`^[0-9a-f-]{36}  pending {14,}no {5}${other.id}  {30,}`));
+    expect(ids[2]).toMatch(new RegExp(`^[0-9a-f-]{36}  session  pending {14,}no {5}${other.id}  {30,}`));
   });
 
   test('are ended after a confirmation, and their key is revoked', async () => {
