@@ -167,6 +167,42 @@ describe.skipIf(noCitus)('on a Citus cluster', () => {
     expect(server.logged.filter((line) => line.includes('could not'))).toEqual([]);
   });
 
+  test('a tenant moves to another worker while it is changed, and no answered change is lost', async () => {
+    const moved = await server.tenant();
+    const [shard] = await runPostgres<{ id: string; port: number; other: number; host: string }>(
+      coordinator,
+      `select p.shardid as id, n.nodeport as port, o.nodeport as other, o.nodename as host
+       from pg_dist_placement p join pg_dist_node n using (groupid)
+       join pg_dist_node o on o.groupid > 0 and o.groupid <> p.groupid
+       where p.shardid = get_shard_id_for_distribution_column('tenants', '${moved.id}'::uuid) limit 1`,
+    );
+    const { id, port, other, host } = shard!;
+    const answered: string[] = [];
+    let isMoved = false;
+    const writing = (async () => {
+      for (let count = 0; !isMoved; count++) {
+        const body = { id: `moved-${count}`, container: '/m/', data: 'x' };
+        const { status } = await server.call('POST', '/tokens', { key: moved.key, body });
+        if (status === 201) answered.push(body.id);
+      }
+    })();
+    await runPostgres(
+      coordinator,
+      `select citus_move_shard_placement(${id}, '${host}', ${port}, '${host}', ${other}, 'block_writes')`,
+    );
+    isMoved = true;
+    await writing;
+    const statuses = new Set<number>();
+    for (const each of answered)
+      statuses.add((await server.call('GET', `/tokens/${each}`, { key: moved.key })).status);
+    expect([...statuses]).toEqual([200]);
+    const [now] = await runPostgres<{ port: number }>(
+      coordinator,
+      `select nodeport as port from pg_dist_placement join pg_dist_node using (groupid) where shardid = ${id}`,
+    );
+    expect(now?.port).toBe(other);
+  });
+
   test('requests of tenants on a lost worker get 503, and those of other tenants go on', async () => {
     const [worker] = await runPostgres<{ id: number; port: number; host: string }>(
       coordinator,
