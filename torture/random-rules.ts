@@ -10,6 +10,7 @@ interface Rule {
   readonly priority: number;
   readonly container: string;
   readonly transform: (typeof transforms)[number];
+  readonly require_purpose?: true;
   readonly permissions: string[];
 }
 
@@ -27,14 +28,26 @@ export const temptingGrants: Grants = {
   ],
 };
 
-export function randomGrants(random: Random): Grants {
+function randomTransform(random: Random): Pick<Rule, 'transform' | 'require_purpose'> {
+  const transform = random.one(transforms);
+  return {
+    transform,
+    ...(transform === 'reveal' && random.chance(0.4) && { require_purpose: true as const }),
+  };
+}
+
+/** Public applications may not search. */
+export function randomGrants(
+  random: Random,
+  mayHold: readonly string[] = [...tokenPermissions, 'token:search'],
+): Grants {
   const rules = Array.from({ length: 1 + random.below(4) }, () => ({
     priority: 1 + random.below(3),
     container: random.one(['/', ...containers]),
-    transform: random.one(transforms),
-    permissions: random.some(tokenPermissions, 1),
+    ...randomTransform(random),
+    permissions: random.some(mayHold, 1),
   }));
-  return { rules, permissions: random.chance(0.2) ? random.some(tokenPermissions) : [] };
+  return { rules, permissions: random.chance(0.2) ? random.some(mayHold) : [] };
 }
 
 export function permissionsIn({ permissions, rules }: Grants): string[] {
@@ -50,7 +63,7 @@ export function randomSessionRules(random: Random, held: readonly string[]): obj
   }
   return Array.from({ length: 1 + random.below(3) }, () => ({
     priority: 1 + random.below(3),
-    transform: random.one(transforms),
+    ...randomTransform(random),
     permissions: random.some(held, 1),
     conditions: [
       random.chance(0.3)

@@ -1,5 +1,6 @@
 /**
- * Keys with random policies move, remask, patch, delete and create tokens, also through sessions that they authorize. A
+ * Keys with random policies move, remask, patch, delete, create and search tokens, with and without a purpose, also through
+ * sessions that they authorize and delegations that they issue. A
  * group of keys that one caller controls must not get plaintext that it could not read before.
  */
 import type { ClientResponse, RequestOptions } from '../client.ts';
@@ -20,7 +21,7 @@ import type { Secrets } from '../secrets.ts';
 export const noGainByMoves: Row = {
   name: 'token-moves',
   requirement:
-    'moves, masks, patches, deletes and re-creations by keys with random rules and by their sessions, in 200 tenants, half on each database: no caller reads plaintext that it could not read before',
+    'moves, masks, patches, searches, deletes and re-creations by keys with random rules and purposes, by their sessions and delegations, in 200 tenants, half on each database: no caller reads plaintext that it could not read before',
   databases: bothDatabases,
   run,
 };
@@ -33,6 +34,8 @@ const masks = [
   { shown: '{{ data.hidden | first: 80 }}' },
   ['{{ data.extra }}', '{{ data["hidden"] }}'],
 ];
+/** Headers that state a purpose. */
+const stated = ['SVC-PURPOSE: test'];
 const phases = 3;
 const actionsOfEach = 14;
 
@@ -107,7 +110,10 @@ class Scenario {
     const { application, fleet } = this.#clients;
     this.#owner = (await fleet.tenant()).key;
     for (const id of tokenIds) await this.#fill(id);
-    const web = await application(this.#owner, { type: 'public', ...randomGrants(this.#random) });
+    const web = await application(this.#owner, {
+      type: 'public',
+      ...randomGrants(this.#random, tokenPermissions),
+    });
     this.#web = web.key;
     for (const name of ['first backend', 'second backend']) {
       const grants = this.#isTempting ? temptingGrants : randomGrants(this.#random);
@@ -175,20 +181,21 @@ class Scenario {
       container: this.#randomContainer(),
       data: this.#random.chance(0.8) ? data : data.hidden,
       mask,
+      search: this.#random.chance(0.5) ? { shown: '{{ data.shown }}' } : undefined,
     };
-    if (typeof body.data === 'string') body.mask = undefined;
+    if (typeof body.data === 'string') Object.assign(body, { mask: undefined, search: undefined });
     await this.#clients.must(this.#index, 'POST', '/tokens', { key: this.#owner, body });
     this.#tell('owner', `creates ${id} in ${body.container}`);
   }
 
-  /** All responses in which these keys can see token data, as one text. */
+  /** All responses in which these keys can see token data, with a purpose, as one text. */
   async #shownTo(...keys: string[]): Promise<string> {
     const first = keys[0] as string;
     const probe = { metadata: { probed: String(this.#random.below(1e9)) } };
     const answers = await Promise.all([
-      ...keys.map((key) => this.#ask(key, 'GET', '/tokens?size=100')),
-      ...tokenIds.map((id) => this.#ask(first, 'GET', `/tokens/${id}`)),
-      ...tokenIds.map((id) => this.#ask(first, 'PATCH', `/tokens/${id}`, probe)),
+      ...keys.map((key) => this.#ask(key, 'GET', '/tokens?size=100', undefined, stated)),
+      ...tokenIds.map((id) => this.#ask(first, 'GET', `/tokens/${id}`, undefined, stated)),
+      ...tokenIds.map((id) => this.#ask(first, 'PATCH', `/tokens/${id}`, probe, stated)),
     ]);
     return answers.map(({ text }) => text).join('\n');
   }
@@ -198,7 +205,7 @@ class Scenario {
     const key = this.#random.one(group.keys);
     const path = `/tokens/${this.#random.one(tokenIds)}`;
     const container = this.#randomContainer();
-    const kind = this.#random.below(10);
+    const kind = this.#random.below(12);
     if (kind === 0 && group.authorizer) {
       await this.#authorize(group, group.keys[0] as string);
       return '';
@@ -208,6 +215,12 @@ class Scenario {
       const data = { extra: this.#secret(group), hidden: this.#secret(group) };
       return this.#try(group, key, 'POST', '/tokens', { id: this.#random.one(tokenIds), container, data });
     }
+    if (kind === 3) {
+      const equals = { shown: this.#random.one([...this.#secrets]) };
+      return this.#try(group, key, 'POST', '/tokens/search', { equals });
+    }
+    if (kind === 4)
+      return this.#try(group, key, 'GET', `${path}?transform=${this.#random.one(['mask', 'redact'])}`);
     const mask = this.#random.one(masks);
     const data = { extra: this.#secret(group) };
     const whole = this.#secret(group);
@@ -219,6 +232,7 @@ class Scenario {
       { container, mask },
       { mask },
       { mask, data },
+      { search: { shown: '{{ data.hidden }}' } },
       { container: null, data: { shown: null } },
       { data: this.#random.chance(0.2) ? whole : data },
     ];
@@ -241,16 +255,29 @@ class Scenario {
     return text;
   }
 
-  #ask(key: string, method: string, path: string, body?: object): Promise<ClientResponse> {
-    const options: RequestOptions = body === undefined ? { key } : { key, body };
+  #ask(
+    key: string,
+    method: string,
+    path: string,
+    body?: object,
+    headers = this.#random.chance(0.5) ? stated : [],
+  ): Promise<ClientResponse> {
+    const options: RequestOptions = { key, headers, ...(body && { body }) };
     return this.#clients.call(this.#index + this.#random.below(3), method, path, options);
   }
 
-  /** Adds a session to the group, within what its authorizer may grant. */
+  /** Adds a session or a delegation to the group, within what its authorizer may grant. */
   async #authorize(group: Group, by: string): Promise<void> {
     const { call, must } = this.#clients;
-    const made: Body = await must(this.#index, 'POST', '/sessions', { key: this.#web });
     const rules = randomSessionRules(this.#random, group.authorizer?.held ?? tokenPermissions);
+    if (group.authorizer && this.#random.chance(0.5)) {
+      const issued = await call(this.#index, 'POST', '/delegations', { key: by, body: { rules } });
+      if (issued.status !== 201) return;
+      group.keys.push(JSON.parse(issued.text).key);
+      this.#tell(group.name, `gets delegation ${group.keys.length - 1} with ${JSON.stringify(rules)}`);
+      return;
+    }
+    const made: Body = await must(this.#index, 'POST', '/sessions', { key: this.#web });
     const body = { nonce: made.nonce, rules };
     const { status } = await call(this.#index, 'POST', '/sessions/authorize', { key: by, body });
     if (status !== 204) return;
