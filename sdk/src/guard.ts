@@ -1,6 +1,6 @@
 /**
  * Middleware for your own API. It asks Sallyport for a decision about the caller's key. Then it denies the request, or
- * filters the response by the decision's transform. For `fetch` handlers, Express, Fastify and Hono.
+ * filters the response by the decision's transform. For `fetch` handlers, Next.js, Express, Fastify and Hono.
  */
 
 import type { Decision } from './api.ts';
@@ -24,6 +24,31 @@ export function guardFetch(
     if (!result.allowed) return denialResponse(result);
     return filterResponse(await handler(request, result.decision), result, options);
   };
+}
+
+/** The second argument of a Next.js route handler. `params` is a promise from Next.js 15 on. */
+interface NextContext {
+  readonly params?: NextParams | Promise<NextParams> | undefined;
+}
+type NextParams = Readonly<Record<string, string | readonly string[] | undefined>>;
+
+/** Wraps a route handler of the Next.js app router. The segments of a catch-all parameter are joined by `/`. */
+export function guardNext<C extends NextContext>(
+  options: GuardOptions<Request>,
+  handler: (request: Request, context: C, decision: Decision) => Response | Promise<Response>,
+): (request: Request, context: C) => Promise<Response> {
+  checkOptions('guardNext', options);
+  return async (request, context) => {
+    const given = Object.entries((await context.params) ?? {});
+    const params = Object.fromEntries(given.map(([name, value]) => [name, segmentsOf(value)]));
+    const result = await check(options, fromFetchRequest(request, params, request), request.signal);
+    if (!result.allowed) return denialResponse(result);
+    return filterResponse(await handler(request, context, result.decision), result, options);
+  };
+}
+
+function segmentsOf(value: string | readonly string[] | undefined): string {
+  return typeof value === 'string' ? value : (value ?? []).join('/');
 }
 
 function fromFetchRequest<R>(request: Request, params: GuardRequest['params'], original: R): GuardRequest<R> {

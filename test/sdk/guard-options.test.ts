@@ -1,6 +1,13 @@
 /** A guard with a wrong option is rejected when it is created, not by the first request. */
 import { describe, expect, test } from 'bun:test';
-import { type GuardOptions, guardExpress, guardFastify, guardFetch, guardHono } from '../../sdk/src/guard.ts';
+import {
+  type GuardOptions,
+  guardExpress,
+  guardFastify,
+  guardFetch,
+  guardHono,
+  guardNext,
+} from '../../sdk/src/guard.ts';
 import { Sallyport, SallyportError } from '../../sdk/src/sallyport.ts';
 
 const client = new Sallyport({ url: 'http://127.0.0.1:9', key: 'x' });
@@ -8,6 +15,7 @@ const valid = { client, permission: 'invoice:read', fields: ['iban'] };
 
 const guards: [name: string, create: (options: GuardOptions) => unknown][] = [
   ['guardFetch', (options) => guardFetch(options, () => new Response())],
+  ['guardNext', (options) => guardNext(options, () => new Response())],
   ['guardExpress', (options) => guardExpress(options)],
   ['guardFastify', (options) => guardFastify(options)],
   ['guardHono', (options) => guardHono(options)],
