@@ -27,6 +27,8 @@ import { positionFile, positionMemory } from './operations/known-positions.ts';
 import { masterKeysAtStart } from './operations/master-key.ts';
 import { type NodeEnvironment, nodeRecorder } from './operations/node-recorder.ts';
 import { reportSlowStart, retryTimeouts } from './operations/slow-start.ts';
+import { type Resolve, resolveBySystem } from './outbound/address.ts';
+import { outboundDestinations } from './outbound/destinations.ts';
 import { createFolder } from './store/engine/file-ownership.ts';
 import { type Migrated, NoSchema, newestSchema } from './store/engine/migrate.ts';
 import { reservedBytes } from './store/engine/sqlite.ts';
@@ -84,6 +86,8 @@ export interface AppOptions {
   readonly routes?: readonly Route[];
   /** See `openStore`. */
   readonly through?: OpenOptions['through'];
+  /** Resolves the names of destinations, in tests. */
+  readonly resolve?: Resolve;
 }
 
 export async function openApp(config: Config, options: AppOptions = {}): Promise<App> {
@@ -102,7 +106,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
         });
   const telemetry = await startTelemetry(telemetrySettings, log, config.databaseUrl);
   const observer = metrics ?? unobserved;
-  const { now = Date.now, through, shared = false, timers, turns, reserved = reservedBytes } = options;
+  const { now = Date.now, through, shared = false, timers, reserved = reservedBytes } = options;
   const positions = positionMemory(positionFile(config), log, now);
   const timing = timingFor(metrics, telemetry?.tracer);
   const storeOptions = { clock: options.now, timing, through, positions, reserved };
@@ -125,7 +129,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     observed: metrics !== undefined || log.isEnabled('debug'),
     auditRecorder,
     auditedReads: config.auditReads,
-    ...limitsOf(config, clock, observer, turns),
+    ...limitsOf(config, options, clock, observer, log),
     ...quotas(config, store, clock, observer),
     largeReplies: options.largeReplies ?? new LargeReplies(),
     usage,
@@ -159,7 +163,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
       await serveUntilNoticed(drain, log);
       await server.close();
       await metricsServer?.close();
-      await Promise.all([jobs.stop(), delivery.stop()]);
+      await Promise.all([jobs.stop(), delivery.stop(), context.outbound.close()]);
       await telemetry?.close();
       await data.close();
       log.flush();
@@ -205,9 +209,21 @@ function urlOf(host: string, port: number): string {
   return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
-function limitsOf(config: Config, clock: () => number, { limited }: Observer, turns: Turns | undefined) {
+function limitsOf(
+  config: Config,
+  { turns, resolve = resolveBySystem }: AppOptions,
+  clock: () => number,
+  { limited }: Observer,
+  log: Log,
+) {
   const limits = makeLimits(ratesOf(config), clock, limited);
-  return { limits, longWork: new LongWork(limits, turns) };
+  const outbound = outboundDestinations({
+    allowPrivate: config.destinationNetworks,
+    resolve,
+    now: monotonicTime,
+    onFailure: ({ id }, error) => log.warn('destination unreachable', { destination: id, error }),
+  });
+  return { limits, longWork: new LongWork(limits, turns), outbound };
 }
 
 function ratesOf(config: Config): Rates {
@@ -221,6 +237,7 @@ function ratesOf(config: Config): Rates {
     'token-bytes': { rate: config.tokenByteRate, per: 60_000, burst: config.tokenByteRate },
     searches: { rate: config.searchRate, per: 60_000, burst: config.searchRate },
     'search-misses': { rate: config.searchMissRate, per: 60_000, burst: config.searchMissRate },
+    uses: { rate: config.useRate, per: 60_000, burst: config.useRate },
     processing: { rate: config.processingRate, per: 1000, burst: 20 * config.processingRate },
   };
 }

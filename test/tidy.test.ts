@@ -32,7 +32,13 @@ describe('imports:', () => {
   });
 
   test('HTTP imports only types from the store, and jose only for token exchange', () => {
-    const types = ['src/store/store.ts', 'src/telemetry/log.ts', 'src/telemetry/observe.ts'];
+    const types = [
+      'src/store/store.ts',
+      'src/outbound/destinations.ts',
+      'src/outbound/http-connection.ts',
+      'src/telemetry/log.ts',
+      'src/telemetry/observe.ts',
+    ];
     const values = ['version', 'ip-address', 'trusted-proxies'].map((name) => `src/config/${name}.ts`);
     const allowed = ({ from, to, typesOnly }: Import) =>
       to.startsWith('src/domain/') ||
@@ -46,7 +52,7 @@ describe('imports:', () => {
   });
 
   test('the audit log imports the databases, their keys and settings', () => {
-    const allowed = /^(src\/(domain|config|store\/(engine|crypto))\/|node:|bun$|bun:|zod$|yaml$)/;
+    const allowed = /^(src\/(domain|config|outbound|store\/(engine|crypto))\/|node:|bun$|bun:|zod$|yaml$)/;
     expect(outside('src/audit/', ({ to }) => allowed.test(to))).toEqual([]);
   });
 

@@ -126,6 +126,9 @@ export interface Problem {
   /** The error code, for programs. */
   code:
     | 'validation_failed'
+    | 'request_not_listed'
+    | 'placeholder_not_allowed'
+    | 'placeholder_unusable'
     | 'unauthenticated'
     | 'permission_missing'
     | 'grant_not_held'
@@ -152,6 +155,11 @@ export interface Problem {
     | 'idempotency_mismatch'
     | 'too_many_requests'
     | 'internal'
+    | 'destination_unreachable'
+    | 'destination_failed'
+    | 'destination_echoed_data'
+    | 'destination_suspended'
+    | 'destination_timeout'
     | 'unavailable'
     | 'disk_full'
     | 'storage_full';
@@ -161,6 +169,8 @@ export interface Problem {
   explanation?: string;
   /** For `validation_failed`: the messages for each invalid field, by its dotted path. */
   errors?: Record<string, Array<string>>;
+  /** The request was sent to the destination, at least in part. Absent if nothing was sent. */
+  sent?: true;
 }
 
 export interface ApplicationCreate {
@@ -1405,6 +1415,19 @@ export interface LogEntry {
     /** The number of tokens in the response. */
     hits: number;
   };
+  /** Uses of tokens only: where the data was sent. */
+  use?: {
+    /** Id of the destination. */
+    destination: string;
+    /** Name of the destination at that time. */
+    name: string;
+    /** Method of the request. */
+    method: string;
+    /** Path pattern of the request. */
+    path: string;
+    /** Outcomes only: the status of the reply. Absent if there was none. */
+    status?: number;
+  };
   /** Why the request was made, from the `SVC-PURPOSE` header. */
   purpose?: string;
   /** `success`: the operation was performed. `denied`: the key was valid, but not allowed to. `failed`: the key was not valid; such entries belong to no tenant. With a tenant and the reason `not_found`: an application or session in quarantine requested a resource that does not exist. */
@@ -2015,6 +2038,8 @@ export interface Operations {
         subject?: string;
         /** Only entries of requests with this purpose, exactly as stated. */
         purpose?: string;
+        /** Only entries about uses of tokens at the destination with this id. */
+        destination?: string;
         /** Only entries at or after this time. */
         from?: string;
         /** Only entries before this time. */

@@ -79,6 +79,8 @@ export interface AuditFilter {
   readonly request_id?: string | undefined;
   readonly subject?: string | undefined;
   readonly purpose?: string | undefined;
+  /** Entries about uses of tokens at the destination with this id. */
+  readonly destination?: string | undefined;
   readonly from?: number | undefined;
   readonly to?: number | undefined;
 }

@@ -109,6 +109,13 @@ const limitSettings = {
     fallback: '60',
     parse: (text) => integer(text, 60, 0, 100_000_000),
   } satisfies Setting<number>,
+  useRate: {
+    variable: 'SALLYPORT_USES_PER_TOKEN',
+    description:
+      'Rate limit for uses of a token at destinations per process, in uses per minute. The status of a destination can answer guesses. 0 disables it.',
+    fallback: '30',
+    parse: (text) => integer(text, 30, 0, 100_000_000),
+  } satisfies Setting<number>,
   processingRate: {
     variable: 'SALLYPORT_PROCESSING_PER_APPLICATION',
     description:
@@ -183,6 +190,13 @@ export const settings = {
     variable: 'SALLYPORT_ISSUER_NETWORKS',
     description:
       'Addresses or networks that are not public and where trusted issuers may be, separated by commas. The keys of other issuers are fetched only from public addresses.',
+    fallback: unset,
+    parse: parseTrust,
+  } satisfies Setting<Trust>,
+  destinationNetworks: {
+    variable: 'SALLYPORT_DESTINATION_NETWORKS',
+    description:
+      'Addresses or networks that are not public, separated by commas, to which destinations may resolve. By default none.',
     fallback: unset,
     parse: parseTrust,
   } satisfies Setting<Trust>,

@@ -27,6 +27,9 @@ export const restoreOperation = 'database.restore';
 /** Records the ends of the tenants' chains in the system chain: tenant id → NUMBER:HASH, in `difference`. */
 export const headsOperation = 'audit.heads';
 
+/** The outcome of a use of tokens. The entry `token.use` was written before the request was sent. */
+export const outcomeOperation = 'token.use.outcome';
+
 /** Written some days before an application or key expires, with the expiry in `difference`. */
 export const expiringOperation = 'key.expiring';
 
@@ -105,6 +108,19 @@ export const Entry = z.object({
     })
     .optional()
     .describe('Searches only: what was searched for.'),
+  use: z
+    .object({
+      destination: z.string().describe('Id of the destination.'),
+      name: z.string().describe('Name of the destination at that time.'),
+      method: z.string().describe('Method of the request.'),
+      path: z.string().describe('Path pattern of the request.'),
+      status: z
+        .int()
+        .optional()
+        .describe('Outcomes only: the status of the reply. Absent if there was none.'),
+    })
+    .optional()
+    .describe('Uses of tokens only: where the data was sent.'),
   purpose: z.string().optional().describe('Why the request was made, from the `SVC-PURPOSE` header.'),
   result: z
     .enum(results)
@@ -197,6 +213,7 @@ export const logFilter = {
     .optional()
     .describe('Only entries of sessions or workloads of this subject, such as `user:42`.'),
   purpose: line(1, 200).optional().describe('Only entries of requests with this purpose, exactly as stated.'),
+  destination: Id.optional().describe('Only entries about uses of tokens at the destination with this id.'),
   from: DateTime.optional().describe('Only entries at or after this time.'),
   to: DateTime.optional().describe('Only entries before this time.'),
 };

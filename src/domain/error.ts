@@ -5,6 +5,21 @@ const table = {
     'Invalid request',
     'The request is invalid. `errors` lists every field or parameter that must change.',
   ],
+  request_not_listed: [
+    400,
+    'Request not listed',
+    'The destination does not list a request with this method, path and query.',
+  ],
+  placeholder_not_allowed: [
+    400,
+    'Placeholder not allowed',
+    'The request has a placeholder where the destination does not allow one, or too many of them.',
+  ],
+  placeholder_unusable: [
+    400,
+    'Data cannot be inserted',
+    'The data of a token does not fit where its placeholder is. Nothing was sent.',
+  ],
   unauthenticated: [401, 'No valid key', 'Send a valid key in the `SVC-API-KEY` header.'],
   permission_missing: [
     403,
@@ -115,6 +130,31 @@ const table = {
     'Internal error',
     'The service failed to process the request. Report the `request_id` to its operator.',
   ],
+  destination_unreachable: [
+    502,
+    'Destination unreachable',
+    'Sallyport could not connect to the destination. Nothing was sent.',
+  ],
+  destination_failed: [
+    502,
+    'No usable reply',
+    'The request was sent, but the destination sent no usable reply. It may have processed the request.',
+  ],
+  destination_echoed_data: [
+    502,
+    'Reply contains data',
+    'The request was sent. The reply is withheld, because it contains inserted data.',
+  ],
+  destination_suspended: [
+    503,
+    'Destination suspended',
+    'The destination takes no requests at present. Nothing was sent. Retry after the number of seconds in `Retry-After`.',
+  ],
+  destination_timeout: [
+    504,
+    'Destination too slow',
+    'The request was sent, but the reply was not complete in time. The destination may have processed the request.',
+  ],
   unavailable: [
     503,
     'Temporarily unavailable',
@@ -170,6 +210,8 @@ interface FailureOptions {
   readonly errors?: Errors;
   /** Seconds until a retry can succeed, if known. */
   readonly retryAfter?: number;
+  /** Whether the request was sent to a destination, at least in part. */
+  readonly sent?: true;
   /** Logged, but never sent to the client. */
   readonly cause?: unknown;
   /**
@@ -185,6 +227,7 @@ export class Failure extends Error {
   readonly errors: Errors | undefined;
   readonly retryAfter: number | undefined;
   readonly expected: boolean;
+  readonly sent: boolean;
 
   constructor(code: Code, options: FailureOptions = {}) {
     super(code, { cause: options.cause });
@@ -193,6 +236,7 @@ export class Failure extends Error {
     this.errors = options.errors && truncate(options.errors);
     this.retryAfter = options.retryAfter;
     this.expected = options.expected ?? false;
+    this.sent = options.sent ?? false;
   }
 }
 

@@ -29,6 +29,7 @@ import { createKey, deleteKey, listKeys } from './endpoints/keys.ts';
 import { revokeKey } from './endpoints/leaked-keys.ts';
 import { countLogs, listLogs } from './endpoints/logs.ts';
 import { listOwnPermissions, listPermissions } from './endpoints/permissions.ts';
+import { proxyDelete, proxyGet, proxyPatch, proxyPost, proxyPut } from './endpoints/proxy.ts';
 import {
   quarantineApplication,
   quarantineSession,
@@ -125,9 +126,20 @@ export const routes: readonly Route[] = [
   route('GET', '/', noKey, getHome),
 ];
 
-/** The routes of the API and of the console. */
+/** Requests to destinations. They are not in the OpenAPI document, which cannot describe paths of any length. */
+// biome-ignore format: one line per route
+const proxy: readonly Route[] = [
+  route('GET',    '/proxy/:name/*',                 'token:use',                     proxyGet),
+  route('POST',   '/proxy/:name/*',                 'token:use',                     proxyPost),
+  route('PUT',    '/proxy/:name/*',                 'token:use',                     proxyPut),
+  route('PATCH',  '/proxy/:name/*',                 'token:use',                     proxyPatch),
+  route('DELETE', '/proxy/:name/*',                 'token:use',                     proxyDelete),
+];
+
+/** The routes of the API, of the console and to destinations. */
 export const allRoutes: readonly Route[] = [
   ...routes,
+  ...proxy,
   route('GET', '/console', noKey, getConsole),
   route('GET', '/console/:file', noKey, getConsoleFile),
   route('POST', '/console/link', noKey, openConsoleLink),

@@ -12,7 +12,7 @@ import {
   toGrants,
   toOrigins,
 } from './applications.ts';
-import type { Db, DbTime, Local } from './engine/db.ts';
+import type { DbTime, Executor, Local } from './engine/db.ts';
 import { isValid, kindOf, ofCeiling, ownerAndAuthorizer } from './sessions.ts';
 import type { Credentials } from './store.ts';
 import type { TenantTags } from './tenants.ts';
@@ -81,7 +81,10 @@ const bySessionKey = `
 /**
  * Every refused key costs one query for its tag and one lookup, so that the time does not tell whether the tag exists.
  */
-export function credentials(db: Db, tags: TenantTags): Credentials {
+export function credentials(
+  db: Pick<Executor, 'lookup'> & { readonly local?: Local | undefined },
+  tags: TenantTags,
+): Credentials {
   const findKey = cached(
     db.local,
     (tenant, key) => db.lookup<KeyRow>(byApplicationKey, key, [tenant]),

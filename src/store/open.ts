@@ -55,7 +55,7 @@ import type { Store, StoreTransaction } from './store.ts';
 import { subjects } from './subjects.ts';
 import { analyzeGrownTables, removeTenantRows, sweep, writeExpiryNotices } from './sweep.ts';
 import { tenantMoves } from './tenant-move.ts';
-import { createFirst, tenants, tenantTags } from './tenants.ts';
+import { createFirst, type TenantTags, tenants, tenantTags } from './tenants.ts';
 import { reindexTokens } from './token-search.ts';
 import { tokens } from './tokens.ts';
 import { requestCounts, usage } from './usage.ts';
@@ -134,9 +134,10 @@ export async function openStore(
     const keys = keyring(db, masters);
     if (masters !== noMasters && !readOnly) await keys.chainKeys();
     const log = openAuditLog(db, keys.chainKeys);
-    const run = transactionRunner(db, keys, log);
+    const tags = tenantTags(db);
+    const run = transactionRunner(db, keys, log, tags);
     const checkReady = () => checkReadiness(db, masters === noMasters ? undefined : masters);
-    const store = storeOn(db, keys, run, log, checkReady);
+    const store = storeOn(db, keys, run, log, tags, checkReady);
     const maintenance = maintenanceOn(instrumented, masters, keys, run, log);
     return { store, maintenance, migrated, close: () => db.close() };
   } catch (error) {
@@ -158,9 +159,9 @@ function storeOn(
   keys: Keyring,
   run: TransactionRunner,
   log: OpenLog,
+  tags: TenantTags,
   checkReady: () => Promise<void>,
 ): Store {
-  const tags = tenantTags(db);
   return {
     applications: applications(db),
     keys: applicationKeys(db),
@@ -268,6 +269,7 @@ function transactionRunner(
   db: Db,
   keys: Keyring,
   { writeEntries, writeChanges }: Pick<OpenLog, 'writeEntries' | 'writeChanges'>,
+  tags: TenantTags,
 ): TransactionRunner {
   const { dialect } = db;
 
@@ -289,6 +291,9 @@ function transactionRunner(
       },
       get keys() {
         return applicationKeys(executor);
+      },
+      get credentials() {
+        return credentials(executor, tags);
       },
       get sessions() {
         return sessions(executor);

@@ -309,6 +309,8 @@ export interface Idempotency {
 
 /** Repositories bound to one transaction: the change, its audit entry and its idempotency record commit together. */
 export interface StoreTransaction {
+  /** Reads the credentials again, with every change that was committed before. */
+  readonly credentials: Pick<Credentials, 'find'>;
   readonly applications: Applications;
   readonly keys: Keys;
   readonly sessions: Sessions;

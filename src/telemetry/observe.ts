@@ -84,6 +84,7 @@ const limits = [
   'token-bytes',
   'searches',
   'search-misses',
+  'uses',
   'processing',
   'storage',
 ] as const;

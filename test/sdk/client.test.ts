@@ -25,6 +25,7 @@ const withoutMethod = [
   ],
   ...['getHome', 'getReference', 'getOpenApi', 'getConsole', 'getConsoleFile', 'openLink'],
   'exchangeToken', // workloadKey
+  ...['proxyGet', 'proxyPost', 'proxyPut', 'proxyPatch', 'proxyDelete'],
 ];
 
 test('every endpoint has a method in the SDK client', async () => {

@@ -4,6 +4,8 @@ import { codes, problem } from '../../src/domain/error.ts';
 
 const problemFields = ['type', 'title', 'status', 'detail', 'instance', 'code', 'request_id'];
 
+const afterSending = ['destination_failed', 'destination_timeout', 'destination_echoed_data'];
+
 interface Response {
   readonly status: number;
   readonly headers: Headers;
@@ -18,6 +20,8 @@ export function expectResponseInvariants(method: string, { status, headers, body
   expect(headers.get('access-control-allow-origin')).toBe('*');
   expect(headers.get('access-control-allow-credentials')).toBeNull();
   if (status === 204) expect(body).toBe('');
+  // The status and body of a destination.
+  if (headers.has('svc-destination')) return;
   if (status < 400 || method === 'HEAD') return;
   if (body.error !== undefined) {
     // The token endpoint (RFC 6749).
@@ -36,6 +40,13 @@ export function expectResponseInvariants(method: string, { status, headers, body
   expect(body.detail).toBeString();
   const address = `/console#/activity?q=${encodeURIComponent(body.request_id)}`;
   expect(body.explanation).toBe(status === 403 ? address : undefined);
-  const more = body.code === 'validation_failed' ? ['errors'] : status === 403 ? ['explanation'] : [];
+  const more =
+    body.code === 'validation_failed'
+      ? ['errors']
+      : status === 403
+        ? ['explanation']
+        : afterSending.includes(body.code)
+          ? ['sent']
+          : [];
   expect(Object.keys(body)).toEqual([...problemFields, ...more]);
 }

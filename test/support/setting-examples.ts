@@ -60,6 +60,11 @@ export const table: { [K in Name]: Row } = {
       'https://x#y',
     ],
   },
+  destinationNetworks: {
+    unset: expect.anything(),
+    valid: [],
+    invalid: ['nonsense', '10.0.0.0/33', '10.0.0'],
+  },
   trustedProxies: { unset: expect.anything(), valid: [], invalid: ['nonsense', '10.0.0.0/33', '10.0.0'] },
   issuerNetworks: { unset: expect.anything(), valid: [], invalid: ['nonsense', '10.0.0.0/33'] },
   databaseUrl: {
@@ -167,6 +172,7 @@ export const table: { [K in Name]: Row } = {
     invalid: ['-1', 'many', '100000001'],
   },
   searchRate: { unset: 600, valid: count, invalid: ['-1', 'many', '100000001'] },
+  useRate: { unset: 30, valid: count, invalid: ['-1', 'many', '100000001'] },
   searchMissRate: { unset: 60, valid: count, invalid: ['-1', 'many', '100000001'] },
   tokenByteRate: {
     unset: 134_217_728,

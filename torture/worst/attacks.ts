@@ -283,3 +283,41 @@ export const largeUpdate = () => ({
   })),
 });
 export const largeDestination = () => ({ ...largeUpdate(), origin: 'https://api.example' });
+
+const twenty = Array.from({ length: 20 }, (_, at) => at);
+
+/** A destination with 20 placeholders for every method. */
+export const proxiedFields = (name: string) => ({
+  name,
+  requests: ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'].map((method) => ({
+    method,
+    path: '/charges/:id',
+    ...(method.startsWith('P') && { placeholders: twenty.map((at) => ({ at: `/cards/${at}` })) }),
+  })),
+});
+
+/** A body of almost 1 MiB with 20 placeholders. */
+const proxiedBody = (token: string) =>
+  JSON.stringify({ cards: twenty.map(() => `{{ token: ${token} }}`), note: '{'.repeat(1_000_000) });
+
+/** The address is not allowed, so nothing is sent. */
+const use = (key: string, name: string) => ({
+  what: 'at a destination that is not reached',
+  path: `/proxy/${name}/charges/1`,
+  key,
+  expected: [400, 429, 502, 503],
+});
+
+interface Proxied {
+  readonly proxied: { readonly key: string; readonly name: string };
+  readonly largeToken: string;
+}
+
+export const proxyRequests = Object.fromEntries(
+  ['proxyGet', 'proxyDelete', 'proxyPost', 'proxyPut', 'proxyPatch'].map((route) => [
+    route,
+    ({ proxied: { key, name }, largeToken }: Proxied) => [
+      { ...use(key, name), ...(route.startsWith('proxyP') && { body: proxiedBody(largeToken) }) },
+    ],
+  ]),
+);

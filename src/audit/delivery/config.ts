@@ -10,11 +10,6 @@ import { Networks } from '../../config/ip-address.ts';
 import { type Config, ConfigError } from '../../config/settings.ts';
 import { Secret } from '../../domain/key.ts';
 import { check } from '../../domain/validate.ts';
-import { chainName, systemTenant } from '../records.ts';
-import { type Batch, toJsonLines } from './batch.ts';
-import { type HttpTarget, send } from './http-client.ts';
-import { otlpSender } from './otlp.ts';
-import { DeliveryError, type Sender } from './sender.ts';
 import {
   type AllowPrivate,
   allowAll,
@@ -22,7 +17,12 @@ import {
   networks,
   type Resolve,
   refusedHost,
-} from './target-address.ts';
+} from '../../outbound/address.ts';
+import { chainName, systemTenant } from '../records.ts';
+import { type Batch, toJsonLines } from './batch.ts';
+import { type HttpTarget, send } from './http-client.ts';
+import { otlpSender } from './otlp.ts';
+import { DeliveryError, type Sender } from './sender.ts';
 import { secretBytes, webhookSender } from './webhook.ts';
 
 export interface Sink {

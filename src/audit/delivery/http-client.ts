@@ -10,8 +10,14 @@ import {
 } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { isIP } from 'node:net';
+import {
+  AddressRefused,
+  type AllowPrivate,
+  checkedAddress,
+  type Resolve,
+  resolveBySystem,
+} from '../../outbound/address.ts';
 import { DeliveryError } from './sender.ts';
-import { type AllowPrivate, checkedAddress, type Resolve, resolveBySystem } from './target-address.ts';
 
 export interface HttpTarget {
   readonly allowPrivate: AllowPrivate;
@@ -55,6 +61,7 @@ export async function send(
     const address = await Promise.race([resolving, rejectOnAbort(ended)]);
     return await exchange(request, { address, ca: target.ca }, ended);
   } catch (error) {
+    if (error instanceof AddressRefused) throw new DeliveryError(error.message);
     if (deadline.aborted) throw new DeliveryError(`no complete response within ${timeout / 1000} s`);
     throw error;
   }

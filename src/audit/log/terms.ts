@@ -22,6 +22,7 @@ export function termsOf(entry: Entry): Set<number> {
   if (actor.application_id !== undefined) add(`actor:${actor.application_id}`);
   if (actor.authorized_by !== undefined) add(`authorizer:${actor.authorized_by}`);
   if (actor.subject !== undefined) add(`subject:${actor.subject}`);
+  if (entry.use) add(`destination:${entry.use.destination}`);
   if (purpose !== undefined) add(`purpose:${purpose}`);
   if (request_id !== undefined) add(`request:${request_id}`);
   add(`operation:${operation}`);
@@ -43,6 +44,7 @@ export function termsFor(filter: AuditFilter): number[] {
     result !== undefined && result !== 'success' && `result:${result}`,
     actor !== undefined && `actor:${actor}`,
     authorizer !== undefined && `authorizer:${authorizer}`,
+    filter.destination !== undefined && `destination:${filter.destination}`,
     purpose !== undefined && `purpose:${purpose}`,
     operation !== undefined && `operation:${operation}`,
     path !== '/' && `container:${path}`,
@@ -81,6 +83,7 @@ export function matches(entry: Entry, filter: AuditFilter): boolean {
     (filter.result === undefined || result === filter.result) &&
     (filter.request_id === undefined || request_id === filter.request_id) &&
     (filter.subject === undefined || actor.subject === filter.subject) &&
+    (filter.destination === undefined || entry.use?.destination === filter.destination) &&
     (filter.purpose === undefined || entry.purpose === filter.purpose) &&
     (filter.transform === undefined || decision?.transform === filter.transform) &&
     (container === undefined ||

@@ -282,7 +282,7 @@ function respond(
   requestInfo: RequestInfo,
   context: HandlerContext,
 ): Response {
-  if (context.checkReplies) checkReply(route, reply);
+  if (context.checkReplies && !('isRaw' in route && route.isRaw)) checkReply(route, reply);
   // Only replies to reads count against the limit of unsent bytes. A change is already committed, so its reply must be
   // sent.
   const reader = route.kind === 'read' ? principal?.applicationId : undefined;

@@ -31,6 +31,8 @@ export interface Rates {
   readonly searches: Rate;
   /** Searches that find nothing, by application. */
   readonly 'search-misses': Rate;
+  /** Uses of a token at destinations. */
+  readonly uses: Rate;
   /** Milliseconds of long computations, by application. */
   readonly processing: Rate;
 }
@@ -48,6 +50,7 @@ export interface Limits {
   checkTokens(application: string, bytes: number, requestInfo: RequestInfo): void;
   /** Counts a search that finds nothing. If it finds something, call the returned function. */
   checkSearch(application: string, requestInfo: RequestInfo): () => void;
+  checkUse(tenant: string, token: string, requestInfo: RequestInfo): void;
   /** Throws if the application has used up its processing time. Adds no header. */
   checkProcessing(application: string): void;
   /** Counts processing time, also beyond the limit: it is known only afterwards. */
@@ -69,6 +72,7 @@ export function makeLimits(
   const tokenBytes = limit('token-bytes', 'bytes of tokens sent by one application', ';qu="content-bytes"');
   const searches = limit('searches', 'searches by one application');
   const misses = limit('search-misses', 'searches without a result by one application');
+  const uses = limit('uses', 'uses of one token');
   const processing = limit('processing', 'milliseconds of long computations for one application');
 
   function limit(name: keyof Rates, what: string, quotaUnit = '') {
@@ -111,6 +115,7 @@ export function makeLimits(
       misses?.check(application, requestInfo);
       return () => misses?.spend(application, -1);
     },
+    checkUse: (tenant, token, requestInfo) => uses?.check(`${tenant} ${token}`, requestInfo),
     checkProcessing: (application) => processing?.check(application, undefined, 0),
     spendProcessing: (application, milliseconds) => processing?.spend(application, milliseconds),
   };

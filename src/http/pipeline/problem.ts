@@ -25,6 +25,10 @@ export const Problem = z
       .record(z.string(), z.array(z.string()))
       .optional()
       .describe('For `validation_failed`: the messages for each invalid field, by its dotted path.'),
+    sent: z
+      .literal(true)
+      .optional()
+      .describe('The request was sent to the destination, at least in part. Absent if nothing was sent.'),
   })
   .meta({ id: 'Problem' });
 
@@ -32,6 +36,7 @@ const codeHeaders: Partial<Record<Code, Record<string, string>>> = {
   too_many_requests: { 'Retry-After': '1' },
   unavailable: { 'Retry-After': '1' },
   disk_full: { 'Retry-After': '30' },
+  destination_suspended: { 'Retry-After': '1' },
 };
 
 export const defaultKeyChallenge = 'ApiKey header="SVC-API-KEY"';
@@ -72,7 +77,7 @@ export function problemResponse(
 }
 
 export function problemBody(
-  { code, detail, errors }: Failure,
+  { code, detail, errors, sent }: Failure,
   { path, requestId }: Pick<RequestInfo, 'path' | 'requestId'>,
 ): z.infer<typeof Problem> {
   const { status, title } = problem(code);
@@ -86,5 +91,6 @@ export function problemBody(
     request_id: requestId,
     ...(status === 403 && { explanation: `/console#/activity?q=${encodeURIComponent(requestId)}` }),
     ...(errors && { errors }),
+    ...(sent && { sent }),
   };
 }

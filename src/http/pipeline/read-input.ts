@@ -51,6 +51,7 @@ export function readInput(
   received: ReceivedBody | undefined,
   requestInfo: RequestInfo,
 ): Input {
+  if (route.isRaw) return rawInput(principal, request, received, requestInfo);
   const json = received && parseBody(route, received, request.headers);
   if (json) requireExactNumbers(json);
   return validateInput(route, principal, request, json, requestInfo);
@@ -64,11 +65,22 @@ export function* inputSteps(
   received: ReceivedBody,
   requestInfo: RequestInfo,
 ): Steps<Input> {
+  if (route.isRaw) return rawInput(principal, request, received, requestInfo);
   const json = parseBody(route, received, request.headers);
   yield;
   requireExactNumbers(json);
   yield;
   return validateInput(route, principal, request, json, requestInfo);
+}
+
+function rawInput(
+  principal: Principal,
+  request: RoutedRequest,
+  body: ReceivedBody | undefined,
+  requestInfo: RequestInfo,
+): Input {
+  const unread = { params: undefined, query: undefined, requireMatch: matchAny };
+  return { call: { ...unread, principal, body, requestInfo, request }, bodyText: '' };
 }
 
 function validateInput(
@@ -217,7 +229,7 @@ function requireExactNumbers({ text }: Json): void {
 }
 
 /** Accepts no parameter other than `charset=utf-8`. */
-function isContentType(types: readonly string[], contentType: string | null): boolean {
+export function isContentType(types: readonly string[], contentType: string | null): boolean {
   if (contentType !== null && types.includes(contentType)) return true;
   const [type, ...parameters] = (contentType ?? '')
     .toLowerCase()

@@ -9,7 +9,7 @@ const commonHeaders = {
   'X-Content-Type-Options': 'nosniff',
   'Access-Control-Allow-Origin': '*',
   'Access-Control-Expose-Headers':
-    'SVC-REQUEST-ID, X-Request-ID, Retry-After, RateLimit, RateLimit-Policy, Idempotency-Replayed, ETag, DPoP-Nonce, WWW-Authenticate, SVC-SESSION-ID, SVC-SESSION-EXPIRES-AT',
+    'SVC-REQUEST-ID, X-Request-ID, Retry-After, RateLimit, RateLimit-Policy, Idempotency-Replayed, ETag, DPoP-Nonce, WWW-Authenticate, SVC-SESSION-ID, SVC-SESSION-EXPIRES-AT, SVC-DESTINATION',
 };
 
 const preflightHeaders = {

@@ -11,6 +11,7 @@ import type { BuiltIn } from '../../domain/permission.ts';
 import type { Resource } from '../../domain/policy.ts';
 import type { Principal } from '../../domain/principal.ts';
 import type { Transform } from '../../domain/rule.ts';
+import type { Outbound } from '../../outbound/destinations.ts';
 import type { Store, StoreTransaction } from '../../store/store.ts';
 import type { Log } from '../../telemetry/log.ts';
 import type { Observer, RequestTracer } from '../../telemetry/observe.ts';
@@ -44,6 +45,8 @@ export interface HandlerContext<S = Store> {
   readonly storageQuota: number | undefined;
   readonly longWork: LongWork;
   readonly largeReplies: LargeReplies;
+  /** Connections to destinations. */
+  readonly outbound: Outbound;
   readonly usage: UsageRecorder;
   readonly requestCounter: RequestCounter;
   readonly observer: Observer;
@@ -83,6 +86,8 @@ export interface Call<P = unknown, Q = unknown, B = unknown> {
   /** Checks `If-Match`, if the endpoint has `takesIfMatch`. Call it with the locked row, after all access checks. */
   readonly requireMatch: RequireMatch;
   readonly requestInfo: RequestInfo;
+  /** Only if the endpoint has `isRaw`. */
+  readonly request?: Request & { readonly params?: Readonly<Record<string, string>> };
 }
 
 /** The parts of a request that `checkLimits` of an endpoint needs. */
@@ -206,6 +211,8 @@ interface KeyedEndpoint<P, Q, B> extends EndpointDocs {
   readonly neverWaits?: true;
   /** Whether the handler can take more than a few seconds while other long requests run. */
   readonly mayTakeLong?: true;
+  /** Whether the handler reads path, query and body itself, and may return any status. `body` is a `ReceivedBody`. */
+  readonly isRaw?: true;
   /** Whether a DPoP proof in the request binds the new session. */
   readonly bindsSession?: true;
 }

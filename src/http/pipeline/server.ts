@@ -90,7 +90,7 @@ function handlersByPath(
   const handlers: Record<string, BunHandler> = {};
   for (const [path, group] of Map.groupBy(routes, ({ path }) => path)) {
     handlers[path] = handlerOf(group, routesById(routes, path), context, connections);
-    if (path !== '/') handlers[`${path}/`] = handlers[path];
+    if (path !== '/' && !path.endsWith('*')) handlers[`${path}/`] = handlers[path];
   }
   return handlers;
 }

@@ -3,14 +3,8 @@ import { readFileSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { type HttpTarget, send } from '../../../src/audit/delivery/http-client.ts';
-import {
-  allowAll,
-  allowNone,
-  checkedAddress,
-  isPublic,
-  networks,
-} from '../../../src/audit/delivery/target-address.ts';
 import { addressOf } from '../../../src/config/ip-address.ts';
+import { allowAll, allowNone, checkedAddress, isPublic, networks } from '../../../src/outbound/address.ts';
 
 /** A certificate for sink.example, with its private key. */
 const pem = readFileSync(join(import.meta.dirname, 'fixtures/sink.example.pem'), 'utf8');

@@ -1,14 +1,16 @@
 /**
  * Prevents requests to internal services through a configured URL (SSRF). A host must resolve to public addresses,
- * unless the sink allows private ones. The connection uses the checked address: a second DNS lookup could return
+ * unless private ones are allowed. The connection uses the checked address: a second DNS lookup could return
  * another one.
  */
 import { lookup } from 'node:dns/promises';
 import { isIP } from 'node:net';
-import { addressOf, Networks } from '../../config/ip-address.ts';
-import { DeliveryError } from './sender.ts';
+import { addressOf, Networks } from '../config/ip-address.ts';
 
-/** Returns whether a sink may connect to an address that is not public. */
+/** The address of a host may not be used. The message is for operators. */
+export class AddressRefused extends Error {}
+
+/** Returns whether a connection may be made to an address that is not public. */
 export type AllowPrivate = (address: string) => boolean;
 
 export const allowNone: AllowPrivate = () => false;
@@ -70,7 +72,7 @@ function unbracketed(hostname: string): string {
   return hostname.replace(/^\[(.*)\]$/, '$1');
 }
 
-/** Returns the address to connect to. Throws `DeliveryError` if the host has an address that is not allowed. */
+/** Returns the address to connect to. Throws `AddressRefused` if the host has an address that is not allowed. */
 export async function checkedAddress(
   hostname: string,
   allowPrivate: AllowPrivate,
@@ -81,10 +83,10 @@ export async function checkedAddress(
   const found = isIP(host) ? [host] : await resolve(host);
   const addresses = found.map((address) => addressOf(address) ?? address);
   const [first] = addresses;
-  if (first === undefined) throw new DeliveryError(`${host} has no address`);
+  if (first === undefined) throw new AddressRefused(`${host} has no address`);
   const refused = addresses.find((address) => !isPublic(address) && !allowPrivate(address));
   if (refused !== undefined)
-    throw new DeliveryError(`${host} resolves to ${refused}, which is not public; ${setting} to allow it`);
+    throw new AddressRefused(`${host} resolves to ${refused}, which is not public; ${setting} to allow it`);
   return first;
 }
 

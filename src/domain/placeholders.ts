@@ -1,0 +1,272 @@
+/** Requests with placeholders: which tokens they name, the request with the data inserted, and the parts of the reply that are returned. */
+import {
+  type DestinationRequest,
+  formPrefix,
+  headerPrefix,
+  maxPlaceholders,
+  type Placeholder,
+} from './destination.ts';
+import { fail } from './error.ts';
+import { jsonLimitError } from './json-limits.ts';
+import { findInexactNumber } from './number-precision.ts';
+import { nextTurn } from './steps.ts';
+
+const placeholder = /^\{\{\s*token:\s*([A-Za-z0-9._:-]{3,200})\s*\}\}$/;
+const anyPlaceholder = /\{\{\s*token:/i;
+
+/** The parts of a caller's request that are passed on. Names of headers are in lower case. */
+export interface CallerRequest {
+  readonly path: string;
+  readonly query: URLSearchParams;
+  readonly headers: ReadonlyMap<string, string>;
+  readonly body: { readonly type: 'json' | 'form'; readonly text: string } | undefined;
+}
+
+export interface FilledRequest {
+  readonly path: string;
+  readonly headers: Record<string, string>;
+  readonly body: string | undefined;
+  /** The inserted texts. None of them may be in the reply. */
+  readonly inserted: readonly string[];
+}
+
+export interface PreparedRequest {
+  readonly tokens: readonly string[];
+  /** Inserts the data of the tokens. Throws `placeholder_unusable` if data does not fit. */
+  fill(dataOf: (token: string) => unknown): FilledRequest;
+}
+
+/** Finds the placeholders. Throws `request_not_listed`, `placeholder_not_allowed` or `validation_failed`. */
+export function prepareRequest(listed: DestinationRequest, request: CallerRequest): PreparedRequest {
+  const { path, query, headers } = request;
+  const names = [...query.keys()];
+  if (names.some((name) => !listed.query.includes(name)) || new Set(names).size < names.length)
+    throw fail('request_not_listed');
+  const body =
+    request.body &&
+    (request.body.type === 'json' ? jsonBody(request.body.text) : formBody(request.body.text));
+  const found: { readonly at: Placeholder; readonly token: string }[] = [];
+  const taken = (at: Placeholder, value: unknown): boolean => {
+    const text = typeof value === 'string' ? value : '';
+    const token = placeholder.exec(
+      at.prefix && text.startsWith(at.prefix) ? text.slice(at.prefix.length) : text,
+    )?.[1];
+    if (token !== undefined) found.push({ at, token });
+    return token !== undefined;
+  };
+  const passed: Record<string, string> = {};
+  for (const name of listed.headers) {
+    const value = headers.get(name);
+    if (value !== undefined) passed[name] = value;
+  }
+  for (const at of listed.placeholders) {
+    const header = at.at.startsWith(headerPrefix) ? at.at.slice(headerPrefix.length) : undefined;
+    if (header === undefined) body?.replace(at.at, (value) => (taken(at, value) ? '' : undefined));
+    else if (taken(at, headers.get(header))) delete passed[header];
+  }
+  const used = new Set(found.map(({ at }) => at.at));
+  const others = [...headers].filter(([name]) => !used.has(headerPrefix + name)).map(([, value]) => value);
+  const texts = [path, ...names, ...query.values(), ...others, ...(body?.texts() ?? [])];
+  const tokens = [...new Set(found.map(({ token }) => token))];
+  if (texts.some((text) => anyPlaceholder.test(text)) || tokens.length > maxPlaceholders)
+    throw fail('placeholder_not_allowed');
+  const search = names.length === 0 ? '' : `?${query}`;
+  return {
+    tokens,
+    fill: (dataOf) => {
+      const inserted: string[] = [];
+      const filled = { ...passed };
+      for (const { at, token } of found) {
+        const value = valueFor(at, dataOf(token));
+        inserted.push(...leavesOf(value).filter((text) => text.length >= minEcho));
+        if (at.at.startsWith(headerPrefix)) filled[at.at.slice(headerPrefix.length)] = value as string;
+        else body?.replace(at.at, () => value);
+      }
+      if (inserted.length > maxInserted) throw fail('placeholder_unusable');
+      return { path: path + search, headers: filled, body: body?.write(), inserted };
+    },
+  };
+}
+
+/** Shorter texts appear in replies by chance. */
+const minEcho = 8;
+/** Limits the time to look for them in a reply. */
+const maxInserted = 100;
+
+function valueFor({ at, from, prefix = '' }: Placeholder, data: unknown): unknown {
+  const value = from === undefined ? data : find(data, from);
+  if (value === undefined) throw fail('placeholder_unusable');
+  const isJson = !at.startsWith(headerPrefix) && !at.startsWith(formPrefix);
+  if (isJson && prefix === '') return value;
+  if (typeof value !== 'string' && typeof value !== 'number') throw fail('placeholder_unusable');
+  const text = prefix + value;
+  const fits = at.startsWith(headerPrefix) ? /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/ : /^\P{Cc}*$/u;
+  if (!isJson && !fits.test(text)) throw fail('placeholder_unusable');
+  return text;
+}
+
+/** A body that was parsed, to be written anew: the destination reads exactly what was checked. */
+interface Body {
+  /** Replaces the value at a place by the result of `by`, if that is defined. Does nothing if there is no value. */
+  replace(at: string, by: (value: unknown) => unknown): void;
+  /** All names and texts. */
+  texts(): string[];
+  write(): string;
+}
+
+function jsonBody(text: string): Body {
+  const error =
+    jsonLimitError(text) ??
+    (findInexactNumber(text) === undefined ? undefined : 'has a number that cannot be sent exactly');
+  if (error !== undefined) throw invalidBody(error);
+  let root: unknown;
+  try {
+    root = JSON.parse(text);
+  } catch {
+    throw invalidBody('must be JSON in UTF-8');
+  }
+  // Every member of an object has one colon outside of strings. `JSON.parse` keeps one of several with the same name.
+  let colons = 0;
+  for (const [match] of text.matchAll(/"(?:[^"\\]|\\.)*"|:/gs)) if (match === ':') colons++;
+  if (membersIn(root) !== colons) throw invalidBody('must not have the same name twice in an object');
+  return {
+    replace: (at, by) => {
+      if (at.startsWith(formPrefix)) return;
+      const parts = partsOf(at);
+      const last = parts.pop() as string;
+      const parent = parts.reduce(child, root);
+      const value = child(parent, last);
+      const next = value === undefined ? undefined : by(value);
+      if (next !== undefined) (parent as Record<string, unknown>)[last] = next;
+    },
+    texts: () => namesAndTexts(root),
+    write: () => JSON.stringify(root),
+  };
+}
+
+function formBody(text: string): Body {
+  const fields = new URLSearchParams(text);
+  const names = [...fields.keys()];
+  if (new Set(names).size < names.length) throw invalidBody('must not have the same field twice');
+  return {
+    replace: (at, by) => {
+      const name = at.startsWith(formPrefix) ? at.slice(formPrefix.length) : undefined;
+      const value = name === undefined ? null : fields.get(name);
+      const next = value === null ? undefined : by(value);
+      if (name !== undefined && next !== undefined) fields.set(name, String(next));
+    },
+    texts: () => [...fields].flat(),
+    write: () => fields.toString(),
+  };
+}
+
+function invalidBody(message: string) {
+  return fail('validation_failed', { errors: { body: [message] } });
+}
+
+function partsOf(pointer: string): string[] {
+  return pointer
+    .split('/')
+    .slice(1)
+    .map((part) => part.replaceAll('~1', '/').replaceAll('~0', '~'));
+}
+
+function child(value: unknown, name: string): unknown {
+  if (typeof value !== 'object' || value === null) return undefined;
+  if (Array.isArray(value) && !/^(0|[1-9]\d{0,5})$/.test(name)) return undefined;
+  return Object.hasOwn(value, name) ? (value as Record<string, unknown>)[name] : undefined;
+}
+
+/** The value at a JSON pointer (RFC 6901). Undefined if there is none. */
+function find(value: unknown, pointer: string): unknown {
+  return partsOf(pointer).reduce(child, value);
+}
+
+function membersIn(value: unknown): number {
+  if (typeof value !== 'object' || value === null) return 0;
+  const values = Object.values(value);
+  return values.reduce<number>(
+    (sum, each) => sum + membersIn(each),
+    Array.isArray(value) ? 0 : values.length,
+  );
+}
+
+/** The strings and numbers in a value, as text. */
+function leavesOf(value: unknown): string[] {
+  if (typeof value === 'object' && value !== null) return Object.values(value).flatMap(leavesOf);
+  return typeof value === 'string' || typeof value === 'number' ? [String(value)] : [];
+}
+
+function namesAndTexts(value: unknown): string[] {
+  if (typeof value !== 'object' || value === null) return leavesOf(value);
+  const texts = Object.values(value).flatMap(namesAndTexts);
+  return Array.isArray(value) ? texts : [...Object.keys(value), ...texts];
+}
+
+/** The listed parts of a JSON value, in their places. Undefined if there are none. Other elements of lists are null. */
+export function selectParts(value: unknown, pointers: readonly string[]): unknown {
+  if (pointers.includes('')) return value;
+  let result: unknown;
+  for (const pointer of pointers) {
+    const found = find(value, pointer);
+    if (found === undefined) continue;
+    let source = value;
+    result ??= Array.isArray(source) ? [] : {};
+    let target = result as Record<string, unknown>;
+    const parts = partsOf(pointer);
+    for (const [at, name] of parts.entries()) {
+      source = child(source, name);
+      if (Array.isArray(target))
+        for (let index = target.length; index < Number(name); index++) target[index] = null;
+      const inner = Array.isArray(source) ? [] : {};
+      const next = at === parts.length - 1 ? found : (Object.hasOwn(target, name) && target[name]) || inner;
+      Object.defineProperty(target, name, {
+        value: next,
+        enumerable: true,
+        writable: true,
+        configurable: true,
+      });
+      target = next as Record<string, unknown>;
+    }
+  }
+  return result;
+}
+
+/**
+ * Whether the parts of a reply contain one of the inserted texts: plain, reversed, in other case, with separators, split
+ * over parts, or in base64, base64url, hexadecimal, percent-encoding, JSON escapes or HTML references.
+ */
+export async function echoes(
+  inserted: readonly string[],
+  parts: unknown,
+  headers: readonly string[],
+): Promise<boolean> {
+  if (inserted.length === 0) return false;
+  const haystack = letters([...namesAndTexts(parts), ...headers].join(''));
+  for (const text of inserted) {
+    if (formsOf(text).some((form) => form.length >= minEcho && haystack.includes(form))) return true;
+    if (haystack.length > 10_000) await nextTurn();
+  }
+  return false;
+}
+
+/** Without case and separators. Letters outside ASCII stay. */
+function letters(text: string): string {
+  return text.toLowerCase().replace(/[^a-z0-9\u0080-\uffff]|\s/g, '');
+}
+
+function formsOf(text: string): string[] {
+  const bytes = Buffer.from(text);
+  const codes = Array.from(text, (character) => character.codePointAt(0) as number);
+  const hex = (width: number, prefix: string) =>
+    codes.map((code) => prefix + code.toString(16).padStart(width, '0')).join('');
+  // The text can begin at each of three positions within a group of base64. The characters at the ends depend on others.
+  const base64 = [0, 1, 2].map((offset) =>
+    Buffer.concat([Buffer.alloc(offset), bytes])
+      .toString('base64')
+      .replace(/=+$/, '')
+      .slice(offset === 0 ? 0 : offset + 1, -2),
+  );
+  const plain = [text, [...text].reverse().join(''), ...base64, bytes.toString('hex')];
+  return [...plain, hex(4, 'u'), hex(2, 'x'), codes.join('')].map(letters);
+}

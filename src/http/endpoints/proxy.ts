@@ -1,0 +1,327 @@
+/** Sends a request to a destination and inserts the data of tokens on the way. The caller never sees the data. */
+import { outcomeOperation, resourceOf } from '../../domain/audit.ts';
+import { Denial } from '../../domain/denial.ts';
+import { type DestinationRequest, isPlainPath, matchesPath } from '../../domain/destination.ts';
+import { Failure, fail, orNotFound } from '../../domain/error.ts';
+import { decidingRule } from '../../domain/explain.ts';
+import { parseKey } from '../../domain/key.ts';
+import {
+  type CallerRequest,
+  echoes,
+  type FilledRequest,
+  prepareRequest,
+  selectParts,
+} from '../../domain/placeholders.ts';
+import { forPurpose, type Policy } from '../../domain/policy.ts';
+import { denyQuarantined, mustHold, type Principal, permit, questionOf } from '../../domain/principal.ts';
+import { tokenVersion, versionOf } from '../../domain/row-version.ts';
+import type { Lease } from '../../outbound/destinations.ts';
+import type { OutboundReply } from '../../outbound/http-connection.ts';
+import type { StoredDestination, StoredToken, StoreTransaction } from '../../store/store.ts';
+import { isContentType, type ReceivedBody, type RoutedRequest } from '../pipeline/read-input.ts';
+import { auditFields } from '../pipeline/request-info.ts';
+import {
+  type Call,
+  type Endpoint,
+  type HandlerContext,
+  type Reply,
+  readEndpoint,
+} from '../pipeline/route.ts';
+
+const maxBody = 1_048_576;
+/** Requests start over if a destination or token was changed between the check and the transaction. */
+const maxAttempts = 3;
+
+export const proxyGet = proxyEndpoint('proxyGet', 'GET');
+export const proxyPost = proxyEndpoint('proxyPost', 'POST');
+export const proxyPut = proxyEndpoint('proxyPut', 'PUT');
+export const proxyPatch = proxyEndpoint('proxyPatch', 'PATCH');
+export const proxyDelete = proxyEndpoint('proxyDelete', 'DELETE');
+
+function proxyEndpoint(name: string, method: string): Endpoint {
+  return readEndpoint({
+    name,
+    operation: 'token.use',
+    tag: 'Destinations',
+    summary: `Send a ${method} request to a destination`,
+    description:
+      'Sends a request that the destination lists. Where it allows placeholders, the string `{{ token: ID }}` is replaced by the data of the token. Requires `token:use` for every token, by a rule that names the destination. The audit log has an entry before anything is sent, and a second one with the outcome. The response has the status of the destination, the listed parts of its JSON, and `SVC-DESTINATION`. A request is never repeated: errors after sending have `"sent": true`.',
+    isRaw: true,
+    mayTakeLong: true,
+    bodyLimit: maxBody,
+    replies: { 200: { description: 'The status and the listed parts of the reply of the destination.' } },
+    failures: [
+      ...(['not_found', 'quarantined', 'request_not_listed', 'placeholder_not_allowed'] as const),
+      ...(['placeholder_unusable', 'destination_unreachable', 'destination_failed'] as const),
+      ...(['destination_echoed_data', 'destination_suspended', 'destination_timeout'] as const),
+    ],
+    handle: useTokens,
+  });
+}
+
+async function useTokens(call: Call, context: HandlerContext): Promise<Reply> {
+  const { principal } = call;
+  denyQuarantined(principal);
+  for (let attempt = 0; attempt < maxAttempts; attempt++) {
+    const use = await check(call, context);
+    const deadline = AbortSignal.timeout(use.destination.timeout * 1000);
+    const { ca, client_certificate: certificate } = use.destination;
+    const { tenantId } = principal;
+    const { id, origin } = use.destination;
+    const { privateKey } = use.secrets;
+    const target = { tenantId, id, version: versionOf(use.destination), origin, ca, certificate, privateKey };
+    const lease = await context.outbound.open(target, deadline); // 502, 503
+    let isCommitted = false;
+    try {
+      isCommitted = await context.store.change(tenantId, (tx) => commit(call, use, tx), Symbol('use'));
+    } finally {
+      if (!isCommitted) lease.release(false);
+    }
+    if (!isCommitted) continue;
+    for (const token of use.tokens) context.usage.record(principal, 'token:use', token.container);
+    return send(call, use, lease, deadline, context);
+  }
+  throw fail('unavailable', { detail: 'A token or the destination is being changed. Nothing was sent.' });
+}
+
+/** A request that was checked and can be sent. */
+interface Use {
+  readonly destination: StoredDestination;
+  readonly secrets: ReturnType<StoredDestination['secrets']>;
+  readonly listed: DestinationRequest;
+  readonly tokens: readonly StoredToken[];
+  readonly filled: FilledRequest;
+}
+
+async function check(call: Call, context: HandlerContext): Promise<Use> {
+  const { principal, requestInfo } = call;
+  const request = call.request as RoutedRequest;
+  const { name, path, search } = targetOf(request);
+  const found = await context.store.destinations.named(principal.tenantId, name);
+  // A request without tokens also uses the secrets of the destination, so it needs a rule, too.
+  const destination = orNotFound(found && reaches(principal, found.id) && found);
+  const listed = destination.requests.find(
+    (one) => one.method === request.method && matchesPath(one.path, path),
+  ) as DestinationRequest | undefined;
+  if (!listed) throw fail('request_not_listed');
+  const prepared = prepareRequest(
+    listed,
+    callerRequest(request, call.body as ReceivedBody | undefined, path, search),
+  );
+  const tokens = await Promise.all(
+    prepared.tokens.map(async (id) => orNotFound(await context.store.tokens.get(principal.tenantId, id))),
+  );
+  for (const token of tokens) permitUse(principal, token, destination.id);
+  for (const token of tokens) context.limits.checkUse(principal.tenantId, token.id, requestInfo);
+  const data = new Map(tokens.map((token) => [token.id, token.plaintext().value()]));
+  const filled = prepared.fill((token) => data.get(token));
+  return { destination, secrets: destination.secrets(), listed, tokens, filled };
+}
+
+/** The name of the destination and the path. Bun resolves dot segments before, so what is matched is what is sent. */
+function targetOf({ url, params }: RoutedRequest) {
+  const [, name, path = '', search = ''] =
+    /^https?:\/\/[^/]+\/proxy\/([a-z0-9-]{1,50})(\/[^?#]*)(\?[^#]*)?$/.exec(url) ?? [];
+  if (name === undefined || name !== params?.name || !isPlainPath(path)) throw fail('request_not_listed');
+  return { name, path, search };
+}
+
+function callerRequest(
+  { headers }: Request,
+  received: ReceivedBody | undefined,
+  path: string,
+  search: string,
+): CallerRequest {
+  if (received?.failure) throw received.failure;
+  const query = new URLSearchParams(search);
+  const given = new Map([...headers].map(([name, value]) => [name.toLowerCase(), value]));
+  if (!received || received.bytes.length === 0) return { path, query, headers: given, body: undefined };
+  const contentType = headers.get('content-type');
+  const type = isContentType(['application/json'], contentType)
+    ? 'json'
+    : isContentType(['application/x-www-form-urlencoded'], contentType)
+      ? 'form'
+      : undefined;
+  if (!type)
+    throw fail('unsupported_media_type', {
+      detail: 'Send the body as `application/json` or `application/x-www-form-urlencoded`.',
+    });
+  try {
+    const text = new TextDecoder('utf-8', { fatal: true }).decode(received.bytes);
+    return { path, query, headers: given, body: { type, text } };
+  } catch {
+    throw fail('validation_failed', { errors: { body: ['must be in UTF-8'] } });
+  }
+}
+
+function reaches({ policy, ceiling }: Principal, destination: string): boolean {
+  const names = ({ rules }: Policy) =>
+    rules.some(
+      ({ permissions, rule }) => permissions.has('token:use') && rule.destinations?.includes(destination),
+    );
+  return names(policy) && (!ceiling || names(ceiling));
+}
+
+function permitUse(principal: Principal, { id, container, token }: StoredToken, destination: string): void {
+  permit(principal, 'token:use', { id, container, token, destination });
+}
+
+/**
+ * Checks the credential, the grants, the destination and the tokens again and writes the audit entry. Returns false if
+ * the request must be checked from the start, because something was changed since.
+ */
+async function commit(call: Call, use: Use, tx: StoreTransaction): Promise<boolean> {
+  const { requestInfo } = call;
+  const { tenantId } = call.principal;
+  const key = parseKey(call.request?.headers.get('svc-api-key') ?? '');
+  const found = key && (await tx.credentials.find(key));
+  if (!found) throw fail('unauthenticated');
+  const principal = forPurpose(found, requestInfo.purpose);
+  denyQuarantined(principal);
+  mustHold(principal, 'token:use');
+  if (principal.isAllowedFrom?.(requestInfo.certainAddress()) === false)
+    throw new Denial('network_refused', undefined, { reason: 'the allowed networks were changed' });
+  const destination = await tx.destinations.get(tenantId, use.destination.id);
+  if (!destination || versionOf(destination) !== versionOf(use.destination)) return false;
+  if (!reaches(principal, destination.id)) throw fail('not_found');
+  for (const token of use.tokens) {
+    const current = await tx.tokens.get(tenantId, token.id);
+    if (!current || tokenVersion(current) !== tokenVersion(token)) return false;
+    permitUse(principal, current, destination.id);
+  }
+  tx.record(entryOf(call, use, 'token.use'));
+  return true;
+}
+
+function entryOf(
+  { principal, requestInfo }: Call,
+  { destination, listed, tokens }: Use,
+  operation: string,
+  status?: number,
+) {
+  const { id, name } = destination;
+  const [first] = tokens;
+  const rule = first && decidingRule(questionOf(principal), 'token:use', { ...first, destination: id });
+  return {
+    ...auditFields(principal, requestInfo),
+    operation,
+    result: 'success' as const,
+    resource: resourceOf(tokens),
+    ...(rule && { decision: { rule } }),
+    use: {
+      destination: id,
+      name,
+      method: listed.method,
+      path: listed.path,
+      ...(status !== undefined && { status }),
+    },
+  };
+}
+
+async function send(
+  call: Call,
+  use: Use,
+  lease: Lease,
+  deadline: AbortSignal,
+  context: HandlerContext,
+): Promise<Reply> {
+  const { destination, listed, filled, secrets } = use;
+  const added = Object.entries(secrets.headers).map(([name, value]) => [name, value.reveal()] as const);
+  const wantsBody = listed.reply.some((part) => !part.startsWith('header:'));
+  let status: number | undefined;
+  let failure: Failure | undefined;
+  try {
+    const request = {
+      method: listed.method,
+      path: filled.path,
+      headers: { ...outboundHeaders(call, use), ...filled.headers, ...Object.fromEntries(added) },
+      body: filled.body,
+    };
+    const reply = await lease.connection.exchange(request, deadline, wantsBody ? maxBody : undefined);
+    ({ status } = reply);
+    lease.release(false);
+    const secretTexts = added.map(([, value]) => value).filter((text) => text.length >= 8);
+    return await replyFrom(reply, listed, [...filled.inserted, ...secretTexts], destination.name);
+  } catch (error) {
+    if (status === undefined) lease.release(true);
+    const isTimeout = (error as { isTimeout?: boolean }).isTimeout === true;
+    failure =
+      error instanceof Failure
+        ? error
+        : fail(isTimeout ? 'destination_timeout' : 'destination_failed', {
+            sent: true,
+            expected: true,
+            cause: error,
+          });
+    throw failure;
+  } finally {
+    const outcome = {
+      ...entryOf(call, use, outcomeOperation, status),
+      ...(failure && { reason: failure.code }),
+    };
+    // The request was sent, so the caller gets the reply also if the outcome cannot be recorded.
+    await context.store.audit.write([outcome]).catch((error: unknown) => {
+      context.log.error('the outcome of a use was not recorded', { destination: destination.id, error });
+    });
+  }
+}
+
+function outboundHeaders(
+  { request, requestInfo }: Call,
+  { destination, filled }: Use,
+): Record<string, string> {
+  const idempotencyKey = request?.headers.get('idempotency-key');
+  const contentType = request?.headers.get('content-type')?.split(';')[0]?.trim().toLowerCase();
+  return {
+    host: new URL(destination.origin).host,
+    accept: 'application/json',
+    'accept-encoding': 'identity',
+    'user-agent': 'sallyport',
+    'svc-request-id': requestInfo.requestId,
+    ...(idempotencyKey && { 'idempotency-key': idempotencyKey }),
+    ...(filled.body !== undefined && contentType && { 'content-type': contentType }),
+    ...(request?.method !== 'GET' && { 'content-length': String(Buffer.byteLength(filled.body ?? '')) }),
+  };
+}
+
+/** The listed parts of the reply. Throws `destination_echoed_data` if they contain inserted data. */
+async function replyFrom(
+  { status, headers, body }: OutboundReply,
+  { reply }: DestinationRequest,
+  inserted: readonly string[],
+  destination: string,
+): Promise<Reply> {
+  const names = reply
+    .filter((part) => part.startsWith('header:'))
+    .map((part) => part.slice('header:'.length));
+  const passed = names.flatMap((name) =>
+    headers[name] === undefined ? [] : [[name, headers[name]] as const],
+  );
+  const parts = selectParts(
+    jsonOf(body, headers),
+    reply.filter((part) => !part.startsWith('header:')),
+  );
+  if (
+    await echoes(
+      inserted,
+      parts,
+      passed.map(([, value]) => value),
+    )
+  )
+    throw fail('destination_echoed_data', { sent: true, expected: true });
+  const own = { 'SVC-DESTINATION': destination };
+  const isEmpty = parts === undefined || status === 204 || status === 304;
+  return { status, headers: { ...Object.fromEntries(passed), ...own }, ...(!isEmpty && { body: parts }) };
+}
+
+/** Undefined if the body is not JSON. Throws if it is compressed, because the service asked for it as it is. */
+function jsonOf(body: Buffer | undefined, headers: OutboundReply['headers']): unknown {
+  if (!body || body.length === 0) return undefined;
+  if ((headers['content-encoding'] ?? 'identity') !== 'identity') throw new Error('the reply is compressed');
+  if (!/^application\/([\w.+-]+\+)?json\b/i.test(headers['content-type'] ?? '')) return undefined;
+  try {
+    return JSON.parse(body.toString());
+  } catch {
+    throw new Error('the reply is not valid JSON');
+  }
+}

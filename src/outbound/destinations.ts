@@ -1,0 +1,218 @@
+/**
+ * Connections to destinations: checked addresses, kept-alive connections, limits per tenant and destination, and a
+ * circuit breaker. All state is in memory of this process.
+ */
+import { type Code, fail } from '../domain/error.ts';
+import type { Secret } from '../domain/key.ts';
+import { type AllowPrivate, checkedAddress, type Resolve } from './address.ts';
+import { connectTls, type HttpConnection } from './http-connection.ts';
+
+export interface DestinationTarget {
+  readonly tenantId: string;
+  readonly id: string;
+  /** Changes with every update, so that a connection with an old certificate is not used again. */
+  readonly version: string;
+  readonly origin: string;
+  readonly ca?: string | undefined;
+  readonly certificate?: string | undefined;
+  readonly privateKey?: Secret | undefined;
+}
+
+/** A connection that this request alone uses. */
+export interface Lease {
+  readonly connection: HttpConnection;
+  /** Keeps the connection if it can be used again. `isFailure`: whether the destination failed. */
+  release(isFailure: boolean): void;
+}
+
+export interface Outbound {
+  /**
+   * Connects, or returns a kept-alive connection. Throws `destination_unreachable` if that fails, and
+   * `destination_suspended` if too many requests wait or the last ones failed. Nothing is sent.
+   */
+  open(target: DestinationTarget, signal: AbortSignal): Promise<Lease>;
+  /** Closes idle connections. */
+  close(): void;
+}
+
+export interface OutboundOptions {
+  readonly allowPrivate: AllowPrivate;
+  readonly resolve: Resolve;
+  /** Milliseconds, monotonic. */
+  readonly now: () => number;
+  /** Receives what an operator needs to know about a failure, without secrets. */
+  readonly onFailure: (target: DestinationTarget, error: unknown) => void;
+}
+
+const maxPerDestination = 20;
+const maxPerTenant = 50;
+const maxWaiting = 50;
+/** Servers close idle connections after 5 seconds or more. */
+const maxIdle = 4_000;
+const connectTimeout = 10_000;
+const setting = 'add it to SALLYPORT_DESTINATION_NETWORKS';
+/** After so many failures in a row, a destination gets no request for `suspension` milliseconds, then one. */
+const maxFailures = 5;
+const suspension = 10_000;
+
+interface Idle {
+  readonly connection: HttpConnection;
+  readonly since: number;
+}
+
+export function outboundDestinations({ allowPrivate, resolve, now, onFailure }: OutboundOptions): Outbound {
+  const idle = new IdleConnections(now);
+  const destinations = new Slots(maxPerDestination);
+  const tenants = new Slots(maxPerTenant);
+  const breakers = new Map<string, { failures: number; until: number }>();
+
+  function checkBreaker(id: string): void {
+    const breaker = breakers.get(id);
+    if (!breaker || breaker.failures < maxFailures) return;
+    if (now() < breaker.until)
+      throw suspended('The last requests to this destination failed.', breaker.until - now());
+    // One request finds out whether the destination answers again.
+    breaker.until = now() + suspension;
+  }
+
+  function count(id: string, isFailure: boolean): void {
+    if (!isFailure) breakers.delete(id);
+    else breakers.set(id, { failures: (breakers.get(id)?.failures ?? 0) + 1, until: now() + suspension });
+  }
+
+  async function connected(
+    target: DestinationTarget,
+    signal: AbortSignal,
+  ): Promise<[string, HttpConnection]> {
+    const { hostname, port } = new URL(target.origin);
+    const host = hostname.replace(/^\[(.*)\]$/, '$1');
+    const address = await raced(checkedAddress(hostname, allowPrivate, resolve, setting), signal);
+    const key = `${target.tenantId} ${target.id} ${target.version} ${address}`;
+    // Connections to the same destination, version and checked address are interchangeable.
+    const kept = idle.take(key);
+    if (kept) return [key, kept];
+    const { ca, certificate, privateKey } = target;
+    const tls = { address, port: Number(port || 443), host, ca, certificate, privateKey };
+    return [key, await connectTls(tls, signal)];
+  }
+
+  return {
+    open: async (target, signal) => {
+      checkBreaker(target.id);
+      const inTime = AbortSignal.any([signal, AbortSignal.timeout(connectTimeout)]);
+      // In this order, so that requests that wait for a slow destination do not take the slots of others.
+      const leaveDestination = await destinations.enter(target.id, inTime);
+      let leaveTenant: (() => void) | undefined;
+      const leave = () => {
+        leaveTenant?.();
+        leaveDestination();
+      };
+      try {
+        leaveTenant = await tenants.enter(target.tenantId, inTime);
+        const [key, connection] = await connected(target, inTime);
+        const release = (isFailure: boolean) => {
+          count(target.id, isFailure);
+          idle.keep(key, connection);
+          leave();
+        };
+        return { connection, release };
+      } catch (error) {
+        leave();
+        if ((error as { code?: Code }).code === 'destination_suspended') throw error;
+        count(target.id, true);
+        onFailure(target, error);
+        throw fail('destination_unreachable', { expected: true, cause: error });
+      }
+    },
+    close: () => idle.close(),
+  };
+}
+
+/** Connections that wait for the next request, by destination, version and address. */
+class IdleConnections {
+  readonly #now: () => number;
+  readonly #kept = new Map<string, Idle[]>();
+
+  constructor(now: () => number) {
+    this.#now = now;
+  }
+
+  take(key: string): HttpConnection | undefined {
+    return this.#prune(key).pop()?.connection;
+  }
+
+  /** Closes the connection if it cannot be used again. */
+  keep(key: string, connection: HttpConnection): void {
+    if (!connection.isOpen) {
+      connection.close();
+      return;
+    }
+    this.#kept.set(key, [...(this.#kept.get(key) ?? []), { connection, since: this.#now() }]);
+    setTimeout(() => this.#prune(key), maxIdle + 100).unref();
+  }
+
+  close(): void {
+    for (const kept of this.#kept.values()) for (const { connection } of kept) connection.close();
+    this.#kept.clear();
+  }
+
+  /** Closes connections that were idle for too long, or that the server has closed. Returns the others. */
+  #prune(key: string): Idle[] {
+    const usable = (this.#kept.get(key) ?? []).filter(({ connection, since }) => {
+      const isUsable = connection.isOpen && this.#now() - since < maxIdle;
+      if (!isUsable) connection.close();
+      return isUsable;
+    });
+    if (usable.length > 0) this.#kept.set(key, usable);
+    else this.#kept.delete(key);
+    return usable;
+  }
+}
+
+function suspended(reason: string, wait: number) {
+  const detail = `${reason} Nothing was sent. Retry after the number of seconds in \`Retry-After\`.`;
+  return fail('destination_suspended', { detail, retryAfter: Math.ceil(wait / 1000), expected: true });
+}
+
+function raced<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const abort = () => reject(new Error('no connection in time'));
+    if (signal.aborted) abort();
+    signal.addEventListener('abort', abort, { once: true });
+    work.then(resolve, reject);
+  });
+}
+
+/** Limits how many requests of one name run at once. Others wait in order; beyond `maxWaiting` they are refused. */
+class Slots {
+  readonly #max: number;
+  readonly #names = new Map<string, { running: number; waiting: (() => void)[] }>();
+
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  /** Returns a function to call at the end. Throws `destination_suspended` if too many wait, or `signal` aborts first. */
+  async enter(name: string, signal: AbortSignal): Promise<() => void> {
+    const slot = this.#names.get(name) ?? { running: 0, waiting: [] };
+    this.#names.set(name, slot);
+    if (slot.running >= this.#max) {
+      if (slot.waiting.length >= maxWaiting) throw suspended('Too many requests wait.', 1000);
+      await new Promise<void>((resolve, reject) => {
+        slot.waiting.push(resolve);
+        const giveUp = () => {
+          const at = slot.waiting.indexOf(resolve);
+          if (at < 0) return;
+          slot.waiting.splice(at, 1);
+          reject(suspended('Too many requests wait.', 1000));
+        };
+        signal.addEventListener('abort', giveUp, { once: true });
+      });
+    } else slot.running++;
+    return () => {
+      const next = slot.waiting.shift();
+      if (next) next();
+      else if (--slot.running === 0) this.#names.delete(name);
+    };
+  }
+}
