@@ -55,7 +55,8 @@ export async function buildConsole({ quality }: BuildOptions = { quality: 7 }): 
   return [await pack(front, new TextEncoder().encode(html), quality), ...files];
 }
 
-async function pack(
+/** Compresses a file. */
+export async function pack(
   file: Pick<ConsoleFile, 'path' | 'type' | 'immutable'>,
   plain: Uint8Array<ArrayBuffer>,
   quality: number,

@@ -9,6 +9,7 @@ import {
   ProblemError,
   Sallyport,
 } from '../sdk/src/sallyport.ts';
+import cardPage from './page/card.html';
 import page from './page/index.html';
 import { type RecordedRequest, recordingFetch } from './recording-fetch.ts';
 
@@ -21,6 +22,8 @@ export interface BackendOptions {
 export interface BackendSettings {
   /** URL of the Sallyport service. */
   readonly serviceUrl: string;
+  /** Origin of its frames. */
+  readonly framesUrl: string;
   /** Sent to the page. */
   readonly publicKey: string;
   readonly privateKey: string;
@@ -38,11 +41,28 @@ export function rulesFor(transform: Transform): AccessRule[] {
   return [{ priority: 1, transform, permissions: ['token:read'], conditions: [own] }];
 }
 
+/** For the page with frames: the customer may add cards and see them. */
+const cardRules: AccessRule[] = [
+  { ...(rulesFor('reveal')[0] as AccessRule), permissions: ['token:create', 'token:read'] },
+];
+
+/** Reads the nonce and authorizes its session with these rules. */
+async function authorize(request: Request, rules: AccessRule[], client: Sallyport): Promise<Response> {
+  // Prevents CSRF: a page of another site cannot send this type without a CORS preflight.
+  if (request.headers.get('content-type') !== 'application/json') return new Response(null, { status: 415 });
+  const { nonce } = (await request.json()) as { nonce: string };
+  return toResponse(authorizeSession(client, nonce, { rules }));
+}
+
 export function startBackend({ port, settings }: BackendOptions): Bun.Server<undefined> {
   const watchers = new Set<(exchange: RecordedRequest) => void>();
   const fetch = recordingFetch('backend', 'sallyport', (exchange) => {
     for (const send of watchers) send(exchange);
   });
+  const client = async () => {
+    const { serviceUrl: url, privateKey: key } = await settings;
+    return new Sallyport({ url, key, fetch, retries: 0 });
+  };
   let transform: Transform = 'mask';
 
   return Bun.serve({
@@ -53,20 +73,16 @@ export function startBackend({ port, settings }: BackendOptions): Bun.Server<und
     idleTimeout: 0,
     routes: {
       '/': page,
+      '/card': cardPage,
       '/settings': async () => {
-        const { serviceUrl, publicKey } = await settings;
-        return Response.json({ serviceUrl, publicKey, visitedAt: new Date() });
+        const { serviceUrl, framesUrl, publicKey } = await settings;
+        return Response.json({ serviceUrl, framesUrl, publicKey, visitedAt: new Date() });
       },
       '/sessions/authorize': {
-        POST: async (request) => {
-          // Prevents CSRF: a page of another site cannot send this type without a CORS preflight.
-          if (request.headers.get('content-type') !== 'application/json')
-            return new Response(null, { status: 415 });
-          const { nonce } = (await request.json()) as { nonce: string };
-          const { serviceUrl, privateKey } = await settings;
-          const client = new Sallyport({ url: serviceUrl, key: privateKey, fetch, retries: 0 });
-          return toResponse(authorizeSession(client, nonce, { rules: rulesFor(transform) }));
-        },
+        POST: async (request) => authorize(request, rulesFor(transform), await client()),
+      },
+      '/sessions/authorize-card': {
+        POST: async (request) => authorize(request, cardRules, await client()),
       },
       '/policy': {
         GET: () => Response.json({ transform, rules: rulesFor(transform) }),

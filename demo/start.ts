@@ -14,10 +14,13 @@ const stopped = untilSignal();
 const folder = mkdtempSync(join(tmpdir(), 'sallyport-demo-'));
 const ready = Promise.withResolvers<BackendSettings>();
 const backend = listen();
+const port = freePort();
+const framesUrl = `http://localhost:${port}`;
 const app = await openApp(
   readConfig({
     env: {
-      PORT: '0',
+      PORT: String(port),
+      SALLYPORT_FRAMES_URL: framesUrl,
       SALLYPORT_DATA_DIR: folder,
       SALLYPORT_SESSION_TTL: '60',
       SALLYPORT_DRAIN: '0',
@@ -29,12 +32,14 @@ const managementKey = app.bootstrapped.secret?.reveal() ?? '';
 const seeded = await seed({ url: app.url, key: managementKey, origins: [backend.url.origin] });
 ready.resolve({
   serviceUrl: app.url,
+  framesUrl,
   publicKey: seeded.key('shop page'),
   privateKey: seeded.key('shop backend'),
   auditorKey: seeded.key('auditor'),
 });
 
 console.log(`Demo: ${backend.url.origin}
+A card in frames: ${backend.url.origin}/card
 
   service         ${app.url} (console: /console, API reference: /docs)
   management key  ${join(folder, 'management.key')}
@@ -46,6 +51,14 @@ await backend.stop(true);
 await app.close();
 rmSync(folder, { recursive: true, force: true });
 process.exit();
+
+/** The origin of the frames has the port, so it must be known before the service starts. */
+function freePort(): number {
+  const server = Bun.serve({ port: 0, hostname: '127.0.0.1', fetch: () => new Response() });
+  const { port } = server;
+  void server.stop(true);
+  return port as number;
+}
 
 /** Uses PORT if set; otherwise the default port, or any free port if that is taken. */
 function listen() {

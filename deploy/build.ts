@@ -1,11 +1,12 @@
 /**
- * `npm run build [-- PATH]`: compiles server, console and command line into one executable, dist/sallyport by
+ * `npm run build [-- PATH]`: compiles server, console, frames and command line into one executable, dist/sallyport by
  * default. It needs neither Node nor Bun.
  */
 import { mkdirSync, rmSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import type { BunPlugin } from 'bun';
 import { buildConsole, type ConsoleFile } from '../console/build.ts';
+import { buildFrames } from '../frames/build.ts';
 import { commitOf } from '../src/config/version.ts';
 
 const root = join(import.meta.dirname, '..');
@@ -21,19 +22,20 @@ const ignoreCurrentFolder = {
 };
 
 // Must run before Bun.build below, because nested builds deadlock.
-const files = (await buildConsole({ quality: 11 })).map(asSource).join(',');
+const embedded = [
+  embed('buildConsole', /console[\\/]build\.ts$/, await buildConsole({ quality: 11 })),
+  embed('buildFrames', /frames[\\/]build\.ts$/, await buildFrames({ quality: 11 })),
+];
 
-/** Replaces console/build.ts with a module that contains the finished files. */
-const embeddedConsole: BunPlugin = {
-  name: 'console',
-  setup(build) {
-    build.onLoad({ filter: /console[\\/]build\.ts$/ }, () => {
-      const contents = `const bytes = (text) => new Uint8Array(Buffer.from(text, 'base64'));
-export const buildConsole = async () => [${files}];`;
-      return { contents, loader: 'js' };
-    });
-  },
-};
+/** Replaces the module that builds files with one that contains them. */
+function embed(exported: string, filter: RegExp, files: ConsoleFile[]): BunPlugin {
+  const contents = `const bytes = (text) => new Uint8Array(Buffer.from(text, 'base64'));
+export const ${exported} = async () => [${files.map(asSource).join(',')}];`;
+  return {
+    name: exported,
+    setup: (build) => void build.onLoad({ filter }, () => ({ contents, loader: 'js' })),
+  };
+}
 
 function asSource({ path, type, immutable, plain, gzip, brotli }: ConsoleFile): string {
   const bytes = (content: Uint8Array) => `bytes('${Buffer.from(content).toString('base64')}')`;
@@ -55,7 +57,7 @@ const { success, logs } = await Bun.build({
     SALLYPORT_COMMIT: JSON.stringify(commit),
     SALLYPORT_AUDIT_WORKER: JSON.stringify(`./${auditWorker}`),
   },
-  plugins: [embeddedConsole],
+  plugins: embedded,
   // Bytecode halves the start time. With source maps, errors have the lines of the source.
   bytecode: true,
   format: 'esm',

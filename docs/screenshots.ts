@@ -100,6 +100,7 @@ const backend = startBackend({ port: 0, settings: settings.promise });
 const seeded = await seed({ url: app.url, key, origins: [backend.url.origin] });
 settings.resolve({
   serviceUrl: app.url,
+  framesUrl: app.url,
   publicKey: seeded.key('shop page'),
   privateKey: seeded.key('shop backend'),
   auditorKey: seeded.key('auditor'),
@@ -125,6 +126,7 @@ for (const { name, dark = false, width = 1240, height, prepare } of screenshots)
   console.log(`${path} (${Math.round(statSync(path).size / 1024)} kB)`);
 }
 if (only === undefined || only === 'demo') await takeDemo(browser, backend.url.origin);
+if (only === undefined || only === 'frames-card') await takeFrames();
 await browser.close();
 await backend.stop(true);
 await app.close();
@@ -159,4 +161,36 @@ ${images.join('\n')}
 `;
   writeFileSync(join(import.meta.dirname, 'images/demo.svg'), svg);
   await page.close();
+}
+
+/** The demo's page with frames, after a card was stored and revealed. */
+async function takeFrames(): Promise<void> {
+  const command = [process.execPath, '--no-env-file', join(import.meta.dirname, '../demo/start.ts')];
+  const demo = Bun.spawn(command, {
+    env: { ...process.env, PORT: '0' },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  let output = '';
+  for await (const chunk of demo.stdout) {
+    output += new TextDecoder().decode(chunk);
+    if (output.includes('Ctrl-C')) break;
+  }
+  const [, url = ''] = /in frames: (\S+)/.exec(output) ?? [];
+  const page = await browser.newPage({ viewport: { width: 1100, height: 640 }, reducedMotion: 'reduce' });
+  await page.goto(url);
+  await page.waitForSelector('body[data-ready]');
+  const input = (id: string) => page.frameLocator(`#${id} iframe`).locator('input');
+  await input('number').fill('4242 4242 4242 4242');
+  await input('expiry').fill(`12/${(new Date().getFullYear() + 2) % 100}`);
+  await input('code').fill('123');
+  await page.click('#save');
+  const revealed = page.frameLocator('#revealed iframe');
+  const show = revealed.getByRole('button', { name: 'Show' });
+  await show.waitFor();
+  while ((await revealed.locator('output').textContent()) === '')
+    await show.click({ timeout: 500 }).catch(() => {});
+  await page.screenshot({ path: join(images, 'frames-card.png') });
+  await page.close();
+  demo.kill('SIGTERM');
+  await demo.exited;
 }

@@ -19,7 +19,7 @@ import { requestCounter as makeRequestCounter } from './http/pipeline/request-co
 import type { HandlerContext, Route } from './http/pipeline/route.ts';
 import { listen, listenForScrapes, listenWhileStarting } from './http/pipeline/server.ts';
 import { usageRecorder } from './http/pipeline/usage-recorder.ts';
-import { allRoutes } from './http/routes.ts';
+import { allRoutes, framesRoutes } from './http/routes.ts';
 import { startBackgroundJobs } from './operations/background-jobs.ts';
 import { type Bootstrapped, bootstrap, recordAuditedReads } from './operations/bootstrap.ts';
 import { missingHint } from './operations/check.ts';
@@ -143,7 +143,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     checkReplies: options.checkReplies ?? false,
   };
   const { host, port } = config;
-  const at = { variable: 'PORT', host, port, shared, trusts: config.trustedProxies };
+  const at = { variable: 'PORT', host, port, shared, trusts: config.trustedProxies, framesRoutes };
   const opened: Closeable[] = [data];
   const server = await tryListen(opened, at, () => listen(options.routes ?? allRoutes, context, at));
   listening.url = nodeUrlOf(config, server.port);
@@ -243,14 +243,16 @@ function ratesOf(config: Config): Rates {
 }
 
 async function sessionSettings(
-  { publicUrl, sessionTtl, sessionTtlMax, issuerNetworks }: Config,
+  { publicUrl, framesUrl, sessionTtl, sessionTtlMax, issuerNetworks }: Config,
   maintenance: Maintenance,
   clock: () => number,
   log: Log,
-): Promise<Pick<HandlerContext, 'publicUrl' | 'proofs' | 'issuerKeys' | 'sessionTtl' | 'sessionTtlMax'>> {
+): Promise<
+  Pick<HandlerContext, 'publicUrl' | 'framesUrl' | 'proofs' | 'issuerKeys' | 'sessionTtl' | 'sessionTtlMax'>
+> {
   const { mac } = await maintenance.chainKeys();
   const issuerKeys = new IssuerKeys((url) => fetchChecked(url, issuerNetworks), clock, log);
-  return { publicUrl, proofs: new Proofs(mac), issuerKeys, sessionTtl, sessionTtlMax };
+  return { publicUrl, framesUrl, proofs: new Proofs(mac), issuerKeys, sessionTtl, sessionTtlMax };
 }
 
 function quotas(

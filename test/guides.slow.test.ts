@@ -10,6 +10,7 @@ import { type ExampleSetup, readExample, runExample } from './support/page-examp
 import { root, type Service, startService } from './support/service.ts';
 import { noCurl, noNginx } from './support/skip.ts';
 import { postgres } from './support/test-server.ts';
+import { until } from './support/until.ts';
 
 const pages = [
   'quick-start.md',
@@ -25,6 +26,7 @@ const pages = [
   'guides/workload-identity.md',
 ];
 const cardPage = 'guides/collect-cards-in-a-browser.md';
+const framesPage = 'guides/frames.md';
 const guardPage = 'guides/protect-your-own-api.md';
 const gatewayPage = 'guides/authzen-behind-a-gateway.md';
 const installationsPage = 'guides/several-installations.md';
@@ -90,6 +92,14 @@ describe.skipIf(noCurl)('the commands of', () => {
     await follow(cardPage, { port, whileRunning });
   });
 
+  test(`docs/${framesPage} print what it shows, and the page stores and shows a card in frames`, async () => {
+    const [port, service] = [freePort(), freePort()];
+    const whileRunning = async () => {
+      if (!noBrowser) await enterCardInFrames(`http://localhost:${port}`);
+    };
+    await follow(framesPage, { port, replacements: { '8081': `${service}` }, whileRunning });
+  });
+
   test(`docs/${guardPage} print what it shows`, () =>
     follow(guardPage, {
       replacements: {
@@ -119,7 +129,7 @@ describe.skipIf(noCurl)('the commands of', () => {
 
   test('every guide is run', () => {
     const guides = readdirSync(join(root, 'docs/guides')).map((name) => `guides/${name}`);
-    const run = [...pages, cardPage, guardPage, gatewayPage, installationsPage, curlPage];
+    const run = [...pages, cardPage, framesPage, guardPage, gatewayPage, installationsPage, curlPage];
     expect(guides.filter((guide) => !run.includes(guide))).toEqual([]);
   });
 });
@@ -175,6 +185,32 @@ async function enterCards(url: string): Promise<void> {
     await page.click('button');
     await page.waitForFunction(() => document.querySelector('p')?.textContent);
     expect(await page.textContent('p')).toBe('Saved as XXXXXXXXXXXX4242');
+  } finally {
+    await browser.close();
+  }
+}
+
+async function enterCardInFrames(url: string): Promise<void> {
+  const browser = await openBrowser();
+  try {
+    const page = await browser.newPage();
+    await page.goto(url);
+    const input = (id: string) => page.frameLocator(`#${id} iframe`).locator('input');
+    await input('number').fill('4242 4242 4242 4242');
+    await input('expiry').fill(`12/${(new Date().getFullYear() + 1) % 100}`);
+    await input('code').fill('123');
+    await page.click('#save');
+    await page.getByText('Stored as XXXXXXXXXXXX4242').waitFor();
+    const revealed = page.frameLocator('#stored iframe');
+    const show = revealed.getByRole('button', { name: 'Show' });
+    // A click counts once the frame has been visible for half a second.
+    await until('the card is shown', async () => {
+      if ((await revealed.locator('output').textContent()) !== '') return true;
+      // The button can change its name in this moment, and is then not found.
+      await show.click({ timeout: 500 }).catch(() => {});
+      return false;
+    });
+    expect(await revealed.locator('output').textContent()).toStartWith('4242 4242 4242 4242');
   } finally {
     await browser.close();
   }

@@ -5,6 +5,7 @@ import {
   consoleSources,
   filesIn,
   found,
+  frameSources,
   type Import,
   imports,
   importsOf,
@@ -46,6 +47,7 @@ describe('imports:', () => {
       values.includes(to) ||
       (from.startsWith('src/http/oauth/') && to === 'jose') ||
       (from === 'src/http/endpoints/console-page.ts' && to === 'console/build.ts') ||
+      (from === 'src/http/endpoints/frames.ts' && to === 'frames/build.ts') ||
       (from === 'src/http/reference/page.ts' && to === 'console/src/frame/palette.css') ||
       (typesOnly && types.includes(to));
     expect(outside('src/http/', allowed)).toEqual([]);
@@ -127,6 +129,14 @@ describe('imports:', () => {
     expect(importers.map(arrow)).toEqual([]);
   });
 
+  test('the frames import only the SDK', () => {
+    const forbidden = frameSources
+      .flatMap(importsOf)
+      .filter(({ to }) => !/^(frames\/src|sdk\/src)\//.test(to));
+    expect(frameSources.length).toBeGreaterThan(5);
+    expect(forbidden.map(arrow)).toEqual([]);
+  });
+
   test('only the store and authentication return a value or a promise', () => {
     const importers = imports.filter(({ to }) => to === 'src/domain/awaitable.ts').map(({ from }) => from);
     const outsideStore = importers.filter((path) => !path.startsWith('src/store/'));
@@ -152,6 +162,7 @@ describe('imports:', () => {
     const everywhere = [
       ...sources,
       ...consoleSources,
+      ...frameSources,
       ...folders.flatMap((folder) => filesIn(folder, '.ts')),
     ];
     const next = Map.groupBy(everywhere.flatMap(importsOf), ({ from }) => from);
@@ -184,7 +195,9 @@ describe('imports:', () => {
 
 describe('lengths:', () => {
   test('source files have at most 500 lines', () => {
-    const long = [...sources, ...consoleSources].filter((path) => read(path).split('\n').length > 501);
+    const long = [...sources, ...consoleSources, ...frameSources].filter(
+      (path) => read(path).split('\n').length > 501,
+    );
     expect(long).toEqual([]);
   });
 
@@ -305,13 +318,14 @@ describe('not allowed:', () => {
     'console/src/root.tsx',
   ];
 
-  test('raw HTML, eval and browser storage in the console', () => {
+  test('raw HTML, eval and browser storage in the console and the frames', () => {
     const markup =
       /dangerouslySetInnerHTML|\binnerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(/;
-    expect(found(markup, consoleSources)).toEqual([]);
-    const storing = consoleSources.filter((path) => !mayStore.includes(path));
+    const inBrowsers = [...consoleSources, ...frameSources];
+    expect(found(markup, inBrowsers)).toEqual([]);
+    const storing = inBrowsers.filter((path) => !mayStore.includes(path));
     expect(found(/localStorage|sessionStorage|indexedDB|document\.cookie|\bcaches\b/, storing)).toEqual([]);
-    expect(found(/@ts-|biome-ignore|(:|\bas|<) ?any\b/, consoleSources)).toEqual([]);
+    expect(found(/@ts-|biome-ignore|(:|\bas|<) ?any\b/, inBrowsers)).toEqual([]);
   });
 
   test('test.only, test.skip and test.todo', () => {

@@ -172,6 +172,13 @@ export const settings = {
     fallback: unset,
     parse: parsePublicUrl,
   } satisfies Setting<string | undefined>,
+  framesUrl: {
+    variable: 'SALLYPORT_FRAMES_URL',
+    description:
+      'Origin of the frames with input fields, such as https://frames.example.com: a second host name of this service. Requests with this host name get only frames and the endpoints that frames call. Frames are off if unset: see docs/guides/frames.md.',
+    fallback: unset,
+    parse: parseFramesUrl,
+  } satisfies Setting<string | undefined>,
   nodeUrl: {
     variable: 'SALLYPORT_NODE_URL',
     description:
@@ -378,6 +385,11 @@ export function readConfig(sources: { flags?: Values; env?: Values; envFile?: st
     throw new ConfigError('SALLYPORT_SESSION_TTL must not exceed SALLYPORT_SESSION_TTL_MAX');
   }
   checkMetricsPorts(config, sourceOf('SALLYPORT_METRICS_PORT', sources.flags));
+  const [publicHost, framesHost] = [config.publicUrl, config.framesUrl].map(
+    (url) => url && new URL(url).host,
+  );
+  if (framesHost !== undefined && framesHost === publicHost)
+    throw new ConfigError('SALLYPORT_FRAMES_URL must have another host than SALLYPORT_PUBLIC_URL');
   return config;
 }
 
@@ -412,4 +424,14 @@ function parsePublicUrl(text: string | undefined): string | undefined {
   if (text === undefined) return undefined;
   if (/^https?:\/\/[^\s?#@]+$/.test(text) && URL.canParse(text)) return text.replace(/\/+$/, '');
   throw new Error('must be an http or https URL without credentials, query and fragment');
+}
+
+/** Parses `SALLYPORT_FRAMES_URL`. Bound sessions need WebCrypto, which browsers offer over HTTPS and on localhost only. */
+function parseFramesUrl(text: string | undefined): string | undefined {
+  if (text === undefined) return undefined;
+  const { origin, protocol, hostname } = new URL(URL.canParse(text) ? text : 'invalid:');
+  const isLocal = /^(([\w-]+\.)*localhost|127\.0\.0\.1|\[::1\])$/.test(hostname);
+  const isSecure = protocol === 'https:' || (protocol === 'http:' && isLocal);
+  if (isSecure && text.replace(/\/$/, '') === origin) return origin;
+  throw new Error('must be an https origin without a path, such as https://frames.example.com');
 }

@@ -24,6 +24,7 @@ import {
   listDestinations,
   updateDestination,
 } from './endpoints/destinations.ts';
+import { getFrame } from './endpoints/frames.ts';
 import { livez, readyz } from './endpoints/health.ts';
 import { createKey, deleteKey, listKeys } from './endpoints/keys.ts';
 import { revokeKey } from './endpoints/leaked-keys.ts';
@@ -144,3 +145,11 @@ export const allRoutes: readonly Route[] = [
   route('GET', '/console/:file', noKey, getConsoleFile),
   route('POST', '/console/link', noKey, openConsoleLink),
 ];
+
+const calledByFrames = [createSession, createToken, getToken].map(({ name }) => name);
+
+/** The routes of the origin of the frames: the frames themselves, and what they call. */
+export const framesRoutes: readonly Route[] = [
+  route('GET', '/frames/v1/:file', noKey, getFrame),
+  ...api.filter(({ name }) => calledByFrames.includes(name)),
+].map((each) => ({ ...each, onFrames: true }));

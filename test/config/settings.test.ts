@@ -91,6 +91,14 @@ describe('settings', () => {
     expect(readConfig({ env: { ...env, SALLYPORT_SESSION_TTL_MAX: '60' } }).sessionTtl).toBe(60_000);
   });
 
+  test('for the frames must have another host than the public URL', () => {
+    const env = { SALLYPORT_PUBLIC_URL: 'https://keys.example.com/base' };
+    const same = { ...env, SALLYPORT_FRAMES_URL: 'https://keys.example.com' };
+    expect(errorOf(() => readConfig({ env: same }))).toContain('SALLYPORT_FRAMES_URL must have another host');
+    const other = { ...env, SALLYPORT_FRAMES_URL: 'https://frames.example.com' };
+    expect(readConfig({ env: other }).framesUrl).toBe('https://frames.example.com');
+  });
+
   test('for files default to paths in the data folder', () => {
     const config = readConfig({ env: { SALLYPORT_DATA_DIR: '/srv/sallyport' } });
     expect(config).toMatchObject({

@@ -1,6 +1,6 @@
-/** Headless Chromium. Browser tests are skipped if none is installed. */
+/** Headless Chromium and Firefox. Browser tests are skipped if none is installed. */
 import { existsSync } from 'node:fs';
-import { type Browser, chromium } from 'playwright-core';
+import { type Browser, chromium, firefox } from 'playwright-core';
 import { isMissing } from './skip.ts';
 
 const names = ['chromium', 'chromium-browser', 'google-chrome-stable', 'google-chrome', 'microsoft-edge'];
@@ -27,4 +27,39 @@ export const noBrowser = isMissing(
 /** Starts Chromium, without its sandbox if the user is root: the sandbox does not work for root. */
 export function openBrowser(): Promise<Browser> {
   return chromium.launch({ executablePath: path as string, chromiumSandbox: process.getuid?.() !== 0 });
+}
+
+const firefoxPath = process.env.FIREFOX_PATH || Bun.which('firefox-esr') || Bun.which('firefox');
+
+/** For `describe.skipIf(noFirefox)`. */
+export const noFirefox = isMissing(
+  firefoxPath !== null,
+  'browser tests in Firefox: none found (install one, or set FIREFOX_PATH)',
+);
+
+interface Protocol {
+  send(method: string, parameters: object): Promise<unknown>;
+}
+interface InProcess {
+  readonly _connection: { toImpl(browser: Browser): { readonly _browserSession: Protocol } };
+}
+
+/** Frames of other sites share the process of their page. Otherwise clicks and key presses of a test do not reach them. */
+const oneProcess = { 'fission.webContentIsolationStrategy': 0 };
+
+/**
+ * Starts an unmodified Firefox, which is driven by WebDriver BiDi. Playwright sends every context a command that Firefox
+ * ESR does not know yet, and which only emulates color schemes: it is left out.
+ */
+export async function openFirefox(): Promise<Browser> {
+  const browser = await firefox.launch({
+    channel: 'moz-firefox',
+    executablePath: firefoxPath as string,
+    firefoxUserPrefs: oneProcess,
+  });
+  const { _browserSession: session } = (browser as unknown as InProcess)._connection.toImpl(browser);
+  const send = session.send.bind(session);
+  session.send = async (method, parameters) =>
+    method === 'emulation.setMediaFeaturesOverride' ? {} : send(method, parameters);
+  return browser;
 }

@@ -40,6 +40,24 @@ export const table: { [K in Name]: Row } = {
     ],
     invalid: ['65536', '-1', '80.5', '1e3', ' 80', 'http', '0x50', '８０'],
   },
+  framesUrl: {
+    unset: undefined,
+    valid: [
+      ['https://frames.example.com', 'https://frames.example.com'],
+      ['https://frames.example.com:8443/', 'https://frames.example.com:8443'],
+      ['http://frames.localhost:8080', 'http://frames.localhost:8080'],
+      ['http://127.0.0.1:8080', 'http://127.0.0.1:8080'],
+    ],
+    invalid: [
+      'frames.example.com',
+      'http://frames.example.com',
+      'http://notlocalhost',
+      'https://frames.example.com/path',
+      'https://me@frames.example.com',
+      'https://frames.example.com?x',
+      'ftp://localhost',
+    ],
+  },
   nodeUrl: {
     unset: undefined,
     valid: [['http://10.0.0.5:8080', 'http://10.0.0.5:8080']],

@@ -19,6 +19,8 @@ export const sources = filesIn('src', '.ts').filter((path) => !path.endsWith('.d
 
 export const consoleSources = [...filesIn('console/src', '.ts'), ...filesIn('console/src', '.tsx')];
 
+export const frameSources = filesIn('frames/src', '.ts');
+
 export interface Import {
   readonly from: string;
   /** A path from the root of the project, or the name of a package. */

@@ -27,36 +27,39 @@ const commonHeaders = {
   'Cross-Origin-Opener-Policy': 'same-origin',
   'Cross-Origin-Resource-Policy': 'same-origin',
   'Referrer-Policy': 'no-referrer',
-  Vary: 'Accept-Encoding',
 };
 const immutableHeaders = { 'Cache-Control': 'public, max-age=31536000, immutable' };
 
-let built: Promise<Map<string, ConsoleFile>> | undefined;
-
-/** Builds the files once. If the build fails, the next request tries again. */
-function files(): Promise<Map<string, ConsoleFile>> {
-  built ??= build().catch((error) => {
-    built = undefined;
-    throw error;
-  });
-  return built;
+/** Builds the files once, at the first call. If the build fails, the next call tries again. */
+export function builtOnce(build: () => Promise<ConsoleFile[]>): () => Promise<Map<string, ConsoleFile>> {
+  let built: Promise<ConsoleFile[]> | undefined;
+  return async () => {
+    built ??= build().catch((error) => {
+      built = undefined;
+      throw error;
+    });
+    return new Map((await built).map((file) => [file.path, file]));
+  };
 }
 
-async function build(): Promise<Map<string, ConsoleFile>> {
-  const { buildConsole } = await import('../../../console/build.ts');
-  return new Map((await buildConsole()).map((file) => [file.path, file]));
-}
+const files = builtOnce(async () => (await import('../../../console/build.ts')).buildConsole());
 
 async function send(request: Request): Promise<Reply> {
   const path = pathOf(request.url).replace(/\/$/, '');
   const file = (await files()).get(path);
   if (!file) throw fail('path_unknown');
+  return fileReply(file, request, commonHeaders);
+}
+
+/** The file, compressed as the client accepts. */
+export function fileReply(file: ConsoleFile, request: Request, common: Record<string, string>): Reply {
   const accepted = request.headers.get('accept-encoding') ?? '';
   const encoding = /\bbr\b/.test(accepted) ? 'br' : /\bgzip\b/.test(accepted) ? 'gzip' : undefined;
   const body = encoding === 'br' ? file.brotli : encoding === 'gzip' ? file.gzip : file.plain;
   const headers = {
     'Content-Type': file.type,
-    ...commonHeaders,
+    Vary: 'Accept-Encoding',
+    ...common,
     ...(file.immutable && immutableHeaders),
     ...(encoding && { 'Content-Encoding': encoding }),
   };

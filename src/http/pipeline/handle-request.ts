@@ -70,8 +70,8 @@ export async function handleRequest(
     if (sharesTurn && (arrivesWithOthers(requestInfo.startedAt) || receiving)) await sharedTurn();
     const found = authenticate(key, store.credentials); // 401
     principal = forPurpose(found instanceof Promise ? await found : found, requestInfo.purpose);
-    if (principal.jkt !== undefined) requireProof(principal, request, requestInfo, context); // 401
-    requireAccess(route, principal, request.headers, requestInfo); // 403
+    if (principal.jkt !== undefined) requireProof(route, principal, request, requestInfo, context); // 401
+    requireAccess(route, principal, request.headers, requestInfo, context); // 403
     recordUse(route, principal, context);
     const received = receiving && (await receiving);
     const bodyBytes = received?.bytes.length ?? 0;
@@ -87,7 +87,7 @@ export async function handleRequest(
       // The key may have been revoked while the service waited.
       principal = undefined;
       principal = forPurpose(await authenticate(key, store.credentials), requestInfo.purpose);
-      requireAccess(route, principal, request.headers, requestInfo);
+      requireAccess(route, principal, request.headers, requestInfo, context);
     }
     requestInfo.checkPurpose(principal); // 400
     const { call: input, bodyText } = reading
@@ -95,7 +95,7 @@ export async function handleRequest(
       : readInput(route, principal, request, received, requestInfo); // 400, 413, 415, 429
     // The input of a large body was read for the principal before the second check.
     const call: Call = reading ? { ...input, principal } : input;
-    if (route.bindsSession) call.jkt = keyOfNewSession(principal, request, requestInfo, context); // 400
+    if (route.bindsSession) call.jkt = keyOfNewSession(route, principal, request, requestInfo, context); // 400
     const read = route.kind === 'read' ? route.handle : previewOf(route, call);
     const work = read
       ? read(call, context)
@@ -139,17 +139,16 @@ function authenticate(key: ParsedKey, credentials: Credentials): Awaitable<Princ
 }
 
 function requireAccess(
-  { kind, callers, permission }: KeyedRoute,
+  { kind, callers, permission, onFrames }: KeyedRoute,
   principal: Principal,
   headers: Headers,
   requestInfo: RequestInfo,
+  { framesUrl }: HandlerContext,
 ): void {
   if (principal.isAllowedFrom?.(requestInfo.certainAddress()) === false)
     throw new Denial('network_refused', undefined, { reason: networkReason(requestInfo.address()) });
-  // Browsers set `Origin` reliably. Other clients can omit or forge it, so a missing `Origin` is allowed.
-  const origin = principal.origins ? headers.get('origin') : null;
-  if (origin !== null && !principal.origins?.includes(origin))
-    throw new Denial('origin_refused', undefined, { reason: originReason(origin) });
+  const refused = refusedOrigin(principal, headers, onFrames ? framesUrl : undefined);
+  if (refused !== undefined) throw new Denial('origin_refused', undefined, { reason: originReason(refused) });
   const owner = ownerOf(principal);
   if (callers && !callers.includes(owner)) {
     const presented = principal.kind === 'application' ? `a ${owner} application` : `a ${owner}`;
@@ -162,6 +161,26 @@ function requireAccess(
   }
   if (kind === 'change') denyQuarantined(principal);
   if (permission) mustHold(principal, permission);
+}
+
+const ancestorHeader = 'svc-frame-ancestor';
+
+/**
+ * The origin that may not use this key, or undefined. Browsers set `Origin` reliably. Other clients can omit or forge it,
+ * so a missing `Origin` is allowed. With `framesUrl`, the request is a call of a frame, which reports the origin of the
+ * page that embeds it. Pages themselves cannot make such calls, because CORS does not allow them this header.
+ */
+function refusedOrigin(
+  { origins }: Principal,
+  headers: Headers,
+  framesUrl: string | undefined,
+): string | undefined {
+  const origin = headers.get('origin');
+  if (framesUrl === undefined)
+    return origin === null || !origins || origins.includes(origin) ? undefined : origin;
+  if (origin !== null && origin !== framesUrl) return origin;
+  const page = headers.get(ancestorHeader) ?? 'unknown';
+  return origins?.includes(page) ? undefined : page;
 }
 
 function networkReason(address = 'unknown'): string {
@@ -298,17 +317,19 @@ const dpopHeader = 'dpop';
  * for bound sessions.
  */
 function requireProof(
+  route: Route,
   { jkt, digest, now }: Principal,
   request: Request,
   requestInfo: RequestInfo,
-  { proofs, publicUrl }: HandlerContext,
+  context: HandlerContext,
 ): void {
+  const { proofs } = context;
   const { method } = request;
   const ath = digest.toString('base64url');
   try {
     const jwt = request.headers.get(dpopHeader);
     if (jwt === null) throw new ProofError('is missing');
-    const proven = { method, url: urlOf(request, publicUrl), ath, jkt };
+    const proven = { method, url: urlOf(request, baseOf(route, context)), ath, jkt };
     const { newNonce } = proofs.check(jwt, proven, now);
     if (newNonce !== undefined) requestInfo.dpop = { nonce: newNonce };
   } catch (error) {
@@ -325,11 +346,13 @@ function requireProof(
  * Throws `validation_failed` if the proof is invalid, or if it is missing and the application requires one.
  */
 function keyOfNewSession(
+  route: Route,
   principal: Principal,
   request: Request,
   requestInfo: RequestInfo,
-  { proofs, publicUrl }: HandlerContext,
+  context: HandlerContext,
 ): string | undefined {
+  const { proofs } = context;
   const jwt = request.headers.get(dpopHeader);
   if (jwt === null) {
     const required = principal.kind === 'application' && principal.application.require_bound_sessions;
@@ -337,7 +360,7 @@ function keyOfNewSession(
     return undefined;
   }
   requestInfo.dpop = { nonce: proofs.newNonce(principal.now) };
-  const url = urlOf(request, publicUrl);
+  const url = urlOf(request, baseOf(route, context));
   try {
     return proofs.checkNewKey(jwt, { method: request.method, url }, principal.now).jkt;
   } catch (error) {
@@ -352,6 +375,11 @@ function keyOfNewSession(
 
 const missing =
   'is required: this application can create only bound sessions, so send a DPoP proof (RFC 9449)';
+
+/** The URL of the origin that serves the route, if it is configured. */
+function baseOf({ onFrames }: Route, { publicUrl, framesUrl }: HandlerContext): string | undefined {
+  return onFrames ? framesUrl : publicUrl;
+}
 
 /**
  * Throws if the reply has an undeclared status or field, or lacks a declared header. Parsing with the schema removes

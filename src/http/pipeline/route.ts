@@ -60,6 +60,8 @@ export interface HandlerContext<S = Store> {
   readonly link: { take(code: string): Secret | undefined } | undefined;
   /** The URL that clients use, if it is configured. */
   readonly publicUrl: string | undefined;
+  /** The origin of the frames, if it is configured. */
+  readonly framesUrl: string | undefined;
   /** Checks the DPoP proofs of bound sessions. */
   readonly proofs: Proofs;
   readonly issuerKeys: IssuerKeys;
@@ -274,6 +276,8 @@ export type Endpoint = OpenEndpoint | ReadEndpoint | ChangeEndpoint;
 interface RoutePath {
   readonly method: Method;
   readonly path: string;
+  /** Whether the route is served on the origin of the frames, instead of that of the API. */
+  readonly onFrames?: true;
 }
 interface RouteAccess {
   /** The permission that the caller must hold. For `token:*` the handler also checks the token's container. */

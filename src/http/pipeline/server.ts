@@ -25,6 +25,8 @@ export interface ListenOptions {
   readonly shared: boolean;
   /** The proxies that may set X-Forwarded-For and Forwarded. */
   readonly trusts: Trust;
+  /** The routes of requests to `framesUrl` of the context, which get no others. */
+  readonly framesRoutes: readonly Route[];
 }
 
 /** Seconds after which a connection without traffic is closed, also if a response is awaited. */
@@ -33,12 +35,19 @@ const idleTimeout = 10;
 const longestResponse = 60;
 
 export function listen(routes: readonly Route[], context: HandlerContext, options: ListenOptions): Server {
-  const { host, port, shared, trusts } = options;
+  const { host, port, shared, trusts, framesRoutes } = options;
   const peerOf = (request: Request) => server.requestIP(request)?.address;
   const connections: Connections = {
     senderOf: clientAddressOf(peerOf, trusts, context.log),
     keepOpen: (request) => server.timeout(request, longestResponse),
   };
+  const unknownPath: BunHandler = (request) => {
+    const requestInfo = new RequestInfo(request, connections);
+    const response = problemResponse(fail('path_unknown'), requestInfo, context.log);
+    return withoutRoute('unknownPath', response, requestInfo, context);
+  };
+  const handlers = handlersByPath(routes, context, connections);
+  const ofFrames = () => handlersByPath(framesRoutes, context, connections);
   const server: Bun.Server<undefined> = Bun.serve({
     hostname: host,
     port,
@@ -46,12 +55,8 @@ export function listen(routes: readonly Route[], context: HandlerContext, option
     development: false,
     idleTimeout,
     maxRequestBodySize: 1024 * 1024 * 1024,
-    routes: handlersByPath(routes, context, connections),
-    fetch: (request) => {
-      const requestInfo = new RequestInfo(request, connections);
-      const response = problemResponse(fail('path_unknown'), requestInfo, context.log);
-      return withoutRoute('unknownPath', response, requestInfo, context);
-    },
+    routes: context.framesUrl ? byHost(context.framesUrl, ofFrames(), handlers, unknownPath) : handlers,
+    fetch: (request) => unknownPath(request as RoutedRequest),
     error: (error) => {
       const requestInfo = new RequestInfo(new Request('http://unknown/'), noConnections);
       return problemResponse(error, requestInfo, context.log);
@@ -93,6 +98,21 @@ function handlersByPath(
     if (path !== '/' && !path.endsWith('*')) handlers[`${path}/`] = handlers[path];
   }
   return handlers;
+}
+
+/** Requests to the host of `url` get `here`, others `elsewhere`. A path that only the other one has is unknown. */
+function byHost(
+  url: string,
+  here: Record<string, BunHandler>,
+  elsewhere: Record<string, BunHandler>,
+  unknownPath: BunHandler,
+): Record<string, BunHandler> {
+  const { host } = new URL(url);
+  const entries = Object.keys({ ...elsewhere, ...here }).map((path): [string, BunHandler] => {
+    const [one = unknownPath, other = unknownPath] = [here[path], elsewhere[path]];
+    return [path, (request) => (request.headers.get('host')?.toLowerCase() === host ? one : other)(request)];
+  });
+  return Object.fromEntries(entries);
 }
 
 /** The routes of the path with an id, if the last segment of this path is a valid id: a token may have the id `search`. */

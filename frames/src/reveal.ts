@@ -1,0 +1,153 @@
+/** Shows the data of one token when the user asks for it, and hides it again after some seconds. */
+import type { RevealTexts } from '../../sdk/src/frame-messages.ts';
+import { adoptPage, create, joinCoordinator, onPage, type Page, reportHeight, shortText } from './channel.ts';
+import type { ReadReply, ToCoordinator } from './coordinator.ts';
+import { applyStyle } from './styles.ts';
+
+const englishTexts: RevealTexts = {
+  show: 'Show',
+  hide: 'Hide',
+  copy: 'Copy',
+  copied: 'Copied',
+  denied: 'Not allowed',
+  failed: 'Not available',
+};
+
+onPage((page) => {
+  const port = joinCoordinator('');
+  if (!port) {
+    page.send({ kind: 'failed', problem: { code: 'frame_failed', message: 'The form has no coordinator.' } });
+    return undefined;
+  }
+  const focus = openReveal(page, port);
+  page.send({ kind: 'ready' });
+  return ({ kind }) => {
+    if (kind === 'focus') focus();
+  };
+});
+
+function openReveal(page: Page, port: MessagePort): () => void {
+  const { options } = page;
+  const given = { ...englishTexts, ...options.texts };
+  const text = (name: keyof RevealTexts) => shortText(given[name], englishTexts[name]);
+  const seconds = Math.min(Math.max(Number(options.seconds ?? 30) || 30, 5), 120);
+  const isSeen = watchVisibility();
+  let copied = '';
+  let timer: ReturnType<typeof setTimeout> | undefined;
+
+  const output = create('output', { className: 'styled', ariaLabel: shortText(options.label), tabIndex: 0 });
+  const toggle = create('button', { type: 'button', textContent: text('show') });
+  const copy = create('button', { type: 'button', textContent: text('copy'), hidden: true });
+  const status = create('p', { className: 'hidden', role: 'status' });
+
+  function hide(): void {
+    clearTimeout(timer);
+    timer = undefined;
+    output.textContent = '';
+    copied = '';
+    toggle.textContent = text('show');
+    copy.hidden = true;
+    page.send({ kind: 'shown', shown: false });
+  }
+
+  async function show(): Promise<void> {
+    const { data, problem } = await readToken(port, shortText(options.token), options.purpose);
+    if (data === undefined) {
+      const isDenied = problem === undefined || problem.code === 'permission_missing';
+      output.textContent = text(isDenied ? 'denied' : 'failed');
+      status.textContent = output.textContent;
+      return;
+    }
+    status.textContent = '';
+    output.textContent = asText(data);
+    copied = typeof data === 'object' ? Object.values(data as object).join('\n') : String(data);
+    toggle.textContent = text('hide');
+    copy.textContent = text('copy');
+    copy.hidden = false;
+    timer = setTimeout(hide, seconds * 1000);
+    page.send({ kind: 'shown', shown: true });
+  }
+
+  // The page cannot click, but it can cover the frame so that the user clicks without seeing it.
+  toggle.addEventListener('click', async (event) => {
+    if (timer !== undefined) return hide();
+    if (!event.isTrusted || toggle.ariaBusy === 'true') return;
+    toggle.ariaBusy = 'true';
+    if (await isSeen()) await show();
+    toggle.ariaBusy = 'false';
+  });
+  copy.addEventListener('click', async (event) => {
+    if (!event.isTrusted || !(await isSeen()) || timer === undefined) return;
+    await navigator.clipboard.writeText(copied);
+    copy.textContent = text('copied');
+    status.textContent = text('copied');
+  });
+  document.addEventListener('visibilitychange', () => {
+    if (document.hidden && timer !== undefined) hide();
+  });
+
+  adoptPage(options);
+  applyStyle(options.style);
+  document.title = shortText(options.label);
+  const line = create('div', { className: 'reveal' });
+  line.append(output, toggle, copy, status);
+  document.body.append(line);
+  reportHeight(line, page);
+  return () => toggle.focus();
+}
+
+function readToken(port: MessagePort, token: string, purpose: unknown): Promise<ReadReply> {
+  return new Promise((resolve) => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = ({ data }) => {
+      port1.close();
+      resolve(data);
+    };
+    const message: ToCoordinator = {
+      kind: 'read',
+      token,
+      ...(typeof purpose === 'string' && purpose !== '' && { purpose: shortText(purpose) }),
+    };
+    port.postMessage(message, [port2]);
+  });
+}
+
+/** Shows card numbers in groups, and the values of an object. */
+function asText(data: unknown): string {
+  if (typeof data === 'object' && data !== null) return Object.values(data).map(asText).join(' · ');
+  const text = String(data);
+  return /^\d{12,19}$/.test(text) ? text.replace(/(\d{4})(?=\d)/g, '$1 ') : text;
+}
+
+/** Milliseconds for which the frame must have been visible before a click counts. */
+const visibleFor = 500;
+
+const visibilityOptions = { threshold: 1, trackVisibility: true, delay: 100 } as IntersectionObserverInit;
+
+/**
+ * Whether the frame is not covered, transparent or out of view. Browsers without `trackVisibility` only know whether it
+ * is in view.
+ */
+function isVisible(entries: IntersectionObserverEntry[]): boolean {
+  const entry = entries.at(-1) as IntersectionObserverEntry & { isVisible?: boolean };
+  return entry.isIntersecting && (entry.isVisible ?? true);
+}
+
+/** Returns a function that tells whether the frame is visible, and has been for some time. */
+function watchVisibility(): () => Promise<boolean> {
+  let since = Number.POSITIVE_INFINITY;
+  new IntersectionObserver((entries) => {
+    since = isVisible(entries) ? Math.min(since, performance.now()) : Number.POSITIVE_INFINITY;
+  }, visibilityOptions).observe(document.documentElement);
+  return async () => {
+    // An observer is called late, but a new one is called immediately.
+    const isNow = await new Promise<boolean>((resolve) => {
+      const observer = new IntersectionObserver((entries) => {
+        observer.disconnect();
+        resolve(isVisible(entries));
+      }, visibilityOptions);
+      observer.observe(document.documentElement);
+    });
+    return isNow && performance.now() - since >= visibleFor;
+  };
+}
