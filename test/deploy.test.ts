@@ -217,6 +217,10 @@ describe('in Kubernetes', () => {
 
 describe('the systemd unit', () => {
   const unit = read('sallyport.service');
+
+  test('a killed worker does not stop the service', () => {
+    expect(unit).toMatch(/^OOMPolicy=continue$/m);
+  });
   const analyze = (...args: string[]) => {
     const { exitCode, stdout, stderr } = Bun.spawnSync(['systemd-analyze', ...args]);
     return { code: exitCode, output: `${stdout}${stderr}` };
