@@ -10,7 +10,7 @@ const times = <T>(count: number, make: (at: number) => T) =>
   Array.from({ length: count }, (_, at) => make(at));
 const isFull = process.env.CONSOLE_NUMBERS === 'full';
 const size = isFull
-  ? { applications: 2500, sessions: 5000, tokens: 20_000, reads: 21_600 }
+  ? { applications: 2500, sessions: 5000, tokens: 20_000, reads: 18_990 }
   : { applications: 120, sessions: 110, tokens: 130, reads: 30 };
 const day = 86_400_000;
 
@@ -69,7 +69,8 @@ for (const [name, database] of databases)
         await repeat(size.sessions, async (at) => {
           const { nonce } = (await server.call('POST', '/sessions', { key: web.key })).body;
           const body = { nonce, permissions: ['token:read'] };
-          if (at % 2 === 0) await server.call('POST', '/sessions/authorize', { key, body });
+          // An application may have a limited number of pending sessions.
+          if (at % 2 === 0 || isFull) await server.call('POST', '/sessions/authorize', { key, body });
         });
         for (const [at, { key: denied }] of applications.slice(0, 9).entries())
           for (let count = 0; count <= 2 * at; count++)
@@ -168,7 +169,7 @@ for (const [name, database] of databases)
       test('select all says how many of all sessions it selects', async () => {
         await open('#/sessions', 'Sessions');
         await suite.tab.page
-          .getByRole('checkbox', { name: `Select the 100 shown of ${format(size.sessions)}` })
+          .getByRole('checkbox', { name: `Select the 100 shown of ${format(await total('/sessions'))}` })
           .check();
         await suite.tab.page.getByRole('button', { name: 'End 100 sessions…' }).waitFor();
       });
