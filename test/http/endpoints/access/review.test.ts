@@ -71,7 +71,7 @@ describe.each(databases)('an access review on %s', (_, database) => {
       if (random.chance(0.1)) continue;
       const ceiling = random.chance(0.6) ? random.of(keys.slice(0, 40)).digest : undefined;
       const grants = randomGrants(random, 'session');
-      const by = random.of(applications);
+      const by = random.of(applications.filter((other) => other !== session.applicationId));
       const authorization = { ...grants, by, ceiling, expiresAt: undefined, maxLifetime: 60_000 };
       await store.sessions.authorize(tenant.id, nonce.digest, authorization);
       if (random.chance(0.1)) await store.sessions.end(tenant.id, id);
