@@ -252,7 +252,7 @@ test('every command has an example, and every example parses', async () => {
   for (const { usage, examples = [] } of commands) {
     expect([usage, examples.length > 0]).toEqual([usage, true]);
     for (const example of examples) {
-      const typed = /sallyport (.*?)(?:\)"?| [<>] .*)?$/.exec(example)![1]!;
+      const typed = /(?:^|\$\(| )sallyport (.*?)(?:\)"?| [<>] .*)?$/.exec(example)![1]!;
       const argv = typed.match(/"[^"]*"|\S+/g)!.map((word) => word.replaceAll('"', ''));
       const parsed: string[] = [];
       await parseAndRun(

@@ -146,7 +146,7 @@ describe('a failure names the application:', () => {
 });
 
 test('the plan compares every field that an application can be created with', () => {
-  const settings = ['allowed_origins', 'require_bound_sessions', 'allowed_networks', 'labels', 'expires_at'];
-  const compared = ['name', 'type', 'permissions', 'rules', ...settings];
+  const networks = ['allowed_origins', 'require_bound_sessions', 'allowed_networks', 'trusted_issuers'];
+  const compared = ['name', 'type', 'permissions', 'rules', ...networks, 'labels', 'expires_at'];
   expect(Object.keys(ApplicationCreate.shape)).toEqual(compared);
 });

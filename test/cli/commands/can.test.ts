@@ -117,7 +117,7 @@ describe('--app', () => {
 
   test.each([
     [['Not a permission', '--app', 'shop'], 2, 'PERMISSION must be lower-case words'],
-    [['token:use', '--app', 'shop'], 2, 'PERMISSION is unknown: the token permissions are'],
+    [['token:copy', '--app', 'shop'], 2, 'PERMISSION is unknown: the token permissions are'],
     [['token:read', '--app', 'shop', '--container', '/a//b/'], 2, '--container must'],
     [['token:read', '--app', 'nothing'], 4, 'no application named "nothing"'],
   ])('%p is rejected', async (argv, code, message) => {
