@@ -161,7 +161,7 @@ test('containers and permissions are mapped, in tokens and in rules', async () =
   const unknown = await runImport(['--yes']);
   expect([unknown.code, unknown.out]).toEqual([2, '']);
   expect(unknown.err).toContain(
-    'application "till" rules.0.permissions.1 is unknown: the token permissions are',
+    'application "till" rules.0.destinations is required in a rule that grants token:use',
   );
   expect((await stored('/tokens')).pagination.total_items).toBe(0);
   const mapping = [

@@ -10,7 +10,7 @@ import { apiShell } from '../../support/shell.ts';
 
 const fixture = setUpApply();
 const schema = JSON.parse(readFileSync(join(root, 'docs/reference/access-file.schema.json'), 'utf8'));
-const isValid = new Ajv({ strict: true, allowUnionTypes: true }).compile(schema);
+const isValid = new Ajv({ strict: true, allowUnionTypes: true, formats: { uuid: true } }).compile(schema);
 
 const shell = () => apiShell(fixture.server.url, fixture.key);
 const path = (name = 'access.yaml') => join(fixture.folder, name);

@@ -41,7 +41,7 @@ test('options of other commands are not suggested', async () => {
 
 test('help is followed by commands', async () => {
   expect(await suggestions('help', '')).toContain('apps');
-  expect(await suggestions('help', 'keys', '')).toEqual(['list', 'create', 'delete', 'revoke']);
+  expect(await suggestions('help', 'keys', '')).toEqual(['list', 'create', 'delete', 'exchange', 'revoke']);
 });
 
 test('an option or argument with a fixed set of values suggests these', async () => {
