@@ -1,6 +1,7 @@
 /** Generates the OpenAPI 3.1 document from the route declarations, whose schemas also validate requests. */
 import type { z } from 'zod';
 import { type Code, codes, fail, problem } from '../../domain/error.ts';
+import { applicationKinds } from '../../domain/key.ts';
 import { Problem, problemBody } from '../pipeline/problem.ts';
 import { bodyLimit, jsonTypes, mergePatchTypes } from '../pipeline/read-input.ts';
 import { failuresOf, type Route } from '../pipeline/route.ts';
@@ -176,7 +177,7 @@ function size(bytes: number): string {
 function requirementOf(route: Route): string {
   if (route.kind === 'open') return 'No key required.';
   if (route.permission) return `Requires the permission \`${route.permission}\`.`;
-  if (!route.callers) return 'Requires any valid key.';
+  if (!route.callers?.every((kind) => kind in applicationKinds)) return 'Requires any valid key.';
   return `Requires the key of a ${route.callers.join(' or ')} application. No permission is needed.`;
 }
 
