@@ -1,6 +1,6 @@
 /** Renders the React part of the SDK on a server and, in strict mode, in a browser. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
@@ -27,6 +27,22 @@ test('on a server, the provider starts no session, and its children render witho
   const html = renderToString(page);
   expect(html).toContain('aria-busy="true"');
   expect(html).toContain('>Reveal</button>');
+});
+
+test('the example of the documentation renders', async () => {
+  const folder = mkdtempSync(join(root, 'test/sdk/example-'));
+  try {
+    const [, code = ''] =
+      /```jsx\n(.*?)```/s.exec(readFileSync(join(root, 'docs/reference/sdk.md'), 'utf8')) ?? [];
+    const file = join(folder, 'page.jsx');
+    writeFileSync(file, code.replace('@sallyport/sdk/react', '../../../sdk/src/react.ts'));
+    const { Page } = await import(file);
+    const html = renderToString(createElement(Page, { publicKey: 'unused' }));
+    expect(html).toContain('<p>…</p>');
+    expect(html).toContain('>Reveal</button>');
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 });
 
 test('without a provider, the hooks say what is missing', () => {

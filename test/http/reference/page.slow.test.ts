@@ -44,7 +44,7 @@ describe.skipIf(noBrowser)('the reference page in a browser', () => {
       expect(new URL(page.url()).hash).toBe('#authorizeSession');
       await page.locator('#search').fill('/tokens/{id}');
       expect(await page.locator('#results a').count()).toBeGreaterThanOrEqual(3);
-      await page.locator('#search').fill('no such word');
+      await page.locator('#search').fill('nosuchword');
       expect(await page.locator('#search-status').textContent()).toBe('0 results');
       await page.keyboard.press('Escape');
       expect(await page.locator('#contents').isVisible()).toBe(true);
