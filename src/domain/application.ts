@@ -26,7 +26,7 @@ export const ApplicationType = z
 export type ApplicationType = z.infer<typeof ApplicationType>;
 
 /** No path, query, fragment or credentials, and no wildcard. */
-const originShape = /^[a-z][a-z0-9+.-]*:\/\/[^/?#@\\\s*]+$/i;
+const originShape = /^[a-z][a-z0-9+.-]*:\/\/[^/?#@\\\s*;,'"]+$/i;
 
 /** The origin in the form that browsers send in `Origin`. Returns undefined if the text is not an origin. */
 export function originOf(text: string): string | undefined {

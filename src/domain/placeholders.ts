@@ -78,7 +78,9 @@ export function prepareRequest(listed: DestinationRequest, request: CallerReques
       const filled = { ...passed };
       for (const { at, token } of found) {
         const value = valueFor(at, dataOf(token));
-        inserted.push(...leavesOf(value).filter((text) => text.length >= minEcho));
+        // Without the prefix: the reply may have the value alone.
+        const data = at.prefix === undefined ? value : (value as string).slice(at.prefix.length);
+        for (const text of leavesOf(data)) if (text.length >= minEcho) inserted.push(text);
         if (at.at.startsWith(headerPrefix)) filled[at.at.slice(headerPrefix.length)] = value as string;
         else body?.replace(at.at, () => value);
       }
@@ -197,10 +199,14 @@ function leavesOf(value: unknown): string[] {
   return typeof value === 'string' || typeof value === 'number' ? [String(value)] : [];
 }
 
-function namesAndTexts(value: unknown): string[] {
-  if (typeof value !== 'object' || value === null) return leavesOf(value);
-  const texts = Object.values(value).flatMap(namesAndTexts);
-  return Array.isArray(value) ? texts : [...Object.keys(value), ...texts];
+/** Adds to one list: to copy the texts of each level would take the depth times as long. */
+function namesAndTexts(value: unknown, texts: string[] = []): string[] {
+  if (typeof value === 'string' || typeof value === 'number') texts.push(String(value));
+  if (typeof value !== 'object' || value === null) return texts;
+  if (!Array.isArray(value)) for (const name of Object.keys(value)) texts.push(name);
+  // `Object.values` of a long list is slow.
+  for (const inner of Array.isArray(value) ? value : Object.values(value)) namesAndTexts(inner, texts);
+  return texts;
 }
 
 /** The listed parts of a JSON value, in their places. Undefined if there are none. Other elements of lists are null. */
@@ -242,12 +248,34 @@ export async function echoes(
   headers: readonly string[],
 ): Promise<boolean> {
   if (inserted.length === 0) return false;
-  const haystack = letters([...namesAndTexts(parts), ...headers].join(''));
+  const raw = [...namesAndTexts(parts), ...headers].join('');
+  const unescaped = decoded(raw);
+  const [haystack, other] = [letters(raw), letters(unescaped)];
   for (const text of inserted) {
-    if (formsOf(text).some((form) => form.length >= minEcho && haystack.includes(form))) return true;
+    // Separators count here: few letters may be left without them.
+    if (raw.includes(text) || unescaped.includes(text)) return true;
+    const isIn = (form: string) => haystack.includes(form) || other.includes(form);
+    if (formsOf(text).some((form) => form.length >= minEcho && isIn(form))) return true;
     if (haystack.length > 10_000) await nextTurn();
   }
   return false;
+}
+
+const references: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'" };
+
+/** Resolves escapes, also where only some characters are escaped. */
+function decoded(text: string): string {
+  const code = (digits: string, base: number) => {
+    const point = Number.parseInt(digits, base);
+    return point <= 0x10ffff ? String.fromCodePoint(point) : '';
+  };
+  return text
+    .replace(/\\u([0-9a-f]{4})/gi, (_, digits) => code(digits, 16))
+    .replace(/&#x([0-9a-f]{1,6});/gi, (_, digits) => code(digits, 16))
+    .replace(/&#(\d{1,7});/g, (_, digits) => code(digits, 10))
+    .replace(/&(amp|lt|gt|quot|apos);/gi, (_, name) => references[name.toLowerCase()] as string)
+    .replace(/(?:%[0-9a-f]{2})+/gi, (run) => Buffer.from(run.replaceAll('%', ''), 'hex').toString())
+    .replaceAll('+', ' ');
 }
 
 /** Without case and separators. Letters outside ASCII stay. */

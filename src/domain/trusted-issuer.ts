@@ -101,7 +101,8 @@ export function matchIssuer(
   if (typeof sub !== 'string' || !subjectShape.test(sub)) return 'it has no sub of 1 to 255 characters';
   const problem = timeProblem(payload, now);
   if (problem !== undefined) return problem;
-  const hasJti = typeof jti === 'string' && jti !== '';
+  const hasJti = jti !== undefined;
+  if (hasJti && (typeof jti !== 'string' || jti === '')) return 'its jti is not a text';
   if (issuer.once && !hasJti) return 'it has no jti, and the issuer is trusted once per JWT';
   const once = issuer.once ?? hasJti;
   return { issuer, subject: sub, jti: once ? (jti as string) : undefined, expiresAt: (exp as number) * 1000 };

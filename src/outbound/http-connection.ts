@@ -85,6 +85,7 @@ export class HttpConnection {
   #hasEnded = false;
   #wake: () => void = () => {};
   #isReusable = true;
+  #isExchanging = false;
 
   constructor(socket: TLSSocket) {
     this.#socket = socket;
@@ -94,6 +95,8 @@ export class HttpConnection {
       this.#wake();
     };
     socket.on('data', (chunk: Buffer) => {
+      // Nothing was asked for: the bytes would fill the memory, or be read as the reply to the next request.
+      if (!this.#isExchanging) return this.close();
       this.#received.push(chunk);
       this.#wake();
     });
@@ -129,6 +132,7 @@ export class HttpConnection {
     };
     signal.addEventListener('abort', abort, { once: true });
     if (signal.aborted) abort();
+    this.#isExchanging = true;
     try {
       const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
       if ([method, path, ...lines].some((line) => lineBreak.test(line)))
@@ -146,23 +150,27 @@ export class HttpConnection {
       throw error instanceof ExchangeError ? error : new ExchangeError((error as Error).message);
     } finally {
       signal.removeEventListener('abort', abort);
-      if (!this.#isReusable) this.close();
+      this.#isExchanging = false;
+      if (!this.isOpen) this.close();
     }
   }
 
   async #readHead(): Promise<{ status: number; headers: Record<string, string> }> {
     for (let interim = 0; interim <= maxInterim; interim++) {
-      const [, status] = /^HTTP\/1\.[01] (\d{3})(?: [^\r\n]*)?$/.exec(await this.#readLine(maxHead)) ?? [];
+      const [, status] =
+        /^HTTP\/1\.[01] ([1-5]\d\d)(?: [^\r\n]*)?$/.exec(await this.#readLine(maxHead)) ?? [];
       if (status === undefined || status === '101')
         throw new ExchangeError('the reply is not valid HTTP/1.1');
       const headers: Record<string, string> = Object.create(null);
       let room = maxHead;
       for (let line = await this.#readLine(room); line !== ''; line = await this.#readLine(room)) {
         room -= line.length;
-        const [, name, value] = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*(.*?)[ \t]*$/.exec(line) ?? [];
-        if (name === undefined || value === undefined)
+        const colon = line.indexOf(':');
+        const key = line.slice(0, Math.max(colon, 0)).toLowerCase();
+        // No expression that backtracks: the destination chooses the line.
+        if (!/^[!#$%&'*+.^_`|~0-9a-z-]+$/.test(key) || /[^\t\x20-\x7e\x80-\xff]/.test(line))
           throw new ExchangeError('the reply has an invalid header');
-        const key = name.toLowerCase();
+        const value = line.slice(colon + 1).trim();
         headers[key] = headers[key] === undefined ? value : `${headers[key]}, ${value}`;
       }
       if (!status.startsWith('1')) return { status: Number(status), headers };

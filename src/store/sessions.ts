@@ -1,5 +1,6 @@
 import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
+import { fail } from '../domain/error.ts';
 import { longestSession, type Session } from '../domain/session.ts';
 import { notExpired, toGrants, toText } from './applications.ts';
 import { boundedList } from './bounded-list.ts';
@@ -149,7 +150,12 @@ export function sessions(db: Executor): Sessions {
       return row && kindOf(row);
     },
 
-    spendUse: async (tenant, id) => (await db.run(spendOne, [tenant, id])) > 0,
+    spendUse: async (tenant, id) => {
+      // A read writes no entry that would check this, and its use must not be missing in the copy of a tenant that moves.
+      const isOpen = `select 1 as one from data_keys where tenant_id = $1 and frozen = 0 ${rowLock(db, 'for key share')}`;
+      if (!(await db.get(isOpen, [tenant]))) throw fail('unavailable', { expected: true });
+      return (await db.run(spendOne, [tenant, id])) > 0;
+    },
 
     endAll: async (tenant, subject) => {
       await db.run(endSubject, [tenant, subject]);

@@ -28,6 +28,8 @@ export interface MoveState {
   /** When the tenant was frozen, for a move from or to this installation. */
   readonly movingAt: number | undefined;
   readonly movedAt: number | undefined;
+  /** Whether this is a copy that `receive` made and `open` has not opened. */
+  readonly isArriving: boolean;
 }
 
 /** The new installation has another tenant with the same tag or id, or has had this tenant before. */
@@ -52,8 +54,12 @@ export interface TenantMoves {
   state(id: string): Promise<MoveState | undefined>;
   /** Throws `TenantExists` unless `receive` can create the tenant. */
   requireAbsent(id: string, tag: string): Promise<void>;
-  /** When this resolves, no change of a request can be committed. Does nothing if the tenant is frozen. */
-  freeze(id: string): Promise<void>;
+  /**
+   * When this resolves, no change of a request can be committed. A frozen tenant stays frozen; with `renew` it gets
+   * another `movingAt`, so that copies in other installations can no longer be opened. Throws `MoveInterrupted` if the
+   * tenant is arriving here.
+   */
+  freeze(id: string, renew?: boolean): Promise<void>;
   /** Serves a frozen tenant again. Returns false if it is not frozen, or if it has left. */
   cancel(id: string): Promise<boolean>;
   /** The rows of a frozen tenant. Throws `DamagedChain` if its audit log does not verify. */
@@ -80,7 +86,7 @@ export function tenantMoves(moving: Moving): TenantMoves {
   return {
     state: (id) => stateOf(db, id),
     requireAbsent: (id, tag) => requireAbsent(db, id, tag),
-    freeze: (id) => freeze(moving, id),
+    freeze: (id, renew) => freeze(moving, id, renew),
     cancel: (id) => db.transaction((tx) => thaw(tx, id, leaving)),
     read: (id) => read(moving, id),
     receive: (tenant, onTable) => receive(moving, tenant, onTable),
@@ -103,7 +109,8 @@ async function stateOf(db: Pick<Queries, 'get'>, id: string): Promise<MoveState 
   const row = await db.get<TagRow>('select tag, moving_at, moved_at from tenant_tags where id = $1', [id]);
   if (!row) return undefined;
   const time = (value: DbTime | null) => (value === null ? undefined : Number(value));
-  return { tag: row.tag, movingAt: time(row.moving_at), movedAt: time(row.moved_at) };
+  const isArriving = (await frozen(db, id)) === arriving;
+  return { tag: row.tag, movingAt: time(row.moving_at), movedAt: time(row.moved_at), isArriving };
 }
 
 /** Values of `data_keys.frozen`. */
@@ -129,12 +136,22 @@ async function requireAbsent(db: Pick<Queries, 'get'>, id: string, tag: string):
  * New requests are refused from the first commit on. The second transaction waits for the changes of requests that were
  * authenticated before: they lock the row until their commit. It would wait for ever for a tenant that gets new ones.
  */
-async function freeze({ db, keys }: Moving, id: string): Promise<void> {
+async function freeze({ db, keys }: Moving, id: string, renew = false): Promise<void> {
   await keys.dataKey(id);
   await db.transaction(async (tx) => {
     const now = await databaseTime(tx);
-    await tx.run('update tenant_tags set moving_at = $2 where id = $1 and moving_at is null', [id, now]);
-    const { movingAt = now } = (await stateOf(tx, id)) ?? {};
+    const before = await stateOf(tx, id);
+    if (before?.isArriving) throw new MoveInterrupted('the tenant is still arriving here');
+    if (before?.movedAt !== undefined) throw new MoveInterrupted('the tenant has left');
+    const old = before?.movingAt;
+    const movingAt = old === undefined ? now : renew ? Math.max(now, old + 1) : old;
+    await tx.run('update tenant_tags set moving_at = $2 where id = $1', [id, movingAt]);
+    if (old !== undefined)
+      await tx.run('update tenants set disabled_at = $2 where id = $1 and disabled_at = $3', [
+        id,
+        movingAt,
+        old,
+      ]);
     const disable = 'update tenants set disabled_at = coalesce(disabled_at, $2) where id = $1';
     await tx.run(disable, [id, movingAt]);
   });

@@ -11,7 +11,7 @@ import { ListedPurpose, maxPurposes } from '../../domain/purpose.ts';
 import { managementOf, newTenant } from '../../operations/bootstrap.ts';
 import type { Maintenance, Tenants } from '../../store/maintenance.ts';
 import type { NewEntry, Tenant } from '../../store/store.ts';
-import { type MoveState, TenantExists } from '../../store/tenant-move.ts';
+import { MoveInterrupted, type MoveState, TenantExists } from '../../store/tenant-move.ts';
 import type { Invocation, LocalCommand } from '../command.ts';
 import { CommandError, UsageError } from '../errors.ts';
 import { databaseLabel, withStore } from '../terminal/database.ts';
@@ -286,15 +286,21 @@ async function moveTenant(
   let rows = 0;
   try {
     const arrived = await target.moves.state(id);
-    const isCopied = arrived !== undefined && arrived.movingAt === before.movingAt;
+    const isCopied = arrived?.isArriving === true && arrived.movingAt === before.movingAt;
+    const isOpen = arrived !== undefined && !arrived.isArriving && arrived.movedAt === undefined;
+    if (before.movedAt !== undefined && !isCopied && !isOpen)
+      throw new CommandError(
+        'the tenant was moved to another installation than this',
+        'check the settings in --to',
+      );
     if (before.movedAt === undefined) {
       if (!isCopied) await target.moves.requireAbsent(id, before.tag);
       if (before.movingAt === undefined)
         await source.changeTenants(async (tx) => tx.record(entry('tenant.move', id)));
       progress.update('waiting for changes in progress');
-      await source.moves.freeze(id);
+      await source.moves.freeze(id, !isCopied);
       const tenant = await source.moves.read(id);
-      if (!isCopied) {
+      if (!isCopied || tenant.movingAt !== before.movingAt) {
         const counts = await target.moves.receive(tenant, (table) => progress.update(`copying ${table}`));
         rows = Object.values(counts).reduce((sum, count) => sum + count, 0);
       }
@@ -303,6 +309,7 @@ async function moveTenant(
     if (await target.moves.open(id))
       await target.changeTenants(async (tx) => tx.record(entry('tenant.receive', id)));
   } catch (error) {
+    if (error instanceof MoveInterrupted) throw new CommandError(error.message);
     if (!(error instanceof TenantExists)) throw error;
     throw new CommandError(
       `the other installation cannot receive the tenant: ${error.message}`,

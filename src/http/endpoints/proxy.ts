@@ -18,6 +18,7 @@ import { tokenVersion, versionOf } from '../../domain/row-version.ts';
 import type { Lease } from '../../outbound/destinations.ts';
 import type { OutboundReply } from '../../outbound/http-connection.ts';
 import type { StoredDestination, StoredToken, StoreTransaction } from '../../store/store.ts';
+import { isLimited, spendUse } from '../pipeline/handle-request.ts';
 import { isContentType, type ReceivedBody, type RoutedRequest } from '../pipeline/read-input.ts';
 import { auditFields } from '../pipeline/request-info.ts';
 import {
@@ -47,6 +48,7 @@ function proxyEndpoint(name: string, method: string): Endpoint {
     description:
       'Sends a request that the destination lists. Where it allows placeholders, the string `{{ token: ID }}` is replaced by the data of the token. Requires `token:use` for every token, by a rule that names the destination. The audit log has an entry before anything is sent, and a second one with the outcome. The response has the status of the destination, the listed parts of its JSON, and `SVC-DESTINATION`. A request is never repeated: errors after sending have `"sent": true`.',
     isRaw: true,
+    spendsUse: true,
     mayTakeLong: true,
     bodyLimit: maxBody,
     replies: { 200: { description: 'The status and the listed parts of the reply of the destination.' } },
@@ -189,6 +191,8 @@ async function commit(call: Call, use: Use, tx: StoreTransaction): Promise<boole
     if (!current || tokenVersion(current) !== tokenVersion(token)) return false;
     permitUse(principal, current, destination.id);
   }
+  // After all checks that start over, because those commit, too.
+  if (isLimited(principal)) await spendUse(principal, tx);
   tx.record(entryOf(call, use, 'token.use'));
   return true;
 }
@@ -240,7 +244,10 @@ async function send(
     const reply = await lease.connection.exchange(request, deadline, wantsBody ? maxBody : undefined);
     ({ status } = reply);
     lease.release(false);
-    const secretTexts = added.map(([, value]) => value).filter((text) => text.length >= 8);
+    // Without a scheme such as `Bearer`, too: the reply may have the secret alone.
+    const secretTexts = added
+      .flatMap(([, value]) => [value, ...value.split(' ')])
+      .filter((text) => text.length >= 8);
     return await replyFrom(reply, listed, [...filled.inserted, ...secretTexts], destination.name);
   } catch (error) {
     if (status === undefined) lease.release(true);

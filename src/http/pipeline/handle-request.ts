@@ -100,7 +100,9 @@ export async function handleRequest(
     const work = read
       ? read(call, context)
       : runChange(route as ChangeRoute, call, request, bodyText, requestInfo, context);
-    const reply = await (isLimited(principal) ? counted(work, read !== undefined, call, context) : work);
+    const reply = await (isLimited(principal)
+      ? counted(work, read !== undefined && !route.spendsUse, call, context)
+      : work);
     if (reply.disclosures || reply.report) {
       const operation = reply.isReplay ? replayOperation : operationOf(route);
       const written = recordDisclosures(operation, reply, principal, requestInfo, context);
@@ -230,11 +232,11 @@ async function counted(
   }
 }
 
-function isLimited(principal: Principal): boolean {
+export function isLimited(principal: Principal): boolean {
   return principal.kind !== 'application' && principal.isLimited === true;
 }
 
-async function spendUse(principal: Principal, { sessions }: StoreTransaction): Promise<void> {
+export async function spendUse(principal: Principal, { sessions }: StoreTransaction): Promise<void> {
   if (await sessions.spendUse(principal.tenantId, identityOf(principal).id)) return;
   throw new Denial('unauthenticated', undefined, { reason: 'the delegation has no use left' });
 }

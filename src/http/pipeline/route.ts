@@ -211,6 +211,8 @@ interface KeyedEndpoint<P, Q, B> extends EndpointDocs {
   readonly bodyExample?: unknown;
   /** Whether a large body is read immediately, before long requests and without their limit. */
   readonly neverWaits?: true;
+  /** Whether the handler of a read spends a use of a limited delegation itself. */
+  readonly spendsUse?: true;
   /** Whether the handler can take more than a few seconds while other long requests run. */
   readonly mayTakeLong?: true;
   /** Whether the handler reads path, query and body itself, and may return any status. `body` is a `ReceivedBody`. */

@@ -111,7 +111,7 @@ export function rowLock({ dialect }: Pick<Db, 'dialect'>, lock: Lock): string {
   return dialect === 'postgres' ? lock : '';
 }
 
-type Lock = 'for update' | 'for update skip locked' | 'for no key update' | 'for share';
+type Lock = 'for update' | 'for update skip locked' | 'for no key update' | 'for share' | 'for key share';
 
 /** The default timeout of one read or transaction on PostgreSQL, in milliseconds. */
 export const defaultTimeout = 800;
