@@ -63,7 +63,7 @@ describeConsole('console reports and history:', (suite) => {
     await server.flush();
     await open(key, denied.body.explanation);
     const decision = tab.page.getByRole('region', { name: 'Decision at that time' });
-    expect(await decision.innerText()).toContain('token:delete');
+    await decision.getByText('token:delete').first().waitFor();
     await decision.getByRole('button', { name: 'Review this grant…' }).click();
     await dialog().getByText('Review changes').waitFor();
     expect(await dialog().locator('.changes').innerText()).toContain('token:delete');

@@ -1,4 +1,4 @@
-/** Builds the program as one file without the console, which starts faster. */
+/** Builds the program as one file without the console and frames, which starts faster. */
 import { join } from 'node:path';
 import type { BunPlugin } from 'bun';
 
@@ -8,10 +8,10 @@ export interface SourcePatch {
   revise(source: string): string;
 }
 
-const withoutConsole: SourcePatch = {
-  file: /console[\\/]build\.ts$/,
-  revise: () => 'export const buildConsole = async () => [];',
-};
+const withoutPages: readonly SourcePatch[] = [
+  { file: /console[\\/]build\.ts$/, revise: () => 'export const buildConsole = async () => [];' },
+  { file: /frames[\\/]build\.ts$/, revise: () => 'export const buildFrames = async () => [];' },
+];
 
 function patchPlugin({ file, revise }: SourcePatch): BunPlugin {
   return {
@@ -40,7 +40,7 @@ export async function buildProgram(
     entrypoints: [join(root, 'src/main.ts'), join(root, 'src', auditWorker)],
     define: { SALLYPORT_AUDIT_WORKER: JSON.stringify(`./${auditWorker}`) },
     compile: { outfile, ...autoload },
-    plugins: [withoutConsole, ...revisions].map(patchPlugin),
+    plugins: [...withoutPages, ...revisions].map(patchPlugin),
     minify: true,
     bytecode: true,
     format: 'esm',
