@@ -162,6 +162,9 @@ class Tally {
 }
 
 function isProblem(status: number, head: string, text: string): boolean {
+  // The error format of OAuth, which only the token endpoint uses.
+  if (status === 400 && /\r\ncontent-type: application\/json/i.test(head))
+    return /^\{"error":"[a-z_]+","error_description":"/.test(text);
   if (!/\r\ncontent-type: application\/problem\+json/i.test(head) || !/\r\nsvc-request-id: /i.test(head)) {
     return false;
   }
