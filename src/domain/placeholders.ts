@@ -76,8 +76,11 @@ export function prepareRequest(listed: DestinationRequest, request: CallerReques
     fill: (dataOf) => {
       const inserted: string[] = [];
       const filled = { ...passed };
+      let size = 0;
       for (const { at, token } of found) {
         const value = valueFor(at, dataOf(token));
+        size += typeof value === 'string' ? value.length : JSON.stringify(value).length;
+        if (size > maxInsertedSize) throw fail('placeholder_unusable');
         // Without the prefix: the reply may have the value alone.
         const data = at.prefix === undefined ? value : (value as string).slice(at.prefix.length);
         for (const text of leavesOf(data)) if (text.length >= minEcho) inserted.push(text);
@@ -92,6 +95,8 @@ export function prepareRequest(listed: DestinationRequest, request: CallerReques
 
 /** Shorter texts appear in replies by chance. */
 const minEcho = 8;
+/** Characters of all inserted data. Limits the time to insert it. */
+const maxInsertedSize = 262_144;
 /** Limits the time to look for them in a reply. */
 const maxInserted = 100;
 
@@ -128,9 +133,7 @@ function jsonBody(text: string): Body {
     throw invalidBody('must be JSON in UTF-8');
   }
   // Every member of an object has one colon outside of strings. `JSON.parse` keeps one of several with the same name.
-  let colons = 0;
-  for (const [match] of text.matchAll(/"(?:[^"\\]|\\.)*"|:/gs)) if (match === ':') colons++;
-  if (membersIn(root) !== colons) throw invalidBody('must not have the same name twice in an object');
+  if (membersIn(root) !== colonsIn(text)) throw invalidBody('must not have the same name twice in an object');
   return {
     replace: (at, by) => {
       if (at.startsWith(formPrefix)) return;
@@ -144,6 +147,18 @@ function jsonBody(text: string): Body {
     texts: () => namesAndTexts(root),
     write: () => JSON.stringify(root),
   };
+}
+
+/** The colons outside of strings. */
+function colonsIn(text: string): number {
+  let [colons, isInside] = [0, false];
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (isInside && code === 0x5c) at++;
+    else if (code === 0x22) isInside = !isInside;
+    else if (code === 0x3a && !isInside) colons++;
+  }
+  return colons;
 }
 
 function formBody(text: string): Body {
@@ -186,11 +201,10 @@ function find(value: unknown, pointer: string): unknown {
 
 function membersIn(value: unknown): number {
   if (typeof value !== 'object' || value === null) return 0;
-  const values = Object.values(value);
-  return values.reduce<number>(
-    (sum, each) => sum + membersIn(each),
-    Array.isArray(value) ? 0 : values.length,
-  );
+  const values: readonly unknown[] = Array.isArray(value) ? value : Object.values(value);
+  let members = Array.isArray(value) ? 0 : values.length;
+  for (const each of values) members += membersIn(each);
+  return members;
 }
 
 /** The strings and numbers in a value, as text. */
