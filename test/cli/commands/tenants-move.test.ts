@@ -12,6 +12,7 @@ import {
   manyConnections,
   openTestServer,
   postgres,
+  sqlite,
   type TestServer,
   testMasterKey,
 } from '../../support/test-server.ts';
@@ -347,3 +348,19 @@ test('a change that was authenticated before the freeze and commits after it fai
   frozen.resolve();
   await expect(change).rejects.toMatchObject({ code: 'unavailable' });
 });
+
+test.each(['the same database', 'an old copy of the database'])(
+  'a tenant is not moved to %s, which has it already',
+  async (target) => {
+    await start(sqlite, sqlite);
+    const copy = cli.path('copy.db');
+    await runSql(urlOf(old), `vacuum into '${copy}'`);
+    expect((await create(old, {})).status).toBe(201);
+    const url = target.startsWith('the same') ? urlOf(old) : `sqlite:${copy}`;
+    writeFileSync(cli.path('next.env'), `DATABASE_URL=${url}\nSALLYPORT_MASTER_KEY=${testMasterKey}\n`);
+    const { code, err } = await move();
+    expect([code, err]).toEqual([1, expect.stringContaining('it has this tenant')]);
+    const { body } = await old.call('GET', '/tokens', { key: tenant.key });
+    expect(body.data).toHaveLength(1);
+  },
+);

@@ -226,6 +226,31 @@ describe.skipIf(noOpenssl).each(databases)('the proxy on %s', (_, database) => {
     expect((await uses())[0]).toEqual(['token.use.outcome', 'destination_echoed_data', 200]);
   });
 
+  test('data that was inserted with a prefix is found without it', async () => {
+    receiver.answer((socket) => socket.write(json({ id: 'ch_1', echo: number })));
+    const reply = charge({}, { 'x-card': '{{ token: card-1 }}' });
+    expect(await codeOf(reply)).toBe('destination_echoed_data');
+  });
+
+  test('a delegation sends as many requests as it has uses, also if they fail after sending', async () => {
+    const conditions = [{ attribute: 'container', operator: 'starts_with', value: '/cards/' }];
+    const use = {
+      priority: 1,
+      conditions,
+      transform: 'redact',
+      permissions: ['token:use'],
+      destinations: [id],
+    };
+    const { body } = await call('POST', '/delegations', { max_uses: 2, rules: [use] }, user);
+    receiver.answer((socket) => socket.write(json({ id: 'ch_1', echo: number })));
+    const charges = Array.from({ length: 5 }, () =>
+      call('POST', '/proxy/payments/v1/charges/7', { card: { number: '{{ token: card-1 }}' } }, body.key),
+    );
+    const statuses = (await Promise.all(charges)).map(({ status }) => status);
+    expect(statuses.toSorted()).toEqual([401, 401, 401, 502, 502]);
+    expect(receiver.received).toHaveLength(2);
+  });
+
   test('a reply in chunks is read as a whole', async () => {
     const text = JSON.stringify({ id: 'ch_1', echo: number });
     const chunks = [...text].map((character) => `1\r\n${character}\r\n`).join('');
