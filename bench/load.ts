@@ -113,7 +113,8 @@ async function load(plan: Plan): Promise<Report> {
   async function beginAtRate(interval: number, end: number): Promise<void> {
     for (let due = performance.now(); due < end; await shortPause())
       for (const now = performance.now(); due <= now; due += interval) {
-        const socket = free.pop();
+        // In turn, because a server closes connections that are idle for long.
+        const socket = free.shift();
         if (socket) begin(socket, due);
         else late.add(due);
       }

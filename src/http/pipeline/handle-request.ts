@@ -177,9 +177,9 @@ function refusedOrigin(
   headers: Headers,
   framesUrl: string | undefined,
 ): string | undefined {
+  if (framesUrl === undefined && !origins) return undefined;
   const origin = headers.get('origin');
-  if (framesUrl === undefined)
-    return origin === null || !origins || origins.includes(origin) ? undefined : origin;
+  if (framesUrl === undefined) return origin === null || origins?.includes(origin) ? undefined : origin;
   if (origin !== null && origin !== framesUrl) return origin;
   const page = headers.get(ancestorHeader) ?? 'unknown';
   return origins?.includes(page) ? undefined : page;
