@@ -39,12 +39,10 @@ function nanosecondsPerCall(work: (call: number) => void): number {
 function recordingTime(applications: number, containers: number): number {
   const principals = Array.from({ length: applications }, principal);
   const places = Array.from({ length: containers }, (_, at) => `/customers/${at}/`);
-  const recorder = usageRecorder({
-    usage: { write: async () => {}, list: async () => [], listAll: async () => new Map() },
-  });
+  const recorder = usageRecorder({ usage: { write: async () => {} } });
   return nanosecondsPerCall((call) => {
     const who = principals[call % applications] as Principal;
-    recorder.record(who);
+    recorder.request(who);
     recorder.record(who, 'token:read', places[call % containers]);
   });
 }

@@ -485,6 +485,8 @@ export interface ApplicationUsage {
   uses: Array<Use>;
   /** Current grants without a recorded use. They may be unnecessary. */
   unused: Array<UnusedGrant>;
+  /** The requests with each key by day, newest key first. */
+  keys: Array<KeyUsage>;
 }
 
 export interface Use {
@@ -503,6 +505,20 @@ export interface UnusedGrant {
   permission: string;
   /** The container of the grant, including those below. */
   container: string;
+}
+
+export interface KeyUsage {
+  /** The id of the key. */
+  id: string;
+  /** The last four characters of the key. */
+  ending: string;
+  /** The days with requests among the last 30, earliest first. */
+  days: Array<{
+    /** The day, in UTC. */
+    date: string;
+    /** How many requests were made with the key. */
+    requests: number;
+  }>;
 }
 
 export interface SessionCreated {

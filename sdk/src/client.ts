@@ -162,7 +162,7 @@ class Applications extends ResourceClient {
   release(id: string, options?: ChangeOptions) {
     return this.transport.call('releaseApplication', { params: { id } }, options);
   }
-  /** Returns when and in which containers each permission was last used, and which grants were never used. */
+  /** Returns when and in which containers each permission was last used, which grants were never used, and the requests with each key. */
   usage(id: string, options?: RequestOptions) {
     return this.transport.call('getUsage', { params: { id } }, options);
   }

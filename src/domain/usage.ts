@@ -1,6 +1,6 @@
 /** Usage of an application's grants: when each permission was last used, and which grants were never used. */
 import { z } from 'zod';
-import { Timestamp } from './common-fields.ts';
+import { Id, Timestamp } from './common-fields.ts';
 import { type CompiledRule, decide, type Policy } from './policy.ts';
 import { canonicalContainer } from './rule.ts';
 import type { Steps } from './steps.ts';
@@ -28,6 +28,25 @@ export const UnusedGrant = z
   })
   .meta({ id: 'UnusedGrant' });
 export type UnusedGrant = z.infer<typeof UnusedGrant>;
+
+/** Days for which the requests of a key are stored. */
+export const keptDays = 30;
+
+export const KeyUsage = z
+  .object({
+    id: Id.describe('The id of the key.'),
+    ending: z.string().describe('The last four characters of the key.'),
+    days: z
+      .array(
+        z.object({
+          date: z.iso.date().describe('The day, in UTC.'),
+          requests: z.int().describe('How many requests were made with the key.'),
+        }),
+      )
+      .describe(`The days with requests among the last ${keptDays}, earliest first.`),
+  })
+  .meta({ id: 'KeyUsage' });
+export type KeyUsage = z.infer<typeof KeyUsage>;
 
 type PermissionUse = Pick<Use, 'permission' | 'container'>;
 

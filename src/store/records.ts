@@ -104,7 +104,8 @@ export interface ApplicationUse {
   readonly tenantId: string;
   readonly applicationId: string;
   readonly at: number;
-  readonly keys: LastUses;
+  /** The requests with a key since the last write count for the day of `at`. */
+  readonly keys: ReadonlyMap<string, { readonly at: number; readonly requests: number }>;
   readonly permissions: ReadonlyMap<string, LastUses>;
 }
 

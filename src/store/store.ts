@@ -13,7 +13,7 @@ import type { Destination } from '../domain/destination.ts';
 import type { Digest, Minted, ParsedKey } from '../domain/key.ts';
 import type { Principal } from '../domain/principal.ts';
 import type { Session, SessionState } from '../domain/session.ts';
-import type { Use } from '../domain/usage.ts';
+import type { KeyUsage, Use } from '../domain/usage.ts';
 import type {
   ApplicationFilter,
   ApplicationUpdate,
@@ -193,15 +193,17 @@ export interface Destinations {
 
 export interface Usage {
   /**
-   * Stores the latest time of each use by applications of one tenant; the order of calls is irrelevant. Ignores applications and keys that no longer
-   * exist. The number of containers per permission is limited: if there are more, they are merged into containers above
-   * them.
+   * Stores the latest time of each use by applications of one tenant, and adds the requests of their keys; the order of
+   * calls is irrelevant. Ignores applications and keys that no longer exist. The number of containers per permission is
+   * limited: if there are more, they are merged into containers above them.
    */
   write(uses: readonly ApplicationUse[]): Promise<void>;
   /** Most recent first. */
   list(tenant: string, application: string): Promise<Use[]>;
   /** `list` for several applications, by id. Applications without uses are left out. */
   listAll(tenant: string, applications: readonly string[]): Promise<Map<string, Use[]>>;
+  /** The requests with each key of an application, newest key first. */
+  keys(tenant: string, application: string, now: number): Promise<KeyUsage[]>;
 }
 
 export interface RequestCounts {

@@ -1,7 +1,7 @@
 import { timestamp } from '../domain/common-fields.ts';
 import { intervalsBetween } from '../domain/intervals.ts';
 import { durationLimits, type IntervalCounts, storedInterval } from '../domain/request-counts.ts';
-import { boundedUses, type LastUses, maxUses, type Use } from '../domain/usage.ts';
+import { boundedUses, keptDays, type LastUses, maxUses, type Use } from '../domain/usage.ts';
 import { notExpired } from './applications.ts';
 import { type Db, type DbTime, type Executor, type Queries, rowLock } from './engine/db.ts';
 import { byTenant, inserter, Params } from './engine/sql.ts';
@@ -40,13 +40,7 @@ export function usage(db: Executor): Usage {
         at,
       ]);
     }
-    for (const [key, usedAt] of keys) {
-      await tx.run(
-        `update application_keys set last_used_at = $4 where ${ofApplication} and id = $3
-           and (last_used_at is null or last_used_at < $4)`,
-        [tenantId, applicationId, key, usedAt],
-      );
-    }
+    if (keys.size > 0) await writeKeyUses(tx, use);
     if (permissions.size > 0) await writeUses(tx, db.dialect, use);
   }
 
@@ -76,7 +70,48 @@ export function usage(db: Executor): Usage {
       const groups = Map.groupBy(rows, ({ application_id }) => application_id);
       return new Map([...groups].map(([id, uses]) => [id, uses.map(toUse)]));
     },
+
+    keys: async (tenant, application, now) => {
+      const rows = await db.all<{ id: string; ending: string; daily_requests: string | null }>(
+        `select k.id, k.ending, k.daily_requests from application_keys k where k.tenant_id = $1
+           and k.application_id = $2 and k.trust is null and ${notExpired('k')} order by k.id desc`,
+        [tenant, application],
+      );
+      return rows.map(({ id, ending, daily_requests }) => {
+        const last = [...dailyRequests(daily_requests)].filter(([day]) => day > dayOf(now) - keptDays);
+        const days = last.map(([day, requests]) => ({
+          date: timestamp(day * dayLength).slice(0, 10),
+          requests,
+        }));
+        return { id, ending, days };
+      });
+    },
   };
+}
+
+const dayLength = 86_400_000;
+const dayOf = (time: number) => Math.floor(time / dayLength);
+/** By day, counted from 1970 in UTC. */
+const dailyRequests = (json: string | null) => new Map<number, number>(JSON.parse(json ?? '[]'));
+
+/** The application must be locked, because this adds to what it has read. */
+async function writeKeyUses(tx: Queries, { tenantId, applicationId, keys }: ApplicationUse): Promise<void> {
+  const params = new Params();
+  const owner = `tenant_id = ${params.add(tenantId)} and application_id = ${params.add(applicationId)}`;
+  const rows = await tx.all<{ id: string; last_used_at: DbTime | null; daily_requests: string | null }>(
+    `select id, last_used_at, daily_requests from application_keys where ${owner} and id in ${params.list([...keys.keys()])}`,
+    params.values,
+  );
+  for (const { id, last_used_at, daily_requests } of rows) {
+    const { at, requests } = keys.get(id)!;
+    const days = dailyRequests(daily_requests);
+    if (requests > 0) days.set(dayOf(at), requests + (days.get(dayOf(at)) ?? 0));
+    const kept = [...days].sort(([a], [b]) => a - b).slice(-keptDays);
+    await tx.run(
+      `update application_keys set last_used_at = $4, daily_requests = $5 where ${ofApplication} and id = $3`,
+      [tenantId, applicationId, id, Math.max(at, Number(last_used_at ?? 0)), JSON.stringify(kept)],
+    );
+  }
 }
 
 const insertUses = inserter('application_uses', {

@@ -106,6 +106,22 @@ describeConsole('console reports and history:', (suite) => {
     expect(body).toMatchObject({ name: 'first', permissions: ['invoice:read'] });
   });
 
+  test('the page of an application shows the requests with each key', async () => {
+    const { server, tab } = suite;
+    const { key } = await server.tenant();
+    const worker = await server.application(key, { name: 'worker', permissions: ['application:read'] });
+    const { body: second } = await server.call('POST', `/applications/${worker.id}/keys`, { key });
+    for (const used of [worker.key, second.key, worker.key])
+      await server.call('GET', '/applications/key', { key: used });
+    await server.flush();
+    await open(key, `/console#/applications/${worker.id}`);
+    const chart = tab.page.getByRole('slider', { name: 'Requests by key' });
+    await chart.focus();
+    await tab.page.keyboard.press('End');
+    const [newer, older] = [second, worker].map((each) => each.key.slice(-4));
+    expect(await chart.getAttribute('aria-valuetext')).toEndWith(`: 1 with …${newer}, 2 with …${older}`);
+  });
+
   test('a label is set on all applications that the list shows, and the list is a CSV file', async () => {
     const { server, tab } = suite;
     const { key } = await server.tenant();

@@ -6,6 +6,7 @@ import { duringTransaction, untilBlocked } from '../support/postgres-locks.ts';
 import { databases, postgres } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
 
+const day = 86_400_000;
 const moment = (at: number) => new Date(at).toISOString();
 
 describe.each(databases)('the store on %s: usage', (_, database) => {
@@ -34,7 +35,7 @@ describe.each(databases)('the store on %s: usage', (_, database) => {
       tenantId: tenant,
       applicationId: id,
       at,
-      keys: new Map([[key, at]]),
+      keys: new Map([[key, { at, requests: 1 }]]),
       permissions: new Map(containers.length > 0 ? [['token:read', places]] : []),
     };
   }
@@ -65,6 +66,28 @@ describe.each(databases)('the store on %s: usage', (_, database) => {
       `token:read /b/ ${moment(4000)}`,
       `token:read /a/ ${moment(3000)}`,
     ]);
+  });
+
+  test('requests of a key by day add up over nodes, are kept for 30 days, and are only of its tenant', async () => {
+    const [it, other, node] = [await made(), await made(), await on.openNode()];
+    const days = async (now: number, tenant = it.tenant) =>
+      (await on.store.usage.keys(tenant, it.id, now)).map(({ id, days }) => ({ id, days }));
+    expect(await days(0)).toEqual([{ id: it.key, days: [] }]);
+    await Promise.all([on.store.usage.write([use(it, 1000)]), node.usage.write([use(it, 2000)])]);
+    await node.usage.write([use(it, day)]);
+    const [first, second] = [
+      { date: '1970-01-01', requests: 2 },
+      { date: '1970-01-02', requests: 1 },
+    ];
+    expect(await days(30 * day - 1)).toEqual([{ id: it.key, days: [first, second] }]);
+    expect(await days(30 * day)).toEqual([{ id: it.key, days: [second] }]);
+    expect(await days(0, other.tenant)).toEqual([]);
+    for (let number = 2; number < 40; number++) await node.usage.write([use(it, number * day)]);
+    const [stored] = await on.runSql<{ daily_requests: string }>(
+      `select daily_requests from application_keys where id = '${it.key}'`,
+    );
+    expect(JSON.parse(stored!.daily_requests)).toHaveLength(30);
+    expect((await days(39 * day))[0]!.days.map(({ requests }) => requests)).toEqual(Array(30).fill(1));
   });
 
   test('deleted applications and keys are skipped, and the rest is written', async () => {

@@ -12,7 +12,7 @@ const Schema: z.ZodType = z.lazy(() =>
     .strictObject({
       $ref: z.string().startsWith('#/components/schemas/'),
       type: z.union([Type, z.array(Type).min(2)]),
-      format: z.enum(['uuid', 'date-time', 'uri']),
+      format: z.enum(['uuid', 'date', 'date-time', 'uri']),
       description: text,
       enum: z.array(z.unknown()).min(1),
       const: z.unknown(),

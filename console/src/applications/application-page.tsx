@@ -25,7 +25,7 @@ import { QuarantineButton, QuarantineNotice, QuarantineTag, suspectOf } from './
 import { RotateDialog } from './rotate-dialog.tsx';
 import { CreatedBy, Expires, LastUsed } from './table.tsx';
 import { TypeBadge } from './type-badge.tsx';
-import { RecordedActivity, Usage } from './usage.tsx';
+import { KeyRequests, RecordedActivity, Usage } from './usage.tsx';
 
 export function ApplicationPage({ id, editing }: { id: string; editing: boolean }) {
   const { api } = useSignedIn();
@@ -70,6 +70,7 @@ function ApplicationView({ application, reload }: { application: Application; re
     setOther(next);
   };
   const keys = useLoad(`keys ${id}`, (signal) => signedIn.api.applications.keys(id, { signal }));
+  const { data: usage } = useLoad(`usage ${id}`, (signal) => signedIn.api.applications.usage(id, { signal }));
   const mayChange = holds(signedIn, 'application:update');
   const mayDelete = holds(signedIn, 'application:delete');
   useShortcuts({ e: () => mayChange && navigate('applications', id, 'edit') });
@@ -123,6 +124,7 @@ function ApplicationView({ application, reload }: { application: Application; re
           <section className="card">
             <h2>Keys</h2>
             <Keys application={application} keys={keys} mayChange={mayChange} />
+            {usage && usage.keys.length > 0 && <KeyRequests id={id} usage={usage} />}
           </section>
           <RecordedActivity application={application} />
           <Advice application={application} />
@@ -134,7 +136,7 @@ function ApplicationView({ application, reload }: { application: Application; re
         </div>
         <aside className="stack-wide">
           <Details application={application} />
-          <Usage application={application} />
+          {usage && <Usage usage={usage} />}
         </aside>
       </div>
       <Dialogs

@@ -1,9 +1,9 @@
 /**
- * When the permissions of an application were last used, and its entries in the audit log over time. Its unused grants
- * are in advice.tsx.
+ * When the permissions of an application were last used, the requests with its keys, and its entries in the audit log
+ * over time. Its unused grants are in advice.tsx.
  */
 import { useState } from 'react';
-import type { Application } from '../../../sdk/src/sallyport.ts';
+import type { Application, ApplicationUsage } from '../../../sdk/src/sallyport.ts';
 import { openPeriod } from '../activity/filters.tsx';
 import { BarChart } from '../charts/bar-chart.tsx';
 import { barsOf, resultSeries } from '../charts/log-counts.tsx';
@@ -14,12 +14,8 @@ import { usageDelay } from './table.tsx';
 
 const maxRows = 6;
 
-export function Usage({ application: { id } }: { application: Application }) {
-  const { api } = useSignedIn();
+export function Usage({ usage: { uses } }: { usage: ApplicationUsage }) {
   const now = useNow(30_000);
-  const { data } = useLoad(`usage ${id}`, (signal) => api.applications.usage(id, { signal }));
-  if (!data) return null;
-  const { uses } = data;
   return (
     <section className="card">
       <h2>Usage</h2>
@@ -39,9 +35,38 @@ export function Usage({ application: { id } }: { application: Application }) {
   );
 }
 
-const month = 30 * 86_400_000;
+const day = 86_400_000;
+const month = 30 * day;
+/** An application has at most three keys. */
+const keyColors = ['success', 'p99', 'denied'];
 
-/** The service counts requests by tenant, not by key. So this shows what the audit log recorded. */
+export function KeyRequests({ id, usage: { keys } }: { id: string; usage: ApplicationUsage }) {
+  const [opened] = useState(() => Date.now());
+  const bars = Array.from({ length: 30 }, (_, at) => {
+    const from = (Math.floor(opened / day) - 29 + at) * day;
+    const date = new Date(from).toISOString().slice(0, 10);
+    const values = keys.map(({ days }) => days.find((each) => each.date === date)?.requests ?? 0);
+    return { from, to: from + day, values };
+  });
+  return (
+    <>
+      <h3>Requests by key, 30 days</h3>
+      <BarChart
+        title="Requests by key"
+        bars={bars}
+        series={keys.map(({ ending }, at) => ({ label: `with …${ending}`, color: keyColors[at] ?? '' }))}
+        pick={(bar) => openPeriod(bar, { application: id })}
+        note={
+          <p className="fine">
+            By day in UTC, with the requests of sessions that a key limits. Denied requests do not count.{' '}
+            {usageDelay}
+          </p>
+        }
+      />
+    </>
+  );
+}
+
 export function RecordedActivity({ application: { id } }: { application: Application }) {
   const signedIn = useSignedIn();
   const mayRead = holds(signedIn, 'log:read');
@@ -61,8 +86,7 @@ export function RecordedActivity({ application: { id } }: { application: Applica
         pick={(bar) => openPeriod(bar, { application: id })}
         note={
           <p className="fine">
-            Entries of its keys and sessions in the audit log, which does not record every read. For each key,
-            the last use is known.
+            Entries of its keys and sessions in the audit log, which does not record every read.
           </p>
         }
       />

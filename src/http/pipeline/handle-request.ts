@@ -195,7 +195,7 @@ function originReason(origin: string): string {
 
 /** Does not record scoped permissions: the handler does, because it knows the container. */
 function recordUse({ permission }: KeyedRoute, principal: Principal, { usage }: HandlerContext): void {
-  usage.record(
+  usage.request(
     principal,
     permission !== undefined && hasTrait(permission, 'scoped') ? undefined : permission,
   );

@@ -1,16 +1,18 @@
 /**
- * Records when each key and each permission was last used, and in which container. Uses are collected in memory and
- * written by a background job, so that requests do not wait.
+ * Records when each key and each permission was last used, and in which container, and counts the requests of each key.
+ * Uses are collected in memory and written by a background job, so that requests do not wait.
  */
 import type { Principal } from '../../domain/principal.ts';
 import { canonicalContainer } from '../../domain/rule.ts';
 import { boundedUses, maxUses, mergeContainers } from '../../domain/usage.ts';
-import type { ApplicationUse, Store } from '../../store/store.ts';
+import type { ApplicationUse, Usage } from '../../store/store.ts';
 import { writePending } from './write-pending.ts';
 
 export interface UsageRecorder {
-  /** Records the use of a key and, if given, of a permission. The container is `/` by default. */
-  record(principal: Principal, permission?: string, container?: string): void;
+  /** Counts a request with a key, and records the use of the key and, if given, of a permission. */
+  request(principal: Principal, permission?: string): void;
+  /** Records the use of a key and of a permission. The container is `/` by default. */
+  record(principal: Principal, permission: string, container?: string): void;
   /** Writes all recorded uses. If that fails, the next flush writes them. */
   flush(): Promise<void>;
 }
@@ -24,13 +26,13 @@ const batchSize = 20;
 
 interface PendingUse extends ApplicationUse {
   at: number;
-  readonly keys: Map<string, number>;
+  readonly keys: Map<string, { at: number; requests: number }>;
   permissions: Map<string, Map<string, number>>;
   /** An upper bound of the containers in `permissions`. */
   containers: number;
 }
 
-export function usageRecorder(store: Pick<Store, 'usage'>): UsageRecorder {
+export function usageRecorder(store: { readonly usage: Pick<Usage, 'write'> }): UsageRecorder {
   let pending = new Map<string, PendingUse>();
 
   function pendingUse(tenantId: string, applicationId: string, at: number): PendingUse {
@@ -45,21 +47,25 @@ export function usageRecorder(store: Pick<Store, 'usage'>): UsageRecorder {
   function putBack(unwritten: readonly PendingUse[]): void {
     for (const { tenantId, applicationId, at, keys, permissions } of unwritten) {
       const use = pendingUse(tenantId, applicationId, at);
-      for (const [key, lastUse] of keys) setLatest(use.keys, key, lastUse);
+      for (const [key, { at: usedAt, requests }] of keys) addKeyUse(use, key, usedAt, requests);
       for (const [permission, containers] of permissions)
         for (const [container, lastUse] of containers) addUse(use, permission, container, lastUse);
     }
   }
 
+  function record(principal: Principal, requests: number, permission?: string, container?: string): void {
+    const { tenantId, applicationId, authority, now } = principal;
+    if (authority?.applicationId !== applicationId) pendingUse(tenantId, applicationId, now);
+    if (!authority) return;
+    const use = pendingUse(tenantId, authority.applicationId, now);
+    addKeyUse(use, authority.keyId, now, requests);
+    if (permission !== undefined)
+      addUse(use, permission, container === undefined ? '/' : canonicalContainer(container), now);
+  }
+
   return {
-    record: ({ tenantId, applicationId, authority, now }, permission, container) => {
-      if (authority?.applicationId !== applicationId) pendingUse(tenantId, applicationId, now);
-      if (!authority) return;
-      const use = pendingUse(tenantId, authority.applicationId, now);
-      setLatest(use.keys, authority.keyId, now);
-      if (permission !== undefined)
-        addUse(use, permission, container === undefined ? '/' : canonicalContainer(container), now);
-    },
+    request: (principal, permission) => record(principal, 1, permission),
+    record: (principal, permission, container) => record(principal, 0, permission, container),
 
     flush: async () => {
       const uses = [...pending.values()].sort((a, b) => (a.applicationId < b.applicationId ? -1 : 1));
@@ -67,6 +73,16 @@ export function usageRecorder(store: Pick<Store, 'usage'>): UsageRecorder {
       await writePending(uses, batchSize, store.usage.write, putBack);
     },
   };
+}
+
+function addKeyUse({ keys }: PendingUse, key: string, at: number, requests: number): void {
+  const use = keys.get(key);
+  if (!use) {
+    keys.set(key, { at, requests });
+    return;
+  }
+  if (use.at < at) use.at = at;
+  use.requests += requests;
 }
 
 function addUse(use: PendingUse, permission: string, container: string, at: number): void {

@@ -361,6 +361,9 @@ export const example = {
       { permission: 'token:read', container: '/customers/42/', last_used_at: '2026-11-15T10:02:17.000Z' },
     ],
     unused: [{ rule: 'permissions', permission: 'token:create', container: '/' }],
+    keys: [
+      { id: applicationKey.id, ending: applicationKey.ending, days: [{ date: '2026-11-15', requests: 240 }] },
+    ],
   },
   applicationPage: onePage(application),
   destinationCreate,

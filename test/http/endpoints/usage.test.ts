@@ -50,6 +50,26 @@ describe.each(databases)('usage on %s', (_, database) => {
     expect(keys.map(({ last_used_at }: ApiResponse['body']) => last_used_at)).toEqual([at, undefined]);
   });
 
+  test('requests are counted by key and day', async () => {
+    const { key } = await server.tenant();
+    const created = await server.application(key, { permissions: ['application:read', 'token:create'] });
+    const { body: second } = await server.call('POST', `/applications/${created.id}/keys`, { key });
+    const days: string[] = [];
+    for (const count of [1, 2]) {
+      days.push(now().slice(0, 10));
+      for (let request = 0; request < count; request++) await me(created.key);
+      await server.call('POST', '/tokens', { key: second.key, body: { data: 'x' } });
+      await server.flush();
+      server.clock.advance(24 * 60 * minute);
+    }
+    const { keys } = await usage(key, created.id);
+    const counted = (counts: number[]) => counts.map((requests, at) => ({ date: days[at], requests }));
+    expect(keys).toEqual([
+      { id: second.id, ending: second.key.slice(-4), days: counted([1, 1]) },
+      { id: expect.any(String), ending: created.key.slice(-4), days: counted([1, 2]) },
+    ]);
+  });
+
   test('denied requests do not count', async () => {
     const { key } = await server.tenant();
     const created = await server.application(key, { permissions: ['token:read'] });
@@ -62,6 +82,7 @@ describe.each(databases)('usage on %s', (_, database) => {
     expect(await usage(key, created.id)).toEqual({
       uses: [],
       unused: [{ rule: 'permissions', permission: 'token:read', container: '/' }],
+      keys: [{ id: expect.any(String), ending: created.key.slice(-4), days: [] }],
     });
     expect((await usage(key, narrow.id)).uses).toEqual([]);
   });

@@ -25,7 +25,7 @@ async function written(note: (noted: ReturnType<typeof usageRecorder>) => void):
   const write = async (some: readonly ApplicationUse[]) => {
     all.push(...some);
   };
-  const noted = usageRecorder({ usage: { write, list: async () => [], listAll: async () => new Map() } });
+  const noted = usageRecorder({ usage: { write } });
   note(noted);
   await noted.flush();
   return all;
@@ -55,21 +55,33 @@ test('an earlier time does not replace a later one', async () => {
   const [backend, web] = await written((noted) => {
     for (const now of [2000, 1000]) noted.record({ ...principal, now }, 'token:read', '/a/');
   });
-  expect([web!.at, backend!.at, backend!.keys.get('key')]).toEqual([2000, 2000, 2000]);
+  expect([web!.at, backend!.at, backend!.keys.get('key')?.at]).toEqual([2000, 2000, 2000]);
   expect(backend!.permissions.get('token:read')).toEqual(new Map([['/a/', 2000]]));
 });
 
 test('uses are written once', async () => {
   const counts: number[] = [];
-  const noted = usageRecorder({
-    usage: {
-      write: async (some) => void counts.push(some.length),
-      list: async () => [],
-      listAll: async () => new Map(),
-    },
-  });
-  noted.record(principal);
+  const noted = usageRecorder({ usage: { write: async (some) => void counts.push(some.length) } });
+  noted.request(principal);
   await noted.flush();
   await noted.flush();
   expect(counts).toEqual([2]);
+});
+
+test('requests are counted by key, also after a failed write; uses of permissions are not requests', async () => {
+  const written: ApplicationUse[] = [];
+  let isAvailable = false;
+  const write = async (some: readonly ApplicationUse[]) => {
+    if (!isAvailable) throw new Error('unavailable');
+    written.push(...some);
+  };
+  const noted = usageRecorder({ usage: { write } });
+  const request = (now: number) => noted.request({ ...principal, now }, 'application:read');
+  for (const now of [1000, 2000]) request(now);
+  noted.record({ ...principal, now: 3000 }, 'token:read', '/a/');
+  await expect(noted.flush()).rejects.toThrow('unavailable');
+  request(2500);
+  isAvailable = true;
+  await noted.flush();
+  expect(written[0]!.keys).toEqual(new Map([['key', { at: 3000, requests: 3 }]]));
 });
