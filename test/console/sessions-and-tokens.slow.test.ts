@@ -1,4 +1,5 @@
 import { expect, test } from 'bun:test';
+import { readFileSync } from 'node:fs';
 import { describeConsole } from '../support/console-suite.ts';
 
 describeConsole('console sessions and tokens:', (suite) => {
@@ -74,6 +75,31 @@ describeConsole('console sessions and tokens:', (suite) => {
         (await suite.server.call('GET', '/tokens', { key: session_key })).status === 401,
     );
     expect(await Promise.all(statuses)).toEqual([false, true, true]);
+  });
+
+  test('sessions and tokens are CSV files, tokens without their data', async () => {
+    const { server, tab } = suite;
+    const { key } = await server.tenant();
+    const shop = await web(key, 'shop page');
+    await authorize(key, (await startSession(shop.key)).nonce, '/customers/42/');
+    const token = { id: 'card-9', container: '/pci/', data: 'plaintext', metadata: { order: '7' } };
+    await server.call('POST', '/tokens', { key, body: token });
+    await tab.open();
+    await tab.signIn(key);
+    const csv = async (hash: string) => {
+      await tab.navigate(hash);
+      const downloading = tab.page.waitForEvent('download');
+      await tab.page.getByRole('button', { name: 'CSV' }).click();
+      return readFileSync(await (await downloading).path(), 'utf8').split('\r\n');
+    };
+    const [, session, end] = await csv('#/sessions');
+    expect([session, end]).toEqual([
+      expect.stringMatching(/,"active",.*\/customers\/42\/.* mask: token:read"/),
+      '',
+    ]);
+    const tokens = await csv('#/tokens');
+    expect(tokens[1]).toStartWith('"card-9","/pci/","token",');
+    expect(tokens.join()).not.toContain('plaintext');
   });
 
   test('tokens are found by ID, metadata, type and container, and shown readably', async () => {

@@ -2,6 +2,8 @@
 import { Button, Checkbox } from '@mantine/core';
 import { useState } from 'react';
 import type { Session } from '../../../sdk/src/sallyport.ts';
+import { ruleTitle } from '../access/grants.ts';
+import { outcomeIn } from '../access/outcome.tsx';
 import { ApplicationPicker, useApplication } from '../applications/application-picker.tsx';
 import { Choice } from '../frame/choice.tsx';
 import { useStaleSince } from '../frame/connection.ts';
@@ -13,6 +15,7 @@ import { href, useRouteQuery } from '../frame/route.ts';
 import { SearchField } from '../frame/search-field.tsx';
 import { holds, useSignedIn } from '../frame/signed-in.ts';
 import { SkeletonRows } from '../frame/skeleton.tsx';
+import { TableTools } from '../frame/table-tools.tsx';
 import { EndDialog } from './end-dialog.tsx';
 import { type SessionQuery, useSessions } from './query.ts';
 import { SessionCard } from './session-card.tsx';
@@ -25,6 +28,29 @@ const states: readonly [string, string][] = [
   ['pending', 'Pending'],
   ['active', 'Active'],
 ];
+
+const head = [
+  'ID',
+  'Kind',
+  'State',
+  'Application',
+  'Subject',
+  'Authorized by',
+  'Access',
+  'Created',
+  'Expires',
+];
+
+function cellsOf(session: Session): string[] {
+  const { subject = '', authorized_by: authorizer = '', permissions } = session;
+  const rules = session.rules.map(
+    (rule) => `${ruleTitle(rule)} ${outcomeIn(rule)}: ${rule.permissions.join(', ')}`,
+  );
+  return [
+    ...[session.id, session.kind, session.state, session.application_id, subject, authorizer],
+    ...[[...rules, ...permissions].join('; '), session.created_at, session.expires_at],
+  ];
+}
 
 export function Sessions() {
   const signedIn = useSignedIn();
@@ -66,21 +92,24 @@ export function Sessions() {
       {data && current.length === 0 && !isLive && (
         <p className="fine">All sessions that were loaded have expired. Newer ones are not known.</p>
       )}
-      {mayEnd && current.length > 0 && (
+      {current.length > 0 && (
         <div className="selection">
-          <Checkbox
-            label={selectionLabel(selected.length, current.length, data?.total)}
-            checked={selected.length === current.length}
-            indeterminate={selected.length > 0 && selected.length < current.length}
-            onChange={({ currentTarget: { checked } }) =>
-              setChosen(new Set(checked ? current.map(({ id }) => id) : []))
-            }
-          />
+          {mayEnd && (
+            <Checkbox
+              label={selectionLabel(selected.length, current.length, data?.total)}
+              checked={selected.length === current.length}
+              indeterminate={selected.length > 0 && selected.length < current.length}
+              onChange={({ currentTarget: { checked } }) =>
+                setChosen(new Set(checked ? current.map(({ id }) => id) : []))
+              }
+            />
+          )}
           {selected.length > 0 && (
             <Button variant="default" size="compact-xs" onClick={() => setEnding(selected)}>
               End {plural(selected.length, 'session')}…
             </Button>
           )}
+          <TableTools name="sessions" head={head} rows={() => current.map(cellsOf)} />
         </div>
       )}
       <ul className="session-list">

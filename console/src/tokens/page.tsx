@@ -11,6 +11,7 @@ import { useRouteQuery } from '../frame/route.ts';
 import { SearchField } from '../frame/search-field.tsx';
 import { useSignedIn } from '../frame/signed-in.ts';
 import { SkeletonRows } from '../frame/skeleton.tsx';
+import { TableTools } from '../frame/table-tools.tsx';
 import { ContainerTree } from './container-tree.tsx';
 import { useTokens } from './query.ts';
 import { TokenDialog } from './token-dialog.tsx';
@@ -147,6 +148,13 @@ function TypeSelect({ tokens, value, choose }: TypeSelectProps) {
   );
 }
 
+const head = ['ID', 'Container', 'Type', 'Metadata', 'Created by', 'Created', 'Expires'];
+
+/** Without data, so that no file contains plaintext. */
+function cellsOf({ id, container, type, metadata, created_by: by = '', created_at: at, expires_at }: Token) {
+  return [id, container, type, metadata ? JSON.stringify(metadata) : '', by, at, expires_at ?? ''];
+}
+
 function TokenList({ tokens, open }: { tokens: readonly Token[]; open: (token: Token) => void }) {
   const now = useNow(60_000);
   const [count, setCount] = useState(pageSize);
@@ -161,6 +169,7 @@ function TokenList({ tokens, open }: { tokens: readonly Token[]; open: (token: T
   }
   return (
     <section className="card list-card" aria-label="Tokens in this container">
+      <TableTools name="tokens" head={head} rows={() => tokens.map(cellsOf)} />
       <ul className="token-list">
         {tokens.slice(0, count).map((token) => (
           <li key={token.id}>
