@@ -44,7 +44,7 @@ function contains(application: Application, words: readonly string[]): boolean {
   );
 }
 
-const collator = new Intl.Collator('en', { numeric: true, sensitivity: 'base' });
+const collator = new Intl.Collator(undefined, { numeric: true, sensitivity: 'base' });
 const byName = (a: Application, b: Application) => collator.compare(a.name, b.name);
 const never = '0';
 const last = '~';

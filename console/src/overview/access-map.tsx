@@ -102,7 +102,7 @@ export function AccessMap() {
           <p className="map-details">
             <span className="fine">
               {count > shown.applications.length
-                ? `The ${shown.applications.length} riskiest of ${plural(count, 'application')}`
+                ? `The ${formatNumber(shown.applications.length)} riskiest of ${plural(count, 'application')}`
                 : plural(count, 'application')}
               {hasMore && `, of the newest ${formatNumber(maxNewest)}`}
             </span>

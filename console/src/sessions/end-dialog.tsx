@@ -3,7 +3,7 @@ import { useState } from 'react';
 import { NotFoundError, type Session } from '../../../sdk/src/sallyport.ts';
 import { announce } from '../frame/announce.ts';
 import { ConfirmDialog } from '../frame/confirm-dialog.tsx';
-import { plural } from '../frame/format.ts';
+import { formatNumber, plural } from '../frame/format.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
 
 const concurrency = 4;
@@ -49,7 +49,7 @@ export function EndDialog({ sessions, close, done }: Props) {
       </p>
       {many && ended.size > 0 && (
         <p className="fine" role="status">
-          {ended.size} of {sessions.length} ended
+          {formatNumber(ended.size)} of {formatNumber(sessions.length)} ended
         </p>
       )}
     </ConfirmDialog>
