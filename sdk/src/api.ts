@@ -627,6 +627,10 @@ export interface Token {
   search?: Record<string, string>;
   /** Unencrypted names and values. */
   metadata?: Record<string, string>;
+  /** How many requests to destinations can use the token. Absent if unlimited. */
+  max_uses?: number;
+  /** How many have used it. Absent if unlimited. */
+  uses?: number;
   /** The application that created it. */
   created_by?: string;
   /** When it was created. */
@@ -654,6 +658,8 @@ export interface TokenCreate {
   search?: Record<string, string>;
   /** Names and values for filtering lists. Stored unencrypted. */
   metadata?: Record<string, string>;
+  /** How many requests to destinations can use the token, 1 to 100. It is deleted with the last one. Reads return at most the masked value. Cannot be changed later, and not be combined with `search`. */
+  max_uses?: number;
   /** When the token expires. Must be in the future. If absent, it never expires. */
   expires_at?: string;
   /** Identifier of the token: 3 to 200 characters of `A-Za-z0-9._:-`. If absent, one is generated. */

@@ -25,6 +25,8 @@ export const maxTokenBytes = 1_048_576;
  */
 export const storageUnit = 4096;
 
+const maxTokenUses = 100;
+
 export function storedSize(bytes: number): number {
   return Math.ceil(bytes / storageUnit) * storageUnit;
 }
@@ -92,6 +94,11 @@ export const Token = z
     mask: z.unknown().optional().describe('The mask template.'),
     search: z.record(z.string(), z.string()).optional().describe('The search templates, by name.'),
     metadata: z.record(z.string(), z.string()).optional().describe('Unencrypted names and values.'),
+    max_uses: z
+      .int()
+      .optional()
+      .describe('How many requests to destinations can use the token. Absent if unlimited.'),
+    uses: z.int().optional().describe('How many have used it. Absent if unlimited.'),
     ...changeFields,
   })
   .meta({ id: 'Token' });
@@ -122,6 +129,9 @@ export const TokenContentFields = z.strictObject({
   mask: optional(Mask),
   search: optional(SearchTemplates),
   metadata: optional(Metadata).describe('Names and values for filtering lists. Stored unencrypted.'),
+  max_uses: optional(z.int().min(1).max(maxTokenUses)).describe(
+    `How many requests to destinations can use the token, 1 to ${maxTokenUses}. It is deleted with the last one. Reads return at most the masked value. Cannot be changed later, and not be combined with \`search\`.`,
+  ),
   expires_at: optional(DateTime).describe(
     'When the token expires. Must be in the future. If absent, it never expires.',
   ),

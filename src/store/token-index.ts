@@ -1,8 +1,11 @@
 /** The index tables of tokens: by container and by metadata. */
 import { canonicalContainer } from '../domain/rule.ts';
 import type { Metadata } from '../domain/token.ts';
-import type { Db, Queries, Value } from './engine/db.ts';
+import { notExpired } from './applications.ts';
+import { maxId } from './bounded-list.ts';
+import type { Db, Executor, Queries, Value } from './engine/db.ts';
 import { inserter, insertValues, Params, type Statement } from './engine/sql.ts';
+import type { TokenCountScan, TokenCounts } from './store.ts';
 
 interface Indexed {
   readonly tenant_id: string;
@@ -104,4 +107,37 @@ export function containersOf({ container }: Pick<Indexed, 'container'>): string[
   for (let end = own.lastIndexOf('/', own.length - 2); end > 0; end = own.lastIndexOf('/', end - 1))
     containers.push(own.slice(0, end + 1));
   return containers;
+}
+
+interface Row {
+  seq: string;
+  /** Null if the token has expired. */
+  container: string | null;
+}
+
+const countedColumns = `t.seq, case when ${notExpired('t')} then t.container_folded end as container`;
+const everywhere = `select ${countedColumns} from tokens t where t.tenant_id = $1 and t.seq < $2 order by t.seq desc limit $3`;
+/** The index separates the tokens of the container itself (own = 1) from the tokens below it (own = 0). */
+const inContainer = `select ${countedColumns} from token_containers i
+  join tokens t on t.tenant_id = i.tenant_id and t.seq = i.seq
+  where i.tenant_id = $1 and i.seq < $2 and i.container = $4 and i.own = $5 order by i.seq desc limit $3`;
+
+/** `start` and `next` are positions: `own`, and the lowest seq that was counted. */
+/** Counts the tokens in a container and below. */
+export async function countTokens(
+  db: Pick<Executor, 'all'>,
+  tenant: string,
+  { container, limit, start = `1 ${maxId}` }: TokenCountScan,
+): Promise<TokenCounts> {
+  const [own, before] = start.split(' ') as [string, string];
+  const isRoot = container === '/';
+  const found = isRoot
+    ? await db.all<Row>(everywhere, [tenant, before, limit])
+    : await db.all<Row>(inContainer, [tenant, before, limit, container, Number(own)]);
+  const counts = new Map<string, number>();
+  for (const { container } of found)
+    if (container !== null) counts.set(container, (counts.get(container) ?? 0) + 1);
+  const last = found.length === limit ? found.at(-1)?.seq : undefined;
+  const below = isRoot || own === '0' ? undefined : `0 ${maxId}`;
+  return { counts, next: last === undefined ? below : `${own} ${last}` };
 }

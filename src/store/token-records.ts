@@ -44,6 +44,12 @@ export interface Tokens {
   ): Promise<TokenRecord | undefined>;
   /** Deletes a token. Rejects without a change if `check` throws. Returns false if the token does not exist. */
   delete(tenant: string, id: string, check: (current: TokenRecord) => void): Promise<boolean>;
+  /**
+   * Counts a use of a token with `max_uses`, and deletes the token with its last use. Concurrent uses run one after
+   * another. Rejects without a change if `check` throws. Returns the number of uses that are left, or undefined if the
+   * token does not exist.
+   */
+  spendUse(tenant: string, id: string, check: (current: TokenRecord) => void): Promise<number | undefined>;
 }
 
 /** A token without its data. */
@@ -103,6 +109,8 @@ export interface TokenContent {
   /** The values of the search templates. Only their keyed hashes are stored. */
   readonly searchValues?: SearchValues | undefined;
   readonly metadata: Metadata | undefined;
+  /** An update does not change it. */
+  readonly maxUses?: number | undefined;
   readonly expiresAt: number | undefined;
 }
 
@@ -131,7 +139,7 @@ export interface TokenFilter {
 export interface TokenQuery extends ListWindow {
   /** Limits which rows are read. Must include every token for which `transformFor` returns a transform. */
   readonly visible: Visible;
-  /** The transform for a token; undefined leaves it out of the list. */
+  /** The transform for a token; undefined leaves it out of the list. A token with `max_uses` is masked at least. */
   readonly transformFor: (token: Resource) => Transform | undefined;
   readonly filter: TokenFilter;
 }

@@ -17,6 +17,9 @@ export interface TokenRow extends ContentOwner {
   /** The version of the search key of its index rows. Null without search templates. */
   readonly search_version: number | null;
   readonly metadata: string | null;
+  /** Null if its uses are not limited. */
+  readonly max_uses: number | null;
+  readonly uses: number;
   readonly created_by: string | null;
   readonly created_at: DbTime;
   readonly modified_by: string | null;
@@ -25,7 +28,8 @@ export interface TokenRow extends ContentOwner {
 }
 
 export const columns = `t.tenant_id, t.seq, t.id, t.type, t.container, t.content_version, t.mask, t.search,
-  t.search_version, t.metadata, t.created_by, t.created_at, t.modified_by, t.modified_at, t.expires_at`;
+  t.search_version, t.metadata, t.max_uses, t.uses, t.created_by, t.created_at, t.modified_by, t.modified_at,
+  t.expires_at`;
 
 export const withContents =
   'tokens t left join token_contents c on c.tenant_id = t.tenant_id and c.seq = t.seq';
@@ -41,6 +45,10 @@ export function viewOf(row: TokenRow): TokenRecord['token'] {
   if (mask !== null) view.mask = JSON.parse(mask) as Mask;
   if (search !== null) view.search = JSON.parse(search) as SearchTemplates;
   if (metadata !== null) view.metadata = JSON.parse(metadata) as Metadata;
+  if (row.max_uses !== null) {
+    view.max_uses = row.max_uses;
+    view.uses = row.uses;
+  }
   if (row.created_by !== null) view.created_by = row.created_by;
   view.created_at = timestamp(Number(row.created_at));
   if (row.modified_by !== null) view.modified_by = row.modified_by;

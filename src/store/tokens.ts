@@ -1,12 +1,13 @@
 import type { JsonText } from '../domain/json-text.ts';
 import { newId } from '../domain/key.ts';
+import type { Resource } from '../domain/policy.ts';
 import { modificationTime } from '../domain/row-version.ts';
-import { canonicalContainer, type Transform } from '../domain/rule.ts';
+import { canonicalContainer, stricter, type Transform } from '../domain/rule.ts';
 import type { SearchValues } from '../domain/search.ts';
 import { nextTurn } from '../domain/steps.ts';
 import { checkGrowth, deleteTokens, sizeOf, storageUsedBy, writeCharges } from './application-storage.ts';
 import { notExpired } from './applications.ts';
-import { batchesOf, maxId } from './bounded-list.ts';
+import { batchesOf } from './bounded-list.ts';
 import type { Keyring } from './crypto/keyring.ts';
 import { type Executor, type Queries, rowLock, type Value } from './engine/db.ts';
 import { all, onCitus, Params } from './engine/sql.ts';
@@ -16,16 +17,16 @@ import type {
   LockedToken,
   StoredToken,
   TokenContent,
-  TokenCountScan,
-  TokenCounts,
   TokenLocation,
   TokenQuery,
+  TokenRecord,
   TokenRevision,
   Tokens,
 } from './store.ts';
 import {
   containerStatements,
   containersOf,
+  countTokens,
   deleteTokenRows,
   indexContainers,
   indexMetadata,
@@ -59,9 +60,6 @@ const selectWhole = `select t.id as key, ${columns}, c.data, c.masked from ${wit
   where t.id = :key and t.tenant_id = $2 and ${notExpired('t')}`;
 
 export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
-  const selectLocked = `select ${columns}, t.data_bytes, t.masked_bytes from tokens t
-    where ${byId} ${rowLock(db, 'for update')}`;
-
   /** Deferred to the end of the transaction, where all charges of one application are added up. */
   const charge = ({ tenant_id: tenant, created_by: application }: SizedRow, tokens: number, bytes: number) =>
     db.defer(writeCharges[db.dialect], { tenant, application, kind: 'tokens', tokens, bytes });
@@ -99,7 +97,8 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
 
     count: (tenant, scan) => countTokens(db, tenant, scan),
 
-    list: async (tenant, query) => {
+    list: async (tenant, asked) => {
+      const query = { ...asked, transformFor: maskLimited(asked.transformFor) };
       const key = await dataKey(tenant);
       const { tokens, ...list } = await find(db, tenant, key, query);
       const page = withinBytes(tokens);
@@ -110,7 +109,7 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
     update: async (tenant, id, change, revise, quota) => {
       const key = await dataKey(tenant);
       const updated = await db.transaction(async (tx) => {
-        const old = await tx.get<SizedRow>(selectLocked, [tenant, id]);
+        const old = await lock(db, tx, tenant, id);
         if (!old) return undefined;
         const revision = await revise(lockedToken(tx, old, key));
         return writeRevision(db, tx, key, old, revision, change, quota);
@@ -120,18 +119,53 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
     },
 
     delete: async (tenant, id, check) => {
-      const deleted = await db.transaction(async (tx) => {
-        const row = await tx.get<SizedRow>(selectLocked, [tenant, id]);
-        if (!row) return undefined;
-        check(toRecord(row));
-        await tx.run('delete from tokens where tenant_id = $1 and seq = $2', [tenant, row.seq]);
-        await deleteTokenRows(tx, db.dialect, [row]);
-        return row;
-      });
+      const deleted = await withLocked(db, tenant, id, check, (tx, row) => remove(tx, db, row));
       if (deleted) await charge(deleted, -1, -sizeOf(deleted));
       return deleted !== undefined;
     },
+
+    spendUse: async (tenant, id, check) => {
+      const spent = await withLocked(db, tenant, id, check, (tx, row) => spend(tx, db, row));
+      if (spent?.deleted) await charge(spent.deleted, -1, -sizeOf(spent.deleted));
+      return spent?.left;
+    },
   };
+}
+
+async function lock(db: Executor, tx: Queries, tenant: string, id: string): Promise<SizedRow | undefined> {
+  const sql = `select ${columns}, t.data_bytes, t.masked_bytes from tokens t
+    where ${byId} ${rowLock(db, 'for update')}`;
+  return tx.get<SizedRow>(sql, [tenant, id]);
+}
+
+/** Locks the token and checks it, then changes it. Returns undefined if it does not exist. */
+function withLocked<T>(
+  db: Executor,
+  tenant: string,
+  id: string,
+  check: (current: TokenRecord) => void,
+  change: (tx: Queries, row: SizedRow) => Promise<T>,
+): Promise<T | undefined> {
+  return db.transaction(async (tx) => {
+    const row = await lock(db, tx, tenant, id);
+    if (!row) return undefined;
+    check(toRecord(row));
+    return change(tx, row);
+  });
+}
+
+async function remove(tx: Queries, { dialect }: Executor, row: SizedRow): Promise<SizedRow> {
+  await tx.run('delete from tokens where tenant_id = $1 and seq = $2', [row.tenant_id, row.seq]);
+  await deleteTokenRows(tx, dialect, [row]);
+  return row;
+}
+
+async function spend(tx: Queries, db: Executor, row: SizedRow) {
+  const left = (row.max_uses ?? 0) - row.uses - 1;
+  if (left <= 0) return { left: 0, deleted: await remove(tx, db, row) };
+  const sql = 'update tokens set uses = uses + 1 where tenant_id = $1 and seq = $2';
+  await tx.run(sql, [row.tenant_id, row.seq]);
+  return { left, deleted: undefined };
 }
 
 async function locate(db: Queries, tenant: string, ids: readonly string[]): Promise<TokenLocation[]> {
@@ -217,6 +251,8 @@ function newRow(key: Uint8Array, tenant: string, id: string, content: TokenConte
     ...owner,
     ...fieldsOf(content),
     search_version: null,
+    max_uses: content.maxUses ?? null,
+    uses: 0,
     created_by: by,
     created_at: at,
     modified_by: null,
@@ -259,22 +295,23 @@ function fieldsOf(content: Omit<TokenRevision, 'data' | 'masked'>) {
 }
 
 const insertToken = `insert into tokens (tenant_id, seq, id, created_by, created_at, type, container, container_folded,
-    content_version, data_bytes, masked_bytes, mask, search, search_version, metadata, expires_at)
-  values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) on conflict (tenant_id, id) do nothing`;
+    content_version, data_bytes, masked_bytes, mask, search, search_version, metadata, expires_at, max_uses)
+  values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
+  on conflict (tenant_id, id) do nothing`;
 const insertContents = 'insert into token_contents (tenant_id, seq, masked, data) values ($1, $2, $3, $4)';
-/** Inserts a token, its contents and its containers in one statement. `$19` is the result of `containersOf` as JSON. */
+/** Inserts a token, its contents and its containers in one statement. `$20` is the result of `containersOf` as JSON. */
 const insertTogether = `with inserted as (${insertToken} returning tenant_id, seq),
   contents as (insert into token_contents (tenant_id, seq, masked, data)
-    select tenant_id, seq, cast($17 as bytea), cast($18 as bytea) from inserted)
+    select tenant_id, seq, cast($18 as bytea), cast($19 as bytea) from inserted)
   insert into token_containers (tenant_id, container, own, seq)
     select tenant_id, above.container, case position when 1 then 1 else 0 end, seq
-    from inserted, json_array_elements_text(cast(cast($19 as text) as json)) with ordinality as above (container, position)`;
+    from inserted, json_array_elements_text(cast(cast($20 as text) as json)) with ordinality as above (container, position)`;
 const insertWithIndex = onCitus(insertTogether, (params) => {
   const [tenant = null, seq = null] = params;
-  const [masked = null, data = null, json] = params.slice(16);
+  const [masked = null, data = null, json] = params.slice(17);
   const containers = JSON.parse(json as string) as string[];
   return [
-    { sql: insertToken, params: params.slice(0, 16) },
+    { sql: insertToken, params: params.slice(0, 17) },
     { sql: insertContents, params: [tenant, seq, masked, data] },
     ...containerStatements(tenant, seq, containers),
   ];
@@ -283,7 +320,7 @@ const insertWithIndex = onCitus(insertTogether, (params) => {
 /** Inserts the token and its containers. Returns false if the id is taken. */
 async function insert(tx: Queries, { dialect }: Executor, row: WholeRow): Promise<boolean> {
   const { tenant_id, seq, id, created_by, created_at, masked, data } = row;
-  const values = [tenant_id, seq, id, created_by, Number(created_at), ...changeable(row)];
+  const values = [tenant_id, seq, id, created_by, Number(created_at), ...changeable(row), row.max_uses];
   if (dialect === 'postgres') {
     const containers = JSON.stringify(containersOf(row));
     return (await tx.run(insertWithIndex, [...values, masked, data, containers])) > 0;
@@ -396,6 +433,14 @@ const selections: Record<Transform, { sql: string; part?: Part }> = {
   redact: { sql: `select ${columns}, null as ciphertext from tokens t` },
 };
 
+/** Tokens with `max_uses` are not revealed. */
+function maskLimited(transformFor: TokenQuery['transformFor']) {
+  return (token: Resource & { readonly max_uses?: number | null }) => {
+    const transform = transformFor(token);
+    return transform && typeof token.max_uses === 'number' ? stricter(transform, 'mask') : transform;
+  };
+}
+
 type FoundToken = Pick<VisibleToken, 'seq' | 'transform'> & Partial<VisibleToken>;
 
 /** Reads the tokens that were found. If a token has changed since, its transform is determined again. */
@@ -433,36 +478,4 @@ async function readTokens(
   if (changed.length > 0 && attempts > 1)
     tokens.push(...(await readTokens(db, tenant, key, changed, show, attempts - 1)));
   return tokens.sort((a, b) => (a.seq < b.seq ? 1 : -1));
-}
-
-interface Row {
-  seq: string;
-  /** Null if the token has expired. */
-  container: string | null;
-}
-
-const countedColumns = `t.seq, case when ${notExpired('t')} then t.container_folded end as container`;
-const everywhere = `select ${countedColumns} from tokens t where t.tenant_id = $1 and t.seq < $2 order by t.seq desc limit $3`;
-/** The index separates the tokens of the container itself (own = 1) from the tokens below it (own = 0). */
-const inContainer = `select ${countedColumns} from token_containers i
-  join tokens t on t.tenant_id = i.tenant_id and t.seq = i.seq
-  where i.tenant_id = $1 and i.seq < $2 and i.container = $4 and i.own = $5 order by i.seq desc limit $3`;
-
-/** `start` and `next` are positions: `own`, and the lowest seq that was counted. */
-async function countTokens(
-  db: Pick<Executor, 'all'>,
-  tenant: string,
-  { container, limit, start = `1 ${maxId}` }: TokenCountScan,
-): Promise<TokenCounts> {
-  const [own, before] = start.split(' ') as [string, string];
-  const isRoot = container === '/';
-  const found = isRoot
-    ? await db.all<Row>(everywhere, [tenant, before, limit])
-    : await db.all<Row>(inContainer, [tenant, before, limit, container, Number(own)]);
-  const counts = new Map<string, number>();
-  for (const { container } of found)
-    if (container !== null) counts.set(container, (counts.get(container) ?? 0) + 1);
-  const last = found.length === limit ? found.at(-1)?.seq : undefined;
-  const below = isRoot || own === '0' ? undefined : `0 ${maxId}`;
-  return { counts, next: last === undefined ? below : `${own} ${last}` };
 }

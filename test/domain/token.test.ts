@@ -122,6 +122,7 @@ describe('creating a token', () => {
       mask: undefined,
       search: undefined,
       metadata: undefined,
+      max_uses: undefined,
       expires_at: undefined,
       unless_exists: undefined,
     });

@@ -10,7 +10,7 @@ export const noOpenssl = isMissing(Bun.which('openssl') !== null, 'TLS tests: no
 export interface Certificates {
   /** The certificate authority that signed the others. */
   readonly authority: string;
-  /** For `localhost`. */
+  /** For `localhost` and the other names. */
   readonly server: KeyPair;
   readonly client: KeyPair;
 }
@@ -20,8 +20,8 @@ interface KeyPair {
   readonly key: string;
 }
 
-/** Writes PEM files to the folder. The client certificate is for the role `client`. */
-export function createCertificates(folder: string, client: string): Certificates {
+/** Writes PEM files to the folder. The client certificate is for the role `client`. `names` are such as `,IP:127.0.0.1`. */
+export function createCertificates(folder: string, client: string, names = ''): Certificates {
   const file = (name: string) => join(folder, name);
   const newKey = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'];
 
@@ -30,18 +30,18 @@ export function createCertificates(folder: string, client: string): Certificates
     if (status !== 0) throw new Error(`openssl failed: ${stderr}`);
   }
 
-  function sign(name: string, subject: string): KeyPair {
+  function sign(name: string, subject: string, others = ''): KeyPair {
     const pair = { certificate: file(`${name}.crt`), key: file(`${name}.key`) };
     openssl('req', ...newKey, '-keyout', pair.key, '-out', file('request'), '-subj', `/CN=${subject}`);
     const authority = ['-CA', file('ca.crt'), '-CAkey', file('ca.key'), '-CAcreateserial'];
-    const names = ['-extfile', file('names')];
-    writeFileSync(file('names'), `subjectAltName=DNS:${subject}\n`);
-    openssl('x509', '-req', '-in', file('request'), ...authority, ...names, '-out', pair.certificate);
+    const extensions = ['-extfile', file('names')];
+    writeFileSync(file('names'), `subjectAltName=DNS:${subject}${others}\n`);
+    openssl('x509', '-req', '-in', file('request'), ...authority, ...extensions, '-out', pair.certificate);
     return pair;
   }
 
   openssl('req', '-x509', ...newKey, '-keyout', file('ca.key'), '-out', file('ca.crt'), '-subj', '/CN=ca');
-  const server = sign('server', 'localhost');
+  const server = sign('server', 'localhost', names);
   // PostgreSQL rejects a key that other users can read.
   chmodSync(server.key, 0o600);
   if (serverUser.uid) chownSync(server.key, serverUser.uid, serverUser.gid);

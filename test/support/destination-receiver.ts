@@ -7,6 +7,8 @@ import { createCertificates } from './certificates.ts';
 
 export interface Receiver {
   readonly origin: string;
+  /** The same server by its address. */
+  readonly addressOrigin: string;
   readonly ca: string;
   readonly clientCertificate: string;
   /** Every request, as text. */
@@ -25,7 +27,7 @@ export const json = (body: unknown, head = 'HTTP/1.1 200 OK') => {
 
 export async function openReceiver(requestCert = false): Promise<Receiver> {
   const folder = mkdtempSync(join(tmpdir(), 'receiver-'));
-  const { authority, server: pair, client } = createCertificates(folder, 'client');
+  const { authority, server: pair, client } = createCertificates(folder, 'client', ',IP:127.0.0.1');
   const read = (file: string) => readFileSync(file, 'utf8');
   const [ca, cert, key] = [authority, pair.certificate, pair.key].map(read) as [string, string, string];
   const clientCertificate = read(client.certificate) + read(client.key);
@@ -57,6 +59,7 @@ export async function openReceiver(requestCert = false): Promise<Receiver> {
   const { port } = server.address() as { port: number };
   return {
     origin: `https://localhost:${port}`,
+    addressOrigin: `https://127.0.0.1:${port}`,
     ca,
     clientCertificate,
     received,

@@ -145,7 +145,7 @@ export type MappedToken = Origin &
       }
   );
 
-const tokenFields = ['type', 'data', 'mask', 'search', 'metadata', 'expires_at'];
+const tokenFields = ['type', 'data', 'mask', 'search', 'metadata', 'max_uses', 'expires_at'];
 
 export function mapToken(item: SourceItem, mapping: Mapping, now: number): MappedToken {
   const place = item.place.startsWith('line ') ? item.place : `token ${item.place}`;
@@ -166,6 +166,9 @@ export function mapToken(item: SourceItem, mapping: Mapping, now: number): Mappe
       code: 'data_missing',
       error: 'has no data: the source redacts it, so its key needs transform reveal',
     };
+  // Responses of Sallyport count uses. They contain the masked value, which must not be stored as data.
+  if (record.uses !== undefined)
+    return { ...origin, code: 'data_missing', error: 'has max_uses: no key can read its data' };
   const container = mapContainer(named.container ?? defaultContainer, mapping);
   const fields = pick(record, tokenFields);
   const body = { id: record.id, ...fields, container };

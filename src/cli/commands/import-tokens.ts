@@ -162,6 +162,7 @@ function differenceOf({ token, masked }: Mapped, copy: Token): string | undefine
   if (!Bun.deepEquals(token.mask, copy.mask)) return 'mask';
   if (!Bun.deepEquals(token.search, copy.search)) return 'search';
   if (!Bun.deepEquals(token.metadata ?? {}, copy.metadata ?? {})) return 'metadata';
+  if (token.max_uses !== copy.max_uses) return 'max_uses';
   if (timeOf(token.expires_at) !== timeOf(copy.expires_at)) return 'expiry';
   const isSame = [token.data, masked, undefined].some((data) => Bun.deepEquals(data, copy.data));
   return isSame ? undefined : 'data';

@@ -191,6 +191,7 @@ function show({ printResult }: Call, token: Token): number {
       ['data', JSON.stringify(data)],
       ['mask', JSON.stringify(mask)],
       ['metadata', formatPairs(metadata)],
+      ['uses', token.max_uses === undefined ? undefined : `${token.uses} of ${token.max_uses}`],
       ['created', token.created_at],
       ['modified', token.modified_at],
       ['expires', token.expires_at ?? 'never'],

@@ -67,15 +67,15 @@ async function useTokens(call: Call, context: HandlerContext): Promise<Reply> {
   for (let attempt = 0; attempt < maxAttempts; attempt++) {
     const use = await check(call, context);
     const deadline = AbortSignal.timeout(use.destination.timeout * 1000);
-    const { ca, client_certificate: certificate } = use.destination;
     const { tenantId } = principal;
-    const { id, origin } = use.destination;
+    const { id, origin, ca, client_certificate: certificate } = use.destination;
     const { privateKey } = use.secrets;
     const target = { tenantId, id, version: versionOf(use.destination), origin, ca, certificate, privateKey };
     const lease = await context.outbound.open(target, deadline); // 502, 503
     let isCommitted = false;
     try {
-      isCommitted = await context.store.change(tenantId, (tx) => commit(call, use, tx), Symbol('use'));
+      const entity = use.tokens.find(hasMaxUses)?.id ?? Symbol('use');
+      isCommitted = await context.store.change(tenantId, (tx) => commit(call, use, tx), entity);
     } finally {
       if (!isCommitted) lease.release(false);
     }
@@ -83,14 +83,21 @@ async function useTokens(call: Call, context: HandlerContext): Promise<Reply> {
     for (const token of use.tokens) context.usage.record(principal, 'token:use', token.container);
     return send(call, use, lease, deadline, context);
   }
-  throw fail('unavailable', { detail: 'A token or the destination is being changed. Nothing was sent.' });
+  throw changing();
 }
+
+function changing() {
+  return fail('unavailable', { detail: 'A token or the destination is being changed. Nothing was sent.' });
+}
+
+const hasMaxUses = ({ token }: StoredToken) => token.max_uses !== undefined;
 
 /** A request that was checked and can be sent. */
 interface Use {
   readonly destination: StoredDestination;
   readonly secrets: ReturnType<StoredDestination['secrets']>;
   readonly listed: DestinationRequest;
+  /** In the order of their ids, so that all transactions lock them in the same order. */
   readonly tokens: readonly StoredToken[];
   readonly filled: FilledRequest;
 }
@@ -111,7 +118,9 @@ async function check(call: Call, context: HandlerContext): Promise<Use> {
     callerRequest(request, call.body as ReceivedBody | undefined, path, search),
   );
   const tokens = await Promise.all(
-    prepared.tokens.map(async (id) => orNotFound(await context.store.tokens.get(principal.tenantId, id))),
+    prepared.tokens
+      .toSorted()
+      .map(async (id) => orNotFound(await context.store.tokens.get(principal.tenantId, id))),
   );
   for (const token of tokens) permitUse(principal, token, destination.id);
   for (const token of tokens) context.limits.checkUse(principal.tenantId, token.id, requestInfo);
@@ -193,8 +202,24 @@ async function commit(call: Call, use: Use, tx: StoreTransaction): Promise<boole
   }
   // After all checks that start over, because those commit, too.
   if (isLimited(principal)) await spendUse(principal, tx);
+  const deleted: StoredToken[] = [];
+  for (const token of use.tokens.filter(hasMaxUses))
+    if ((await spendTokenUse(tenantId, token, tx)) === 0) deleted.push(token);
   tx.record(entryOf(call, use, 'token.use'));
+  for (const token of deleted) {
+    const fields = { operation: 'token.delete', result: 'success', resource: resourceOf([token]) } as const;
+    const entity = { kind: 'token', id: token.id };
+    tx.record({ ...auditFields(principal, requestInfo), ...fields, entity });
+  }
   return true;
+}
+
+/** Returns the number of uses that are left. Throws `not_found` if there was none. */
+async function spendTokenUse(tenant: string, token: StoredToken, tx: StoreTransaction): Promise<number> {
+  const left = await tx.tokens.spendUse(tenant, token.id, (current) => {
+    if (tokenVersion(current) !== tokenVersion(token)) throw changing();
+  });
+  return orNotFound(left);
 }
 
 function entryOf(
@@ -241,7 +266,11 @@ async function send(
       headers: { ...outboundHeaders(call, use), ...filled.headers, ...Object.fromEntries(added) },
       body: filled.body,
     };
-    const reply = await lease.connection.exchange(request, deadline, wantsBody ? maxBody : undefined);
+    const reply = await lease.connection.exchange(
+      request,
+      deadline,
+      wantsBody ? maxBody : undefined,
+    );
     ({ status } = reply);
     lease.release(false);
     // Without a scheme such as `Bearer`, too: the reply may have the secret alone.

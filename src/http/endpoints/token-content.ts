@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { type Difference, difference } from '../../domain/audit.ts';
 import { requireFuture } from '../../domain/common-fields.ts';
 import { Denial } from '../../domain/denial.ts';
-import { fail } from '../../domain/error.ts';
+import { fail, throwIfInvalid } from '../../domain/error.ts';
 import { type DecidingRule, decidingRule, explain, ruleOf } from '../../domain/explain.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { MaskError, renderMask } from '../../domain/mask.ts';
@@ -37,14 +37,18 @@ export function contentOf(fields: z.output<typeof TokenContentFields>, now: numb
 }
 
 function openContent(fields: OpenFields, now?: number) {
-  const { type, mask, search = {}, metadata, expires_at } = fields;
+  const { type, mask, search = {}, metadata, max_uses, expires_at } = fields;
   if (now !== undefined) requireFuture(expires_at, now);
+  const isSearchable = Object.keys(search).length > 0;
+  if (isSearchable && max_uses !== undefined)
+    throwIfInvalid({ search: ['cannot be combined with `max_uses`'] });
   return {
     type: type ?? defaultType,
     container: containerOf(fields) ?? defaultContainer,
     mask,
-    search: Object.keys(search).length > 0 ? search : undefined,
+    search: isSearchable ? search : undefined,
     metadata,
+    maxUses: max_uses,
     expiresAt: expires_at,
   };
 }
@@ -86,11 +90,11 @@ export async function patchedContent(
   requireMatch: RequireMatch,
 ): Promise<PatchedContent> {
   const before = permit(principal, 'token:update', current);
-  const { type, mask, search, metadata, expires_at } = current.token;
+  const { type, mask, search, metadata, max_uses, expires_at } = current.token;
   const { data: newData, ...rest } = patch;
   // `containers` is a synonym of `container`, so it replaces the stored container.
   const container = patch.containers === undefined ? current.token.container : undefined;
-  const merged = mergePatch({ type, container, mask, search, metadata, expires_at }, rest);
+  const merged = mergePatch({ type, container, mask, search, metadata, max_uses, expires_at }, rest);
   const fields = validate(OpenFields, merged, 'body');
   const open = openContent(fields, patch.expires_at === undefined ? undefined : principal.now);
   const next = { id: current.id, container: open.container };

@@ -97,7 +97,7 @@ export const createToken = changeEndpoint({
     }
     const token = await store.tokens.create(principal.tenantId, id, content, changeBy(principal));
     if (!token) throw fail('token_exists');
-    const { transform } = verdict;
+    const transform = stricter(verdict.transform, content.maxUses === undefined ? 'reveal' : 'mask');
     const data = transform === 'reveal' ? content.data : transform === 'mask' ? content.masked : undefined;
     const rule = ruleOf(principal.kind, verdict);
     const search = names.length > 0 ? { names, hits: 0 } : undefined;
@@ -257,7 +257,7 @@ export const updateToken = changeEndpoint({
   tag,
   summary: 'Update a token',
   description:
-    'Applies a JSON merge patch. To move a token, your key needs `token:update` on both containers. The transform `reveal` is required to change the mask or a part of `data`, unless the patch replaces `data` completely. `reveal` is also required if a session or a public key moves a token, and to move it to a container where your key sees more of the data.',
+    'Applies a JSON merge patch. To move a token, your key needs `token:update` on both containers. The transform `reveal` is required to change the mask or a part of `data`, unless the patch replaces `data` completely. `reveal` is also required if a session or a public key moves a token, and to move it to a container where your key sees more of the data. No key has `reveal` for a token with `max_uses`.',
   params,
   body: TokenPatch,
   bodyLimit: maxTokenBytes,

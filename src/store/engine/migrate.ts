@@ -12,6 +12,7 @@ import usedJwts from './migrations/0006_used_jwts.sql' with { type: 'text' };
 import movedTenants from './migrations/0007_moved_tenants.sql' with { type: 'text' };
 import frozenDataKeys from './migrations/0008_frozen_data_keys.sql' with { type: 'text' };
 import keyRequests from './migrations/0009_key_requests.sql' with { type: 'text' };
+import tokenUses from './migrations/0010_token_uses.sql' with { type: 'text' };
 import { lacksPrivilege } from './postgres-errors.ts';
 
 type Dialect = Db['dialect'];
@@ -38,6 +39,7 @@ export const migrations: readonly Migration[] = [
   { name: '0007_moved_tenants', sql: movedTenants },
   { name: '0008_frozen_data_keys', sql: frozenDataKeys },
   { name: '0009_key_requests', sql: keyRequests },
+  { name: '0010_token_uses', sql: tokenUses },
   // New migrations go here.
 ];
 

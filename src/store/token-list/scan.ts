@@ -28,6 +28,7 @@ export interface Candidate {
   readonly seq: string;
   readonly id: string;
   readonly container: string;
+  readonly max_uses: number | null;
   readonly data: number | string;
   readonly masked: number | string;
   readonly rest: number | string;
@@ -164,7 +165,7 @@ async function candidatesOf(
     ...pairs,
     ...terms.map((term) => hasTerm(params, owner, term)),
   );
-  const sql = `select t.seq, t.id, t.container, t.data_bytes as data, t.masked_bytes as masked,
+  const sql = `select t.seq, t.id, t.container, t.max_uses, t.data_bytes as data, t.masked_bytes as masked,
       coalesce(octet_length(t.mask), 0) + coalesce(octet_length(t.search), 0)
         + coalesce(octet_length(t.metadata), 0) as rest
     from tokens t where ${where} order by t.seq desc`;

@@ -252,6 +252,16 @@ describe('applications', () => {
   });
 });
 
+test('tokens with max_uses are copied with it, and compared by what can be read', async () => {
+  vault.tokens.push(card(1, { max_uses: 2 }));
+  expect(await json(['--yes'])).toMatchObject({ complete: true, tokens: { copied: 1, verified: 1 } });
+  expect(await stored('/tokens/card-1')).toMatchObject({ max_uses: 2, uses: 0, data: 'XXXXXXXXXXXX1001' });
+  expect(await json(['--yes'])).toMatchObject({ complete: true, tokens: { copied: 0, unchanged: 1 } });
+  vault.tokens.push(card(2, { max_uses: 2, uses: 0, data: 'XXXX' }));
+  const { complete, failures } = await json(['--yes']);
+  expect([complete, failures]).toMatchObject([false, [{ id: 'card-2', code: 'data_missing' }]]);
+});
+
 test('the import asks first, and needs --yes without a terminal', async () => {
   vault.tokens.push(card(1));
   expect((await runImport([])).code).toBe(2);
