@@ -2,7 +2,7 @@
 import { statSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { dirname } from 'node:path';
-import { configuredSinks, type Delivery, fetchChecked, type Sink, startDelivery } from './audit/delivery.ts';
+import { configuredSinks, type Delivery, type Sink, startDelivery } from './audit/delivery.ts';
 import { type Config, ConfigError } from './config/settings.ts';
 import { build } from './config/version.ts';
 import { fail } from './domain/error.ts';
@@ -29,6 +29,7 @@ import { type NodeEnvironment, nodeRecorder } from './operations/node-recorder.t
 import { reportSlowStart, retryTimeouts } from './operations/slow-start.ts';
 import { type Resolve, resolveBySystem } from './outbound/address.ts';
 import { outboundDestinations } from './outbound/destinations.ts';
+import { fetchDocument } from './outbound/request.ts';
 import { createFolder } from './store/engine/file-ownership.ts';
 import { type Migrated, NoSchema, newestSchema } from './store/engine/migrate.ts';
 import { reservedBytes } from './store/engine/sqlite.ts';
@@ -98,7 +99,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     config.metricsPort === undefined && !telemetrySettings.metrics
       ? undefined
       : observe({
-          ...metricLimits(config, sinks),
+          ...metricLimits(config, sinks, () => context.outbound.suspended()),
           maintenance: () => data.maintenance,
           readSinks: () => delivery.states(),
           clockOffset: () => node.clockOffset(),
@@ -180,9 +181,10 @@ async function serveUntilNoticed(drain: number, log: Log): Promise<void> {
 function metricLimits(
   { databaseUrl, databaseConnections }: Config,
   sinks: readonly Sink[],
-): Pick<MetricSources, 'sinkNames' | 'poolSize'> {
-  const isSqlite = databaseUrl.startsWith('sqlite:');
-  return { sinkNames: sinks.map(({ name }) => name), poolSize: isSqlite ? undefined : databaseConnections };
+  suspendedDestinations: () => readonly string[],
+): Pick<MetricSources, 'sinkNames' | 'poolSize' | 'suspendedDestinations'> {
+  const poolSize = databaseUrl.startsWith('sqlite:') ? undefined : databaseConnections;
+  return { sinkNames: sinks.map(({ name }) => name), poolSize, suspendedDestinations };
 }
 
 interface Closeable {
@@ -251,7 +253,7 @@ async function sessionSettings(
   Pick<HandlerContext, 'publicUrl' | 'framesUrl' | 'proofs' | 'issuerKeys' | 'sessionTtl' | 'sessionTtlMax'>
 > {
   const { mac } = await maintenance.chainKeys();
-  const issuerKeys = new IssuerKeys((url) => fetchChecked(url, issuerNetworks), clock, log);
+  const issuerKeys = new IssuerKeys((url) => fetchDocument(url, issuerNetworks), clock, log);
   return { publicUrl, framesUrl, proofs: new Proofs(mac), issuerKeys, sessionTtl, sessionTtlMax };
 }
 

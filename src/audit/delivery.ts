@@ -13,23 +13,6 @@ import { DeliveryError, type Receipt } from './delivery/sender.ts';
 import { type AuditDb, type StoredSegment, segmentAt, segmentsIn } from './log/chain.ts';
 import { chainName } from './records.ts';
 
-const fetchTimeout = 5000;
-
-/**
- * Returns the body of a document, at most 64 KiB. Connects only to public addresses and to those that `allowPrivate`
- * accepts. Follows no redirects. Throws if the response is not 200.
- */
-export async function fetchChecked(url: URL, allowPrivate: (address: string) => boolean): Promise<string> {
-  const { send } = await import('./delivery/http-client.ts');
-  const request = { method: 'GET', url, headers: { accept: 'application/json' } } as const;
-  const target = { allowPrivate, timeout: fetchTimeout, setting: 'set SALLYPORT_ISSUER_NETWORKS' };
-  const { status, body } = await send(request, target, noSignal);
-  if (status !== 200) throw new DeliveryError(`${url.origin} replied with status ${status}`);
-  return body;
-}
-
-const noSignal = new AbortController().signal;
-
 export type { Sink } from './delivery/config.ts';
 export type { Deliveries, SinkState } from './delivery/positions.ts';
 

@@ -38,31 +38,22 @@ export const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
 const segment = /^(?!\.{1,2}$)[A-Za-z0-9._~!$&'()*+,=:@-]+$/;
 const variable = /^:[A-Za-z][A-Za-z0-9_]*$/;
 
+function hasSegments(path: string, isValid: (part: string) => boolean): boolean {
+  return path === '/' || (path.startsWith('/') && path.slice(1).split('/').every(isValid));
+}
+
 const PathPattern = z
   .string()
   .max(500)
   .refine(
-    (path) =>
-      path === '/' ||
-      (path.startsWith('/') &&
-        path
-          .slice(1)
-          .split('/')
-          .every((part) => (part.startsWith(':') ? variable : segment).test(part))),
+    (path) => hasSegments(path, (part) => (part.startsWith(':') ? variable : segment).test(part)),
     'must be a path such as /v1/charges/:id, without escapes, empty segments and dot segments',
   )
   .refine(containsNoSecret, secretError);
 
 /** Whether the raw path of a request can be matched with patterns at all. */
 export function isPlainPath(path: string): boolean {
-  return (
-    path === '/' ||
-    (path.startsWith('/') &&
-      path
-        .slice(1)
-        .split('/')
-        .every((part) => segment.test(part)))
-  );
+  return hasSegments(path, (part) => segment.test(part));
 }
 
 /** Whether the raw path of a request has the segments of the pattern. A variable matches one segment. */
@@ -186,18 +177,10 @@ const isCertificate = (label: string) => label === 'CERTIFICATE';
 
 /** Splits a client certificate. `key` is undefined if the text has none. */
 export function splitCertificate(text: string): { certificate: string; key: string | undefined } {
-  const blocks = [...text.matchAll(pemBlocks)].map(([block, label = '']) => ({
-    text: `${block}\n`,
-    isKey: isKey(label),
-  }));
-  const key = blocks.find((block) => block.isKey)?.text;
-  return {
-    certificate: blocks
-      .filter((block) => !block.isKey)
-      .map((block) => block.text)
-      .join(''),
-    key,
-  };
+  const blocks = [...text.matchAll(pemBlocks)].map(([block, label = '']) => [`${block}\n`, label] as const);
+  const keys = blocks.filter(([, label]) => isKey(label));
+  const others = blocks.filter(([, label]) => !isKey(label));
+  return { certificate: others.map(([block]) => block).join(''), key: keys[0]?.[0] };
 }
 
 const secretFields = {
@@ -244,10 +227,11 @@ export const DestinationCreate = z
   .meta({ id: 'DestinationCreate' });
 export type DestinationCreate = z.output<typeof DestinationCreate>;
 
-const ReadOnly = optional(z.unknown().meta({ type: 'string' })).meta({
-  readOnly: true,
-  description: 'Read-only. May be sent unchanged; a different value is rejected.',
-});
+const readOnlyField = (schema: { type: 'string' | 'array'; items?: { type: 'string' } }) =>
+  optional(z.unknown().meta(schema)).meta({
+    readOnly: true,
+    description: 'Read-only. May be sent unchanged; a different value is rejected.',
+  });
 const readOnly = [
   'id',
   'tenant_id',
@@ -261,14 +245,11 @@ const readOnly = [
 export const DestinationUpdate = z
   .strictObject({
     ...changeableFields,
-    ...(Object.fromEntries(readOnly.map((name) => [name, ReadOnly])) as Record<
+    ...(Object.fromEntries(readOnly.map((name) => [name, readOnlyField({ type: 'string' })])) as Record<
       (typeof readOnly)[number],
-      typeof ReadOnly
+      ReturnType<typeof readOnlyField>
     >),
-    header_names: optional(z.unknown().meta({ type: 'array', items: { type: 'string' } })).meta({
-      readOnly: true,
-      description: 'Read-only. May be sent unchanged; a different value is rejected.',
-    }),
+    header_names: readOnlyField({ type: 'array', items: { type: 'string' } }),
   })
   .meta({ id: 'DestinationUpdate' });
 export type DestinationUpdate = z.output<typeof DestinationUpdate>;

@@ -263,14 +263,20 @@ export async function echoes(
 ): Promise<boolean> {
   if (inserted.length === 0) return false;
   const raw = [...namesAndTexts(parts), ...headers].join('');
+  // Each step takes some milliseconds for a large reply.
+  const pause = () => (raw.length > 10_000 ? nextTurn() : undefined);
+  await pause();
   const unescaped = decoded(raw);
-  const [haystack, other] = [letters(raw), letters(unescaped)];
+  await pause();
+  const haystack = letters(raw);
+  await pause();
+  const other = letters(unescaped);
   for (const text of inserted) {
     // Separators count here: few letters may be left without them.
     if (raw.includes(text) || unescaped.includes(text)) return true;
     const isIn = (form: string) => haystack.includes(form) || other.includes(form);
     if (formsOf(text).some((form) => form.length >= minEcho && isIn(form))) return true;
-    if (haystack.length > 10_000) await nextTurn();
+    await pause();
   }
   return false;
 }

@@ -68,7 +68,8 @@ export function refusedHost(hostname: string, allowPrivate: AllowPrivate): strin
   return isRefused ? host : undefined;
 }
 
-function unbracketed(hostname: string): string {
+/** The host as `node:net` and certificates have it: IPv6 addresses without brackets. */
+export function unbracketed(hostname: string): string {
   return hostname.replace(/^\[(.*)\]$/, '$1');
 }
 
@@ -88,6 +89,16 @@ export async function checkedAddress(
   if (refused !== undefined)
     throw new AddressRefused(`${host} resolves to ${refused}, which is not public; ${setting} to allow it`);
   return first;
+}
+
+/** Rejects when `signal` aborts, also if the work goes on. */
+export function beforeAbort<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const abort = () => reject(new Error('no connection in time'));
+    if (signal.aborted) abort();
+    signal.addEventListener('abort', abort, { once: true });
+    work.then(resolve, reject);
+  });
 }
 
 export function networks(...list: readonly string[]): Networks {

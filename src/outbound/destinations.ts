@@ -3,19 +3,15 @@
  * circuit breaker. All state is in memory of this process.
  */
 import { type Code, fail } from '../domain/error.ts';
-import type { Secret } from '../domain/key.ts';
-import { type AllowPrivate, checkedAddress, type Resolve } from './address.ts';
-import { connectTls, type HttpConnection } from './http-connection.ts';
+import { type AllowPrivate, beforeAbort, checkedAddress, type Resolve } from './address.ts';
+import { type Certificates, connect, type HttpConnection } from './http-connection.ts';
 
-export interface DestinationTarget {
+export interface DestinationTarget extends Certificates {
   readonly tenantId: string;
   readonly id: string;
   /** Changes with every update, so that a connection with an old certificate is not used again. */
   readonly version: string;
   readonly origin: string;
-  readonly ca?: string | undefined;
-  readonly certificate?: string | undefined;
-  readonly privateKey?: Secret | undefined;
 }
 
 /** A connection that this request alone uses. */
@@ -31,6 +27,8 @@ export interface Outbound {
    * `destination_suspended` if too many requests wait or the last ones failed. Nothing is sent.
    */
   open(target: DestinationTarget, signal: AbortSignal): Promise<Lease>;
+  /** The ids of the destinations that get no requests at present, because the last ones failed. */
+  suspended(): string[];
   /** Closes idle connections. */
   close(): void;
 }
@@ -66,10 +64,15 @@ export function outboundDestinations({ allowPrivate, resolve, now, onFailure }: 
   const tenants = new Slots(maxPerTenant);
   const breakers = new Map<string, { failures: number; until: number }>();
 
+  function isSuspended(id: string): boolean {
+    const { failures = 0, until = 0 } = breakers.get(id) ?? {};
+    return failures >= maxFailures && now() < until;
+  }
+
   function checkBreaker(id: string): void {
     const breaker = breakers.get(id);
     if (!breaker || breaker.failures < maxFailures) return;
-    if (now() < breaker.until)
+    if (isSuspended(id))
       throw suspended('The last requests to this destination failed.', breaker.until - now());
     // One request finds out whether the destination answers again.
     breaker.until = now() + suspension;
@@ -84,16 +87,12 @@ export function outboundDestinations({ allowPrivate, resolve, now, onFailure }: 
     target: DestinationTarget,
     signal: AbortSignal,
   ): Promise<[string, HttpConnection]> {
-    const { hostname, port } = new URL(target.origin);
-    const host = hostname.replace(/^\[(.*)\]$/, '$1');
-    const address = await raced(checkedAddress(hostname, allowPrivate, resolve, setting), signal);
+    const url = new URL(target.origin);
+    const address = await beforeAbort(checkedAddress(url.hostname, allowPrivate, resolve, setting), signal);
     const key = `${target.tenantId} ${target.id} ${target.version} ${address}`;
     // Connections to the same destination, version and checked address are interchangeable.
     const kept = idle.take(key);
-    if (kept) return [key, kept];
-    const { ca, certificate, privateKey } = target;
-    const tls = { address, port: Number(port || 443), host, ca, certificate, privateKey };
-    return [key, await connectTls(tls, signal)];
+    return [key, kept ?? (await connect(url, address, target, signal))];
   }
 
   return {
@@ -124,6 +123,7 @@ export function outboundDestinations({ allowPrivate, resolve, now, onFailure }: 
         throw fail('destination_unreachable', { expected: true, cause: error });
       }
     },
+    suspended: () => [...breakers.keys()].filter(isSuspended),
     close: () => idle.close(),
   };
 }
@@ -172,15 +172,6 @@ class IdleConnections {
 function suspended(reason: string, wait: number) {
   const detail = `${reason} Nothing was sent. Retry after the number of seconds in \`Retry-After\`.`;
   return fail('destination_suspended', { detail, retryAfter: Math.ceil(wait / 1000), expected: true });
-}
-
-function raced<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const abort = () => reject(new Error('no connection in time'));
-    if (signal.aborted) abort();
-    signal.addEventListener('abort', abort, { once: true });
-    work.then(resolve, reject);
-  });
 }
 
 /** Limits how many requests of one name run at once. Others wait in order; beyond `maxWaiting` they are refused. */

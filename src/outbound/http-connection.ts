@@ -1,16 +1,13 @@
 /**
- * HTTP/1.1 over one TLS connection. Connecting and sending are separate steps, so that a caller can write its audit
- * entry in between: Bun's `fetch` and `node:https` do both at once. Replies are parsed strictly and are limited in size.
+ * HTTP/1.1 over one connection. Connecting and sending are separate steps, so that a caller can write its audit entry in
+ * between: Bun's `fetch` and `node:https` do both at once. Replies are parsed strictly and are limited in size.
  */
-import { connect, type TLSSocket } from 'node:tls';
+import { connect as connectTcp, isIP, type Socket } from 'node:net';
+import { connect as connectTls, type TLSSocket } from 'node:tls';
 import type { Secret } from '../domain/key.ts';
+import { unbracketed } from './address.ts';
 
-export interface TlsTarget {
-  /** The checked address. The name is not resolved again. */
-  readonly address: string;
-  readonly port: number;
-  /** The name that the certificate must have. */
-  readonly host: string;
+export interface Certificates {
   /** CA certificates in PEM that are trusted instead of those of the system. */
   readonly ca?: string | undefined;
   readonly certificate?: string | undefined;
@@ -33,6 +30,12 @@ export interface OutboundReply {
   readonly body: Buffer | undefined;
 }
 
+export interface BodyLimit {
+  readonly bytes: number;
+  /** Whether a longer body is cut. Otherwise it is an error. */
+  readonly isCut?: true;
+}
+
 /** The exchange failed after the request was written, at least in part. */
 export class ExchangeError extends Error {
   readonly isTimeout: boolean;
@@ -42,19 +45,30 @@ export class ExchangeError extends Error {
   }
 }
 
-/** Rejects if the connection is not ready before `signal` aborts, or if the certificate is not valid. */
-export function connectTls(target: TlsTarget, signal: AbortSignal): Promise<HttpConnection> {
-  const { address, port, host, ca, certificate, privateKey } = target;
+/**
+ * Connects to the checked address of the host in `url`; the name is not resolved again. Rejects if the connection is not
+ * ready before `signal` aborts, or if the certificate is not valid for the host.
+ */
+export function connect(
+  { protocol, hostname, port }: URL,
+  address: string,
+  { ca, certificate, privateKey }: Certificates,
+  signal: AbortSignal,
+): Promise<HttpConnection> {
+  const isPlain = protocol === 'http:';
+  const to = { host: address, port: Number(port || (isPlain ? 80 : 443)) };
+  const host = unbracketed(hostname);
   return new Promise((resolve, reject) => {
-    const socket = connect({
-      host: address,
-      port,
-      servername: host,
-      minVersion: 'TLSv1.2',
-      ALPNProtocols: ['http/1.1'],
-      ...(ca !== undefined && { ca }),
-      ...(certificate !== undefined && { cert: certificate, key: privateKey?.reveal() }),
-    });
+    const socket: Socket = isPlain
+      ? connectTcp(to)
+      : connectTls({
+          ...to,
+          ...(isIP(host) === 0 && { servername: host }),
+          minVersion: 'TLSv1.2',
+          ALPNProtocols: ['http/1.1'],
+          ...(ca !== undefined && { ca }),
+          ...(certificate !== undefined && { cert: certificate, key: privateKey?.reveal() }),
+        });
     const end = (error: Error) => {
       socket.destroy();
       reject(error);
@@ -64,10 +78,10 @@ export function connectTls(target: TlsTarget, signal: AbortSignal): Promise<Http
     signal.addEventListener('abort', abort, { once: true });
     socket.once('error', end);
     socket.once('close', () => reject(new Error('the connection was closed')));
-    socket.once('secureConnect', () => {
+    socket.once(isPlain ? 'connect' : 'secureConnect', () => {
       signal.removeEventListener('abort', abort);
       socket.off('error', end);
-      if (socket.authorized) resolve(new HttpConnection(socket));
+      if (isPlain || (socket as TLSSocket).authorized) resolve(new HttpConnection(socket));
       else end(new Error('the certificate is not valid'));
     });
   });
@@ -79,7 +93,7 @@ const maxInterim = 5;
 const lineBreak = /[\r\n\0]/;
 
 export class HttpConnection {
-  readonly #socket: TLSSocket;
+  readonly #socket: Socket;
   #received: Buffer[] = [];
   #error: Error | undefined;
   #hasEnded = false;
@@ -87,7 +101,7 @@ export class HttpConnection {
   #isReusable = true;
   #isExchanging = false;
 
-  constructor(socket: TLSSocket) {
+  constructor(socket: Socket) {
     this.#socket = socket;
     const end = (error?: Error) => {
       this.#error ??= error;
@@ -117,13 +131,13 @@ export class HttpConnection {
 
   /**
    * Sends the request and reads the reply. Throws `ExchangeError` if the reply is not complete when `signal` aborts, is
-   * not valid, or has more than `maxBody` bytes. The body is read only if `maxBody` is given. Closes the connection
-   * unless the reply was complete.
+   * not valid, or has more bytes than `limit`. The body is read only if there is a `limit`. Closes the connection unless
+   * the reply was complete.
    */
   async exchange(
     { method, path, headers, body = '' }: OutboundRequest,
     signal: AbortSignal,
-    maxBody?: number,
+    limit?: BodyLimit,
   ): Promise<OutboundReply> {
     const abort = () => {
       this.#error ??= new ExchangeError('no complete reply in time', true);
@@ -142,8 +156,8 @@ export class HttpConnection {
       const reading = bodyOf(status, received);
       if (received.connection?.toLowerCase().includes('close') || reading === 'until close')
         this.#isReusable = false;
-      if (maxBody === undefined && reading !== 0) this.#isReusable = false;
-      const content = maxBody === undefined ? undefined : await this.#readBody(reading, maxBody);
+      if (!limit && reading !== 0) this.#isReusable = false;
+      const content = limit && (await this.#readBody(reading, limit));
       return { status, headers: received, body: content };
     } catch (error) {
       this.#isReusable = false;
@@ -178,34 +192,43 @@ export class HttpConnection {
     throw new ExchangeError('the reply has too many interim responses');
   }
 
-  async #readBody(reading: BodyLength, max: number): Promise<Buffer> {
-    if (typeof reading === 'number') {
-      if (reading > max) throw new ExchangeError('the reply is too large');
-      return this.#take(reading);
-    }
+  async #readBody(reading: BodyLength, { bytes, isCut }: BodyLimit): Promise<Buffer> {
     const parts: Buffer[] = [];
     let size = 0;
-    const add = (part: Buffer) => {
-      size += part.length;
-      if (size > max) throw new ExchangeError('the reply is too large');
+    for await (const part of reading === 'chunked' ? this.#chunks() : this.#take(reading)) {
       parts.push(part);
-    };
-    if (reading === 'until close') {
-      for (let part = await this.#next(); part; part = await this.#next()) add(part);
-      return Buffer.concat(parts);
+      size += part.length;
+      if (size <= bytes) continue;
+      if (!isCut) throw new ExchangeError('the reply is too large');
+      this.#isReusable = false;
+      break;
     }
+    return Buffer.concat(parts, Math.min(size, bytes));
+  }
+
+  async *#chunks(): AsyncGenerator<Buffer> {
     for (;;) {
       const [, digits] = /^([0-9a-f]{1,7})(?:[ \t]*;.*)?$/i.exec(await this.#readLine(1000)) ?? [];
       if (digits === undefined) throw new ExchangeError('the reply has an invalid chunk');
       const length = Number.parseInt(digits, 16);
       if (length === 0) break;
-      if (size + length > max) throw new ExchangeError('the reply is too large');
-      add(await this.#take(length));
+      yield* this.#take(length);
       if ((await this.#readLine(2)) !== '') throw new ExchangeError('the reply has an invalid chunk');
     }
     for (let trailers = 0; (await this.#readLine(1000)) !== ''; trailers++)
       if (trailers > 20) throw new ExchangeError('the reply has too many trailers');
-    return Buffer.concat(parts);
+  }
+
+  /** The next bytes of this number, in parts as they arrive. */
+  async *#take(length: number | 'until close'): AsyncGenerator<Buffer> {
+    for (let missing = length === 'until close' ? Number.POSITIVE_INFINITY : length; missing > 0; ) {
+      const part = await this.#next();
+      if (!part && length === 'until close') return;
+      if (!part) throw new ExchangeError('the reply ended early');
+      if (part.length > missing) this.#received.unshift(part.subarray(missing));
+      yield part.subarray(0, missing);
+      missing -= part.length;
+    }
   }
 
   /** The next bytes that arrive. Undefined if the server has closed the connection. */
@@ -220,18 +243,6 @@ export class HttpConnection {
     // Bytes that arrived before the deadline do not count after it.
     if (this.#error instanceof ExchangeError) throw this.#error;
     return this.#received.shift();
-  }
-
-  async #take(length: number): Promise<Buffer> {
-    const parts: Buffer[] = [];
-    for (let missing = length; missing > 0; ) {
-      const part = await this.#next();
-      if (!part) throw new ExchangeError('the reply ended early');
-      if (part.length > missing) this.#received.unshift(part.subarray(missing));
-      parts.push(part.subarray(0, missing));
-      missing -= Math.min(part.length, missing);
-    }
-    return Buffer.concat(parts);
   }
 
   /** The next line, without its end. */

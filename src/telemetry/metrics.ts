@@ -1,7 +1,7 @@
 /**
  * Counters, gauges and histograms, and their Prometheus text format. Label values, such as a route name or a sink name,
- * come from the code or the configuration, never from a request. The number of series is therefore bounded, and metrics
- * contain no ids or keys.
+ * come from the code or the configuration, never from a request; only destinations have their ids, up to a number. The
+ * number of series is therefore bounded, and metrics contain no keys.
  */
 export type Labels = Readonly<Record<string, string>>;
 

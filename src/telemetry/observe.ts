@@ -22,6 +22,8 @@ export interface Observer {
   deliveryFailed(sink: string): void;
   /** Counts a jump of the clock that decides on expiry. */
   clockJumped(direction: 'forward' | 'back'): void;
+  /** Counts a request to the destination with this id. The outcome is `replied` or an error code. */
+  used(destination: string, outcome: string, seconds: number): void;
 }
 
 /** Used when metrics are off. */
@@ -34,6 +36,7 @@ export const unobserved: Observer = {
   delivered: () => {},
   deliveryFailed: () => {},
   clockJumped: () => {},
+  used: () => {},
 };
 
 export interface Observed extends Observer {
@@ -67,6 +70,8 @@ export interface MetricSources {
   clockOffset(): number | undefined;
   /** The PostgreSQL server that this process uses or used last. */
   databaseHost(): string | undefined;
+  /** The ids of the destinations that get no requests at present. */
+  suspendedDestinations(): readonly string[];
   readonly sinkNames: readonly string[];
   /** The maximum number of connections of this process. Undefined for SQLite. */
   readonly poolSize: number | undefined;
@@ -88,6 +93,9 @@ const limits = [
   'processing',
   'storage',
 ] as const;
+/** Destinations with their own series. All others share one, so that the number of series is bounded. */
+const maxDestinations = 50;
+
 /** The name of a rate limit or quota that can reject requests. */
 export type Limit = (typeof limits)[number];
 
@@ -101,6 +109,20 @@ export function observe(sources: MetricSources): Observed {
   gauges(registry, sources, () => latest);
   addProcessMetrics(registry);
   sinkGauges(registry, () => sinks);
+  const destinations = new Set<string>();
+  const labelOf = (id: string) => {
+    if (destinations.size < maxDestinations) destinations.add(id);
+    return { destination: destinations.has(id) ? id : 'other' };
+  };
+  registry.gauge(
+    'sallyport_destination_suspended',
+    'Destinations that get no requests, because the last ones failed.',
+    () =>
+      Array.from(
+        Map.groupBy(sources.suspendedDestinations(), (id) => labelOf(id).destination),
+        ([destination, ids]) => [{ destination }, ids.length] as const,
+      ),
+  );
   async function readGauges(): Promise<void> {
     latest = await maintenance()
       .gauges()
@@ -125,6 +147,10 @@ export function observe(sources: MetricSources): Observed {
     },
     deliveryFailed: (sink) => recorded.failures.add({ sink }),
     clockJumped: (direction) => recorded.clockJumps.add({ direction }),
+    used: (id, outcome, seconds) => {
+      recorded.uses.add({ ...labelOf(id), outcome });
+      recorded.useTimes.observe(labelOf(id), seconds);
+    },
     text: async () => {
       await readGauges();
       return registry.text();
@@ -185,6 +211,15 @@ function declare(registry: Registry, sinkNames: readonly string[]) {
     'Jumps of the clock that decides on expiry, by direction.',
     [{ direction: 'forward' }, { direction: 'back' }],
   );
+  const uses = registry.counter(
+    'sallyport_destination_requests_total',
+    'Requests to destinations by outcome.',
+    [],
+  );
+  const useTimes = registry.histogram(
+    'sallyport_destination_request_duration_seconds',
+    'Time of requests to destinations, with the wait for a connection.',
+  );
   return {
     requests,
     errors,
@@ -197,6 +232,8 @@ function declare(registry: Registry, sinkNames: readonly string[]) {
     delivered,
     failures,
     clockJumps,
+    uses,
+    useTimes,
   };
 }
 

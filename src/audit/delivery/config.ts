@@ -18,9 +18,9 @@ import {
   type Resolve,
   refusedHost,
 } from '../../outbound/address.ts';
+import { type HttpTarget, send } from '../../outbound/request.ts';
 import { chainName, systemTenant } from '../records.ts';
 import { type Batch, toJsonLines } from './batch.ts';
-import { type HttpTarget, send } from './http-client.ts';
 import { otlpSender } from './otlp.ts';
 import { DeliveryError, type Sender } from './sender.ts';
 import { secretBytes, webhookSender } from './webhook.ts';
@@ -359,7 +359,7 @@ interface S3Options extends HttpTarget {
 const expiresIn = 300;
 
 /**
- * Bun's S3 client only signs the request. http-client.ts sends it, because Bun's `write` has no timeout and would
+ * Bun's S3 client only signs the request. `send` sends it, because Bun's `write` has no timeout and would
  * connect to an unchecked address.
  */
 function s3Sender(options: S3Options): Sender {

@@ -3,8 +3,8 @@ import { z } from 'zod';
 import { version } from '../../config/version.ts';
 import { escapeText } from '../../domain/escape.ts';
 import type { Secret } from '../../domain/key.ts';
+import { type HttpResponse, type HttpTarget, retryAfter, send } from '../../outbound/request.ts';
 import type { Batch, ChainedEntry, DeliveredSegment } from './batch.ts';
-import { type HttpResponse, type HttpTarget, retryAfter, send } from './http-client.ts';
 import { DeliveryError, type Receipt, type Sender } from './sender.ts';
 import { reveal } from './webhook.ts';
 

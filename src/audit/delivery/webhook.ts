@@ -1,8 +1,8 @@
 /** Sends segments as Standard Webhooks (https://www.standardwebhooks.com): one signed message per segment. */
 import { createHmac } from 'node:crypto';
 import type { Secret } from '../../domain/key.ts';
+import { type HttpTarget, retryAfter, send } from '../../outbound/request.ts';
 import type { Batch } from './batch.ts';
-import { type HttpTarget, retryAfter, send } from './http-client.ts';
 import { DeliveryError, type Sender } from './sender.ts';
 
 export interface WebhookOptions extends HttpTarget {

@@ -71,7 +71,13 @@ async function useTokens(call: Call, context: HandlerContext): Promise<Reply> {
     const { id, origin, ca, client_certificate: certificate } = use.destination;
     const { privateKey } = use.secrets;
     const target = { tenantId, id, version: versionOf(use.destination), origin, ca, certificate, privateKey };
-    const lease = await context.outbound.open(target, deadline); // 502, 503
+    const began = performance.now();
+    const observe = (outcome: string) =>
+      context.observer.used(id, outcome, (performance.now() - began) / 1000);
+    const lease = await context.outbound.open(target, deadline).catch((error: Failure) => {
+      observe(error.code);
+      throw error; // 502, 503
+    });
     let isCommitted = false;
     try {
       const entity = use.tokens.find(hasMaxUses)?.id ?? Symbol('use');
@@ -81,7 +87,7 @@ async function useTokens(call: Call, context: HandlerContext): Promise<Reply> {
     }
     if (!isCommitted) continue;
     for (const token of use.tokens) context.usage.record(principal, 'token:use', token.container);
-    return send(call, use, lease, deadline, context);
+    return send(call, use, lease, deadline, observe, context);
   }
   throw changing();
 }
@@ -252,6 +258,7 @@ async function send(
   use: Use,
   lease: Lease,
   deadline: AbortSignal,
+  observe: (outcome: string) => void,
   context: HandlerContext,
 ): Promise<Reply> {
   const { destination, listed, filled, secrets } = use;
@@ -269,7 +276,7 @@ async function send(
     const reply = await lease.connection.exchange(
       request,
       deadline,
-      wantsBody ? maxBody : undefined,
+      wantsBody ? { bytes: maxBody } : undefined,
     );
     ({ status } = reply);
     lease.release(false);
@@ -291,6 +298,7 @@ async function send(
           });
     throw failure;
   } finally {
+    observe(failure?.code ?? 'replied');
     const outcome = {
       ...entryOf(call, use, outcomeOperation, status),
       ...(failure && { reason: failure.code }),
@@ -346,7 +354,7 @@ async function replyFrom(
   )
     throw fail('destination_echoed_data', { sent: true, expected: true });
   const own = { 'SVC-DESTINATION': destination };
-  const isEmpty = parts === undefined || status === 204 || status === 304;
+  const isEmpty = parts === undefined || [204, 205, 304].includes(status);
   return { status, headers: { ...Object.fromEntries(passed), ...own }, ...(!isEmpty && { body: parts }) };
 }
 

@@ -304,9 +304,10 @@ function respond(
   context: HandlerContext,
 ): Response {
   if (context.checkReplies && !('isRaw' in route && route.isRaw)) checkReply(route, reply);
-  // Only replies to reads count against the limit of unsent bytes. A change is already committed, so its reply must be
-  // sent.
-  const reader = route.kind === 'read' ? principal?.applicationId : undefined;
+  // Only replies to reads count against the limit of unsent bytes. A change is already committed and a request to a
+  // destination was sent, so their replies must be sent.
+  const isRead = route.kind === 'read' && !route.spendsUse;
+  const reader = isRead ? principal?.applicationId : undefined;
   const response = toResponse(reply, requestInfo, context.largeReplies, reader);
   finishRequest(route, reply.status, principal, requestInfo, context);
   return closeIfStopping(response, context);

@@ -2,9 +2,9 @@ import { afterAll, describe, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
-import { type HttpTarget, send } from '../../../src/audit/delivery/http-client.ts';
 import { addressOf } from '../../../src/config/ip-address.ts';
 import { allowAll, allowNone, checkedAddress, isPublic, networks } from '../../../src/outbound/address.ts';
+import { type HttpTarget, send } from '../../../src/outbound/request.ts';
 
 /** A certificate for sink.example, with its private key. */
 const pem = readFileSync(join(import.meta.dirname, 'fixtures/sink.example.pem'), 'utf8');
@@ -153,11 +153,11 @@ describe('a request', () => {
 
   test.each([
     ['resets the connection', (socket: Socket) => socket.resetAndDestroy(), 'ECONNRESET'],
-    ['is no HTTP', (socket: Socket) => socket.end('220 smtp\r\n\r\n'), 'Parse Error'],
+    ['is no HTTP', (socket: Socket) => socket.end('220 smtp\r\n\r\n'), 'not valid HTTP/1.1'],
     [
       'closes in the middle of a body',
       (socket: Socket) => socket.end('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx'),
-      'aborted',
+      'the reply ended early',
     ],
   ])('fails if the receiver %s', async (_, answer, message) => {
     await expect(post(await raw(answer))).rejects.toThrow(message);
@@ -173,6 +173,6 @@ describe('a request', () => {
   test('ends when the service stops', async () => {
     const stopping = new AbortController();
     const url = await raw(() => stopping.abort(new Error('stop')));
-    await expect(post(url, {}, stopping.signal)).rejects.toThrow('abort');
+    await expect(post(url, {}, stopping.signal)).rejects.toThrow('no complete reply');
   });
 });

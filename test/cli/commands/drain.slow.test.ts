@@ -1,6 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
+import { noOpenssl } from '../../support/certificates.ts';
+import { json, openReceiver } from '../../support/destination-receiver.ts';
 import { ProgramFolder, type RunningProgram } from '../../support/program.ts';
 import { until } from '../../support/until.ts';
 
@@ -127,4 +129,55 @@ test('a partially received request is completed before the exit', async () => {
   connection.write(text.slice(-10));
   expect(await answer).toEqual({ status: 201, last: true });
   expect(await service.ended).toBe(0);
+});
+
+test.skipIf(noOpenssl)('a request that is at a destination is answered before the exit', async () => {
+  const receiver = await openReceiver();
+  try {
+    const service = await program.serve({ SALLYPORT_DESTINATION_NETWORKS: '127.0.0.1' });
+    const post = async (path: string, body: object) => {
+      const headers = { 'SVC-API-KEY': key(), 'Content-Type': 'application/json' };
+      const response = await fetch(service.url + path, {
+        method: 'POST',
+        headers,
+        body: JSON.stringify(body),
+      });
+      return (await response.json()) as { id: string; key: string };
+    };
+    const { addressOrigin: origin, ca } = receiver;
+    const requests = [{ method: 'POST', path: '/charges', reply: ['/id'] }];
+    const { id } = await post('/destinations', { name: 'payments', origin, ca, requests });
+    const use = {
+      priority: 1,
+      container: '/',
+      transform: 'redact',
+      permissions: ['token:use'],
+      destinations: [id],
+    };
+    const user = await post('/applications', {
+      name: 'user',
+      type: 'private',
+      permissions: [],
+      rules: [use],
+    });
+    const release = Promise.withResolvers<() => void>();
+    receiver.answer((socket) => release.resolve(() => socket.write(json({ id: 'ch_1' }))));
+    const answer = fetch(`${service.url}/proxy/payments/charges`, {
+      method: 'POST',
+      headers: { 'SVC-API-KEY': user.key },
+    });
+    const respond = await release.promise;
+    service.kill('SIGTERM');
+    await until('connections are refused', () =>
+      fetch(service.url).then(
+        () => false,
+        () => true,
+      ),
+    );
+    respond();
+    expect(await (await answer).json()).toEqual({ id: 'ch_1' });
+    expect(await service.ended).toBe(0);
+  } finally {
+    await receiver.close();
+  }
 });

@@ -1,0 +1,145 @@
+/** Connections to destinations: addresses, certificates, slow and large replies, and what metrics say about them. */
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { LargeReplies } from '../../../src/http/pipeline/large-replies.ts';
+import { noOpenssl } from '../../support/certificates.ts';
+import { json, openReceiver, type Receiver } from '../../support/destination-receiver.ts';
+import { openTestServer, sqlite, type TestServer, testMasterKey } from '../../support/test-server.ts';
+
+const settings = {
+  SALLYPORT_DESTINATION_NETWORKS: '127.0.0.1',
+  SALLYPORT_MASTER_KEY: testMasterKey,
+  SALLYPORT_USES_PER_TOKEN: '0',
+  SALLYPORT_METRICS_PORT: '0',
+};
+const requests = [
+  { method: 'POST', path: '/v1/charges', placeholders: [{ at: '/number' }], reply: ['/id', '/text'] },
+];
+
+describe.skipIf(noOpenssl)('a connection to a destination', () => {
+  let server: TestServer;
+  let receiver: Receiver;
+  let guarded: Receiver;
+  let key: string;
+  /** The answers of the name server, one after another. The last one is repeated. */
+  let answers: string[];
+  let lookups = 0;
+  beforeAll(async () => {
+    [receiver, guarded] = [await openReceiver(), await openReceiver(true)];
+    server = await openTestServer(sqlite, settings, undefined, {
+      // Nobody reads large replies here: the budget is spent.
+      largeReplies: new LargeReplies({ perApplication: 0, total: 0 }),
+      resolve: async () => {
+        lookups++;
+        return [(answers.length > 1 ? answers.shift() : answers[0]) as string];
+      },
+    });
+    ({ key } = await server.tenant());
+    await call('/tokens', { id: 'card', data: '4242424242424242' });
+  });
+  afterAll(async () => {
+    await server.close();
+    for (const each of [receiver, guarded]) await each.close();
+  });
+  beforeEach(() => {
+    answers = ['127.0.0.1'];
+    lookups = 0;
+    for (const each of [receiver, guarded]) each.received.length = 0;
+    receiver.answer((socket) => socket.write(json({ id: 'ch_1' })));
+  });
+
+  const call = (path: string, body: unknown, as = key) => server.call('POST', path, { key: as, body });
+
+  /** Creates a destination, and returns its id and a function that uses it. */
+  async function destination(
+    name: string,
+    { origin, ca }: Pick<Receiver, 'origin' | 'ca'>,
+    fields: object = {},
+  ) {
+    const { body } = await call('/destinations', { name, origin, ca, requests, timeout: 1, ...fields });
+    const use = {
+      priority: 1,
+      container: '/',
+      transform: 'redact',
+      permissions: ['token:use'],
+      destinations: [body.id],
+    };
+    const { key: user } = await server.application(key, { rules: [use] });
+    const charge = () => call(`/proxy/${name}/v1/charges`, { number: '{{ token: card }}' }, user);
+    return { id: body.id as string, charge };
+  }
+
+  test('uses the address that was checked, also if the next answer of the name server is another one', async () => {
+    const { charge } = await destination('rebinding', receiver);
+    answers = ['127.0.0.1', '169.254.169.254'];
+    expect([(await charge()).status, lookups]).toEqual([200, 1]);
+    const { body } = await charge();
+    expect([body.code, lookups, receiver.received.length]).toEqual(['destination_unreachable', 2, 1]);
+  });
+
+  test('works with an address instead of a name', async () => {
+    const { charge } = await destination('by-address', { ...receiver, origin: receiver.addressOrigin });
+    expect([(await charge()).status, lookups]).toEqual([200, 0]);
+  });
+
+  test('identifies itself with the client certificate', async () => {
+    guarded.answer((socket) => socket.write(json({ id: socket.getPeerCertificate().subject.CN })));
+    const { charge } = await destination('guarded', guarded, {
+      client_certificate: guarded.clientCertificate,
+    });
+    expect((await charge()).body).toEqual({ id: 'client' });
+    const without = await destination('unidentified', guarded);
+    expect((await without.charge()).status).toBe(502);
+    expect(guarded.received).toHaveLength(1);
+  });
+
+  test('ends at the timeout, also if bytes keep arriving', async () => {
+    const { charge } = await destination('dripping', receiver);
+    receiver.answer((socket) => {
+      socket.write('HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 10000\r\n\r\n');
+      const drip = setInterval(() => socket.write(' '), 20);
+      socket.on('close', () => clearInterval(drip));
+    });
+    const { body } = await charge();
+    expect([body.code, body.sent]).toEqual(['destination_timeout', true]);
+  });
+
+  test('returns a large reply, because the request was sent', async () => {
+    const { charge } = await destination('large', receiver);
+    const text = 'x'.repeat(600_000);
+    receiver.answer((socket) => socket.write(json({ text })));
+    expect(await charge()).toMatchObject({ status: 200, body: { text } });
+  });
+
+  test.each([204, 205, 304])('returns the status %d without a body', async (status) => {
+    const { charge } = await destination(`empty-${status}`, receiver);
+    receiver.answer((socket) =>
+      socket.end(
+        `HTTP/1.1 ${status} x\r\nContent-Type: application/json\r\nContent-Length: 8\r\n\r\n{"id":1}`,
+      ),
+    );
+    expect(await charge()).toMatchObject({ status, body: '' });
+  });
+
+  test('is counted by destination and outcome, with bounded series', async () => {
+    const scrape = async () => (await fetch(server.app.metricsUrl as string)).text();
+    const measured = await destination('measured', receiver);
+    await measured.charge();
+    const failing = await destination('failing', receiver, { ca: guarded.ca });
+    for (let time = 0; time < 6; time++) await failing.charge();
+    const text = await scrape();
+    const total = 'sallyport_destination_requests_total';
+    expect(text).toContain(`\n${total}{destination="${measured.id}",outcome="replied"} 1\n`);
+    const duration = 'sallyport_destination_request_duration_seconds_count';
+    expect(text).toContain(`\n${duration}{destination="${measured.id}"} 1\n`);
+    expect(text).toContain(`\n${total}{destination="${failing.id}",outcome="destination_unreachable"} 5\n`);
+    expect(text).toContain(`\n${total}{destination="${failing.id}",outcome="destination_suspended"} 1\n`);
+    expect(text).toContain(`\nsallyport_destination_suspended{destination="${failing.id}"} 1\n`);
+    for (let at = 0; at < 50; at++) {
+      const { charge } = await destination(`many-${at}`, receiver);
+      expect((await charge()).status).toBe(200);
+    }
+    const series = new Set((await scrape()).match(new RegExp(`${total}{destination="[^"]*"`, 'g')));
+    expect(series.size).toBe(51);
+    expect([...series].at(-1)).toContain('"other"');
+  });
+});
