@@ -161,10 +161,10 @@ export async function insertIndex(
   }
 }
 
-/** The integers of the JSON list $3. */
-const listed = {
-  sqlite: '(select value from json_each($3))',
-  postgres: '(select cast(value as integer) from json_array_elements_text(cast(cast($3 as text) as json)))',
+/** Whether the term is in the JSON list $3. */
+const isListed = {
+  sqlite: 'term in (select value from json_each($3))',
+  postgres: "term = any(cast(translate($3, '[]', '{}') as integer[]))",
 };
 
 /** The stored rows of a segment with the given terms, sorted by term. */
@@ -175,7 +175,7 @@ export function storedRows(
   terms: readonly number[],
 ) {
   return db.all<IndexRow>(
-    `select term, offsets from audit_index where tenant_id = $1 and number = $2 and term in ${listed[db.dialect]}
+    `select term, offsets from audit_index where tenant_id = $1 and number = $2 and ${isListed[db.dialect]}
      order by term`,
     [tenantId, number, JSON.stringify(terms)],
   );
@@ -189,10 +189,11 @@ export async function deleteIndex(
   number: number,
   terms: readonly number[],
 ): Promise<void> {
-  await tx.run(
-    `delete from audit_index where tenant_id = $1 and number = $2 and term in ${listed[dialect]}`,
-    [tenantId, number, JSON.stringify(terms)],
-  );
+  await tx.run(`delete from audit_index where tenant_id = $1 and number = $2 and ${isListed[dialect]}`, [
+    tenantId,
+    number,
+    JSON.stringify(terms),
+  ]);
 }
 
 /** The entries of a segment that have some terms. */
