@@ -1414,8 +1414,10 @@ export interface LogEntry {
     authorized_by?: string;
     /** Who the session or delegation is for, or the workload that got the key for a JWT (its `sub`). Absent if unknown. */
     subject?: string;
-    /** Keys from `POST /oauth/token` only: the issuer of the JWT that the key was issued for. */
+    /** Keys from `POST /oauth/token`, and people who signed in to the console: the issuer of their JWT. */
     issuer?: string;
+    /** The person who signed in to the console as the application. Absent for keys. */
+    person?: Person;
   };
   /** The operation, such as `application.update`. */
   operation: string;
@@ -1481,6 +1483,15 @@ export interface LogEntry {
   overflow?: boolean;
   /** The application that asked about the credential, if the entry is a decision that it recorded with `record`, or a DPoP proof that was refused there. */
   reported_by?: string;
+}
+
+export interface Person {
+  /** Id of the person at their identity provider (`sub`). */
+  subject: string;
+  /** Name at that time. */
+  name?: string;
+  /** Email address at that time. */
+  email?: string;
 }
 
 export interface LogResource {
@@ -2060,6 +2071,10 @@ export interface Operations {
         subject?: string;
         /** Only entries of requests with this purpose, exactly as stated. */
         purpose?: string;
+        /** Only entries of the person with this `subject` or `email` at that time, exactly. */
+        person?: string;
+        /** `true` for successful changes only: no reads, uses of tokens and denials. */
+        changes?: 'true' | 'false';
         /** Only entries about uses of tokens at the destination with this id. */
         destination?: string;
         /** Only entries at or after this time. */
@@ -2088,6 +2103,8 @@ export interface Operations {
         subject?: string;
         /** Only entries of requests with this purpose, exactly as stated. */
         purpose?: string;
+        /** Only entries of the person with this `subject` or `email` at that time, exactly. */
+        person?: string;
         /** Only entries at or after this time. */
         from?: string;
         /** Only entries before this time. */

@@ -91,6 +91,7 @@ function tablesOf(source: Sallyport, { from, to }: ReportOptions, held: Readonly
   const nameOf = (id = '') => names.get(id) ?? id;
   const actorOf = ({ actor }: LogEntry) => [
     nameOf(actor.application_id) || actor.kind,
+    personOf(actor),
     actor.subject ?? '',
     nameOf(actor.authorized_by),
   ];
@@ -170,19 +171,19 @@ function tablesOf(source: Sallyport, { from, to }: ReportOptions, held: Readonly
     {
       about: ['changes.csv', 'What changed', 'Changes of applications and their keys in the period.'],
       needs: 'log:read',
-      head: 'Time, By, Subject, Authorized by, Operation, Of, Id, Change, Request',
+      head: 'Time, By, Person, Subject, Authorized by, Operation, Of, Id, Change, Request',
       rows: changed,
     },
     {
       about: ['plaintext-readers.csv', 'Who read plaintext, and why', 'Responses in the period, by purpose.'],
       needs: 'log:read',
-      head: 'By, Subject, Authorized by, Purpose, Responses, First, Last',
+      head: 'By, Person, Subject, Authorized by, Purpose, Responses, First, Last',
       rows: readers,
     },
     {
       about: ['plaintext-reads.csv', 'Responses with plaintext', 'Each of them, newest first.'],
       needs: 'log:read',
-      head: 'Time, By, Subject, Authorized by, Purpose, Operation, Container, Tokens, Responses, Request',
+      head: 'Time, By, Person, Subject, Authorized by, Purpose, Operation, Container, Tokens, Responses, Request',
       async *rows() {
         yield* reads;
       },
@@ -213,6 +214,12 @@ interface Grants {
   readonly rules: readonly AccessRule[];
   readonly expires_at?: string;
   readonly quarantined_at?: string;
+}
+
+/** Names are not unique, so the email address or the subject follows. */
+function personOf({ person }: LogEntry['actor']): string {
+  const { subject = '', name, email = subject } = person ?? {};
+  return name === undefined ? email : `${name} <${email}>`;
 }
 
 function* grantRows(subject: Row, grants: Grants, lastUsed: string): Generator<Row> {

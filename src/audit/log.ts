@@ -270,7 +270,8 @@ async function archived(db: Reader, tenantId: string): Promise<Gap[]> {
 /** Periods in which reads that match the filter were not recorded. */
 async function unrecordedReads(db: Reader, filter: AuditFilter): Promise<Gap[]> {
   const { operation = 'token.read', result = 'success', entity, transform } = filter;
-  if (!readOperations.includes(operation) || result !== 'success' || entity !== undefined) return [];
+  if (!readOperations.includes(operation) || result !== 'success') return [];
+  if (entity !== undefined || filter.changes === 'true') return [];
   const newestFirst = await db.all<{ at: DbTime; value: AuditedReads }>(
     'select at, value from setting_changes where name = $1 order by at desc limit $2',
     [readsSetting, maxChanges],

@@ -79,6 +79,10 @@ export interface AuditFilter {
   readonly request_id?: string | undefined;
   readonly subject?: string | undefined;
   readonly purpose?: string | undefined;
+  /** Entries of the person with this subject or email. */
+  readonly person?: string | undefined;
+  /** Successful changes only. */
+  readonly changes?: 'true' | 'false' | undefined;
   /** Entries about uses of tokens at the destination with this id. */
   readonly destination?: string | undefined;
   readonly from?: number | undefined;
@@ -129,7 +133,7 @@ export interface DenialCounts {
   readonly countedFrom: number | undefined;
 }
 
-export type CountFilter = Omit<AuditFilter, 'id' | 'entity' | 'transform' | 'request_id'>;
+export type CountFilter = Omit<AuditFilter, 'id' | 'entity' | 'transform' | 'request_id' | 'changes'>;
 
 export interface AuditLog {
   /**

@@ -33,6 +33,21 @@ export const outcomeOperation = 'token.use.outcome';
 /** Written some days before an application or key expires, with the expiry in `difference`. */
 export const expiringOperation = 'key.expiring';
 
+/** The person who signed in to the console. Their identity provider said all of it. */
+export const Person = z
+  .object({
+    subject: z.string().describe('Id of the person at their identity provider (`sub`).'),
+    name: z.string().optional().describe('Name at that time.'),
+    email: z.string().optional().describe('Email address at that time.'),
+  })
+  .meta({ id: 'Person' });
+export type Person = z.infer<typeof Person>;
+
+/** Names are not unique, so the email address or the subject follows. */
+export function personName({ subject, name, email = subject }: Person): string {
+  return name === undefined ? email : `${name} <${email}>`;
+}
+
 const Actor = z.object({
   kind: z
     .enum(['application', 'session', 'delegation', 'operator', 'anonymous', 'unknown'])
@@ -55,7 +70,12 @@ const Actor = z.object({
   issuer: z
     .string()
     .optional()
-    .describe('Keys from `POST /oauth/token` only: the issuer of the JWT that the key was issued for.'),
+    .describe(
+      'Keys from `POST /oauth/token`, and people who signed in to the console: the issuer of their JWT.',
+    ),
+  person: Person.optional().describe(
+    'The person who signed in to the console as the application. Absent for keys.',
+  ),
 });
 
 /** The tokens or other resources that a request read, changed, or was denied access to. */
@@ -213,6 +233,13 @@ export const logFilter = {
     .optional()
     .describe('Only entries of sessions or workloads of this subject, such as `user:42`.'),
   purpose: line(1, 200).optional().describe('Only entries of requests with this purpose, exactly as stated.'),
+  person: line(1, 320)
+    .optional()
+    .describe('Only entries of the person with this `subject` or `email` at that time, exactly.'),
+  changes: z
+    .literal(['true', 'false'])
+    .optional()
+    .describe('`true` for successful changes only: no reads, uses of tokens and denials.'),
   destination: Id.optional().describe('Only entries about uses of tokens at the destination with this id.'),
   from: DateTime.optional().describe('Only entries at or after this time.'),
   to: DateTime.optional().describe('Only entries before this time.'),

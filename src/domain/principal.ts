@@ -1,6 +1,7 @@
 /** The authenticated caller and its access. All permission checks go through this file. */
 import { type Access, accessOf, compareAccess } from './access/change.ts';
 import type { Application } from './application.ts';
+import type { Person } from './audit.ts';
 import { Denial, type DeniedResource } from './denial.ts';
 import { denialReason, explainDenial, explainMissing, missingReason, type Question } from './explain.ts';
 import { type Grants, type Owner, permissionsIn } from './grant.ts';
@@ -47,9 +48,11 @@ export type Principal =
       readonly kind: 'application';
       readonly application: Application;
       readonly ceiling?: undefined;
-      /** The workload that got the key for a JWT. Undefined for other keys. */
+      /** The workload that got the key for a JWT. Undefined for other keys. For a person, only `issuer` is set. */
       readonly issuer?: string | undefined;
       readonly subject?: string | undefined;
+      /** Who signed in to the console as the application. Undefined for keys. */
+      readonly person?: Person | undefined;
       /** The thumbprint of the key that every request must prove to hold. Undefined if the key is not bound. */
       readonly jkt?: string | undefined;
       /** Whether the key may be used from the address. Undefined if it may be used from everywhere. */
@@ -86,10 +89,20 @@ export function identityOf(principal: Principal) {
 /** The principal as audit entries name it. */
 export function actorOf(principal: Principal) {
   const identity = identityOf(principal);
-  if (principal.kind === 'application')
-    return principal.issuer === undefined ? identity : { ...identity, issuer: principal.issuer };
+  if (principal.kind === 'application') {
+    const { issuer, person } = principal;
+    if (issuer === undefined && !person) return identity;
+    return { ...identity, ...(issuer !== undefined && { issuer }), ...(person && { person }) };
+  }
   const { authorizedBy } = principal;
   return authorizedBy === undefined ? identity : { ...identity, authorized_by: authorizedBy };
+}
+
+/** Whose entries are aggregated together: those of an application, or of a person who signed in as one. */
+export function aggregatedBy(principal: Principal): string {
+  const { kind, applicationId } = principal;
+  if (kind !== 'application' || !principal.person) return applicationId;
+  return JSON.stringify([applicationId, principal.issuer, principal.person.subject]);
 }
 
 /** Who changes a resource, and when. */

@@ -13,6 +13,7 @@ const containers = ['/', '/a/', '/A/b', '/a/b/c/', '/ab/', '/z/'];
 const operations = ['token.read', 'token.update', 'application.update'];
 const requests = ['request-1', 'request-2', uuid(9)];
 const purposes = ['chargeback', 'chargeback 4711', 'support'];
+const people = [{ subject: 'ada', email: 'ada@example.com' }, { subject: 'bob' }];
 const results = ['success', 'denied', 'failed'] as const;
 const transforms: Transform[] = ['redact', 'mask', 'reveal'];
 
@@ -21,6 +22,10 @@ const actor: fc.Arbitrary<Entry['actor']> = fc.oneof(
   fc
     .constantFrom(2, 3)
     .map((id) => ({ kind: 'application' as const, id: uuid(id), application_id: uuid(id) })),
+  fc.constantFrom(...people).map((person) => {
+    const id = uuid(3);
+    return { kind: 'application' as const, id, application_id: id, person };
+  }),
   fc.tuple(fc.constantFrom(4, 5), fc.constantFrom(2, 3)).map(([id, of]) => ({
     kind: 'session' as const,
     id: uuid(id),
@@ -64,6 +69,8 @@ const filter: fc.Arbitrary<AuditFilter> = fc.record(
     request_id: fc.constantFrom(...requests),
     subject: fc.constantFrom('user:42', 'user:4'),
     purpose: fc.constantFrom(...purposes, 'chargebac'),
+    person: fc.constantFrom('ada', 'ada@example.com', 'bob', 'Ada'),
+    changes: fc.constantFrom('true', 'false'),
     from: time,
     to: time,
   },
@@ -87,6 +94,9 @@ function isWanted(entry: NewEntry, wanted: AuditFilter): boolean {
     wanted.transform === undefined || entry.decision?.transform === wanted.transform,
     wanted.subject === undefined || entry.actor.subject === wanted.subject,
     wanted.purpose === undefined || entry.purpose === wanted.purpose,
+    wanted.person === undefined ||
+      [entry.actor.person?.subject, entry.actor.person?.email].includes(wanted.person),
+    wanted.changes !== 'true' || (entry.result === 'success' && entry.entity !== undefined),
     wanted.request_id === undefined || entry.request_id === wanted.request_id,
     from === undefined || entry.at >= from,
     to === undefined || entry.at < to,

@@ -1,6 +1,7 @@
 /** The activity page in a browser. */
 import { expect, test } from 'bun:test';
 import { describeConsole } from '../support/console-suite.ts';
+import { ada, signInAs } from '../support/people.ts';
 
 describeConsole('console activity:', (suite) => {
   const rule = { priority: 1, container: '/pci/', transform: 'reveal', permissions: ['token:read'] };
@@ -118,6 +119,36 @@ describeConsole('console activity:', (suite) => {
     expect(await page.locator('.entry').count()).toBe(1);
     await page.getByRole('combobox', { name: 'Application' }).fill('nobody');
     await page.getByText('Nothing found').waitFor();
+  });
+
+  test('the name of a person opens what they changed, for any period', async () => {
+    const { server, tab } = suite;
+    const { key } = await server.tenant();
+    const desk = await server.application(key, {
+      type: 'management',
+      permissions: ['token:create'],
+      name: 'desk',
+    });
+    const signOut = signInAs(server, desk.key, ada);
+    await server.call('POST', '/tokens', { key: desk.key, body: card });
+    await server.call('GET', '/tokens/card-1', { key: desk.key });
+    signOut();
+    await server.call('POST', '/tokens', { key: desk.key, body: { ...card, id: 'card-2' } });
+    await server.flush();
+    await open(key, '#/activity?result=denied');
+    const found = await details('Ada Lovelace as desk was denied token.read');
+    expect(await found.locator('.facts').innerText()).toContain('ada@example.com');
+    await entry('was denied').getByRole('link', { name: 'Ada Lovelace' }).first().click();
+    await tab.page.getByText('1 entry', { exact: true }).waitFor();
+    await entry('Ada Lovelace as desk token.create').waitFor();
+    const at = (days: number) => new Date(server.clock.now() + days * 86_400_000).toISOString();
+    const period = (from: string, to: string) =>
+      new URLSearchParams({ person: ada.email, period: 'custom', from, to });
+    await tab.navigate(`#/activity?result=changes&${period(at(-1), at(1))}`);
+    await tab.page.getByText('1 entry', { exact: true }).waitFor();
+    expect(await tab.page.getByLabel('Person', { exact: true }).inputValue()).toBe(ada.email);
+    await tab.navigate(`#/activity?result=changes&${period(at(1), at(2))}`);
+    await tab.page.getByRole('heading', { name: 'No activity' }).waitFor();
   });
 
   test('the pages Activity and Who has access load only the applications that they show', async () => {

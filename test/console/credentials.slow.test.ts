@@ -1,4 +1,4 @@
-/** Bound sessions, allowed networks and expiry of applications and keys in a browser. */
+/** Bound sessions, allowed networks, trusted issuers and expiry of applications and keys in a browser. */
 import { expect, test } from 'bun:test';
 import { openBound } from '../support/bound-client.ts';
 import { describeConsole } from '../support/console-suite.ts';
@@ -62,6 +62,52 @@ describeConsole('console credentials:', (suite) => {
     await page.getByRole('heading', { name: 'worker', exact: true }).waitFor();
     expect(await stored(key, id)).not.toHaveProperty('expires_at');
     expect(await stored(key, id)).toHaveProperty('allowed_networks');
+  });
+
+  test('trusted issuers are shown, kept by other changes, and changed after a review', async () => {
+    const { server, tab } = suite;
+    const { key } = await server.tenant();
+    const issuer = {
+      issuer: 'https://issuer.example',
+      audience: 'shop',
+      claims: { sub: 'job', admin: true },
+    };
+    const { id } = await server.application(key, { name: 'worker', trusted_issuers: [issuer] });
+    await open(key, `#/applications/${id}`);
+    const { page } = tab;
+    const shown = 'https://issuer.example for shop if admin = true and sub = job';
+    await page.getByText(shown, { exact: true }).waitFor();
+    const save = async (review: string) => {
+      await page.getByRole('button', { name: 'Review changes' }).click();
+      await page.getByRole('dialog').getByText(review).waitFor();
+      await page.getByRole('button', { name: 'Save' }).click();
+      await page.getByText('Trusted issuers', { exact: true }).waitFor();
+    };
+    await tab.navigate(`#/applications/${id}/edit`);
+    await page.getByLabel('Allowed networks').fill('10.0.0.0/8');
+    await save('network 10.0.0.0/8');
+    expect(await stored(key, id)).toMatchObject({
+      allowed_networks: ['10.0.0.0/8'],
+      trusted_issuers: [issuer],
+    });
+    await tab.navigate(`#/applications/${id}/edit`);
+    const field = page.getByLabel('Trusted issuers');
+    for (const [text, error] of [
+      ['{', 'Enter a JSON list'],
+      ['[{"issuer": "x"}]', 'Enter a JSON list'],
+    ] as const) {
+      await field.fill(text);
+      await page.getByRole('button', { name: 'Review changes' }).click();
+      await page.getByText(error).waitFor();
+    }
+    const next = { ...issuer, lifetime: 60 };
+    await field.fill(JSON.stringify([{ ...next, issuer: 'http://issuer.example' }]));
+    await page.getByRole('button', { name: 'Review changes' }).click();
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('0.issuer must be an https URL').waitFor();
+    await field.fill(JSON.stringify([next]));
+    await save(`${shown}, lifetime = 60`);
+    expect((await stored(key, id)).trusted_issuers).toEqual([next]);
   });
 
   test('a new key can expire before its application', async () => {

@@ -1,5 +1,5 @@
 /** Helpers for editing and describing grants. */
-import type { AccessRule, AccessRuleCondition, Permission } from '../../../sdk/src/sallyport.ts';
+import type { AccessRule, AccessRuleCondition, Application, Permission } from '../../../sdk/src/sallyport.ts';
 import { formatDate } from '../frame/format.ts';
 
 export type Owner = 'private' | 'public' | 'management' | 'session';
@@ -85,6 +85,16 @@ export function describeRule(rule: AccessRule): string {
   return `${rule.priority}. ${rule.transform}${purpose} in ${ruleTitle(rule)}: ${rule.permissions.join(', ')}${rule.description ? ` (${rule.description})` : ''}`;
 }
 
+type TrustedIssuer = NonNullable<Application['trusted_issuers']>[number];
+
+export function describeIssuer({ issuer, audience, claims, ...rest }: TrustedIssuer): string {
+  const pairs = (fields: object) =>
+    Object.entries(fields)
+      .sort(([a], [b]) => (a < b ? -1 : 1))
+      .map(([name, value]) => `${name} = ${value}`);
+  return [`${issuer} for ${audience} if ${pairs(claims).join(' and ')}`, ...pairs(rest)].join(', ');
+}
+
 function listDifferences(before: readonly string[], after: readonly string[], what: string): Difference[] {
   const removed = before.filter((line) => !after.includes(line));
   const added = after.filter((line) => !before.includes(line));
@@ -98,6 +108,7 @@ export interface ApplicationFields extends Grants {
   readonly name: string;
   readonly allowed_origins?: readonly string[] | undefined;
   readonly allowed_networks?: readonly string[] | undefined;
+  readonly trusted_issuers?: readonly TrustedIssuer[] | undefined;
   readonly require_bound_sessions?: boolean | undefined;
   readonly expires_at?: string | undefined;
 }
@@ -131,5 +142,10 @@ export function differences(before: ApplicationFields, after: ApplicationFields)
     ...listDifferences(before.rules.map(describeRule), after.rules.map(describeRule), 'rule'),
     ...listDifferences(before.allowed_origins ?? [], after.allowed_origins ?? [], 'origin'),
     ...listDifferences(before.allowed_networks ?? [], after.allowed_networks ?? [], 'network'),
+    ...listDifferences(
+      (before.trusted_issuers ?? []).map(describeIssuer),
+      (after.trusted_issuers ?? []).map(describeIssuer),
+      'trusted issuer',
+    ),
   ];
 }

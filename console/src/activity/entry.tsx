@@ -10,7 +10,7 @@ import { CopyButton } from '../frame/copy-button.tsx';
 import { formatDate, formatNumber, plural, shortId, timeAgo } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
 import { href } from '../frame/route.ts';
-import { Actor } from './actor.tsx';
+import { Actor, PersonLink } from './actor.tsx';
 import { RecordedDecision, reasonOf } from './recorded-decision.tsx';
 
 const icons = { success: 'check', denied: 'cross', failed: 'warning' } as const;
@@ -125,6 +125,15 @@ function Facts({ entry }: { entry: LogEntry }) {
           </a>
         ) : undefined}
       </Fact>
+      <Fact name="Person">
+        {actor.person ? (
+          <>
+            <PersonLink person={actor.person} />{' '}
+            {actor.person.email !== undefined && escapeText(actor.person.email)}{' '}
+            <code>{escapeText(actor.person.subject)}</code>
+          </>
+        ) : undefined}
+      </Fact>
       <Fact name="For">{actor.subject}</Fact>
       <Fact name="Authorized by">
         {actor.authorized_by !== undefined ? <ApplicationLink id={actor.authorized_by} /> : undefined}
@@ -176,6 +185,8 @@ const isText = (value: unknown): value is string => typeof value === 'string';
 const isTextList = (value: unknown) => Array.isArray(value) && value.every(isText);
 const isRuleList = (value: unknown) =>
   Array.isArray(value) && value.every((rule) => isTextList(rule?.permissions) && isText(rule.transform));
+const isIssuerList = (value: unknown) =>
+  Array.isArray(value) && value.every((one) => isText(one?.issuer) && typeof one.claims === 'object');
 /** Fields that the review dialog describes. Others, and values of another form, are shown as JSON. */
 const described: Readonly<Record<string, (value: unknown) => boolean>> = {
   name: isText,
@@ -183,6 +194,7 @@ const described: Readonly<Record<string, (value: unknown) => boolean>> = {
   rules: isRuleList,
   allowed_origins: isTextList,
   allowed_networks: isTextList,
+  trusted_issuers: isIssuerList,
   require_bound_sessions: (value) => typeof value === 'boolean',
   expires_at: isText,
 };

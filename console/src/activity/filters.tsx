@@ -19,6 +19,7 @@ export const defaults = {
   application: '',
   subject: '',
   purpose: '',
+  person: '',
   q: '',
   live: '',
 };
@@ -67,7 +68,9 @@ export async function findInLog(api: Sallyport, q: string, signal: AbortSignal):
 /** The query for the service. Relative periods end at `now`. */
 export function logQuery(filters: Filters, found: Found, now: number) {
   const { result, period, from, to, operation, application } = filters;
-  const [subject, purpose] = [filters.subject.trim(), filters.purpose.trim()];
+  const [subject, purpose, person] = [filters.subject, filters.purpose, filters.person].map((text) =>
+    text.trim(),
+  );
   if (isExact(found)) return found;
   const length = lengths[period];
   const times =
@@ -75,12 +78,14 @@ export function logQuery(filters: Filters, found: Found, now: number) {
       ? { ...(isTime(from) && { from }), ...(isTime(to) && { to }) }
       : length !== undefined && { from: new Date(now - length).toISOString() };
   return {
-    ...(result !== 'all' && { result: result as 'success' | 'denied' }),
+    ...(result === 'changes' && { changes: 'true' as const }),
+    ...((result === 'success' || result === 'denied') && { result }),
     ...times,
     ...(operation !== '' && { operation }),
     ...(application !== '' && { actor: application }),
-    ...(subject !== '' && { subject }),
-    ...(purpose !== '' && { purpose }),
+    ...(subject && { subject }),
+    ...(purpose && { purpose }),
+    ...(person && { person }),
     ...found,
   };
 }
@@ -111,6 +116,7 @@ export function FilterBar({ filters, set }: Props) {
           ['all', 'All'],
           ['success', 'Succeeded'],
           ['denied', 'Denied'],
+          ['changes', 'Changes'],
         ]}
         choose={(result) => set({ result })}
       />
@@ -160,6 +166,12 @@ export function FilterBar({ filters, set }: Props) {
           placeholder="Exact purpose"
           value={filters.purpose}
           onChange={(purpose) => set({ purpose }, 'replace')}
+        />
+        <SearchField
+          label="Person"
+          placeholder="Email or subject of a person"
+          value={filters.person}
+          onChange={(person) => set({ person }, 'replace')}
         />
       </div>
     </div>

@@ -13,7 +13,7 @@ import { useRouteQuery } from '../frame/route.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
 import { TableTools } from '../frame/table-tools.tsx';
 import { Entry } from './entry.tsx';
-import { defaults, FilterBar, type Found, findInLog, isExact, logQuery } from './filters.tsx';
+import { defaults, FilterBar, type Filters, type Found, findInLog, isExact, logQuery } from './filters.tsx';
 import { Gaps } from './gaps.tsx';
 import { reasonOf } from './recorded-decision.tsx';
 
@@ -21,14 +21,15 @@ const pageSize = 100;
 const isoTime = (time: number) => new Date(time).toISOString();
 
 /** The service does not count entries by these filters. */
-function isCountable(found: Found | undefined): boolean {
-  return found !== undefined && !isExact(found) && found.entity === undefined;
+function isCountable(found: Found | undefined, { result }: Filters): boolean {
+  return found !== undefined && !isExact(found) && found.entity === undefined && result !== 'changes';
 }
 
 function cellsOf(entry: LogEntry): string[] {
   const { at, result, operation, actor, entity, resource, decision, purpose = '', count = 1 } = entry;
   const ids = entity?.id ?? (resource?.ids ?? []).join(' ');
-  const who = [actor.id ?? actor.kind, actor.application_id ?? '', actor.subject ?? ''];
+  const { name = '', email = '', subject: person = '' } = actor.person ?? {};
+  const who = [actor.id ?? actor.kind, actor.application_id ?? '', name, email, person, actor.subject ?? ''];
   const what = [ids, resource?.container ?? '', decision?.transform ?? '', purpose, String(count)];
   return [at, result, operation, ...who, ...what, reasonOf(entry) ?? '', entry.request_id ?? ''];
 }
@@ -60,12 +61,13 @@ export function Activity() {
   const { data: found, error: unknown } = useLoad(`find ${filters.q}`, (signal) =>
     findInLog(api, filters.q, signal),
   );
+  const countable = isCountable(found, filters);
   const query = found && logQuery(filters, found, opened);
   const name = `${JSON.stringify(query)} ${opened}`;
   // The API returns gaps with the first page only.
   const [gaps, setGaps] = useState<{ name: string; gaps: readonly LogGap[] }>();
   const counts = useLoad(`counts ${name}`, async (signal) =>
-    isCountable(found) ? api.logs.counts({ ...query, denials: 'true' }, { signal }) : undefined,
+    countable ? api.logs.counts({ ...query, denials: 'true' }, { signal }) : undefined,
   );
   const entries = usePaged<LogEntry>(`logs ${name}`, async (start, signal) => {
     if (!query) return { data: [], next: undefined };
@@ -80,7 +82,7 @@ export function Activity() {
   const bars = useMemo(() => counts.data && barsOf(counts.data, 'entries'), [counts.data]);
   const error = unknown ?? entries.error ?? counts.error;
   const isLoading = entries.loading || !query;
-  const isWhole = !isCountable(found) && !isLoading && !entries.more && error === undefined;
+  const isWhole = !countable && !isLoading && !entries.more && error === undefined;
   const total = counts.data
     ? counts.data.totals.success + counts.data.totals.denied
     : isWhole
@@ -115,7 +117,7 @@ export function Activity() {
       </header>
       <FilterBar filters={filters} set={set} />
       {error !== undefined && <ErrorNotice error={error} retry={refresh} />}
-      {error === undefined && (!found || isCountable(found)) && (
+      {error === undefined && (!found || countable) && (
         <section className="card activity-chart" aria-busy={!bars}>
           {bars && (
             <BarChart
@@ -156,6 +158,9 @@ export function Activity() {
             'Operation',
             'Actor',
             'Application',
+            'Person',
+            'Email',
+            'Person ID',
             'Subject',
             'Object',
             'Container',

@@ -2,7 +2,8 @@
 import { Button, Menu } from '@mantine/core';
 import { type ReactNode, useState } from 'react';
 import type { Application, ApplicationKey } from '../../../sdk/src/sallyport.ts';
-import { ruleTitle } from '../access/grants.ts';
+import { escapeText } from '../../../src/domain/escape.ts';
+import { describeIssuer, ruleTitle } from '../access/grants.ts';
 import { OutcomeBadge, outcomeIn } from '../access/outcome.tsx';
 import { Preview } from '../access/preview.tsx';
 import { CopyButton } from '../frame/copy-button.tsx';
@@ -271,6 +272,16 @@ function Details({ application }: { application: Application }) {
           <>
             <dt>Allowed networks</dt>
             <dd>{application.allowed_networks.join(', ')}</dd>
+          </>
+        )}
+        {application.trusted_issuers !== undefined && (
+          <>
+            <dt>Trusted issuers</dt>
+            <dd>
+              {application.trusted_issuers.map(describeIssuer).map((text) => (
+                <div key={text}>{escapeText(text)}</div>
+              ))}
+            </dd>
           </>
         )}
         {application.labels !== undefined && (

@@ -8,6 +8,8 @@ export interface Draft extends Grants {
   readonly type: Application['type'];
   readonly origins: string;
   readonly networks: string;
+  /** The trusted issuers as JSON. Empty if there are none. */
+  readonly issuers: string;
   readonly requireBoundSessions: boolean;
   /** Lifetime in milliseconds, a date, or `never`. Empty: never for a new application, otherwise unchanged. */
   readonly expiry: string;
@@ -85,6 +87,7 @@ export const emptyDraft: Draft = {
   rules: [],
   origins: '',
   networks: '',
+  issuers: '',
   requireBoundSessions: false,
   expiry: '',
 };
@@ -123,7 +126,8 @@ export function removedGrants(draft: Grants, next: Grants): Difference[] {
 export function draftOf(application: Application): Draft {
   const { name, type, permissions, rules } = application;
   const { allowed_origins: origins = [], allowed_networks: networks = [] } = application;
-  const lists = { origins: origins.join('\n'), networks: networks.join('\n') };
+  const issuers = application.trusted_issuers ? JSON.stringify(application.trusted_issuers, null, 2) : '';
+  const lists = { origins: origins.join('\n'), networks: networks.join('\n'), issuers };
   const requireBoundSessions = application.require_bound_sessions ?? false;
   return { name, type, permissions, rules, ...lists, requireBoundSessions, expiry: '' };
 }
@@ -137,6 +141,7 @@ export function rebaseDraft(draft: Draft, before: Application, now: Application)
     'rules',
     'origins',
     'networks',
+    'issuers',
     'requireBoundSessions',
     'expiry',
   ] as const;
@@ -154,16 +159,28 @@ export function networksOf({ type, networks }: Draft): string[] | undefined {
   return networks.split(/[\s,]+/).filter(Boolean);
 }
 
+/** Undefined if the application cannot have any, or if the text is not a list of issuers with claims. */
+export function issuersOf({ type, issuers }: Draft): Application['trusted_issuers'] {
+  if (type === 'public') return undefined;
+  try {
+    const list: unknown = JSON.parse(issuers.trim() || '[]');
+    return Array.isArray(list) && list.every((one) => one?.claims instanceof Object) ? list : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 /** The body of an update. It has no expiry, because the lifetime of a draft begins when it is saved. */
 export function updateOf(draft: Draft): ApplicationUpdate {
   const { name, type, permissions, rules, requireBoundSessions } = draft;
-  const [origins, networks] = [originsOf(draft), networksOf(draft)];
+  const [origins, networks, issuers] = [originsOf(draft), networksOf(draft), issuersOf(draft)];
   return {
     name,
     permissions: [...permissions],
     rules: [...rules],
     ...(origins && { allowed_origins: origins }),
     ...(networks && { allowed_networks: networks }),
+    ...(issuers && { trusted_issuers: issuers }),
     ...(type === 'public' && { require_bound_sessions: requireBoundSessions }),
   };
 }
@@ -174,6 +191,7 @@ export function fieldsOf(draft: Draft, before: Application, now: number): Applic
     ...draft,
     allowed_origins: originsOf(draft),
     allowed_networks: networksOf(draft),
+    trusted_issuers: issuersOf(draft),
     require_bound_sessions: draft.type === 'public' && draft.requireBoundSessions,
     expires_at: draft.expiry === '' ? before.expires_at : expiryDate(draft, now),
   };

@@ -11,7 +11,7 @@ import { Icon } from '../frame/icons.tsx';
 import { href, navigate, parseRoute } from '../frame/route.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
 import { useUnsaved } from '../frame/unsaved.ts';
-import { type Draft, draftOf, emptyDraft, expiryDate, rebaseDraft, updateOf } from './draft.ts';
+import { type Draft, draftOf, emptyDraft, expiryDate, issuersOf, rebaseDraft, updateOf } from './draft.ts';
 import { Expiry, expiryError } from './expiry.tsx';
 import { keyNote, NewKeyDialog } from './new-key-dialog.tsx';
 import { ReviewDialog } from './review-dialog.tsx';
@@ -159,6 +159,18 @@ export function EditApplication({ application }: { application?: Application }) 
               onChange={(event) => change({ networks: event.currentTarget.value })}
             />
           )}
+          {draft.type !== 'public' && (
+            <Textarea
+              label="Trusted issuers"
+              description="A JSON list. Workloads exchange the JWTs of these issuers for short-lived keys. Leave empty for none. Keys and sessions of a changed or removed issuer end."
+              rows={draft.issuers === '' ? 1 : 6}
+              spellCheck={false}
+              classNames={{ input: 'mono' }}
+              value={draft.issuers}
+              error={issuerError(errors)}
+              onChange={(event) => change({ issuers: event.currentTarget.value })}
+            />
+          )}
           <Expiry
             draft={draft}
             change={change}
@@ -203,6 +215,15 @@ export function EditApplication({ application }: { application?: Application }) 
   );
 }
 
+const issuerList = 'Enter a JSON list of objects with `issuer`, `audience` and `claims`.';
+
+/** Names the field of the issuer that is wrong. */
+function issuerError(errors: Errors): string | undefined {
+  const [path = '', messages] =
+    Object.entries(errors).find(([name]) => name.startsWith('trusted_issuers')) ?? [];
+  return messages && `${path.slice('trusted_issuers.'.length)} ${messages[0]}`.trim();
+}
+
 function localErrors(draft: Draft): Errors {
   const { name, permissions, rules } = draft;
   const expiry = expiryError(draft);
@@ -211,6 +232,7 @@ function localErrors(draft: Draft): Errors {
     ...(permissions.length + rules.length === 0 && {
       permissions: ['Add a rule or a permission.'],
     }),
+    ...(draft.type !== 'public' && !issuersOf(draft) && { trusted_issuers: [issuerList] }),
     ...(expiry !== undefined && { expires_at: [expiry] }),
   };
 }

@@ -20,6 +20,7 @@ const fields = [
   'rules',
   'allowed_origins',
   'allowed_networks',
+  'trusted_issuers',
   'require_bound_sessions',
   'expires_at',
 ] as const;

@@ -1,12 +1,12 @@
 /** Shows the changes before they are saved. */
 import { useState } from 'react';
 import type { Application } from '../../../sdk/src/sallyport.ts';
-import { type Difference, describeRule, differences } from '../access/grants.ts';
+import { type Difference, describeIssuer, describeRule, differences } from '../access/grants.ts';
 import { ConfirmDialog } from '../frame/confirm-dialog.tsx';
 import { formatDate } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
 import { useSignedIn } from '../frame/signed-in.ts';
-import { type Draft, expiryDate, fieldsOf, networksOf, originsOf } from './draft.ts';
+import { type Draft, expiryDate, fieldsOf, issuersOf, networksOf, originsOf } from './draft.ts';
 import { Impact } from './impact.tsx';
 import { CreatedBy } from './table.tsx';
 
@@ -91,7 +91,7 @@ function Conflict({ before, now }: { before: Application; now: Application }) {
 
 function Summary({ draft }: { draft: Draft }) {
   const end = expiryDate(draft, Date.now());
-  const [origins, networks] = [originsOf(draft), networksOf(draft)];
+  const [origins, networks, issuers = []] = [originsOf(draft), networksOf(draft), issuersOf(draft)];
   return (
     <dl className="facts">
       <dt>Name</dt>
@@ -132,6 +132,12 @@ function Summary({ draft }: { draft: Draft }) {
         <>
           <dt>Allowed networks</dt>
           <dd>{networks.length > 0 ? networks.join(', ') : 'all'}</dd>
+        </>
+      )}
+      {issuers.length > 0 && (
+        <>
+          <dt>Trusted issuers</dt>
+          <dd>{issuers.map(describeIssuer).join('; ')}</dd>
         </>
       )}
       <dt>Expires</dt>

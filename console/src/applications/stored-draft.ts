@@ -22,7 +22,7 @@ export function readDraft(id: string): StoredDraft | undefined {
   try {
     const { before, draft } = JSON.parse(text) as StoredDraft;
     // Drafts of an older version of the console lack newer fields.
-    return { before, draft: { ...emptyDraft, ...draft } };
+    return { before, draft: { ...(before ? draftOf(before) : emptyDraft), ...draft } };
   } catch {
     return undefined;
   }

@@ -57,6 +57,7 @@ function entryRecord(entry: ChainedEntry) {
       'sallyport.result': result,
       'sallyport.actor.kind': entry.actor.kind,
       'sallyport.actor.id': entry.actor.id,
+      'sallyport.actor.person': entry.actor.person?.subject,
       'sallyport.entity.kind': entry.entity?.kind,
       'sallyport.entity.id': entry.entity?.id,
       'sallyport.request_id': entry.request_id,

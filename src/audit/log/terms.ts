@@ -22,6 +22,9 @@ export function termsOf(entry: Entry): Set<number> {
   if (actor.application_id !== undefined) add(`actor:${actor.application_id}`);
   if (actor.authorized_by !== undefined) add(`authorizer:${actor.authorized_by}`);
   if (actor.subject !== undefined) add(`subject:${actor.subject}`);
+  const { person } = actor;
+  if (person) add(`person:${person.subject}`);
+  if (person?.email !== undefined) add(`person:${person.email}`);
   if (entry.use) add(`destination:${entry.use.destination}`);
   if (purpose !== undefined) add(`purpose:${purpose}`);
   if (request_id !== undefined) add(`request:${request_id}`);
@@ -41,6 +44,7 @@ export function termsFor(filter: AuditFilter): number[] {
     token !== undefined && `id:${token}`,
     entity !== undefined && `id:${entity}`,
     subject !== undefined && `subject:${subject}`,
+    filter.person !== undefined && `person:${filter.person}`,
     result !== undefined && result !== 'success' && `result:${result}`,
     actor !== undefined && `actor:${actor}`,
     authorizer !== undefined && `authorizer:${authorizer}`,
@@ -83,6 +87,10 @@ export function matches(entry: Entry, filter: AuditFilter): boolean {
     (filter.result === undefined || result === filter.result) &&
     (filter.request_id === undefined || request_id === filter.request_id) &&
     (filter.subject === undefined || actor.subject === filter.subject) &&
+    (filter.person === undefined ||
+      actor.person?.subject === filter.person ||
+      actor.person?.email === filter.person) &&
+    (filter.changes !== 'true' || isChange(entry)) &&
     (filter.destination === undefined || entry.use?.destination === filter.destination) &&
     (filter.purpose === undefined || entry.purpose === filter.purpose) &&
     (filter.transform === undefined || decision?.transform === filter.transform) &&
@@ -90,6 +98,11 @@ export function matches(entry: Entry, filter: AuditFilter): boolean {
       (resource?.container !== undefined &&
         canonicalContainer(resource.container).startsWith(canonicalContainer(container))))
   );
+}
+
+/** Only changes that succeeded have an entity and succeed: reads and uses of tokens have a resource instead. */
+function isChange({ result, entity }: Entry): boolean {
+  return result === 'success' && entity !== undefined;
 }
 
 /** Whether a time matches the filter. */

@@ -5,7 +5,7 @@ import { check } from '../../domain/validate.ts';
 import type { Command, Invocation, Options } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import { withStore } from '../terminal/database.ts';
-import { follow, lines, printEntries, tailOptions } from '../terminal/tail.ts';
+import { filterValue, follow, lines, printEntries, tailOptions } from '../terminal/tail.ts';
 import { auditFileCommands } from './audit-files.ts';
 
 export const auditCommands: readonly Command[] = [
@@ -45,7 +45,7 @@ async function tail(invocation: Invocation): Promise<number> {
 
 function filterOf(options: Options): Filter {
   const names = Object.keys(Filter.shape);
-  const values = Object.fromEntries(names.map((name) => [name, options.value(optionName(name))]));
+  const values = Object.fromEntries(names.map((name) => [name, filterValue(options, optionName(name))]));
   const checked = check(Filter, values);
   if ('data' in checked) return checked.data;
   const [fault] = checked.faults;

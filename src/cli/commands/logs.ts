@@ -1,9 +1,10 @@
 import type { LogEntry, LogGap, Sallyport } from '../../../sdk/src/sallyport.ts';
+import { personName } from '../../domain/audit.ts';
 import type { Call, Option, Options, RemoteCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import { only } from '../terminal/options.ts';
 import { printTable, rowsOption } from '../terminal/print.ts';
-import { filterOptions, follow, lines, printEntries, tailOptions } from '../terminal/tail.ts';
+import { filterOptions, filterValue, follow, lines, printEntries, tailOptions } from '../terminal/tail.ts';
 import { ApplicationNames } from './application-names.ts';
 
 const sinceOption: Option = {
@@ -27,6 +28,7 @@ export const logsCommands: readonly RemoteCommand[] = [
     examples: [
       'sallyport logs tail --follow --result denied',
       'sallyport logs tail --container /pci/ --lines 100',
+      'sallyport logs tail --person ada@example.com --changes --from 2030-10-01T00:00:00Z --to 2030-11-01T00:00:00Z --lines 1000',
     ],
     details:
       'Prints one line per entry, or one JSON object per line with --json. Lines have the names of applications, or ids if your key lacks application:read; --json has ids.',
@@ -97,7 +99,7 @@ function applicationsIn({ actor, entity }: LogEntry): (string | undefined)[] {
 }
 
 function filterOf(options: Options): LogQuery {
-  const values = filterOptions.map(({ name }) => [name.replace('-', '_'), options.value(name)]);
+  const values = filterOptions.map(({ name }) => [name.replace('-', '_'), filterValue(options, name)]);
   return only(Object.fromEntries(values));
 }
 
@@ -179,13 +181,18 @@ async function readersOf(call: Call, filter: LogQuery) {
   const gaps = await gapsIn(call, query);
   const counts = new ReadCounts<LogEntry['actor']>();
   for await (const entry of call.service.logs.all(query))
-    counts.add(entry.actor.id ?? entry.actor.kind, entry.actor, entry);
+    counts.add(
+      JSON.stringify([entry.actor.id, entry.actor.kind, entry.actor.person?.subject]),
+      entry.actor,
+      entry,
+    );
   const readers = counts.list();
   const names = new ApplicationNames(call);
   if (!call.json)
     await names.load(readers.flatMap(({ application_id, authorized_by }) => [application_id, authorized_by]));
   const rows = readers.map((reader) => {
-    const { kind, id = '', application_id, authorized_by, subject = '' } = reader;
+    const { kind, id = '', application_id, authorized_by, person } = reader;
+    const subject = person ? personName(person) : (reader.subject ?? '');
     return [kind, id, subject, names.of(application_id), names.of(authorized_by), ...readCells(reader)];
   });
   const head = ['KIND', 'ID', 'SUBJECT', 'APPLICATION', 'AUTHORIZED BY', ...readColumns];

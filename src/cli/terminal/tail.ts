@@ -2,11 +2,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { ConnectionError, RateLimitError, UnavailableError } from '../../../sdk/src/sallyport.ts';
-import { type Difference, type LogEntry, readsOperation, results } from '../../domain/audit.ts';
+import { type Difference, type LogEntry, personName, readsOperation, results } from '../../domain/audit.ts';
 import { Failure } from '../../domain/error.ts';
 import { escapeText } from '../../domain/escape.ts';
 import { Transform } from '../../domain/rule.ts';
-import type { Context, Option } from '../command.ts';
+import type { Context, Option, Options } from '../command.ts';
 import { type ErrorContext, toCliError } from './cli-error.ts';
 import { untilSignal } from './signals.ts';
 import type { Terminal } from './terminal.ts';
@@ -33,12 +33,23 @@ export const filterOptions: readonly Option[] = [
   { name: 'subject', value: 'SUBJECT', description: 'Filter by who the session is for, such as user:42.' },
   { name: 'purpose', value: 'TEXT', description: 'Filter by purpose, exactly as stated.' },
   {
+    name: 'person',
+    value: 'PERSON',
+    description: 'Filter by the person who signed in to the console: their subject or email address.',
+  },
+  { name: 'changes', description: 'Only successful changes.' },
+  {
     name: 'from',
     value: 'TIME',
     description: 'Only entries at or after this time, such as 2030-01-31T12:00:00Z.',
   },
   { name: 'to', value: 'TIME', description: 'Only entries before this time.' },
 ];
+
+/** The value for the API. That of an option without a value, such as `--changes`, is `true`. */
+export function filterValue(options: Options, name: string): string | undefined {
+  return options.on(name) ? 'true' : options.value(name);
+}
 
 export const tailOptions: readonly Option[] = [
   { name: 'follow', description: 'Print new entries until interrupted. Retries if the connection is lost.' },
@@ -101,8 +112,9 @@ function formatDifference(operation: string, difference: object): string {
 }
 
 function describeActor(actor: PrintableEntry['actor'], nameOf: NameOf): string {
-  const { kind, id, application_id, subject } = actor;
+  const { kind, id, application_id, subject, person } = actor;
   if (id === undefined) return kind;
+  if (person) return `${personName(person)} as ${kind} ${nameOf(id)}`;
   if (kind === 'application') return `${kind} ${nameOf(id)}`;
   const name = application_id && nameOf(application_id);
   const session = name && name !== application_id ? `${kind} ${id} of ${name}` : `${kind} ${id}`;

@@ -62,7 +62,7 @@ export const listLogs = readEndpoint({
   },
 });
 
-const { token, container, actor, operation, result, subject, purpose, from, to } = logFilter;
+const { token, container, actor, operation, result, subject, purpose, person, from, to } = logFilter;
 
 const resultCounts = {
   success: z.int().min(0).describe('Entries with the result `success`.'),
@@ -135,6 +135,7 @@ export const countLogs = readEndpoint({
       result,
       subject,
       purpose,
+      person,
       from,
       to,
       denials: z

@@ -18,7 +18,10 @@ export interface AuditRecorder {
 
 /** Identifies the events that are counted in one entry. */
 export interface Group {
-  /** Groups with the same quota share the limit `maxGroups`. All callers without a valid key share one quota. */
+  /**
+   * Groups with the same quota share the limit `maxGroups`. All callers without a valid key share one quota. Each
+   * person has their own.
+   */
   readonly quota: string;
   readonly name: string;
   /**
@@ -181,8 +184,11 @@ function aggregated({ entry, ids, container, omitted, count }: Recorded): NewEnt
 /** Removes the fields that differ between the events of an overflow entry. */
 function overflowEntry(entry: NewEntry): NewEntry {
   const { tenantId, at, operation, result, reason, actor, decision, reported_by } = entry;
-  const { application_id: id } = actor;
-  const application = id !== undefined && { kind: 'application' as const, id, application_id: id };
+  const { application_id: id, issuer, person } = actor;
+  const application = id !== undefined && {
+    ...{ kind: 'application' as const, id, application_id: id },
+    ...(person && { ...(issuer !== undefined && { issuer }), person }),
+  };
   return {
     tenantId,
     at,

@@ -3,7 +3,7 @@ import type { EntryDecision, EntryResource } from '../../domain/audit.ts';
 import { Denial } from '../../domain/denial.ts';
 import { Failure, problem } from '../../domain/error.ts';
 import { hasTrait } from '../../domain/permission.ts';
-import { actorOf, type Principal } from '../../domain/principal.ts';
+import { actorOf, aggregatedBy, type Principal } from '../../domain/principal.ts';
 import { canonicalContainer } from '../../domain/rule.ts';
 import type { AuditRecorder } from './audit-recorder.ts';
 import { networkOf } from './client-address.ts';
@@ -126,7 +126,7 @@ export function addDenial(
   const address = requestInfo.address();
   const kind = !isStored ? 'named' : createdBy === actor.applicationId ? 'own' : 'stored';
   const group = {
-    quota: JSON.stringify([kind, actor.applicationId, reportedBy]),
+    quota: JSON.stringify([kind, aggregatedBy(actor), reportedBy]),
     name: JSON.stringify([
       operation,
       reason,
@@ -191,7 +191,7 @@ function count(
   const caller = principal.kind === 'application' ? '' : principal.sessionId;
   const group = {
     // A separate quota, so that these requests cannot use up that of token reads.
-    quota: `quarantine ${principal.applicationId}`,
+    quota: `quarantine ${aggregatedBy(principal)}`,
     name: `${operation} ${outcome.result} ${caller}`,
     coarseName: `${operation} ${outcome.result}`,
   };

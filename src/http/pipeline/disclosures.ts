@@ -3,7 +3,7 @@ import { resourceOf } from '../../domain/audit.ts';
 import { Failure, fail } from '../../domain/error.ts';
 import { decidingRule, type Question } from '../../domain/explain.ts';
 import type { Resource } from '../../domain/policy.ts';
-import { actorOf, type Principal, questionOf } from '../../domain/principal.ts';
+import { actorOf, aggregatedBy, type Principal, questionOf } from '../../domain/principal.ts';
 import type { Transform } from '../../domain/rule.ts';
 import type { NewEntry } from '../../store/store.ts';
 import { addDenial } from './denials.ts';
@@ -100,7 +100,7 @@ function countRead(
   const caller = principal.kind === 'application' ? '' : principal.sessionId;
   const purpose = requestInfo.purpose ?? '';
   const group = {
-    quota: principal.applicationId,
+    quota: aggregatedBy(principal),
     name: `${operation} ${transform} ${caller} ${resource.container} ${rule?.of} ${rule?.rule} ${purpose}`,
     coarseName: `${operation} ${transform}`,
   };

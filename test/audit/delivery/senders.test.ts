@@ -34,7 +34,7 @@ function batchOf(first: number, last: number): Batch {
     id: `0197f3c2-5a1e-7c40-9d2b-${String(first + index).padStart(12, '0')}`,
     tenant_id: tenantId,
     at,
-    actor: { kind: 'operator' as const },
+    actor: { kind: 'application' as const, person: { subject: '00u1ada' } },
     operation: index === 0 ? 'application.create' : 'token.read',
     result: index === 0 ? ('success' as const) : ('denied' as const),
     from: {},
@@ -129,6 +129,8 @@ describe('OTLP', () => {
     });
     expect(bodyOf(created)).toEqual(batch.entries[0]);
     expect(created?.attributes).toContainEqual({ key: 'sallyport.seq', value: { intValue: '1' } });
+    const person = { key: 'sallyport.actor.person', value: { stringValue: '00u1ada' } };
+    expect(created?.attributes).toContainEqual(person);
     expect(denied).toMatchObject({ severityNumber: 13, eventName: 'token.read' });
     expect(segment?.eventName).toBe('audit.segment');
     expect(bodyOf(segment)).toEqual({

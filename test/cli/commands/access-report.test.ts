@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { appendFileSync, cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Cli, openCli } from '../../support/cli.ts';
+import { ada, signInAs } from '../../support/people.ts';
 import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
 
 const formula = '=cmd|"/C calc"!A1';
@@ -25,7 +26,9 @@ describe.each(databases)('an access report on %s', (_, database) => {
     await server.application(key, { name: 'ends', expires_at: '2100-01-01T00:00:00Z' });
     const renamed = await server.application(key, { name: '<b>old</b>', permissions: ['invoice:read'] });
     const body = { name: '<b>new</b>', permissions: ['invoice:read'] };
+    const signOut = signInAs(server, key, ada);
     await server.call('PUT', `/applications/${renamed.id}`, { key, body });
+    signOut();
     const token = { id: 'card-1', container: '/cards/', data: '4242' };
     await server.call('POST', '/tokens', { key: desk.key, body: token });
     for (const purpose of ['chargeback', 'chargeback', 'support'])
@@ -52,12 +55,16 @@ describe.each(databases)('an access report on %s', (_, database) => {
     expect(
       rowsOf('access.csv').map(([, name, , , grant, , where, transform]) => [name, grant, where, transform]),
     ).toContainEqual([`'${formula}`, 'rule 1', '/cards/', 'reveal']);
-    const changes = rowsOf('changes.csv').map(([, , , , operation, of]) => [operation, of]);
-    expect(changes.slice(1)).toContainEqual(['application.update', '<b>new</b>']);
+    const changes = rowsOf('changes.csv').map(([, , person, , , operation, of]) => [person, operation, of]);
+    expect(changes.slice(1)).toContainEqual([
+      'Ada Lovelace <ada@example.com>',
+      'application.update',
+      '<b>new</b>',
+    ]);
     expect(
       rowsOf('plaintext-readers.csv')
         .slice(1)
-        .map(([by, , , purpose, count]) => [by, purpose, count]),
+        .map(([by, , , , purpose, count]) => [by, purpose, count]),
     ).toEqual([
       [`'${formula}`, 'chargeback', '2'],
       [`'${formula}`, 'support', '1'],

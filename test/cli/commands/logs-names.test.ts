@@ -1,5 +1,6 @@
 /** `logs` shows the names of applications. */
 import { afterAll, beforeAll, expect, test } from 'bun:test';
+import { ada, signInAs } from '../../support/people.ts';
 import { type ApiShell, apiShell } from '../../support/shell.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
@@ -46,6 +47,32 @@ test('who-read names applications and authorizers', async () => {
     .map((line) => line.split(/ {2,}/));
   expect(rows.find(([kind]) => kind === 'session')?.slice(2, 4)).toEqual(['the page', 'the backend']);
   expect(rows.find(([kind]) => kind === 'application')?.slice(1, 3)).toEqual([backend.id, 'the backend']);
+});
+
+test('tail lists what a person changed, and who-read names people', async () => {
+  const signOut = signInAs(server, backend.key, ada);
+  await server.call('GET', '/tokens/card-1', { key: backend.key });
+  signOut();
+  const desk = await server.application(key, {
+    type: 'management',
+    permissions: ['application:create', 'token:read'],
+  });
+  signInAs(server, desk.key, ada);
+  await server.application(desk.key, { name: 'made by ada' });
+  await server.call('DELETE', '/tokens/card-1', { key: desk.key });
+  await server.flush();
+  const period = ['--from', '2026-11-01T00:00:00Z', '--to', '2026-12-01T00:00:00Z'];
+  const changed = await shell.call(['logs', 'tail', '--person', ada.email, '--changes', ...period]);
+  expect(changed.out.trimEnd().split('\n')).toEqual([
+    expect.stringContaining(
+      'application.create  application made by ada  by Ada Lovelace <ada@example.com> as application an application',
+    ),
+  ]);
+  expect((await shell.call(['logs', 'tail', '--person', ada.subject])).out.split('\n')).toHaveLength(4);
+  const { out } = await shell.call(['logs', 'who-read', 'card-1']);
+  const readers = out.trimEnd().split('\n');
+  expect(readers.filter((line) => line.startsWith('application'))).toHaveLength(2);
+  expect(readers.filter((line) => line.includes('Ada Lovelace <ada@example.com>'))).toHaveLength(1);
 });
 
 test('without application:read, and for deleted applications, lines have ids', async () => {

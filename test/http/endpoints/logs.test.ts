@@ -1,6 +1,7 @@
 /** Filters, pagination and `after` of GET /logs. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { Sallyport } from '../../../sdk/src/sallyport.ts';
+import { ada, bob, signInAs } from '../../support/people.ts';
 import { databases, openTestServer, startTime, type TestServer } from '../../support/test-server.ts';
 
 const time = (seconds: number) => new Date(startTime + 1000 * seconds).toISOString();
@@ -142,5 +143,102 @@ describe.each(databases)('GET /logs on %s', (_, database) => {
     const { data, pagination } = await list('size=1');
     const { errors } = await list(`after=${data[0].id}&start=${pagination.next}`);
     expect(errors).toEqual({ after: ['cannot be combined with start'] });
+  });
+});
+
+describe.each(databases)('people in the audit log on %s', (_, database) => {
+  let server: TestServer;
+  let key: string;
+  beforeAll(async () => {
+    server = await openTestServer(database, { SALLYPORT_AUDIT_READS: 'all' });
+    ({ key } = await server.tenant());
+    const reads = { priority: 1, container: '/open/', permissions: ['token:read'], transform: 'reveal' };
+    const permissions = ['token:read', 'token:create'];
+    const support = await server.application(key, { type: 'management', permissions, rules: [reads] });
+    for (const container of ['/open/', '/hidden/'])
+      await server.call('POST', '/tokens', {
+        key,
+        body: { id: container.slice(1, -1), container, data: 'x' },
+      });
+    for (const person of [ada, bob, ada]) {
+      const signOut = signInAs(server, support.key, person);
+      const send = (method: string, path: string, body?: object) =>
+        server.call(method, path, {
+          key: support.key,
+          headers: { 'SVC-REQUEST-ID': `${method.toLowerCase()}-${path.split('/').at(-1)}` },
+          ...(body && { body }),
+        });
+      await send('POST', '/tokens', { container: '/made/', data: person.subject });
+      await send('GET', '/tokens/open');
+      await send('GET', '/tokens/hidden');
+      await send('DELETE', '/tokens/open');
+      signOut();
+    }
+    await server.call('GET', '/tokens/hidden', { key: support.key });
+    await server.flush();
+  });
+  afterAll(() => server.close());
+
+  const list = async (query: string) => (await server.call('GET', `/logs?${query}`, { key })).body.data;
+  const requests = async (query: string) =>
+    (await list(query)).map((entry: { request_id: string; count?: number }) => [
+      entry.request_id,
+      entry.count ?? 1,
+    ]);
+
+  test('every entry of their requests has the person, and aggregated entries count those of one person', async () => {
+    const ofAda = await list('person=00u1ada');
+    expect(ofAda.map(({ actor }: { actor: object }) => actor)).toEqual(
+      Array(6).fill({
+        kind: 'application',
+        id: expect.any(String),
+        application_id: expect.any(String),
+        person: ada,
+      }),
+    );
+    const both = [
+      ['get-open', 1],
+      ['post-tokens', 1],
+    ];
+    const [denied, masked] = [
+      ['delete-open', 2],
+      ['get-hidden', 2],
+    ] as const;
+    expect((await requests('person=00u1ada')).toSorted()).toEqual(
+      [denied, masked, ...both, ...both].toSorted(),
+    );
+    expect((await requests('person=bob@example.com')).toSorted()).toEqual(
+      [['delete-open', 1], ['get-hidden', 1], ...both].toSorted(),
+    );
+    expect(
+      (await list('transform=mask&operation=token.read')).filter(
+        ({ actor }: { actor: object }) => !('person' in actor),
+      ),
+    ).toHaveLength(1);
+  });
+
+  test('the email finds the same entries as the subject, the name none', async () => {
+    expect(await list('person=ada@example.com')).toEqual(await list('person=00u1ada'));
+    for (const other of ['Ada%20Lovelace', 'ada', 'ADA@EXAMPLE.COM'])
+      expect(await list(`person=${other}`)).toEqual([]);
+  });
+
+  test('changes=true leaves reads and denials out, for one person or all', async () => {
+    expect(await requests('person=ada@example.com&changes=true')).toEqual([
+      ['post-tokens', 1],
+      ['post-tokens', 1],
+    ]);
+    const all = await list('changes=true&size=100');
+    expect(all).not.toBeEmpty();
+    for (const { operation, result } of all)
+      expect([operation, result]).toEqual([expect.stringMatching(/\.(create|update)$/), 'success']);
+  });
+
+  test('sealed entries are found by the index, and counted', async () => {
+    const [{ id }] = (await list('size=100')).slice(-1);
+    // Reading with `after` seals all entries.
+    expect(await list(`after=${id}&person=00u1ada`)).toHaveLength(6);
+    const { body } = await server.call('GET', '/logs/counts?person=ada@example.com&denials=true', { key });
+    expect([body.totals, body.denials.total]).toEqual([{ success: 5, denied: 1, failed: 0 }, 2]);
   });
 });

@@ -128,6 +128,26 @@ describe('events', () => {
     });
   });
 
+  test('of a person are counted apart from those of others, also beyond the limit', async () => {
+    const person = (subject: string) =>
+      ({
+        kind: 'application',
+        tenantId: 'a',
+        applicationId: 'page',
+        person: { subject },
+        now: 0,
+      }) as Principal;
+    for (let i = 0; i < maxGroups + 2; i++) deny('token.read', person('ada'), { container: `/${i}/` });
+    deny('token.read', person('bob'), { container: '/0/' });
+    await recorder.flush();
+    expect(written).toHaveLength(maxGroups + 2);
+    const subjects = written.map(({ actor, overflow, count }) => [actor.person?.subject, overflow, count]);
+    expect(subjects.slice(-2)).toEqual([
+      ['ada', true, 2],
+      ['bob', undefined, undefined],
+    ]);
+  });
+
   test('without a valid key become few entries, even from many addresses', async () => {
     for (let i = 0; i < 50; i++) fails('listTokens', `2001:db8::${i.toString(16)}`);
     for (let i = 1; i < maxGroups + 30; i++) fails('listTokens', `2001:db8:${i.toString(16)}::1`);
