@@ -51,6 +51,8 @@ export type Principal =
       /** The workload that got the key for a JWT. Undefined for other keys. For a person, only `issuer` is set. */
       readonly issuer?: string | undefined;
       readonly subject?: string | undefined;
+      /** Identifies the trusted issuer of the application that the key was issued for. Undefined for other keys. */
+      readonly trust?: Digest | undefined;
       /** Who signed in to the console as the application. Undefined for keys. */
       readonly person?: Person | undefined;
       /** The thumbprint of the key that every request must prove to hold. Undefined if the key is not bound. */

@@ -7,7 +7,7 @@ import { type EffectiveGrants, quarantined } from '../domain/quarantine.ts';
 import { boundedList, countFiltered, type Filtered } from './bounded-list.ts';
 import { type DbTime, type Executor, type Queries, rowLock } from './engine/db.ts';
 import { all, inserter, Params } from './engine/sql.ts';
-import { countKeys, endUntrustedKeys, expireKeys, insertKey } from './key-rows.ts';
+import { countKeys, endUntrusted, expireKeys, insertKey } from './key-rows.ts';
 import type { ApplicationFilter, Applications, ApplicationUpdate, Change, NewApplication } from './store.ts';
 
 export interface ApplicationRow {
@@ -147,7 +147,7 @@ async function replaceFields(
   { by, at }: Change,
   fields: ApplicationUpdate,
 ): Promise<void> {
-  if (before) await endUntrustedKeys(tx, tenant, id, fields.trusted_issuers);
+  if (before) await endUntrusted(tx, tenant, id, before, fields.trusted_issuers);
   const { name, expires_at: expiry } = fields;
   await tx.run(
     `update applications set name = $3, name_folded = $4, permissions = $5, rules = $6, allowed_origins = $7,

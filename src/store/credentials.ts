@@ -13,6 +13,7 @@ import {
   toOrigins,
 } from './applications.ts';
 import type { DbTime, Executor, Local } from './engine/db.ts';
+import { trustDigest } from './key-rows.ts';
 import { isValid, kindOf, ofCeiling, ownerAndAuthorizer } from './sessions.ts';
 import type { Credentials } from './store.ts';
 import type { TenantTags } from './tenants.ts';
@@ -22,6 +23,7 @@ interface KeyRow extends ApplicationRow {
   key_expires_at: DbTime | null;
   issuer: string | null;
   subject: string | null;
+  trust: string | null;
   jkt: string | null;
   tag: string;
   max_lifetime: DbTime | null;
@@ -60,7 +62,7 @@ interface SessionRow {
 
 const byApplicationKey = `
   select k.digest as key, :now as now, k.id as key_id, k.expires_at as key_expires_at, k.issuer,
-    k.subject, k.jkt, t.tag, t.max_lifetime,
+    k.subject, k.trust, k.jkt, t.tag, t.max_lifetime,
     t.purposes,
     ${applicationColumns('a')}
   from application_keys k join applications a on a.tenant_id = k.tenant_id and a.id = k.application_id
@@ -115,7 +117,11 @@ function fromKey(row: KeyRow, digest: Digest): CachedCredential {
     tenantTag: row.tag,
     applicationId: row.id,
     application,
-    ...(row.issuer !== null && { issuer: row.issuer, subject: row.subject ?? undefined }),
+    ...(row.issuer !== null && {
+      issuer: row.issuer,
+      subject: row.subject ?? undefined,
+      trust: trustDigest(row.id, row.trust ?? ''),
+    }),
     jkt: row.jkt ?? undefined,
     policy: compilePolicy(toEffectiveGrants(row)),
     authority: { applicationId: row.id, keyId: row.key_id },

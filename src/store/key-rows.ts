@@ -1,6 +1,7 @@
 /** Statements on the keys of an application. Callers must lock the application first. */
 import { createHash } from 'node:crypto';
 import { type Digest, keyDigest, type Minted, newId } from '../domain/key.ts';
+import { longestSession } from '../domain/session.ts';
 import type { TrustedIssuer, Workload } from '../domain/trusted-issuer.ts';
 import type { DbTime, Queries } from './engine/db.ts';
 import { Params } from './engine/sql.ts';
@@ -64,18 +65,41 @@ function trustOf(issuer: TrustedIssuer): string {
   return createHash('sha256').update(content).digest('hex').slice(0, 32);
 }
 
-/** Deletes the keys that were issued for an entry of `trusted_issuers` that no longer exists or was changed. */
-export async function endUntrustedKeys(
+/** Identifies an entry of `trusted_issuers` among those of all applications. */
+export function trustDigest(application: string, trust: string): Digest {
+  return keyDigest(`trust ${application} ${trust}`);
+}
+
+/**
+ * Deletes the keys that were issued for an entry of `trusted_issuers` that no longer exists or was changed, and ends the
+ * sessions that such keys authorized. Sessions of keys that have expired before are found by the entry; those that are
+ * being authorized now, by the key.
+ */
+export async function endUntrusted(
   tx: Queries,
   tenant: string,
   application: string,
-  issuers: readonly TrustedIssuer[] = [],
+  before: readonly TrustedIssuer[],
+  after: readonly TrustedIssuer[] = [],
 ): Promise<void> {
+  const kept = after.map(trustOf);
+  const ended = before.map(trustOf).filter((trust) => !kept.includes(trust));
+  if (ended.length === 0) return;
+  for (const trust of ended)
+    await tx.run(
+      `insert into leaked_keys (tenant_id, digest, expires_at) values ($1, $2, :now + ${longestSession})
+       on conflict (tenant_id, digest) do update set expires_at = excluded.expires_at`,
+      [tenant, trustDigest(application, trust)],
+    );
   const params = new Params();
-  const ofApplication = `tenant_id = ${params.add(tenant)} and application_id = ${params.add(application)}`;
-  // An empty list would match no row.
-  const kept = params.list(['', ...issuers.map(trustOf)]);
-  await tx.run(`delete from application_keys where ${ofApplication} and trust not in ${kept}`, params.values);
+  const untrusted = `application_keys where tenant_id = ${params.add(tenant)}
+    and application_id = ${params.add(application)} and trust in ${params.list(ended)}`;
+  await tx.run(
+    `insert into leaked_keys (tenant_id, digest, expires_at)
+     select tenant_id, digest, :now + ${longestSession} from ${untrusted} on conflict do nothing`,
+    params.values,
+  );
+  await tx.run(`delete from ${untrusted}`, params.values);
 }
 
 /** The keys from `POST /oauth/token` that an application can have at a time. */

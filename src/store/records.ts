@@ -128,6 +128,8 @@ export interface Authorization extends Grants {
   readonly ceiling: Digest | undefined;
   /** The authorizer's key, if it is not the ceiling of the session. Revoking this key as leaked ends the session. */
   readonly unlimitedBy?: Digest | undefined;
+  /** Without a ceiling, if that key was issued for a JWT: see `trust` of the principal. */
+  readonly trust?: Digest | undefined;
   /** Replaces the session's own expiry, if defined. */
   readonly expiresAt: number | undefined;
   /** Milliseconds between the creation of a session and its latest possible expiry. */

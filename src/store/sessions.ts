@@ -114,9 +114,10 @@ export function sessions(db: Executor): Sessions {
       return then(db.get<{ count: DbTime }>(sql, [tenant, application, max]), (row) => Number(row?.count));
     },
 
-    authorize: (tenant, nonce, { ceiling, unlimitedBy, expiresAt, maxLifetime, by, subject, ...grants }) => {
+    authorize: (tenant, nonce, authorization) => {
+      const { ceiling, unlimitedBy, trust, expiresAt, maxLifetime, by, subject, ...grants } = authorization;
       const authorizer = [by, ceiling ?? null, unlimitedBy ?? null];
-      const params = [nonce, tenant, ...toText(grants), ...authorizer, subject ?? null];
+      const params = [nonce, tenant, ...toText(grants), ...authorizer, subject ?? null, trust ?? null];
       const spent = db.transaction((tx) =>
         expiresAt === undefined
           ? tx.get<SpentRow>(spend, params)
@@ -185,12 +186,12 @@ const byNonce = `sessions.tenant_id = $2 and sessions.nonce_digest = $1 and (sel
   where a.tenant_id = $2 and a.id = sessions.application_id and ${notExpired('a')}) = 1`;
 
 /** Two statements, because PostgreSQL would plan a single statement with an optional condition again each time. */
-const [spend, spendUntil] = [spending('', ''), spending(', expires_at = $9', `and $9 <= ${latest()}`)];
+const [spend, spendUntil] = [spending('', ''), spending(', expires_at = $10', `and $10 <= ${latest()}`)];
 
 /** `sessions` has no alias, because SQLite does not accept one in `returning`. */
 function spending(also: string, unless: string): string {
   return `update sessions set permissions = $3, rules = $4, authorized_at = :now, authorized_by = $5,
-      authorizer_digest = $6, unlimited_by = $7, subject = $8,
+      authorizer_digest = $6, unlimited_by = $7, unlimited_trust = $9, subject = $8,
       subject_since = coalesce((select e.ended_at from ended_subjects e
         where e.tenant_id = $2 and e.subject = $8), 0)${also}
     where ${byNonce} and sessions.authorized_at is null and sessions.expires_at > :now ${unless}
@@ -303,7 +304,7 @@ function filtered(tenant: string, { ids, application, authorizer, kind, state, s
   return {
     table: 'sessions',
     columns:
-      'r.application_id, r.authorized_by, r.authorized_at, r.authorizer_digest, r.unlimited_by, r.subject, r.subject_since, r.expires_at',
+      'r.application_id, r.authorized_by, r.authorized_at, r.authorizer_digest, r.unlimited_by, r.unlimited_trust, r.subject, r.subject_since, r.expires_at',
     tenant,
     ids,
     ...(subject !== undefined && {
@@ -329,10 +330,16 @@ function filtered(tenant: string, { ids, application, authorizer, kind, state, s
   };
 }
 
-/** An SQL condition: neither was the key in `unlimited_by` revoked as leaked, nor were all sessions of the subject ended. */
+/**
+ * An SQL condition: the key in `unlimited_by` was not revoked as leaked, the issuer in `unlimited_trust` is trusted since
+ * the session was authorized, and the sessions of the subject were not ended. `leaked_keys` expire a fixed time after
+ * the end.
+ */
 function notEnded(session: string, tenant: string): string {
   return `(select 1 from leaked_keys l
     where l.tenant_id = ${tenant} and l.digest = ${session}.unlimited_by) is null
+    and (select 1 from leaked_keys l where l.tenant_id = ${tenant} and l.digest = ${session}.unlimited_trust
+      and l.expires_at >= ${session}.authorized_at + ${longestSession}) is null
     and (select 1 from ended_subjects e where e.tenant_id = ${tenant}
       and e.subject = ${session}.subject and e.ended_at > ${session}.subject_since) is null`;
 }
@@ -341,7 +348,7 @@ function notEnded(session: string, tenant: string): string {
  * SQL for the latest expiry that a session may have: the end of its maximum lifetime, or the expiry of its application
  * if that is earlier.
  */
-function latest(longest = '$10'): string {
+function latest(longest = '$11'): string {
   const application = expiryOf('sessions', 'application_id', '$2');
   const lifetime = `sessions.created_at + ${longest}`;
   return `(select case when a.expires_at < ${lifetime} then a.expires_at else ${lifetime} end

@@ -98,13 +98,14 @@ export const authorizeSession = changeEndpoint({
     else denyUnheldGrants(principal, permissionsIn(body));
     const nonce = parseKey(body.nonce);
     if (nonce?.kind !== 'non') throw fail('nonce_not_found');
+    const trust = principal.kind === 'application' ? principal.trust : undefined;
     const authorization = {
       permissions: body.permissions,
       rules: body.rules,
       subject: body.subject,
       by: principal.applicationId,
       ...(unrestricted
-        ? { ceiling: undefined, unlimitedBy: principal.digest }
+        ? { ceiling: undefined, unlimitedBy: principal.digest, trust }
         : { ceiling: principal.digest }),
       expiresAt: body.expires_at,
       maxLifetime: sessionTtlMax,

@@ -13,6 +13,7 @@ import movedTenants from './migrations/0007_moved_tenants.sql' with { type: 'tex
 import frozenDataKeys from './migrations/0008_frozen_data_keys.sql' with { type: 'text' };
 import keyRequests from './migrations/0009_key_requests.sql' with { type: 'text' };
 import tokenUses from './migrations/0010_token_uses.sql' with { type: 'text' };
+import untrustedSessions from './migrations/0011_untrusted_sessions.sql' with { type: 'text' };
 import { lacksPrivilege } from './postgres-errors.ts';
 
 type Dialect = Db['dialect'];
@@ -40,6 +41,7 @@ export const migrations: readonly Migration[] = [
   { name: '0008_frozen_data_keys', sql: frozenDataKeys },
   { name: '0009_key_requests', sql: keyRequests },
   { name: '0010_token_uses', sql: tokenUses },
+  { name: '0011_untrusted_sessions', sql: untrustedSessions },
   // New migrations go here.
 ];
 

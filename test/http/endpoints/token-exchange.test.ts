@@ -202,6 +202,50 @@ describe.each(databases)('exchanging a JWT on two nodes with %s', (_, database) 
     expect(await status(three)).toBe(401);
   });
 
+  test('sessions and delegations of issued keys end with their entry, also after the key has expired', async () => {
+    const { key, entry } = fixture;
+    const second = { ...entry, audience: 'other' };
+    const permissions = ['session:authorize', 'application:read'];
+    const app = await fixture.application({}, { permissions, trusted_issuers: [entry, second] });
+    const page = await server.application(key, { type: 'public' });
+    const advance = (milliseconds: number) => {
+      for (const { clock } of [server, node]) clock.advance(milliseconds);
+    };
+    const authorized = async (by: string) => {
+      const { nonce, session_key } = (await server.call('POST', '/sessions', { key: page.key })).body;
+      const body = { nonce, permissions: ['token:read'], expires_at: '2026-11-16T12:00:00Z' };
+      expect((await server.call('POST', '/sessions/authorize', { key: by, body })).status).toBe(204);
+      return session_key as string;
+    };
+    const update = (trusted_issuers: object[]) =>
+      server.call('PUT', `/applications/${app.id}`, {
+        key,
+        body: { name: 'x', permissions, trusted_issuers },
+      });
+    const works = async (credential: string) =>
+      (await node.call('GET', '/permissions/own', { key: credential })).status === 200;
+    const early = await authorized(await issue(app));
+    advance(3_600_000);
+    await server.flush();
+    const issued = await issue(app);
+    const delegation = await server.call('POST', '/delegations', {
+      key: issued,
+      body: { permissions: ['application:read'] },
+    });
+    const ended = [early, await authorized(issued), delegation.body.key];
+    const others = [await authorized(await issue(app, { aud: 'other' })), await authorized(app.key)];
+    expect(await Promise.all([...ended, ...others].map(works))).toEqual([true, true, true, true, true]);
+    await update([second]);
+    expect(await Promise.all(ended.map(works))).toEqual([false, false, false]);
+    const { body } = await server.call('GET', `/sessions?authorized_by=${app.id}`, { key });
+    expect(body.data).toHaveLength(2);
+    advance(1000);
+    await update([entry, second]);
+    others.push(await authorized(await issue(app)));
+    expect(await Promise.all(ended.map(works))).toEqual([false, false, false]);
+    expect(await Promise.all(others.map(works))).toEqual([true, true, true]);
+  });
+
   test('an application in quarantine, deleted, or outside its networks gets no key', async () => {
     const { key, application, clientId, jwt } = fixture;
     const quarantined = await application();
