@@ -96,6 +96,8 @@ export class Cluster {
   async kill(): Promise<void> {
     const pid = this.#server?.pid;
     if (pid === undefined || this.#server?.exitCode !== null) return;
+    // A server that recovers from a crash starts processes, which would survive.
+    process.kill(pid, 'SIGSTOP');
     const children = childrenOf(pid);
     for (const each of [pid, ...children]) end(each);
     await this.#ended;

@@ -4,7 +4,9 @@ import { forEachConcurrently, retry503 } from '../fleet-clients.ts';
 import { NotFinished } from '../not-finished.ts';
 import type { Random } from '../random.ts';
 import { maxAttempts } from '../retry.ts';
+import type { Context } from '../row.ts';
 import type { Secrets } from '../secrets.ts';
+import { firstKey } from './node.ts';
 import { type ExpectedResponse, Scenario } from './scenario.ts';
 
 export class Ledger {
@@ -118,6 +120,11 @@ export class Ledger {
     this.unanswered++;
     return false;
   }
+}
+
+/** With the management key of the first tenant. */
+export function ledgerOf(context: Context): Ledger {
+  return new Ledger(firstKey(context), context.secrets, context.random);
 }
 
 /** Reads an expected state. A read that gets 503 is repeated, because it says nothing about the state. */

@@ -6,11 +6,12 @@ import { Client } from '../client.ts';
 import { Cluster } from '../crash/cluster.ts';
 import { limitFiles, mountDisk, type SmallDisk } from '../crash/disk.ts';
 import { brokenInvariants } from '../crash/invariants.ts';
-import { Ledger } from '../crash/ledger.ts';
+import { type Ledger, ledgerOf } from '../crash/ledger.ts';
 import { firstKey, type KillableNode, startNode } from '../crash/node.ts';
 import { operatorChecks } from '../crash/operator.ts';
 import { failingSyncs, hasStrace } from '../crash/trace.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
+import { mortalDatabase } from './kill.ts';
 
 export const disk: Row = {
   name: 'disk',
@@ -32,8 +33,13 @@ interface Seen {
 }
 
 async function run(context: Context): Promise<Outcome> {
-  const full = await fillDisk({ ...context, folder: join(context.folder, 'full') });
-  const torn = await failSyncs({ ...context, folder: join(context.folder, 'sync') });
+  const inFolder = (name: string) => {
+    const folder = join(context.folder, name);
+    mkdirSync(folder);
+    return { ...context, folder };
+  };
+  const full = await fillDisk(inFolder('full'));
+  const torn = await failSyncs(inFolder('sync'));
   return {
     figures: {
       'answered until full, and after': full.answered,
@@ -65,7 +71,7 @@ async function fillDisk(context: Context): Promise<Seen> {
   const hasReserve = context.database.name === 'SQLite' && disk.before.length === 0;
   const revoke = hasReserve ? await prepareRevocations(context, node) : undefined;
   disk.leave(context.sized(1024, 256));
-  const ledger = new Ledger(firstKey(context), context.secrets, context.random);
+  const ledger = ledgerOf(context);
   let stopped = false;
   const writing = ledger.write(node.url, lanes, () => stopped);
   while (ledger.unanswered < context.sized(100, 20)) await Bun.sleep(5);
@@ -78,7 +84,8 @@ async function fillDisk(context: Context): Promise<Seen> {
   seen.recovered = performance.now() - roomAt;
   stopped = true;
   await writing;
-  await reopen(context, databaseUrl, node, ledger, seen);
+  await node.kill();
+  await reopen(context, databaseUrl, ledger, seen);
   return seen;
 }
 
@@ -125,9 +132,13 @@ async function failSyncs(context: Context): Promise<Seen> {
     return seen;
   }
   const program = await context.executable();
-  const { databaseUrl, before } = await databaseThatFails(context);
-  const node = await startNode(context, { databaseUrl, command: [...before, program] });
-  const ledger = new Ledger(firstKey(context), context.secrets, context.random);
+  const hasServer = context.database.name === 'PostgreSQL';
+  // On PostgreSQL only WAL syncs fail: a failed sync during recovery is another crash.
+  const fault = hasServer ? failingSyncs('fdatasync', '12') : failingSyncs('fsync,fdatasync', '60+7');
+  const { url: databaseUrl, crash } = await mortalDatabase(context, hasServer ? fault : []);
+  const command = [...(hasServer ? [] : fault), program];
+  const node = await startNode(context, { databaseUrl, command });
+  const ledger = ledgerOf(context);
   let stopped = false;
   const writing = ledger.write(node.url, lanes, () => stopped);
   await ledger.more(context.sized(400, 150));
@@ -136,19 +147,15 @@ async function failSyncs(context: Context): Promise<Seen> {
   await writing;
   seen.refused = ledger.unanswered;
   if (seen.refused === 0) seen.wrong.push('no sync has failed');
-  await reopen(context, databaseUrl, node, ledger, seen);
+  await node.kill();
+  // Without the fault, which would make the server crash again for every new connection.
+  await crash();
+  await reopen(context, databaseUrl, ledger, seen);
   return seen;
 }
 
 /** Restarts without the fault and checks that all acknowledged data exists. */
-async function reopen(
-  context: Context,
-  databaseUrl: string,
-  node: KillableNode,
-  ledger: Ledger,
-  seen: Seen,
-): Promise<void> {
-  await node.kill();
+async function reopen(context: Context, databaseUrl: string, ledger: Ledger, seen: Seen): Promise<void> {
   const program = [await context.executable()];
   const again = await startNode(context, { databaseUrl, command: program });
   await ledger.settle(again.url);
@@ -165,7 +172,6 @@ async function reopen(
 async function smallDatabase(
   context: Context,
 ): Promise<{ databaseUrl: string; disk: SmallDisk } | undefined> {
-  mkdirSync(context.folder, { recursive: true });
   const folder = join(context.folder, 'disk');
   if (context.database.name === 'SQLite') {
     const small = mountDisk(context, folder, 98_304) ?? limitFiles(folder, 1024);
@@ -176,28 +182,10 @@ async function smallDatabase(
   const space = join(folder, 'space');
   mkdirSync(space);
   if (serverUser.uid !== undefined) chownSync(space, serverUser.uid, serverUser.gid);
-  const cluster = await openCluster(context, []);
+  const cluster = await Cluster.make(join(context.folder, 'cluster'));
+  context.defer(() => cluster.kill());
+  await cluster.start();
   await cluster.sql(`create tablespace small location '${space}'`);
   await cluster.sql('create database small tablespace small');
   return { databaseUrl: cluster.url('small'), disk: small };
-}
-
-/** A database whose syncs fail. On PostgreSQL only WAL syncs fail: a failed sync during recovery is another crash. */
-async function databaseThatFails(context: Context): Promise<{ databaseUrl: string; before: string[] }> {
-  mkdirSync(context.folder, { recursive: true });
-  if (context.database.name === 'SQLite') {
-    return {
-      databaseUrl: `sqlite:${join(context.folder, 'sync.db')}`,
-      before: failingSyncs('fsync,fdatasync', '60+7'),
-    };
-  }
-  const cluster = await openCluster(context, failingSyncs('fdatasync', '12'));
-  return { databaseUrl: cluster.url(), before: [] };
-}
-
-async function openCluster(context: Context, before: readonly string[]): Promise<Cluster> {
-  const cluster = await Cluster.make(join(context.folder, 'cluster'));
-  context.defer(() => cluster.kill());
-  await cluster.start({}, before);
-  return cluster;
 }

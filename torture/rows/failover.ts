@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { openTcpProxy } from '../../test/support/tcp-proxy.ts';
 import { Cluster } from '../crash/cluster.ts';
 import { brokenInvariants } from '../crash/invariants.ts';
-import { Ledger } from '../crash/ledger.ts';
+import { ledgerOf } from '../crash/ledger.ts';
 import { firstKey, startNode } from '../crash/node.ts';
 import { operatorChecks } from '../crash/operator.ts';
 import type { Context, Outcome, Row } from '../row.ts';
@@ -31,7 +31,7 @@ async function run(context: Context): Promise<Outcome> {
     urls.push((await startNode(context, { databaseUrl, command: program })).url);
   }
   const key = firstKey(context);
-  const ledger = new Ledger(key, context.secrets, context.random);
+  const ledger = ledgerOf(context);
   let stopped = false;
   const load = urls.map((url) => ledger.write(url, lanes, () => stopped));
   const away: number[] = [];

@@ -2,8 +2,8 @@
 import { join } from 'node:path';
 import { Cluster } from '../crash/cluster.ts';
 import { brokenInvariants } from '../crash/invariants.ts';
-import { Ledger } from '../crash/ledger.ts';
-import { firstKey, type KillableNode, startNode } from '../crash/node.ts';
+import { type Ledger, ledgerOf } from '../crash/ledger.ts';
+import { type KillableNode, startNode } from '../crash/node.ts';
 import { operatorChecks } from '../crash/operator.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
@@ -28,7 +28,7 @@ async function run(context: Context): Promise<Outcome> {
   const { url: databaseUrl, crash } = await mortalDatabase(context);
   const start = () => startNode(context, { databaseUrl, command: program });
   let node = await start();
-  const ledger = new Ledger(firstKey(context), context.secrets, context.random);
+  const ledger = ledgerOf(context);
   const lost: string[] = [];
   const halves: string[] = [];
   const unsound: string[] = [];
@@ -64,12 +64,16 @@ export interface MortalDatabase {
   crash(): Promise<void>;
 }
 
-export async function mortalDatabase(context: Context): Promise<MortalDatabase> {
+/** `before` is a command prefix of the server until its first crash. */
+export async function mortalDatabase(
+  context: Context,
+  before: readonly string[] = [],
+): Promise<MortalDatabase> {
   if (context.database.name === 'SQLite')
     return { url: await context.freshDatabase(), crash: async () => {} };
   const cluster = await Cluster.make(join(context.folder, 'cluster'));
   context.defer(() => cluster.kill());
-  await cluster.start();
+  await cluster.start({}, before);
   return {
     url: cluster.url(),
     crash: async () => {

@@ -6,9 +6,10 @@ import { newestSchema } from '../../src/store/engine/migrate.ts';
 import { runSql } from '../../test/support/test-store.ts';
 import { buildProgram, type SourcePatch } from '../crash/executable.ts';
 import { brokenInvariants } from '../crash/invariants.ts';
-import { Ledger } from '../crash/ledger.ts';
-import { firstKey, startNode } from '../crash/node.ts';
+import { ledgerOf } from '../crash/ledger.ts';
+import { startNode } from '../crash/node.ts';
 import { runCommand } from '../crash/operator.ts';
+import { databaseTimeout } from '../retry.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
 export const migration: Row = {
@@ -50,6 +51,7 @@ async function run(context: Context): Promise<Outcome> {
   const programs = { older: await context.executable(), newer: await buildProgram(root, folder, [newer]) };
   const total = { answered: 0, waited: 0, meanwhile: 0, refusals: 0 };
   const wrong: string[] = [];
+  const late: string[] = [];
   for (let round = 0; round < rounds; round++) {
     const inner = { ...context, folder: join(context.folder, String(round)) };
     const outcome = await oneRound(inner, programs);
@@ -57,6 +59,7 @@ async function run(context: Context): Promise<Outcome> {
     total.waited += outcome.waited;
     total.meanwhile += outcome.meanwhile;
     wrong.push(...outcome.wrong);
+    if (outcome.waited > outcome.answered / 100) late.push(`${outcome.waited} changes got 503`);
     if (outcome.refused) total.refusals++;
     else wrong.push('the older program did not report the newer schema');
   }
@@ -70,21 +73,22 @@ async function run(context: Context): Promise<Outcome> {
       'reported refusals to start': total.refusals,
     },
     failures: wrong.slice(0, 10),
+    late,
   };
 }
 
 async function oneRound(context: Context, programs: { older: string; newer: string }) {
   const databaseUrl = await context.freshDatabase();
-  const older = [await startNode(context, { databaseUrl, command: [programs.older] })];
-  while (older.length < context.sized(3, 2)) {
-    older.push(await startNode(context, { databaseUrl, command: [programs.older] }));
-  }
-  const ledger = new Ledger(firstKey(context), context.secrets, context.random);
+  const start = (program: string) =>
+    startNode(context, { databaseUrl, command: [program], env: databaseTimeout(context) });
+  const older = [await start(programs.older)];
+  while (older.length < context.sized(3, 2)) older.push(await start(programs.older));
+  const ledger = ledgerOf(context);
   let stopped = false;
   const load = older.map(({ url }) => ledger.write(url, lanes, () => stopped));
   await ledger.more(context.sized(300, 60));
   const before = ledger.answered;
-  const node = await startNode(context, { databaseUrl, command: [programs.newer] });
+  const node = await start(programs.newer);
   const meanwhile = ledger.answered - before;
   await ledger.more(context.sized(300, 60));
   stopped = true;
@@ -94,7 +98,6 @@ async function oneRound(context: Context, programs: { older: string; newer: stri
     'select max(version) as version from schema_versions',
   );
   const wrong = [...ledger.wrong];
-  if (ledger.unanswered > ledger.answered / 100) wrong.push(`${ledger.unanswered} changes got 503`);
   if (readFileSync(join(context.folder, 'said.log'), 'utf8').includes('deadlock')) wrong.push('a deadlock');
   if (Number(row?.version) !== newestSchema + next.length) wrong.push(`the schema is ${row?.version}`);
   for (const { url } of [...older, node]) wrong.push(...(await ledger.broken(url, 'all')));

@@ -7,7 +7,7 @@ import { Client } from '../client.ts';
 import { Cluster, changeOwner } from '../crash/cluster.ts';
 import { mountDisk } from '../crash/disk.ts';
 import { brokenInvariants } from '../crash/invariants.ts';
-import { Ledger } from '../crash/ledger.ts';
+import { type Ledger, ledgerOf } from '../crash/ledger.ts';
 import { firstKey, type KillableNode, startNode } from '../crash/node.ts';
 import { operatorChecks } from '../crash/operator.ts';
 import { databaseTimeout } from '../retry.ts';
@@ -77,7 +77,7 @@ async function survive(context: Context, { databaseUrl, begin, end }: Outage): P
   const program = [await context.executable()];
   const node = await startNode(context, { databaseUrl, command: program, env: databaseTimeout(context) });
   const key = firstKey(context);
-  const ledger = new Ledger(key, context.secrets, context.random);
+  const ledger = ledgerOf(context);
   let stopped = false;
   const writing = ledger.write(node.url, lanes, () => stopped);
   await ledger.more(context.sized(400, 40));

@@ -3,9 +3,9 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { childrenOf } from '../crash/cluster.ts';
 import { brokenInvariants } from '../crash/invariants.ts';
-import { Ledger } from '../crash/ledger.ts';
+import { ledgerOf } from '../crash/ledger.ts';
 import { firstKey, type KillableNode, startNode } from '../crash/node.ts';
-import { runCommand } from '../crash/operator.ts';
+import { operatorChecks } from '../crash/operator.ts';
 import { databaseTimeout, maxAttempts } from '../retry.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
@@ -31,7 +31,7 @@ async function run(context: Context): Promise<Outcome> {
   const env = { ...databaseTimeout(context), SALLYPORT_WORKERS: String(count), SALLYPORT_LOG_LEVEL: 'debug' };
   const node = await startNode(context, { databaseUrl, command: program, env });
   const key = firstKey(context);
-  const ledger = new Ledger(key, context.secrets, context.random);
+  const ledger = ledgerOf(context);
   const failures: string[] = [];
   let [stopped, killed, served] = [false, 0, 0];
   const writing = ledger.write(node.url, lanes, () => stopped);
@@ -57,10 +57,10 @@ async function run(context: Context): Promise<Outcome> {
     failures.push(...(await ledger.broken(node.url, 'all')), ...ledger.wrong);
   }
   await node.stop();
-  failures.push(...(await brokenInvariants(databaseUrl)));
-  const verify = [...program, 'audit', 'verify', '--database'];
-  const { code, out, err } = await runCommand(context, databaseUrl, verify);
-  if (code !== 0) failures.push(`audit verify ended with ${code}: ${out}${err}`);
+  failures.push(
+    ...(await brokenInvariants(databaseUrl)),
+    ...(await operatorChecks(context, databaseUrl, program)),
+  );
   return {
     figures: {
       'workers killed': killed,
