@@ -50,6 +50,31 @@ describeConsole('console sessions and tokens:', (suite) => {
     await rows.filter({ hasText: 'kiosk page' }).waitFor();
   });
 
+  test('an application is chosen while the search for its name runs', async () => {
+    const { key } = await suite.server.tenant();
+    const { id } = await web(key, 'shop page');
+    await web(key, 'kiosk page');
+    const { tab } = suite;
+    const { page } = tab;
+    const search = /\/applications\?.*name=shop/;
+    await tab.open();
+    // Gets no response.
+    await tab.context.route(search, () => {});
+    await tab.signIn(key);
+    await tab.navigate('#/sessions');
+    const field = page.getByRole('combobox', { name: 'Application' });
+    await field.click();
+    await page.getByRole('option', { name: 'kiosk page' }).waitFor();
+    const requested = page.waitForRequest(search);
+    await field.fill('shop');
+    await requested;
+    const shown = page.getByRole('option');
+    expect(await shown.allInnerTexts()).toEqual(['shop page']);
+    await shown.click();
+    await page.waitForURL((url) => url.hash === `#/sessions?application=${id}`);
+    await tab.context.unroute(search);
+  });
+
   test('new sessions appear without a reload, and several can be ended together', async () => {
     const { key } = await suite.server.tenant();
     const shop = await web(key, 'shop page');

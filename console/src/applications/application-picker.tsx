@@ -1,6 +1,6 @@
 /** Chooses an application. Searches on the service, so it works with any number of applications. */
 import { Select } from '@mantine/core';
-import { useState } from 'react';
+import { useRef, useState } from 'react';
 import type { Application } from '../../../sdk/src/sallyport.ts';
 import { describeError } from '../frame/error-notice.tsx';
 import { isUuid } from '../frame/format.ts';
@@ -9,7 +9,10 @@ import { useSignedIn } from '../frame/signed-in.ts';
 
 const maxResults = 50;
 
-/** Applications whose name contains the text, or whose id equals it. Newest first. */
+/**
+ * Applications whose name contains the text, or whose id equals it. Newest first. While a search runs, those of the
+ * results before it, so that an option does not vanish under the pointer.
+ */
 export function useApplicationSearch(text: string) {
   const { api } = useSignedIn();
   const wanted = useDebounced(text.trim());
@@ -18,12 +21,13 @@ export function useApplicationSearch(text: string) {
     const query = { size: maxResults, ...(wanted !== '' && filter) };
     return (await api.applications.list(query, { signal })).data;
   });
+  const results = useRef<readonly Application[]>([]);
+  if (data) results.current = data;
   const typed = text.trim().toLowerCase();
-  if (typed !== wanted.toLowerCase()) {
-    const found = (data ?? []).filter(({ name }) => name.toLowerCase().includes(typed));
-    return { found, searching: found.length === 0, error: undefined };
-  }
-  return { found: data ?? [], searching: data === undefined && error === undefined, error };
+  const isDone = typed === wanted.toLowerCase() && (data !== undefined || error !== undefined);
+  if (isDone) return { found: data ?? [], searching: false, error };
+  const found = results.current.filter(({ name }) => name.toLowerCase().includes(typed));
+  return { found, searching: found.length === 0, error: undefined };
 }
 
 /** Loads one application by id. Returns undefined while it loads, and if the id is unknown. */
