@@ -32,7 +32,9 @@ const originShape = /^[a-z][a-z0-9+.-]*:\/\/[^/?#@\\\s*;,'"]+$/i;
 export function originOf(text: string): string | undefined {
   if (!originShape.test(text) || !URL.canParse(text)) return undefined;
   const { protocol, host } = new URL(text);
-  return `${protocol}//${host.toLowerCase()}`;
+  const origin = `${protocol}//${host.toLowerCase()}`;
+  // Parsing resolves percent-encoding in the host.
+  return originShape.test(origin) ? origin : undefined;
 }
 
 const Origin = z
