@@ -14,7 +14,7 @@ const [quote, backslash, comma, colon, openList, closeList, openObject, closeObj
  * What is wrong with a JSON text, or undefined. Call it before parsing, since deep nesting makes `JSON.parse` slow. Does
  * not check the syntax.
  */
-export function jsonLimitError(json: string): string | undefined {
+export function jsonLimitError(json: string, maxValues = maxJsonValues): string | undefined {
   let [depth, values] = [0, 1];
   for (let at = 0; at < json.length; at++) {
     const code = json.charCodeAt(at);
@@ -25,8 +25,8 @@ export function jsonLimitError(json: string): string | undefined {
       values++;
     } else if (code === closeList || code === closeObject) depth--;
     if (depth > maxDepth) return `must not be nested deeper than ${maxDepth} levels`;
-    if (values > maxJsonValues)
-      return `must have at most ${maxJsonValues} values and field names: store parts of it separately, or store it as one string`;
+    if (values > maxValues)
+      return `must have at most ${maxValues} values and field names: store parts of it separately, or store it as one string`;
   }
   return undefined;
 }

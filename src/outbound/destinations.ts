@@ -54,6 +54,8 @@ const maxFailures = 5;
 const suspension = 10_000;
 
 interface Idle {
+  /** Destination, version and address. Connections with the same name are interchangeable. */
+  readonly name: string;
   readonly connection: HttpConnection;
   readonly since: number;
 }
@@ -89,10 +91,9 @@ export function outboundDestinations({ allowPrivate, resolve, now, onFailure }: 
   ): Promise<[string, HttpConnection]> {
     const url = new URL(target.origin);
     const address = await beforeAbort(checkedAddress(url.hostname, allowPrivate, resolve, setting), signal);
-    const key = `${target.tenantId} ${target.id} ${target.version} ${address}`;
-    // Connections to the same destination, version and checked address are interchangeable.
-    const kept = idle.take(key);
-    return [key, kept ?? (await connect(url, address, target, signal))];
+    const name = `${target.id} ${target.version} ${address}`;
+    const kept = idle.take(target.tenantId, name);
+    return [name, kept ?? (await connect(url, address, target, signal))];
   }
 
   return {
@@ -108,10 +109,10 @@ export function outboundDestinations({ allowPrivate, resolve, now, onFailure }: 
       };
       try {
         leaveTenant = await tenants.enter(target.tenantId, inTime);
-        const [key, connection] = await connected(target, inTime);
+        const [name, connection] = await connected(target, inTime);
         const release = (isFailure: boolean) => {
           count(target.id, isFailure);
-          idle.keep(key, connection);
+          idle.keep(target.tenantId, name, connection);
           leave();
         };
         return { connection, release };
@@ -128,27 +129,32 @@ export function outboundDestinations({ allowPrivate, resolve, now, onFailure }: 
   };
 }
 
-/** Connections that wait for the next request, by destination, version and address. */
+/** Connections that wait for the next request, at most `maxPerTenant` of a tenant. */
 class IdleConnections {
   readonly #now: () => number;
+  /** By tenant, the oldest first. */
   readonly #kept = new Map<string, Idle[]>();
 
   constructor(now: () => number) {
     this.#now = now;
   }
 
-  take(key: string): HttpConnection | undefined {
-    return this.#prune(key).pop()?.connection;
+  take(tenantId: string, name: string): HttpConnection | undefined {
+    const kept = this.#prune(tenantId);
+    const at = kept.findLastIndex((each) => each.name === name);
+    return at < 0 ? undefined : kept.splice(at, 1)[0]?.connection;
   }
 
-  /** Closes the connection if it cannot be used again. */
-  keep(key: string, connection: HttpConnection): void {
+  /** Closes the connection if it cannot be used again, or the oldest of the tenant if there are too many. */
+  keep(tenantId: string, name: string, connection: HttpConnection): void {
     if (!connection.isOpen) {
       connection.close();
       return;
     }
-    this.#kept.set(key, [...(this.#kept.get(key) ?? []), { connection, since: this.#now() }]);
-    setTimeout(() => this.#prune(key), maxIdle + 100).unref();
+    const kept = this.#prune(tenantId);
+    if (kept.length === maxPerTenant) kept.shift()?.connection.close();
+    this.#kept.set(tenantId, [...kept, { name, connection, since: this.#now() }]);
+    setTimeout(() => this.#prune(tenantId), maxIdle + 100).unref();
   }
 
   close(): void {
@@ -157,14 +163,14 @@ class IdleConnections {
   }
 
   /** Closes connections that were idle for too long, or that the server has closed. Returns the others. */
-  #prune(key: string): Idle[] {
-    const usable = (this.#kept.get(key) ?? []).filter(({ connection, since }) => {
+  #prune(tenantId: string): Idle[] {
+    const usable = (this.#kept.get(tenantId) ?? []).filter(({ connection, since }) => {
       const isUsable = connection.isOpen && this.#now() - since < maxIdle;
       if (!isUsable) connection.close();
       return isUsable;
     });
-    if (usable.length > 0) this.#kept.set(key, usable);
-    else this.#kept.delete(key);
+    if (usable.length > 0) this.#kept.set(tenantId, usable);
+    else this.#kept.delete(tenantId);
     return usable;
   }
 }

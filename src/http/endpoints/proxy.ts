@@ -4,6 +4,7 @@ import { Denial } from '../../domain/denial.ts';
 import { type DestinationRequest, isPlainPath, matchesPath } from '../../domain/destination.ts';
 import { Failure, fail, orNotFound } from '../../domain/error.ts';
 import { decidingRule } from '../../domain/explain.ts';
+import { jsonLimitError } from '../../domain/json-limits.ts';
 import { parseKey } from '../../domain/key.ts';
 import {
   type CallerRequest,
@@ -363,8 +364,12 @@ function jsonOf(body: Buffer | undefined, headers: OutboundReply['headers']): un
   if (!body || body.length === 0) return undefined;
   if ((headers['content-encoding'] ?? 'identity') !== 'identity') throw new Error('the reply is compressed');
   if (!/^application\/([\w.+-]+\+)?json\b/i.test(headers['content-type'] ?? '')) return undefined;
+  const text = body.toString();
+  // The search for echoes and the response take as many nested calls as the reply has levels.
+  const problem = jsonLimitError(text, Number.POSITIVE_INFINITY);
+  if (problem !== undefined) throw new Error(`the reply ${problem}`);
   try {
-    return JSON.parse(body.toString());
+    return JSON.parse(text);
   } catch {
     throw new Error('the reply is not valid JSON');
   }

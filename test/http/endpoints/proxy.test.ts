@@ -301,6 +301,11 @@ describe.skipIf(noOpenssl).each(databases)('the proxy on %s', (_, database) => {
       'destination_failed',
       (socket) => socket.write(json('{}', 'HTTP/1.1 200 OK\r\nContent-Encoding: gzip')),
     ],
+    [
+      'JSON of 33 levels',
+      'destination_failed',
+      (socket) => socket.write(json(`{"id":${'['.repeat(32)}${']'.repeat(32)}}`)),
+    ],
     ['invalid JSON', 'destination_failed', (socket) => socket.write(json('{'))],
     ['no HTTP', 'destination_failed', (socket) => socket.write('SSH-2.0-OpenSSH\r\n\r\n')],
   ])(

@@ -1,0 +1,75 @@
+/** Connections to a destination that is hostile or slow, against a real TLS server on the loopback interface. */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import type { TLSSocket } from 'node:tls';
+import { allowAll } from '../../src/outbound/address.ts';
+import { outboundDestinations } from '../../src/outbound/destinations.ts';
+import { noOpenssl } from '../support/certificates.ts';
+import { json, openReceiver, type Receiver } from '../support/destination-receiver.ts';
+
+describe.skipIf(noOpenssl)('a connection to a destination', () => {
+  const outbound = outboundDestinations({
+    allowPrivate: allowAll,
+    resolve: async () => ['127.0.0.1'],
+    now: () => 0,
+    onFailure: () => {},
+  });
+  const unlimited = new AbortController().signal;
+  const request = { method: 'GET', path: '/', headers: { host: 'localhost' } };
+  let receiver: Receiver;
+  beforeAll(async () => {
+    receiver = await openReceiver();
+  });
+  afterAll(async () => {
+    outbound.close();
+    await receiver.close();
+  });
+
+  const open = (version: string) => {
+    const { origin, ca } = receiver;
+    return outbound.open({ tenantId: 'tenant', id: 'destination', version, origin, ca }, unlimited);
+  };
+
+  test('is closed after a header whose end could be at any of 30,000 places', async () => {
+    receiver.answer((socket) => socket.write(`HTTP/1.1 200 OK\r\nX-Long:${'\t'.repeat(30_000)}\rx\r\n\r\n`));
+    const { connection, release } = await open('header');
+    await expect(connection.exchange(request, unlimited)).rejects.toThrow('invalid header');
+    release(false);
+    expect(connection.isOpen).toBe(false);
+  });
+
+  test('is closed when it receives bytes between two requests', async () => {
+    const closed = Promise.withResolvers<void>();
+    let [socket, isClosed] = [undefined as TLSSocket | undefined, false];
+    receiver.answer((answering) => {
+      socket = answering;
+      answering.once('close', () => {
+        isClosed = true;
+        closed.resolve();
+      });
+      answering.write(json({}));
+    });
+    const { connection, release } = await open('unasked');
+    await connection.exchange(request, unlimited, 1000);
+    release(false);
+    const megabyte = 'x'.repeat(1_000_000);
+    for (let sent = 0; sent < 64 && !isClosed; sent++)
+      await Promise.race([closed.promise, new Promise((flushed) => socket?.write(megabyte, flushed))]);
+    expect(isClosed).toBe(true);
+  });
+
+  test('is kept for the next request, but at most 50 of a tenant are', async () => {
+    receiver.answer((socket) => socket.write(json({})));
+    const connectionsAfter = async (version: string) => {
+      const { connection, release } = await open(version);
+      await connection.exchange(request, unlimited, 1000);
+      release(false);
+      return receiver.connections();
+    };
+    for (let version = 1; version <= 50; version++) await connectionsAfter(String(version));
+    const full = receiver.connections();
+    expect(await connectionsAfter('1')).toBe(full);
+    expect(await connectionsAfter('51')).toBe(full + 1);
+    expect(await connectionsAfter('3')).toBe(full + 1);
+    expect(await connectionsAfter('2')).toBe(full + 2);
+  });
+});
