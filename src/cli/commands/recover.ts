@@ -134,7 +134,7 @@ const none: Revived = { tenants: [], applications: [] };
  * Returns `none` if the files do not verify or belong to another audit log. Archives may be missing if this database
  * already has all of their entries.
  */
-export async function findRevived(
+async function findRevived(
   { audit, masters, chainKeys, lookUpRevived }: Maintenance,
   paths: readonly string[],
 ): Promise<{ verdict: Verdict; revived: Revived }> {
