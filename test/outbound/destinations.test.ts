@@ -49,7 +49,7 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
       answering.write(json({}));
     });
     const { connection, release } = await open('unasked');
-    await connection.exchange(request, unlimited, 1000);
+    await connection.exchange(request, unlimited, { bytes: 1000 });
     release(false);
     const megabyte = 'x'.repeat(1_000_000);
     for (let sent = 0; sent < 64 && !isClosed; sent++)
@@ -61,7 +61,7 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
     receiver.answer((socket) => socket.write(json({})));
     const connectionsAfter = async (version: string) => {
       const { connection, release } = await open(version);
-      await connection.exchange(request, unlimited, 1000);
+      await connection.exchange(request, unlimited, { bytes: 1000 });
       release(false);
       return receiver.connections();
     };
