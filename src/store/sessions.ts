@@ -153,9 +153,10 @@ export function sessions(db: Executor): Sessions {
 
     spendUse: async (tenant, id) => {
       // A read writes no entry that would check this, and its use must not be missing in the copy of a tenant that moves.
-      const isOpen = `select 1 as one from data_keys where tenant_id = $1 and frozen = 0 ${rowLock(db, 'for key share')}`;
-      if (!(await db.get(isOpen, [tenant]))) throw fail('unavailable', { expected: true });
-      return (await db.run(spendOne, [tenant, id])) > 0;
+      const isOpen = `select :now as now from data_keys where tenant_id = $1 and frozen = 0 ${rowLock(db, 'for key share')}`;
+      const open = await db.get<{ now: DbTime }>(isOpen, [tenant]);
+      if (!open) throw fail('unavailable', { expected: true });
+      return (await db.run(spendOne, [tenant, id, Number(open.now)])) > 0;
     },
 
     endAll: async (tenant, subject) => {
@@ -266,9 +267,9 @@ async function insertDelegation(tx: Queries, tenant: string, delegation: NewDele
   return endOf((await tx.get<Ends>(ends, [tenant, id])) as Ends);
 }
 
-/** The last use makes the delegation expire, so that it is absent everywhere. */
+/** The last use makes the delegation expire, so that it is absent everywhere. Citus accepts no `:now` in `case`. */
 const spendOne = `update sessions set uses = uses + 1,
-    expires_at = case when uses + 1 < max_uses then expires_at else :now end
+    expires_at = case when uses + 1 < max_uses then expires_at else $3 end
   where tenant_id = $1 and id = $2 and uses < max_uses and expires_at > :now`;
 
 /** Lists the fields one by one, so that a new column does not reach responses by accident. */

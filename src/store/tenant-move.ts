@@ -146,14 +146,9 @@ async function freeze({ db, keys }: Moving, id: string, renew = false): Promise<
     const old = before?.movingAt;
     const movingAt = old === undefined ? now : renew ? Math.max(now, old + 1) : old;
     await tx.run('update tenant_tags set moving_at = $2 where id = $1', [id, movingAt]);
-    if (old !== undefined)
-      await tx.run('update tenants set disabled_at = $2 where id = $1 and disabled_at = $3', [
-        id,
-        movingAt,
-        old,
-      ]);
-    const disable = 'update tenants set disabled_at = coalesce(disabled_at, $2) where id = $1';
-    await tx.run(disable, [id, movingAt]);
+    const disable =
+      'update tenants set disabled_at = $2 where id = $1 and (disabled_at is null or disabled_at = $3)';
+    await tx.run(disable, [id, movingAt, old ?? null]);
   });
   await db.exclusively(async (tx) => {
     await tx.get(`select 1 as one from data_keys where tenant_id = $1 ${rowLock(db, 'for update')}`, [id]);

@@ -5,6 +5,7 @@ import { timestamp } from '../domain/common-fields.ts';
 import { fail } from '../domain/error.ts';
 import { insertApplication } from './applications.ts';
 import type { Db, DbTime, Executor, Queries } from './engine/db.ts';
+import { databaseTime } from './engine/sql.ts';
 import type { NewTenant, Tenants } from './maintenance.ts';
 import type { Tenant } from './store.ts';
 import { rotateSearchKey } from './token-search.ts';
@@ -47,7 +48,7 @@ export function tenants(db: Executor): Tenants {
   };
 }
 
-type Run = Pick<Queries, 'run'>;
+type Run = Pick<Queries, 'get' | 'run'>;
 
 /** Does not change a tenant that is being deleted. */
 async function alter(
@@ -58,16 +59,17 @@ async function alter(
   return (await tx.run(`update tenants set ${change} where id = $1 and deleted_at is null`, params)) > 0;
 }
 
-const disabled = 'disabled_at = coalesce(disabled_at, :now)';
+/** The time is a parameter, because Citus accepts no `:now` in `coalesce`. */
+const disabled = 'disabled_at = coalesce(disabled_at, $2)';
 
 /** See `Tenants.disable`. */
-export function disable(tx: Run, id: string): Promise<boolean> {
-  return alter(tx, disabled, [id]);
+export async function disable(tx: Run, id: string): Promise<boolean> {
+  return alter(tx, disabled, [id, await databaseTime(tx)]);
 }
 
 /** See `Tenants.markDeleted`. */
 export async function markDeleted(tx: Run, id: string): Promise<boolean> {
-  if (!(await alter(tx, `${disabled}, deleted_at = :now`, [id]))) return false;
+  if (!(await alter(tx, `${disabled}, deleted_at = $2`, [id, await databaseTime(tx)]))) return false;
   await tx.run('delete from data_keys where tenant_id = $1', [id]);
   return true;
 }
