@@ -13,6 +13,7 @@ import { builtIn, descriptionOf, hasTrait } from '../src/domain/permission.ts';
 import { failuresOf, type Route } from '../src/http/pipeline/route.ts';
 import { routes } from '../src/http/routes.ts';
 import { type StoredResults, type Verdict, verdictOf } from '../torture/results-table.ts';
+import { allDatabases } from '../torture/row.ts';
 import { accessFileTables } from './access-file-tables.ts';
 import { lines, table } from './markdown.ts';
 import { sdkMethodTable } from './sdk-methods.ts';
@@ -218,7 +219,7 @@ function torturePage(): string {
   const results = text === undefined ? undefined : (JSON.parse(text) as StoredResults);
   return lines(
     '# Torture tests',
-    'The torture tests attack the guarantees of the [threat model](threat-model.md) and inject faults: killed processes, full disks, broken connections. They run the real program on SQLite and PostgreSQL.',
+    'The torture tests attack the guarantees of the [threat model](threat-model.md) and inject faults: killed processes, full disks, broken connections. They run the real program on SQLite and PostgreSQL, and where [Citus](../scaling.md) is installed, some of them on a coordinator with two workers.',
     '```sh\nnpm run torture -- --short\n```',
     table(
       ['option', 'meaning'],
@@ -226,7 +227,7 @@ function torturePage(): string {
         ['`--short`', 'small sizes; this form is part of `npm run test:all`'],
         ['`--seed N`', 'repeats a run'],
         ['`--only NAME,NAME`', 'runs only these tests'],
-        ['`--on SQLite`, `--on PostgreSQL`', 'runs on one database'],
+        ['`--on SQLite`, `--on PostgreSQL`, `--on Citus`', 'runs on one database'],
       ],
     ),
     'Without `--short`, the results are written to `torture/results.json`. Tests that did not run keep their earlier results. The run exits with 1 if a test fails. A test that does not finish on a slow machine is neither passed nor failed; the run then exits with 3. `npm run torture:planted` checks the tests themselves: it inserts known bugs into a copy of the project, one at a time, and a test must fail for each bug.',
@@ -234,6 +235,7 @@ function torturePage(): string {
     ...(results
       ? [
           `Run with ${origin(results.rows[0])}, unless a cell says otherwise. Tests that have never run in full are not in the table.`,
+          ...new Set(results.rows.flatMap(({ versions }) => (versions ? [`Versions: ${versions}.`] : []))),
           tortureTable(results.rows),
         ]
       : ['No full run has been recorded yet.']),
@@ -260,12 +262,11 @@ function tortureTable(rows: StoredResults['rows']): string {
     return `${verdictWords[verdictOf(row)]}: ${row.measured} (${row.seconds} s${isOther ? `, ${origin(row)}` : ''})`;
   };
   return table(
-    ['test', 'requirement', 'SQLite', 'PostgreSQL'],
+    ['test', 'requirement', ...allDatabases],
     tests.map(([name, requirement]) => [
       `\`${name}\``,
       requirement,
-      resultOn('SQLite', name),
-      resultOn('PostgreSQL', name),
+      ...allDatabases.map((database) => resultOn(database, name)),
     ]),
   );
 }

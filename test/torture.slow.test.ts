@@ -3,10 +3,13 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { bugs } from '../torture/bugs.ts';
+import { citusBinaries } from '../torture/crash/citus.ts';
 import { rows } from '../torture/rows.ts';
 import { type Result, Run } from '../torture/runner.ts';
+import { isMissing } from './support/skip.ts';
 
 const seed = 7;
+const noCitus = isMissing(citusBinaries() !== undefined, 'torture rows on Citus: it is not installed');
 
 describe(`short torture run, seed ${seed}:`, () => {
   const run = new Run({ seed, size: 'short' });
@@ -17,7 +20,9 @@ describe(`short torture run, seed ${seed}:`, () => {
   afterAll(() => run.close());
 
   const cases = rows.flatMap((row) =>
-    row.databases.map((database) => [row.requirement, database, row] as const),
+    row.databases
+      .filter((database) => database !== 'Citus' || !noCitus)
+      .map((database) => [row.requirement, database, row] as const),
   );
   test.each(cases)('%s (%s)', (_must, database, row) => {
     const found = results.find((result) => result.row === row && result.database === database);

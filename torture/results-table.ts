@@ -15,6 +15,8 @@ export interface StoredRow {
   /** Why the row did not finish. */
   readonly unfinished?: string;
   readonly seconds: number;
+  /** Of the database, if they are not those of the project. */
+  readonly versions?: string;
   readonly seed: number;
   readonly commit: string;
 }
@@ -28,13 +30,14 @@ export function verdictOf({ failures, unfinished }: Pick<StoredRow, 'failures' |
 }
 
 export function toStored(results: readonly Result[], seed: number, commit: string): StoredRow[] {
-  return results.map(({ row, database, figures, failures, unfinished, seconds }) => ({
+  return results.map(({ row, database, figures, failures, unfinished, seconds, versions }) => ({
     name: row.name,
     database,
     requirement: row.requirement,
     measured: formatFigures(figures),
     failures,
     ...(unfinished !== undefined && { unfinished }),
+    ...(versions !== undefined && { versions }),
     seconds: Number(seconds.toFixed(1)),
     seed,
     commit,

@@ -1,10 +1,11 @@
 /** A row of the torture run: a guarantee and an attempt to break it. */
 import type { Database } from '../test/support/test-server.ts';
+import type { CitusCluster } from './crash/citus.ts';
 import type { Fleet, FleetOptions } from './fleet.ts';
 import type { Random } from './random.ts';
 import type { Secrets } from './secrets.ts';
 
-export type DatabaseName = Database['name'];
+export type DatabaseName = Database['name'] | 'Citus';
 
 export interface Row {
   /** Used with `--only`. */
@@ -40,6 +41,8 @@ export interface Context {
   readonly folder: string;
   /** All secrets that a row has received or created. */
   readonly secrets: Secrets;
+  /** Starts a Citus cluster, which is killed at the end of the row. Undefined on other databases. */
+  citus(): Promise<CitusCluster> | undefined;
   /** Creates an empty database, which exists until the end of the run, and returns its URL. */
   freshDatabase(): Promise<string>;
   /** The program as one file, for rows that start it often. */
@@ -65,3 +68,5 @@ export interface RunArtifacts {
 }
 
 export const bothDatabases: readonly DatabaseName[] = ['SQLite', 'PostgreSQL'];
+/** Rows on Citus are skipped where it is not installed. */
+export const allDatabases: readonly DatabaseName[] = [...bothDatabases, 'Citus'];

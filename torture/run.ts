@@ -1,14 +1,15 @@
 /**
  * `npm run torture`: tries to break every guarantee and prints a table. Exits with 1 if a row fails, and otherwise with 3
  * if one did not finish. `--seed N` repeats a run, `--only NAME,NAME` selects rows, `--on DATABASE` selects a database,
- * `--short` uses small sizes.
+ * `--short` uses small sizes. Rows on Citus are skipped where it is not installed.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { startPostgres } from '../test/support/postgres.ts';
+import { citusBinaries } from './crash/citus.ts';
 import { merge, type StoredResults, table, toStored, type Verdict, verdictOf } from './results-table.ts';
-import { bothDatabases } from './row.ts';
+import { allDatabases } from './row.ts';
 import { rows } from './rows.ts';
 import { type Result, Run } from './runner.ts';
 
@@ -23,12 +24,17 @@ const { values } = parseArgs({
 const seed = Number(values.seed ?? Math.floor(Math.random() * 1e9));
 const names = values.only?.split(',') ?? rows.map(({ name }) => name);
 const unknown = names.filter((name) => !rows.some((row) => row.name === name));
-const noDatabase = values.on !== undefined && !bothDatabases.some((name) => name === values.on);
+const noDatabase = values.on !== undefined && !allDatabases.some((name) => name === values.on);
 if (unknown.length > 0 || noDatabase || !Number.isSafeInteger(seed)) {
   console.error(
-    `--seed takes a number; --on takes ${bothDatabases.join(' or ')}; --only takes ${rows.map(({ name }) => name).join(', ')}`,
+    `--seed takes a number; --on takes ${allDatabases.join(' or ')}; --only takes ${rows.map(({ name }) => name).join(', ')}`,
   );
   process.exit(2);
+}
+
+if (citusBinaries() === undefined) {
+  console.error('Citus is not installed: pg_config finds no citus.so. The rows on Citus are skipped.');
+  if (values.on === 'Citus') process.exit(2);
 }
 
 const began = performance.now();

@@ -1,13 +1,14 @@
-/** Runs rows: sequentially per database, both databases in parallel. */
+/** Runs rows: sequentially per database, all databases in parallel. */
 import { chmodSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Database, postgres, sqlite } from '../test/support/test-server.ts';
+import { citus, type Database, postgres, sqlite } from '../test/support/test-server.ts';
+import { CitusCluster, citusBinaries } from './crash/citus.ts';
 import { buildProgram } from './crash/executable.ts';
 import { type Fleet, startFleet } from './fleet.ts';
 import { NotFinished } from './not-finished.ts';
 import { Random } from './random.ts';
-import { bothDatabases, type Context, type DatabaseName, type Outcome, type Row } from './row.ts';
+import { allDatabases, type Context, type DatabaseName, type Outcome, type Row } from './row.ts';
 import { Secrets } from './secrets.ts';
 
 export interface RunOptions {
@@ -26,11 +27,13 @@ export interface Result extends Omit<Outcome, 'late'> {
   /** Why the row did not finish. */
   readonly unfinished?: string;
   readonly database: DatabaseName;
+  /** Of Citus and its PostgreSQL. */
+  readonly versions?: string;
   readonly seconds: number;
 }
 
 const root = join(import.meta.dirname, '..');
-const known: Record<DatabaseName, Database> = { SQLite: sqlite, PostgreSQL: postgres };
+const known: Record<DatabaseName, Database> = { SQLite: sqlite, PostgreSQL: postgres, Citus: citus };
 /** Times are not judged on a machine whose timers are later than this, in milliseconds. */
 const longestDelay = 250;
 /** Ten times what the longest row usually takes. */
@@ -43,6 +46,8 @@ export class Run {
   readonly #databaseUrls: string[] = [];
   readonly #program = mkdtempSync(join(tmpdir(), 'sallyport-program-'));
   #built: Promise<string> | undefined;
+  #versions: string | undefined;
+  readonly #clusters: CitusCluster[] = [];
   readonly #fleets = new Map<DatabaseName, Promise<Fleet>>();
 
   constructor(options: RunOptions) {
@@ -50,7 +55,7 @@ export class Run {
     chmodSync(this.#folder, 0o755);
   }
 
-  /** One result for every row and database, in the order of the rows. */
+  /** One result for every row and database, in the order of the rows. Leaves Citus out where it is not installed. */
   async all(rows: readonly Row[]): Promise<Result[]> {
     const results: Result[] = [];
     const turn = async (row: Row, name: DatabaseName) => {
@@ -63,7 +68,8 @@ export class Run {
         if (!row.alone && !row.last && row.databases.includes(name)) await turn(row, name);
       }
     };
-    await Promise.all(bothDatabases.map(lane));
+    const usable = allDatabases.filter((name) => name !== 'Citus' || citusBinaries() !== undefined);
+    await Promise.all(usable.map(lane));
     for (const row of [...rows.filter((each) => each.alone), ...rows.filter((each) => each.last)]) {
       for (const name of row.databases) await turn(row, name);
     }
@@ -75,7 +81,14 @@ export class Run {
     const began = performance.now();
     const outcome = await this.#attempt(row, this.#contextOf(row, name, deferred));
     for (const work of deferred.toReversed()) await work();
-    return { row, database: name, ...outcome, seconds: (performance.now() - began) / 1000 };
+    const versions = name === 'Citus' ? this.#versions : undefined;
+    return {
+      row,
+      database: name,
+      ...outcome,
+      ...(versions !== undefined && { versions }),
+      seconds: (performance.now() - began) / 1000,
+    };
   }
 
   async #attempt(row: Row, context: Context): Promise<Pick<Result, 'figures' | 'failures' | 'unfinished'>> {
@@ -105,7 +118,14 @@ export class Run {
     const folder = join(this.#folder, `${row.name}-${name}`);
     mkdirSync(folder, { recursive: true });
     let started = 0;
-    const freshDatabase = () => this.#fresh(name, folder);
+    const startCitus = async () => {
+      const cluster = await this.#startCitus(folder);
+      deferred.push(() => cluster.kill());
+      return cluster;
+    };
+    const isCitus = name === 'Citus';
+    const freshDatabase = async () =>
+      isCitus ? (await startCitus()).coordinator.url() : this.#fresh(name, folder);
     return {
       database: known[name],
       seed,
@@ -114,6 +134,7 @@ export class Run {
       sized: (full, short) => (size === 'full' ? full : short),
       folder,
       secrets: this.#secrets,
+      citus: () => (isCitus ? startCitus() : undefined),
       freshDatabase,
       executable: () => {
         this.#built ??= buildProgram(root, this.#program);
@@ -136,7 +157,15 @@ export class Run {
     };
   }
 
+  async #startCitus(folder: string): Promise<CitusCluster> {
+    const cluster = await CitusCluster.start(join(folder, `citus-${this.#clusters.length}`));
+    this.#clusters.push(cluster);
+    this.#versions ??= await cluster.versions();
+    return cluster;
+  }
+
   async #fresh(name: DatabaseName, folder: string): Promise<string> {
+    if (name === 'Citus') return (await this.#startCitus(folder)).coordinator.url();
     const databaseFolder = join(folder, `database-${this.#databaseUrls.length}`);
     mkdirSync(databaseFolder, { recursive: true });
     const url = await known[name].createEmpty(databaseFolder);
@@ -157,6 +186,7 @@ export class Run {
   async close(): Promise<void> {
     const fleets = await Promise.allSettled(this.#fleets.values());
     for (const fleet of fleets) if (fleet.status === 'fulfilled') await fleet.value.close();
+    for (const cluster of this.#clusters) await cluster.kill();
     for (const folder of [this.#folder, this.#program]) rmSync(folder, { recursive: true, force: true });
   }
 }

@@ -21,20 +21,23 @@ export class Cluster {
   readonly port: number;
   readonly #folder: string;
   readonly #bin: string;
+  readonly #settings: Readonly<Record<string, string>>;
   #server: ReturnType<typeof spawn> | undefined;
   #ended: Promise<unknown> = Promise.resolve();
   #said = '';
 
-  private constructor(folder: string, bin: string, port: number) {
+  private constructor(folder: string, bin: string, more: Readonly<Record<string, string>>, port: number) {
     this.#folder = folder;
     this.#bin = bin;
+    this.#settings = { ...settings, ...more, port: String(port) };
     this.port = port;
   }
 
-  /** Initializes a cluster without starting it. `folder` must not exist. */
-  static async make(folder: string): Promise<Cluster> {
+  /** Initializes a cluster without starting it, with the programs in `bin`. `folder` must not exist. */
+  static async make(folder: string, bin?: string, more: Record<string, string> = {}): Promise<Cluster> {
     createFolder(folder);
-    const cluster = new Cluster(folder, await postgresBinaries(folder), await freePort());
+    const programs = bin ?? (await postgresBinaries(folder));
+    const cluster = new Cluster(folder, programs, more, await freePort());
     const flags = [
       '-U',
       'postgres',
@@ -53,6 +56,11 @@ export class Cluster {
     return cluster;
   }
 
+  /** The process id of the running server. */
+  get pid(): number {
+    return this.#server?.pid as number;
+  }
+
   get data(): string {
     return join(this.#folder, 'data');
   }
@@ -63,8 +71,10 @@ export class Cluster {
 
   /** Resolves when the server accepts connections. `before` is a command prefix. */
   async start(more: Readonly<Record<string, string>> = {}, before: readonly string[] = []): Promise<void> {
-    const all = { ...settings, port: String(this.port), ...more };
-    const flags = Object.entries(all).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
+    const flags = Object.entries({ ...this.#settings, ...more }).flatMap(([name, value]) => [
+      '-c',
+      `${name}=${value}`,
+    ]);
     const [command, ...args] = [...before, join(this.#bin, 'postgres'), '-D', this.data, ...flags];
     const server = spawn(command as string, args, {
       ...serverUser,
@@ -114,8 +124,7 @@ export class Cluster {
   }
 
   #signal(signal: 'SIGSTOP' | 'SIGCONT'): void {
-    const pid = this.#server?.pid as number;
-    for (const each of [pid, ...childrenOf(pid)]) process.kill(each, signal);
+    for (const each of [this.pid, ...childrenOf(this.pid)]) process.kill(each, signal);
   }
 
   async sql<R>(text: string, name?: string): Promise<R[]> {
@@ -130,7 +139,7 @@ export class Cluster {
   /** Creates a standby without starting it. `folder` must not exist. */
   async copy(folder: string): Promise<Cluster> {
     createFolder(folder);
-    const copy = new Cluster(folder, this.#bin, await freePort());
+    const copy = new Cluster(folder, this.#bin, this.#settings, await freePort());
     await this.backUp(copy.data);
     writeFileSync(join(copy.data, 'standby.signal'), '');
     const source = `host=127.0.0.1 port=${this.port} user=postgres`;

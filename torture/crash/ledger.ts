@@ -13,6 +13,7 @@ export class Ledger {
   readonly #management: string;
   readonly #secrets: Secrets;
   readonly #random: Random;
+  readonly #name: string;
   readonly #stories: Scenario[] = [];
   #unchecked: Scenario[] = [];
   #open: Scenario[] = [];
@@ -24,10 +25,12 @@ export class Ledger {
   /** Unexpected responses. */
   readonly wrong: string[] = [];
 
-  constructor(management: string, secrets: Secrets, random: Random) {
+  /** Ledgers on one database need different names. */
+  constructor(management: string, secrets: Secrets, random: Random, name = 'story') {
     this.#management = management;
     this.#secrets = secrets;
     this.#random = random;
+    this.#name = name;
   }
 
   /** Resolves after this many more acknowledged changes. */
@@ -91,7 +94,12 @@ export class Ledger {
 
   #begin(): Scenario {
     const ending = this.#random.one(['stays', 'new key', 'goes'] as const);
-    const story = new Scenario(`story-${this.#stories.length}`, this.#management, this.#secrets, ending);
+    const story = new Scenario(
+      `${this.#name}-${this.#stories.length}`,
+      this.#management,
+      this.#secrets,
+      ending,
+    );
     this.#stories.push(story);
     this.#unchecked.push(story);
     return story;

@@ -12,6 +12,7 @@ import { pointInTime } from '../rows/point-in-time.ts';
 import { postgresOutages } from '../rows/postgres-outages.ts';
 import { rotation } from '../rows/rotation.ts';
 import { storage } from '../rows/storage-faults.ts';
+import { workerLoss } from '../rows/worker-loss.ts';
 import { workers } from '../rows/workers.ts';
 
 export const crashes: readonly Row[] = [
@@ -22,6 +23,7 @@ export const crashes: readonly Row[] = [
   synced,
   storage,
   failover,
+  workerLoss,
   oldPrimary,
   postgresOutages,
   pointInTime,

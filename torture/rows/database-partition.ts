@@ -10,7 +10,7 @@ export const cutOff: Row = {
   name: 'database-partition',
   requirement:
     'a node cut off from its database: 0 accepted while cut, 503 within a second, recovers without intervention',
-  databases: ['PostgreSQL'],
+  databases: ['PostgreSQL', 'Citus'],
   run,
 };
 

@@ -2,13 +2,13 @@
 import { Client, type ClientResponse } from '../client.ts';
 import { firstKey, type KillableNode, startNode } from '../crash/node.ts';
 import type { Random } from '../random.ts';
-import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
+import { allDatabases, type Context, type Outcome, type Row } from '../row.ts';
 import { mortalDatabase } from './kill.ts';
 
 export const disclosures: Row = {
   name: 'disclosures',
   requirement: 'kill -9 while clients read plaintext: 0 responses with plaintext that have no audit entry',
-  databases: bothDatabases,
+  databases: allDatabases,
   run,
 };
 

@@ -2,13 +2,13 @@ import { builtIn, hasTrait } from '../../src/domain/permission.ts';
 import { routes } from '../../src/http/routes.ts';
 import { type Body, type Clients, clientsOf, forEachConcurrently, oneNode } from '../fleet-clients.ts';
 import type { Random } from '../random.ts';
-import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
+import { allDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
 export const escalation: Row = {
   name: 'escalation',
   requirement:
     '50,000 attempts, half on each database, to gain permissions by creating and updating applications, by regenerating and adding keys, and by authorizing sessions: no key gets a management permission that the first key did not hold',
-  databases: bothDatabases,
+  databases: allDatabases,
   run,
 };
 

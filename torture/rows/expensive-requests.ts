@@ -11,7 +11,7 @@ import type { Fleet } from '../fleet.ts';
 import { type Clients, clientsOf, forEachConcurrently } from '../fleet-clients.ts';
 import { processorTime, processorTimeWithChildren, residentMegabytes } from '../process-usage.ts';
 import { databaseTimeout } from '../retry.ts';
-import { bothDatabases, type Context, type DatabaseName, type Outcome, type Row } from '../row.ts';
+import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 import {
   type Attack,
   attacksWith,
@@ -181,7 +181,7 @@ async function diskTimes(
   return Number(times.toFixed(1));
 }
 
-const sizes: Record<DatabaseName, string> = {
+const sizes: Record<Context['database']['name'], string> = {
   SQLite: 'select page_count * page_size as bytes from pragma_page_count(), pragma_page_size()',
   PostgreSQL: 'select pg_database_size(current_database()) as bytes',
 };

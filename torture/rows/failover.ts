@@ -1,6 +1,7 @@
 /** Kills the primary under load; its synchronous standby takes over at the same address. */
 import { join } from 'node:path';
 import { openTcpProxy } from '../../test/support/tcp-proxy.ts';
+import { citus } from '../../test/support/test-server.ts';
 import { Cluster } from '../crash/cluster.ts';
 import { brokenInvariants } from '../crash/invariants.ts';
 import { ledgerOf } from '../crash/ledger.ts';
@@ -12,7 +13,7 @@ export const failover: Row = {
   name: 'failover',
   requirement:
     'PostgreSQL primary killed and standby promoted under load: 0 acknowledged changes lost, serving again in 5 s',
-  databases: ['PostgreSQL'],
+  databases: ['PostgreSQL', 'Citus'],
   run,
 };
 
@@ -21,7 +22,7 @@ const longestAway = 5000;
 
 async function run(context: Context): Promise<Outcome> {
   const rounds = context.sized(10, 1);
-  const pair = await openPair(context);
+  const pair = await openPair(context, await primaryOf(context));
   const proxy = await openTcpProxy(pair.primary.port);
   context.defer(() => proxy.close());
   const databaseUrl = `postgres://postgres@127.0.0.1:${proxy.port}/postgres`;
@@ -55,6 +56,8 @@ async function run(context: Context): Promise<Outcome> {
   const halves = await brokenInvariants(pair.primary.url());
   const unsound = await operatorChecks(context, databaseUrl, program);
   const accepted = asked.filter((status) => status !== 503).length;
+  // The standby of a coordinator reads the rows of the workers, which are not standbys.
+  const isCitus = context.database === citus;
   const slowest = Math.round(Math.max(...away));
   return {
     figures: {
@@ -68,7 +71,7 @@ async function run(context: Context): Promise<Outcome> {
     },
     failures: [
       ...[...lost, ...halves, ...unsound, ...ledger.wrong].slice(0, 10),
-      ...(accepted > 0 ? [`a standby authenticated requests: ${asked.join()}`] : []),
+      ...(accepted > 0 && !isCitus ? [`a standby authenticated requests: ${asked.join()}`] : []),
     ],
     late:
       slowest > context.sized(longestAway, Number.POSITIVE_INFINITY)
@@ -85,6 +88,15 @@ async function ask(urls: readonly string[], key: string): Promise<number[]> {
   return answers.map(({ status }) => status);
 }
 
+/** On Citus, the coordinator. */
+async function primaryOf(context: Context): Promise<Cluster> {
+  const distributed = await context.citus();
+  if (distributed) return distributed.coordinator;
+  const primary = await Cluster.make(join(context.folder, 'primary'));
+  await primary.start();
+  return primary;
+}
+
 interface Pair {
   readonly primary: Cluster;
   readonly standby: Cluster;
@@ -92,12 +104,12 @@ interface Pair {
   renew(): Promise<void>;
 }
 
-async function openPair(context: Context): Promise<Pair> {
+/** Adds a standby to a server. */
+export async function openPair(context: Context, first: Cluster): Promise<Pair> {
   let made = 0;
-  const next = () => join(context.folder, `cluster-${made++}`);
-  let primary = await Cluster.make(next());
+  const next = () => join(context.folder, `standby-${first.port}-${made++}`);
+  let primary = first;
   context.defer(() => primary.kill());
-  await primary.start();
   const follow = async () => {
     const standby = await primary.copy(next());
     await standby.start();

@@ -9,13 +9,13 @@ import { Client } from '../client.ts';
 import { Random } from '../random.ts';
 import { History } from '../random-history.ts';
 import { retryUnavailable } from '../retry.ts';
-import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
+import { allDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
 export const histories: Row = {
   name: 'histories',
   requirement:
     '5,000 random histories of 30 commands, with the clock moved in between: every response as a simple model predicts, the same on both databases',
-  databases: bothDatabases,
+  databases: allDatabases,
   run,
 };
 

@@ -1,6 +1,6 @@
 import type { ClientResponse } from '../client.ts';
 import { clientsOf, forEachConcurrently } from '../fleet-clients.ts';
-import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
+import { allDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
 const racers = 20;
 
@@ -8,7 +8,7 @@ export const noLostUpdate: Row = {
   name: 'if-match-race',
   requirement:
     '20 concurrent changes of one application or token with the same If-Match over 3 nodes, 2,000 rounds, half on each database: exactly one success each, which the next read shows',
-  databases: bothDatabases,
+  databases: allDatabases,
   run,
 };
 

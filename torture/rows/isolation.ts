@@ -10,13 +10,13 @@ import {
   statusFor,
 } from '../../test/support/route-access.ts';
 import { clientsOf, forEachConcurrently, retry503 } from '../fleet-clients.ts';
-import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
+import { allDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
 export const isolation: Row = {
   name: 'isolation',
   requirement:
     'every route with every kind of key, and with ids of the own and of another tenant, unknown, deleted and malformed ids: every response has the expected status',
-  databases: bothDatabases,
+  databases: allDatabases,
   run,
 };
 

@@ -5,12 +5,12 @@ import { brokenInvariants } from '../crash/invariants.ts';
 import { type Ledger, ledgerOf } from '../crash/ledger.ts';
 import { type KillableNode, startNode } from '../crash/node.ts';
 import { operatorChecks } from '../crash/operator.ts';
-import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
+import { allDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
 export const kill: Row = {
   name: 'kill',
   requirement: 'kill -9 during writes: 0 acknowledged writes lost, 0 half-applied, integrity check clean',
-  databases: bothDatabases,
+  databases: allDatabases,
   run,
 };
 
@@ -60,7 +60,7 @@ async function run(context: Context): Promise<Outcome> {
 
 export interface MortalDatabase {
   readonly url: string;
-  /** Kills the database server, if there is one, and restarts it. */
+  /** Kills the database server, or one of those of a Citus cluster, and restarts it. */
   crash(): Promise<void>;
 }
 
@@ -71,16 +71,20 @@ export async function mortalDatabase(
 ): Promise<MortalDatabase> {
   if (context.database.name === 'SQLite')
     return { url: await context.freshDatabase(), crash: async () => {} };
+  const distributed = await context.citus();
+  if (distributed) {
+    const { coordinator, workers } = distributed;
+    return { url: coordinator.url(), crash: () => restart(context.random.one([coordinator, ...workers])) };
+  }
   const cluster = await Cluster.make(join(context.folder, 'cluster'));
   context.defer(() => cluster.kill());
   await cluster.start({}, before);
-  return {
-    url: cluster.url(),
-    crash: async () => {
-      await cluster.kill();
-      await cluster.start();
-    },
-  };
+  return { url: cluster.url(), crash: () => restart(cluster) };
+}
+
+async function restart(cluster: Cluster): Promise<void> {
+  await cluster.kill();
+  await cluster.start();
 }
 
 async function killWhileWriting(node: KillableNode, ledger: Ledger, answers: number): Promise<void> {

@@ -2,13 +2,13 @@
 import type { Tenant } from '../fleet.ts';
 import { type Clients, clientsOf, forEachConcurrently, retry503 } from '../fleet-clients.ts';
 import type { Random } from '../random.ts';
-import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
+import { allDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
 export const leakedKeys: Row = {
   name: 'leaked-keys',
   requirement:
     'keys of three kinds are revoked with POST /keys/revoke, twice at the same time, while requests with them and with their sessions arrive at 3 nodes with 2 workers each: no request that is sent after a 204 is accepted; incomplete keys, nonces and other text get the same 204 and revoke no key; public keys get 400',
-  databases: bothDatabases,
+  databases: allDatabases,
   run,
 };
 

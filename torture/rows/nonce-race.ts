@@ -1,5 +1,5 @@
 import { clientsOf, forEachConcurrently } from '../fleet-clients.ts';
-import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
+import { allDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
 const racers = 50;
 
@@ -7,7 +7,7 @@ export const oneNonce: Row = {
   name: 'nonce-race',
   requirement:
     '50 concurrent authorizations of one nonce over 3 nodes, 2,000 rounds, half on each database: exactly one success each',
-  databases: bothDatabases,
+  databases: allDatabases,
   run,
 };
 

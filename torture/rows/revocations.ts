@@ -1,7 +1,7 @@
 import type { Tenant } from '../fleet.ts';
 import { type Clients, clientsOf, forEachConcurrently } from '../fleet-clients.ts';
 import { retryUnavailable } from '../retry.ts';
-import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
+import { allDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
 const probes = 60;
 /** Lifetime of an application that expires, in milliseconds. */
@@ -11,7 +11,7 @@ export const revocations: Row = {
   name: 'revocations',
   requirement:
     '500 revocations of ten kinds, 60 requests each over 3 nodes after the response: none accepted',
-  databases: bothDatabases,
+  databases: allDatabases,
   run,
 };
 

@@ -1,5 +1,5 @@
 import { clientsOf } from '../fleet-clients.ts';
-import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
+import { allDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
 const racers = 24;
 const maxUses = 5;
@@ -9,7 +9,7 @@ export const exactUses: Row = {
   name: 'use-race',
   requirement:
     '24 concurrent reads and changes with a delegation of 5 uses over 3 nodes, 1,000 rounds, half on each database, some with a killed node: at most 5 succeed, and exactly 5 without a killed node',
-  databases: bothDatabases,
+  databases: allDatabases,
   run,
 };
 

@@ -1,6 +1,6 @@
 /** Inserts rows with SQL, far more than the API could create during a run. */
+import type { Database } from '../../test/support/test-server.ts';
 import { runSql } from '../../test/support/test-store.ts';
-import type { DatabaseName } from '../row.ts';
 
 /** Names of metadata entries. Each token has all but one of them. */
 export const metadataNames = Array.from({ length: 10 }, (_, at) => `m${at}`);
@@ -20,7 +20,7 @@ interface Words {
   digest(seed: string): string;
 }
 
-const dialects: Record<DatabaseName, Words> = {
+const dialects: Record<Database['name'], Words> = {
   SQLite: {
     id: (prefix, number) => `printf('${prefix}-0000-7000-8000-%012x', ${number})`,
     bytes: "x'00'",
@@ -38,7 +38,7 @@ export class Filler {
   readonly #words: Words;
   readonly #isPostgres: boolean;
 
-  constructor(url: string, database: DatabaseName) {
+  constructor(url: string, database: Database['name']) {
     this.#url = url;
     this.#words = dialects[database];
     this.#isPostgres = database === 'PostgreSQL';
