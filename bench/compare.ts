@@ -47,12 +47,21 @@ export const connections = 64;
 export type Requests = Pick<Plan, 'port' | 'requests' | 'status' | 'second' | 'rate'> &
   Partial<Pick<Plan, 'connections'>>;
 
-/** Measures one process under load, from 64 connections unless the plan says otherwise. */
-export function underLoad(name: string, pid: number, plan: Requests, database?: number): Candidate {
+/**
+ * Measures one process under load, from 64 connections unless the plan says otherwise. `database` are the processes of
+ * its database servers.
+ */
+export function underLoad(
+  name: string,
+  pid: number,
+  plan: Requests,
+  database?: number | readonly number[],
+): Candidate {
+  const spent = () => [database ?? []].flat().reduce((sum, server) => sum + processorTime(server), 0);
   return {
     name,
     measure: async (seconds) => {
-      const before = [processorTime(pid), database === undefined ? 0 : processorTime(database)] as const;
+      const before = [processorTime(pid), spent()] as const;
       const report = await send({ connections, ...plan, seconds });
       if (report.failed > 0)
         throw new Error(`${name}: ${report.failed} unexpected responses: ${JSON.stringify(report.wrong)}`);
@@ -61,7 +70,7 @@ export function underLoad(name: string, pid: number, plan: Requests, database?: 
       return {
         rate: report.done / report.seconds,
         processor: each(processorTime(pid), before[0]),
-        ...(database !== undefined && { database: each(processorTime(database), before[1]) }),
+        ...(database !== undefined && { database: each(spent(), before[1]) }),
         p50: report.p50,
         p99: report.p99,
         p999: report.p999,

@@ -6,6 +6,7 @@
  */
 import { loadavg } from 'node:os';
 import { parseArgs } from 'node:util';
+import { citusBinaries } from '../torture/crash/citus.ts';
 import { type Effort, NothingAnswered } from './compare.ts';
 import { type Environment, openEnvironment } from './environment.ts';
 import { installPeers } from './peers.ts';
@@ -14,6 +15,7 @@ import { isReached, maxLoad, type NodePoint, printRows, type Row, system } from 
 import { auditRows } from './rows/audit.ts';
 import { auditLogRows } from './rows/audit-log.ts';
 import { boundSessionRows } from './rows/bound-sessions.ts';
+import { citusRows } from './rows/citus.ts';
 import { decideRows } from './rows/decide.ts';
 import { decisionRows, introspectionRows } from './rows/decisions.ts';
 import { disturbedRows } from './rows/disturbed.ts';
@@ -48,6 +50,7 @@ const measurements: Record<string, (environment: Environment, effort: Effort) =>
   workers: workerRows,
   'growth-sqlite': (environment, effort) => growthRows(environment, 'SQLite', effort),
   'growth-postgres': (environment, effort) => growthRows(environment, 'PostgreSQL', effort),
+  citus: citusRows,
   revocation: revocationRows,
   start: startRows,
   memory: memoryRows,
@@ -57,6 +60,7 @@ const measurements: Record<string, (environment: Environment, effort: Effort) =>
 const longMeasurements = ['memory-long'];
 /** Left out of quick runs unless they are named: their results mean nothing with few rows or requests. */
 const fullMeasurements = ['storage', 'memory'];
+const hasCitus = citusBinaries() !== undefined;
 
 const { values, positionals: wanted } = parseArgs({
   options: { quick: { type: 'boolean', default: false }, long: { type: 'boolean', default: false } },
@@ -83,8 +87,11 @@ for (const name of wanted)
 const isWanted = (name: string) =>
   wanted.length > 0
     ? wanted.includes(name)
-    : (long || !longMeasurements.includes(name)) && !(quick && fullMeasurements.includes(name));
+    : (long || !longMeasurements.includes(name)) &&
+      !(quick && fullMeasurements.includes(name)) &&
+      (hasCitus || name !== 'citus');
 
+if (!hasCitus) console.log('citus is left out: Citus is not installed, pg_config finds no citus.so.');
 installPeers();
 const environment = await openEnvironment();
 const rows: Row[] = [];

@@ -19,6 +19,7 @@ export const titles: Record<string, string> = {
   storage: 'Storage',
   growth: 'Growth, by CPU time',
   processes: 'Several processes compared with one',
+  citus: 'A Citus cluster compared with one PostgreSQL, by CPU time',
   strictness: 'Revocation under load',
   start: 'Start and memory',
   decide: 'Decisions in memory compared with libraries',

@@ -1,0 +1,104 @@
+/** A Citus cluster of a coordinator and two workers compared with one PostgreSQL of the same version. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { newTenant } from '../../src/operations/bootstrap.ts';
+import { CitusCluster, citusBinaries } from '../../torture/crash/citus.ts';
+import { Cluster, createFolder } from '../../torture/crash/cluster.ts';
+import { type Candidate, compare, cpuTime, type Effort, figure, seriesOf, underLoad } from '../compare.ts';
+import type { Environment } from '../environment.ts';
+import { openFilledStore } from '../fill.ts';
+import { costRow, maxRow, type Row } from '../report.ts';
+import { killOnExit, requestBytes, type Service, startService } from '../servers.ts';
+
+/** The same for all servers. The shards are as many as Citus makes by default. */
+const settings = {
+  'citus.shard_count': '32',
+  autovacuum_naptime: '1h',
+  shared_buffers: '128MB',
+  max_wal_size: '4GB',
+};
+const concurrency = 8;
+
+interface Prepared {
+  readonly service: Service;
+  readonly servers: readonly Cluster[];
+  readonly tenants: readonly string[];
+  readonly keys: readonly string[];
+}
+
+/** Counts the CPU time of the service and of every PostgreSQL process. */
+export async function citusRows(_: Environment, effort: Effort): Promise<Row[]> {
+  const folder = mkdtempSync(join(tmpdir(), 'sallyport-citus-'));
+  createFolder(join(folder, 'servers'));
+  const single = await Cluster.make(join(folder, 'servers/single'), citusBinaries(), settings);
+  await single.start();
+  const cluster = await CitusCluster.start(join(folder, 'servers/cluster'), settings);
+  const count = effort.quick ? 100 : 1000;
+  const one = await prepare([single], count);
+  const distributed = await prepare([cluster.coordinator, ...cluster.workers], count);
+  const rows: Row[] = [];
+  const kinds: Record<string, (name: string, prepared: Prepared) => Candidate> = {
+    'GET /applications/key': (name, prepared) =>
+      measured(name, prepared, 200, (key) => requestBytes('GET', '/applications/key', key)),
+    'POST /tokens': (name, prepared) =>
+      measured(name, prepared, 201, (key) =>
+        requestBytes('POST', '/tokens', key, { container: '/customers/42/', data: '4111111111111111' }),
+      ),
+  };
+  for (const [kind, candidate] of Object.entries(kinds)) {
+    const series = await compare([candidate('cluster', distributed), candidate('single', one)], effort);
+    const spec = {
+      group: 'citus',
+      work: `${kind}, ${count.toLocaleString('en-US')} tenants in rotation`,
+      baseline: 'one PostgreSQL',
+      unit: 'µs',
+      maxRatio: 1.6,
+    };
+    rows.push(costRow(spec, seriesOf(series, 'cluster'), seriesOf(series, 'single'), cpuTime));
+  }
+  const ports = await cluster.portsOf(...distributed.tenants);
+  const most = Math.max(...[...Map.groupBy(ports, (port) => port).values()].map(({ length }) => length));
+  const spec = {
+    group: 'citus',
+    work: 'tenants on the fuller worker',
+    baseline: 'half of them',
+    unit: 'tenants',
+  };
+  rows.push(maxRow(spec, figure([most]), figure([count / 2])));
+  for (const { service } of [one, distributed]) await service.stop();
+  for (const server of [single, cluster]) await server.kill();
+  rmSync(folder, { recursive: true });
+  return rows;
+}
+
+async function prepare(servers: readonly Cluster[], count: number): Promise<Prepared> {
+  for (const { pid } of servers) killOnExit(pid);
+  const databaseUrl = (servers[0] as Cluster).url();
+  const service = await startService({ DATABASE_URL: databaseUrl });
+  const store = await openFilledStore(databaseUrl);
+  const tenants: string[] = [];
+  const keys: string[] = [];
+  const lane = async () => {
+    while (keys.length < count) {
+      const tenant = newTenant(`tenant ${keys.length}`, Date.now());
+      tenants.push(tenant.id);
+      keys.push(tenant.secret.reveal());
+      await store.maintenance.tenants.create(tenant);
+    }
+  };
+  await Promise.all(Array.from({ length: concurrency }, lane));
+  await store.close();
+  return { service, servers, tenants, keys };
+}
+
+function measured(
+  name: string,
+  { service, servers, keys }: Prepared,
+  status: number,
+  request: (key: string) => string,
+): Candidate {
+  const plan = { port: service.port, requests: keys.map(request), status };
+  const pids = servers.map(({ pid }) => pid);
+  return underLoad(name, service.pid, plan, pids);
+}
