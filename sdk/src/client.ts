@@ -21,15 +21,32 @@ import type {
   TokenPatch,
   TokenSearch,
 } from './api.ts';
+import { SallyportError } from './errors.ts';
 import { paginate, type Query, ResourceClient } from './resource-client.ts';
 import { Access, Logs, Requests } from './review.ts';
 import {
   type ChangeOptions,
   type ClientOptions,
+  type ProxyOptions,
+  pathSegment,
   type RequestOptions,
   type Transport,
   transport,
 } from './transport.ts';
+
+/** The base of relative paths. Only path and query of the result are used. */
+const anyOrigin = 'https://destination.invalid';
+
+/** Sends requests to one destination. */
+export interface DestinationProxy {
+  /**
+   * Works like `fetch`, also as the `fetch` option of an SDK for the API of the destination. The first argument is a path,
+   * or a URL whose origin is ignored: the service knows the origin of the destination. Placeholders such as
+   * `{{ token: ID }}` are replaced on the way. Resolves with the reply of the destination, whatever its status, and
+   * throws errors of the service. Never sends a request twice.
+   */
+  fetch(input: string | URL | Request, init?: RequestInit): Promise<Response>;
+}
 
 type DecisionQuestion = Omit<DecisionRequest, 'resource' | 'resources'>;
 
@@ -54,6 +71,20 @@ export class Sallyport {
     this.logs = new Logs(this.#transport);
     this.requests = new Requests(this.#transport);
     this.access = new Access(this.#transport);
+  }
+
+  /** Uses tokens at the destination with this name, without seeing their data: `proxy(name).fetch(path, init)`. */
+  proxy(name: string, options: ProxyOptions = {}): DestinationProxy {
+    const prefix = `/proxy/${pathSegment('name', name)}`;
+    const fetch: DestinationProxy['fetch'] = async (input, init) => {
+      // Resolves dot segments within the destination: a path cannot leave it.
+      const url = new URL(input instanceof Request ? input.url : input, anyOrigin);
+      if (!/^https?:$/.test(url.protocol))
+        throw new SallyportError('a destination needs a path or an HTTPS URL');
+      const request = new Request(input instanceof Request ? input : url, init);
+      return this.#transport.forward(prefix + url.pathname + url.search, request, options);
+    };
+    return { fetch };
   }
 
   /** Decides whether a credential may use a permission on a resource, with which transform, and why. */

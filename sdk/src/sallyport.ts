@@ -1,6 +1,6 @@
 /** Entry point of the package. */
 export type * from './api.ts';
-export { type AuthorizedSession, Sallyport } from './client.ts';
+export { type AuthorizedSession, type DestinationProxy, Sallyport } from './client.ts';
 export {
   AuthenticationError,
   ConflictError,
@@ -16,5 +16,11 @@ export {
 } from './errors.ts';
 export { accessReport, type ReportFile, type ReportOptions, toCsv } from './report.ts';
 export { authorizeSession, type ManagedSession, type StartSessionOptions, startSession } from './session.ts';
-export { type ChangeOptions, type ClientOptions, etagOf, type RequestOptions } from './transport.ts';
+export {
+  type ChangeOptions,
+  type ClientOptions,
+  etagOf,
+  type ProxyOptions,
+  type RequestOptions,
+} from './transport.ts';
 export { ExchangeError, githubToken, type WorkloadKeyOptions, workloadKey } from './workload.ts';

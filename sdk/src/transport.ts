@@ -48,7 +48,17 @@ export interface ChangeOptions extends RequestOptions {
   readonly ifMatch?: string | undefined;
 }
 
+export interface ProxyOptions {
+  /** Sent as `SVC-PURPOSE`: why the tokens are used, for rules and the audit log. */
+  readonly purpose?: string;
+  /** Sent as `SVC-REQUEST-ID`, also to the destination. */
+  readonly requestId?: string;
+  /** In milliseconds. Default: 70 seconds, longer than a destination may take, so that the outcome is known. */
+  readonly timeout?: number;
+}
+
 export const defaultTimeout = 10_000;
+const proxyTimeout = 70_000;
 
 const etags = new WeakMap<object, string>();
 
@@ -77,6 +87,11 @@ export interface Transport {
     input: Input<O>,
     options?: RequestOptions,
   ): Promise<Headers>;
+  /**
+   * Sends a request for a destination once, with the key. Returns the response of the destination, whatever its status.
+   * Errors of the service are thrown.
+   */
+  forward(path: string, request: Request, options: ProxyOptions): Promise<Response>;
 }
 
 export function transport(options: ClientOptions): Transport {
@@ -85,23 +100,29 @@ export function transport(options: ClientOptions): Transport {
   const base = String(options.url).replace(/\/+$/, '');
   const send = options.fetch ?? globalThis.fetch.bind(globalThis);
 
-  async function attempt(
+  async function attempt<T>(
     request: PreparedRequest,
     deadline: number,
     signal: AbortSignal | undefined,
-  ): Promise<Received> {
+    read: (response: Response) => Promise<T>,
+  ): Promise<T> {
     const timedOut = AbortSignal.timeout(deadline);
     try {
       const response = await send(request.url, {
         ...request.init,
         signal: signal ? AbortSignal.any([signal, timedOut]) : timedOut,
       });
-      return { body: await readBody(response), headers: response.headers };
+      return await read(response);
     } catch (error) {
       if (error instanceof SallyportError || signal?.aborted) throw error;
       if (timedOut.aborted) throw new TimeoutError(`no response within ${deadline} ms`, { cause: error });
       throw new ConnectionError('the service could not be reached', { cause: error });
     }
+  }
+
+  async function currentKey(timeout: number, signal: AbortSignal | undefined): Promise<string | undefined> {
+    const { key } = options;
+    return typeof key === 'function' ? withTimeout(timeout, 'key', key, signal) : key;
   }
 
   async function exchange(
@@ -110,15 +131,12 @@ export function transport(options: ClientOptions): Transport {
     call: RequestOptions = {},
   ): Promise<Received> {
     const timeout = call.timeout ?? options.timeout ?? defaultTimeout;
-    const { key: keyOption } = options;
-    const key =
-      typeof keyOption === 'function' ? await withTimeout(timeout, 'key', keyOption, call.signal) : keyOption;
-    const request = prepareRequest(base, name, input, key, call);
+    const request = prepareRequest(base, name, input, await currentKey(timeout, call.signal), call);
     const tries = (call.retries ?? options.retries ?? 2) + 1;
     let responseLost = false;
     for (let retriesLeft = tries - 1; ; retriesLeft--) {
       try {
-        return await attempt(request, timeout, call.signal);
+        return await attempt(request, timeout, call.signal, received);
       } catch (error) {
         if (responseLost && isAlreadyDeleted(request, error))
           return { body: undefined, headers: new Headers() };
@@ -130,7 +148,27 @@ export function transport(options: ClientOptions): Transport {
     }
   }
 
+  async function forward(path: string, request: Request, call: ProxyOptions): Promise<Response> {
+    const { timeout = proxyTimeout } = call;
+    const own = serviceHeaders(await currentKey(timeout, request.signal), call);
+    const headers = new Headers(request.headers);
+    // The first two are about a connection to the destination.
+    for (const name of ['host', 'content-length', ...Object.keys(own)]) headers.delete(name);
+    const body = await request.arrayBuffer();
+    const init: RequestInit = {
+      method: request.method,
+      headers: { ...Object.fromEntries(headers), ...own },
+      redirect: 'manual',
+      ...(body.byteLength > 0 && { body }),
+    };
+    return attempt({ url: base + path, init }, timeout, request.signal, async (response) => {
+      if (response.headers.has('SVC-DESTINATION')) return response;
+      throw await errorOf(response);
+    });
+  }
+
   return {
+    forward,
     call: async (name, input, call) => (await exchange(name, input as RequestInput, call)).body as never,
     callForHeaders: async (name, input, call) => (await exchange(name, input as RequestInput, call)).headers,
   };
@@ -169,16 +207,25 @@ function prepareRequest(
   const sendsIdempotencyKey =
     method !== 'GET' && method !== 'DELETE' && !withoutIdempotencyKey.includes(name);
   const headers: Record<string, string> = {
-    ...(key !== undefined && { 'SVC-API-KEY': key }),
+    ...serviceHeaders(key, options),
     ...(body !== undefined && { 'Content-Type': 'application/json' }),
     ...(sendsIdempotencyKey && { 'Idempotency-Key': options.idempotencyKey ?? randomId() }),
     ...(options.ifMatch !== undefined && { 'If-Match': options.ifMatch }),
-    ...(options.requestId !== undefined && { 'SVC-REQUEST-ID': options.requestId }),
-    ...(options.purpose !== undefined && { 'SVC-PURPOSE': utf8Header(options.purpose) }),
   };
   return {
     url: base + filled + queryString(query),
     init: { method, headers, redirect: 'manual', ...(body !== undefined && { body: JSON.stringify(body) }) },
+  };
+}
+
+function serviceHeaders(
+  key: string | undefined,
+  { requestId, purpose }: Pick<RequestOptions, 'requestId' | 'purpose'>,
+): Record<string, string> {
+  return {
+    ...(key !== undefined && { 'SVC-API-KEY': key }),
+    ...(requestId !== undefined && { 'SVC-REQUEST-ID': requestId }),
+    ...(purpose !== undefined && { 'SVC-PURPOSE': utf8Header(purpose) }),
   };
 }
 
@@ -188,7 +235,7 @@ function utf8Header(text: string): string {
 }
 
 /** Rejects an empty id, `.` and `..`, which would address another path. */
-function pathSegment(name: string, id: unknown): string {
+export function pathSegment(name: string, id: unknown): string {
   if (typeof id === 'string' && !/^\.{0,2}$/.test(id)) return encodeURIComponent(id);
   throw new SallyportError(`\`${name}\` must be a non-empty string other than "." and ".."`);
 }
@@ -219,14 +266,19 @@ function isAlreadyDeleted({ init }: PreparedRequest, error: unknown): boolean {
   return init.method === 'DELETE' && error instanceof ProblemError && error.code === 'not_found';
 }
 
-async function readBody(response: Response): Promise<unknown> {
-  if (response.ok) return response.status === 204 ? undefined : withEtag(await response.json(), response);
+async function received(response: Response): Promise<Received> {
+  if (!response.ok) throw await errorOf(response);
+  const body = response.status === 204 ? undefined : withEtag(await response.json(), response);
+  return { body, headers: response.headers };
+}
+
+async function errorOf(response: Response): Promise<SallyportError> {
   const problem = (await response.json().catch(() => undefined)) as Problem | undefined;
   if (typeof problem?.code !== 'string') {
-    throw new ConnectionError(`unexpected response with status ${response.status}: not a Sallyport service`);
+    return new ConnectionError(`unexpected response with status ${response.status}: not a Sallyport service`);
   }
   const seconds = Number(response.headers.get('Retry-After') ?? Number.NaN);
-  throw toError(problem, Number.isFinite(seconds) ? seconds * 1000 : undefined);
+  return toError(problem, Number.isFinite(seconds) ? seconds * 1000 : undefined);
 }
 
 function withEtag(body: unknown, { headers }: Response): unknown {
