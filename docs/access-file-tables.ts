@@ -10,7 +10,10 @@ interface Fields {
 
 export function accessFileTables(): string {
   const file = accessFileSchema() as Fields & { readonly definitions: Readonly<Record<string, Fields>> };
-  const { Application, AccessRule } = file.definitions as Record<'Application' | 'AccessRule', Fields>;
+  const { Application, AccessRule, Destination, DestinationRequest } = file.definitions as Record<
+    'Application' | 'AccessRule' | 'Destination' | 'DestinationRequest',
+    Fields
+  >;
   return lines(
     'Fields of the file:',
     fieldTable(file),
@@ -18,6 +21,10 @@ export function accessFileTables(): string {
     fieldTable(Application),
     'Fields of an access rule:',
     fieldTable(AccessRule),
+    'Fields of a destination:',
+    fieldTable(Destination),
+    'Fields of a request in `requests` of a destination:',
+    fieldTable(DestinationRequest),
     'Built-in permissions. You can also use your own names, such as `invoice:read`:',
     table(
       ['permission', 'allows', 'type of application'],

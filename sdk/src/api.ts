@@ -2105,6 +2105,8 @@ export interface Operations {
         purpose?: string;
         /** Only entries of the person with this `subject` or `email` at that time, exactly. */
         person?: string;
+        /** Only entries about uses of tokens at the destination with this id. */
+        destination?: string;
         /** Only entries at or after this time. */
         from?: string;
         /** Only entries before this time. */

@@ -140,6 +140,11 @@ export const topics: Readonly<Record<string, Topic>> = {
     summary: 'Manage tokens.',
     load: async () => (await import('./commands/tokens.ts')).tokenCommands,
   },
+  destinations: {
+    kind: 'api',
+    summary: 'Manage destinations: services where tokens are used without being seen.',
+    load: async () => (await import('./commands/destinations.ts')).destinationCommands,
+  },
   can: {
     kind: 'api',
     summary: 'Check whether a key or an application has a permission, and explain why.',
@@ -157,7 +162,7 @@ export const topics: Readonly<Record<string, Topic>> = {
   },
   apply: {
     kind: 'api',
-    summary: "Make a tenant's applications match one or more files.",
+    summary: "Make a tenant's applications and destinations match one or more files.",
     load: async () => (await import('./commands/apply.ts')).applyCommand,
   },
   pull: {

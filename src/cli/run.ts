@@ -116,21 +116,29 @@ async function suggestValues(
     const { builtIn, descriptionOf } = await import('../domain/permission.ts');
     return builtIn.map((name) => `${name}\t${descriptionOf(name)}`);
   }
-  if (placeholder !== 'APP') return [];
+  if (placeholder !== 'APP' && placeholder !== 'DESTINATION') return [];
   try {
-    return await applicationNames(typed, optionsIn(words), terminal);
+    return await storedNames(placeholder, typed, optionsIn(words), terminal);
   } catch {
     return [];
   }
 }
 
-async function applicationNames(typed: string, options: Options, terminal: Terminal): Promise<string[]> {
+async function storedNames(
+  placeholder: 'APP' | 'DESTINATION',
+  typed: string,
+  options: Options,
+  terminal: Terminal,
+): Promise<string[]> {
   // The key cannot come from standard input, which is the user's terminal.
   if (options.on('key-stdin') || options.value('key-file') === '-') return [];
   const url = serviceUrl(options, terminal);
   const key = await keyOf(options, terminal, new Input(terminal));
   const service = new Sallyport({ url, key, timeout, retries: 0 });
-  const { data } = await service.applications.list({ size: 100, ...(typed !== '' && { name: typed }) });
+  const query = { size: 100, ...(typed !== '' && { name: typed }) };
+  if (placeholder === 'DESTINATION')
+    return (await service.destinations.list(query)).data.map(({ name, origin }) => `${name}\t${origin}`);
+  const { data } = await service.applications.list(query);
   return data.map(({ name, type, id }) => `${name}\t${type} ${id}`);
 }
 

@@ -1,5 +1,5 @@
 /**
- * Reads and writes the file of `sallyport apply`: the applications of a tenant, as YAML or JSON. Commands import this
+ * Reads and writes the file of `sallyport apply`: applications and destinations, as YAML or JSON. Commands import this
  * only when they run, because the YAML library takes time to load.
  */
 import {
@@ -22,19 +22,29 @@ import {
   never,
   publicOnlyErrors,
 } from '../../domain/application.ts';
-import { Name, optional } from '../../domain/common-fields.ts';
+import { Name, optional, optionalList } from '../../domain/common-fields.ts';
+import { DestinationCreate, DestinationReference } from '../../domain/destination.ts';
 import { grantErrors } from '../../domain/grant.ts';
 import { Labels, maxLabels } from '../../domain/labels.ts';
 import { networkErrors } from '../../domain/network.ts';
 import { builtIn, Permission } from '../../domain/permission.ts';
-import { Rule } from '../../domain/rule.ts';
+import { maxRules, Rule } from '../../domain/rule.ts';
 import { issuerErrors } from '../../domain/trusted-issuer.ts';
 import { check, type Fault } from '../../domain/validate.ts';
 import { UsageError } from '../errors.ts';
 
+const FileRule = Rule.safeExtend({
+  destinations: optional(z.array(DestinationReference).min(1).max(20))
+    .optional()
+    .describe('Only with `token:use`, and required there: names or ids of the destinations for the tokens.'),
+}).meta({ id: 'AccessRule' });
+
 const { allowed_origins, require_bound_sessions, allowed_networks, trusted_issuers } =
   ApplicationUpdate.shape;
 const FileApplication = ApplicationCreate.extend({
+  rules: optionalList(z.array(FileRule).max(maxRules)).describe(
+    ApplicationCreate.shape.rules.description as string,
+  ),
   allowed_origins,
   require_bound_sessions,
   allowed_networks,
@@ -51,9 +61,27 @@ const FileApplication = ApplicationCreate.extend({
 }).meta({ id: 'Application' });
 export type FileApplication = z.infer<typeof FileApplication>;
 
+/** Secrets are not in the file, which belongs in a repository. */
+const SecretSource = z
+  .strictObject({ env: optional(z.string().min(1)), file: optional(z.string().min(1)) })
+  .refine(({ env, file }) => (env === undefined) !== (file === undefined), 'must have either env or file');
+
+const FileDestination = DestinationCreate.extend({
+  headers: optional(z.record(z.string().toLowerCase(), SecretSource)).describe(
+    'Headers that are added to every request. Each value is `env: VARIABLE` or `file: PATH`, where the secret is. They are sent to a new destination, and if the names of the headers differ. If absent, the headers are not changed.',
+  ),
+  client_certificate: optional(SecretSource).describe(
+    'Where the client certificate and its private key are, in PEM: `env: VARIABLE` or `file: PATH`. Sent to a destination that has none.',
+  ),
+}).meta({ id: 'Destination' });
+export type FileDestination = z.infer<typeof FileDestination>;
+
 const AccessFile = z.strictObject({
   labels: optional(Labels).describe(
     'Labels of every application in the file. With them, `--prune` deletes only applications that have all of them.',
+  ),
+  destinations: optionalList(z.array(FileDestination)).describe(
+    'Destinations, in any order. Others are neither changed nor deleted.',
   ),
   applications: z.array(FileApplication).describe('The applications of the tenant, in any order.'),
 });
@@ -68,7 +96,7 @@ export function accessFileSchema(): object {
       if (zodSchema === Permission) suggestPermissions(jsonSchema);
       if (zodSchema === ExpiryChange) jsonSchema.pattern = `^(${never}|\\d{4}-\\d\\d-\\d\\dT.+)$`;
       // Rules of applications have no conditions.
-      if (zodSchema === Rule) delete jsonSchema.properties?.conditions;
+      if (zodSchema === FileRule) delete jsonSchema.properties?.conditions;
     },
   });
   return { ...schema, title: 'Sallyport access file' };
@@ -99,6 +127,7 @@ export interface ReadFile {
   /** The labels of the file. */
   readonly labels: Labels | undefined;
   readonly wanted: readonly Wanted[];
+  readonly destinations: readonly FileDestination[];
 }
 
 /** Throws one UsageError with all problems and their lines. `file` is the file name in its messages. */
@@ -120,21 +149,21 @@ export function readAccessFile(text: string, file: string): ReadFile {
     message: formatFault(fault, value),
   }));
   reportProblems(problems.sort((a, b) => a.line - b.line));
-  const { labels, applications = [] } = data ?? {};
+  const { labels, applications = [], destinations = [] } = data ?? {};
   const wanted = applications.map((application, index) => ({
     application,
     file,
     line: lineOf(['applications', index]),
   }));
-  return { file, labels, wanted };
+  return { file, labels, wanted, destinations };
 }
 
 type FileData = z.output<typeof AccessFile>;
 
-function withFileLabels({ labels, applications }: FileData): FileData {
-  if (!labels) return { labels, applications };
+function withFileLabels({ labels, applications, ...rest }: FileData): FileData {
+  if (!labels) return { ...rest, labels, applications };
   const labelled = applications.map((one) => ({ ...one, labels: { ...labels, ...one.labels } }));
-  return { labels, applications: labelled };
+  return { ...rest, labels, applications: labelled };
 }
 
 /** Finds names and previous names that are used twice, also if the same file was given twice. */
@@ -186,7 +215,7 @@ interface Problem {
   readonly message: string;
 }
 
-const hint = 'no application was changed; correct the file and run the command again';
+const hint = 'nothing was changed; correct the file and run the command again';
 
 export function reportProblems(problems: readonly Problem[]): void {
   if (problems.length === 0) return;
@@ -234,13 +263,13 @@ function findFaults(applications: readonly FileApplication[]): Fault[] {
   });
 }
 
-/** The message names the application by its `name` if it has one. */
+/** The message names the application or destination by its `name` if it has one. */
 function formatFault({ path, message }: Fault, value: unknown): string {
   const [list, index, ...rest] = path;
-  if (list !== 'applications' || typeof index !== 'number')
+  if ((list !== 'applications' && list !== 'destinations') || typeof index !== 'number')
     return `${path.join('.') || 'the file'} ${message}`;
-  const { name } = ((value as { applications: unknown[] }).applications[index] ?? {}) as { name?: unknown };
-  const label = typeof name === 'string' ? `"${name}"` : `applications.${index}`;
+  const { name } = ((value as Record<string, unknown[]>)[list]?.[index] ?? {}) as { name?: unknown };
+  const label = typeof name === 'string' ? `"${name}"` : `${list}.${index}`;
   return rest.length > 0 ? `${label}: ${rest.join('.')} ${message}` : `${label} ${message}`;
 }
 

@@ -23,6 +23,11 @@ export const accessCommands: readonly RemoteCommand[] = [
       { name: 'container', value: 'PATH', description: 'Container to review, such as /customers/42/.' },
       { name: 'token', value: 'ID', description: 'Token to review, instead of a container.' },
       { name: 'permission', value: 'PERMISSION', description: 'Permission to review. Default: token:read.' },
+      {
+        name: 'destination',
+        value: 'DESTINATION',
+        description: 'Who can use tokens at this destination. The permission is token:use.',
+      },
       limitOption,
     ],
     summary: 'List who has access to a container or token, riskiest first.',
@@ -31,6 +36,7 @@ export const accessCommands: readonly RemoteCommand[] = [
     examples: [
       'sallyport access who --container /customers/42/',
       'sallyport access who --token card-42 --permission token:delete',
+      'sallyport access who --container /cards/ --destination payments',
     ],
     call: who,
   },
@@ -165,7 +171,9 @@ async function who(call: Call): Promise<number> {
   const [container, token] = [options.value('container'), options.value('token')];
   if ((container === undefined) === (token === undefined))
     throw new UsageError('nothing to review', 'pass either --container or --token');
-  const query = only({ container, token, permission: options.value('permission') });
+  const destination = options.value('destination');
+  const permission = options.value('permission') ?? (destination === undefined ? undefined : 'token:use');
+  const query = only({ container, token, permission, destination });
   const first = await service.access.who({ ...query, size: 100 });
   const exitCode = await printList(call, entriesFrom(first, query, call), {
     noun: 'applications or sessions with access',

@@ -3,6 +3,8 @@ import { basename, dirname, join } from 'node:path';
 import {
   type Application,
   type ApplicationCreate as Body,
+  type Destination,
+  type DestinationCreate,
   etagOf,
   type Impact,
   PermissionError,
@@ -14,17 +16,22 @@ import { CommandError, ErrorAbout, negativeExitCode, UsageError } from '../error
 import { withNewFile } from '../terminal/files.ts';
 import { confirm, labelOption, labelsOf, only, yesOption } from '../terminal/options.ts';
 import { showProgress } from '../terminal/print.ts';
-import type { FileApplication, ReadFile, Wanted } from './access-file.ts';
+import type { FileApplication, FileDestination, ReadFile, Wanted } from './access-file.ts';
+import { idShape } from './apps.ts';
 import {
+  changesOf,
+  type DestinationChange,
   expiryOf,
   findConflicts,
   formatPlan,
   isEmpty,
   makePlan,
   type Plan,
+  planDestinations,
   planToJson,
   type Scope,
   updateBody,
+  withDestinations,
 } from './plan.ts';
 
 export const applyCommand: RemoteCommand = {
@@ -52,9 +59,9 @@ export const applyCommand: RemoteCommand = {
     { name: 'print-keys', description: 'Print new keys even if standard output is not a terminal.' },
     yesOption,
   ],
-  summary: "Make a tenant's applications match one or more files.",
+  summary: "Make a tenant's applications and destinations match one or more files.",
   details:
-    'FILE is YAML or JSON, or - for standard input. Applications are matched by name; `previous_name` renames one. A JSON schema for editors is docs/reference/access-file.schema.json. Prints the plan first and asks for confirmation on a terminal.',
+    'FILE is YAML or JSON, or - for standard input. Applications and destinations are matched by name; `previous_name` renames an application. Destinations are never deleted. A JSON schema for editors is docs/reference/access-file.schema.json. Prints the plan first and asks for confirmation on a terminal.',
   examples: [
     'sallyport apply access.yaml --plan',
     'sallyport apply shop.yaml toys.yaml --keys-dir keys',
@@ -105,6 +112,12 @@ async function apply(call: Call): Promise<number> {
 
 interface ApplyInput extends Scope {
   readonly wanted: readonly Wanted[];
+  readonly destinations: readonly FileDestination[];
+}
+
+/** Rules in the plan have names of destinations. `ids` has their ids, also of those that were just created. */
+interface NamedPlan extends Plan {
+  readonly ids: Map<string, string>;
 }
 
 async function readFiles(call: Call): Promise<ApplyInput> {
@@ -116,8 +129,13 @@ async function readFiles(call: Call): Promise<ApplyInput> {
     files.push(readAccessFile(await input.text(path, 'FILE'), path === '-' ? 'standard input' : name));
   }
   reportProblems(findSharedNames(files));
+  const destinations = files.flatMap((file) => file.destinations);
+  const names = destinations.map(({ name }) => name);
+  const twice = names.find((name, index) => names.indexOf(name) !== index);
+  if (twice) throw new UsageError(`the destination "${twice}" is in the files twice`, 'nothing was changed');
   const prune = options.on('prune');
-  return { wanted: files.flatMap(({ wanted }) => wanted), prune, selectors: selectorsOf(call, files, prune) };
+  const wanted = files.flatMap((file) => file.wanted);
+  return { wanted, destinations, prune, selectors: selectorsOf(call, files, prune) };
 }
 
 /** Throws UsageError if `--prune` would delete applications without regard to their labels. */
@@ -135,7 +153,8 @@ function selectorsOf(call: Call, files: readonly ReadFile[], prune: boolean): La
   );
 }
 
-async function readAndPlan({ service, terminal }: Call, { wanted, ...scope }: ApplyInput) {
+async function readAndPlan(call: Call, { wanted, destinations, ...scope }: ApplyInput): Promise<NamedPlan> {
+  const { service, terminal } = call;
   const progress = showProgress(terminal);
   const current: Application[] = [];
   for await (const application of service.applications.all()) {
@@ -144,9 +163,50 @@ async function readAndPlan({ service, terminal }: Call, { wanted, ...scope }: Ap
   }
   progress.clear();
   const own = (await service.applications.current()).id;
+  const existing = await readDestinations(call, wanted, destinations);
+  const names = new Map(existing.map(({ id, name }) => [id, name]));
+  const named = <A extends FileApplication | Application>(one: A) =>
+    withDestinations(one, (reference) => names.get(reference) ?? reference);
+  const inFiles = wanted.map((one) => ({ ...one, application: named(one.application) }));
   const { reportProblems } = await import('./access-file.ts');
-  reportProblems(findConflicts(wanted, current, Date.now()));
-  return makePlan(wanted, current, scope, own);
+  const known = new Set([...existing, ...destinations].map(({ name }) => name));
+  const unknown = inFiles.flatMap(({ application: { name, rules }, file, line }) =>
+    rules
+      .flatMap((rule) => rule.destinations ?? [])
+      .filter((reference) => !idShape.test(reference) && !known.has(reference))
+      .map((reference) => ({
+        file,
+        line,
+        message: `"${name}" has a rule with the unknown destination "${reference}"`,
+      })),
+  );
+  reportProblems([...findConflicts(wanted, current, Date.now()), ...unknown]);
+  return {
+    ...makePlan(inFiles, current.map(named), scope, own),
+    destinations: planDestinations(destinations, existing),
+    ids: new Map(existing.map(({ id, name }) => [name, id])),
+  };
+}
+
+/** Without destinations in the files, the key needs no `destination:read`. */
+async function readDestinations(
+  { service }: Call,
+  wanted: readonly Wanted[],
+  given: readonly FileDestination[],
+) {
+  const rules = wanted.flatMap(({ application }) => application.rules);
+  const isNamed = rules.some(({ destinations = [] }) => destinations.some((one) => !idShape.test(one)));
+  return given.length > 0 || isNamed ? Array.fromAsync(service.destinations.all()) : [];
+}
+
+const noDestination = '00000000-0000-0000-0000-000000000000';
+
+/** The application as it is sent. A preview knows no id of a new destination, where nothing can be used yet. */
+function withIds(application: FileApplication, { ids }: NamedPlan): FileApplication {
+  return withDestinations(
+    application,
+    (name) => ids.get(name) ?? (idShape.test(name) ? name : noDestination),
+  );
 }
 
 /** Prevents that keys end up in the log of a pipeline. */
@@ -187,12 +247,14 @@ function fileName(name: string): string {
 /** Prints each new key immediately, so that a later failure does not lose it. */
 async function applyPlan(
   call: Call,
-  plan: Plan,
+  plan: NamedPlan,
   files: Map<string, string>,
   created: Created[],
 ): Promise<void> {
   const { service, json, print, terminal } = call;
-  const all = plan.create.length + plan.update.length + plan.delete.length;
+  const all = changesOf(plan);
+  const bodies: [DestinationCreate, Destination | undefined][] = [];
+  for (const change of plan.destinations) bodies.push([await destinationBody(call, change), change.current]);
   const progress = showProgress(terminal);
   let count = 0;
   const step = async <T>(name: string, change: () => Promise<T>): Promise<T> => {
@@ -205,35 +267,58 @@ async function applyPlan(
       progress.clear();
     }
   };
+  for (const [body, current] of bodies) {
+    const { id } = await step(body.name, async () => {
+      if (!current) return service.destinations.create(body);
+      const ifMatch = etagIfUnchanged(current, await service.destinations.get(current.id));
+      return service.destinations.update(current.id, body, { ifMatch });
+    });
+    plan.ids.set(body.name, id);
+  }
   for (const application of plan.create) {
     const { name } = application;
-    const one = await step(name, () => createApplication(call, application, files.get(name)));
+    const one = await step(name, () => createApplication(call, withIds(application, plan), files.get(name)));
     created.push(one);
     if (!json) print(`${escapeText(name)}  ${one.key ? `${one.key} (shown only once)` : one.key_file}`);
   }
   for (const { current, wanted } of plan.update) {
     await step(current.name, async () => {
-      const ifMatch = await etagIfUnchanged(call, current);
-      await service.applications.update(current.id, updateBody(wanted), { ifMatch });
+      const ifMatch = etagIfUnchanged(current, await service.applications.get(current.id));
+      await service.applications.update(current.id, updateBody(withIds(wanted, plan)), { ifMatch });
     });
   }
   for (const application of plan.delete) {
     await step(application.name, async () => {
-      const ifMatch = await etagIfUnchanged(call, application);
+      const ifMatch = etagIfUnchanged(application, await service.applications.get(application.id));
       await service.applications.delete(application.id, { ifMatch });
     });
   }
 }
 
-/** The items of a list have no ETag, so this reads the application again. Throws if it has changed since. */
-async function etagIfUnchanged(
-  { service }: Call,
-  { id, modified_at }: Application,
-): Promise<string | undefined> {
-  const current = await service.applications.get(id);
-  if (current.modified_at === modified_at) return etagOf(current);
+/** The items of a list have no ETag, so it is read again. Throws if it has changed since. */
+function etagIfUnchanged<A extends Application | Destination>(listed: A, current: A): string | undefined {
+  if (current.modified_at === listed.modified_at) return etagOf(current);
   const message = 'was changed after the plan was made, and is left as it is (changed_meanwhile)';
   throw new CommandError(message, 'run the command again', 4);
+}
+
+/** The request body of a destination. Reads the secrets that it needs, and throws UsageError if one is missing. */
+async function destinationBody(
+  { terminal, input }: Call,
+  { current, wanted, add, remove }: DestinationChange,
+): Promise<DestinationCreate> {
+  const { name, headers: given = {}, client_certificate: certificate, ...rest } = wanted;
+  const read = async ({ env, file = '' }: NonNullable<typeof certificate>) => {
+    const text = env === undefined ? await input.text(file, `"${name}":`) : terminal.env[env];
+    if (text) return text.replace(/\r?\n$/, '');
+    throw new UsageError(`"${name}": ${env ?? file} is not set or empty`, 'nothing was changed');
+  };
+  const headers: Record<string, string> = {};
+  const sendsHeaders = [...add, ...remove].some((line) => line.startsWith('header '));
+  if (sendsHeaders) for (const [each, source] of Object.entries(given)) headers[each] = await read(source);
+  const client_certificate = current?.client_certificate ?? (certificate && (await read(certificate)));
+  const body = { ...rest, name, headers: sendsHeaders ? headers : undefined, client_certificate };
+  return only(body) as unknown as DestinationCreate;
 }
 
 /** Writes the key to `path` if it is given, and creates its folder. Otherwise the result contains the key. */
@@ -256,32 +341,18 @@ export async function createApplication(
 
 /** The request body of a new application. */
 function bodyOf(wanted: FileApplication): Body {
-  const { name, type, permissions, rules } = wanted;
-  const { allowed_origins, require_bound_sessions, allowed_networks, trusted_issuers, labels } = wanted;
-  const expires_at = expiryOf(wanted);
-  return {
-    name,
-    type,
-    permissions,
-    rules: rules as Body['rules'] & {},
-    ...only({
-      allowed_origins,
-      require_bound_sessions,
-      allowed_networks,
-      trusted_issuers: trusted_issuers as Body['trusted_issuers'],
-      labels,
-      expires_at,
-    }),
-  };
+  const { expires_at: _, ...body } = updateBody(wanted);
+  return { ...body, type: wanted.type, ...only({ expires_at: expiryOf(wanted) }) } as Body;
 }
 
 /** The impact of each update, by application id. Without `access:review`, prints a hint and returns an empty map. */
-async function readImpacts({ service, terminal }: Call, plan: Plan): Promise<Map<string, Impact>> {
+async function readImpacts({ service, terminal }: Call, plan: NamedPlan): Promise<Map<string, Impact>> {
   const impacts = new Map<string, Impact>();
   const progress = showProgress(terminal);
   try {
     for (const { current, wanted } of plan.update) {
-      impacts.set(current.id, await service.applications.preview(current.id, updateBody(wanted)));
+      const body = updateBody(withIds(wanted, plan));
+      impacts.set(current.id, await service.applications.preview(current.id, body));
       progress.update(`impact of ${impacts.size} of ${plan.update.length} updates computed`);
     }
   } catch (error) {

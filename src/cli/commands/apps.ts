@@ -198,13 +198,18 @@ async function update(call: Call): Promise<number> {
   const current = await applications.get(id);
   const { name, permissions, rules } = current;
   const body = { name, permissions, rules, ...sent } as ApplicationUpdate;
-  const given = call.options.value('if-match') ?? etag;
-  const ifMatch = given === undefined ? etagOf(current) : `"${unquoted(String(given))}"`;
+  const ifMatch = ifMatchOf(call, etag, current);
   return show(call, await applications.update(id, body, { ifMatch }));
 }
 
+/** `--if-match`, the `etag` of a file, or else that of the object as it was read. */
+export function ifMatchOf({ options }: Call, inFile: unknown, current: object): string | undefined {
+  const given = options.value('if-match') ?? inFile;
+  return given === undefined ? etagOf(current) : `"${unquoted(String(given))}"`;
+}
+
 /** An ETag as it is printed. The quotes of the header would have to be escaped in a shell. */
-function unquoted(etag: string): string {
+export function unquoted(etag: string): string {
   return etag.replace(/^"(.*)"$/, '$1');
 }
 
@@ -263,7 +268,7 @@ async function showUsage(call: Call): Promise<number> {
   return printTable(call, usage, 'grants', head, [...used, ...unused]);
 }
 
-const idShape = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+export const idShape = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** Finds an application by id or by exact name. Throws if none or several match. */
 export async function findApplication({ service }: Call, wanted: string): Promise<Application> {

@@ -11,6 +11,7 @@ import { only } from '../terminal/options.ts';
 import { columnWidths, inColumns } from '../terminal/print.ts';
 import type { Colorize } from '../terminal/terminal.ts';
 import { appArgument, findApplication } from './apps.ts';
+import { destinationId } from './destinations.ts';
 
 export const canCommand: RemoteCommand = {
   usage: 'can <PERMISSION>',
@@ -22,6 +23,11 @@ export const canCommand: RemoteCommand = {
     },
     { name: 'id', value: 'ID', description: 'Id of the resource.' },
     { name: 'container', value: 'PATH', description: 'Container of the resource, such as /customers/42/.' },
+    {
+      name: 'destination',
+      value: 'DESTINATION',
+      description: 'For token:use: name or id of the destination.',
+    },
     { name: 'purpose', value: 'TEXT', description: 'The purpose that the request states.' },
   ],
   summary: 'Check whether a key or an application has a permission, and explain why.',
@@ -36,7 +42,8 @@ export const canCommand: RemoteCommand = {
 async function can(call: Call): Promise<number> {
   const { args, options, colorize, printResult } = call;
   const permission = args[0] as string;
-  const resource = only({ id: options.value('id'), container: options.value('container') });
+  const [id, container, destination] = ['id', 'container', 'destination'].map((name) => options.value(name));
+  const resource = only({ id, container, destination });
   const app = options.value('app');
   const decision =
     app === undefined
@@ -57,12 +64,13 @@ async function decideForApplication(
   call: Call,
   app: string,
   permission: string,
-  { id, container }: Resource,
+  { id, container, destination }: Resource,
 ): Promise<Decision> {
   const valid = parse(Permission, 'PERMISSION', permission);
   const resource = {
     ...(id !== undefined && { id }),
     ...(container !== undefined && { container: parse(Container, '--container', container) }),
+    ...(destination !== undefined && { destination: await destinationId(call, destination) }),
   };
   const application = await findApplication(call, app);
   const { permissions } = application;

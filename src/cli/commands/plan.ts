@@ -1,18 +1,20 @@
-/** Computes and prints the changes that make the applications of a tenant match a file. */
+/** Computes and prints the changes that make the applications and destinations of a tenant match a file. */
 import type {
   AccessRule,
   Application,
   ApplicationUpdate,
+  Destination,
   Impact,
   TrustedIssuer,
 } from '../../../sdk/src/sallyport.ts';
 import { never } from '../../domain/application.ts';
 import { timestamp } from '../../domain/common-fields.ts';
+import { describeDestination } from '../../domain/describe-destination.ts';
 import { escapeText } from '../../domain/escape.ts';
 import { hasLabels, type Labels } from '../../domain/labels.ts';
 import { only } from '../terminal/options.ts';
 import type { Colorize } from '../terminal/terminal.ts';
-import type { FileApplication, Wanted } from './access-file.ts';
+import type { FileApplication, FileDestination, Wanted } from './access-file.ts';
 import { formatRule } from './apps.ts';
 
 interface Update {
@@ -23,7 +25,17 @@ interface Update {
   readonly remove: readonly string[];
 }
 
+export interface DestinationChange {
+  /** Undefined for a new destination. */
+  readonly current: Destination | undefined;
+  readonly wanted: FileDestination;
+  readonly add: readonly string[];
+  readonly remove: readonly string[];
+}
+
 export interface Plan {
+  /** Destinations to create and update. They have no labels, so none is deleted. */
+  readonly destinations: readonly DestinationChange[];
   readonly create: readonly FileApplication[];
   readonly update: readonly Update[];
   readonly delete: readonly Application[];
@@ -94,6 +106,7 @@ export function makePlan(
   const updates = pairs.flatMap(([application, one]) => (one ? [difference(one, application)] : []));
   const update = updates.filter(({ add, remove }) => add.length + remove.length > 0);
   return {
+    destinations: [],
     create: pairs.filter(([, one]) => !one).map(([application]) => application),
     // The application whose key is used comes last: its update may remove permissions that other updates need.
     update: update.toSorted((a, b) => Number(a.current.id === own) - Number(b.current.id === own)),
@@ -106,27 +119,40 @@ export function makePlan(
 
 /** Ignores the order of lists. Fields other than name and grants stay unchanged if the file lacks them. */
 function difference(current: Application, wanted: FileApplication): Update {
-  const { allowed_origins = current.allowed_origins } = wanted;
-  const { require_bound_sessions = current.require_bound_sessions } = wanted;
-  const { allowed_networks = current.allowed_networks, labels = current.labels } = wanted;
-  const { trusted_issuers = current.trusted_issuers } = wanted;
   const expires_at = wanted.expires_at === undefined ? current.expires_at : expiryOf(wanted);
   const before = [...describe(current), `name ${current.name}`];
-  const after = [
-    ...describe({
-      ...wanted,
-      allowed_origins,
-      require_bound_sessions,
-      allowed_networks,
-      trusted_issuers,
-      labels,
-      expires_at,
-    }),
-    `name ${wanted.name}`,
-  ];
-  const missing = (some: readonly string[], others: readonly string[]) =>
-    some.filter((one) => !others.includes(one));
+  const after = [...describe({ ...current, ...only(wanted), expires_at }), `name ${wanted.name}`];
   return { current, wanted, add: missing(after, before), remove: missing(before, after) };
+}
+
+function missing(some: readonly string[], others: readonly string[]): string[] {
+  return some.filter((one) => !others.includes(one));
+}
+
+export function planDestinations(
+  wanted: readonly FileDestination[],
+  existing: readonly Destination[],
+): DestinationChange[] {
+  return wanted.flatMap((one) => {
+    const current = existing.find(({ name }) => name === one.name);
+    const header_names = one.headers ? Object.keys(one.headers) : (current?.header_names ?? []);
+    const { client_certificate = current?.client_certificate } = one;
+    const after = describeDestination({ ...one, header_names, client_certificate });
+    const before = current ? describeDestination(current) : [];
+    const [add, remove] = [missing(after, before), missing(before, after)];
+    return add.length + remove.length > 0 ? [{ current, wanted: one, add, remove }] : [];
+  });
+}
+
+/** The application with other references to destinations in its rules. */
+export function withDestinations<A extends Pick<FileApplication, 'rules'> | Pick<Application, 'rules'>>(
+  application: A,
+  replace: (reference: string) => string,
+): A {
+  const rules = application.rules.map((rule) =>
+    rule.destinations ? { ...rule, destinations: rule.destinations.map(replace) } : rule,
+  );
+  return { ...application, rules };
 }
 
 /** The expiry as the API returns it, or undefined if there is none. */
@@ -162,7 +188,8 @@ function describe({
     ...new Set([
       ...permissions.map((permission) => `permission ${permission}`),
       ...rules.map(
-        (rule) => `rule ${formatRule({ ...rule, permissions: rule.permissions?.toSorted() } as AccessRule)}`,
+        ({ permissions, destinations, ...rule }) =>
+          `rule ${formatRule({ ...rule, permissions: permissions?.toSorted(), destinations: destinations?.toSorted() } as AccessRule)}`,
       ),
       ...(allowed_origins ?? []).map((origin) => `origin ${origin}`),
       ...(require_bound_sessions ? ['bound sessions required'] : []),
@@ -187,27 +214,17 @@ function describeNew(application: FileApplication): string[] {
   return describe({ ...application, expires_at: expiryOf(application) });
 }
 
-export function isEmpty(plan: Plan): boolean {
-  return plan.create.length + plan.update.length + plan.delete.length === 0;
+export function changesOf(plan: Plan): number {
+  return plan.destinations.length + plan.create.length + plan.update.length + plan.delete.length;
 }
 
-export function updateBody(wanted: FileApplication): ApplicationUpdate {
-  const { name, permissions, rules } = wanted;
-  const { allowed_origins, require_bound_sessions, allowed_networks, trusted_issuers, labels } = wanted;
+export function isEmpty(plan: Plan): boolean {
+  return changesOf(plan) === 0;
+}
+
+export function updateBody({ type: _, previous_name: __, ...wanted }: FileApplication): ApplicationUpdate {
   const expires_at = wanted.expires_at === never ? never : expiryOf(wanted);
-  return {
-    name,
-    permissions,
-    rules: rules as ApplicationUpdate['rules'] & {},
-    ...only({
-      allowed_origins,
-      require_bound_sessions,
-      allowed_networks,
-      trusted_issuers: trusted_issuers as ApplicationUpdate['trusted_issuers'],
-      labels,
-      expires_at,
-    }),
-  };
+  return only({ ...wanted, expires_at }) as ApplicationUpdate;
 }
 
 /** `impactOf` returns lines to print below an update. */
@@ -217,15 +234,20 @@ export function formatPlan(
   impactOf: (id: string) => readonly string[] = () => [],
 ): string {
   const unmanaged = plan.unmanaged.map(({ name, id }) => escapeText(`  ${name} (${id})`));
+  const created = plan.create.length + plan.destinations.filter(({ current }) => !current).length;
+  const updated = changesOf(plan) - created - plan.delete.length;
+  const changed = (isNew: boolean, title: string, add: readonly string[], remove: readonly string[] = []) => [
+    colorize(isNew ? 'green' : 'yellow', escapeText(`${isNew ? '+' : '~'} ${title}`)),
+    ...remove.map((line) => escapeText(`    - ${line}`)),
+    ...add.map((line) => escapeText(`    + ${line}`)),
+  ];
   return [
-    ...plan.create.flatMap((one) => [
-      colorize('green', escapeText(`+ ${one.type} ${one.name}`)),
-      ...describeNew(one).map((grant) => escapeText(`    + ${grant}`)),
-    ]),
+    ...plan.destinations.flatMap(({ current, wanted: { name }, add, remove }) =>
+      changed(!current, `destination ${name}`, add, remove),
+    ),
+    ...plan.create.flatMap((one) => changed(true, `${one.type} ${one.name}`, describeNew(one))),
     ...plan.update.flatMap(({ current, add, remove }) => [
-      colorize('yellow', escapeText(`~ ${current.type} ${current.name}`)),
-      ...remove.map((grant) => escapeText(`    - ${grant}`)),
-      ...add.map((grant) => escapeText(`    + ${grant}`)),
+      ...changed(false, `${current.type} ${current.name}`, add, remove),
       ...impactOf(current.id).map((line) => escapeText(`    ! ${line}`)),
     ]),
     ...plan.delete.map(({ type, name, id }) => colorize('red', escapeText(`- ${type} ${name} (${id})`))),
@@ -233,13 +255,16 @@ export function formatPlan(
     ...(plan.outside > 0 ? [colorize('dim', `with other labels, unchanged: ${plan.outside}`)] : []),
     isEmpty(plan)
       ? `no changes: ${plan.unchanged} applications match the file`
-      : `${plan.create.length} to create, ${plan.update.length} to update, ${plan.delete.length} to delete, ${plan.unchanged} unchanged`,
+      : `${created} to create, ${updated} to update, ${plan.delete.length} to delete, ${plan.unchanged} unchanged`,
   ].join('\n');
 }
 
 export function planToJson(plan: Plan, impacts: ReadonlyMap<string, Impact> = new Map()) {
   const brief = ({ id, name }: { id: string; name: string }) => ({ id, name });
   return {
+    destinations: plan.destinations.map(({ current, wanted: { name }, add, remove }) => {
+      return { name, ...only({ id: current?.id }), remove, add };
+    }),
     create: plan.create.map((one) => ({ name: one.name, type: one.type, add: describeNew(one) })),
     update: plan.update.map(({ current, add, remove }) => ({
       ...brief(current),

@@ -32,6 +32,7 @@ export const filterOptions: readonly Option[] = [
   { name: 'request-id', value: 'ID', description: 'Filter by the id of the request.' },
   { name: 'subject', value: 'SUBJECT', description: 'Filter by who the session is for, such as user:42.' },
   { name: 'purpose', value: 'TEXT', description: 'Filter by purpose, exactly as stated.' },
+  { name: 'destination', value: 'ID', description: 'Filter by the destination where tokens were used.' },
   {
     name: 'person',
     value: 'PERSON',
@@ -91,6 +92,8 @@ export function formatEntry(entry: PrintableEntry, nameOf = noNames): string {
     entity && `${entity.kind} ${entity.kind === 'application' ? nameOf(entity.id) : entity.id}`,
     formatResource(entry),
     formatDecision(entry),
+    entry.use &&
+      `at ${entry.use.name}: ${entry.use.method} ${entry.use.path} ${entry.use.status ?? ''}`.trim(),
     `by ${describeActor(actor, nameOf)}`,
     from.ip && `from ${from.ip}`,
     reason && [reason, entry.decision?.reason && `(${entry.decision.reason})`].filter(Boolean).join(' '),

@@ -62,7 +62,8 @@ export const listLogs = readEndpoint({
   },
 });
 
-const { token, container, actor, operation, result, subject, purpose, person, from, to } = logFilter;
+const { token, container, actor, operation, result, subject, purpose, person, destination, from, to } =
+  logFilter;
 
 const resultCounts = {
   success: z.int().min(0).describe('Entries with the result `success`.'),
@@ -136,6 +137,7 @@ export const countLogs = readEndpoint({
       subject,
       purpose,
       person,
+      destination,
       from,
       to,
       denials: z

@@ -1,0 +1,177 @@
+import {
+  type Destination,
+  type DestinationCreate,
+  type DestinationUpdate,
+  etagOf,
+} from '../../../sdk/src/sallyport.ts';
+import { describeRequest } from '../../domain/describe-destination.ts';
+import type { Call, Option, RemoteCommand } from '../command.ts';
+import { CommandError, UsageError } from '../errors.ts';
+import { confirm, fileOption, only, pairsOf, yesOption } from '../terminal/options.ts';
+import { fields, limitOption, printList } from '../terminal/print.ts';
+import { idShape, ifMatchOf, unquoted } from './apps.ts';
+
+/** Values are secret, so arguments have the files. */
+const headerOption: Option = {
+  name: 'header-file',
+  value: 'NAME=FILE',
+  repeatable: true,
+  description:
+    'Header that is added to every request, with its value in a file, or - for standard input; repeatable. Replaces all headers.',
+};
+
+const fieldOptions: readonly Option[] = [
+  headerOption,
+  {
+    name: 'client-certificate',
+    value: 'FILE',
+    description: 'Client certificate and private key in PEM, or - for standard input.',
+  },
+  fileOption,
+];
+
+const argument = 'DESTINATION is an id or a name.';
+
+export const destinationCommands: readonly RemoteCommand[] = [
+  {
+    usage: 'destinations list',
+    options: [{ name: 'name', value: 'TEXT', description: 'Filter by part of the name.' }, limitOption],
+    summary: 'List destinations, newest first.',
+    examples: ['sallyport destinations list'],
+    call: list,
+  },
+  {
+    usage: 'destinations create',
+    options: [
+      { name: 'name', value: 'TEXT', description: 'Name in the path /proxy/NAME/…, unique in the tenant.' },
+      { name: 'origin', value: 'ORIGIN', description: 'Such as https://api.payments.example.' },
+      ...fieldOptions,
+    ],
+    summary: 'Create a destination: an HTTPS service where tokens can be used without being seen.',
+    details: 'Pass the requests with --file. Access rules contain the id that is printed.',
+    examples: [
+      'sallyport destinations create --file payments.json --header-file authorization=payments.secret',
+      'pass show payments | sallyport destinations create --file payments.json --header-file authorization=-',
+    ],
+    call: async (call) =>
+      show(
+        call,
+        await call.service.destinations.create((await sentFields(call)) as unknown as DestinationCreate),
+      ),
+  },
+  {
+    usage: 'destinations get <DESTINATION>',
+    summary: 'Show a destination, without its secrets.',
+    details: `The etag is its current version, for \`destinations update --if-match\`. ${argument}`,
+    examples: ['sallyport destinations get payments'],
+    call: async (call) => show(call, await current(call)),
+  },
+  {
+    usage: 'destinations update <DESTINATION>',
+    options: [
+      {
+        name: 'name',
+        value: 'TEXT',
+        description: 'New name. Rules stay valid, because they contain the id.',
+      },
+      ...fieldOptions,
+      {
+        name: 'if-match',
+        value: 'ETAG',
+        description:
+          'Change nothing if the destination no longer has this version, as printed by `destinations get`. Default: the `etag` in the file, if it has one.',
+      },
+    ],
+    summary: 'Update the name, requests, headers, certificates or timeout of a destination.',
+    details: `Fields that you leave out are unchanged. The origin cannot be changed. ${argument}`,
+    examples: [
+      'sallyport destinations update payments --header-file authorization=new.secret',
+      'sallyport destinations update payments --file requests.json',
+    ],
+    call: update,
+  },
+  {
+    usage: 'destinations delete <DESTINATION>',
+    options: [yesOption],
+    summary: 'Delete a destination.',
+    details: `Rules with its id then match nothing, also if the name is used again. ${argument}`,
+    examples: ['sallyport destinations delete payments'],
+    call: remove,
+  },
+];
+
+function list(call: Call): Promise<number> {
+  const filter = only({ name: call.options.value('name') || undefined });
+  return printList(call, call.service.destinations.all(filter), {
+    noun: 'destinations',
+    head: ['ID', 'NAME', 'ORIGIN', 'REQUESTS'],
+    row: ({ id, name, origin, requests }) => {
+      return [id, name, origin, requests.map(({ method, path }) => `${method} ${path}`).join(', ')];
+    },
+  });
+}
+
+async function update(call: Call): Promise<number> {
+  const { etag, ...sent } = await sentFields(call);
+  if (Object.keys(sent).length === 0)
+    throw new UsageError('nothing to update', 'pass --name, --header-file, --client-certificate or --file');
+  const found = await current(call);
+  const body = { ...found, ...sent } as unknown as DestinationUpdate;
+  const ifMatch = ifMatchOf(call, etag, found);
+  return show(call, await call.service.destinations.update(found.id, body, { ifMatch }));
+}
+
+async function remove(call: Call): Promise<number> {
+  const found = await current(call);
+  const { id, name, origin } = found;
+  await confirm(call, `Delete the destination "${name}" (${origin})? Its rules then match nothing.`);
+  await call.service.destinations.delete(id, { ifMatch: etagOf(found) });
+  return call.printResult({ deleted: id }, `deleted ${id}`);
+}
+
+/** The fields of `--file`. Options override them. */
+async function sentFields(call: Call): Promise<Record<string, unknown>> {
+  const { options, input } = call;
+  const [name, origin, pem] = ['name', 'origin', 'client-certificate'].map((each) => options.value(each));
+  const client_certificate = pem === undefined ? undefined : await input.text(pem, '--client-certificate');
+  const files = pairsOf(call, headerOption);
+  const headers: Record<string, string> = {};
+  for (const [header, path] of Object.entries(files ?? {}))
+    headers[header] = (await input.text(path, `--${headerOption.name}`)).replace(/\r?\n$/, '');
+  return {
+    ...(await input.body(options.value('file'))),
+    ...only({ name, origin, headers: files && headers, client_certificate }),
+  };
+}
+
+/** The destination that the command names, with its ETag. */
+async function current(call: Call): Promise<Destination> {
+  return call.service.destinations.get(await destinationId(call, call.args[0] as string));
+}
+
+/** The id of a destination with this name or id. Throws if there is none. */
+export async function destinationId({ service }: Call, wanted: string): Promise<string> {
+  if (idShape.test(wanted)) return wanted;
+  for await (const { id, name } of service.destinations.all({ name: wanted })) if (name === wanted) return id;
+  const hint = 'run `sallyport destinations list`';
+  throw new CommandError(`no destination named "${wanted}" (not_found)`, hint, 4);
+}
+
+function show({ printResult }: Call, destination: Destination): number {
+  const { id, name, origin, requests, header_names, client_certificate, timeout } = destination;
+  const header = etagOf(destination);
+  const etag = header && unquoted(header);
+  return printResult(
+    { ...destination, ...(etag && { etag }) },
+    fields([
+      ['id', id],
+      ['name', name],
+      ['origin', origin],
+      ...requests.map((request, index) => [`request ${index + 1}`, describeRequest(request)] as const),
+      ['headers', header_names.join(', ')],
+      ['client certificate', client_certificate && 'set'],
+      ['timeout', `${timeout} s`],
+      ['etag', etag],
+    ]),
+  );
+}

@@ -1,0 +1,121 @@
+/** `sallyport destinations …`, and the options of other commands that name a destination. */
+import { afterAll, beforeAll, beforeEach, expect, test } from 'bun:test';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type ApiShell, apiShell, shell } from '../../support/shell.ts';
+import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+
+const secret = 'Bearer sk_live_51HhTbqF';
+const requests = [
+  {
+    method: 'POST',
+    path: '/v1/charges',
+    placeholders: [
+      { at: '/card/number', from: '/number' },
+      { at: 'header:x-card', prefix: 'Card ' },
+    ],
+    query: ['expand'],
+    headers: ['accept-language'],
+    reply: ['/id', 'header:request-id'],
+  },
+  { method: 'GET', path: '/v1/charges/:id' },
+];
+
+let server: TestServer;
+let folder: string;
+let key: string;
+let call: ApiShell['call'];
+let json: ApiShell['json'];
+beforeAll(async () => {
+  server = await openTestServer(sqlite);
+  folder = mkdtempSync(join(tmpdir(), 'sallyport-destinations-'));
+  writeFileSync(path('payments.json'), JSON.stringify({ name: 'payments', requests }));
+  writeFileSync(path('secret'), `${secret}\n`);
+});
+afterAll(async () => {
+  await server.close();
+  rmSync(folder, { recursive: true });
+});
+beforeEach(async () => {
+  ({ key } = await server.tenant());
+  ({ call, json } = apiShell(server.url, key));
+});
+
+const path = (name: string) => join(folder, name);
+const origin = 'https://api.payments.example';
+const created = (...more: string[]) =>
+  json(['destinations', 'create', '--file', path('payments.json'), '--origin', origin, ...more]);
+
+test('a destination is created, shown, listed, updated and deleted by name, and its secrets are never printed', async () => {
+  const one = await created('--header-file', `authorization=${path('secret')}`);
+  expect(one).toMatchObject({
+    name: 'payments',
+    origin,
+    header_names: ['authorization'],
+    etag: expect.any(String),
+  });
+  expect(await json(['destinations', 'get', 'payments'])).toEqual(one);
+  const { out } = await call(['destinations', 'get', one.id]);
+  for (const line of [
+    'POST /v1/charges: inserts /card/number from /number, header:x-card after "Card "; query expand; headers accept-language; returns the status, /id, header:request-id',
+    'GET /v1/charges/:id: returns the status',
+    'authorization',
+    '25 s',
+  ])
+    expect(out).toContain(line);
+  expect((await call(['destinations', 'list'])).out).toContain('POST /v1/charges, GET /v1/charges/:id');
+  const renamed = await json(['destinations', 'update', 'payments', '--name', 'charges']);
+  expect(renamed).toMatchObject({ id: one.id, requests: one.requests, header_names: ['authorization'] });
+  expect((await call(['destinations', 'update', 'charges'])).code).toBe(2);
+  expect((await call(['destinations', 'delete', 'charges'], { answers: ['n'] })).code).toBe(1);
+  const printed = [one, renamed, out].map((each) => JSON.stringify(each)).join('');
+  expect(printed).not.toContain('sk_live');
+  expect(await json(['destinations', 'delete', 'charges', '--yes'])).toEqual({ deleted: one.id });
+  const gone = await call(['destinations', 'get', 'charges']);
+  expect([gone.code, gone.err]).toEqual([4, expect.stringContaining('no destination named "charges"')]);
+});
+
+test('headers come from files or standard input, and replace all headers of the destination', async () => {
+  await created('--header-file', `authorization=${path('secret')}`);
+  const update = ['destinations', 'update', 'payments'];
+  const other = await json([...update, '--header-file', 'x-api-key=-'], { stdin: 'k-1\n' });
+  expect(other.header_names).toEqual(['x-api-key']);
+  const missing = await call([...update, '--header-file', 'x-api-key=none']);
+  expect([missing.code, missing.err]).toEqual([2, expect.stringContaining('no such file')]);
+});
+
+test('an update with the etag of an older version changes nothing', async () => {
+  const { etag } = await created();
+  const update = (...more: string[]) => call(['destinations', 'update', 'payments', ...more]);
+  expect((await update('--name', 'payments', '--if-match', etag)).code).toBe(0);
+  const stale = await update('--name', 'other', '--if-match', etag);
+  expect([stale.code, stale.err]).toEqual([4, expect.stringContaining('changed_meanwhile')]);
+  expect((await json(['destinations', 'get', 'payments'])).name).toBe('payments');
+});
+
+test('`access who` and `can` name a destination, and a shell completes its name', async () => {
+  const { id } = await created();
+  const rule = {
+    priority: 1,
+    container: '/cards/',
+    transform: 'redact',
+    permissions: ['token:use'],
+    destinations: [id],
+  };
+  const shop = await server.application(key, { name: 'shop', permissions: [], rules: [rule] });
+  const who = ['access', 'who', '--container', '/cards/', '--destination', 'payments'];
+  const { out } = await call([...who, '--json']);
+  expect(JSON.parse(out)).toMatchObject([
+    { subject: { id: shop.id }, permission: 'token:use', transform: 'redact' },
+  ]);
+  const can = ['can', 'token:use', '--app', 'shop', '--container', '/cards/'];
+  expect((await call([...can, '--destination', 'payments'])).code).toBe(0);
+  expect((await call(can)).code).toBe(5);
+  const credential = { SALLYPORT_CREDENTIAL: shop.key };
+  const asked = ['can', 'token:use', '--container', '/cards/', '--destination', 'payments'];
+  expect((await call(asked, { env: credential })).code).toBe(0);
+  const env = { SALLYPORT_URL: server.url, SALLYPORT_KEY: key };
+  const suggested = await shell(['__complete', 'destinations', 'get', 'pay'], { env });
+  expect(suggested.out).toBe(`payments\t${origin}\n`);
+});
