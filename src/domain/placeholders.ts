@@ -214,12 +214,13 @@ function leavesOf(value: unknown): string[] {
 }
 
 /** Adds to one list: to copy the texts of each level would take the depth times as long. */
-function namesAndTexts(value: unknown, texts: string[] = []): string[] {
+function namesAndTexts(value: unknown, texts: string[] = [], hasNames = true): string[] {
   if (typeof value === 'string' || typeof value === 'number') texts.push(String(value));
   if (typeof value !== 'object' || value === null) return texts;
-  if (!Array.isArray(value)) for (const name of Object.keys(value)) texts.push(name);
+  if (hasNames && !Array.isArray(value)) for (const name of Object.keys(value)) texts.push(name);
   // `Object.values` of a long list is slow.
-  for (const inner of Array.isArray(value) ? value : Object.values(value)) namesAndTexts(inner, texts);
+  for (const inner of Array.isArray(value) ? value : Object.values(value))
+    namesAndTexts(inner, texts, hasNames);
   return texts;
 }
 
@@ -262,7 +263,9 @@ export async function echoes(
   headers: readonly string[],
 ): Promise<boolean> {
   if (inserted.length === 0) return false;
-  const raw = [...namesAndTexts(parts), ...headers].join('');
+  // Without the names, too: they may stand between the pieces of a text.
+  const [all, values] = [namesAndTexts(parts), namesAndTexts(parts, [], false)];
+  const raw = [...all, ...headers, '\n', ...values, ...headers].join('');
   // Each step takes some milliseconds for a large reply.
   const pause = () => (raw.length > 10_000 ? nextTurn() : undefined);
   await pause();
