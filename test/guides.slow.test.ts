@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Sallyport } from '../sdk/src/sallyport.ts';
 import { noBrowser, openBrowser } from './support/browser.ts';
+import { noOpenssl } from './support/certificates.ts';
 import { installSdk } from './support/install-sdk.ts';
 import { type ExampleSetup, readExample, runExample } from './support/page-examples.ts';
 import { root, type Service, startService } from './support/service.ts';
@@ -27,6 +28,7 @@ const pages = [
 ];
 const cardPage = 'guides/collect-cards-in-a-browser.md';
 const framesPage = 'guides/frames.md';
+const destinationPages = ['guides/charge-a-card.md', 'guides/let-an-agent-use-a-secret.md'];
 const guardPage = 'guides/protect-your-own-api.md';
 const gatewayPage = 'guides/authzen-behind-a-gateway.md';
 const installationsPage = 'guides/several-installations.md';
@@ -100,6 +102,10 @@ describe.skipIf(noCurl)('the commands of', () => {
     await follow(framesPage, { port, replacements: { '8081': `${service}` }, whileRunning });
   });
 
+  test.skipIf(noOpenssl).each(destinationPages)('docs/%s print what it shows', (page) =>
+    follow(page, { replacements: { '8081': `${freePort()}` } }),
+  );
+
   test(`docs/${guardPage} print what it shows`, () =>
     follow(guardPage, {
       replacements: {
@@ -129,7 +135,11 @@ describe.skipIf(noCurl)('the commands of', () => {
 
   test('every guide is run', () => {
     const guides = readdirSync(join(root, 'docs/guides')).map((name) => `guides/${name}`);
-    const run = [...pages, cardPage, framesPage, guardPage, gatewayPage, installationsPage, curlPage];
+    const run = [
+      ...pages,
+      ...destinationPages,
+      ...[cardPage, framesPage, guardPage, gatewayPage, installationsPage, curlPage],
+    ];
     expect(guides.filter((guide) => !run.includes(guide))).toEqual([]);
   });
 });

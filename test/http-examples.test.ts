@@ -52,7 +52,7 @@ function expectMatch(actual: unknown, expected: unknown): void {
     expectMatch((actual as Record<string, unknown>)[name], (expected as Record<string, unknown>)[name]);
 }
 
-describe.each(['api.md', 'authzen.md', 'tokens.md'])('docs/reference/%s', (page) => {
+describe.each(['api.md', 'authzen.md', 'destinations.md', 'tokens.md'])('docs/reference/%s', (page) => {
   let server: TestServer;
   const keys = new Map<string | undefined, string>();
   const examples = examplesOn(page);
@@ -73,7 +73,9 @@ describe.each(['api.md', 'authzen.md', 'tokens.md'])('docs/reference/%s', (page)
     expect(key).toBeString();
     const { method, path, headers } = example;
     const response = await server.call(method, path, { key, headers, ...(body && { body }) });
+    // In later examples, `(NAME)` is the key of an application or the id of a destination.
     if (response.body.key) keys.set(response.body.name, response.body.key);
+    else if (path === '/destinations') keys.set(response.body.name, response.body.id);
     if (example.expected === undefined) expect(response.status).toBeLessThan(300);
     else expectMatch(response.body, example.expected);
   });
