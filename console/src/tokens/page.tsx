@@ -168,38 +168,40 @@ function TokenList({ tokens, open }: { tokens: readonly Token[]; open: (token: T
     );
   }
   return (
-    <section className="card list-card" aria-label="Tokens in this container">
+    <div>
       <TableTools name="tokens" head={head} rows={() => tokens.map(cellsOf)} />
-      <ul className="token-list">
-        {tokens.slice(0, count).map((token) => (
-          <li key={token.id}>
-            <button type="button" onClick={() => open(token)}>
-              <span className="token-id">
-                <code>{token.id}</code>
-                <small>{token.container}</small>
-              </span>
-              <span className="tag">{token.type}</span>
-              <span className="token-data">
-                {token.data === undefined ? (
-                  <span className="faint">redacted</span>
-                ) : (
-                  <code>{escapeJson(JSON.stringify(token.data))}</code>
-                )}
-              </span>
-              <small className="token-time faint" title={formatDate(token.created_at)}>
-                {timeAgo(token.created_at, now)}
-              </small>
-            </button>
-          </li>
-        ))}
-      </ul>
-      {tokens.length > count && (
-        <div className="foot">
-          <Button variant="default" onClick={() => setCount(count + pageSize)}>
-            Show more
-          </Button>
-        </div>
-      )}
-    </section>
+      <section className="card list-card" aria-label="Tokens in this container">
+        <ul className="token-list">
+          {tokens.slice(0, count).map((token) => (
+            <li key={token.id}>
+              <button type="button" onClick={() => open(token)}>
+                <span className="token-id">
+                  <code>{token.id}</code>
+                  <small>{token.container}</small>
+                </span>
+                <span className="tag">{token.type}</span>
+                <span className="token-data">
+                  {token.data === undefined ? (
+                    <span className="faint">redacted</span>
+                  ) : (
+                    <code>{escapeJson(JSON.stringify(token.data))}</code>
+                  )}
+                </span>
+                <small className="token-time faint" title={formatDate(token.created_at)}>
+                  {timeAgo(token.created_at, now)}
+                </small>
+              </button>
+            </li>
+          ))}
+        </ul>
+        {tokens.length > count && (
+          <div className="foot">
+            <Button variant="default" onClick={() => setCount(count + pageSize)}>
+              Show more
+            </Button>
+          </div>
+        )}
+      </section>
+    </div>
   );
 }
