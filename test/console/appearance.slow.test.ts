@@ -183,35 +183,46 @@ describe.skipIf(noBrowser)('console pages:', () => {
     );
   });
 
-  test('of 10,000 applications, the overview loads the newest ones, and the list renders the visible rows', async () => {
+  test('of 50,000 applications, the overview loads the newest ones, and the list shows the first rows before it loads the others', async () => {
     const { key } = await server.tenant();
     const expires_at = new Date(server.clock.now() + 3 * 86_400_000).toISOString();
     await server.application(key, { name: 'old worker', expires_at });
     const { id } = await server.application(key, { name: 'needle' });
-    multiply(server.config.databaseUrl.slice('sqlite:'.length), id, 10_000);
+    multiply(server.config.databaseUrl.slice('sqlite:'.length), id, 50_000);
     const { page } = tab;
     const pages: string[] = [];
+    const advice: string[] = [];
     page.on('request', (request) => {
       if (/\/applications\?/.test(request.url())) pages.push(request.url());
+      if (request.url().includes('/access/advice?')) advice.push(request.url());
     });
     await tab.open(`${server.url}/console#/overview`);
     await tab.signIn(key);
     await page.getByText('of the newest 1,000').waitFor();
     await page.getByRole('link', { name: 'Applications 1,000+' }).waitFor();
     await page.getByRole('region', { name: 'Expiries' }).getByText('old worker').waitFor();
-    expect(pages.length).toBeLessThan(20);
-    await tab.navigate('#/applications');
-    await page.getByText('10,003 applications').waitFor();
+    expect(pages.length).toBeLessThan(40);
+    expect(advice.length).toBeLessThan(60);
+    await page.getByText(/^50,\d+ grants of .* without recorded use in the last 90 days\. /).waitFor();
+    const rest = Promise.withResolvers<void>();
+    await page.route(/\/applications\?.*start=/, (route) => rest.promise.then(() => route.continue()));
+    await tab.reset();
+    await tab.open();
+    await tab.signIn(key);
+    await page.getByText('100 loaded…').waitFor();
+    expect(await page.locator('.table-row').count()).toBeGreaterThan(5);
+    rest.resolve();
+    await page.getByText('50,003 applications').waitFor();
     for (let turn = 0; turn < 10; turn++) await page.mouse.wheel(0, 20_000);
     await page.keyboard.press('/');
     await page.keyboard.type('needle 77', { delay: 10 });
-    await page.getByText(/10,003 applications, \d+ shown/).waitFor();
+    await page.getByText(/50,003 applications, [\d,]+ shown/).waitFor();
     await page.getByRole('columnheader', { name: 'Name' }).getByRole('button').click();
     const rendered = await page.locator('.table-row').count();
     expect(rendered).toBeGreaterThan(5);
     expect(rendered).toBeLessThan(80);
     await tab.navigate('#/overview');
-    await page.getByText('10,003').first().waitFor();
+    await page.getByText('50,003').first().waitFor();
     expect(await page.locator('.map button').count()).toBeLessThan(40);
   });
 });

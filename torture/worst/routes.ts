@@ -414,7 +414,7 @@ export const worstRequests: Record<string, (world: World) => Requests> = {
   ],
   adviseAccess: ({ owner: key }) => [
     { what: '100 applications with 50 rules', path: '/access/advice?size=100', key },
-    { what: 'a summary', path: '/access/advice?size=100&summary=true', key },
+    { what: 'a summary', path: '/access/advice?size=1000&summary=true', key },
   ],
   createReport: ({ owner: key }) => [{ what: '20 files', path: '/access/reports', key, body: reportBody() }],
   evaluate: ({ owner: key, applications }) => [

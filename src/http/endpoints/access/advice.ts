@@ -38,7 +38,9 @@ const Query = z.strictObject({
     .describe(
       '`true` to leave out proposals, and all unused grants except the riskiest. A page then covers up to 1,000 applications.',
     ),
-  size: pageFields.size,
+  size: integer(1, maxSummarized, 20, 'The maximum number of entries on a page.').transform(
+    (size) => size ?? 20,
+  ),
   start: pageFields.start,
 });
 
@@ -99,7 +101,7 @@ export const adviseAccess = readEndpoint({
     const since = now - days * day;
     const isSummary = query.summary === 'true';
     const on = isSummary ? summaryOn : adviceOn;
-    const batch = isSummary ? batchSize : size;
+    const batch = isSummary ? batchSize : Math.min(size, batchSize);
     const read = async (before: string | undefined) =>
       id === undefined
         ? store.applications.list(tenantId, {}, { size: batch, before })
