@@ -29,6 +29,7 @@ import { revocationRows } from './rows/revocation.ts';
 import { sessionRows } from './rows/sessions.ts';
 import { startRows } from './rows/start.ts';
 import { storageRows } from './rows/storage.ts';
+import { useRows } from './rows/uses.ts';
 import { workerRows } from './rows/workers.ts';
 import { stopStarted } from './servers.ts';
 
@@ -40,6 +41,7 @@ const measurements: Record<string, (environment: Environment, effort: Effort) =>
   introspection: introspectionRows,
   sessions: sessionRows,
   handmade: handmadeRows,
+  uses: useRows,
   latency: latencyRows,
   disturbed: disturbedRows,
   audit: auditRows,

@@ -13,6 +13,7 @@ export const titles: Record<string, string> = {
   reads: 'Reads compared with a bare server',
   decisions: 'Decisions over HTTP compared with other products',
   handmade: 'Tokens compared with a service written by hand',
+  uses: 'Requests to destinations compared with a bare proxy',
   latency: 'Latency, p99',
   writes: 'Sessions compared with raw database commits',
   audit: 'The cost of audit entries',

@@ -74,6 +74,30 @@ export const bugs: readonly Bug[] = [
     ],
   },
   {
+    name: 'request sent before its entry is durable',
+    row: 'use-kill',
+    database: 'SQLite',
+    changes: [
+      {
+        file: 'src/http/endpoints/proxy.ts',
+        from: '      isCommitted = await context.store.change(tenantId, (tx) => commit(call, use, tx), entity);',
+        to: '      context.store.change(tenantId, (tx) => commit(call, use, tx), entity).catch(() => {});\n      isCommitted = true;',
+      },
+    ],
+  },
+  {
+    name: 'a destination without a limit of its own',
+    row: 'slow-destination',
+    database: 'SQLite',
+    changes: [
+      {
+        file: 'src/outbound/destinations.ts',
+        from: 'const maxPerDestination = 20;',
+        to: 'const maxPerDestination = 1000;',
+      },
+    ],
+  },
+  {
     name: 'version compared without a lock on the row',
     row: 'if-match-race',
     database: 'PostgreSQL',

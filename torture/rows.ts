@@ -17,6 +17,7 @@ import { retention } from './rows/retention.ts';
 import { revocations } from './rows/revocations.ts';
 import { secrets } from './rows/secrets.ts';
 import { sinks } from './rows/sinks.ts';
+import { slowDestination } from './rows/slow-destination.ts';
 import { slowSockets } from './rows/slow-sockets.ts';
 import { soak } from './rows/soak.ts';
 import { stalls } from './rows/stalls.ts';
@@ -41,6 +42,7 @@ export const rows: readonly Row[] = [
   deleteWhileLarge,
   soak,
   slowSockets,
+  slowDestination,
   sinks,
   smallKeys,
   stalls,

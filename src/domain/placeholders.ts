@@ -268,12 +268,20 @@ export async function echoes(
   const raw = [...all, ...headers, '\n', ...values, ...headers].join('');
   // Each step takes some milliseconds for a large reply.
   const pause = () => (raw.length > 10_000 ? nextTurn() : undefined);
-  await pause();
-  const unescaped = decoded(raw);
-  await pause();
-  const haystack = letters(raw);
-  await pause();
-  const other = letters(unescaped);
+  let unescaped = raw;
+  for (const [pattern, decode] of escapes) {
+    await pause();
+    unescaped = unescaped.replace(pattern, decode);
+  }
+  const lettersOf = async (text: string) => {
+    let found = '';
+    for (let at = 0; at < text.length; at += sliceLength) {
+      await pause();
+      found += letters(text.slice(at, at + sliceLength));
+    }
+    return found;
+  };
+  const [haystack, other] = [await lettersOf(raw), await lettersOf(unescaped)];
   for (const text of inserted) {
     // Separators count here: few letters may be left without them.
     if (raw.includes(text) || unescaped.includes(text)) return true;
@@ -286,20 +294,29 @@ export async function echoes(
 
 const references: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'" };
 
-/** Resolves escapes, also where only some characters are escaped. */
-function decoded(text: string): string {
-  const code = (digits: string, base: number) => {
-    const point = Number.parseInt(digits, base);
-    return point <= 0x10ffff ? String.fromCodePoint(point) : '';
-  };
-  return text
-    .replace(/\\u([0-9a-f]{4})/gi, (_, digits) => code(digits, 16))
-    .replace(/&#x([0-9a-f]{1,6});/gi, (_, digits) => code(digits, 16))
-    .replace(/&#(\d{1,7});/g, (_, digits) => code(digits, 10))
-    .replace(/&(amp|lt|gt|quot|apos);/gi, (_, name) => references[name.toLowerCase()] as string)
-    .replace(/(?:%[0-9a-f]{2})+/gi, (run) => Buffer.from(run.replaceAll('%', ''), 'hex').toString())
-    .replaceAll('+', ' ');
+const sliceLength = 65_536;
+
+function character(digits: string, base: number): string {
+  const point = Number.parseInt(digits, base);
+  return point <= 0x10ffff ? String.fromCodePoint(point) : '';
 }
+
+/** Escapes and their characters, also where only some characters are escaped. In this order. */
+const escapes: readonly [RegExp, (match: string, part: string) => string][] = [
+  [/\\u([0-9a-f]{4})/gi, (_, digits) => character(digits, 16)],
+  [/&#x([0-9a-f]{1,6});/gi, (_, digits) => character(digits, 16)],
+  [/&#(\d{1,7});/g, (_, digits) => character(digits, 10)],
+  [/&(amp|lt|gt|quot|apos);/gi, (_, name) => references[name.toLowerCase()] as string],
+  // A buffer for each escape of a single character would take most of the time.
+  [
+    /(?:%[0-9a-f]{2})+/gi,
+    (run) =>
+      /^%[0-7].$/.test(run)
+        ? character(run.slice(1), 16)
+        : Buffer.from(run.replaceAll('%', ''), 'hex').toString(),
+  ],
+  [/\+/g, () => ' '],
+];
 
 /** Without case and separators. Letters outside ASCII stay. */
 function letters(text: string): string {

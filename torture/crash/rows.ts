@@ -12,6 +12,7 @@ import { pointInTime } from '../rows/point-in-time.ts';
 import { postgresOutages } from '../rows/postgres-outages.ts';
 import { rotation } from '../rows/rotation.ts';
 import { storage } from '../rows/storage-faults.ts';
+import { useKill } from '../rows/use-kill.ts';
 import { workerLoss } from '../rows/worker-loss.ts';
 import { workers } from '../rows/workers.ts';
 
@@ -20,6 +21,7 @@ export const crashes: readonly Row[] = [
   kill,
   workers,
   disclosures,
+  useKill,
   synced,
   storage,
   failover,

@@ -30,7 +30,8 @@ interface Measured {
 }
 
 async function run(context: Context): Promise<Outcome> {
-  const fleet = await context.start({ nodes: 1, env: databaseTimeout(context) });
+  const uses = { SALLYPORT_DESTINATION_NETWORKS: '127.0.0.1', SALLYPORT_USES_PER_TOKEN: '0' };
+  const fleet = await context.start({ nodes: 1, env: { ...databaseTimeout(context), ...uses } });
   const clients = clientsOf(context, fleet);
   const world = await makeWorld(context, clients, await fleet.tenant());
   const { pid, url } = fleet.at(0);

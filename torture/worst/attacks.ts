@@ -1,5 +1,6 @@
 /** The most expensive requests of keys with few permissions, each with an ordinary request for comparison. */
 import { maxJsonValues } from '../../src/domain/json-limits.ts';
+import { json, openReceiver } from '../../test/support/destination-receiver.ts';
 import { Client, type ClientResponse, type RequestOptions } from '../client.ts';
 import type { Fleet, Tenant } from '../fleet.ts';
 import type { Body, Clients } from '../fleet-clients.ts';
@@ -308,16 +309,75 @@ const use = (key: string, name: string) => ({
   expected: [400, 429, 502, 503],
 });
 
-interface Proxied {
-  readonly proxied: { readonly key: string; readonly name: string };
+export interface Proxied {
+  /** A key that can use all tokens at a destination that is never reached, with this id and name. */
+  readonly key: string;
+  readonly id: string;
+  readonly name: string;
+  /** A request of the same key to a destination that answers with a large reply. */
+  readonly reached: { readonly path: string; readonly body: object };
+}
+
+interface World {
+  readonly owner: string;
+  readonly proxied: Proxied;
   readonly largeToken: string;
 }
 
-export const proxyRequests = Object.fromEntries(
+const usesOfTokens = Object.fromEntries(
   ['proxyGet', 'proxyDelete', 'proxyPost', 'proxyPut', 'proxyPatch'].map((route) => [
     route,
-    ({ proxied: { key, name }, largeToken }: Proxied) => [
+    ({ proxied: { key, name, reached }, largeToken }: World) => [
       { ...use(key, name), ...(route.startsWith('proxyP') && { body: proxiedBody(largeToken) }) },
+      ...(route === 'proxyPost' ? [{ what: 'with a reply of 1 MB', key, ...reached }] : []),
     ],
   ]),
 );
+
+export const proxyRequests = {
+  ...usesOfTokens,
+  updateDestination: ({ owner: key, proxied: { id, name } }: World) => [
+    { what: 'many placeholders', path: `/destinations/${id}`, key, body: proxiedFields(name) },
+  ],
+};
+
+/** A reply of almost 1 MB, in which the inserted texts are searched in many forms. */
+const largeReply = json(
+  Array.from({ length: 20_000 }, (_, at) => `%41&amp;\\u0041-${at} ${'a b'.repeat(6)}`),
+);
+
+interface Making {
+  readonly tenant: Tenant;
+  call(method: string, path: string, options?: RequestOptions): Promise<Body>;
+  application(fields: object): Promise<{ key: string }>;
+  token(fields: object): Promise<string>;
+  /** A rule for all tokens. */
+  readonly rule: object;
+}
+
+export async function makeProxied(
+  context: Context,
+  { tenant, call, application, token, rule }: Making,
+): Promise<Proxied> {
+  const receiver = await openReceiver();
+  context.defer(receiver.close);
+  receiver.answer((socket) => void socket.write(largeReply));
+  const [name, reached] = ['p', 'r'].map((letter) => `${letter}-${tenant.id.slice(0, 8)}`) as [
+    string,
+    string,
+  ];
+  const create = async (body: object) => (await call('POST', '/destinations', { body })).id as string;
+  const id = await create({ ...proxiedFields(name), origin: 'https://127.0.0.1:9' });
+  const { requests } = proxiedFields(reached);
+  const reachedId = await create({
+    name: reached,
+    requests: requests.map((request) => ({ ...request, reply: [''] })),
+    origin: receiver.addressOrigin,
+    ca: receiver.ca,
+  });
+  const rules = [{ ...rule, permissions: ['token:use'], destinations: [id, reachedId] }];
+  const { key } = await application({ permissions: [], rules });
+  const small = await token({ data: 'z'.repeat(1000) });
+  const body = { cards: twenty.map(() => `{{ token: ${small} }}`) };
+  return { key, id, name, reached: { path: `/proxy/${reached}/charges/1`, body } };
+}

@@ -7,7 +7,14 @@ import type { RequestOptions } from '../client.ts';
 import type { Tenant } from '../fleet.ts';
 import type { Body, Clients } from '../fleet-clients.ts';
 import type { Context } from '../row.ts';
-import { largeDestination, manyFields, proxiedFields, proxyRequests, wrongRules } from './attacks.ts';
+import {
+  largeDestination,
+  makeProxied,
+  manyFields,
+  type Proxied,
+  proxyRequests,
+  wrongRules,
+} from './attacks.ts';
 import { Filler, metadataNames } from './fill.ts';
 
 export interface WorstRequest extends RequestOptions {
@@ -40,8 +47,7 @@ export interface World {
   token(fields?: object): Promise<string>;
   /** Makes a destination with 50 requests. */
   destination(): Promise<string>;
-  /** A key that can use all tokens at a destination that is never reached, and the id and name of the destination. */
-  readonly proxied: { readonly key: string; readonly id: string; readonly name: string };
+  readonly proxied: Proxied;
 }
 
 const names = Array.from({ length: 45 }, (_, at) => `z:${String.fromCharCode(97 + (at % 26))}${at}`);
@@ -109,11 +115,7 @@ export async function makeWorld(context: Context, clients: Clients, tenant: Tena
   const token = async (fields: object = {}) =>
     (await call('POST', '/tokens', { body: { container: '/h/', data: { number: '4242' }, ...fields } })).id;
   const destination = async () => (await call('POST', '/destinations', { body: largeDestination() })).id;
-  const proxiedName = `p-${id.slice(0, 8)}`;
-  const unreachable = { ...proxiedFields(proxiedName), origin: 'https://127.0.0.1:9' };
-  const { id: proxiedId } = await call('POST', '/destinations', { body: unreachable });
-  const using = { ...everywhere, permissions: ['token:use'], destinations: [proxiedId] };
-  const { key: proxiedKey } = await application({ permissions: [], rules: [using] });
+  const proxied = await makeProxied(context, { tenant, call, application, token, rule: everywhere });
   const largeToken = await token({ data: largeData(1) });
   for (let at = 0; at < context.sized(300, 30); at++) await token(searchable);
   for (let at = 0; at < 10; at++) await token({ data: 'x'.repeat(mebibyte - 100) });
@@ -148,7 +150,7 @@ export async function makeWorld(context: Context, clients: Clients, tenant: Tena
     application,
     pendingNonce,
     destination,
-    proxied: { key: proxiedKey, id: proxiedId, name: proxiedName },
+    proxied,
     sessionId: async () => {
       await makeSession('user:42');
       return (await call('GET', '/sessions?size=1')).data[0].id;
@@ -379,9 +381,6 @@ export const worstRequests: Record<string, (world: World) => Requests> = {
   ],
   getDestination: ({ owner: key, proxied: { id } }) => [
     { what: 'many placeholders', path: `/destinations/${id}`, key },
-  ],
-  updateDestination: ({ owner: key, proxied: { id, name } }) => [
-    { what: 'many placeholders', path: `/destinations/${id}`, key, body: proxiedFields(name) },
   ],
   deleteDestination: async ({ owner: key, destination }) => [
     { what: '50 requests', path: `/destinations/${await destination()}`, key },
