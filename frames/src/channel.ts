@@ -45,10 +45,10 @@ export interface Joined {
 const joining = `${protocol}/join`;
 
 /**
- * Returns a port to the coordinator of this form, or undefined if the page has none. The page takes no part in this: the
+ * Returns a port to the coordinator of this form. Tells the page if there is none. The page takes no part in this: the
  * browser lets only frames of the same origin read each other's address, and delivers the port to this origin only.
  */
-export function joinCoordinator(name: string): MessagePort | undefined {
+export function joinCoordinator(page: Page, name = ''): MessagePort | undefined {
   for (let index = 0; index < window.parent.length; index++) {
     const frame = window.parent[index] as Window;
     if (!isSibling(frame) || typeOf(frame.location) !== 'coordinator') continue;
@@ -56,6 +56,7 @@ export function joinCoordinator(name: string): MessagePort | undefined {
     frame.postMessage({ protocol: joining, name }, self.origin, [port2]);
     return port1;
   }
+  page.send({ kind: 'failed', problem: { code: 'frame_failed', message: 'The form has no coordinator.' } });
   return undefined;
 }
 

@@ -15,11 +15,8 @@ import { brandName, type Check, formatOf } from './formats.ts';
 import { applyStyle } from './styles.ts';
 
 onPage((page) => {
-  const port = joinCoordinator(shortText(page.options.name, 'text'));
-  if (!port) {
-    page.send({ kind: 'failed', problem: { code: 'frame_failed', message: 'The form has no coordinator.' } });
-    return undefined;
-  }
+  const port = joinCoordinator(page, shortText(page.options.name, 'text'));
+  if (!port) return undefined;
   const field = openField(page, port);
   page.send({ kind: 'ready' });
   return ({ kind }) => {
@@ -50,12 +47,9 @@ function openField(page: Page, port: MessagePort) {
     ariaLabel: shortText(options.label, type),
     autocapitalize: 'off',
   });
-  for (const [name, value] of Object.entries({
-    autocomplete: format.autocomplete,
-    autocorrect: 'off',
-    'aria-describedby': error.id,
-  }))
-    input.setAttribute(name, value);
+  input.setAttribute('autocomplete', format.autocomplete);
+  input.setAttribute('autocorrect', 'off');
+  input.setAttribute('aria-describedby', error.id);
 
   function check(): Check {
     return format.check(clean, brand);

@@ -30,11 +30,7 @@ interface Brand {
 const upTo19 = [16, 17, 18, 19];
 const brands: readonly Brand[] = [
   { name: 'visa', starts: /^4/, lengths: [13, 16, 19] },
-  {
-    name: 'mastercard',
-    starts: /^(5[1-5]|222[1-9]|22[3-9]|2[3-6]|27[01]|2720)/,
-    lengths: [16],
-  },
+  { name: 'mastercard', starts: /^(5[1-5]|222[1-9]|22[3-9]|2[3-6]|27[01]|2720)/, lengths: [16] },
   { name: 'amex', starts: /^3[47]/, lengths: [15], code: 4, groups: [4, 6, 5] },
   { name: 'discover', starts: /^(6011|64[4-9]|65)/, lengths: upTo19 },
   { name: 'diners', starts: /^(30[0-5]|309|36|3[89])/, lengths: [14, 15, ...upTo19], groups: [4, 6, 9] },
@@ -195,6 +191,8 @@ function remainder97(text: string): number {
 const maxText = 200;
 const textBase = {
   autocomplete: 'off',
+  inputmode: 'text',
+  isNumber: false,
   placeholder: '',
   show: (text: string) => text,
   data: (text: string) => text,
@@ -204,16 +202,12 @@ const filled = (text: string): Check => (text === '' ? 'empty' : 'valid');
 const textFormats: Readonly<Record<TextFormat, Format>> = {
   any: {
     ...textBase,
-    inputmode: 'text',
-    isNumber: false,
     clean: (text) => [...text.replace(/\p{Cc}/gu, '')].slice(0, maxText).join(''),
     check: (text) => (text.trim() === '' && text !== '' ? 'incomplete' : filled(text)),
   },
   digits: { ...textBase, ...numeric, clean: (text) => digitsOf(text, maxText), check: filled },
   alphanumeric: {
     ...textBase,
-    inputmode: 'text',
-    isNumber: false,
     clean: (text) => text.replace(/[^A-Za-z0-9]/g, '').slice(0, maxText),
     check: filled,
   },

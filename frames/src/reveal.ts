@@ -14,11 +14,8 @@ const englishTexts: RevealTexts = {
 };
 
 onPage((page) => {
-  const port = joinCoordinator('');
-  if (!port) {
-    page.send({ kind: 'failed', problem: { code: 'frame_failed', message: 'The form has no coordinator.' } });
-    return undefined;
-  }
+  const port = joinCoordinator(page);
+  if (!port) return undefined;
   const focus = openReveal(page, port);
   page.send({ kind: 'ready' });
   return ({ kind }) => {

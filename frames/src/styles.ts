@@ -5,17 +5,10 @@ const allowed = new Set([
   ...['background-color', 'border', 'border-color', 'border-radius', 'border-style', 'border-width'],
   ...['border-bottom', 'border-left', 'border-right', 'border-top', 'box-shadow', 'caret-color', 'color'],
   ...['font-family', 'font-size', 'font-style', 'font-variant', 'font-weight', 'height', 'letter-spacing'],
-  ...[
-    'line-height',
-    'opacity',
-    'outline',
-    'outline-color',
-    'outline-offset',
-    'outline-style',
-    'outline-width',
-  ],
-  ...['padding', 'padding-bottom', 'padding-left', 'padding-right', 'padding-top', 'text-align'],
-  ...['text-decoration', 'text-shadow', 'transition', '-webkit-font-smoothing', '-moz-osx-font-smoothing'],
+  ...['line-height', 'opacity', 'outline', 'outline-color', 'outline-offset', 'outline-style'],
+  ...['outline-width', 'padding', 'padding-bottom', 'padding-left', 'padding-right', 'padding-top'],
+  ...['text-align', 'text-decoration', 'text-shadow', 'transition'],
+  ...['-webkit-font-smoothing', '-moz-osx-font-smoothing'],
 ]);
 
 /** Letters, numbers, colors and lists of them. Functions only for colors, sizes and timing. */

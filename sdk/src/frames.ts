@@ -114,9 +114,8 @@ export class FrameError extends Error {
   }
 }
 
-const initialHeight = 40;
 const hidden = { position: 'absolute', width: '0', height: '0', border: '0', visibility: 'hidden' };
-const visible = { display: 'block', width: '100%', height: `${initialHeight}px`, border: '0' };
+const visible = { display: 'block', width: '100%', height: '40px', border: '0' };
 
 /** Starts a form. Its fields share one session, which is created when it is first needed. */
 export function createForm(options: FormOptions): Form {
@@ -124,7 +123,7 @@ export function createForm(options: FormOptions): Form {
   const id = Array.from(crypto.getRandomValues(new Uint32Array(4)), (word) => word.toString(36)).join('');
   const connections = new Set<Connection>();
   const containers = new Map<string, string>();
-  const submissions = new Map<number, Deferred<Record<string, CollectedToken>>>();
+  const submissions = new Map<number, Handlers<Record<string, CollectedToken>>>();
   let lastSubmission = 0;
 
   function open(
@@ -139,10 +138,7 @@ export function createForm(options: FormOptions): Form {
     element.title = given.label;
     if (type === 'reveal') element.allow = 'clipboard-write';
     Object.assign(element.style, type === 'coordinator' ? hidden : visible);
-    if (type === 'coordinator') {
-      element.tabIndex = -1;
-      element.ariaHidden = 'true';
-    }
+    if (type === 'coordinator') Object.assign(element, { tabIndex: -1, ariaHidden: 'true' });
     const connection = connect(element, origin, given, receive, options.timeout ?? 20_000, before);
     connections.add(connection);
     into.append(element);
@@ -193,10 +189,8 @@ export function createForm(options: FormOptions): Form {
     };
     if (typeof label !== 'string') label.addEventListener('click', focus);
     return {
-      element: connection.element,
-      ready: connection.ready,
+      ...connection,
       focus,
-      send: connection.send,
       remove: () => {
         if (typeof label !== 'string') label.removeEventListener('click', focus);
         connections.delete(connection);
@@ -220,13 +214,9 @@ export function createForm(options: FormOptions): Form {
         onChange?.(state);
       });
       if (container !== undefined) containers.set(tokenName(type, name), container);
-      const { element, ready, focus, remove, send } = field;
       return {
-        element,
-        ready,
-        focus,
-        remove,
-        clear: () => send({ kind: 'clear' }),
+        ...field,
+        clear: () => field.send({ kind: 'clear' }),
         get state() {
           return state;
         },
@@ -240,11 +230,9 @@ export function createForm(options: FormOptions): Form {
     },
     submit: async () => {
       await coordinator.ready;
-      const submission = deferred<Record<string, CollectedToken>>();
       lastSubmission += 1;
-      submissions.set(lastSubmission, submission);
       coordinator.send({ kind: 'submit', id: lastSubmission, containers: Object.fromEntries(containers) });
-      return submission.promise;
+      return new Promise((resolve, reject) => submissions.set(lastSubmission, { resolve, reject }));
     },
     remove: () => {
       for (const connection of connections) connection.remove();
@@ -259,11 +247,8 @@ function tokenName(type: FieldType, name = 'text'): string {
   return type === 'text' ? name : type.replace('-', '_');
 }
 
-interface Connection {
-  readonly element: HTMLIFrameElement;
-  readonly ready: Promise<void>;
+interface Connection extends Omit<Frame, 'focus'> {
   send(message: ToFrame): void;
-  remove(): void;
 }
 
 /**
@@ -279,7 +264,6 @@ function connect(
   before?: Connection,
 ): Connection {
   const { promise, resolve, reject } = deferred<void>();
-  promise.catch(() => {});
   let port: MessagePort | undefined;
   const fail = (problem: FrameProblem) => reject(new FrameError(problem));
   const timer = setTimeout(
@@ -289,10 +273,7 @@ function connect(
       'The frame did not load. Check the URL of the frames, the public key, and that `allowed_origins` of its application contains the origin of this page.',
     ),
   );
-  promise.then(
-    () => clearTimeout(timer),
-    () => clearTimeout(timer),
-  );
+  promise.finally(() => clearTimeout(timer)).catch(() => {});
   element.addEventListener('load', async () => {
     await before?.ready.catch(({ message }) => fail(problem(message)));
     const channel = new MessageChannel();
@@ -318,19 +299,18 @@ function connect(
   };
 }
 
-interface Deferred<T> {
-  readonly promise: Promise<T>;
+interface Handlers<T> {
   readonly resolve: (value: T) => void;
   readonly reject: (error: Error) => void;
 }
 
 /** Like `Promise.withResolvers`, which older browsers lack. */
-function deferred<T>(): Deferred<T> {
-  let [resolve, reject]: [Deferred<T>['resolve'], Deferred<T>['reject']] = [() => {}, () => {}];
-  const promise = new Promise<T>((onValue, onError) => {
-    [resolve, reject] = [onValue, onError];
+function deferred<T>(): Handlers<T> & { readonly promise: Promise<T> } {
+  let handlers: Handlers<T> = { resolve: () => {}, reject: () => {} };
+  const promise = new Promise<T>((resolve, reject) => {
+    handlers = { resolve, reject };
   });
-  return { promise, resolve, reject };
+  return { promise, ...handlers };
 }
 
 function problem(message: string): FrameProblem {

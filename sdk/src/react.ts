@@ -1,4 +1,4 @@
-/** React 18 and 19: a provider that starts the session of the page, and hooks and a component that read tokens. */
+/** React 18 and 19: a session of the page with hooks that read tokens, and frames as components. */
 import {
   createContext,
   createElement,
@@ -12,6 +12,15 @@ import {
   useState,
 } from 'react';
 import type { Token } from './api.ts';
+import {
+  createForm,
+  type FieldOptions,
+  type FieldType,
+  type Form,
+  type FormOptions,
+  type Frame,
+  type RevealOptions,
+} from './frames.ts';
 import { type ManagedSession, type StartSessionOptions, startSession } from './session.ts';
 
 /** While `session` is undefined and `error` too, the session is being started. */
@@ -165,4 +174,81 @@ function asText(data: unknown): string {
 
 function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
+}
+
+const FormContext = createContext<Form | undefined>(undefined);
+
+export type FrameFormProps = FormOptions & { readonly children?: ReactNode };
+
+/**
+ * A form with fields in frames, which are removed with it. A change of `url` or `publicKey` starts a new form; other
+ * options are read when one starts.
+ */
+export function FrameForm({ children, ...options }: FrameFormProps): ReactElement {
+  const latest = useRef(options);
+  latest.current = options;
+  const [form, setForm] = useState<Form>();
+  // biome-ignore lint/correctness/useExhaustiveDependencies: `url` and `publicKey` are in `latest`
+  useEffect(() => {
+    const opened = createForm({ ...latest.current, authorize: (nonce) => latest.current.authorize(nonce) });
+    setForm(opened);
+    return () => opened.remove();
+  }, [String(options.url), options.publicKey]);
+  return createElement(FormContext.Provider, { value: form }, children);
+}
+
+/** The form of the nearest `FrameForm`, for `submit`. Undefined until it is open. */
+export function useFrameForm(): Form | undefined {
+  return useContext(FormContext);
+}
+
+interface Placed {
+  readonly label: string;
+  /** The class of the element that contains the frame. */
+  readonly className?: string;
+}
+export type FrameFieldProps = Omit<FieldOptions, 'label'> & Placed;
+export type RevealFrameProps = Omit<RevealOptions, 'label'> & Placed;
+
+/** If an option changes, a new frame is opened. Callbacks and the class can change. */
+function useFrame<P extends Placed>(
+  props: P,
+  open: (form: Form, into: Element, latest: { current: P }) => Frame,
+) {
+  const form = useFrameForm();
+  const into = useRef<HTMLDivElement>(null);
+  const latest = useRef(props);
+  latest.current = props;
+  const { className, ...options } = props;
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the text has all options except for callbacks
+  useEffect(() => {
+    if (!form || !into.current) return;
+    const frame = open(form, into.current, latest);
+    return () => frame.remove();
+  }, [form, JSON.stringify(options)]);
+  return createElement('div', { ref: into, className });
+}
+
+function fieldOf(type: FieldType) {
+  return (props: FrameFieldProps): ReactElement =>
+    useFrame(props, (form, into, latest) =>
+      form.field(type, into, {
+        ...latest.current,
+        onChange: (state) => latest.current.onChange?.(state),
+        onEnter: () => latest.current.onEnter?.(),
+      }),
+    );
+}
+
+export const CardNumber = fieldOf('card-number');
+export const CardExpiry = fieldOf('expiry');
+export const VerificationCode = fieldOf('verification-code');
+export const Iban = fieldOf('iban');
+export const TextField = fieldOf('text');
+
+/** Shows the data of a token in a frame, when the user asks for it. Unlike `Reveal`, the page never has the data. */
+export function RevealFrame(props: RevealFrameProps): ReactElement {
+  return useFrame(props, (form, into, latest) =>
+    form.reveal(into, { ...latest.current, onChange: (shown) => latest.current.onChange?.(shown) }),
+  );
 }

@@ -29,17 +29,21 @@ test('on a server, the provider starts no session, and its children render witho
   expect(html).toContain('>Reveal</button>');
 });
 
-test('the example of the documentation renders', async () => {
+test('the examples of the documentation render', async () => {
   const folder = mkdtempSync(join(root, 'test/sdk/example-'));
   try {
-    const [, code = ''] =
-      /```jsx\n(.*?)```/s.exec(readFileSync(join(root, 'docs/reference/sdk.md'), 'utf8')) ?? [];
-    const file = join(folder, 'page.jsx');
-    writeFileSync(file, code.replace('@sallyport/sdk/react', '../../../sdk/src/react.ts'));
-    const { Page } = await import(file);
-    const html = renderToString(createElement(Page, { publicKey: 'unused' }));
-    expect(html).toContain('<p>…</p>');
-    expect(html).toContain('>Reveal</button>');
+    const text = readFileSync(join(root, 'docs/reference/sdk.md'), 'utf8');
+    const html: string[] = [];
+    for (const [index, [, code = '']] of [...text.matchAll(/```jsx\n(.*?)```/gs)].entries()) {
+      const file = join(folder, `${index}.jsx`);
+      writeFileSync(file, code.replace('@sallyport/sdk/react', '../../../sdk/src/react.ts'));
+      const { Page, Checkout = Page } = await import(file);
+      html.push(renderToString(createElement(Checkout, { publicKey: 'unused' })));
+    }
+    const [page, checkout] = html;
+    expect(page).toContain('<p>…</p>');
+    expect(page).toContain('>Reveal</button>');
+    expect(checkout).toBe('<div></div><div></div><button>Pay</button>');
   } finally {
     rmSync(folder, { recursive: true });
   }

@@ -1,7 +1,7 @@
 /** A browser tab with the web console. */
 import { join } from 'node:path';
 import axe from 'axe-core';
-import type { Browser, BrowserContext, Page } from 'playwright-core';
+import type { Browser, BrowserContext, Frame, Page } from 'playwright-core';
 import { startTime } from './test-server.ts';
 
 /** The folder of the screenshots, which git ignores. */
@@ -105,7 +105,7 @@ export async function openTab(browser: Browser, url: string): Promise<Tab> {
 }
 
 /** The accessibility violations that axe finds with these rules. */
-export async function accessibilityViolations(page: Page, only: string[]): Promise<string[]> {
+export async function accessibilityViolations(page: Page | Frame, only: string[]): Promise<string[]> {
   if (!(await page.evaluate(() => 'axe' in globalThis))) await page.evaluate(axe.source);
   const { violations } = await page.evaluate((rules) => {
     const { axe } = globalThis as unknown as { axe: typeof import('axe-core') };

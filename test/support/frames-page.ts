@@ -222,6 +222,7 @@ function defineFor(
   afterEach(async () => {
     await context.close();
     site.proxy.setMode('pass');
+    site.proxy.setDelay(0);
     expect(errors).toEqual([]);
   });
   define(

@@ -20,6 +20,8 @@ export interface FramesSite {
   /** What the backend grants to the next sessions. Undefined: it refuses. */
   grant: Omit<SessionAuthorize, 'nonce'> | undefined;
   readonly nonces: string[];
+  /** The script of the page `/with/NAME`, by name. */
+  readonly scripts: Map<string, string>;
   close(): Promise<void>;
 }
 
@@ -61,7 +63,15 @@ export async function openFramesSite(): Promise<FramesSite> {
       hostname: '127.0.0.1',
       fetch: async (request) => {
         const { pathname } = new URL(request.url);
-        if (pathname === '/') return new Response(page, { headers: pageHeaders(frames) });
+        const [, name = '', extension] = /^\/with\/(\w+)(\.js)?$/.exec(pathname) ?? [];
+        if (extension)
+          return new Response(site.scripts.get(name) ?? '', {
+            headers: { 'Content-Type': 'text/javascript' },
+          });
+        if (pathname === '/' || name !== '')
+          return new Response(pageWith(name === '' ? '/page.js' : `${pathname}.js`), {
+            headers: pageHeaders(frames),
+          });
         if (pathname === '/outer')
           return new Response(
             `<!doctype html><title>Outer</title><iframe src="${shop.url.origin}/"></iframe>`,
@@ -110,6 +120,7 @@ export async function openFramesSite(): Promise<FramesSite> {
     proxy,
     grant: collectingGrant,
     nonces: [],
+    scripts: new Map(),
     close: async () => {
       await Promise.all([shop.stop(true), other.stop(true)]);
       await server.close();
@@ -133,7 +144,7 @@ function pageHeaders(frames: string): Record<string, string> {
   return { 'Content-Type': 'text/html; charset=utf-8', 'Content-Security-Policy': policy };
 }
 
-const page = `<!doctype html>
+const pageWith = (script: string) => `<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -141,7 +152,7 @@ const page = `<!doctype html>
 <title>Shop</title>
 <link rel="icon" href="data:,">
 <link rel="stylesheet" href="/page.css">
-<script type="module" src="/page.js"></script>
+<script type="module" src="${script}"></script>
 </head>
 <body>
 <main>
