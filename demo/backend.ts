@@ -29,6 +29,14 @@ export interface BackendSettings {
   readonly privateKey: string;
   /** The key of the application that may read the audit log. */
   readonly auditorKey: string;
+  /** The key of the application that may charge cards. Undefined if the demo has no payment provider. */
+  readonly chargeKey?: string | undefined;
+}
+
+export interface Backend {
+  readonly backend: Bun.Server<undefined>;
+  /** Streams a request of another part of the demo to the page. */
+  report(request: RecordedRequest): void;
 }
 
 type Transform = AccessRule['transform'];
@@ -54,18 +62,36 @@ async function authorize(request: Request, rules: AccessRule[], client: Sallypor
   return toResponse(authorizeSession(client, nonce, { rules }));
 }
 
-export function startBackend({ port, settings }: BackendOptions): Bun.Server<undefined> {
-  const watchers = new Set<(exchange: RecordedRequest) => void>();
-  const fetch = recordingFetch('backend', 'sallyport', (exchange) => {
-    for (const send of watchers) send(exchange);
+/** Charges a card that neither the page nor the backend has. Returns the reply of the payment provider. */
+async function charge(request: Request, { serviceUrl, chargeKey = '' }: BackendSettings, send: typeof fetch) {
+  if (request.headers.get('content-type') !== 'application/json') return new Response(null, { status: 415 });
+  const { card, code } = (await request.json()) as { card: string; code: string };
+  const number = `{{ token: ${card} }}`;
+  const body = {
+    amount: 4200,
+    card: { number, exp_month: number, exp_year: number, code: `{{ token: ${code} }}` },
+  };
+  const reply = await send(`${serviceUrl}/proxy/payments/v1/charges`, {
+    method: 'POST',
+    headers: { 'SVC-API-KEY': chargeKey, 'SVC-PURPOSE': 'order 4711', 'Content-Type': 'application/json' },
+    body: JSON.stringify(body),
   });
+  return Response.json(await reply.json(), { status: reply.status });
+}
+
+export function startBackend({ port, settings }: BackendOptions): Backend {
+  const watchers = new Set<(exchange: RecordedRequest) => void>();
+  const report = (request: RecordedRequest) => {
+    for (const send of watchers) send(request);
+  };
+  const fetch = recordingFetch('backend', 'sallyport', report);
   const client = async () => {
     const { serviceUrl: url, privateKey: key } = await settings;
     return new Sallyport({ url, key, fetch, retries: 0 });
   };
   let transform: Transform = 'mask';
 
-  return Bun.serve({
+  const backend = Bun.serve({
     hostname: '127.0.0.1',
     port,
     development: false,
@@ -75,8 +101,9 @@ export function startBackend({ port, settings }: BackendOptions): Bun.Server<und
       '/': page,
       '/card': cardPage,
       '/settings': async () => {
-        const { serviceUrl, framesUrl, publicKey } = await settings;
-        return Response.json({ serviceUrl, framesUrl, publicKey, visitedAt: new Date() });
+        const { serviceUrl, framesUrl, publicKey, chargeKey } = await settings;
+        const canCharge = chargeKey !== undefined;
+        return Response.json({ serviceUrl, framesUrl, publicKey, canCharge, visitedAt: new Date() });
       },
       '/sessions/authorize': {
         POST: async (request) => authorize(request, rulesFor(transform), await client()),
@@ -84,6 +111,7 @@ export function startBackend({ port, settings }: BackendOptions): Bun.Server<und
       '/sessions/authorize-card': {
         POST: async (request) => authorize(request, cardRules, await client()),
       },
+      '/charge': { POST: async (request) => charge(request, await settings, fetch) },
       '/policy': {
         GET: () => Response.json({ transform, rules: rulesFor(transform) }),
         PUT: async (request) => {
@@ -102,6 +130,7 @@ export function startBackend({ port, settings }: BackendOptions): Bun.Server<und
       '/exchanges': () => streamEvents(watchers),
     },
   });
+  return { backend, report };
 }
 
 /** Passes the expiry of the session, or Sallyport's error, on to the page. */

@@ -1,6 +1,6 @@
 /** A `fetch` that reports requests and responses for the page to draw, with secrets shortened. */
 
-export type Party = 'browser' | 'backend' | 'sallyport';
+export type Party = 'browser' | 'backend' | 'sallyport' | 'payments';
 
 export interface RecordedRequest {
   readonly id: string;

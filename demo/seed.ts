@@ -1,6 +1,11 @@
 /** Fills a tenant with the data of a small bookshop through the SDK, and simulates some use. */
-import { type ApplicationWithKey, authorizeSession, Sallyport } from '../sdk/src/sallyport.ts';
-import { applications } from './applications.ts';
+import {
+  type ApplicationWithKey,
+  authorizeSession,
+  type DestinationCreate,
+  Sallyport,
+} from '../sdk/src/sallyport.ts';
+import { applications, chargingApplication } from './applications.ts';
 import { tokens } from './tokens.ts';
 
 export interface Seeded {
@@ -14,15 +19,28 @@ export interface SeedOptions {
   readonly key: string;
   /** Allowed origins of the shop page's key. Empty allows all. */
   readonly origins?: string[];
+  /** The payment provider, at which the application `checkout` can use cards. */
+  readonly payments?: DestinationCreate | undefined;
   /** The service's clock, if it is not the system clock. */
   readonly now?: () => number;
 }
 
-export async function seed({ url, key, origins = [], now = Date.now }: SeedOptions): Promise<Seeded> {
+export async function seed({
+  url,
+  key,
+  origins = [],
+  payments,
+  now = Date.now,
+}: SeedOptions): Promise<Seeded> {
   const admin = new Sallyport({ url, key });
   const created = new Map<string, ApplicationWithKey>();
   for (const application of applications(origins, now()))
     created.set(application.name, await admin.applications.create(application));
+  if (payments) {
+    const { id } = await admin.destinations.create(payments);
+    const checkout = chargingApplication(id);
+    created.set(checkout.name, await admin.applications.create(checkout));
+  }
   for (const token of tokens) await admin.tokens.create(token);
 
   const application = (name: string): ApplicationWithKey => {

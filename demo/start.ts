@@ -6,6 +6,7 @@ import { openApp } from '../src/app.ts';
 import { untilSignal } from '../src/cli/terminal/signals.ts';
 import { readConfig } from '../src/config/settings.ts';
 import { type BackendSettings, startBackend } from './backend.ts';
+import { startPayments } from './payments.ts';
 import { seed } from './seed.ts';
 
 const defaultPort = 8090;
@@ -13,7 +14,8 @@ const defaultPort = 8090;
 const stopped = untilSignal();
 const folder = mkdtempSync(join(tmpdir(), 'sallyport-demo-'));
 const ready = Promise.withResolvers<BackendSettings>();
-const backend = listen();
+const { backend, report } = listen();
+const payments = startPayments(folder, report);
 const port = freePort();
 const framesUrl = `http://localhost:${port}`;
 const app = await openApp(
@@ -21,6 +23,7 @@ const app = await openApp(
     env: {
       PORT: String(port),
       SALLYPORT_FRAMES_URL: framesUrl,
+      SALLYPORT_DESTINATION_NETWORKS: '127.0.0.0/8,::1/128',
       SALLYPORT_DATA_DIR: folder,
       SALLYPORT_SESSION_TTL: '60',
       SALLYPORT_DRAIN: '0',
@@ -29,13 +32,19 @@ const app = await openApp(
   }),
 );
 const managementKey = app.bootstrapped.secret?.reveal() ?? '';
-const seeded = await seed({ url: app.url, key: managementKey, origins: [backend.url.origin] });
+const seeded = await seed({
+  url: app.url,
+  key: managementKey,
+  origins: [backend.url.origin],
+  payments: payments?.destination,
+});
 ready.resolve({
   serviceUrl: app.url,
   framesUrl,
   publicKey: seeded.key('shop page'),
   privateKey: seeded.key('shop backend'),
   auditorKey: seeded.key('auditor'),
+  chargeKey: payments && seeded.key('checkout'),
 });
 
 console.log(`Demo: ${backend.url.origin}
@@ -48,6 +57,7 @@ Press Ctrl-C to stop. All demo data is deleted.`);
 
 await stopped;
 await backend.stop(true);
+await payments?.stop();
 await app.close();
 rmSync(folder, { recursive: true, force: true });
 process.exit();

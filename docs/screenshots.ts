@@ -96,7 +96,7 @@ const config = readConfig({ env: { PORT: '0', SALLYPORT_DATA_DIR: folder, SALLYP
 const app = await openApp(config, { log: makeLog({ level: 'error' }) });
 const key = (await Bun.file(config.managementKeyFile).text()).trim();
 const settings = Promise.withResolvers<BackendSettings>();
-const backend = startBackend({ port: 0, settings: settings.promise });
+const { backend } = startBackend({ port: 0, settings: settings.promise });
 const seeded = await seed({ url: app.url, key, origins: [backend.url.origin] });
 settings.resolve({
   serviceUrl: app.url,
@@ -163,7 +163,7 @@ ${images.join('\n')}
   await page.close();
 }
 
-/** The demo's page with frames, after a card was stored and revealed. */
+/** The demo's page with frames, after a card was stored, revealed and charged. */
 async function takeFrames(): Promise<void> {
   const command = [process.execPath, '--no-env-file', join(import.meta.dirname, '../demo/start.ts')];
   const demo = Bun.spawn(command, {
@@ -176,7 +176,7 @@ async function takeFrames(): Promise<void> {
     if (output.includes('Ctrl-C')) break;
   }
   const [, url = ''] = /in frames: (\S+)/.exec(output) ?? [];
-  const page = await browser.newPage({ viewport: { width: 1100, height: 640 }, reducedMotion: 'reduce' });
+  const page = await browser.newPage({ viewport: { width: 1100, height: 980 }, reducedMotion: 'reduce' });
   await page.goto(url);
   await page.waitForSelector('body[data-ready]');
   const input = (id: string) => page.frameLocator(`#${id} iframe`).locator('input');
@@ -189,6 +189,9 @@ async function takeFrames(): Promise<void> {
   await show.waitFor();
   while ((await revealed.locator('output').textContent()) === '')
     await show.click({ timeout: 500 }).catch(() => {});
+  await page.click('#charge');
+  await page.waitForSelector('#charged:not(:empty)');
+  await page.waitForSelector('#log li:has-text("token.use.outcome")');
   await page.screenshot({ path: join(images, 'frames-card.png') });
   await page.close();
   demo.kill('SIGTERM');

@@ -5,9 +5,11 @@ import type { Page } from 'playwright-core';
 import { seed } from '../demo/seed.ts';
 import { Sallyport } from '../sdk/src/sallyport.ts';
 import { noBrowser, openBrowser } from './support/browser.ts';
+import { noOpenssl } from './support/certificates.ts';
 import { accessibilityViolations } from './support/console-tab.ts';
 import { root } from './support/service.ts';
 import { openTestServer, sqlite } from './support/test-server.ts';
+import { until } from './support/until.ts';
 
 describe('demo:', () => {
   let running: Bun.Subprocess<'ignore', 'pipe', 'inherit'> | undefined;
@@ -110,6 +112,59 @@ describe('demo:', () => {
     }
     await browser.close();
   });
+
+  test.skipIf(noBrowser || noOpenssl)(
+    'a card is collected, masked, revealed in a frame and charged',
+    async () => {
+      const { url } = await start();
+      const browser = await openBrowser();
+      const page = await browser.newPage({ reducedMotion: 'reduce' });
+      await page.goto(`${url}/card`);
+      await page.waitForSelector('body[data-ready]');
+      const input = (id: string) => page.frameLocator(`#${id} iframe`).locator('input');
+      await input('number').fill('4242 4242 4242 4242');
+      await input('expiry').fill(`12/${(new Date().getFullYear() + 2) % 100}`);
+      await input('code').fill('123');
+      await page.click('#save');
+      await page.waitForSelector('#status:has-text("Stored as XXXXXXXXXXXX4242")');
+      const revealed = page.frameLocator('#revealed iframe');
+      await until('the card is revealed', async () => {
+        const show = revealed.getByRole('button', { name: 'Show' });
+        await show.click({ timeout: 500 }).catch(() => {});
+        return (await revealed.locator('output').textContent())?.startsWith('4242 4242 4242 4242') ?? false;
+      });
+      await page.click('#charge');
+      await page.waitForSelector('#charged:has-text("ch_1 paid")');
+      await page.waitForSelector('#requests li:has-text("sallyport → payments")');
+      const requests = await page.locator('#requests li').allTextContents();
+      expect(requests.map((line) => line.replace(/\{.*/, ''))).toEqual(
+        expect.arrayContaining([
+          'backend → sallyport: POST /sessions/authorize 204',
+          'browser → backend: POST /sessions/authorize-card 204',
+          'sallyport → payments: POST /v1/charges 201',
+          'backend → sallyport: POST /proxy/payments/v1/charges 201',
+          'browser → backend: POST /charge 201',
+        ]),
+      );
+      expect(requests.join()).toContain('"number":"{{ token: ');
+      expect(requests.join()).toContain('"number":"16 digits"');
+      expect(await page.content()).not.toContain('4242424242424242');
+      await page.waitForSelector('#log li:has-text("token.use")');
+      expect(await page.locator('#charge').isDisabled()).toBe(true);
+      for (const [colorScheme, width] of [
+        ['light', 1280],
+        ['dark', 390],
+      ] as const) {
+        await page.emulateMedia({ colorScheme });
+        await page.setViewportSize({ width, height: 800 });
+        expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
+        expect(
+          await accessibilityViolations(page, ['wcag2a', 'wcag2aa', 'wcag21aa', 'best-practice']),
+        ).toEqual([]);
+      }
+      await browser.close();
+    },
+  );
 });
 
 /** The browser calls the backend, which calls Sallyport. Then the browser reads the card from Sallyport. */

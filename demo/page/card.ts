@@ -1,16 +1,36 @@
-/** Collects a card in frames, and shows it in a frame. */
-import { createForm, type FieldState, type FrameError } from '../../sdk/src/frames.ts';
-import { byId, showLog } from './panels.ts';
+/** Collects a card in frames, shows it in a frame, and has it charged. */
+import { type CollectedToken, createForm, type FieldState, type FrameError } from '../../sdk/src/frames.ts';
+import { type RecordedRequest, recordingFetch } from '../recording-fetch.ts';
+import { byId, element, showLog } from './panels.ts';
 
 const settings = (await (await fetch('/settings')).json()) as {
   framesUrl: string;
   publicKey: string;
+  canCharge: boolean;
   visitedAt: string;
 };
 
 function received(what: string, value: unknown): void {
   byId('received').prepend(`${what} ${JSON.stringify(value)}\n`);
 }
+
+// It scrolls, so it must be reachable with the keyboard.
+byId('received').tabIndex = 0;
+const shown = new Set<string>();
+
+/** Shows a request once it is answered. The requests of the frames are in the audit log only: the page cannot see them. */
+function showRequest({ id, from, to, method, path, body, response }: RecordedRequest): void {
+  if (!response || shown.has(id)) return;
+  const line = element('b', '', `${from} → ${to}: ${method} ${path} ${response.status}`);
+  const sent = element('code', '', JSON.stringify(body ?? {}));
+  shown.add(id);
+  byId('requests').append(
+    element('li', '', line, sent, element('code', '', JSON.stringify(response.body ?? {}))),
+  );
+}
+
+const send = recordingFetch('browser', 'backend', showRequest);
+new EventSource('/exchanges').addEventListener('message', ({ data }) => showRequest(JSON.parse(data)));
 
 async function refreshLog(): Promise<void> {
   showLog(await (await fetch(`/log/${settings.visitedAt}`)).json());
@@ -21,7 +41,7 @@ const form = createForm({
   publicKey: settings.publicKey,
   authorize: (nonce) => {
     received('authorize', `${nonce.slice(0, 12)}…`);
-    return fetch('/sessions/authorize-card', {
+    return send('/sessions/authorize-card', {
       method: 'POST',
       headers: { 'Content-Type': 'application/json' },
       body: JSON.stringify({ nonce }),
@@ -39,14 +59,18 @@ form.field('card-number', '#number', field('number'));
 form.field('expiry', '#expiry', field('expiry'));
 form.field('verification-code', '#code', field('code'));
 
+let tokens: Record<string, CollectedToken> = {};
+
 async function save(): Promise<void> {
   const status = byId('status');
   try {
-    const tokens = await form.submit();
+    tokens = await form.submit();
     received('tokens', tokens);
     const { id, masked } = tokens.card as { id: string; masked?: { number: string } };
     status.textContent = `Stored as ${masked?.number}`;
     byId('stored').hidden = false;
+    byId<HTMLButtonElement>('charge').disabled = !settings.canCharge;
+    byId('charged').textContent = settings.canCharge ? '' : 'Install openssl to charge the card.';
     byId('revealed').replaceChildren();
     form.reveal('#revealed', {
       token: id,
@@ -64,6 +88,20 @@ async function save(): Promise<void> {
   await refreshLog();
 }
 
+/** The verification code works once, so a card is charged once. */
+async function charge(): Promise<void> {
+  byId<HTMLButtonElement>('charge').disabled = true;
+  const reply = await send('/charge', {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify({ card: tokens.card?.id, code: tokens.verification_code?.id }),
+  });
+  const { status, id, detail } = await reply.json();
+  byId('charged').textContent = reply.ok ? `${id} ${status}` : detail;
+  await refreshLog();
+}
+
+byId('charge').addEventListener('click', charge);
 byId('save').addEventListener('click', save);
 await form.ready;
 document.body.dataset.ready = 'yes';
