@@ -27,8 +27,9 @@ interface TokenType {
   /** The name of the token in the result. */
   readonly name: string;
   readonly type: string;
-  /** Seconds until the token expires. */
+  /** Seconds until the token expires, and how often it can be used. */
   readonly lifetime?: number;
+  readonly max_uses?: number;
   readonly mask?: (data: FieldData) => { readonly template: unknown; readonly masked: unknown };
 }
 
@@ -48,7 +49,12 @@ const card: TokenType = {
 const tokenTypes: Readonly<Record<string, TokenType>> = {
   'card-number': card,
   expiry: card,
-  'verification-code': { name: 'verification_code', type: 'card_verification_code', lifetime: 900 },
+  'verification-code': {
+    name: 'verification_code',
+    type: 'card_verification_code',
+    lifetime: 900,
+    max_uses: 1,
+  },
   iban: {
     name: 'iban',
     type: 'iban',
@@ -168,7 +174,7 @@ async function createAll(
 ): Promise<Record<string, CollectedToken>> {
   const { client } = await openSession();
   const created: Record<string, CollectedToken> = {};
-  for (const [name, { type, data, mask, lifetime }] of collected) {
+  for (const [name, { type, data, mask, lifetime, max_uses }] of collected) {
     const masking = mask?.(data);
     const body = {
       type,
@@ -176,11 +182,10 @@ async function createAll(
       ...(Object.hasOwn(containers, name) && { container: String(containers[name]) }),
       ...(masking && { mask: masking.template }),
       ...(lifetime !== undefined && { expires_at: inSeconds(lifetime) }),
+      ...(max_uses !== undefined && { max_uses }),
     };
-    const idempotencyKey = await hash(salt + JSON.stringify(body));
-    const token = await client.tokens.create(body as Parameters<typeof client.tokens.create>[0], {
-      idempotencyKey,
-    });
+    const options = { idempotencyKey: await hash(salt + JSON.stringify(body)) };
+    const token = await client.tokens.create(body as Parameters<typeof client.tokens.create>[0], options);
     const { id, container } = token;
     // The reply has the plaintext if the rules reveal it, so the page never gets any part of it.
     const isShown = masking !== undefined && 'data' in token;
