@@ -10,6 +10,7 @@ import type { Secret } from './domain/key.ts';
 import { Proofs } from './http/dpop/proofs.ts';
 import { oneUseLink } from './http/endpoints/console-page.ts';
 import { IssuerKeys } from './http/oauth/issuer-keys.ts';
+import { SignIn } from './http/oauth/sign-in.ts';
 import { auditRecorder as makeAuditRecorder } from './http/pipeline/audit-recorder.ts';
 import { LargeReplies } from './http/pipeline/large-replies.ts';
 import { makeLimits, type Rates } from './http/pipeline/limits.ts';
@@ -19,7 +20,7 @@ import { requestCounter as makeRequestCounter } from './http/pipeline/request-co
 import type { HandlerContext, Route } from './http/pipeline/route.ts';
 import { listen, listenForScrapes, listenWhileStarting } from './http/pipeline/server.ts';
 import { usageRecorder } from './http/pipeline/usage-recorder.ts';
-import { allRoutes, framesRoutes } from './http/routes.ts';
+import { allRoutes, consoleRoutes, framesRoutes } from './http/routes.ts';
 import { startBackgroundJobs } from './operations/background-jobs.ts';
 import { type Bootstrapped, bootstrap, recordAuditedReads } from './operations/bootstrap.ts';
 import { missingHint } from './operations/check.ts';
@@ -27,7 +28,7 @@ import { positionFile, positionMemory } from './operations/known-positions.ts';
 import { masterKeysAtStart } from './operations/master-key.ts';
 import { type NodeEnvironment, nodeRecorder } from './operations/node-recorder.ts';
 import { reportSlowStart, retryTimeouts } from './operations/slow-start.ts';
-import { type Resolve, resolveBySystem } from './outbound/address.ts';
+import { type AllowPrivate, allowAll, type Resolve, resolveBySystem } from './outbound/address.ts';
 import { outboundDestinations } from './outbound/destinations.ts';
 import { fetchDocument } from './outbound/request.ts';
 import { createFolder } from './store/engine/file-ownership.ts';
@@ -137,7 +138,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     requestCounter,
     idempotentRequests: new Set(),
     link,
-    ...(await sessionSettings(config, data.maintenance, clock, log)),
+    ...(await sessionSettings(config, data.maintenance, clock, now, log)),
     ready: () => ready,
     position: positions.current,
     running: { version: build(), schema: newestSchema },
@@ -146,7 +147,8 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   const { host, port } = config;
   const at = { variable: 'PORT', host, port, shared, trusts: config.trustedProxies, framesRoutes };
   const opened: Closeable[] = [data];
-  const server = await tryListen(opened, at, () => listen(options.routes ?? allRoutes, context, at));
+  const served = context.signIn.providers.length > 0 ? [...allRoutes, ...consoleRoutes] : allRoutes;
+  const server = await tryListen(opened, at, () => listen(options.routes ?? served, context, at));
   listening.url = nodeUrlOf(config, server.port);
   const metricsServer = metrics && (await startMetricsServer(config, metrics, opened));
   const delivery = startSinks(sinks, data.maintenance, { log, observer, ...options });
@@ -245,16 +247,29 @@ function ratesOf(config: Config): Rates {
 }
 
 async function sessionSettings(
-  { publicUrl, framesUrl, sessionTtl, sessionTtlMax, issuerNetworks }: Config,
+  config: Config,
   maintenance: Maintenance,
   clock: () => number,
+  now: () => number,
   log: Log,
 ): Promise<
-  Pick<HandlerContext, 'publicUrl' | 'framesUrl' | 'proofs' | 'issuerKeys' | 'sessionTtl' | 'sessionTtlMax'>
+  Pick<
+    HandlerContext,
+    'publicUrl' | 'framesUrl' | 'proofs' | 'issuerKeys' | 'signIn' | 'sessionTtl' | 'sessionTtlMax'
+  >
 > {
+  const { publicUrl, framesUrl, sessionTtl, sessionTtlMax, issuerNetworks } = config;
   const { mac } = await maintenance.chainKeys();
-  const issuerKeys = new IssuerKeys((url) => fetchDocument(url, issuerNetworks), clock, log);
-  return { publicUrl, framesUrl, proofs: new Proofs(mac), issuerKeys, sessionTtl, sessionTtlMax };
+  const keysFrom = (allow: AllowPrivate) => new IssuerKeys((url) => fetchDocument(url, allow), clock, log);
+  return {
+    publicUrl,
+    framesUrl,
+    proofs: new Proofs(mac),
+    issuerKeys: keysFrom(issuerNetworks),
+    signIn: new SignIn(config, mac, keysFrom(allowAll), now, log),
+    sessionTtl,
+    sessionTtlMax,
+  };
 }
 
 function quotas(

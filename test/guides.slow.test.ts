@@ -24,6 +24,7 @@ const pages = [
   'guides/leaked-keys.md',
   'guides/migrate-from-a-hosted-vault.md',
   'guides/show-customers-their-own-data.md',
+  'guides/sign-in.md',
   'guides/workload-identity.md',
 ];
 const cardPage = 'guides/collect-cards-in-a-browser.md';

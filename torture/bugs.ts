@@ -62,6 +62,18 @@ export const bugs: readonly Bug[] = [
     ],
   },
   {
+    name: 'a sign-in does not compare the entry again',
+    row: 'console-sessions',
+    database: 'PostgreSQL',
+    changes: [
+      {
+        file: 'src/http/endpoints/token-exchange.ts',
+        from: '  if (!trusted || current.quarantined_at !== undefined) return undefined;',
+        to: '  if (trusted === undefined && current.quarantined_at !== undefined) return undefined;',
+      },
+    ],
+  },
+  {
     name: 'use counted without a check of what is left',
     row: 'use-race',
     database: 'PostgreSQL',

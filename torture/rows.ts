@@ -1,6 +1,7 @@
 /** All rows of the torture run, in table order. */
 import { crashes } from './crash/rows.ts';
 import type { Row } from './row.ts';
+import { consoleSessions } from './rows/console-sessions.ts';
 import { deleteWhileLarge } from './rows/delete-while-large.ts';
 import { escalation } from './rows/escalation.ts';
 import { smallKeys } from './rows/expensive-requests.ts';
@@ -28,6 +29,7 @@ import { exactUses } from './rows/use-race.ts';
 export const rows: readonly Row[] = [
   oneNonce,
   oneExchange,
+  consoleSessions,
   exactUses,
   noLostUpdate,
   revocations,

@@ -1,6 +1,7 @@
 /** Shows the sign-in form or the pages. */
 import { Suspense, useCallback, useEffect, useState } from 'react';
 import { removeAllDrafts } from './applications/stored-draft.ts';
+import { announce } from './frame/announce.ts';
 import { ErrorBoundary } from './frame/error-boundary.tsx';
 import {
   type FoundKey,
@@ -13,6 +14,7 @@ import {
 } from './frame/kept-key.ts';
 import { lazyPage } from './frame/lazy-page.tsx';
 import { SignIn } from './frame/sign-in.tsx';
+import { type ConsoleSession, signOutPerson } from './frame/sign-in-link.ts';
 import { type SignedIn, SignedInProvider } from './frame/signed-in.ts';
 import { SkeletonPage } from './frame/skeleton.tsx';
 import { confirmLeaving } from './frame/unsaved.ts';
@@ -22,11 +24,18 @@ const Pages = lazyPage(async () => (await loadPages()).Pages);
 
 const lockedReason = 'Locked after 15 minutes without input. Sign in to continue. Unsaved changes are kept.';
 
-export function Console({ given }: { given: Promise<FoundKey | undefined> }) {
+interface Props {
+  readonly given: Promise<FoundKey | undefined>;
+  readonly session: Promise<ConsoleSession>;
+  /** Why the sign-in at a provider did not succeed. */
+  readonly reason: string | undefined;
+}
+
+export function Console({ given, session, reason: problem }: Props) {
   const [signedIn, setSignedIn] = useState<SignedIn>();
   const [unused, setUnused] = useState<typeof given | undefined>(given);
   const [keptKey, setKeptKey] = useState<string>();
-  const [reason, setReason] = useState(() => (isLocked() ? lockedReason : undefined));
+  const [reason, setReason] = useState(() => problem ?? (isLocked() ? lockedReason : undefined));
   const end = useCallback((why?: string) => {
     forgetKey();
     setKeptKey(undefined);
@@ -34,7 +43,12 @@ export function Console({ given }: { given: Promise<FoundKey | undefined> }) {
     setReason(why);
   }, []);
   const lost = useCallback(
-    () => end('Signed out: the key has expired or was revoked. Sign in with another key.'),
+    (isPerson?: boolean) =>
+      end(
+        isPerson
+          ? 'Signed out: the session has ended. Sign in again.'
+          : 'Signed out: the key has expired or was revoked. Sign in with another key.',
+      ),
     [end],
   );
   const signOut = useCallback(() => {
@@ -51,16 +65,21 @@ export function Console({ given }: { given: Promise<FoundKey | undefined> }) {
   }, [keptKey, end, signOut]);
   // Loads the other pages while the sign-in form is shown.
   useEffect(() => void loadPages().catch(() => undefined), []);
-  const enter = (next: SignedIn, { key, keep }: FoundKey) => {
+  const enter = (next: SignedIn, found?: FoundKey) => {
     setSignedIn(next);
     setUnused(undefined);
-    if (!keep) return;
-    keepKey(key);
-    setKeptKey(key);
+    if (!found?.keep) return;
+    keepKey(found.key);
+    setKeptKey(found.key);
   };
-  if (!signedIn) return <SignIn given={unused} reason={reason} enter={enter} lost={lost} />;
-  const leave = () => {
+  if (!signedIn) return <SignIn given={unused} session={session} reason={reason} enter={enter} lost={lost} />;
+  const leave = async () => {
     if (!confirmLeaving()) return;
+    try {
+      if (signedIn.person) await signOutPerson();
+    } catch (error) {
+      return announce((error as Error).message);
+    }
     signOutOtherTabs();
     signOut();
   };

@@ -110,6 +110,8 @@ export interface TrustedIssuer {
   lifetime?: number;
   /** Where the keys of the issuer are, if they are not found on the host of the issuer. */
   jwks_uri?: string;
+  /** Management applications only: the entry is for people who sign in to the console, and `POST /oauth/token` does not accept it. `audience` is then the client id of the console at the issuer. A claim that is a list must contain the value. `email` also needs `email_verified`. If entries of several applications accept a person, the one with the lowest number is used, 1 to 1000. */
+  sign_in_priority?: number;
 }
 
 export interface Problem {

@@ -5,8 +5,8 @@ import { parseEnv } from 'node:util';
 import { type AuditedReads, auditedReads } from '../domain/audit.ts';
 import { Secret } from '../domain/key.ts';
 import { longestSession } from '../domain/session.ts';
-import { maxTokenBytes } from '../domain/token.ts';
 import { defaultConnections, defaultTimeout } from '../store/engine/db.ts';
+import { limitSettings } from './limits.ts';
 import { parseTrust, type Trust, trustNobody } from './trusted-proxies.ts';
 import {
   checkedMasterKey,
@@ -14,123 +14,12 @@ import {
   databaseUrl,
   duration,
   integer,
+  issuerUrls,
   oneOf,
   type Setting,
   variableNames,
-  zeroOrInteger,
+  words,
 } from './values.ts';
-
-const limitSettings = {
-  keyRate: {
-    variable: 'SALLYPORT_RATE_PER_KEY',
-    description: 'Rate limit per key and process, in requests per second. 0 disables it.',
-    fallback: '20000',
-    parse: (text) => integer(text, 20_000, 0, 1_000_000),
-  } satisfies Setting<number>,
-  keyBurst: {
-    variable: 'SALLYPORT_BURST_PER_KEY',
-    description: 'Burst per key: number of requests accepted before the rate limit applies.',
-    fallback: '200000',
-    parse: (text) => integer(text, 200_000, 1, 100_000_000),
-  } satisfies Setting<number>,
-  addressRate: {
-    variable: 'SALLYPORT_RATE_PER_ADDRESS',
-    description:
-      'Rate limit per client address (for IPv6, per /64 network) and process, in requests per second. 0 disables it.',
-    fallback: '20000',
-    parse: (text) => integer(text, 20_000, 0, 1_000_000),
-  } satisfies Setting<number>,
-  addressBurst: {
-    variable: 'SALLYPORT_BURST_PER_ADDRESS',
-    description: 'Burst per client address: number of requests accepted before the rate limit applies.',
-    fallback: '200000',
-    parse: (text) => integer(text, 200_000, 1, 100_000_000),
-  } satisfies Setting<number>,
-  sessionRate: {
-    variable: 'SALLYPORT_SESSIONS_PER_MINUTE',
-    description:
-      'Rate limit for new sessions per client address, public key and process, in sessions per minute. 0 disables it.',
-    fallback: '1200',
-    parse: (text) => integer(text, 1200, 0, 1_000_000),
-  } satisfies Setting<number>,
-  sessionBurst: {
-    variable: 'SALLYPORT_SESSIONS_BURST',
-    description:
-      'Burst per client address and public key: number of new sessions accepted before the rate limit applies.',
-    fallback: '1000',
-    parse: (text) => integer(text, 1000, 1, 100_000_000),
-  } satisfies Setting<number>,
-  pendingSessions: {
-    variable: 'SALLYPORT_PENDING_SESSIONS_PER_APPLICATION',
-    description:
-      'Maximum number of pending sessions, and of delegations, per application. 0 disables the limit.',
-    fallback: '10000',
-    parse: (text) => integer(text, 10_000, 0, 10_000_000),
-  } satisfies Setting<number>,
-  revocationRate: {
-    variable: 'SALLYPORT_REVOCATIONS_PER_MINUTE',
-    description:
-      'Rate limit for POST /keys/revoke per client address and process, in requests per minute. 0 disables it.',
-    fallback: '60',
-    parse: (text) => integer(text, 60, 0, 1_000_000),
-  } satisfies Setting<number>,
-  exchangeRate: {
-    variable: 'SALLYPORT_EXCHANGES_PER_MINUTE',
-    description:
-      'Rate limit for POST /oauth/token per client address and process, in requests per minute. 0 disables it.',
-    fallback: '600',
-    parse: (text) => integer(text, 600, 0, 1_000_000),
-  } satisfies Setting<number>,
-  tokenRate: {
-    variable: 'SALLYPORT_TOKENS_PER_MINUTE',
-    description:
-      'Rate limit for token writes per application (with its sessions) and process, in tokens per minute. 0 disables it.',
-    fallback: '30000',
-    parse: (text) => integer(text, 30_000, 0, 100_000_000),
-  } satisfies Setting<number>,
-  tokenByteRate: {
-    variable: 'SALLYPORT_TOKEN_BYTES_PER_MINUTE',
-    description:
-      'Rate limit for token request bodies per application (with its sessions) and process, in bytes per minute. At least 1048576 (1 MiB, the largest request), or 0 to disable it.',
-    fallback: '134217728',
-    parse: (text) => zeroOrInteger(text, 134_217_728, maxTokenBytes, 1_000_000_000_000),
-  } satisfies Setting<number>,
-  searchRate: {
-    variable: 'SALLYPORT_SEARCHES_PER_MINUTE',
-    description:
-      'Rate limit for searches of tokens per application (with its sessions) and process, in searches per minute. 0 disables it.',
-    fallback: '600',
-    parse: (text) => integer(text, 600, 0, 100_000_000),
-  } satisfies Setting<number>,
-  searchMissRate: {
-    variable: 'SALLYPORT_SEARCH_MISSES_PER_MINUTE',
-    description:
-      'Rate limit for searches that find no token, such as guesses, per application (with its sessions) and process, in searches per minute. 0 disables it.',
-    fallback: '60',
-    parse: (text) => integer(text, 60, 0, 100_000_000),
-  } satisfies Setting<number>,
-  useRate: {
-    variable: 'SALLYPORT_USES_PER_TOKEN',
-    description:
-      'Rate limit for uses of a token at destinations per process, in uses per minute. The status of a destination can answer guesses. 0 disables it.',
-    fallback: '30',
-    parse: (text) => integer(text, 30, 0, 100_000_000),
-  } satisfies Setting<number>,
-  processingRate: {
-    variable: 'SALLYPORT_PROCESSING_PER_APPLICATION',
-    description:
-      'Rate limit for long computations per application (with its sessions) and process, in milliseconds of processing per second. The burst is twenty times as much. 0 disables it.',
-    fallback: '500',
-    parse: (text) => integer(text, 500, 0, 1000),
-  } satisfies Setting<number>,
-  tokenBytes: {
-    variable: 'SALLYPORT_TOKEN_BYTES_PER_APPLICATION',
-    description:
-      'Storage quota per application (with its sessions), in bytes. Counts tokens, each rounded up to 4 KiB, and idempotency records. 0 disables it.',
-    fallback: '21474836480',
-    parse: (text) => integer(text, 21_474_836_480, 0, 999_999_999_999_999),
-  } satisfies Setting<number>,
-};
 
 /** An invalid setting. Operators see the message and the hint. */
 export class ConfigError extends Error {
@@ -304,6 +193,58 @@ export const settings = {
     secret: true,
     parse: (text) => (text === undefined ? undefined : new Secret(text)),
   } satisfies Setting<Secret | undefined>,
+  oidcIssuers: {
+    variable: 'SALLYPORT_OIDC_ISSUER',
+    description:
+      'Issuer of the OpenID Connect provider at which people sign in to the console. Several are separated by spaces: their client ids and secrets then have the same order. Needs SALLYPORT_PUBLIC_URL. See docs/guides/sign-in.md.',
+    fallback: unset,
+    parse: issuerUrls,
+  } satisfies Setting<readonly string[]>,
+  oidcClientIds: {
+    variable: 'SALLYPORT_OIDC_CLIENT_ID',
+    description: 'Client id of the console at the provider.',
+    fallback: unset,
+    parse: words,
+  } satisfies Setting<readonly string[]>,
+  oidcClientSecret: {
+    variable: 'SALLYPORT_OIDC_CLIENT_SECRET',
+    description: 'Client secret of the console at the provider.',
+    fallback: unset,
+    secret: true,
+    parse: (text) => (text === undefined ? undefined : new Secret(text)),
+  } satisfies Setting<Secret | undefined>,
+  oidcClientSecretFile: {
+    variable: 'SALLYPORT_OIDC_CLIENT_SECRET_FILE',
+    description: 'File with the client secret, instead of SALLYPORT_OIDC_CLIENT_SECRET.',
+    fallback: unset,
+    parse: (text) => (text === undefined ? undefined : resolve(text)),
+  } satisfies Setting<string | undefined>,
+  oidcScope: {
+    variable: 'SALLYPORT_OIDC_SCOPE',
+    description:
+      'Scopes that are requested from the provider. Some send groups only for a scope such as groups.',
+    fallback: 'openid profile email',
+    parse: (text) => text ?? 'openid profile email',
+  } satisfies Setting<string>,
+  consoleSessionIdle: {
+    variable: 'SALLYPORT_CONSOLE_SESSION_IDLE',
+    description: 'Seconds without a request after which a person who signed in by name is signed out.',
+    fallback: '1800',
+    parse: (text) => integer(text, 1800, 120, 86_400) * 1000,
+  } satisfies Setting<number>,
+  consoleSessionMax: {
+    variable: 'SALLYPORT_CONSOLE_SESSION_MAX',
+    description: 'Seconds after which a person who signed in by name must sign in again.',
+    fallback: '43200',
+    parse: (text) => integer(text, 43_200, 120, 604_800) * 1000,
+  } satisfies Setting<number>,
+  consoleKeys: {
+    variable: 'SALLYPORT_CONSOLE_KEYS',
+    description:
+      'on: people can also sign in to the console with a key. off: only by name. Stored keys of applications to which people sign in are then for emergencies: every use is in the audit log and in the metric sallyport_break_glass_total.',
+    fallback: 'on',
+    parse: (text) => oneOf(text ?? 'on', ['on', 'off']),
+  } satisfies Setting<'on' | 'off'>,
   workers: {
     variable: 'SALLYPORT_WORKERS',
     description: 'Number of server processes that share the port.',
@@ -429,9 +370,14 @@ function parsePublicUrl(text: string | undefined): string | undefined {
 /** Parses `SALLYPORT_FRAMES_URL`. Bound sessions need WebCrypto, which browsers offer over HTTPS and on localhost only. */
 function parseFramesUrl(text: string | undefined): string | undefined {
   if (text === undefined) return undefined;
+  const origin = text.replace(/\/$/, '');
+  if (isSecureOrigin(origin)) return origin;
+  throw new Error('must be an https origin without a path, such as https://frames.example.com');
+}
+
+/** Whether browsers treat the origin as secure: https, or http on the same machine. */
+export function isSecureOrigin(text: string): boolean {
   const { origin, protocol, hostname } = new URL(URL.canParse(text) ? text : 'invalid:');
   const isLocal = /^(([\w-]+\.)*localhost|127\.0\.0\.1|\[::1\])$/.test(hostname);
-  const isSecure = protocol === 'https:' || (protocol === 'http:' && isLocal);
-  if (isSecure && text.replace(/\/$/, '') === origin) return origin;
-  throw new Error('must be an https origin without a path, such as https://frames.example.com');
+  return text === origin && (protocol === 'https:' || (protocol === 'http:' && isLocal));
 }

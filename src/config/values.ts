@@ -2,6 +2,7 @@
 import { join, resolve } from 'node:path';
 import { parseDuration } from '../domain/duration.ts';
 import { Secret } from '../domain/key.ts';
+import { isIssuerUrl } from '../domain/trusted-issuer.ts';
 import { parseMasterKeys } from '../store/crypto/cipher.ts';
 import { parsePostgresUrl } from '../store/engine/postgres-url.ts';
 
@@ -94,4 +95,18 @@ export function variableNames(text: string | undefined): readonly string[] {
 export function checkedMasterKey(text: string): Secret {
   parseMasterKeys(text);
   return new Secret(text);
+}
+
+/** Returns the values that are separated by spaces. */
+export function words(text: string | undefined): readonly string[] {
+  return text?.match(/\S+/g) ?? [];
+}
+
+export function issuerUrls(text: string | undefined): readonly string[] {
+  const urls = words(text);
+  const invalid = urls.find((url) => !isIssuerUrl(url));
+  if (invalid === undefined) return urls;
+  throw new Error(
+    `must be an https URL without credentials, query and fragment, not ${JSON.stringify(invalid)}`,
+  );
 }

@@ -4,7 +4,8 @@
  * The tag names the tenant, so that every lookup reads the rows of one tenant. Only the SHA-256 digest is stored.
  */
 export const applicationKinds = { management: 'mgt', private: 'pvt', public: 'pub' } as const;
-export type Kind = 'mgt' | 'pvt' | 'pub' | 'ses' | 'dlg' | 'non';
+/** `con`: the session of a person in the console, which only its cookie may contain. */
+export type Kind = 'mgt' | 'pvt' | 'pub' | 'ses' | 'dlg' | 'con' | 'non';
 export type Digest = Buffer;
 
 /** A secret that does not appear in logs, errors or JSON. Only `reveal()` returns it. */
@@ -45,7 +46,7 @@ export interface Minted extends ParsedKey {
 const digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const digitValues = new Uint8Array(128);
 for (const [value, digit] of [...digits].entries()) digitValues[digit.charCodeAt(0)] = value;
-const shape = /^slp_(mgt|pvt|pub|ses|dlg|non)_([0-9A-Za-z]{6})[0-9A-Za-z]{49}$/;
+const shape = /^slp_(mgt|pvt|pub|ses|dlg|con|non)_([0-9A-Za-z]{6})[0-9A-Za-z]{49}$/;
 const tagLength = 6;
 /** Enough digits for 256 bits: 62^43 is just above 2^256. */
 const randomLength = 43;
@@ -102,7 +103,7 @@ export function redactSecrets(text: string): string {
   return redacted.replace(/[0-9A-Za-z]{55,}/g, (run) => (containsBareKey(run) ? '[secret]' : run));
 }
 
-const kinds: readonly Kind[] = [...Object.values(applicationKinds), 'ses', 'dlg', 'non'];
+const kinds: readonly Kind[] = [...Object.values(applicationKinds), 'ses', 'dlg', 'con', 'non'];
 
 /**
  * Whether the run contains a key without its prefix: 55 characters with the correct checksum for one of the kinds. Takes

@@ -55,6 +55,8 @@ export type Principal =
       readonly trust?: Digest | undefined;
       /** Who signed in to the console as the application. Undefined for keys. */
       readonly person?: Person | undefined;
+      /** When the session of the person expires if it is not renewed, and when it ends. */
+      readonly session?: { readonly expiresAt: number; readonly endsAt: number } | undefined;
       /** The thumbprint of the key that every request must prove to hold. Undefined if the key is not bound. */
       readonly jkt?: string | undefined;
       /** Whether the key may be used from the address. Undefined if it may be used from everywhere. */

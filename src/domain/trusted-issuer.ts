@@ -1,4 +1,7 @@
-/** Issuers whose JWTs a workload can exchange for a key of an application (RFC 8693). */
+/**
+ * Issuers whose JWTs a workload can exchange for a key of an application (RFC 8693), and whose users can sign in to the
+ * console.
+ */
 import { z } from 'zod';
 import { line, optional } from './common-fields.ts';
 import type { Errors } from './error.ts';
@@ -17,10 +20,12 @@ export const clockTolerance = 30_000;
 /** The longest lifetime of a JWT in milliseconds. A used JWT is remembered that long. */
 const maxJwtLifetime = 24 * 3_600_000;
 
+const maxPriority = 1000;
+
 const httpsUrl = 'must be an https URL without credentials, query and fragment';
 
 /** Plain HTTP is accepted only for loopback addresses. */
-function isIssuerUrl(text: string): boolean {
+export function isIssuerUrl(text: string): boolean {
   if (!URL.canParse(text) || /[?#@\\\s]/.test(text)) return false;
   const { protocol, hostname } = new URL(text);
   if (protocol === 'https:') return true;
@@ -57,19 +62,35 @@ export const TrustedIssuer = z
     jwks_uri: optional(IssuerUrl).describe(
       'Where the keys of the issuer are, if they are not found on the host of the issuer.',
     ),
+    sign_in_priority: optional(z.int().min(1).max(maxPriority)).describe(
+      `Management applications only: the entry is for people who sign in to the console, and \`POST /oauth/token\` does not accept it. \`audience\` is then the client id of the console at the issuer. A claim that is a list must contain the value. \`email\` also needs \`email_verified\`. If entries of several applications accept a person, the one with the lowest number is used, 1 to ${maxPriority}.`,
+    ),
   })
   .meta({ id: 'TrustedIssuer' });
 export type TrustedIssuer = z.infer<typeof TrustedIssuer>;
 
 export const TrustedIssuers = z.array(TrustedIssuer).max(maxIssuers);
 
-export function issuerErrors(type: string, issuers: readonly TrustedIssuer[] | undefined): Errors {
-  if (type !== 'public' || !issuers || issuers.length === 0) return {};
-  return {
-    trusted_issuers: [
-      'is only for private and management applications: the key of a public application is no secret',
-    ],
-  };
+export function issuerErrors(type: string, issuers: readonly TrustedIssuer[] = []): Errors {
+  if (type === 'public' && issuers.length > 0)
+    return {
+      trusted_issuers: [
+        'is only for private and management applications: the key of a public application is no secret',
+      ],
+    };
+  return Object.fromEntries(
+    issuers.flatMap((issuer, at) => {
+      const problem = signInProblem(type, issuer);
+      return problem === undefined ? [] : [[`trusted_issuers.${at}.sign_in_priority`, [problem]]];
+    }),
+  );
+}
+
+function signInProblem(type: string, entry: TrustedIssuer): string | undefined {
+  if (entry.sign_in_priority === undefined) return undefined;
+  if (type !== 'management') return 'is only for management applications';
+  const other = (['once', 'lifetime', 'jwks_uri'] as const).find((name) => entry[name] !== undefined);
+  return other && `cannot be combined with ${other}`;
 }
 
 /** The workload that gets a key. */
@@ -83,7 +104,7 @@ export interface Workload {
 }
 
 /**
- * Finds the entry that accepts the claims. Returns the reason if none does. The signature must be verified before or
+ * Finds the entry for workloads that accepts the claims. Returns the reason if none does. The signature must be verified before or
  * after.
  */
 export function matchIssuer(
@@ -91,7 +112,9 @@ export function matchIssuer(
   payload: Readonly<Record<string, unknown>>,
   now: number,
 ): Workload | string {
-  const ofIssuer = issuers.filter(({ issuer }) => issuer === payload.iss);
+  const ofIssuer = issuers.filter(
+    ({ issuer, sign_in_priority }) => issuer === payload.iss && sign_in_priority === undefined,
+  );
   if (ofIssuer.length === 0) return 'its issuer is not trusted';
   const forUs = ofIssuer.filter(({ audience }) => isOnlyAudience(payload.aud, audience));
   if (forUs.length === 0) return 'it is for another audience';
@@ -108,7 +131,7 @@ export function matchIssuer(
   return { issuer, subject: sub, jti: once ? (jti as string) : undefined, expiresAt: (exp as number) * 1000 };
 }
 
-const subjectShape = /^\P{Cc}{1,255}$/u;
+export const subjectShape = /^\P{Cc}{1,255}$/u;
 
 /** A JWT with several audiences could be replayed by one of the others. */
 function isOnlyAudience(aud: unknown, audience: string): boolean {
@@ -119,6 +142,33 @@ function hasClaims(payload: Readonly<Record<string, unknown>>, claims: TrustedIs
   return Object.entries(claims).every(
     ([name, value]) => Object.hasOwn(payload, name) && payload[name] === value,
   );
+}
+
+type Listed = Pick<TrustedIssuer, 'issuer' | 'audience' | 'claims'> & {
+  readonly sign_in_priority?: number | undefined;
+};
+
+/** The entries for people who sign in to the console, in the order in which they are tried. */
+export function signInEntries<
+  E extends Listed,
+  A extends { readonly trusted_issuers?: readonly E[] | undefined },
+>(applications: readonly (A & { readonly trusted_issuers?: readonly E[] | undefined })[]) {
+  return applications
+    .flatMap((application) => (application.trusted_issuers ?? []).map((entry) => ({ application, entry })))
+    .filter(({ entry }) => entry.sign_in_priority !== undefined)
+    .sort((a, b) => (a.entry.sign_in_priority ?? 0) - (b.entry.sign_in_priority ?? 0));
+}
+
+/** Whether the claims about a person are those of the entry. Anyone can enter the address of another person as `email`. */
+export function acceptsPerson(
+  { claims }: Pick<TrustedIssuer, 'claims'>,
+  person: Readonly<Record<string, unknown>>,
+): boolean {
+  const isEqual = ([name, value]: [string, unknown]) => {
+    const given = Object.hasOwn(person, name) ? person[name] : undefined;
+    return Array.isArray(given) ? given.includes(value) : given === value;
+  };
+  return Object.entries(claims).every(isEqual) && (!('email' in claims) || person.email_verified === true);
 }
 
 function differingClaim(
@@ -143,9 +193,12 @@ function timeProblem({ exp, nbf, iat }: Readonly<Record<string, unknown>>, now: 
 
 /** When a new key expires: never after its application, or after the longest lifetime that the tenant allows. */
 export function keyExpiry(
-  { lifetime = defaultLifetime }: TrustedIssuer,
+  lifetime: number | undefined,
   now: number,
   ...limits: readonly (number | undefined)[]
 ): number {
-  return Math.min(now + lifetime * 1000, ...limits.filter((limit) => limit !== undefined));
+  return Math.min(
+    now + (lifetime ?? defaultLifetime) * 1000,
+    ...limits.filter((limit) => limit !== undefined),
+  );
 }

@@ -16,6 +16,13 @@ import { getAuthZenConfiguration } from './endpoints/authzen/configuration.ts';
 import { evaluate, evaluateAll } from './endpoints/authzen/evaluations.ts';
 import { searchActions, searchResources, searchSubjects } from './endpoints/authzen/searches.ts';
 import { getConsole, getConsoleFile, openConsoleLink } from './endpoints/console-page.ts';
+import {
+  beginSignIn,
+  finishSignIn,
+  getConsoleSession,
+  logOutByProvider,
+  signOut,
+} from './endpoints/console-session.ts';
 import { decide } from './endpoints/decisions.ts';
 import {
   createDestination,
@@ -144,7 +151,17 @@ export const allRoutes: readonly Route[] = [
   route('GET', '/console', noKey, getConsole),
   route('GET', '/console/:file', noKey, getConsoleFile),
   route('POST', '/console/link', noKey, openConsoleLink),
+  { ...route('GET', '/console/api/session', noKey, getConsoleSession), onConsole: true },
+  { ...route('GET', '/console/api/sign-in', noKey, beginSignIn), onConsole: true },
+  { ...route('POST', '/console/api/sign-out', noKey, signOut), onConsole: true },
+  route('GET', '/console/api/callback/:provider', noKey, finishSignIn),
+  route('POST', '/console/api/back-channel-logout', noKey, logOutByProvider),
 ];
+
+/** The API for people who signed in by name: the cookie replaces the key. Served only if there are providers. */
+export const consoleRoutes: readonly Route[] = api
+  .filter(({ kind, name }) => kind !== 'open' || name === listPermissions.name)
+  .map((each) => ({ ...each, path: `/console/api${each.path}`, onConsole: true }));
 
 const calledByFrames = [createSession, createToken, getToken].map(({ name }) => name);
 

@@ -1,3 +1,4 @@
+import type { Person } from '../domain/audit.ts';
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { type Digest, nilTenant } from '../domain/key.ts';
 import { networkMatcher } from '../domain/network.ts';
@@ -24,6 +25,8 @@ interface KeyRow extends ApplicationRow {
   issuer: string | null;
   subject: string | null;
   trust: string | null;
+  person: string | null;
+  ends_at: DbTime | null;
   jkt: string | null;
   tag: string;
   max_lifetime: DbTime | null;
@@ -62,7 +65,7 @@ interface SessionRow {
 
 const byApplicationKey = `
   select k.digest as key, :now as now, k.id as key_id, k.expires_at as key_expires_at, k.issuer,
-    k.subject, k.trust, k.jkt, t.tag, t.max_lifetime,
+    k.subject, k.trust, k.person, k.ends_at, k.jkt, t.tag, t.max_lifetime,
     t.purposes,
     ${applicationColumns('a')}
   from application_keys k join applications a on a.tenant_id = k.tenant_id and a.id = k.application_id
@@ -117,11 +120,7 @@ function fromKey(row: KeyRow, digest: Digest): CachedCredential {
     tenantTag: row.tag,
     applicationId: row.id,
     application,
-    ...(row.issuer !== null && {
-      issuer: row.issuer,
-      subject: row.subject ?? undefined,
-      trust: trustDigest(row.id, row.trust ?? ''),
-    }),
+    ...(row.issuer !== null && issuedFor(row)),
     jkt: row.jkt ?? undefined,
     policy: compilePolicy(toEffectiveGrants(row)),
     authority: { applicationId: row.id, keyId: row.key_id },
@@ -134,6 +133,17 @@ function fromKey(row: KeyRow, digest: Digest): CachedCredential {
   };
   const text = row.permissions.length + row.rules.length;
   return { principal, until: earliest(row.expires_at, row.key_expires_at), text };
+}
+
+/** The workload or the person that got the key. */
+function issuedFor({ id, issuer, subject, trust, person, key_expires_at, ends_at }: KeyRow) {
+  const entry = { issuer: issuer ?? undefined, trust: trustDigest(id, trust ?? '') };
+  if (person === null) return { ...entry, subject: subject ?? undefined };
+  return {
+    ...entry,
+    person: { subject: subject ?? '', ...(JSON.parse(person) as Omit<Person, 'subject'>) },
+    session: { expiresAt: Number(key_expires_at), endsAt: Number(ends_at) },
+  };
 }
 
 function fromSession(row: SessionRow, digest: Digest): CachedCredential {

@@ -5,7 +5,7 @@ import { longestSession } from '../domain/session.ts';
 import type { TrustedIssuer, Workload } from '../domain/trusted-issuer.ts';
 import type { DbTime, Queries } from './engine/db.ts';
 import { Params } from './engine/sql.ts';
-import type { Change, NewIssuedKey } from './store.ts';
+import type { Change, Keys, NewIssuedKey } from './store.ts';
 
 export interface KeyRow {
   id: string;
@@ -32,8 +32,9 @@ export async function expireKeys(
   expiresAt: number,
 ): Promise<void> {
   await tx.run(
-    `update application_keys set expires_at = $3 where tenant_id = $1 and application_id = $2
-       and (expires_at is null or expires_at > $3)`,
+    `update application_keys set expires_at = case when expires_at < $3 then expires_at else $3 end,
+       ends_at = case when ends_at > $3 then $3 else ends_at end
+     where tenant_id = $1 and application_id = $2 and (expires_at is null or expires_at > $3 or ends_at > $3)`,
     [tenant, application, expiresAt],
   );
 }
@@ -60,8 +61,9 @@ export async function insertKey(
 /** Identifies an entry of `trusted_issuers` by its content. */
 function trustOf(issuer: TrustedIssuer): string {
   const claims = Object.entries(issuer.claims).sort(([a], [b]) => (a < b ? -1 : 1));
-  const { audience, once, lifetime, jwks_uri } = issuer;
-  const content = JSON.stringify([issuer.issuer, audience, claims, once, lifetime, jwks_uri]);
+  const { audience, once, lifetime, jwks_uri, sign_in_priority } = issuer;
+  const fields = [issuer.issuer, audience, claims, once, lifetime, jwks_uri];
+  const content = JSON.stringify(sign_in_priority === undefined ? fields : [...fields, sign_in_priority]);
   return createHash('sha256').update(content).digest('hex').slice(0, 32);
 }
 
@@ -132,18 +134,31 @@ export async function insertIssuedKey(
   tx: Queries,
   tenant: string,
   application: string,
-  { key, workload, jkt, at, expiresAt }: NewIssuedKey,
+  { key, workload, jkt, at, expiresAt, signIn }: NewIssuedKey,
 ): Promise<string> {
   const id = newId(at);
   const { issuer, subject } = workload;
   await tx.run(
     `insert into application_keys (tenant_id, application_id, id, digest, ending, created_at, expires_at, issuer,
-       subject, trust, jkt)
-     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
+       subject, trust, jkt, person, sid, ends_at)
+     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
     [
       ...[tenant, application, id, key.digest, key.ending, at, expiresAt],
       ...[issuer.issuer, subject, trustOf(issuer), jkt ?? null],
+      ...(signIn ? [JSON.stringify(signIn.person), signIn.sid ?? null, signIn.endsAt] : [null, null, null]),
     ],
   );
   return id;
+}
+
+/** Extends a session in the console up to `ends_at`. Changes nothing if it has ended. */
+export async function renewKey(
+  tx: Pick<Queries, 'run'>,
+  ...[tenant, application, id, expiresAt]: Parameters<Keys['renew']>
+): Promise<void> {
+  await tx.run(
+    `update application_keys set expires_at = case when ends_at < $4 then ends_at else $4 end
+     where tenant_id = $1 and application_id = $2 and id = $3 and ends_at is not null and expires_at > :now`,
+    [tenant, application, id, expiresAt],
+  );
 }

@@ -12,7 +12,7 @@ import {
 } from './applications.ts';
 import type { Keyring } from './crypto/keyring.ts';
 import type { Db, DbTime, Executor } from './engine/db.ts';
-import { databaseTime } from './engine/sql.ts';
+import { databaseTime, everyTenant } from './engine/sql.ts';
 import {
   countKeys,
   expireKeys,
@@ -20,10 +20,11 @@ import {
   insertIssuedKey,
   insertKey,
   type KeyRow,
+  renewKey,
   spendJwt,
 } from './key-rows.ts';
 import { kindOf } from './sessions.ts';
-import type { Keys, NewEntry, RevokedKey, Store } from './store.ts';
+import type { Keys, NewEntry, RevokedKey, Store, WorkloadTarget } from './store.ts';
 import type { TenantTags } from './tenants.ts';
 
 const columns = 'id, ending, created_by, created_at, last_used_at, expires_at';
@@ -66,6 +67,8 @@ export function applicationKeys(db: Executor): Keys {
         if (!(await spendJwt(tx, tenant, issued.workload))) return { outcome: 'used' };
         return { outcome: 'issued', issued, id: await insertIssuedKey(tx, tenant, application, issued) };
       }),
+
+    renew: (...renewed) => renewKey(db, ...renewed),
 
     delete: (tenant, application, id, check) =>
       db.transaction(async (tx) => {
@@ -169,18 +172,56 @@ const selectTarget = `select a.id as key, :now as now, t.tag, t.max_lifetime, ${
   from applications a join tenants t on t.id = a.tenant_id and t.disabled_at is null
   where a.id = :key and a.tenant_id = $2 and ${notExpired('a')}`;
 
+const selectSignInTargets = `select :now as now, t.tag, t.max_lifetime, ${applicationColumns('a')}
+  from applications a join tenants t on t.id = a.tenant_id and t.disabled_at is null
+  where a.tenant_id = $1 and a.type = 'management' and a.trusted_issuers is not null and ${notExpired('a')}
+  order by a.id`;
+
+const selectTags = 'select tag from tenants where disabled_at is null order by id limit 2';
+
+/** See `Store.findSignInTargets`. */
+export function signInTargets(db: Db, tags: TenantTags): Store['findSignInTargets'] {
+  return async (given) => {
+    const [first, second] = given === undefined ? await db.all<{ tag: string }>(selectTags) : [];
+    const tag = given ?? (second === undefined ? first?.tag : undefined);
+    const tenant = tag === undefined ? undefined : await tags.find(tag);
+    return tenant === undefined
+      ? undefined
+      : { tenant, targets: (await db.all<TargetRow>(selectSignInTargets, [tenant])).map(toTarget) };
+  };
+}
+
+const ofPerson = (column: string) =>
+  everyTenant(`select tenant_id, application_id, id from application_keys
+    where issuer = $1 and person is not null and ${column} = $2`);
+
+/** See `Store.findPersonSessions`. */
+export function personSessions(db: Db): Store['findPersonSessions'] {
+  return async ({ issuer, subject, sid }) => {
+    const sql = ofPerson(sid === undefined ? 'subject' : 'sid');
+    const rows = await db.all<Omit<RevokedRow, 'ending'>>(sql, [issuer, sid ?? subject ?? null]);
+    return rows.map(({ tenant_id, application_id, id }) => ({
+      tenantId: tenant_id,
+      applicationId: application_id,
+      keyId: id,
+    }));
+  };
+}
+
 /** See `Store.findWorkloadTarget`. Runs the same statements for every tag and id. */
 export function workloadTargets(db: Db, tags: TenantTags): Store['findWorkloadTarget'] {
   return async (tag, id) => {
     const tenant = (await tags.find(tag)) ?? nilTenant;
     const row = await db.lookup<TargetRow>(selectTarget, id, [tenant]);
-    return (
-      row && {
-        tenantTag: row.tag,
-        application: toApplication(row),
-        maxLifetime: row.max_lifetime === null ? undefined : Number(row.max_lifetime),
-        now: Number(row.now),
-      }
-    );
+    return row && toTarget(row);
+  };
+}
+
+function toTarget(row: TargetRow): WorkloadTarget {
+  return {
+    tenantTag: row.tag,
+    application: toApplication(row),
+    maxLifetime: row.max_lifetime === null ? undefined : Number(row.max_lifetime),
+    now: Number(row.now),
   };
 }

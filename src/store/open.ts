@@ -45,7 +45,7 @@ import { openPostgres } from './engine/postgres.ts';
 import { openSqlite } from './engine/sqlite.ts';
 import { readGauges } from './gauges.ts';
 import { idempotency } from './idempotency.ts';
-import { applicationKeys, keyRevoker, workloadTargets } from './keys.ts';
+import { applicationKeys, keyRevoker, personSessions, signInTargets, workloadTargets } from './keys.ts';
 import type { Maintenance, Settings, TenantTransaction } from './maintenance.ts';
 import { nodes } from './nodes.ts';
 import { listExpiring } from './operator-queries.ts';
@@ -177,6 +177,8 @@ function storeOn(
     change: run,
     revokeKey: keyRevoker(db, tags, keys, log.writeChanges),
     findWorkloadTarget: workloadTargets(db, tags),
+    findSignInTargets: signInTargets(db, tags),
+    findPersonSessions: personSessions(db),
     ping: async () => {
       checkFileInPlace(db);
       await checkReady();

@@ -1,6 +1,7 @@
 /** The inputs, results and filters of the repositories in store.ts. */
 
 import type { Application, ApplicationType } from '../domain/application.ts';
+import type { Person } from '../domain/audit.ts';
 import type { Destination } from '../domain/destination.ts';
 import type { Grants } from '../domain/grant.ts';
 import type { Digest, Minted, Secret } from '../domain/key.ts';
@@ -272,6 +273,14 @@ export interface NewIssuedKey {
   readonly jkt: string | undefined;
   readonly at: number;
   readonly expiresAt: number;
+  /** Only for the session of a person in the console. */
+  readonly signIn?: {
+    readonly person: Omit<Person, 'subject'>;
+    /** The session at the provider, if it has named one. */
+    readonly sid: string | undefined;
+    /** The session is not renewed beyond this time. */
+    readonly endsAt: number;
+  };
 }
 
 /** The application, session or delegation to which a revoked key belonged. */

@@ -148,6 +148,8 @@ export interface Keys {
     | { readonly outcome: 'used' }
     | { readonly outcome: 'too_many' }
   >;
+  /** Extends the session of a person in the console, never beyond its end. Does nothing if it has ended. */
+  renew(tenant: string, application: string, id: string, expiresAt: number): Promise<void>;
   /**
    * Deletes a key. The key, and every session whose ceiling it is, is invalid for every request sent after this
    * resolves. Rejects without a change if `check` throws. Returns undefined if the key does not exist.
@@ -363,6 +365,21 @@ export interface Store {
    * disabled. Runs the same statements then.
    */
   findWorkloadTarget(tag: string, application: string): Promise<WorkloadTarget | undefined>;
+  /**
+   * The management applications with trusted issuers of the tenant with this tag, oldest first. Without a tag, of the
+   * only tenant. Returns undefined if there is no such tenant, or several.
+   */
+  findSignInTargets(
+    tag: string | undefined,
+  ): Promise<{ readonly tenant: string; readonly targets: readonly WorkloadTarget[] } | undefined>;
+  /** The sessions in the console of all tenants with this session at the provider, or else of this subject. */
+  findPersonSessions(person: {
+    readonly issuer: string;
+    readonly subject?: string | undefined;
+    readonly sid?: string | undefined;
+  }): Promise<
+    readonly { readonly tenantId: string; readonly applicationId: string; readonly keyId: string }[]
+  >;
   /**
    * Rejects if this node cannot serve requests: if the database cannot be reached or is read-only, if a SQLite file is
    * no longer at its path, or if the current master key is not configured. `isDiskFull`: only essential changes are made.

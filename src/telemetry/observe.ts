@@ -24,6 +24,8 @@ export interface Observer {
   clockJumped(direction: 'forward' | 'back'): void;
   /** Counts a request to the destination with this id. The outcome is `replied` or an error code. */
   used(destination: string, outcome: string, seconds: number): void;
+  /** Counts a request with a key that is only for emergencies. */
+  brokeGlass(): void;
 }
 
 /** Used when metrics are off. */
@@ -37,6 +39,7 @@ export const unobserved: Observer = {
   deliveryFailed: () => {},
   clockJumped: () => {},
   used: () => {},
+  brokeGlass: () => {},
 };
 
 export interface Observed extends Observer {
@@ -151,6 +154,7 @@ export function observe(sources: MetricSources): Observed {
       recorded.uses.add({ ...labelOf(id), outcome });
       recorded.useTimes.observe(labelOf(id), seconds);
     },
+    brokeGlass: () => recorded.brokenGlass.add({}),
     text: async () => {
       await readGauges();
       return registry.text();
@@ -220,6 +224,11 @@ function declare(registry: Registry, sinkNames: readonly string[]) {
     'sallyport_destination_request_duration_seconds',
     'Time of requests to destinations, with the wait for a connection.',
   );
+  const brokenGlass = registry.counter(
+    'sallyport_break_glass_total',
+    'With SALLYPORT_CONSOLE_KEYS=off: requests with a stored key of an application to which people sign in by name.',
+    [{}],
+  );
   return {
     requests,
     errors,
@@ -234,6 +243,7 @@ function declare(registry: Registry, sinkNames: readonly string[]) {
     clockJumps,
     uses,
     useTimes,
+    brokenGlass,
   };
 }
 

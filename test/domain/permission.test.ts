@@ -45,7 +45,7 @@ const table: Record<string, [traits: string, endpoints: string]> = {
   'key of private or management': ['', 'authorizeSession'],
   'key of private':               ['', 'createDelegation'],
   'key of management or private or public or session or delegation': ['', 'listOwnPermissions'],
-  'no key':                       ['', 'exchangeToken getAuthZenConfiguration getConsole getConsoleFile getHome getOpenApi getReference listPermissions live openLink ready revokeKey'],
+  'no key':                       ['', 'beginSignIn exchangeToken finishSignIn getAuthZenConfiguration getConsole getConsoleFile getConsoleSession getHome getOpenApi getReference listPermissions live logOutByProvider openLink ready revokeKey signOut'],
 };
 
 function accessOf(route: Route): string {

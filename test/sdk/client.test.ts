@@ -24,6 +24,7 @@ const withoutMethod = [
     'getAuthZenConfiguration',
   ],
   ...['getHome', 'getReference', 'getOpenApi', 'getConsole', 'getConsoleFile', 'openLink'],
+  ...['getConsoleSession', 'beginSignIn', 'finishSignIn', 'signOut', 'logOutByProvider'],
   'exchangeToken', // workloadKey
   ...['proxyGet', 'proxyPost', 'proxyPut', 'proxyPatch', 'proxyDelete'],
 ];

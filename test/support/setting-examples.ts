@@ -84,6 +84,20 @@ export const table: { [K in Name]: Row } = {
     invalid: ['nonsense', '10.0.0.0/33', '10.0.0'],
   },
   trustedProxies: { unset: expect.anything(), valid: [], invalid: ['nonsense', '10.0.0.0/33', '10.0.0'] },
+  oidcIssuers: {
+    unset: [],
+    valid: [
+      ['https://login.example https://b.example/realm', ['https://login.example', 'https://b.example/realm']],
+    ],
+    invalid: ['login.example', 'http://login.example', 'https://me:hunter2@x'],
+  },
+  oidcClientIds: { unset: [], valid: [['a b', ['a', 'b']]], invalid: [] },
+  oidcClientSecret: { unset: undefined, valid: [['hunter2', new Secret('hunter2')]], invalid: [] },
+  oidcClientSecretFile: { unset: undefined, valid: [['/secret', '/secret']], invalid: [] },
+  oidcScope: { unset: 'openid profile email', valid: [['openid groups', 'openid groups']], invalid: [] },
+  consoleSessionIdle: { unset: 1_800_000, valid: [['120', 120_000]], invalid: ['119', '86401', 'long'] },
+  consoleSessionMax: { unset: 43_200_000, valid: [['604800', 604_800_000]], invalid: ['119', '604801'] },
+  consoleKeys: { unset: 'on', valid: [['off', 'off']], invalid: ['no'] },
   issuerNetworks: { unset: expect.anything(), valid: [], invalid: ['nonsense', '10.0.0.0/33'] },
   databaseUrl: {
     unset: `sqlite:${resolve('data/sallyport.db')}`,

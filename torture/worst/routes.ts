@@ -496,4 +496,19 @@ export const worstRequests: Record<string, (world: World) => Requests> = {
   openLink: () => [
     { what: 'a large body', path: '/console/link', body: manyNumbers, expected: [400, 404, 413] },
   ],
+  // Only pages of the console may send these.
+  getConsoleSession: () => [{ what: 'another origin', path: '/console/api/session', expected: [403] }],
+  beginSignIn: () => [{ what: 'another origin', path: '/console/api/sign-in', expected: [403] }],
+  signOut: () => [{ what: 'another origin', path: '/console/api/sign-out', expected: [403] }],
+  finishSignIn: () => [
+    { what: 'a long query', path: `/console/api/callback/1?code=${'x'.repeat(8000)}`, expected: [303] },
+  ],
+  logOutByProvider: () => [
+    {
+      what: 'a large body',
+      path: '/console/api/back-channel-logout',
+      body: manyNumbers,
+      expected: [400, 413, 415],
+    },
+  ],
 };

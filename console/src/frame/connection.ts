@@ -73,7 +73,7 @@ export class Connection {
 
   #missing({ pathname, searchParams }: URL, method: string): string | undefined {
     if (!this.#held) return undefined;
-    const permissions = [requiredPermission(method, pathname)];
+    const permissions = [requiredPermission(method, pathname.replace(/^\/console\/api/, ''))];
     if (searchParams.has('dry_run')) permissions.push('access:review');
     return permissions.find((name) => name !== undefined && !this.#held?.has(name));
   }

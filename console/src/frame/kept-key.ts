@@ -15,6 +15,7 @@ interface StoredKey extends FoundKey {
 }
 
 export const idleLimit = 15 * 60_000;
+export const inputs = ['keydown', 'pointerdown', 'wheel'] as const;
 const keyName = 'sallyport.key';
 const lockedName = 'sallyport.locked';
 const channelName = 'sallyport.sign-in';
@@ -112,7 +113,6 @@ export function guardKey(key: string, on: { readonly idle: () => void; readonly 
     if (data.type === 'sign-out') on.signOut();
     if (data.type === 'ask' && !isIdle()) channel.postMessage({ type: 'answer', key } satisfies Message);
   };
-  const inputs = ['keydown', 'pointerdown', 'wheel'] as const;
   for (const name of inputs) addEventListener(name, input, { passive: true, capture: true });
   document.addEventListener('visibilitychange', check);
   const timer = setInterval(check, writeInterval);

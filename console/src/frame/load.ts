@@ -1,5 +1,6 @@
 /** Hooks for loading data and for the current time. */
 import { useCallback, useEffect, useRef, useState } from 'react';
+import { idleLimit, inputs } from './kept-key.ts';
 
 export interface Loaded<T> {
   readonly data: T | undefined;
@@ -55,10 +56,24 @@ export function useDebounced<T>(value: T, delay = 200): T {
   return settled;
 }
 
-/** Calls `reload` every `every` milliseconds while the page is visible. */
+let lastInput = performance.now();
+for (const name of inputs)
+  globalThis.addEventListener?.(
+    name,
+    () => {
+      lastInput = performance.now();
+    },
+    { passive: true, capture: true },
+  );
+
+/**
+ * Calls `reload` every `every` milliseconds while the page is visible. Pauses after `idleLimit` without input: requests of
+ * a page that nobody uses would renew the session of a person.
+ */
 export function useLiveUpdates(reload: () => void, every: number): void {
   useEffect(() => {
-    const update = () => document.visibilityState === 'visible' && reload();
+    const isUsed = () => document.visibilityState === 'visible' && performance.now() - lastInput < idleLimit;
+    const update = () => isUsed() && reload();
     const timer = setInterval(update, every);
     document.addEventListener('visibilitychange', update);
     return () => {

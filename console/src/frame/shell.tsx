@@ -58,7 +58,9 @@ function Scheme() {
 }
 
 function Account({ leave }: { leave: () => void }) {
-  const { ownApplication, keyEnding } = useSignedIn();
+  const { ownApplication, keyEnding, person } = useSignedIn();
+  const key = keyEnding && `…${keyEnding}`;
+  const name = person ? (person.name ?? person.email ?? person.subject) : ownApplication?.name;
   return (
     <Menu position="top-start" width={240}>
       <Menu.Target>
@@ -67,8 +69,8 @@ function Account({ leave }: { leave: () => void }) {
             <Icon name="key" size={14} />
           </span>
           <span className="account-name">
-            <span>{ownApplication?.name ?? `key …${keyEnding}`}</span>
-            {ownApplication && <small>…{keyEnding}</small>}
+            <span>{name ?? `key ${key}`}</span>
+            {ownApplication && <small>{person ? ownApplication.name : key}</small>}
           </span>
         </button>
       </Menu.Target>
@@ -79,7 +81,7 @@ function Account({ leave }: { leave: () => void }) {
             href={href('applications', ownApplication.id)}
             leftSection={<Icon name="key" />}
           >
-            Application of this key
+            {person ? 'Application you signed in to' : 'Application of this key'}
           </Menu.Item>
         )}
         <Menu.Item

@@ -8,13 +8,21 @@ import {
   accessReport,
 } from '../../../sdk/src/sallyport.ts';
 import { timestamp } from '../../domain/common-fields.ts';
+import { acceptsPerson, signInEntries } from '../../domain/trusted-issuer.ts';
 import type { Call, RemoteCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import { requireUnused, withNewFile, writeError } from '../terminal/files.ts';
-import { only } from '../terminal/options.ts';
+import { formatPairs, only, pairsOf } from '../terminal/options.ts';
 import { limitOption, printList, printTable, rowsOption, showProgress } from '../terminal/print.ts';
 import { interruptible } from '../terminal/signals.ts';
 import { appArgument, findApplication } from './apps.ts';
+
+const claimOption = {
+  name: 'claim',
+  value: 'NAME=VALUE',
+  repeatable: true,
+  description: 'Claim of a person, such as groups=admins,staff; repeatable.',
+} as const;
 
 export const accessCommands: readonly RemoteCommand[] = [
   {
@@ -78,6 +86,15 @@ export const accessCommands: readonly RemoteCommand[] = [
     call: advise,
   },
   {
+    usage: 'access people',
+    options: [claimOption, rowsOption],
+    summary: 'List who can sign in to the console as which application, in the order of evaluation.',
+    details:
+      'Lists the trusted issuers with sign_in_priority. With --claim, lists those that accept a person with these claims: the first of an issuer is used. Needs application:read.',
+    examples: ['sallyport access people', 'sallyport access people --claim groups=admins,staff'],
+    call: people,
+  },
+  {
     usage: 'access report',
     options: [
       { name: 'from', value: 'TIME', description: 'Start of the period, such as 2030-01-01T00:00:00Z.' },
@@ -132,6 +149,36 @@ function verificationOf(path: string | undefined) {
     throw new UsageError(`--verification ${path} cannot be read: ${(error as Error).message}`);
   }
   throw new UsageError(`--verification ${path} is not the output of \`audit verify --json\``);
+}
+
+async function people(call: Call): Promise<number> {
+  const given = pairsOf(call, claimOption);
+  const person = { email_verified: true, ...Object.fromEntries(Object.entries(given ?? {}).map(claimOf)) };
+  const applications: Application[] = [];
+  for await (const each of call.service.applications.all({ type: 'management' })) applications.push(each);
+  const entries = signInEntries(applications.toReversed()).filter(
+    ({ entry }) => given === undefined || acceptsPerson(entry, person),
+  );
+  const rows = entries.map(({ application, entry }) => [
+    String(entry.sign_in_priority),
+    application.name,
+    entry.issuer,
+    formatPairs(entry.claims as Record<string, string>),
+  ]);
+  const head = ['PRIORITY', 'APPLICATION', 'ISSUER', 'CLAIMS'];
+  return printTable(call, entries, 'entries for people', head, rows);
+}
+
+/** The values as a list. Numbers and booleans are also in it as such, because an entry compares types. */
+function claimOf([name, text]: [string, string]): [string, unknown[]] {
+  const values = text.split(',');
+  return [
+    name,
+    [
+      ...values,
+      ...values.filter((value) => /^(true|false|\d+)$/.test(value)).map((value) => JSON.parse(value)),
+    ],
+  ];
 }
 
 async function diff(call: Call): Promise<number> {

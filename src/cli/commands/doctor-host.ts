@@ -2,9 +2,12 @@
 import { accessSync, constants, existsSync, readFileSync, type Stats, statfsSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { parseEnv } from 'node:util';
+
 import { type Config, settingList } from '../../config/settings.ts';
+import { configuredProviders, type Provider, redirectUri } from '../../config/sign-in.ts';
 import { type Check, fail, ok, warn } from '../../operations/check.ts';
 import { usesKeyFile } from '../../operations/master-key.ts';
+import { fetchDocument } from '../../outbound/request.ts';
 import { defaultPassfile, parsePostgresUrl } from '../../store/engine/postgres-url.ts';
 import { callVariables } from '../terminal/connection.ts';
 import { shortPath, sqlitePath } from '../terminal/database.ts';
@@ -38,6 +41,22 @@ export function checkSettings(config: Config, env: Env): Check[] {
   return found.length > 0 ? found : [ok('settings', 'all settings are known and valid')];
 }
 
+/** Whether the providers answer. Throws `ConfigError` if their settings do not fit together. */
+export async function checkSignIn(config: Config): Promise<Check[]> {
+  const check = async ({ issuer }: Provider, at: number): Promise<Check> => {
+    const url = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`;
+    try {
+      const found = JSON.parse(await fetchDocument(new URL(url), () => true)) as { issuer?: unknown };
+      if (found.issuer !== issuer) throw new Error(`the issuer there is ${found.issuer}`);
+      return ok('sign-in', `${issuer} answers; its redirect URI is ${redirectUri(config, at + 1)}`);
+    } catch (error) {
+      const hint = 'check SALLYPORT_OIDC_ISSUER: it must equal `issuer` of that document';
+      return fail('sign-in', `${url}: ${(error as Error).message}`, hint);
+    }
+  };
+  return Promise.all(configuredProviders(config).map(check));
+}
+
 const groupAndOthers = 0o077;
 
 /** `env` tells whether this is a container of Kubernetes. */
@@ -48,6 +67,7 @@ export function checkFiles(config: Config, env: Env): Check[] {
   const files = [
     config.managementKeyFile,
     ...(usesKeyFile(config) ? [config.masterKeyFile] : []),
+    ...(config.oidcClientSecretFile === undefined ? [] : [config.oidcClientSecretFile]),
     ...(holdsSecrets(envFile()) ? ['.env'] : []),
   ];
   const data = database === undefined ? [] : ['', '-wal', '-shm', '-lock'].map((part) => database + part);
@@ -68,7 +88,9 @@ function envFile(): string {
 }
 
 function holdsSecrets(text: string): boolean {
-  return /^\s*(export\s+)?(SALLYPORT_MASTER_KEY|SALLYPORT_KEY)\s*=|:\/\/[^\s:/]+:[^\s@]+@/m.test(text);
+  return /^\s*(export\s+)?(SALLYPORT_MASTER_KEY|SALLYPORT_KEY|SALLYPORT_OIDC_CLIENT_SECRET)\s*=|:\/\/[^\s:/]+:[^\s@]+@/m.test(
+    text,
+  );
 }
 
 function isShared({ mode }: Stats): boolean {

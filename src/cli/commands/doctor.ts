@@ -11,7 +11,7 @@ import type { Invocation, LocalCommand } from '../command.ts';
 import { systemErrorOf } from '../errors.ts';
 import { databaseLabel, shortPath, sqlitePath, unavailableHint, whileWaiting } from '../terminal/database.ts';
 import type { Color } from '../terminal/terminal.ts';
-import { checkDisk, checkFiles, checkSettings } from './doctor-host.ts';
+import { checkDisk, checkFiles, checkSettings, checkSignIn } from './doctor-host.ts';
 
 export const doctorCommand: LocalCommand = {
   usage: 'doctor',
@@ -40,6 +40,7 @@ async function runChecks(invocation: Invocation): Promise<Check[]> {
     const host = [
       ...checkSettings(config, terminal.env),
       ...reportSystemErrors('files', () => checkFiles(config, terminal.env)),
+      ...(await checkSignIn(config)),
     ];
     const disk = reportSystemErrors('disk', () => checkDisk(config));
     const sinks = await configuredSinks(config, { env: terminal.env, now: Date.now });

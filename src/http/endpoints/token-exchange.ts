@@ -8,7 +8,7 @@ import { applicationKinds, mint, redactSecrets } from '../../domain/key.ts';
 import { latestExpiry } from '../../domain/lifetime.ts';
 import { networkMatcher } from '../../domain/network.ts';
 import { keyExpiry, matchIssuer, type Workload } from '../../domain/trusted-issuer.ts';
-import type { NewIssuedKey, WorkloadTarget } from '../../store/store.ts';
+import type { Keys, NewEntry, NewIssuedKey, StoreTransaction, WorkloadTarget } from '../../store/store.ts';
 import { ProofError } from '../dpop/proof.ts';
 import { type Claims, decodeClaims, IssuerUnreachable, JwtRefusal } from '../oauth/issuer-keys.ts';
 import { networkOf } from '../pipeline/client-address.ts';
@@ -200,14 +200,8 @@ async function issueKey(
   });
   const jkt = await boundKey(call, now);
   const make = (current: Application) => newKey(target, current, workload, jkt);
-  const result = await context.store.change(
-    application.tenant_id,
-    async (tx) => {
-      const done = await tx.keys.issue(application.tenant_id, application.id, make);
-      if (done.outcome === 'issued') tx.record(issuedEntry(application, done.issued, done.id, requestInfo));
-      return done;
-    },
-    application.id,
+  const result = await issue(context, application, make, (issued, id) =>
+    issuedEntry(application, issued, id, requestInfo),
   );
   if (result.outcome === 'too_many') throw fail('too_many_requests', { detail: tooManyKeys, retryAfter: 60 });
   if (result.outcome !== 'issued') throw new JwtRefusal(outcomes[result.outcome]);
@@ -218,6 +212,22 @@ async function issueKey(
     token_type: jkt === undefined ? 'N_A' : 'DPoP',
     expires_in: Math.floor((expiresAt - now) / 1000),
   };
+}
+
+/** Issues the key that `make` returns, with the entry in the audit log. See `Keys.issue`. */
+export function issue(
+  { store }: HandlerContext,
+  { tenant_id: tenantId, id }: Application,
+  make: Parameters<Keys['issue']>[2],
+  entryOf: (issued: NewIssuedKey, keyId: string) => Omit<NewEntry, 'tenantId' | 'entity' | 'result'>,
+): ReturnType<Keys['issue']> {
+  const issueIn = async ({ keys, record }: StoreTransaction) => {
+    const done = await keys.issue(tenantId, id, make);
+    const outcome = { tenantId, entity: entityOf(id), result: 'success' as const };
+    if (done.outcome === 'issued') record({ ...entryOf(done.issued, done.id), ...outcome });
+    return done;
+  };
+  return store.change(tenantId, issueIn, id);
 }
 
 const outcomes = {
@@ -248,11 +258,12 @@ async function boundKey(
 }
 
 /** Called with the locked application. Returns undefined if it no longer trusts the issuer, or is in quarantine. */
-function newKey(
+export function newKey(
   { tenantTag, maxLifetime, now }: WorkloadTarget,
   current: Application,
   workload: Workload,
   jkt: string | undefined,
+  lifetime = workload.issuer.lifetime,
 ): NewIssuedKey | undefined {
   const trusted = current.trusted_issuers?.some((issuer) => isDeepStrictEqual(issuer, workload.issuer));
   if (!trusted || current.quarantined_at !== undefined) return undefined;
@@ -263,24 +274,21 @@ function newKey(
     workload,
     jkt,
     at: now,
-    expiresAt: keyExpiry(workload.issuer, now, latest, latestExpiry({ now, maxLifetime })),
+    expiresAt: keyExpiry(lifetime, now, latest, latestExpiry({ now, maxLifetime })),
   };
 }
 
 function issuedEntry(
-  { id, tenant_id: tenantId }: Application,
+  { id }: Application,
   { key, workload, at, expiresAt }: NewIssuedKey,
   keyId: string,
   requestInfo: RequestInfo,
 ) {
   const { issuer, subject } = workload;
   return {
-    tenantId,
     at,
     actor: { kind: 'application' as const, id, application_id: id, subject, issuer: issuer.issuer },
     operation,
-    result: 'success' as const,
-    entity: entityOf(id),
     difference: { keys: { to: { id: keyId, ending: key.ending, expires_at: timestamp(expiresAt) } } },
     ...clientFields(requestInfo),
   };
@@ -324,7 +332,7 @@ function recordRefusal(
 
 const maxClaimLength = 200;
 
-function printable(claim: unknown): string {
+export function printable(claim: unknown): string {
   if (typeof claim !== 'string') return 'unknown';
   return redactSecrets(claim).replace(/\p{C}/gu, '?').slice(0, maxClaimLength);
 }

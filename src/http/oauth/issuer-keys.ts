@@ -8,6 +8,8 @@ import { clockTolerance, type TrustedIssuer } from '../../domain/trusted-issuer.
 import type { Log } from '../../telemetry/log.ts';
 import { PublicKey, pointProblem } from '../dpop/proof.ts';
 
+type Issuer = Pick<TrustedIssuer, 'issuer' | 'audience' | 'jwks_uri'>;
+
 /** Returns the body of a response with the status 200. Throws otherwise. */
 export type FetchDocument = (url: URL) => Promise<string>;
 
@@ -29,6 +31,12 @@ const algorithms: Readonly<Record<string, readonly string[]>> = {
   RSA: ['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512'],
   EC: ['ES256'],
   OKP: ['EdDSA', 'Ed25519'],
+};
+
+/** The `typ` and the claims of the JWTs that are accepted. Older providers send logout tokens without a type of their own. */
+const uses = {
+  identity: { types: /^(jwt|jose)$/i, requiredClaims: ['exp', 'sub'] },
+  logout: { types: /^(jwt|logout\+jwt)$/i, requiredClaims: ['exp', 'iat', 'events'] },
 };
 
 const Discovery = z.object({ issuer: z.string(), jwks_uri: z.string() });
@@ -94,12 +102,12 @@ export class IssuerKeys {
   }
 
   /** Throws `JwtRefusal` if the issuer did not sign the JWT, and `IssuerUnreachable`. */
-  async verify(jwt: string, issuer: TrustedIssuer, now: number): Promise<void> {
+  async verify(jwt: string, issuer: Issuer, now: number, use: keyof typeof uses = 'identity'): Promise<void> {
     const { decodeProtectedHeader, jwtVerify } = await import('jose');
     const { alg = '', kid, typ = 'JWT' } = decodeProtectedHeader(jwt);
     if (!Object.values(algorithms).flat().includes(alg)) throw new JwtRefusal('its algorithm is not allowed');
-    // JWTs for other uses have another type, such as `logout+jwt`.
-    if (!/^(jwt|jose)$/i.test(typ)) throw new JwtRefusal('its typ is not JWT');
+    const { types, requiredClaims } = uses[use];
+    if (!types.test(typ)) throw new JwtRefusal('its typ is not JWT');
     const key = await this.#find(issuer, { alg, kid });
     if (!key) throw new JwtRefusal('the issuer has no key for its header');
     try {
@@ -109,7 +117,7 @@ export class IssuerKeys {
         audience: issuer.audience,
         currentDate: new Date(now),
         clockTolerance: clockTolerance / 1000,
-        requiredClaims: ['exp', 'sub'],
+        requiredClaims,
       });
     } catch {
       throw new JwtRefusal('its signature is not valid');
@@ -117,7 +125,7 @@ export class IssuerKeys {
   }
 
   /** The key that can have signed a JWT with this header. Undefined if the issuer has none. */
-  async #find(issuer: TrustedIssuer, header: JwtHeader): Promise<JWK | undefined> {
+  async #find(issuer: Issuer, header: JwtHeader): Promise<JWK | undefined> {
     const known = this.#entryOf(issuer);
     const isFresh = known.fetchedAt !== undefined && this.#now() - known.fetchedAt < refreshAfter;
     if (!isFresh || !signerOf(known.keys, header)) await this.#refresh(issuer, known);
@@ -126,7 +134,7 @@ export class IssuerKeys {
     return signerOf(known.keys, header) as JWK | undefined;
   }
 
-  #entryOf({ issuer, jwks_uri }: TrustedIssuer): KnownKeys {
+  #entryOf({ issuer, jwks_uri }: Issuer): KnownKeys {
     const name = `${issuer} ${jwks_uri ?? ''}`;
     const known = this.#known.get(name) ?? {
       keys: [],
@@ -141,7 +149,7 @@ export class IssuerKeys {
   }
 
   /** Concurrent calls share a request. Never rejects. */
-  #refresh(issuer: TrustedIssuer, known: KnownKeys): Promise<void> {
+  #refresh(issuer: Issuer, known: KnownKeys): Promise<void> {
     if (known.fetching) return known.fetching;
     const time = this.#now();
     if (known.triedAt !== undefined && time - known.triedAt < retryAfter) return Promise.resolve();
@@ -160,7 +168,7 @@ export class IssuerKeys {
     return known.fetching;
   }
 
-  async #fetchKeys(issuer: TrustedIssuer): Promise<readonly Jwk[]> {
+  async #fetchKeys(issuer: Issuer): Promise<readonly Jwk[]> {
     const url = issuer.jwks_uri ?? (await this.#discover(issuer.issuer));
     const { keys } = KeySet.parse(JSON.parse(await this.#fetch(new URL(url))));
     const usable = keys.flatMap((key) => Jwk.safeParse(key).data ?? []);

@@ -5,6 +5,7 @@ import { Failure, problem } from '../../domain/error.ts';
 import { hasTrait } from '../../domain/permission.ts';
 import { actorOf, aggregatedBy, type Principal } from '../../domain/principal.ts';
 import { canonicalContainer } from '../../domain/rule.ts';
+import { signInEntries } from '../../domain/trusted-issuer.ts';
 import type { AuditRecorder } from './audit-recorder.ts';
 import { networkOf } from './client-address.ts';
 import { type NamedRequest, namedResource, pathIds } from './named-resource.ts';
@@ -148,6 +149,32 @@ export function addDenial(
     decision,
     ...(purpose !== undefined && { purpose }),
     ...(reportedBy !== undefined && { reported_by: reportedBy }),
+  }));
+}
+
+/**
+ * Counts a request with a stored key of an application to which people sign in by name, while they may not sign in with
+ * keys. Such keys are for emergencies.
+ */
+export function countBreakGlass(
+  principal: Principal,
+  requestInfo: RequestInfo,
+  { auditRecorder, observer }: Pick<HandlerContext, 'auditRecorder' | 'observer'>,
+): void {
+  if (principal.kind !== 'application' || principal.issuer !== undefined) return;
+  if (signInEntries([principal.application]).length === 0) return;
+  observer.brokeGlass();
+  const address = requestInfo.address();
+  const group = {
+    quota: `break-glass ${principal.applicationId}`,
+    name: JSON.stringify([principal.authority?.keyId, address && networkOf(address)]),
+    coarseName: 'break-glass',
+  };
+  auditRecorder.add(group, undefined, () => ({
+    ...auditFields(principal, requestInfo),
+    operation: 'key.break_glass',
+    entity: { kind: 'application', id: principal.applicationId },
+    result: 'success',
   }));
 }
 

@@ -12,7 +12,7 @@ import { forPurpose } from '../../domain/policy.ts';
 import { denyQuarantined, identityOf, mustHold, ownerOf, type Principal } from '../../domain/principal.ts';
 import type { Credentials, IdempotentRequest, StoreTransaction } from '../../store/store.ts';
 import { ProofError } from '../dpop/proof.ts';
-import { countQuarantinedNotFound, countQuarantinedRead, recordDenial } from './denials.ts';
+import { countBreakGlass, countQuarantinedNotFound, countQuarantinedRead, recordDenial } from './denials.ts';
 import { disclosureFields, recordDisclosures } from './disclosures.ts';
 import { finishRequest } from './observe-request.ts';
 import { problemResponse } from './problem.ts';
@@ -26,12 +26,11 @@ import {
   readInput,
   receiveBody,
 } from './read-input.ts';
-import { auditFields, type RequestInfo, urlOf } from './request-info.ts';
+import { auditFields, cookieIn, type RequestInfo, sessionCookie, urlOf } from './request-info.ts';
 import { closeIfStopping, toResponse } from './response.ts';
 import {
   type Call,
   type ChangeRoute,
-  type Conventions,
   failuresOf,
   type HandlerContext,
   type KeyedRoute,
@@ -62,7 +61,7 @@ export async function handleRequest(
       return respond(route, reply, undefined, requestInfo, context);
     }
     limits.checkAddress(requestInfo); // 429
-    const key = presentedKey(request.headers, route.conventions); // 401
+    const key = presentedKey(request.headers, route); // 401
     limits.checkKey(key.digest, requestInfo); // 429
     // Not awaited yet: the body arrives during the key lookup. Its errors are thrown by `readInput`, after 401 and 403.
     receiving = takesBody(route) ? receiveBody(request, route.bodyLimit ?? bodyLimit) : undefined;
@@ -72,6 +71,9 @@ export async function handleRequest(
     principal = forPurpose(found instanceof Promise ? await found : found, requestInfo.purpose);
     if (principal.jkt !== undefined) requireProof(route, principal, request, requestInfo, context); // 401
     requireAccess(route, principal, request.headers, requestInfo, context); // 403
+    if (route.onConsole)
+      await continueSession(principal, context); // 401
+    else if (!context.signIn.acceptsKeys) countBreakGlass(principal, requestInfo, context);
     recordUse(route, principal, context);
     const received = receiving && (await receiving);
     const bodyBytes = received?.bytes.length ?? 0;
@@ -125,11 +127,30 @@ export async function handleRequest(
   }
 }
 
-/** The key in `SVC-API-KEY`. A repeated header arrives as values joined by a comma, which is not a valid key. */
-function presentedKey(headers: Headers, conventions: Conventions | undefined): ParsedKey {
-  const key = parseKey(headers.get('svc-api-key') ?? conventions?.otherKey(headers) ?? '');
-  if (!key) throw fail('unauthenticated');
+/**
+ * The key in `SVC-API-KEY`, or under /console/api/ the one in the cookie. Neither place accepts keys of the other. A
+ * repeated header arrives as values joined by a comma, which is not a valid key.
+ */
+function presentedKey(headers: Headers, { conventions, onConsole }: KeyedRoute): ParsedKey {
+  const key = parseKey(
+    onConsole
+      ? cookieIn(headers, sessionCookie)
+      : (headers.get('svc-api-key') ?? conventions?.otherKey(headers) ?? ''),
+  );
+  if (!key || (key.kind === 'con') !== (onConsole === true)) throw fail('unauthenticated');
   return key;
+}
+
+/** Renews the session of a person. Throws `unauthenticated` if its provider is no longer configured. */
+async function continueSession(principal: Principal, { signIn, store }: HandlerContext): Promise<void> {
+  if (!signIn.accepts(principal)) throw fail('unauthenticated');
+  const expiresAt = signIn.renewal(principal);
+  if (expiresAt === undefined || !principal.authority) return;
+  const { tenantId, authority } = principal;
+  const { applicationId, keyId } = authority;
+  const renew = (tx: StoreTransaction) => tx.keys.renew(tenantId, applicationId, keyId, expiresAt);
+  // If this fails, for example on a full disk, the next request tries again.
+  await store.change(tenantId, renew, applicationId).catch(() => {});
 }
 
 /** Not async: on SQLite the result is often cached. An `await` adds 6 % to the CPU time of GET /applications/key. */

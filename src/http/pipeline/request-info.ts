@@ -180,6 +180,15 @@ export function urlOf({ url }: Request, publicUrl: string | undefined): string {
   return publicUrl === undefined ? url : publicUrl + pathOf(url);
 }
 
+/** The cookie of a person who signed in to the console by name. */
+export const sessionCookie = '__Host-sallyport-session';
+
+/** The value of a cookie. Empty if the request has none with this name. */
+export function cookieIn(headers: Headers, name: string): string {
+  const cookies = headers.get('cookie')?.split(/; */) ?? [];
+  return cookies.find((cookie) => cookie.startsWith(`${name}=`))?.slice(name.length + 1) ?? '';
+}
+
 const validRequestId = /^[A-Za-z0-9._:-]{1,128}$/;
 
 /** The caller's `SVC-REQUEST-ID` or else `otherHeader`, if it is valid and contains no key. Otherwise a new id. */

@@ -12,6 +12,8 @@ const commonHeaders = {
     'SVC-REQUEST-ID, X-Request-ID, Retry-After, RateLimit, RateLimit-Policy, Idempotency-Replayed, ETag, DPoP-Nonce, WWW-Authenticate, SVC-SESSION-ID, SVC-SESSION-EXPIRES-AT, SVC-DESTINATION',
 };
 
+export const corsHeaders = Object.keys(commonHeaders).filter((name) => name.startsWith('Access-Control-'));
+
 const preflightHeaders = {
   'Access-Control-Allow-Headers':
     'SVC-API-KEY, Authorization, SVC-REQUEST-ID, X-Request-ID, SVC-PURPOSE, Content-Type, Idempotency-Key, If-Match, traceparent, tracestate, baggage, DPoP',

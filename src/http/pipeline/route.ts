@@ -17,6 +17,7 @@ import type { Log } from '../../telemetry/log.ts';
 import type { Observer, RequestTracer } from '../../telemetry/observe.ts';
 import type { Proofs } from '../dpop/proofs.ts';
 import type { IssuerKeys } from '../oauth/issuer-keys.ts';
+import type { SignIn } from '../oauth/sign-in.ts';
 import type { Tag } from '../reference/tags.ts';
 import type { AuditRecorder } from './audit-recorder.ts';
 import type { RequireMatch } from './etag.ts';
@@ -65,6 +66,8 @@ export interface HandlerContext<S = Store> {
   /** Checks the DPoP proofs of bound sessions. */
   readonly proofs: Proofs;
   readonly issuerKeys: IssuerKeys;
+  /** Sign-in to the console by name. */
+  readonly signIn: SignIn;
   readonly sessionTtl: number;
   readonly sessionTtlMax: number;
   /** False once the process is shutting down. */
@@ -280,6 +283,8 @@ interface RoutePath {
   readonly path: string;
   /** Whether the route is served on the origin of the frames, instead of that of the API. */
   readonly onFrames?: true;
+  /** Whether only pages of this origin can call the route. If it needs a key, that is the cookie of a person. */
+  readonly onConsole?: true;
 }
 interface RouteAccess {
   /** The permission that the caller must hold. For `token:*` the handler also checks the token's container. */

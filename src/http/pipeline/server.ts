@@ -9,7 +9,7 @@ import { observeRequest } from './observe-request.ts';
 import { problemResponse } from './problem.ts';
 import type { RoutedRequest } from './read-input.ts';
 import { type Connections, noConnections, RequestInfo } from './request-info.ts';
-import { closeIfStopping, preflightResponse, withDeprecation } from './response.ts';
+import { closeIfStopping, corsHeaders, preflightResponse, withDeprecation } from './response.ts';
 import type { HandlerContext, Route } from './route.ts';
 
 export interface Server {
@@ -158,8 +158,32 @@ function handlerOf(
     const response = problemResponse(failure, requestInfo, context.log, { Allow: allow });
     return withoutRoute('wrongMethod', response, requestInfo, context);
   };
+  if (routes.every(({ onConsole }) => onConsole)) return sameOriginOnly(respond, connections, context);
   return requestIdHeader === undefined ? respond : echoing(requestIdHeader, respond);
 }
+
+/**
+ * Refuses requests of other origins, and their preflights: browsers set `Sec-Fetch-Site` reliably, and pages cannot. So a
+ * cookie is used only by the console itself.
+ */
+function sameOriginOnly(handle: BunHandler, connections: Connections, context: HandlerContext): BunHandler {
+  return async (request) => {
+    const isOwn = request.headers.get('sec-fetch-site') === 'same-origin' && request.method !== 'OPTIONS';
+    const response = isOwn ? await handle(request) : refuse(new RequestInfo(request, connections));
+    for (const name of corsHeaders) response.headers.delete(name);
+    return response;
+  };
+  function refuse(requestInfo: RequestInfo): Response {
+    const response = problemResponse(
+      fail('origin_refused', { detail: onlyConsole }),
+      requestInfo,
+      context.log,
+    );
+    return withoutRoute('otherOrigin', response, requestInfo, context);
+  }
+}
+
+const onlyConsole = 'Only the console of this service can call this path. The API has the same operations.';
 
 /** Copies the request header `name`, if present, to the response. */
 function echoing(name: string, handle: BunHandler): BunHandler {

@@ -14,6 +14,7 @@ import frozenDataKeys from './migrations/0008_frozen_data_keys.sql' with { type:
 import keyRequests from './migrations/0009_key_requests.sql' with { type: 'text' };
 import tokenUses from './migrations/0010_token_uses.sql' with { type: 'text' };
 import untrustedSessions from './migrations/0011_untrusted_sessions.sql' with { type: 'text' };
+import consoleSessions from './migrations/0012_console_sessions.sql' with { type: 'text' };
 import { lacksPrivilege } from './postgres-errors.ts';
 
 type Dialect = Db['dialect'];
@@ -42,6 +43,7 @@ export const migrations: readonly Migration[] = [
   { name: '0009_key_requests', sql: keyRequests },
   { name: '0010_token_uses', sql: tokenUses },
   { name: '0011_untrusted_sessions', sql: untrustedSessions },
+  { name: '0012_console_sessions', sql: consoleSessions },
   // New migrations go here.
 ];
 

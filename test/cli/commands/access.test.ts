@@ -86,3 +86,41 @@ test('access advise lists unused grants, and prints proposals that apply accepts
   expect(plan.out).toContain('+ rule priority 1: token:read in /advised/ as reveal');
   expect(plan.code).toBe(5);
 });
+
+test('access people lists who can sign in as which application, and says as what a person would', async () => {
+  const { key: owner } = await server.tenant();
+  const people = (...argv: string[]) =>
+    shell(['access', 'people', ...argv], { env: { SALLYPORT_URL: server.url, SALLYPORT_KEY: owner } });
+  const entries = {
+    readers: [{ level: 2 }, 20],
+    admins: [{ groups: 'admins', active: true }, 10],
+    later: [{ groups: 'admins' }, 20],
+  };
+  for (const [name, [claims, sign_in_priority]] of Object.entries(entries))
+    await server.application(owner, {
+      name,
+      type: 'management',
+      permissions: ['log:read'],
+      trusted_issuers: [{ issuer: 'https://login.example', audience: 'console', claims, sign_in_priority }],
+    });
+  expect((await people()).out.replace(/ +/g, ' ')).toBe(
+    [
+      'PRIORITY APPLICATION ISSUER CLAIMS',
+      '10 admins https://login.example groups=admins, active=true',
+      '20 readers https://login.example level=2',
+      '20 later https://login.example groups=admins',
+      '',
+    ].join('\n'),
+  );
+  const chosen = async (...claims: string[]) =>
+    JSON.parse((await people('--json', ...claims.flatMap((claim) => ['--claim', claim]))).out).map(
+      ({ application }: { application: { name: string } }) => application.name,
+    );
+  expect(await chosen('groups=staff,admins', 'active=true', 'level=2')).toEqual([
+    'admins',
+    'readers',
+    'later',
+  ]);
+  expect(await chosen('groups=admins')).toEqual(['later']);
+  expect(await chosen('groups=staff')).toEqual([]);
+});

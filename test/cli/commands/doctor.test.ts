@@ -5,7 +5,8 @@ import { systemTenant } from '../../../src/audit/records.ts';
 import { newMasterKey } from '../../../src/store/crypto/cipher.ts';
 import { lockShared } from '../../../src/store/engine/sqlite-lock.ts';
 import { type Cli, openCli } from '../../support/cli.ts';
-import { formatProblems, problemsIn, runDoctor } from '../../support/doctor.ts';
+import { type Check, formatProblems, problemsIn, runDoctor } from '../../support/doctor.ts';
+import { TestProvider } from '../../support/sign-in.ts';
 import { runSql } from '../../support/test-store.ts';
 
 const quiet = { SALLYPORT_TEST_POSTGRES: '' };
@@ -43,6 +44,30 @@ describe('doctor on SQLite', () => {
     expect(readFileSync(at('sallyport.db')).equals(before)).toBe(true);
     const { out } = await cli.run('doctor');
     expect(out).toMatch(/^ok {4}database {7}SQLite 3\.\d+\.\d+, integrity check passed$/m);
+  });
+
+  test('fetches the discovery document of each provider, and prints its redirect URI', async () => {
+    const provider = new TestProvider();
+    const settings = TestProvider.settings(provider);
+    const checkWith = async (changed: Record<string, string> = {}) => {
+      const other = openCli(() => ({ ...quiet, ...settings, ...changed }));
+      const { checks } = await runDoctor(other);
+      other.remove();
+      return checks.filter(({ name }: Check) => name === 'sign-in' || name === 'settings');
+    };
+    expect(await checkWith()).toMatchObject([
+      { name: 'settings', state: 'ok' },
+      { state: 'ok', message: expect.stringContaining('https://keys.example/console/api/callback/1') },
+    ]);
+    expect(await checkWith({ SALLYPORT_OIDC_CLIENT_SECRET: 'a b' })).toMatchObject([
+      { state: 'fail', message: expect.stringContaining('must have as many secrets') },
+    ]);
+    provider.discovery = { ...provider.discovery, issuer: 'https://other.example' };
+    expect(await checkWith()).toMatchObject([
+      { state: 'ok' },
+      { state: 'fail', message: expect.stringContaining('the issuer there is https://other.example') },
+    ]);
+    await provider.close();
   });
 
   const day = 86_400_000;

@@ -164,7 +164,7 @@ describe('access was reduced', () => {
     permissions: ['x:a'],
   });
   const trusted = {
-    ...{ once: undefined, lifetime: undefined, jwks_uri: undefined },
+    ...{ once: undefined, lifetime: undefined, jwks_uri: undefined, sign_in_priority: undefined },
     ...{ issuer: 'https://i.example', audience: 'a', claims: { sub: 's' } },
   };
   const now: ApplicationAccess = { permissions: ['x:a', 'x:b'], rules: [rule(1)] };

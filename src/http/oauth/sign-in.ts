@@ -1,0 +1,247 @@
+/**
+ * Sign-in to the console by OpenID Connect: authorization code with PKCE, state and nonce. The library is loaded on the
+ * first sign-in. See docs/decisions/0039-sign-in-by-name.md.
+ */
+import { createHmac, hkdfSync, timingSafeEqual } from 'node:crypto';
+import type { Configuration } from 'openid-client';
+import { z } from 'zod';
+import { configuredProviders, type Provider, redirectUri, type SignInConfig } from '../../config/sign-in.ts';
+import type { Principal } from '../../domain/principal.ts';
+import type { Log } from '../../telemetry/log.ts';
+import { type Claims, decodeClaims, type IssuerKeys, JwtRefusal } from './issuer-keys.ts';
+
+/** What the console says about a sign-in that did not succeed. */
+export type Outcome = 'failed' | 'refused' | 'tenant';
+
+/** A sign-in that did not succeed. The message continues "the sign-in was refused: …", and is only for logs. */
+export class SignInRefusal extends Error {
+  readonly outcome: Outcome;
+  /** What was verified about the person, and the tenant of the sign-in. */
+  readonly claims: Claims;
+  readonly tenantId: string | undefined;
+  constructor(message: string, outcome: Outcome = 'failed', claims: Claims = {}, tenantId?: string) {
+    super(message);
+    this.outcome = outcome;
+    this.claims = claims;
+    this.tenantId = tenantId;
+  }
+}
+
+/** A sign-in between its two requests. The browser keeps it in a cookie, so that every node can finish it. */
+const Begun = z.strictObject({
+  provider: z.int(),
+  tag: z.string().optional(),
+  random: z.string(),
+  expiresAt: z.number(),
+});
+type Begun = z.infer<typeof Begun>;
+
+/** Milliseconds that a person has to sign in at the provider. */
+const signInTime = 600_000;
+/** Milliseconds after which the discovery document is fetched again. */
+const discoveryAge = 3_600_000;
+/** Seconds that the provider has to answer a request of the service. */
+const requestTimeout = 5;
+/** A session is renewed if that gains at least so many milliseconds, to write less often. */
+const renewalStep = 60_000;
+
+const logoutEvent = 'http://schemas.openid.net/event/backchannel-logout';
+
+/** The person who signed in, verified. */
+export interface SignedInPerson {
+  /** The tag of the tenant, if the sign-in began with one. */
+  readonly tag: string | undefined;
+  readonly provider: Provider;
+  /** The claims of the ID token and of the UserInfo endpoint. */
+  readonly claims: Claims;
+  /** Identifies this sign-in, which works once. */
+  readonly nonce: string;
+  readonly expiresAt: number;
+}
+
+export class SignIn {
+  readonly providers: readonly Provider[];
+  /** Milliseconds without a request after which a session ends, and after which it ends in any case. */
+  readonly idle: number;
+  readonly max: number;
+  readonly acceptsKeys: boolean;
+  readonly #config: SignInConfig;
+  readonly #key: Uint8Array;
+  readonly #issuerKeys: IssuerKeys;
+  /** By the clock of the database or of this machine, which all nodes share. */
+  readonly now: () => number;
+  readonly #log: Pick<Log, 'warn'>;
+  readonly #discovered = new Map<Provider, { readonly at: number; readonly found: Promise<Configuration> }>();
+
+  /** Every node must have the same `secret`. `issuerKeys` may connect to private addresses: the operator chose them. */
+  constructor(
+    config: SignInConfig,
+    secret: Uint8Array,
+    issuerKeys: IssuerKeys,
+    now: () => number,
+    log: Pick<Log, 'warn'>,
+  ) {
+    this.providers = configuredProviders(config);
+    this.idle = config.consoleSessionIdle;
+    this.max = config.consoleSessionMax;
+    this.acceptsKeys = config.consoleKeys === 'on';
+    this.#config = config;
+    this.#key = new Uint8Array(hkdfSync('sha256', secret, '', 'sallyport sign-in', 32));
+    this.#issuerKeys = issuerKeys;
+    this.now = now;
+    this.#log = log;
+  }
+
+  /** Returns where to send the browser, and what it must keep. Throws `SignInRefusal`. */
+  async begin(provider: number, tag: string | undefined): Promise<{ url: URL; cookie: string }> {
+    const { buildAuthorizationUrl, calculatePKCECodeChallenge } = await import('openid-client');
+    const configuration = await this.#configurationOf(this.#provider(provider));
+    const random = crypto.randomUUID();
+    const begun: Begun = { provider, tag, random, expiresAt: this.now() + signInTime };
+    const payload = Buffer.from(JSON.stringify(begun)).toString('base64url');
+    const url = buildAuthorizationUrl(configuration, {
+      redirect_uri: redirectUri(this.#config, provider),
+      scope: this.#config.oidcScope,
+      state: this.#derive('state', payload),
+      nonce: this.#derive('nonce', payload),
+      code_challenge: await calculatePKCECodeChallenge(this.#derive('verifier', payload)),
+      code_challenge_method: 'S256',
+    });
+    return { url, cookie: `${payload}.${this.#derive('cookie', payload)}` };
+  }
+
+  /**
+   * Verifies the response of the provider, `query`, to the sign-in that the browser began. Throws `SignInRefusal`. The
+   * caller must accept each `nonce` once.
+   */
+  async finish(number: number, query: string, cookie: string): Promise<SignedInPerson> {
+    const { payload, begun } = this.#open(cookie);
+    // Each provider has its own redirect URI, so that one cannot get the code of another (RFC 9700, section 4.4).
+    if (begun.provider !== number) throw new SignInRefusal('it began at another provider');
+    const provider = this.#provider(number);
+    const configuration = await this.#configurationOf(provider);
+    const nonce = this.#derive('nonce', payload);
+    const url = new URL(redirectUri(this.#config, number) + query);
+    const { authorizationCodeGrant, fetchUserInfo } = await import('openid-client');
+    try {
+      const tokens = await authorizationCodeGrant(configuration, url, {
+        expectedState: this.#derive('state', payload),
+        expectedNonce: nonce,
+        pkceCodeVerifier: this.#derive('verifier', payload),
+        idTokenExpected: true,
+      });
+      const { jwks_uri, userinfo_endpoint } = configuration.serverMetadata();
+      await this.#issuerKeys.verify(tokens.id_token as string, issuerOf(provider, jwks_uri), this.now());
+      const own = tokens.claims() as Claims & { readonly sub: string };
+      const more = userinfo_endpoint && (await fetchUserInfo(configuration, tokens.access_token, own.sub));
+      return {
+        tag: begun.tag,
+        provider,
+        claims: { ...(more || {}), ...own },
+        nonce,
+        expiresAt: begun.expiresAt,
+      };
+    } catch (error) {
+      throw new SignInRefusal(describe(error));
+    }
+  }
+
+  /** Verifies a logout token of a provider, and returns whose sessions end. Throws `JwtRefusal`. */
+  async checkLogout(jwt: string) {
+    const claims = await decodeClaims(jwt);
+    const provider = this.providers.find(({ issuer }) => issuer === claims.iss);
+    if (!provider) throw new JwtRefusal('it is of another issuer');
+    const { jwks_uri } = (await this.#configurationOf(provider)).serverMetadata();
+    await this.#issuerKeys.verify(jwt, issuerOf(provider, jwks_uri), this.now(), 'logout');
+    const { events, nonce, sub, sid } = claims;
+    const isLogout = typeof events === 'object' && events !== null && logoutEvent in events;
+    if (!isLogout || nonce !== undefined) throw new JwtRefusal('it is not a logout token');
+    const text = (claim: unknown) => (typeof claim === 'string' ? claim : undefined);
+    const person = { issuer: provider.issuer, subject: text(sub), sid: text(sid) };
+    if (person.subject === undefined && person.sid === undefined)
+      throw new JwtRefusal('it has no sub and no sid');
+    return person;
+  }
+
+  /** Whether the session of the principal may be used: its provider is still configured. */
+  accepts(principal: Principal): boolean {
+    if (principal.kind !== 'application' || !principal.person) return false;
+    return this.providers.some(({ issuer }) => issuer === principal.issuer);
+  }
+
+  /** The new expiry of a session that is in use. Undefined if it need not be renewed yet. */
+  renewal(principal: Principal): number | undefined {
+    const session = principal.kind === 'application' ? principal.session : undefined;
+    if (!session) return undefined;
+    const next = Math.min(principal.now + this.idle, session.endsAt);
+    return next - session.expiresAt >= renewalStep ? next : undefined;
+  }
+
+  #provider(number: number): Provider {
+    const provider = this.providers[number - 1];
+    if (!provider) throw new SignInRefusal('the provider is not configured');
+    return provider;
+  }
+
+  /** A value that only nodes of this installation can compute. */
+  #derive(purpose: string, payload: string): string {
+    return createHmac('sha256', this.#key).update(`${purpose} ${payload}`).digest('base64url');
+  }
+
+  #open(cookie: string): { payload: string; begun: Begun } {
+    const [payload = '', mac = ''] = cookie.split('.');
+    const [given, expected] = [mac, this.#derive('cookie', payload)].map((text) => Buffer.from(text));
+    if (given?.length !== expected?.length || !timingSafeEqual(given as Buffer, expected as Buffer))
+      throw new SignInRefusal('this browser did not begin it');
+    const begun = Begun.parse(JSON.parse(Buffer.from(payload, 'base64url').toString()));
+    if (begun.expiresAt <= this.now()) throw new SignInRefusal('it took too long');
+    return { payload, begun };
+  }
+
+  /** The endpoints of the provider. Concurrent calls share a request. */
+  async #configurationOf(provider: Provider): Promise<Configuration> {
+    const known = this.#discovered.get(provider);
+    const at = this.now();
+    const found = known && at - known.at < discoveryAge ? known.found : discover(provider);
+    this.#discovered.set(provider, { at: found === known?.found ? known.at : at, found });
+    try {
+      return await found;
+    } catch (error) {
+      this.#discovered.delete(provider);
+      this.#log.warn('could not fetch the discovery document of a provider', {
+        issuer: provider.issuer,
+        error,
+      });
+      throw new SignInRefusal('the provider cannot be reached');
+    }
+  }
+}
+
+async function discover({ issuer, clientId, clientSecret }: Provider): Promise<Configuration> {
+  const library = await import('openid-client');
+  const url = new URL(issuer);
+  const secret = clientSecret.reveal();
+  const authenticate: import('openid-client').ClientAuth = (server, ...request) => {
+    // Preferred, because providers disagree on the encoding of special characters in the other method.
+    const usePost = server.token_endpoint_auth_methods_supported?.includes('client_secret_post');
+    (usePost ? library.ClientSecretPost : library.ClientSecretBasic)(secret)(server, ...request);
+  };
+  const found = await library.discovery(url, clientId, undefined, authenticate, {
+    timeout: requestTimeout,
+    // The settings accept plain HTTP only for loopback addresses.
+    execute: url.protocol === 'http:' ? [library.allowInsecureRequests] : [],
+  });
+  if (found.serverMetadata().issuer !== issuer)
+    throw new Error('the discovery document is of another issuer');
+  return found;
+}
+
+function issuerOf({ issuer, clientId }: Provider, jwks_uri: string | undefined) {
+  return { issuer, audience: clientId, jwks_uri };
+}
+
+/** Errors of the library contain the response of the provider only in `cause`. */
+function describe(error: unknown): string {
+  const { message, code, error: given } = error as { message?: string; code?: string; error?: string };
+  return [message ?? 'unknown error', code, given].filter((part) => typeof part === 'string').join(' ');
+}
