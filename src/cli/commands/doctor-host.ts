@@ -2,7 +2,6 @@
 import { accessSync, constants, existsSync, readFileSync, type Stats, statfsSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { parseEnv } from 'node:util';
-
 import { type Config, settingList } from '../../config/settings.ts';
 import { configuredProviders, type Provider, redirectUri } from '../../config/sign-in.ts';
 import { type Check, fail, ok, warn } from '../../operations/check.ts';
