@@ -1,6 +1,7 @@
 /** An OpenID Connect issuer on the loopback interface. Does not use the library that the service uses. */
 import { createHmac, generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
 import { encode } from './dpop.ts';
+import { type ApiResponse, type TestServer, testMasterKey } from './test-server.ts';
 
 export const tokenExchange = {
   grant_type: 'urn:ietf:params:oauth:grant-type:token-exchange',
@@ -78,4 +79,50 @@ export function confusedJwt({ jwk, kid }: IssuerKey, claims: object): string {
 /** A JWT without a signature. */
 export function unsignedJwt(claims: object): string {
   return `${encode({ alg: 'none', typ: 'JWT' })}.${encode(claims)}.`;
+}
+
+/** Settings with which the service fetches keys from an issuer on the loopback interface. */
+export const local = { SALLYPORT_MASTER_KEY: testMasterKey, SALLYPORT_ISSUER_NETWORKS: '127.0.0.1' };
+export const audience = 'https://sallyport.example';
+export const subject = 'repo:acme/shop:ref:refs/heads/main';
+
+/** A tenant with an application that trusts the issuer, and JWTs for it. */
+export async function openFixture(server: TestServer, issuer: TestIssuer, signer: IssuerKey) {
+  const { key } = await server.tenant();
+  const { tag } = (await server.call('GET', '/tenants/self', { key })).body;
+  const entry = { issuer: issuer.url, audience, claims: { sub: subject } };
+  const application = (fields: object = {}, extra: object = {}) =>
+    server.application(key, {
+      permissions: ['application:read'],
+      trusted_issuers: [{ ...entry, ...fields }],
+      ...extra,
+    });
+  const claims = (changed: object = {}) => {
+    const now = server.clock.now() / 1000;
+    const times = { iat: now, nbf: now, exp: now + 300 };
+    return { iss: issuer.url, aud: audience, sub: subject, jti: crypto.randomUUID(), ...times, ...changed };
+  };
+  return {
+    key,
+    entry,
+    application,
+    claims,
+    clientId: ({ id }: { id: string }) => `${tag}.${id}`,
+    jwt: (changed: object = {}, header: object = {}) => signer.jwt(claims(changed), header),
+  };
+}
+export type Fixture = Awaited<ReturnType<typeof openFixture>>;
+
+export function exchange(
+  server: TestServer,
+  clientId: string,
+  jwt: string,
+  form: Record<string, string> = {},
+  headers: Record<string, string> = {},
+): Promise<ApiResponse> {
+  const fields = { ...tokenExchange, client_id: clientId, subject_token: jwt, ...form };
+  return server.call('POST', '/oauth/token', {
+    body: new URLSearchParams(fields).toString(),
+    headers: { 'Content-Type': 'application/x-www-form-urlencoded', ...headers },
+  });
 }

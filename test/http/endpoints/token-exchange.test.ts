@@ -1,11 +1,15 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { Prover } from '../../support/dpop.ts';
 import {
+  audience,
   confusedJwt,
+  exchange,
+  type Fixture,
   IssuerKey,
+  local,
+  openFixture,
   openIssuer,
-  type TestIssuer,
-  tokenExchange,
+  subject,
   unsignedJwt,
 } from '../../support/issuer.ts';
 import {
@@ -14,7 +18,6 @@ import {
   openTestServer,
   sqlite,
   type TestServer,
-  testMasterKey,
 } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
@@ -23,51 +26,6 @@ const refusal = {
   error_description:
     'The subject token was not accepted. The audit log of the tenant says why, if the application exists.',
 };
-const local = { SALLYPORT_MASTER_KEY: testMasterKey, SALLYPORT_ISSUER_NETWORKS: '127.0.0.1' };
-const audience = 'https://sallyport.example';
-const subject = 'repo:acme/shop:ref:refs/heads/main';
-
-/** A tenant with an application that trusts the issuer, and JWTs for it. */
-async function openFixture(server: TestServer, issuer: TestIssuer, signer: IssuerKey) {
-  const { key } = await server.tenant();
-  const { tag } = (await server.call('GET', '/tenants/self', { key })).body;
-  const entry = { issuer: issuer.url, audience, claims: { sub: subject } };
-  const application = (fields: object = {}, extra: object = {}) =>
-    server.application(key, {
-      permissions: ['application:read'],
-      trusted_issuers: [{ ...entry, ...fields }],
-      ...extra,
-    });
-  const claims = (changed: object = {}) => {
-    const now = server.clock.now() / 1000;
-    const times = { iat: now, nbf: now, exp: now + 300 };
-    return { iss: issuer.url, aud: audience, sub: subject, jti: crypto.randomUUID(), ...times, ...changed };
-  };
-  return {
-    key,
-    entry,
-    application,
-    claims,
-    clientId: ({ id }: { id: string }) => `${tag}.${id}`,
-    jwt: (changed: object = {}, header: object = {}) => signer.jwt(claims(changed), header),
-  };
-}
-type Fixture = Awaited<ReturnType<typeof openFixture>>;
-
-function exchange(
-  server: TestServer,
-  clientId: string,
-  jwt: string,
-  form: Record<string, string> = {},
-  headers: Record<string, string> = {},
-): Promise<ApiResponse> {
-  const fields = { ...tokenExchange, client_id: clientId, subject_token: jwt, ...form };
-  return server.call('POST', '/oauth/token', {
-    body: new URLSearchParams(fields).toString(),
-    headers: { 'Content-Type': 'application/x-www-form-urlencoded', ...headers },
-  });
-}
-
 async function entries(server: TestServer, key: string): Promise<ApiResponse['body'][]> {
   await server.flush();
   return (await server.call('GET', '/logs?operation=key.exchange', { key })).body.data;
@@ -444,100 +402,5 @@ describe('the token endpoint', () => {
     expect((await server.call('GET', path, { key, headers: { DPoP: stolen } })).status).toBe(401);
     const wrong = await dpop(prover.proof({ method: 'POST', url: `${server.url}/sessions` }));
     expect(wrong.body.error).toBe('invalid_dpop_proof');
-  });
-});
-
-describe('the keys of an issuer', () => {
-  const [first, second] = [new IssuerKey('first'), new IssuerKey('second')];
-  let issuer: TestIssuer;
-  let server: TestServer;
-  let fixture: Fixture;
-  let app: { id: string };
-  beforeAll(async () => {
-    issuer = openIssuer(first);
-    server = await openTestServer(sqlite, local);
-    fixture = await openFixture(server, issuer, first);
-    app = await fixture.application();
-  });
-  afterAll(async () => {
-    await server.close();
-    await issuer.close();
-  });
-
-  const status = async (signer = first) =>
-    (await exchange(server, fixture.clientId(app), signer.jwt(fixture.claims()))).status;
-
-  test('are fetched once, also by concurrent requests, and not for a JWT that cannot be accepted', async () => {
-    await exchange(server, fixture.clientId(app), fixture.jwt({ sub: 'other' }));
-    expect(issuer.requests).toEqual([]);
-    expect(await Promise.all([status(), status(), status()])).toEqual([200, 200, 200]);
-    expect(issuer.requests).toEqual(['/.well-known/openid-configuration', '/jwks']);
-  });
-
-  test('are fetched again for an unknown key, at most every 30 seconds', async () => {
-    issuer.keys = [first, second];
-    issuer.requests.length = 0;
-    expect(await status(second)).toBe(400);
-    server.clock.advance(30_000);
-    expect(await status(second)).toBe(200);
-    expect(issuer.requests).toHaveLength(2);
-    expect(await status(new IssuerKey('third'))).toBe(400);
-    expect(issuer.requests).toHaveLength(2);
-  });
-
-  test('are used for a day while the issuer cannot be reached, and then no longer', async () => {
-    issuer.isDown = true;
-    server.clock.advance(86_400_000 - 60_000);
-    expect(await status()).toBe(200);
-    server.clock.advance(60_000);
-    expect(await status()).toBe(503);
-    issuer.isDown = false;
-    server.clock.advance(30_000);
-    expect(await status()).toBe(200);
-  });
-
-  test('that the issuer removed are refused ten minutes later', async () => {
-    issuer.keys = [second];
-    expect(await status(first)).toBe(200);
-    server.clock.advance(600_000);
-    expect(await status(first)).toBe(400);
-    expect(await status(second)).toBe(200);
-    issuer.keys = [first];
-    server.clock.advance(600_000);
-  });
-
-  test.each<[string, { issuer?: string; jwks_uri?: string }, object]>([
-    ['a discovery document of another issuer', { issuer: 'https://other.example' }, {}],
-    ['keys on another host', { jwks_uri: 'http://127.0.0.2:1/jwks' }, {}],
-    ['a redirect', { jwks_uri: '/moved' }, {}],
-    ['an address that is not allowed', {}, { jwks_uri: 'http://127.0.0.2:1/jwks' }],
-  ])('are not accepted from %s', async (_, discovery, entry) => {
-    const lone = openIssuer(first);
-    const jwks_uri = new URL(discovery.jwks_uri ?? '/jwks', lone.url).href;
-    lone.discovery = { issuer: lone.url, ...discovery, jwks_uri };
-    const trusting = await openFixture(server, lone, first);
-    const { id } = await trusting.application(entry);
-    const answer = await exchange(server, trusting.clientId({ id }), trusting.jwt());
-    expect(answer.status).toBe(503);
-    expect(lone.requests).not.toContain('/jwks');
-    await lone.close();
-  });
-
-  test('are fetched from jwks_uri without discovery', async () => {
-    issuer.requests.length = 0;
-    const { id } = await fixture.application({ jwks_uri: `${issuer.url}/jwks` });
-    expect((await exchange(server, fixture.clientId({ id }), fixture.jwt())).status).toBe(200);
-    expect(issuer.requests).toEqual(['/jwks']);
-  });
-
-  test('are not fetched from addresses that the operator did not allow', async () => {
-    const strict = await openTestServer(sqlite);
-    const trusting = await openFixture(strict, issuer, first);
-    const { id } = await trusting.application();
-    issuer.requests.length = 0;
-    expect((await exchange(strict, trusting.clientId({ id }), trusting.jwt())).status).toBe(503);
-    expect(issuer.requests).toEqual([]);
-    expect(strict.logged.join()).toContain('set SALLYPORT_ISSUER_NETWORKS to allow it');
-    await strict.close();
   });
 });
