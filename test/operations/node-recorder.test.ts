@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { nodesWithoutKey } from '../../src/cli/commands/master-key.ts';
 import { type NodeRecorder, nodeRecorder } from '../../src/operations/node-recorder.ts';
 import { type Nodes, nodeLifetime } from '../../src/store/nodes.ts';
@@ -19,14 +19,17 @@ describe.each(databases)('the record of a node on %s', (_, database) => {
   let jumps: string[];
   /** Milliseconds for which each record waits for the database, before and after the database reads its clock. */
   let delays: [before: number, after: number];
-  beforeEach(async () => {
+  beforeAll(async () => {
     data = await openTestStore(database);
+  });
+  afterAll(() => data.close());
+  beforeEach(async () => {
+    await data.runSql('delete from nodes');
     [ids, listening, others, ahead, lines, jumps, delays] = [['old'], {}, [], 0, [], [], [0, 0]];
     const now = () => data.clock.now() + ahead;
     log = makeLog({ level: 'info', asText: false, now, write: (line) => lines.push(line) });
     node = recorder({ ids: () => ids }, now);
   });
-  afterEach(() => data.close());
   const active = () => data.maintenance.nodes.active();
   /** Waits for the database as `delays` say. */
   const slow = (): Nodes => ({

@@ -1,5 +1,5 @@
 /** The cost of deleting an application does not depend on its number of sessions. */
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { databases } from '../support/test-server.ts';
 import { grants, newSession, openTestStore, type TestStore } from '../support/test-store.ts';
 
@@ -8,11 +8,14 @@ const someone = '01900000-0000-7000-8000-000000000001';
 describe.each(databases)('the store on %s: an application with many sessions', (_, database) => {
   let on: TestStore;
   let tenant: string;
-  beforeEach(async () => {
+  beforeAll(async () => {
     on = await openTestStore(database);
+  });
+  beforeEach(async () => {
+    while ((await on.maintenance.sweep(1000)) > 0);
     tenant = await on.tenant();
   });
-  afterEach(() => on.close());
+  afterAll(() => on.close());
 
   const rows = async (table: string, application: string) => {
     const column = table === 'applications' ? 'id' : 'application_id';

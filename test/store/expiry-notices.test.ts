@@ -1,4 +1,5 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import type { Maintenance } from '../../src/store/maintenance.ts';
 import { unknownKey } from '../support/keys.ts';
 import { databases } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
@@ -7,15 +8,16 @@ const day = 86_400_000;
 
 describe.each(databases)('key.expiring on %s', (_, database) => {
   let data: TestStore;
-  beforeEach(async () => {
+  let nodes: Maintenance[];
+  beforeAll(async () => {
     data = await openTestStore(database);
+    nodes = [data.maintenance, (await data.open()).maintenance];
   });
-  afterEach(() => data.close());
+  afterAll(() => data.close());
 
   /** Runs the job on two nodes at the same time, and returns what the audit log of the tenant has. */
   async function notices(tenant: string) {
-    const { maintenance } = await data.open();
-    await Promise.all([data.maintenance.writeExpiryNotices(100), maintenance.writeExpiryNotices(100)]);
+    await Promise.all(nodes.map((node) => node.writeExpiryNotices(100)));
     const { entries } = await data.maintenance.audit.list(
       tenant,
       { operation: 'key.expiring' },
@@ -24,6 +26,8 @@ describe.each(databases)('key.expiring on %s', (_, database) => {
     return entries.map(({ entity, difference, actor }) => ({ entity, difference, actor })).reverse();
   }
 
+  const rows = (table: string, tenant: string) =>
+    data.runSql(`select * from ${table} where tenant_id = '${tenant}'`);
   const noticeOf = (id: string, expiresAt: number) => ({
     actor: { kind: 'operator' as const },
     entity: { kind: 'application', id },
@@ -85,7 +89,7 @@ describe.each(databases)('key.expiring on %s', (_, database) => {
     expect(await notices(tenant)).toEqual([notice(now + 10 * day), notice(now + 9 * day)]);
     data.clock.advance(6 * day);
     await data.maintenance.sweep(100);
-    expect(await data.runSql('select * from key_expiry_notices')).toEqual([]);
+    expect(await rows('key_expiry_notices', tenant)).toEqual([]);
   });
 
   test('is not written for applications that live for less than the notice, or of deleted tenants', async () => {
@@ -100,6 +104,7 @@ describe.each(databases)('key.expiring on %s', (_, database) => {
     expect(await notices(tenant)).toEqual([noticeOf(id, now + 2 * day)]);
     data.clock.advance(8 * day);
     expect(await notices(deleted)).toEqual([]);
-    expect(await data.runSql('select * from expiry_notices')).toHaveLength(1);
+    expect(await rows('expiry_notices', tenant)).toHaveLength(1);
+    expect(await rows('expiry_notices', deleted)).toEqual([]);
   });
 });

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { durationLimits, storedInterval, totalOf } from '../../src/domain/request-counts.ts';
 import type { CountedInterval } from '../../src/store/store.ts';
 import { databases, startTime } from '../support/test-server.ts';
@@ -17,10 +17,14 @@ function counted(tenantId: string, start: number, requests: number, denied = 0):
 
 describe.each(databases)('the store on %s: request counts', (_, database) => {
   let on: TestStore;
-  beforeEach(async () => {
+  beforeAll(async () => {
     on = await openTestStore(database);
   });
-  afterEach(() => on.close());
+  beforeEach(async () => {
+    on.clock.jump(startTime - on.clock.now());
+    await on.runSql('delete from request_counts');
+  });
+  afterAll(() => on.close());
 
   const list = async (tenant: string, from?: number, to?: number) => {
     const { counts, ...rest } = await on.store.requestCounts.list(tenant, { from, to }, on.clock.now());
