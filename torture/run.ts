@@ -38,6 +38,8 @@ if (citusBinaries() === undefined) {
 }
 
 const began = performance.now();
+/** The commit, before a result changes a file. */
+const version = commit();
 const server = await startPostgres();
 process.env.SALLYPORT_TEST_POSTGRES = server.url;
 const run = new Run({ seed, size: values.short ? 'short' : 'full', report });
@@ -54,8 +56,7 @@ const chosen = rows
   .map((row) => ({ ...row, databases: row.databases.filter((name) => (values.on ?? name) === name) }));
 const results = await run.all(chosen).finally(stop);
 
-const outcome = toStored(results, seed, commit());
-console.log(`\n${table(outcome)}`);
+console.log(`\n${table(toStored(results, seed, version))}`);
 for (const { row, database, failures, unfinished } of results) {
   for (const failure of failures) console.log(`\n${row.name} on ${database}: ${failure}`);
   if (unfinished !== undefined) console.log(`\n${row.name} on ${database} did not finish: ${unfinished}`);
@@ -65,23 +66,23 @@ const seconds = Math.round((performance.now() - began) / 1000);
 console.log(
   `\n${count('holds')} hold, ${count('FAILS')} fail, ${count('not finished')} did not finish, in ${seconds} s`,
 );
-if (!values.short) {
-  const path = join(import.meta.dirname, 'results.json');
-  const earlier = JSON.parse(readFileSync(path, 'utf8')) as StoredResults;
-  const all = merge(
-    earlier,
-    outcome,
-    rows.map(({ name }) => name),
-  );
-  writeFileSync(path, `${JSON.stringify(all, null, 2)}\n`);
-  console.log('Results are in torture/results.json. Run npm run docs to update the page.');
-}
+if (!values.short) console.log('Results are in torture/results.json. Run npm run docs to update the page.');
 process.exitCode = count('FAILS') > 0 ? 1 : count('not finished') > 0 ? 3 : 0;
 
 function report(result: Result): void {
   const { row, database, failures, unfinished, seconds } = result;
   console.error(`${row.name} on ${database}: ${verdictOf(result)}, ${seconds.toFixed(1)} s`);
   for (const line of unfinished === undefined ? failures : [unfinished]) console.error(`  ${line}`);
+  if (!values.short) store(result);
+}
+
+/** Stores the result at once, so that an interrupted run keeps those of the rows that have ended. */
+function store(result: Result): void {
+  const path = join(import.meta.dirname, 'results.json');
+  const earlier = JSON.parse(readFileSync(path, 'utf8')) as StoredResults;
+  const names = rows.map(({ name }) => name);
+  const all = merge(earlier, toStored([result], seed, version), names);
+  writeFileSync(path, `${JSON.stringify(all, null, 2)}\n`);
 }
 
 function commit(): string {
