@@ -57,12 +57,6 @@ export const Entry = memo(function Entry({ entry, now, isOpen }: EntryProps) {
             {reason} <code className="faint">{entry.reason}</code>
           </p>
         )}
-        {open && (
-          <div className="entry-details">
-            <RecordedDecision entry={entry} />
-            <Facts entry={entry} />
-          </div>
-        )}
       </div>
       <button
         type="button"
@@ -74,6 +68,12 @@ export const Entry = memo(function Entry({ entry, now, isOpen }: EntryProps) {
         {timeAgo(entry.at, now)} <Icon name={open ? 'up' : 'down'} size={11} />
         <span className="visually-hidden">Details</span>
       </button>
+      {open && (
+        <div className="entry-details">
+          <RecordedDecision entry={entry} />
+          <Facts entry={entry} />
+        </div>
+      )}
     </li>
   );
 });
