@@ -147,8 +147,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   const { host, port } = config;
   const at = { variable: 'PORT', host, port, shared, trusts: config.trustedProxies, framesRoutes };
   const opened: Closeable[] = [data];
-  const served = context.signIn.providers.length > 0 ? [...allRoutes, ...consoleRoutes] : allRoutes;
-  const server = await tryListen(opened, at, () => listen(options.routes ?? served, context, at));
+  const server = await tryListen(opened, at, () => listen(routesFor(options, context), context, at));
   listening.url = nodeUrlOf(config, server.port);
   const metricsServer = metrics && (await startMetricsServer(config, metrics, opened));
   const delivery = startSinks(sinks, data.maintenance, { log, observer, ...options });
@@ -178,6 +177,10 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
 async function serveUntilNoticed(drain: number, log: Log): Promise<void> {
   if (drain > 0) log.info('stopping: serves until load balancers have noticed', { seconds: drain / 1000 });
   await Bun.sleep(drain);
+}
+
+function routesFor({ routes }: AppOptions, { signIn }: HandlerContext): readonly Route[] {
+  return routes ?? (signIn.providers.length > 0 ? [...allRoutes, ...consoleRoutes] : allRoutes);
 }
 
 function metricLimits(

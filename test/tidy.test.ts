@@ -32,7 +32,7 @@ describe('imports:', () => {
     expect(base.flatMap((folder) => outside(folder, ({ to }) => !to.startsWith('src/audit/')))).toEqual([]);
   });
 
-  test('HTTP imports only types from the store, and jose only for token exchange', () => {
+  test('HTTP imports only types from the store, and libraries for OAuth only in its folder', () => {
     const types = [
       'src/store/store.ts',
       'src/outbound/destinations.ts',
@@ -40,12 +40,14 @@ describe('imports:', () => {
       'src/telemetry/log.ts',
       'src/telemetry/observe.ts',
     ];
-    const values = ['version', 'ip-address', 'trusted-proxies'].map((name) => `src/config/${name}.ts`);
+    const values = ['version', 'ip-address', 'sign-in', 'trusted-proxies'].map(
+      (name) => `src/config/${name}.ts`,
+    );
     const allowed = ({ from, to, typesOnly }: Import) =>
       to.startsWith('src/domain/') ||
       /^(node:|zod$)/.test(to) ||
       values.includes(to) ||
-      (from.startsWith('src/http/oauth/') && to === 'jose') ||
+      (from.startsWith('src/http/oauth/') && ['jose', 'openid-client'].includes(to)) ||
       (from === 'src/http/endpoints/console-page.ts' && to === 'console/build.ts') ||
       (from === 'src/http/endpoints/frames.ts' && to === 'frames/build.ts') ||
       (from === 'src/http/reference/page.ts' && to === 'console/src/frame/palette.css') ||
@@ -315,6 +317,7 @@ describe('not allowed:', () => {
   const mayStore = [
     'console/src/applications/stored-draft.ts',
     'console/src/frame/kept-key.ts',
+    'console/src/frame/sign-in-link.ts',
     'console/src/root.tsx',
   ];
 

@@ -187,7 +187,7 @@ describe.skipIf(noBrowser)('people in the console', () => {
     await page.getByRole('link', { name: 'Sessions' }).click();
     await page.getByText('the session has ended').waitFor();
     await server.flush();
-    const { data } = (await server.call('GET', '/logs?operation=console.sign_out&size=1', { key })).body;
+    const { data } = (await server.call('GET', '/logs?operation=person.sign_out&size=1', { key })).body;
     expect(data[0].actor).toMatchObject({ kind: 'anonymous', issuer });
   });
 });

@@ -341,6 +341,26 @@ export const proxyRequests = {
   ],
 };
 
+const ofAnotherOrigin = (path: string) => () => [{ what: 'another origin', path, expected: [403] }];
+
+/** Requests of the sign-in to the console. Only its pages may send the first three. */
+export const signInRequests = {
+  getConsoleSession: ofAnotherOrigin('/console/api/session'),
+  beginSignIn: ofAnotherOrigin('/console/api/sign-in'),
+  signOut: ofAnotherOrigin('/console/api/sign-out'),
+  finishSignIn: () => [
+    { what: 'a long query', path: `/console/api/callback/1?code=${'x'.repeat(8000)}`, expected: [303] },
+  ],
+  logOutByProvider: () => [
+    {
+      what: 'a large body',
+      path: '/console/api/back-channel-logout',
+      body: 'x'.repeat(100_000),
+      expected: [413, 415],
+    },
+  ],
+};
+
 /** A reply of almost 1 MB, in which the inserted texts are searched in many forms. */
 const largeReply = json(
   Array.from({ length: 20_000 }, (_, at) => `%41&amp;\\u0041-${at} ${'a b'.repeat(6)}`),

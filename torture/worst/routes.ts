@@ -13,6 +13,7 @@ import {
   manyFields,
   type Proxied,
   proxyRequests,
+  signInRequests,
   wrongRules,
 } from './attacks.ts';
 import { Filler, metadataNames } from './fill.ts';
@@ -492,23 +493,7 @@ export const worstRequests: Record<string, (world: World) => Requests> = {
   getReference: () => ordinary('/docs'),
   getHome: () => ordinary('/'),
   getConsole: () => ordinary('/console'),
+  openLink: () => [{ what: 'numbers', path: '/console/link', body: manyNumbers, expected: [400, 404, 413] }],
   getConsoleFile: () => [{ what: 'an unknown file', path: '/console/none.js', expected: [404] }],
-  openLink: () => [
-    { what: 'a large body', path: '/console/link', body: manyNumbers, expected: [400, 404, 413] },
-  ],
-  // Only pages of the console may send these.
-  getConsoleSession: () => [{ what: 'another origin', path: '/console/api/session', expected: [403] }],
-  beginSignIn: () => [{ what: 'another origin', path: '/console/api/sign-in', expected: [403] }],
-  signOut: () => [{ what: 'another origin', path: '/console/api/sign-out', expected: [403] }],
-  finishSignIn: () => [
-    { what: 'a long query', path: `/console/api/callback/1?code=${'x'.repeat(8000)}`, expected: [303] },
-  ],
-  logOutByProvider: () => [
-    {
-      what: 'a large body',
-      path: '/console/api/back-channel-logout',
-      body: manyNumbers,
-      expected: [400, 413, 415],
-    },
-  ],
+  ...signInRequests,
 };

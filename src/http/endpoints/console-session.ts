@@ -114,7 +114,7 @@ function backToConsole(outcome: Outcome): Reply {
   return { status: 303, headers: { Location: `/console?sign_in=${outcome}` } };
 }
 
-const operation = 'console.sign_in';
+const operation = 'person.sign_in';
 
 export const finishSignIn = openEndpoint({
   name: 'finishSignIn',
@@ -225,7 +225,7 @@ function recordRefusal(
   }));
 }
 
-const signOutOperation = 'console.sign_out';
+const signOutOperation = 'person.sign_out';
 
 export const signOut = openEndpoint({
   name: 'signOut',

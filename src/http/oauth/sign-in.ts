@@ -6,6 +6,7 @@ import { createHmac, hkdfSync, timingSafeEqual } from 'node:crypto';
 import type { Configuration } from 'openid-client';
 import { z } from 'zod';
 import { configuredProviders, type Provider, redirectUri, type SignInConfig } from '../../config/sign-in.ts';
+import { newId } from '../../domain/key.ts';
 import type { Principal } from '../../domain/principal.ts';
 import type { Log } from '../../telemetry/log.ts';
 import { type Claims, decodeClaims, type IssuerKeys, JwtRefusal } from './issuer-keys.ts';
@@ -31,7 +32,7 @@ export class SignInRefusal extends Error {
 const Begun = z.strictObject({
   provider: z.int(),
   tag: z.string().optional(),
-  random: z.string(),
+  id: z.string(),
   expiresAt: z.number(),
 });
 type Begun = z.infer<typeof Begun>;
@@ -96,8 +97,8 @@ export class SignIn {
   async begin(provider: number, tag: string | undefined): Promise<{ url: URL; cookie: string }> {
     const { buildAuthorizationUrl, calculatePKCECodeChallenge } = await import('openid-client');
     const configuration = await this.#configurationOf(this.#provider(provider));
-    const random = crypto.randomUUID();
-    const begun: Begun = { provider, tag, random, expiresAt: this.now() + signInTime };
+    const now = this.now();
+    const begun: Begun = { provider, tag, id: newId(now), expiresAt: now + signInTime };
     const payload = Buffer.from(JSON.stringify(begun)).toString('base64url');
     const url = buildAuthorizationUrl(configuration, {
       redirect_uri: redirectUri(this.#config, provider),

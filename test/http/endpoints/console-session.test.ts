@@ -63,7 +63,7 @@ describe.each(databases)('people in the console on two nodes with %s', (_, datab
       body: JSON.stringify({ name: 'made by alice', type: 'private', permissions: ['application:read'] }),
     });
     expect(created.status).toBe(201);
-    const [signedIn] = await fixture.entries('console.sign_in');
+    const [signedIn] = await fixture.entries('person.sign_in');
     expect(signedIn).toMatchObject({
       result: 'success',
       entity: { id: app.id },
@@ -98,7 +98,7 @@ describe.each(databases)('people in the console on two nodes with %s', (_, datab
     expect(await Promise.all([read(stolen, server), read(stolen, node)])).toEqual([401, 401]);
     await Promise.all(meanwhile);
     expect(await Promise.all([read(stolen, server), read(stolen, node)])).toEqual([401, 401]);
-    const [entry] = await fixture.entries('console.sign_out');
+    const [entry] = await fixture.entries('person.sign_out');
     expect(entry).toMatchObject({ entity: { id: app.id }, actor: { person: { subject: 'alice' } } });
     expect((await browser.send(node, '/console/api/sign-out', { method: 'POST' })).status).toBe(204);
   });

@@ -260,7 +260,7 @@ describe('sign-in by name', () => {
 
     test('refusals are in the audit log with the person', async () => {
       await choose({ sub: 'mallory', name: 'Mallory', groups: [] });
-      const refused = (await fixture.entries('console.sign_in')).find(
+      const refused = (await fixture.entries('person.sign_in')).find(
         ({ actor }: ApiResponse['body']) => actor.person?.subject === 'mallory',
       );
       expect(refused).toMatchObject({
