@@ -16,17 +16,18 @@ function received(what: string, value: unknown): void {
 
 // It scrolls, so it must be reachable with the keyboard.
 byId('received').tabIndex = 0;
-const shown = new Set<string>();
+const requests = new Map<string, HTMLElement>();
 
-/** Shows a request once it is answered. The requests of the frames are in the audit log only: the page cannot see them. */
+/** The requests of the frames are in the audit log only: the page cannot see them. */
 function showRequest({ id, from, to, method, path, body, response }: RecordedRequest): void {
-  if (!response || shown.has(id)) return;
-  const line = element('b', '', `${from} → ${to}: ${method} ${path} ${response.status}`);
-  const sent = element('code', '', JSON.stringify(body ?? {}));
-  shown.add(id);
-  byId('requests').append(
-    element('li', '', line, sent, element('code', '', JSON.stringify(response.body ?? {}))),
+  const item = requests.get(id) ?? element('li', '');
+  const bodies = [body, response?.body].filter((value) => value !== undefined);
+  item.replaceChildren(
+    element('b', '', `${from} → ${to}: ${method} ${path} ${response?.status ?? ''}`),
+    ...bodies.map((value) => element('code', '', JSON.stringify(value))),
   );
+  if (!requests.has(id)) byId('requests').append(item);
+  requests.set(id, item);
 }
 
 const send = recordingFetch('browser', 'backend', showRequest);
