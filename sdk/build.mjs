@@ -7,7 +7,9 @@ import { fileURLToPath } from 'node:url';
 
 const here = dirname(fileURLToPath(import.meta.url));
 const target = resolve(process.argv[2] ?? join(here, 'dist'));
-const tsc = join(dirname(createRequire(import.meta.url).resolve('typescript/package.json')), 'bin', 'tsc');
+const { resolve: find } = createRequire(import.meta.url);
+const tsc = join(dirname(find('typescript/package.json')), 'bin', 'tsc');
+const bun = join(dirname(find('bun/package.json')), 'bin', 'bun.exe');
 
 rmSync(target, { recursive: true, force: true });
 for (const [config, folder] of [
@@ -19,6 +21,11 @@ for (const [config, folder] of [
   if (status !== 0) process.exit(1);
   rewriteDeclarations(join(target, folder));
 }
+// The test kit runs parts of the service, which it does not import from another package.
+const bundled = spawnSync(bun, ['--no-env-file', join(here, 'testing', 'build.ts'), target], {
+  stdio: 'inherit',
+});
+if (bundled.status !== 0) process.exit(1);
 // The type of the whole package is "module".
 writeFileSync(join(target, 'cjs', 'package.json'), '{ "type": "commonjs" }\n');
 

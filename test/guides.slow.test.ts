@@ -25,6 +25,7 @@ const pages = [
   'guides/migrate-from-a-hosted-vault.md',
   'guides/show-customers-their-own-data.md',
   'guides/sign-in.md',
+  'guides/test-your-application.md',
   'guides/workload-identity.md',
 ];
 const cardPage = 'guides/collect-cards-in-a-browser.md';

@@ -1,8 +1,9 @@
 /** Installs the packed SDK and the packed server into an empty project, and runs a session there. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { createProject, type Packed, type Project } from './support/packages.ts';
+import { readExample } from './support/page-examples.ts';
 import { root, type Service, startService } from './support/service.ts';
 import { isMissing } from './support/skip.ts';
 
@@ -36,6 +37,7 @@ const names = 'authorizeSession, PermissionError, Sallyport, startSession';
 const types = `
 import { type BuiltInPermission, Sallyport } from '@sallyport/sdk';
 import { guardFetch } from '@sallyport/sdk/guard';
+import { type FakeSallyport, fakeSallyport } from '@sallyport/sdk/testing';
 
 const client = new Sallyport({ url: 'http://127.0.0.1', key: 'x' });
 export async function ids(): Promise<string[]> {
@@ -44,6 +46,8 @@ export async function ids(): Promise<string[]> {
   return data.map((token) => token.id);
 }
 export const guard = guardFetch;
+export const fake: FakeSallyport = fakeSallyport({ sessionTtl: 60 });
+export const faked = new Sallyport(fake);
 export const permission: BuiltInPermission = 'token:read';
 `;
 
@@ -71,11 +75,14 @@ describe.skipIf(offline)('packed SDK and server', () => {
   });
 
   const installed = (path: string) => join(project.folder, 'node_modules', path);
-  const write = (name: string, text: string) => writeFileSync(join(project.folder, name), text);
+  const write = (name: string, text: string) => {
+    mkdirSync(dirname(join(project.folder, name)), { recursive: true });
+    writeFileSync(join(project.folder, name), text);
+  };
 
   test('the SDK is built when it is packed, and holds code, types and README', () => {
     const modules = ['esm', 'cjs'].flatMap((folder) =>
-      ['sallyport', 'guard', 'react', 'client', 'api'].flatMap((name) => [
+      ['sallyport', 'guard', 'react', 'testing', 'client', 'api'].flatMap((name) => [
         `dist/${folder}/${name}.js`,
         `dist/${folder}/${name}.d.ts`,
       ]),
@@ -141,6 +148,59 @@ describe.skipIf(offline)('packed SDK and server', () => {
     const keyFile = join(service.folder, 'data/management.key');
     const out = await project.run('env', `URL=${service.url}`, `KEY_FILE=${keyFile}`, 'node', file);
     expect(out).toBe('XXXXXXXXXXXX4242 true function\n');
+  });
+
+  describe('the test kit', () => {
+    const { files } = readExample('docs/guides/test-your-application.md');
+    const guide = files['support.test.mjs'] as string;
+    const passing = (out: string) => out.match(/^# pass (\d+)/m)?.[1];
+    const nodeTest = (file: string) => project.run('node', '--test', '--test-reporter=tap', file);
+    beforeAll(() => {
+      for (const [name, text] of Object.entries(files)) write(name, text);
+    });
+
+    test('runs in Node as ES module and as CommonJS module', async () => {
+      const readme = readFileSync(join(root, 'sdk/README.md'), 'utf8');
+      const [, example = ''] = /^## Tests\n.*?```js\n(.*?)```/ms.exec(readme) ?? [];
+      write('readme.test.mjs', example);
+      expect(passing(await nodeTest('readme.test.mjs'))).toBe('1');
+      write('readme.test.cjs', example.replaceAll(/^import (.*) from (.*);$/gm, 'const $1 = require($2);'));
+      expect(passing(await nodeTest('readme.test.cjs'))).toBe('1');
+    });
+
+    test('answers while timers are replaced', async () => {
+      const timers = `import { mock } from 'node:test';\nmock.timers.enable({ now: Date.now() });\n`;
+      write('timers.test.mjs', `${guide}${timers}`);
+      expect(passing(await nodeTest('timers.test.mjs'))).toBe('3');
+    });
+
+    test('runs in Vitest and Jest', async () => {
+      await project.run(
+        'npm',
+        'install',
+        '--no-audit',
+        '--no-fund',
+        '--prefer-offline',
+        'vitest@3',
+        'jest@30',
+      );
+      write('vitest/support.test.mjs', guide.replace("'node:test'", "'vitest'").replace("'./", "'../"));
+      const vitest = await project.run('npx', '--no', 'vitest', 'run', '--dir', 'vitest', '--reporter=json');
+      expect(JSON.parse(vitest.slice(vitest.indexOf('{')))).toMatchObject({
+        numPassedTests: 3,
+        success: true,
+      });
+      write('jest/support.test.mjs', guide.replace(/^import .*'node:test';$/m, '').replace("'./", "'../"));
+      const options = ['--testMatch=**/jest/*.test.mjs', '--json', '--transform={}'];
+      const jest = await project.run(
+        'env',
+        'NODE_OPTIONS=--experimental-vm-modules',
+        'npx',
+        'jest',
+        ...options,
+      );
+      expect(JSON.parse(jest)).toMatchObject({ numPassedTests: 3, success: true });
+    });
   });
 
   test('types work for ES modules and CommonJS, and know permissions and fields', async () => {

@@ -246,7 +246,8 @@ export function needsReveal(principal: Principal, { from, to, renders, merges }:
   if (canonicalContainer(from.container) === canonicalContainer(to.container)) return false;
   if (isHandedOut(principal)) return true;
   if (finds(principal, to) && !finds(principal, from)) return true;
-  if (!reaches(principal, to).isSubsetOf(reaches(principal, from))) return true;
+  const here = reaches(principal, from);
+  if ([...reaches(principal, to)].some((destination) => !here.has(destination))) return true;
   // This request may state no purpose, and the next one may: so the rules of both places are compared as they are.
   return compareAccess(mostVisible(principal, from), mostVisible(principal, to)) < 0;
 }
@@ -254,7 +255,8 @@ export function needsReveal(principal: Principal, { from, to, renders, merges }:
 /** The destinations where the caller can use a token. */
 function reaches({ policy, ceiling }: Principal, resource: Resource): Set<string> {
   const own = destinationsFor(policy, resource);
-  return ceiling ? own.intersection(destinationsFor(ceiling, resource)) : own;
+  const theirs = ceiling && destinationsFor(ceiling, resource);
+  return theirs ? new Set([...own].filter((destination) => theirs.has(destination))) : own;
 }
 
 function finds({ policy, ceiling }: Principal, resource: Resource): boolean {

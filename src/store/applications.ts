@@ -299,7 +299,7 @@ export function toText(grants: Grants): [permissions: string, rules: string] {
  * Folds case in this process, because SQLite and PostgreSQL compare text differently. `toUpperCase` comes last, because
  * `toLowerCase` has two forms of the Greek sigma: one at the end of a word, one elsewhere.
  */
-function fold(name: string): string {
+export function fold(name: string): string {
   return name.normalize('NFC').toLowerCase().toUpperCase();
 }
 
@@ -335,7 +335,7 @@ function filtered(tenant: string, filter: ApplicationFilter) {
 }
 
 /** Sorted by name. No labels are stored as null. */
-function labelText(labels: Labels = {}): string | null {
+export function labelText(labels: Labels = {}): string | null {
   const entries = Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1));
   return entries.length > 0 ? JSON.stringify(Object.fromEntries(entries)) : null;
 }

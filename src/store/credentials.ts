@@ -112,7 +112,7 @@ export function credentials(
   };
 }
 
-function fromKey(row: KeyRow, digest: Digest): CachedCredential {
+export function fromKey(row: KeyRow, digest: Digest): CachedCredential {
   const application = toApplication(row);
   const principal: Principal = {
     kind: 'application',
@@ -146,7 +146,7 @@ function issuedFor({ id, issuer, subject, trust, person, key_expires_at, ends_at
   };
 }
 
-function fromSession(row: SessionRow, digest: Digest): CachedCredential {
+export function fromSession(row: SessionRow, digest: Digest): CachedCredential {
   const { ceiling_permissions: permissions, ceiling_rules: rules } = row;
   const { ceiling_application_id: applicationId, ceiling_key_id: keyId } = row;
   const kind = kindOf(row);

@@ -225,7 +225,7 @@ interface SpentRow extends Ends {
 }
 
 /** A session ends with its application and, if it has a ceiling, with its authorizer and the key of the authorizer. */
-function endOf({ expires_at, application_end, authorizer_end, key_end }: Ends): number {
+export function endOf({ expires_at, application_end, authorizer_end, key_end }: Ends): number {
   const ends = [expires_at, application_end, authorizer_end, key_end].filter((end) => end !== null);
   return Math.min(...ends.map(Number));
 }
@@ -273,7 +273,7 @@ const spendOne = `update sessions set uses = uses + 1,
   where tenant_id = $1 and id = $2 and uses < max_uses and expires_at > :now`;
 
 /** Lists the fields one by one, so that a new column does not reach responses by accident. */
-function toSession(row: SessionRow): Session {
+export function toSession(row: SessionRow): Session {
   return {
     id: row.id,
     tenant_id: row.tenant_id,

@@ -37,6 +37,7 @@ const compilerOptions = {
   paths: {
     '@sallyport/sdk': [join(root, 'sdk/src/sallyport.ts')],
     '@sallyport/sdk/guard': [join(root, 'sdk/src/guard.ts')],
+    '@sallyport/sdk/testing': [join(root, 'sdk/src/testing.ts')],
     '*': [join(root, 'node_modules/@types/*'), join(root, 'node_modules/*')],
   },
 };

@@ -87,7 +87,7 @@ function clientAddressOf(
   };
 }
 
-function handlersByPath(
+export function handlersByPath(
   routes: readonly Route[],
   context: HandlerContext,
   connections: Connections,

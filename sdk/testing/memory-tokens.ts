@@ -1,0 +1,113 @@
+/** Tokens in memory. */
+import { newId } from '../../src/domain/key.ts';
+import { modificationTime } from '../../src/domain/row-version.ts';
+import { canonicalContainer, stricter, type Transform } from '../../src/domain/rule.ts';
+import type { SearchValues } from '../../src/domain/search.ts';
+import type { TokenContent, TokenFilter, TokenRevision, Tokens } from '../../src/store/store.ts';
+import { toRecord } from '../../src/store/token-row.ts';
+import { hasAll, type Memory, type MemoryToken, page } from './memory.ts';
+
+export function tokens(memory: Memory): Tokens {
+  const valid = () => [...memory.rows.tokens.values()].filter((row) => memory.isValid(row));
+  const bySeq = (a: MemoryToken, b: MemoryToken) => (a.seq < b.seq ? 1 : -1);
+  const save = (row: MemoryToken) => {
+    memory.rows.tokens.set(row.id, row);
+    return toRecord(row);
+  };
+  return {
+    storageUsed: async () => ({ tokens: 0, bytes: 0 }),
+    create: async (tenant_id, id, content, { by, at }) => {
+      if (memory.token(id)) return undefined;
+      const unchanged = {
+        modified_by: null,
+        modified_at: null,
+        content_version: 1,
+        search_version: null,
+        uses: 0,
+      };
+      const row = { tenant_id, seq: newId(at), id, created_by: by, created_at: at, ...unchanged };
+      const { data, masked, searchValues = {} } = content;
+      return save({ ...row, ...columnsOf(content), data, masked, searchValues });
+    },
+    findEqual: async (_, container, values) => {
+      const own = canonicalContainer(container);
+      const found = valid()
+        .filter((row) => canonicalContainer(row.container).startsWith(own) && hasValues(row, values))
+        .sort(bySeq)[0];
+      return found && stored(found);
+    },
+    get: async (_, id) => {
+      const row = memory.token(id);
+      return row && stored(row);
+    },
+    locate: async (_, ids) => valid().filter(({ id }) => ids.includes(id)),
+    count: async () => ({ counts: new Map(), next: undefined }),
+    list: async (_, { transformFor, filter, ...window }) => {
+      const shown = valid()
+        .filter((row) => isSelected(row, filter))
+        .map((row) => ({ row, seq: row.seq, transform: limited(row, transformFor(row)) }));
+      const visible = shown.filter((each) => each.transform !== undefined);
+      return page(
+        visible,
+        ({ seq }) => seq,
+        window,
+        ({ row, seq, transform = 'redact' }) => {
+          const data = transform === 'reveal' ? row.data : transform === 'mask' ? row.masked : undefined;
+          return { seq, token: toRecord(row).token, data, transform };
+        },
+      );
+    },
+    update: async (_, id, { by, at }, revise) => {
+      const row = memory.token(id);
+      if (!row) return undefined;
+      const locked = { plaintext: async () => row.data, masked: async () => row.masked };
+      const revision = await revise({ ...toRecord(row), ...locked });
+      const { data, mask, masked, search, searchValues = {} } = revision;
+      const contents = data
+        ? { data, masked, searchValues }
+        : {
+            masked: mask === undefined ? undefined : row.masked,
+            searchValues: search ? row.searchValues : {},
+          };
+      const modified_at = modificationTime(row.modified_at, at);
+      return save({ ...row, ...columnsOf(revision), ...contents, modified_by: by, modified_at });
+    },
+    // Tokens are used at destinations, which the fake does not have.
+    spendUse: async () => undefined,
+    delete: async (_, id, check) => {
+      const row = memory.token(id);
+      if (!row) return false;
+      check(toRecord(row));
+      return memory.rows.tokens.delete(id);
+    },
+  };
+}
+
+/** Tokens with `max_uses` are not revealed. */
+function limited({ max_uses }: MemoryToken, transform: Transform | undefined): Transform | undefined {
+  return transform && max_uses !== null ? stricter(transform, 'mask') : transform;
+}
+
+/** The columns of a token that a change replaces. */
+function columnsOf(content: Omit<TokenContent | TokenRevision, 'data' | 'masked'>) {
+  const { type, container, mask, search, metadata, expiresAt } = content;
+  const text = (value: unknown) => (value === undefined ? null : JSON.stringify(value));
+  const texts = { mask: text(mask), search: text(search), metadata: text(metadata) };
+  return { type, container, ...texts, max_uses: content.maxUses ?? null, expires_at: expiresAt ?? null };
+}
+
+function stored(row: MemoryToken) {
+  return { ...toRecord(row), plaintext: () => row.data, masked: () => row.masked };
+}
+
+function hasValues({ searchValues }: MemoryToken, values: SearchValues): boolean {
+  return Object.entries(values).every(([name, value]) => searchValues[name] === value);
+}
+
+function isSelected(row: MemoryToken, filter: TokenFilter): boolean {
+  const { ids, type, metadata = {}, equals = {}, createdAfter = 0, createdBefore = Infinity } = filter;
+  const at = Number(row.created_at);
+  const isInTime = at >= createdAfter && at < createdBefore;
+  if (!isInTime || (ids && !ids.includes(row.id)) || (type && row.type !== type)) return false;
+  return hasAll(row.metadata, metadata) && hasValues(row, equals);
+}
