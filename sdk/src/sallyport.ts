@@ -1,4 +1,5 @@
 /** Entry point of the package. */
+export { type AboutOptions, type AboutSubject, aboutSubject, type Reads } from './about.ts';
 export type * from './api.ts';
 export { type AuthorizedSession, type DestinationProxy, Sallyport } from './client.ts';
 export {

@@ -97,6 +97,43 @@ describeConsole('console activity:', (suite) => {
     await page.getByText('121 entries, with 1 denial', { exact: true }).waitFor();
   });
 
+  test('about a subject: what it has seen and who has seen its data, with links and CSV', async () => {
+    const { key } = await suite.server.tenant();
+    const backend = await suite.server.application(key, {
+      name: 'backend',
+      rules: [{ ...rule, container: '/' }],
+    });
+    const page = await suite.server.application(key, { name: 'shop page', type: 'public' });
+    for (const customer of ['41', '42'])
+      await suite.server.call('POST', '/tokens', {
+        key,
+        body: { id: `card-${customer}`, container: `/customers/${customer}/`, data: '4242' },
+      });
+    const { session_key, nonce } = (await suite.server.call('POST', '/sessions', { key: page.key })).body;
+    const conditions = [{ attribute: 'id', operator: 'equals', value: 'card-41' }];
+    const { container: _, ...revealing } = { ...rule, conditions };
+    const grant = { nonce, subject: 'user:42', rules: [revealing] };
+    await suite.server.call('POST', '/sessions/authorize', { key: backend.key, body: grant });
+    await suite.server.call('GET', '/tokens/card-41', { key: session_key });
+    await suite.server.call('GET', '/tokens', { key: backend.key });
+    await open(key, '#/activity');
+    const tab = suite.tab.page;
+    await tab.getByRole('button', { name: 'About a subject' }).click();
+    await tab.getByLabel('Subject').fill('user:42');
+    await tab.getByLabel('Container with its data').fill('/customers/42/');
+    await tab.getByRole('button', { name: 'Find' }).click();
+    const seen = tab.getByRole('region', { name: '1 token seen by user:42' });
+    await seen.getByRole('link', { name: 'card-41' }).waitFor();
+    const readers = tab.getByRole('region', { name: '1 reader of /customers/42/' });
+    expect(await readers.getByRole('row').nth(1).innerText()).toMatch(/^backend\s+1\s/);
+    const downloading = tab.waitForEvent('download');
+    await readers.getByRole('button', { name: 'CSV' }).click();
+    const csv = await Bun.file(await (await downloading).path()).text();
+    expect(csv).toContain(`"${backend.id}","${backend.id}","","1",`);
+    await seen.getByRole('link', { name: 'card-41' }).click();
+    await entry('token.read').first().waitFor();
+  });
+
   test('filters are stored in the URL, and back restores them', async () => {
     const { key } = await suite.server.tenant();
     const desk = await suite.server.application(key, { name: 'desk', permissions: ['token:create'] });

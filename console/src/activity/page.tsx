@@ -1,9 +1,10 @@
-/** The audit log: a chart of the chosen period, and its entries. */
+/** The audit log: a chart of the chosen period, and its entries. Or all that it says about a subject. */
 import { Button } from '@mantine/core';
-import { useCallback, useMemo, useState } from 'react';
+import { type ReactNode, useCallback, useMemo, useState } from 'react';
 import type { LogEntry, LogGap } from '../../../sdk/src/sallyport.ts';
 import { BarChart } from '../charts/bar-chart.tsx';
 import { barsOf, resultSeries } from '../charts/log-counts.tsx';
+import { Choice } from '../frame/choice.tsx';
 import { ErrorNotice } from '../frame/error-notice.tsx';
 import { formatDate, formatNumber, plural } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
@@ -16,6 +17,7 @@ import { Entry } from './entry.tsx';
 import { defaults, FilterBar, type Filters, type Found, findInLog, isExact, logQuery } from './filters.tsx';
 import { Gaps } from './gaps.tsx';
 import { reasonOf } from './recorded-decision.tsx';
+import { SubjectActivity } from './subject.tsx';
 
 const pageSize = 100;
 const isoTime = (time: number) => new Date(time).toISOString();
@@ -52,7 +54,26 @@ function withNew(added: readonly LogEntry[], loaded: readonly LogEntry[]): reado
   return [...added.filter(({ id }) => !known.has(id)), ...loaded];
 }
 
+const views = [
+  ['log', 'Log'],
+  ['subject', 'About a subject'],
+] as const;
+
 export function Activity() {
+  const [{ view }, set] = useRouteQuery({ view: 'log' });
+  const isSubject = view === 'subject';
+  const choice = (
+    <Choice
+      label="View"
+      value={isSubject ? 'subject' : 'log'}
+      options={views}
+      choose={(next) => set({ view: next })}
+    />
+  );
+  return isSubject ? <SubjectActivity choice={choice} /> : <Log choice={choice} />;
+}
+
+function Log({ choice }: { choice: ReactNode }) {
   const { api } = useSignedIn();
   const now = useNow(30_000);
   const [filters, set] = useRouteQuery(defaults);
@@ -103,6 +124,7 @@ export function Activity() {
           </p>
         </div>
         <div className="actions">
+          {choice}
           <Button
             variant={filters.live === '' ? 'default' : 'light'}
             aria-pressed={filters.live !== ''}

@@ -1,3 +1,4 @@
+import { aboutSubject, ReadCounts, type Reads, readerName, tokensOf } from '../../../sdk/src/about.ts';
 import type { LogEntry, LogGap, Sallyport } from '../../../sdk/src/sallyport.ts';
 import { personName } from '../../domain/audit.ts';
 import type { Call, Option, Options, RemoteCommand } from '../command.ts';
@@ -61,7 +62,7 @@ export const logsCommands: readonly RemoteCommand[] = [
     summary: "List the tokens that a subject has seen, and everyone who has seen the subject's data.",
     examples: ['sallyport logs about user:42 --container /customers/42/'],
     details:
-      'Lists the tokens whose plaintext sessions of the subject have received, and then every application and session that has received plaintext from the container. Warns if entries were archived or reads were not recorded in that time; --json lists these periods in `gaps`.',
+      'Lists the tokens whose plaintext sessions of the subject have received, and then every application and session that has received plaintext of the container or of a token that was in it. Masked data is not listed. Warns if entries were archived or reads were not recorded in that time, and if something was not searched; --json has these in `gaps` and `omissions`.',
     call: about,
   },
 ];
@@ -113,102 +114,69 @@ async function newest(entries: AsyncIterable<LogEntry>, count: number): Promise<
   return found.reverse();
 }
 
-/** Number of responses, and the times of the first and the last. */
-interface Reads {
-  responses: number;
-  first: string;
-  last: string;
-}
-
-/** Counts the entries of each name, with the first and the last time. */
-class ReadCounts<T> {
-  readonly #counts = new Map<string, Reads & { readonly about: T }>();
-
-  add(name: string, about: T, { at, count = 1 }: LogEntry): void {
-    const known = this.#counts.get(name);
-    if (!known) {
-      this.#counts.set(name, { about, responses: count, first: at, last: at });
-      return;
-    }
-    known.responses += count;
-    if (at < known.first) known.first = at;
-    if (at > known.last) known.last = at;
-  }
-
-  /** Sorted by the time of the last read, latest first. */
-  list(): (T & Reads)[] {
-    const all = [...this.#counts.values()].sort((a, b) => b.last.localeCompare(a.last));
-    return all.map(({ about, ...reads }) => ({ ...about, ...reads }));
-  }
-}
-
+type Reader = Reads & LogEntry['actor'];
 const readColumns = ['RESPONSES', 'FIRST', 'LAST'];
+const readerHead = ['KIND', 'ID', 'SUBJECT', 'APPLICATION', 'AUTHORIZED BY', ...readColumns];
+const tokenHead = ['TOKEN', ...readColumns];
 
 function readCells({ responses, first, last }: Reads): string[] {
   return [String(responses), first, last];
 }
 
 async function whoRead(call: Call): Promise<number> {
-  const { readers, gaps, head, rows } = await readersOf(call, { token: call.args[0] as string });
-  printTable(call, { readers, gaps }, 'readers', head, rows);
+  const query = disclosuresOf(call, { token: call.args[0] as string });
+  const gaps = await gapsIn(call, query);
+  const counts = new ReadCounts<LogEntry['actor']>();
+  for await (const entry of call.service.logs.all(query))
+    counts.add(readerName(entry), entry.actor, entry);
+  const readers = counts.list();
+  printTable(call, { readers, gaps }, 'readers', readerHead, await readerRows(call, readers));
   return warnOfGaps(call, gaps);
 }
 
 async function seenBy(call: Call): Promise<number> {
-  const { tokens, gaps, head, rows } = await tokensSeen(call, { actor: call.args[0] as string });
-  printTable(call, { tokens, gaps }, 'tokens', head, rows);
-  return warnOfGaps(call, gaps);
-}
-
-async function about(call: Call): Promise<number> {
-  const container = call.options.value('container');
-  if (container === undefined) throw new UsageError('pass --container: where the data of the subject is');
-  const seen = await tokensSeen(call, { subject: call.args[0] as string });
-  const readers = await readersOf(call, { container });
-  const { gaps } = readers;
-  if (call.json) call.print(JSON.stringify({ seen: seen.tokens, readers: readers.readers, gaps }));
-  else {
-    printTable(call, seen, 'tokens that the subject has seen', seen.head, seen.rows);
-    call.print('');
-    printTable(call, readers, `readers of ${container}`, readers.head, readers.rows);
-  }
-  return warnOfGaps(call, gaps);
-}
-
-/** Who has received plaintext, from the entries that match the filter. */
-async function readersOf(call: Call, filter: LogQuery) {
-  const query = disclosuresOf(call, filter);
-  const gaps = await gapsIn(call, query);
-  const counts = new ReadCounts<LogEntry['actor']>();
-  for await (const entry of call.service.logs.all(query))
-    counts.add(
-      JSON.stringify([entry.actor.id, entry.actor.kind, entry.actor.person?.subject]),
-      entry.actor,
-      entry,
-    );
-  const readers = counts.list();
-  const names = new ApplicationNames(call);
-  if (!call.json)
-    await names.load(readers.flatMap(({ application_id, authorized_by }) => [application_id, authorized_by]));
-  const rows = readers.map((reader) => {
-    const { kind, id = '', application_id, authorized_by, person } = reader;
-    const subject = person ? personName(person) : (reader.subject ?? '');
-    return [kind, id, subject, names.of(application_id), names.of(authorized_by), ...readCells(reader)];
-  });
-  const head = ['KIND', 'ID', 'SUBJECT', 'APPLICATION', 'AUTHORIZED BY', ...readColumns];
-  return { readers, gaps, head, rows };
-}
-
-/** The tokens whose plaintext was received, from the entries that match the filter. */
-async function tokensSeen(call: Call, filter: LogQuery) {
-  const query = disclosuresOf(call, filter);
+  const query = disclosuresOf(call, { actor: call.args[0] as string });
   const gaps = await gapsIn(call, query);
   const counts = new ReadCounts<{ token: string }>();
   for await (const entry of call.service.logs.all(query))
     for (const token of tokensOf(entry)) counts.add(token, { token }, entry);
   const tokens = counts.list();
-  const rows = tokens.map((one) => [one.token, ...readCells(one)]);
-  return { tokens, gaps, head: ['TOKEN', ...readColumns], rows };
+  printTable(call, { tokens, gaps }, 'tokens', tokenHead, tokens.map(tokenCells));
+  return warnOfGaps(call, gaps);
+}
+
+async function about(call: Call): Promise<number> {
+  const { args, options, service, terminal, json } = call;
+  const container = options.value('container');
+  if (container === undefined) throw new UsageError('pass --container: where the data of the subject is');
+  const from = options.value('since');
+  const subject = args[0] as string;
+  const found = await aboutSubject(service, { subject, container, ...(from !== undefined && { from }) });
+  const { seen, readers, gaps, omissions } = found;
+  if (json) call.print(JSON.stringify(found));
+  else {
+    printTable(call, seen, 'tokens that the subject has seen', tokenHead, seen.map(tokenCells));
+    call.print('');
+    printTable(call, readers, `readers of ${container}`, readerHead, await readerRows(call, readers));
+    for (const omission of omissions) terminal.writeError(`sallyport: warning: ${omission}\n`);
+  }
+  return warnOfGaps(call, gaps);
+}
+
+/** The names of the applications are loaded, unless the output is JSON. */
+async function readerRows(call: Call, readers: readonly Reader[]): Promise<string[][]> {
+  const names = new ApplicationNames(call);
+  if (!call.json)
+    await names.load(readers.flatMap(({ application_id, authorized_by }) => [application_id, authorized_by]));
+  return readers.map((reader) => {
+    const { kind, id = '', application_id, authorized_by, person } = reader;
+    const subject = person ? personName(person) : (reader.subject ?? '');
+    return [kind, id, subject, names.of(application_id), names.of(authorized_by), ...readCells(reader)];
+  });
+}
+
+function tokenCells({ token, ...reads }: Reads & { readonly token: string }): string[] {
+  return [token, ...readCells(reads)];
 }
 
 /** Selects entries about responses that contained plaintext. */
@@ -231,10 +199,6 @@ function describeGap({ reason, from, to }: LogGap): string {
   if (reason === 'reads_not_recorded')
     return `reads were not recorded ${period} (SALLYPORT_AUDIT_READS), so readers may be missing`;
   return `entries up to ${to ?? 'now'} were archived and are not included: search the archives, too`;
-}
-
-function tokensOf({ resource, entity }: LogEntry): readonly string[] {
-  return resource?.ids ?? (entity?.kind === 'token' ? [entity.id] : []);
 }
 
 type Service = Pick<Sallyport, 'logs'>;

@@ -98,9 +98,19 @@ describe('questions about disclosures', () => {
     await server.call('POST', '/sessions/authorize', { key, body });
     await server.call('GET', '/tokens/card-41', { key: session_key });
     await server.call('GET', '/tokens/card-42', { key: reader.key });
+    // The entry about both tokens has the container /customers/.
+    const list = await server.application(key, {
+      rules: [{ priority: 1, container: '/', permissions: ['token:read'], transform: 'reveal' }],
+    });
+    server.clock.advance(1000);
+    await server.call('GET', '/tokens', { key: list.key });
     const own = openCli(() => ({ SALLYPORT_URL: server.url, SALLYPORT_KEY: key }));
     const { body: found } = await own.json('logs', 'about', 'user:42', '--container', '/customers/42/');
-    expect(found).toMatchObject({ seen: [{ token: 'card-41' }], readers: [{ id: reader.id }], gaps: [] });
+    const readers = [
+      { id: list.id, responses: 1 },
+      { id: reader.id, responses: 1 },
+    ];
+    expect(found).toMatchObject({ seen: [{ token: 'card-41' }], readers, gaps: [], omissions: [] });
     const { out } = await own.run('logs', 'about', 'user:42', '--container', '/customers/');
     expect(out).toMatch(/^TOKEN .*\ncard-41 .*\n\nKIND +ID +SUBJECT .*\n/);
     expect(out).toMatch(/^session +\S+ +user:42 /m);
