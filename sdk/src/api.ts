@@ -84,6 +84,13 @@ export interface AccessRule {
   require_purpose?: boolean | null;
   /** Only with `token:use`, and required there: the ids of the destinations where the tokens may be used. Other permissions of the rule do not depend on them. */
   destinations?: Array<string>;
+  /** Only with `token:create`: the `mask` and `search` of tokens that are created by this rule without them. Rules with the same priority that grant `token:create` must have the same defaults. */
+  defaults?: {
+    /** A mask, as `mask` of a token. */
+    mask?: unknown;
+    /** Templates, as `search` of a token. */
+    search?: Record<string, string>;
+  };
   /** Permissions that the rule grants. */
   permissions: Array<PermissionName>;
 }

@@ -1,9 +1,12 @@
 /** Grants: the permissions and rules of an application or session. Which of them are allowed depends on the owner. */
 import { z } from 'zod';
-import { optionalList, originalIndex } from './common-fields.ts';
+import { optional, optionalList, originalIndex } from './common-fields.ts';
 import type { Errors } from './error.ts';
+import { Mask } from './mask.ts';
 import { hasTrait, Permissions } from './permission.ts';
 import { type Rule, Rules } from './rule.ts';
+import { SearchTemplates } from './search.ts';
+import { check, type Fault } from './validate.ts';
 
 export const grantFields = {
   permissions: optionalList(Permissions).describe(
@@ -48,8 +51,24 @@ export function grantErrors(owner: Owner, grants: Grants): Errors {
   grants.rules.forEach((rule, index) => {
     const error = scopeError(owner, rule);
     if (error) errors[`${pathOf(index)}.${error.field}`] = [error.message];
+    for (const { path, message } of defaultFaults(rule, grants.rules))
+      errors[[pathOf(index), 'defaults', ...path].join('.')] = [message];
   });
   return errors;
+}
+
+const Defaults = z.strictObject({ mask: optional(Mask), search: optional(SearchTemplates) });
+
+/** Of two rules with the same priority, the order would otherwise decide which defaults apply. */
+function defaultFaults({ defaults, priority }: Rule, rules: readonly Rule[]): readonly Fault[] {
+  if (!defaults) return [];
+  const others = rules.filter(
+    (rule) => rule.priority === priority && rule.permissions.includes('token:create'),
+  );
+  if (others.some((rule) => JSON.stringify(rule.defaults) !== JSON.stringify(defaults)))
+    return [{ path: [], message: 'must be the same in all rules of this priority that grant token:create' }];
+  const checked = check(Defaults, defaults);
+  return 'faults' in checked ? checked.faults : [];
 }
 
 /** Keys in browsers, and keys for jobs and agents, must not change credentials, grant access or read about the whole tenant. */

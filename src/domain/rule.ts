@@ -109,6 +109,17 @@ export const Rule = z
       .describe(
         'Only with `token:use`, and required there: the ids of the destinations where the tokens may be used. Other permissions of the rule do not depend on them.',
       ),
+    // `grantErrors` checks the templates, because this file is part of the console, which renders none.
+    defaults: optional(
+      z.strictObject({
+        mask: z.unknown().optional().describe('A mask, as `mask` of a token.'),
+        search: z.record(z.string(), z.string()).optional().describe('Templates, as `search` of a token.'),
+      }),
+    )
+      .optional()
+      .describe(
+        'Only with `token:create`: the `mask` and `search` of tokens that are created by this rule without them. Rules with the same priority that grant `token:create` must have the same defaults.',
+      ),
     permissions: Permissions.refine((names) => names.length > 0, 'must name at least one permission').meta({
       minItems: 1,
       description: 'Permissions that the rule grants.',
@@ -117,6 +128,10 @@ export const Rule = z
   .refine(({ transform, require_purpose }) => !require_purpose || transform === 'reveal', {
     path: ['require_purpose'],
     error: 'is only for rules with the transform reveal',
+  })
+  .refine(({ permissions, defaults }) => !defaults || permissions.includes('token:create'), {
+    path: ['defaults'],
+    error: 'is only for rules that grant token:create',
   })
   .superRefine(({ permissions, destinations }, context) => {
     const isNeeded = permissions.some((name) => hasTrait(name, 'destination'));

@@ -233,3 +233,24 @@ describe('grants', () => {
     expect(grantErrors(owner, { permissions: [], rules: [given] })).toEqual(wrong);
   });
 });
+
+describe('defaults of rules', () => {
+  const create = (defaults: Rule['defaults'], priority = 1) =>
+    rule({ container: '/', permissions: ['token:create'], priority, ...(defaults && { defaults }) });
+  const errorsOf = (...rules: Rule[]) => grantErrors('private', grants(...rules));
+
+  test('must be templates', () => {
+    expect(errorsOf(create({ mask: '{{ data | hide }}', search: { pan: '{{ data }}' } }))).toEqual({});
+    expect(Object.keys(errorsOf(create({ mask: 7, search: { PAN: '{{ data }}' } })))).toEqual([
+      'rules.0.defaults.mask',
+      'rules.0.defaults.search.PAN',
+    ]);
+  });
+
+  test('must be the same in rules of the same priority, so that their order does not matter', () => {
+    const defaults = { mask: '***' };
+    expect(errorsOf(create(defaults), create(defaults), create(undefined, 2))).toEqual({});
+    for (const other of [create(undefined), create({ mask: '*' })])
+      expect(Object.keys(errorsOf(other, create(defaults)))).toContain('rules.1.defaults');
+  });
+});

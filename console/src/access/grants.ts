@@ -82,7 +82,8 @@ export interface Difference {
 
 export function describeRule(rule: AccessRule): string {
   const purpose = rule.require_purpose ? ' with purpose' : '';
-  return `${rule.priority}. ${rule.transform}${purpose} in ${ruleTitle(rule)}: ${rule.permissions.join(', ')}${rule.description ? ` (${rule.description})` : ''}`;
+  const defaults = rule.defaults ? `, defaults ${JSON.stringify(rule.defaults)}` : '';
+  return `${rule.priority}. ${rule.transform}${purpose} in ${ruleTitle(rule)}: ${rule.permissions.join(', ')}${defaults}${rule.description ? ` (${rule.description})` : ''}`;
 }
 
 type TrustedIssuer = NonNullable<Application['trusted_issuers']>[number];

@@ -315,14 +315,15 @@ export function show({ printResult }: Call, app: Application | ApplicationWithKe
 }
 
 export function formatRule(rule: AccessRule): string {
-  const { priority, permissions, container, conditions, destinations, transform, description } = rule;
+  const { priority, permissions, container, conditions, destinations, transform, defaults } = rule;
   const scope = [
     ...(container ? [`in ${container}`] : []),
     ...(conditions ?? []).map(({ attribute, operator, value }) => `where ${attribute} ${operator} ${value}`),
     ...(destinations ? [`at destinations ${destinations.join(', ')}`] : []),
   ];
-  const note = description ? ` (${description})` : '';
+  const note = rule.description ? ` (${rule.description})` : '';
   const shown = `as ${transform}${rule.require_purpose ? ' with a purpose' : ''}`;
+  if (defaults) scope.push(`with defaults ${JSON.stringify(defaults)}`);
   return `priority ${priority}: ${[permissions.join(', '), ...scope, shown].join(' ')}${note}`;
 }
 

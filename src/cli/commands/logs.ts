@@ -127,8 +127,7 @@ async function whoRead(call: Call): Promise<number> {
   const query = disclosuresOf(call, { token: call.args[0] as string });
   const gaps = await gapsIn(call, query);
   const counts = new ReadCounts<LogEntry['actor']>();
-  for await (const entry of call.service.logs.all(query))
-    counts.add(readerName(entry), entry.actor, entry);
+  for await (const entry of call.service.logs.all(query)) counts.add(readerName(entry), entry.actor, entry);
   const readers = counts.list();
   printTable(call, { readers, gaps }, 'readers', readerHead, await readerRows(call, readers));
   return warnOfGaps(call, gaps);

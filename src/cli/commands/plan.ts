@@ -162,7 +162,9 @@ export function expiryOf({ expires_at }: Pick<FileApplication, 'expires_at'>): s
 
 interface Described {
   readonly permissions: readonly string[];
-  readonly rules: readonly { readonly [K in keyof AccessRule]?: AccessRule[K] | undefined }[];
+  readonly rules: readonly {
+    readonly [K in keyof AccessRule]?: (K extends 'defaults' ? object : AccessRule[K]) | undefined;
+  }[];
   readonly allowed_origins?: readonly string[] | undefined;
   readonly require_bound_sessions?: boolean | undefined;
   readonly allowed_networks?: readonly string[] | undefined;

@@ -4,7 +4,7 @@ import { type Failure, fail, orNotFound } from '../../domain/error.ts';
 import { type DecidingRule, ruleOf } from '../../domain/explain.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { newId } from '../../domain/key.ts';
-import { decideUnder, type Resource } from '../../domain/policy.ts';
+import { decide, decideUnder, type Resource } from '../../domain/policy.ts';
 import { changeBy, type Principal, permit, permitNamed, questionOf } from '../../domain/principal.ts';
 import { tokenVersion } from '../../domain/row-version.ts';
 import { Container, canonicalContainer, stricter, type Transform } from '../../domain/rule.ts';
@@ -75,8 +75,8 @@ export const createToken = changeEndpoint({
     `${body.unless_exists} ${canonicalContainer(containerOf(body) ?? defaultContainer)}`,
   handle: async ({ principal, body, requestInfo }, { store, usage, limits }) => {
     const id = body.id ?? newId(principal.now);
-    const content = contentOf(body, principal.now);
-    const { container } = content;
+    const container = containerOf(body) ?? defaultContainer;
+    const content = contentOf(withDefaults(body, principal, { id, container }), principal.now);
     // A denial is logged without a generated id, which the caller does not know.
     const logged = { id: body.id, container, isStored: false };
     const verdict = permitNamed(principal, 'token:create', { id, container }, logged);
@@ -104,6 +104,14 @@ export const createToken = changeEndpoint({
     return { ...tokenReply(201, token, transform, rule, data), search, entity: { kind: 'token', id } };
   },
 });
+
+/** Adds the templates of the caller's rule, if the request has none. */
+function withDefaults(body: TokenCreate, { policy }: Principal, resource: Resource): TokenCreate {
+  const verdict = decide(policy, 'token:create', resource);
+  const { mask, search } = (verdict.allowed && verdict.rule?.rule.defaults) || {};
+  const found = body.max_uses === undefined ? search : undefined;
+  return { ...body, mask: body.mask ?? (mask as TokenCreate['mask']), search: body.search ?? found };
+}
 
 /** The value of `unless_exists`, by its name. Throws `validation_failed` if there is none. */
 function valueToFind(name: string, { searchValues = {} }: TokenContent): SearchValues {

@@ -263,3 +263,25 @@ test('--json prints the plan and the keys', async () => {
     keys: [{ name: 'shop backend', key: expect.any(String) }, {}],
   });
 });
+
+test('defaults of a rule are in the plan, and apply to new tokens of its container', async () => {
+  const yaml = `applications:
+  - name: card form
+    type: public
+    rules:
+      - priority: 1
+        container: /cards/
+        transform: redact
+        permissions: [token:create]
+        defaults: { mask: '{{ data | reveal_last: 4 }}', search: { pan: '{{ data }}' } }
+`;
+  const applied = await apply(yaml, ['--yes']);
+  expect(applied.out).toContain('in /cards/ with defaults {"mask":"{{ data | reveal_last: 4 }}"');
+  expect((await apply(yaml, ['--plan'])).out).toContain('no changes');
+  const key = /slp_pub_\w+/.exec(applied.out)?.[0] as string;
+  const body = { container: '/cards/', data: '4242424242424242' };
+  const created = await fixture.server.call('POST', '/tokens', { key, body });
+  expect(created.body).toMatchObject({ mask: '{{ data | reveal_last: 4 }}', search: { pan: '{{ data }}' } });
+  const wrong = await apply(yaml.replace('{ pan:', '{ PAN:'), ['--plan']);
+  expect([wrong.code, wrong.err]).toEqual([2, expect.stringContaining('access.yaml:9: ')]);
+});

@@ -297,4 +297,41 @@ describe.each(databases)('token fields on %s', (_, database) => {
     for (const guess of [body, `POST /tokens\n${body}`])
       expect(digests).not.toContain(createHash('sha256').update(guess).digest('hex'));
   });
+
+  describe('defaults of the rule that grants token:create', () => {
+    const defaults = {
+      mask: { number: '{{ data.number | reveal_last: 4 }}' },
+      search: { pan: '{{ data.number }}' },
+    };
+    const [all] = rules as [(typeof rules)[number]];
+    const data = { number: '4242424242424242' };
+    let creator: string;
+    beforeAll(async () => {
+      const { key: management } = await server.tenant();
+      const ofCards = { ...all, container: '/cards/', defaults };
+      const fields = { permissions: ['token:search'], rules: [ofCards, { ...all, priority: 2 }] };
+      creator = (await server.application(management, fields)).key;
+    });
+    const createWith = (body: object) => server.call('POST', '/tokens', { key: creator, body });
+
+    test('apply to tokens that are created without templates', async () => {
+      const { status, body } = await createWith({ container: '/cards/de/', data });
+      expect(status).toBe(201);
+      expect(body).toMatchObject(defaults);
+      const equals = { pan: data.number };
+      const found = await server.call('POST', '/tokens/search', { key: creator, body: { equals } });
+      expect(found.body.data).toMatchObject([{ id: body.id }]);
+      const masked = await server.call('GET', `/tokens/${body.id}?transform=mask`, { key: creator });
+      expect(masked.body.data).toEqual({ number: 'XXXXXXXXXXXX4242' });
+      const again = await createWith({ container: '/cards/de/', data, unless_exists: 'pan' });
+      expect([again.status, again.body.id]).toEqual([200, body.id]);
+    });
+
+    test('do not apply elsewhere, or to tokens with their own templates', async () => {
+      const elsewhere = await createWith({ container: '/notes/', data });
+      expect([elsewhere.body.mask, elsewhere.body.search]).toEqual([undefined, undefined]);
+      const own = await createWith({ container: '/cards/', data, mask: 'card', search: {} });
+      expect([own.body.mask, own.body.search]).toEqual(['card', undefined]);
+    });
+  });
 });
