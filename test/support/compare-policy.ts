@@ -14,7 +14,7 @@ import {
 } from '../../src/domain/policy.ts';
 import { quarantined } from '../../src/domain/quarantine.ts';
 import type { Bound, Scope } from '../../src/domain/scope.ts';
-import { type Visible, visible } from '../../src/domain/visible-scopes.ts';
+import { inBoth, type Visible, visible } from '../../src/domain/visible-scopes.ts';
 import {
   isDataPermission,
   naiveDecide,
@@ -67,7 +67,8 @@ function* comparisons(testCase: Case): Generator<Comparison> {
   yield* compareExplanation(testCase, explanation, trace(question, permission, resource), expected);
   yield* compareHidden(question, explanation, testCase);
   if (isDataPermission(permission))
-    yield* compareScopes(visible({ policy, ceiling: above }, permission), resource, expected);
+    yield* compareScopes(permission, visible({ policy, ceiling: above }, permission), resource, expected);
+  yield* compareSearch(testCase, policy, above);
 
   const backwards = compiled({ ...grants, rules: grants.rules.toReversed() });
   yield [
@@ -219,17 +220,33 @@ function expectedSteps(
   ];
 }
 
+/** A search finds the tokens that its caller may both search and read. */
+function* compareSearch(
+  { grants, ceiling, resource, purpose }: Case,
+  policy: Policy,
+  above: Policy | undefined,
+): Generator<Comparison> {
+  const permissions = ['token:search', 'token:read'] as const;
+  const [search, read] = permissions.map((each) => visible({ policy, ceiling: above }, each));
+  const allowed = permissions.every(
+    (each) => naiveDecideUnder(grants, ceiling, each, resource, purpose).allowed,
+  );
+  yield* compareScopes('a search', inBoth(search as Visible, read as Visible), resource, { allowed });
+}
+
 function* compareScopes(
+  what: string,
   { scopes, exact }: Visible,
   resource: Resource,
   { allowed }: { allowed: boolean },
 ): Generator<Comparison> {
   const inScope = scopes.some((scope) => isInScope(resource, scope));
-  yield ['whether the resource is in a scope', exact ? inScope : inScope || !allowed, exact ? allowed : true];
+  const expected = exact ? allowed : true;
+  yield [`whether the resource is in a scope of ${what}`, exact ? inScope : inScope || !allowed, expected];
   const redundant = scopes.filter((scope, at) =>
     scopes.some((other, index) => index !== at && contains(other, scope)),
   );
-  yield ['scopes contained in another', redundant, []];
+  yield [`scopes of ${what} contained in another`, redundant, []];
 }
 
 /** Whether a resource is in a scope. Does not use the functions of src/domain that it is compared with. */

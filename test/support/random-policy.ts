@@ -4,7 +4,7 @@ import type { Resource } from '../../src/domain/policy.ts';
 import type { Condition, Rule } from '../../src/domain/rule.ts';
 
 export interface Case {
-  readonly holder: 'application' | 'session';
+  readonly holder: 'application' | 'session' | 'delegation';
   readonly grants: Grants;
   readonly ceiling: Grants | undefined;
   readonly permission: string;
@@ -52,6 +52,7 @@ const otherPermissions = [
   'token:use',
   'token:use',
   'token:update',
+  'token:search',
   'invoice:read',
   'decision:create',
   'application:read',
@@ -61,10 +62,11 @@ const transforms = ['redact', 'mask', 'reveal'] as const;
 const priorities = [1, 1, 1, 2, 2, 3, 2_147_483_647];
 
 export function randomCase(random: Random): Case {
-  const holder = random.of(['application', 'session'] as const);
+  const holder = random.of(['application', 'session', 'delegation'] as const);
   const grants = randomGrants(random, holder);
-  const ceiling =
-    holder === 'session' && random.chance(0.6) ? randomGrants(random, 'application') : undefined;
+  // The key that issued a delegation is always its ceiling.
+  const hasCeiling = holder === 'delegation' || (holder === 'session' && random.chance(0.6));
+  const ceiling = hasCeiling ? randomGrants(random, 'application') : undefined;
   const permission = randomPermission(random);
   const resource = randomResource(random, grants, ceiling);
   const purpose = random.chance(0.5) ? 'chargeback' : undefined;
@@ -92,7 +94,9 @@ function randomRule(random: Random, holder: Case['holder']): Rule {
     priority: random.of(priorities),
     container: holder === 'application' && random.chance(0.9) ? randomContainer(random) : undefined,
     conditions:
-      holder === 'session' ? random.some(random.of([1, 1, 2, 3]), () => randomCondition(random)) : undefined,
+      holder === 'application'
+        ? undefined
+        : random.some(random.of([1, 1, 2, 3]), () => randomCondition(random)),
     transform,
     ...(transform === 'reveal' && random.chance(0.5) && { require_purpose: true }),
     ...(granted.includes('token:use') && {

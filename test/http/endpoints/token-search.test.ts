@@ -1,7 +1,7 @@
 /** Search for tokens by value: what it finds, for whom, how often, and what the audit log says. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { dumpDatabase } from '../../support/database.ts';
-import { naiveDecide } from '../../support/naive-policy.ts';
+import { naiveDecide, naiveDecideUnder } from '../../support/naive-policy.ts';
 import { Random, randomContainer, randomGrants } from '../../support/random-policy.ts';
 import {
   type ApiResponse,
@@ -269,46 +269,89 @@ describe.each(databases)('on %s, a search', (_, database) => {
     expect((await call('PUT', '/tokens/search', {})).status).toBe(405);
   });
 
-  test('agrees with a second evaluator for random grants', async () => {
-    await newTenant();
+  describe('agrees with a second evaluator', () => {
     const random = new Random(40);
     const made: { id: string; container: string; number: string }[] = [];
-    for (let at = 0; at < 40; at++) {
-      const fields = { id: `card-${at}`, container: randomContainer(random), number: random.of(['1', '2']) };
-      await create({
-        ...fields,
-        number: undefined,
-        data: { number: fields.number, country: 'DE', empty: '' },
-      });
-      made.unshift(fields);
-    }
+    beforeAll(async () => {
+      await newTenant();
+      for (let at = 0; at < 40; at++) {
+        const token = { id: `card-${at}`, container: randomContainer(random), number: random.of(['1', '2']) };
+        const data = { number: token.number, country: 'DE', empty: '' };
+        await create({ ...token, number: undefined, data });
+        made.unshift(token);
+      }
+    });
+
     const permissionOf = (name: string) => (name === 'token:update' ? 'token:search' : name);
-    for (let world = 0; world < 60; world++) {
-      const drawn = randomGrants(random, 'application');
-      const grants = {
+    const drawGrants = (holder: 'application' | 'session') => {
+      const drawn = randomGrants(random, holder);
+      return {
         permissions: [...new Set([...drawn.permissions, 'token:search'].map(permissionOf))],
         rules: drawn.rules.map(({ permissions, ...rule }) => ({
           ...rule,
           permissions: [...new Set([...permissions, ...permissions.map(permissionOf)])],
         })),
       };
-      const { key } = await server.application(owner.key, { type: 'management', ...grants });
-      const expected = made.flatMap(({ id, container, number }) => {
-        const [search, read] = ['token:search', 'token:read'].map((name) =>
-          naiveDecide(grants, name, { id, container }),
-        );
+    };
+    /** The tokens with the number 1 that both permissions allow, with their data. */
+    const expected = (
+      decide: (permission: string, resource: object) => ReturnType<typeof naiveDecideUnder>,
+    ) =>
+      made.flatMap(({ id, container, number }) => {
+        const [search, read] = ['token:search', 'token:read'].map((name) => decide(name, { id, container }));
         if (number !== '1' || !search?.allowed || !read?.allowed) return [];
         return [{ id, data: { redact: undefined, mask: '1', reveal: card.data.country }[read.transform] }];
       });
-      const answered: { id: string; data: unknown }[] = [];
-      let start: string | undefined;
-      do {
-        const { body } = await search({ equals: { pan: '1' }, size: 7, start }, key);
-        for (const { id, data } of body.data) answered.push({ id, data: data?.country ?? data });
-        start = body.pagination.next;
-      } while (start !== undefined);
-      expect(answered).toEqual(expected.map(({ id, data }) => ({ id, data })));
-    }
+    const answered = async (key: string, headers = {}) => {
+      const found: { id: string; data: unknown }[] = [];
+      for (let start: string | undefined, more = true; more; more = start !== undefined) {
+        const body = { equals: { pan: '1' }, size: 7, start };
+        const page = await server.call('POST', '/tokens/search', { key, body, headers });
+        for (const { id, data } of page.body.data) found.push({ id, data: data?.country ?? data });
+        start = page.body.pagination.next;
+      }
+      return found;
+    };
+
+    test('for random grants', async () => {
+      for (let world = 0; world < 60; world++) {
+        const grants = drawGrants('application');
+        const { key } = await server.application(owner.key, { type: 'management', ...grants });
+        const verdicts = expected((name, resource) => naiveDecide(grants, name, resource));
+        expect(await answered(key)).toEqual(verdicts);
+      }
+    });
+
+    test('for random delegations, with and without a purpose', async () => {
+      let total = 0;
+      for (let world = 0; world < 60; world++) {
+        const drawn = drawGrants('application');
+        const rules = drawn.rules.map((rule) => ({ ...rule, container: rule.container ?? '/' }));
+        const issuer = { ...drawn, permissions: [...drawn.permissions, 'token:read'], rules };
+        const held = new Set([...issuer.permissions, ...rules.flatMap(({ permissions }) => permissions)]);
+        const { key } = await server.application(owner.key, issuer);
+        const session = drawGrants('session');
+        const found = ['token:search', 'token:read'].filter((name) => held.has(name));
+        const only = (names: readonly string[]) => names.filter((name) => found.includes(name));
+        const grants = {
+          permissions: only(session.permissions),
+          rules: session.rules
+            .map(({ destinations: _, ...rule }) => ({ ...rule, permissions: only(rule.permissions) }))
+            .filter(({ permissions }) => permissions.length > 0),
+        };
+        const issued = await server.call('POST', '/delegations', { key, body: grants });
+        expect(issued.status).toBe(201);
+        for (const purpose of [undefined, 'refund']) {
+          const verdicts = expected((name, resource) =>
+            naiveDecideUnder(grants, issuer, name, resource, purpose),
+          );
+          const headers = purpose === undefined ? {} : { 'SVC-PURPOSE': purpose };
+          expect(await answered(issued.body.key, headers)).toEqual(verdicts);
+          total += verdicts.length;
+        }
+      }
+      expect(total).toBeGreaterThan(50);
+    });
   });
 
   describe('creating a token unless it exists', () => {
