@@ -132,16 +132,15 @@ function hash(text: string): string {
 
 export class Proofs {
   readonly #verifier = new ProofVerifier();
-  readonly #used: UsedProofs;
+  readonly #used = new UsedProofs();
   readonly #nonces: ServerNonces;
 
   /**
    * `secret` must be the same on all nodes. The service uses the key of the audit chain, which the master key wraps and
    * which does not change when the master key is rotated.
    */
-  constructor(secret: Uint8Array, used = new UsedProofs()) {
+  constructor(secret: Uint8Array) {
     this.#nonces = new ServerNonces(secret);
-    this.#used = used;
   }
 
   newNonce(now: number): string {
