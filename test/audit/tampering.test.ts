@@ -46,15 +46,17 @@ describe.each(databases)('tampering with the audit log in %s', (name, database) 
   const change = (set: string, number = 2) => `update audit_segments set ${set} where ${segment(number)}`;
 
   /**
-   * Runs the statements, and returns the findings about an export and about the database, whose segments another thread
-   * checks. They must agree, except for the index, which is not in an export. Restores the database.
+   * Runs the statements, and returns the findings about an export and about the database. They must agree, except for the
+   * index, which is not in an export. Another thread checks the segments if what it compares was changed: to start one
+   * takes longer than all the rest. Restores the database.
    */
   async function after(...statements: string[]): Promise<string[]> {
     for (const statement of statements) await testStore.runSql(statement);
     // A node keeps the keys of the log in memory.
     const reader = statements.some((sql) => sql.includes('audit_key')) ? await testStore.open() : node;
     const exported = named(await verify(await exportOf(reader)));
-    const found = named(await verifyDatabase(reader, { threads: 1 }));
+    const usesThread = statements.length === 0 || statements.some((sql) => /(entries|_hash) = /.test(sql));
+    const found = named(await verifyDatabase(reader, { threads: usesThread ? 1 : 0 }));
     for (const table of tables) {
       await testStore.runSql(`delete from ${table}`);
       await testStore.runSql(`insert into ${table} select * from copy_of_${table}`);
