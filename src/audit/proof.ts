@@ -25,7 +25,7 @@ import { type ArchiveOptions, type ArchiveResult, archiveLog, type Received } fr
 import type { VerifiedEntry } from './proof/chain-check.ts';
 import { type Before, beforeNext, checkSegment, findIndexProblem } from './proof/check.ts';
 import { exportedParts, exportLines, type Part } from './proof/export.ts';
-import { recordHeads } from './proof/heads.ts';
+import { recordedMac, recordHeads } from './proof/heads.ts';
 import { deleteDelivered, type Retention } from './proof/retention.ts';
 import { anchorOf, chainName, genesis, type Head, type Position, systemTenant } from './records.ts';
 
@@ -154,10 +154,14 @@ async function adopt(
     await insertIndex(tx, dialect, tenantId, header.number, (await indexOf(own)).index);
     previous = hashOf(signedHeader);
   }
+  // Counts as recorded, so that the end gets into the system chain when the chain grows, which is after the copy is opened.
   await tx.run(
     `insert into audit_chains (tenant_id, number, seq, hash, sealed_at, max_delay, base_number, base_seq, base_hash,
-       recorded_number, recorded_at) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, 0)`,
-    [tenantId, number, seq, bytesOf(previous), sealedAt, maxDelay, base.number, baseSeq, bytesOf(base.hash)],
+       recorded_number, recorded_at, recorded_mac) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $2, 0, $10)`,
+    [
+      ...[tenantId, number, seq, bytesOf(previous), sealedAt, maxDelay, base.number, baseSeq],
+      ...[bytesOf(base.hash), recordedMac(keys, tenantId, number, 0)],
+    ],
   );
 }
 

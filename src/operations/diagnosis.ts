@@ -112,29 +112,22 @@ const maxSkew = 2;
 /** Checks where the tables are in a Citus cluster. Returns no check if the database is not in one. */
 async function checkCluster(db: Db): Promise<Check[]> {
   if (!(await db.isDistributed?.())) return [];
+  const failed = (message: string, todo: string) => [fail('cluster', message, todo)];
   const misplaced = misplacedOf(await readPlacements(db, tablesOf('postgres')));
   if (misplaced.length > 0)
-    return [
-      fail(
-        'cluster',
-        describeMisplaced(misplaced),
-        'run `sallyport migrate` with the URL of the role that owns the tables',
-      ),
-    ];
+    return failed(
+      describeMisplaced(misplaced),
+      'run `sallyport migrate` with the URL of the role that owns the tables',
+    );
   const rows = await readWorkers(db);
   const inactive = rows.filter(({ active }) => !active).map(({ worker }) => worker);
   if (inactive.length > 0)
-    return [
-      fail(
-        'cluster',
-        `${inactive.join(', ')} is not active: requests of its tenants fail with 503`,
-        'start it, and activate it with citus_activate_node',
-      ),
-    ];
+    return failed(
+      `${inactive.join(', ')} is not active: requests of its tenants fail with 503`,
+      'start it, and activate it with citus_activate_node',
+    );
   if ((await readClockDifferences(db)).some((seconds) => Math.abs(seconds) > maxDifference))
-    return [
-      fail('cluster', 'the clocks of the servers differ by more than two seconds', 'synchronise the clocks'),
-    ];
+    return failed('the clocks of the servers differ by more than two seconds', 'synchronise the clocks');
   const shards = rows.reduce((sum, row) => sum + row.shards, 0);
   const bytes = rows.map((row) => row.bytes);
   const mean = bytes.reduce((sum, each) => sum + each, 0) / rows.length;

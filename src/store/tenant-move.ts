@@ -68,6 +68,8 @@ export interface TenantMoves {
   receive(tenant: LeavingTenant, onTable?: (table: string) => void): Promise<Record<string, number>>;
   /** Throws `MoveInterrupted` if the tenant is not frozen since `movingAt`. */
   leave(id: string, movingAt: number): Promise<void>;
+  /** Deletes the copy of this freeze, unless it was opened. The old installation must have canceled the move before. */
+  discard(id: string, movingAt: number | undefined): Promise<boolean>;
   /** Serves a tenant that `receive` has copied. Returns false if it is served already. */
   open(id: string): Promise<boolean>;
 }
@@ -87,7 +89,7 @@ export function tenantMoves(moving: Moving): TenantMoves {
     state: (id) => stateOf(db, id),
     requireAbsent: (id, tag) => requireAbsent(db, id, tag),
     freeze: (id, renew) => freeze(moving, id, renew),
-    cancel: (id) => db.transaction((tx) => thaw(tx, id, leaving)),
+    cancel: (id) => db.transaction((tx) => thaw(tx, id, false)),
     read: (id) => read(moving, id),
     receive: (tenant, onTable) => receive(moving, tenant, onTable),
     leave: async (id, movingAt) => {
@@ -95,7 +97,14 @@ export function tenantMoves(moving: Moving): TenantMoves {
         'update tenant_tags set moved_at = :now where id = $1 and moving_at = $2 and moved_at is null';
       if ((await db.run(leaves, [id, movingAt])) === 0) throw new MoveInterrupted('the move was canceled');
     },
-    open: (id) => db.transaction((tx) => thaw(tx, id, arriving)),
+    discard: (id, movingAt) =>
+      db.exclusively(async (tx) => {
+        const state = await stateOf(tx, id);
+        if (!state?.isArriving || state.movingAt !== movingAt) return false;
+        await deleteRows(db, tx, id);
+        return true;
+      }, 'slow'),
+    open: (id) => db.transaction((tx) => thaw(tx, id, true)),
   };
 }
 
@@ -103,29 +112,27 @@ interface TagRow {
   readonly tag: string;
   readonly moving_at: DbTime | null;
   readonly moved_at: DbTime | null;
+  readonly frozen: number | null;
 }
 
 async function stateOf(db: Pick<Queries, 'get'>, id: string): Promise<MoveState | undefined> {
-  const row = await db.get<TagRow>('select tag, moving_at, moved_at from tenant_tags where id = $1', [id]);
+  const sql = `select tag, moving_at, moved_at, (select frozen from data_keys where tenant_id = $1) as frozen
+    from tenant_tags where id = $1`;
+  const row = await db.get<TagRow>(sql, [id]);
   if (!row) return undefined;
   const time = (value: DbTime | null) => (value === null ? undefined : Number(value));
-  const isArriving = (await frozen(db, id)) === arriving;
+  const isArriving = row.frozen === arriving;
   return { tag: row.tag, movingAt: time(row.moving_at), movedAt: time(row.moved_at), isArriving };
 }
 
 /** Values of `data_keys.frozen`. */
 const [leaving, arriving] = [1, 2];
 
-async function frozen(db: Pick<Queries, 'get'>, id: string): Promise<number | undefined> {
-  const row = await db.get<{ frozen: number }>('select frozen from data_keys where tenant_id = $1', [id]);
-  return row?.frozen;
-}
-
 /** A copy of an earlier move that was canceled does not count. */
 async function requireAbsent(db: Pick<Queries, 'get'>, id: string, tag: string): Promise<void> {
   const taken = await db.get<{ id: string }>('select id from tenant_tags where tag = $1', [tag]);
   if (taken && taken.id !== id) throw new TenantExists(`another tenant has the tag ${tag}`);
-  if ((await frozen(db, id)) === arriving) return;
+  if ((await stateOf(db, id))?.isArriving) return;
   if (taken || (await db.get('select 1 as one from tenants where id = $1', [id])))
     throw new TenantExists('it has this tenant');
   if (await hasChain(db, id))
@@ -157,14 +164,12 @@ async function freeze({ db, keys }: Moving, id: string, renew = false): Promise<
 }
 
 /** A tenant that was disabled before it was frozen stays disabled. */
-async function thaw(tx: Queries, id: string, as: number): Promise<boolean> {
+async function thaw(tx: Queries, id: string, isArriving: boolean): Promise<boolean> {
   const state = await stateOf(tx, id);
   if (state?.movingAt === undefined || state.movedAt !== undefined) return false;
-  if ((await frozen(tx, id)) === (as === leaving ? arriving : leaving)) return false;
-  await tx.run('update tenants set disabled_at = null where id = $1 and disabled_at = $2', [
-    id,
-    state.movingAt,
-  ]);
+  if (state.isArriving !== isArriving) return false;
+  const enable = 'update tenants set disabled_at = null where id = $1 and disabled_at = $2';
+  await tx.run(enable, [id, state.movingAt]);
   await tx.run('update data_keys set frozen = 0 where tenant_id = $1', [id]);
   await tx.run('update tenant_tags set moving_at = null where id = $1', [id]);
   return true;
@@ -173,10 +178,8 @@ async function thaw(tx: Queries, id: string, as: number): Promise<boolean> {
 async function read({ db, keys, audit }: Moving, id: string): Promise<LeavingTenant> {
   const state = await stateOf(db, id);
   if (state?.movingAt === undefined) throw new MoveInterrupted('the move was canceled');
-  const searchKey = await db.get<LeavingTenant['searchKey']>(
-    'select search_version, reindexing from data_keys where tenant_id = $1',
-    [id],
-  );
+  const search = 'select search_version, reindexing from data_keys where tenant_id = $1';
+  const searchKey = await db.get<LeavingTenant['searchKey']>(search, [id]);
   return {
     ...state,
     id,
@@ -217,10 +220,7 @@ async function receive(
   const { id, tag, movingAt, dataKey, searchKey, chain } = tenant;
   return db.exclusively(async (tx) => {
     await requireAbsent(tx, id, tag);
-    const tables = await tablesOfTenant(db, tx);
-    for (const table of tables.toReversed()) await tx.run(`delete from ${table} where tenant_id = $1`, [id]);
-    await tx.run('delete from tenants where id = $1', [id]);
-    await tx.run('delete from tenant_tags where id = $1', [id]);
+    const tables = await deleteRows(db, tx, id);
     await tx.run('insert into tenant_tags (tag, id, moving_at) values ($1, $2, $3)', [tag, id, movingAt]);
     const counts: Record<string, number> = {};
     for (const table of ['tenants', ...tables]) {
@@ -242,12 +242,14 @@ async function receive(
   }, 'slow');
 }
 
-/** Every table with the column `tenant_id`, in an order in which foreign keys refer to earlier tables. */
-async function tablesOfTenant(db: Db, tx: Queries): Promise<string[]> {
-  const found: string[] = [];
+/** Returns every table with the column `tenant_id`, in an order in which foreign keys refer to earlier tables. */
+async function deleteRows(db: Db, tx: Queries, id: string): Promise<string[]> {
+  const tables: string[] = [];
   for (const table of tablesOf(db.dialect))
-    if ('tenant_id' in (await typesOf(db, tx, table))) found.push(table);
-  return found;
+    if ('tenant_id' in (await typesOf(db, tx, table))) tables.push(table);
+  for (const table of tables.toReversed()) await tx.run(`delete from ${table} where tenant_id = $1`, [id]);
+  for (const table of ['tenants', 'tenant_tags']) await tx.run(`delete from ${table} where id = $1`, [id]);
+  return tables;
 }
 
 /** Only PostgreSQL needs the types. */
@@ -263,15 +265,14 @@ async function typesOf(db: Db, tx: Queries, table: string): Promise<Record<strin
 
 async function insertRows(db: Db, tx: Queries, table: string, pages: AsyncIterable<Row[]>): Promise<number> {
   const types = await typesOf(db, tx, table);
+  const columns = Object.keys(types);
   const insert = inserter<Row>(table, types)[db.dialect];
   let count = 0;
   for await (const page of pages) {
     // The installations may have the columns in another order.
-    const rows = page.map((row) =>
-      Object.fromEntries(Object.keys(types).map((name) => [name, row[name] ?? null])),
-    );
-    await insert(tx, rows);
-    count += rows.length;
+    const inOrder = (row: Row) => Object.fromEntries(columns.map((name) => [name, row[name] ?? null]));
+    await insert(tx, page.map(inOrder));
+    count += page.length;
   }
   return count;
 }

@@ -64,7 +64,7 @@ function isUnrecorded(keys: ChainKeys, row: HeadRow, before: number, now: number
   return !sameBytes(recordedMac(keys, row.tenant_id, number, at), row.recorded_mac);
 }
 
-function recordedMac(keys: ChainKeys, tenantId: string, number: number, at: number): Uint8Array {
+export function recordedMac(keys: ChainKeys, tenantId: string, number: number, at: number): Uint8Array {
   return valuesMac(keys, 'recorded end', [tenantId, number, at]);
 }
 

@@ -94,14 +94,14 @@ export const tenantCommands: readonly LocalCommand[] = [
         description:
           'Settings of the other installation, one NAME=VALUE per line: DATABASE_URL, and its master key.',
       },
-      { name: 'cancel', description: 'Serve the tenant here again, if the move was interrupted.' },
+      { name: 'cancel', description: 'Serve the tenant here again. With --to, also delete its copy there.' },
       yesOption,
     ],
     summary: 'Move a tenant with its keys and data to another installation.',
     details: `Requests of the tenant get 503 while its rows are copied, then 421 here. Keys, sessions, tokens and the audit log stay valid. Then its rows are deleted here, except the audit log. If it is interrupted, run it again, or cancel it. The tenant cannot return to an installation in which it has been. ${tenantArgument}`,
     examples: [
       'sallyport tenants move "Second shop" --to eu.env',
-      'sallyport tenants move "Second shop" --cancel',
+      'sallyport tenants move "Second shop" --cancel --to eu.env',
     ],
     run: move,
   },
@@ -252,13 +252,15 @@ async function rotateSearchKey(maintenance: Maintenance, invocation: Invocation)
 function move(invocation: Invocation): Promise<number> {
   return withStore(invocation, async (source) => {
     const { id, name } = await findTenant(source.tenants, invocation.args[0]);
-    if (invocation.options.on('cancel')) return cancelMove(source, invocation, id);
     const file = invocation.options.value('to');
+    const isCanceled = invocation.options.on('cancel');
+    if (file === undefined && isCanceled) return cancelMove(invocation, id, source);
     if (file === undefined)
       throw new UsageError('--to is missing', 'name a file with the settings of the other installation');
     requireFile(resolve(file));
     const config = readConfig({ envFile: resolve(file) });
     return withStore({ ...invocation, config }, async (target) => {
+      if (isCanceled) return cancelMove(invocation, id, source, target);
       const to = databaseLabel(config.databaseUrl);
       await confirmByName(invocation, `This moves the tenant "${escapeText(name)}" (${id}) to ${to}.`, name);
       const rows = await moveTenant(source, target, id, invocation);
@@ -267,12 +269,25 @@ function move(invocation: Invocation): Promise<number> {
   });
 }
 
-async function cancelMove(source: Maintenance, { printResult }: Invocation, id: string): Promise<number> {
-  if (!(await source.moves.cancel(id)))
+/** A copy for a later freeze than the one that is canceled is not deleted: another process may have opened it. */
+async function cancelMove(
+  { printResult }: Invocation,
+  id: string,
+  source: Maintenance,
+  target?: Maintenance,
+): Promise<number> {
+  const copy = await target?.moves.state(id);
+  const isCanceled = await source.moves.cancel(id);
+  if (isCanceled) await source.changeTenants(async (tx) => tx.record(entry('tenant.move_cancel', id)));
+  const stays = (await source.moves.state(id))?.movedAt === undefined;
+  const isDeleted = stays && (await target?.moves.discard(id, copy?.movingAt)) === true;
+  if (!isCanceled && !isDeleted)
     throw new CommandError('no move of this tenant can be canceled', 'run `sallyport tenants list`');
-  await source.changeTenants(async (tx) => tx.record(entry('tenant.move_cancel', id)));
-  return printResult({ canceled: id }, `canceled the move of ${id}`);
+  const also = isDeleted ? ' and deleted its copy' : '';
+  return printResult({ canceled: id, copy_deleted: isDeleted }, `canceled the move of ${id}${also}`);
 }
+
+const wrongTarget = 'check the settings in --to';
 
 /** Continues a move that was interrupted. Returns the number of copied rows, without those of the audit log. */
 async function moveTenant(
@@ -289,10 +304,7 @@ async function moveTenant(
     const isCopied = arrived?.isArriving === true && arrived.movingAt === before.movingAt;
     const isOpen = arrived !== undefined && !arrived.isArriving && arrived.movedAt === undefined;
     if (before.movedAt !== undefined && !isCopied && !isOpen)
-      throw new CommandError(
-        'the tenant was moved to another installation than this',
-        'check the settings in --to',
-      );
+      throw new CommandError('the tenant was moved to another installation than this', wrongTarget);
     if (before.movedAt === undefined) {
       if (!isCopied) await target.moves.requireAbsent(id, before.tag);
       if (before.movingAt === undefined)
@@ -311,10 +323,7 @@ async function moveTenant(
   } catch (error) {
     if (error instanceof MoveInterrupted) throw new CommandError(error.message);
     if (!(error instanceof TenantExists)) throw error;
-    throw new CommandError(
-      `the other installation cannot receive the tenant: ${error.message}`,
-      `check the settings in --to`,
-    );
+    throw new CommandError(`the other installation cannot receive the tenant: ${error.message}`, wrongTarget);
   } finally {
     progress.clear();
   }

@@ -3,7 +3,7 @@
  * a column `tenant_id`, and `tenants` itself, are divided by tenant into co-located shards. Every server has a copy of
  * `tenant_tags`. The other tables remain on the coordinator. See docs/decisions/0032-citus.md.
  */
-import type { Db, DbTime, Queries } from './db.ts';
+import type { Db, Queries } from './db.ts';
 
 /** A table of Sallyport. The values of `is` and `wanted` are a distribution column, `reference` or `local`. */
 export interface Placement {
@@ -73,15 +73,11 @@ function distribution(name: string, wanted: string): string {
 }
 
 export function describeMisplaced(misplaced: readonly Placement[]): string {
-  const described = misplaced.map(({ name, is, wanted }) =>
-    is === wanted
-      ? `${name} is not co-located with tenants`
-      : `${name} is ${word(is)} instead of ${word(wanted)}`,
-  );
-  const [first, ...others] = described;
-  return others.length === 0
-    ? `the table ${first}`
-    : `the table ${first}, and ${others.length} others are misplaced`;
+  const [first, ...others] = misplaced.map(({ name, is, wanted }) => {
+    const problem = is === wanted ? 'not co-located with tenants' : `${word(is)} instead of ${word(wanted)}`;
+    return `${name} is ${problem}`;
+  });
+  return `the table ${first}${others.length > 0 ? `, and ${others.length} others are misplaced` : ''}`;
 }
 
 function word(placement: string): string {
@@ -99,15 +95,13 @@ export interface Worker {
 }
 
 const workers = `select n.nodename || ':' || n.nodeport as worker, n.isactive as active,
-    sum(case when s.table_name = 'tenants'::regclass then 1 else 0 end) as shards, coalesce(sum(s.shard_size), 0) as bytes
+    cast(sum(case when s.table_name = 'tenants'::regclass then 1 else 0 end) as integer) as shards,
+    cast(coalesce(sum(s.shard_size), 0) as float8) as bytes
   from pg_dist_node n
   left join citus_shards s on s.nodename = n.nodename and s.nodeport = n.nodeport and s.citus_table_type = 'distributed'
   where n.groupid > 0 and n.noderole = 'primary' group by n.nodename, n.nodeport, n.isactive order by 1`;
 
-export async function readWorkers(db: Db): Promise<Worker[]> {
-  const rows = await db.all<Worker & { shards: DbTime; bytes: DbTime }>(workers);
-  return rows.map((row) => ({ ...row, shards: Number(row.shards), bytes: Number(row.bytes) }));
-}
+export const readWorkers = async (db: Db): Promise<Worker[]> => db.all<Worker>(workers);
 
 const clocks = `select extract(epoch from statement_timestamp()) - cast(result as numeric) as difference
   from run_command_on_workers('select extract(epoch from statement_timestamp())') where success`;

@@ -288,6 +288,41 @@ describe.each(pairs)('a move %s', (_, from, to) => {
     expect((await next.call('GET', '/tokens', { key: tenant.key })).body.data).toHaveLength(2);
   });
 
+  test('--cancel --to deletes a copy that was never opened, and only while the old installation has the tenant', async () => {
+    await create(old, { id: 'one' });
+    await old.flush();
+    const { moves: source } = old.app.maintenance;
+    const { moves: target, audit } = next.app.maintenance;
+    const copy = async () => {
+      await source.freeze(tenant.id);
+      await target.receive(await source.read(tenant.id));
+    };
+    const cancel = () => move('--cancel');
+    await copy();
+    await next.flush();
+    await audit.recordHeads('all');
+    await next.flush();
+    expect(await cancel()).toMatchObject({ code: 0, out: expect.stringContaining('and deleted its copy') });
+    expect([await statusOf(old), await statusOf(next)]).toEqual([200, 401]);
+    for (const table of (await columnsOf()).keys())
+      expect([table, await rowsOf(urlOf(next), table)]).toEqual([table, []]);
+    expect((await cancel()).err).toContain('no move of this tenant can be canceled');
+    const there = openCli(() => ({ DATABASE_URL: urlOf(next), SALLYPORT_MASTER_KEY: otherMasterKey }));
+    expect(await there.run('audit', 'verify')).toMatchObject({ code: 0, err: '' });
+    there.remove();
+    // A copy that remained after an earlier cancellation.
+    await copy();
+    expect(await source.cancel(tenant.id)).toBe(true);
+    expect(await cancel()).toMatchObject({ code: 0, out: expect.stringContaining('and deleted its copy') });
+    old.clock.advance(1000);
+    await copy();
+    await source.leave(tenant.id, (await source.read(tenant.id)).movingAt);
+    expect((await cancel()).code).toBe(1);
+    expect(await move()).toMatchObject({ code: 0 });
+    expect((await cancel()).code).toBe(1);
+    expect((await next.call('GET', '/tokens', { key: tenant.key })).body.data).toHaveLength(1);
+  });
+
   test('refuses a taken tag, a return, a changed audit log, and a missing file', async () => {
     await create(old, {});
     await old.flush();
