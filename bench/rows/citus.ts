@@ -1,10 +1,10 @@
 /** A Citus cluster of a coordinator and two workers compared with one PostgreSQL of the same version. */
-import { mkdtempSync, rmSync } from 'node:fs';
+import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { newTenant } from '../../src/operations/bootstrap.ts';
 import { CitusCluster, citusBinaries } from '../../torture/crash/citus.ts';
-import { Cluster, createFolder } from '../../torture/crash/cluster.ts';
+import { Cluster } from '../../torture/crash/cluster.ts';
 import { type Candidate, compare, cpuTime, type Effort, figure, seriesOf, underLoad } from '../compare.ts';
 import type { Environment } from '../environment.ts';
 import { openFilledStore } from '../fill.ts';
@@ -19,6 +19,7 @@ const settings = {
   max_wal_size: '4GB',
 };
 const concurrency = 8;
+const token = { container: '/customers/42/', data: '4111111111111111' };
 
 interface Prepared {
   readonly service: Service;
@@ -30,10 +31,11 @@ interface Prepared {
 /** Counts the CPU time of the service and of every PostgreSQL process. */
 export async function citusRows(_: Environment, effort: Effort): Promise<Row[]> {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-citus-'));
-  createFolder(join(folder, 'servers'));
-  const single = await Cluster.make(join(folder, 'servers/single'), citusBinaries(), settings);
+  // The servers run as another user.
+  chmodSync(folder, 0o755);
+  const single = await Cluster.make(join(folder, 'single'), citusBinaries(), settings);
   await single.start();
-  const cluster = await CitusCluster.start(join(folder, 'servers/cluster'), settings);
+  const cluster = await CitusCluster.start(join(folder, 'cluster'), settings);
   const count = effort.quick ? 100 : 1000;
   const one = await prepare([single], count);
   const distributed = await prepare([cluster.coordinator, ...cluster.workers], count);
@@ -42,9 +44,7 @@ export async function citusRows(_: Environment, effort: Effort): Promise<Row[]> 
     'GET /applications/key': (name, prepared) =>
       measured(name, prepared, 200, (key) => requestBytes('GET', '/applications/key', key)),
     'POST /tokens': (name, prepared) =>
-      measured(name, prepared, 201, (key) =>
-        requestBytes('POST', '/tokens', key, { container: '/customers/42/', data: '4111111111111111' }),
-      ),
+      measured(name, prepared, 201, (key) => requestBytes('POST', '/tokens', key, token)),
   };
   for (const [kind, candidate] of Object.entries(kinds)) {
     const series = await compare([candidate('cluster', distributed), candidate('single', one)], effort);
@@ -85,6 +85,8 @@ async function prepare(servers: readonly Cluster[], count: number): Promise<Prep
       tenants.push(tenant.id);
       keys.push(tenant.secret.reveal());
       await store.maintenance.tenants.create(tenant);
+      // The first token of a tenant also creates its data key.
+      await service.call('POST', '/tokens', token, tenant.secret.reveal());
     }
   };
   await Promise.all(Array.from({ length: concurrency }, lane));
