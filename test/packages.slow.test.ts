@@ -2,15 +2,9 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { createProject, type Packed, type Project } from './support/packages.ts';
+import { createProject, offline, type Packed, type Project } from './support/packages.ts';
 import { readExample } from './support/page-examples.ts';
 import { root, type Service, startService } from './support/service.ts';
-import { isMissing } from './support/skip.ts';
-
-const offline = isMissing(
-  Bun.which('npm') !== null && Bun.spawnSync(['npm', 'ping'], { timeout: 30_000 }).exitCode === 0,
-  'installation of the packed SDK and server: the npm registry cannot be reached',
-);
 
 /** A session in the project: the page creates it, the backend authorizes it, and the page reads masked data. */
 const session = `

@@ -143,3 +143,44 @@ function invalidInput(error: unknown): string | undefined {
   );
   return messages.includes(undefined) ? undefined : messages.join(', ');
 }
+
+/** The fields that Express and Fastify requests share. `params` is left out, because its type depends on the path. */
+export interface NodeRequest {
+  readonly method: string;
+  readonly url: string;
+  readonly originalUrl?: string;
+  /** As determined by the framework, for example behind a trusted proxy. */
+  readonly protocol?: string;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  /** Names and values in turn. Express has them here, Fastify in `raw`. */
+  readonly rawHeaders?: readonly string[];
+  readonly raw?: { readonly rawHeaders?: readonly string[] };
+}
+
+export function fromNodeRequest<R extends NodeRequest>(request: R): GuardRequest<R> {
+  const host = hostOf(request);
+  const header = (name: string) => {
+    if (name.toLowerCase() === 'host') return host;
+    const value = request.headers[name.toLowerCase()];
+    return Array.isArray(value) ? undefined : value;
+  };
+  const path = request.originalUrl ?? request.url;
+  const { protocol } = request;
+  return {
+    method: request.method,
+    path,
+    header,
+    params: (request as { params?: GuardRequest['params'] }).params ?? {},
+    url: protocol && host ? `${protocol}://${host}${path}` : undefined,
+    original: request,
+  };
+}
+
+/** Repeated and different hosts are joined by commas, as in a `Request`. Node drops all but the first. */
+function hostOf({ headers, rawHeaders, raw }: NodeRequest): string | undefined {
+  const lines = rawHeaders ?? raw?.rawHeaders ?? [];
+  const repeated = lines.filter((_, index) => index % 2 === 1 && lines[index - 1]?.toLowerCase() === 'host');
+  const distinct = new Set([headers.host, headers[':authority']].filter((host) => host !== undefined));
+  const hosts = repeated.length > 1 ? repeated : [...distinct];
+  return hosts.length === 0 ? undefined : hosts.join(', ');
+}

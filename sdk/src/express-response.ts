@@ -34,6 +34,20 @@ export function sendDenial(response: ExpressResponse, { status, problem, headers
   response.end(JSON.stringify(problem));
 }
 
+/** Prepares the response to an allowed request: its handler may send it, and the decision filters it. */
+export function allowResponse(
+  response: ExpressResponse,
+  allowed: { readonly decision: Decision; readonly requestId: string },
+  options: FilterOptions,
+  next: (error: unknown) => void,
+): void {
+  const { decision } = allowed;
+  response.locals.decision = decision;
+  if (!response.getHeader('Cache-Control')) response.setHeader('Cache-Control', 'no-store');
+  if (decision.dpop) response.setHeader('DPoP-Nonce', decision.dpop.nonce);
+  interceptResponse(response, allowed, options, next);
+}
+
 /** Headers that describe the original body. They are removed if an error is sent instead of that body. */
 const contentHeaders = [
   'Content-Type',
@@ -48,7 +62,7 @@ const failed = Symbol('filter failed');
  * Replaces the methods that send data. A JSON body is buffered until the end and then filtered. Any other body is
  * passed on or denied at the first call. Restores the original methods when it sends the response.
  */
-export function interceptResponse(
+function interceptResponse(
   response: ExpressResponse,
   { decision, requestId }: { readonly decision: Decision; readonly requestId: string },
   options: FilterOptions,

@@ -4,8 +4,16 @@
  */
 
 import type { Decision } from './api.ts';
-import { type CheckResult, check, checkOptions, type GuardOptions, type GuardRequest } from './check.ts';
-import { type ExpressResponse, interceptResponse, sendDenial } from './express-response.ts';
+import {
+  type CheckResult,
+  check,
+  checkOptions,
+  fromNodeRequest,
+  type GuardOptions,
+  type GuardRequest,
+  type NodeRequest,
+} from './check.ts';
+import { allowResponse, type ExpressResponse, sendDenial } from './express-response.ts';
 import { bodyHeaders, cannotFilter, type Denial, filterAction, filterJson } from './response-filter.ts';
 
 export { type CheckResult, check, type GuardOptions, type GuardRequest } from './check.ts';
@@ -89,57 +97,13 @@ async function filterResponse<R>(
   return new Response(filtered, { status, statusText, headers });
 }
 
-/** The fields that Express and Fastify requests share. `params` is left out, because its type depends on the path. */
-interface NodeRequest {
-  readonly method: string;
-  readonly url: string;
-  readonly originalUrl?: string;
-  /** As determined by the framework, for example behind a trusted proxy. */
-  readonly protocol?: string;
-  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
-  /** Names and values in turn. Express has them here, Fastify in `raw`. */
-  readonly rawHeaders?: readonly string[];
-  readonly raw?: { readonly rawHeaders?: readonly string[] };
-}
-
-function fromNodeRequest<R extends NodeRequest>(request: R): GuardRequest<R> {
-  const host = hostOf(request);
-  const header = (name: string) => {
-    if (name.toLowerCase() === 'host') return host;
-    const value = request.headers[name.toLowerCase()];
-    return Array.isArray(value) ? undefined : value;
-  };
-  const path = request.originalUrl ?? request.url;
-  const { protocol } = request;
-  return {
-    method: request.method,
-    path,
-    header,
-    params: (request as { params?: GuardRequest['params'] }).params ?? {},
-    url: protocol && host ? `${protocol}://${host}${path}` : undefined,
-    original: request,
-  };
-}
-
-/** Repeated and different hosts are joined by commas, as in a `Request`. Node drops all but the first. */
-function hostOf({ headers, rawHeaders, raw }: NodeRequest): string | undefined {
-  const lines = rawHeaders ?? raw?.rawHeaders ?? [];
-  const repeated = lines.filter((_, index) => index % 2 === 1 && lines[index - 1]?.toLowerCase() === 'host');
-  const distinct = new Set([headers.host, headers[':authority']].filter((host) => host !== undefined));
-  const hosts = repeated.length > 1 ? repeated : [...distinct];
-  return hosts.length === 0 ? undefined : hosts.join(', ');
-}
-
 /** Express middleware for a route. The decision is in `res.locals.decision`. */
 export function guardExpress<R extends NodeRequest = NodeRequest>(options: GuardOptions<R>) {
   checkOptions('guardExpress', options);
   return (request: R, response: ExpressResponse, next: (error?: unknown) => void): void => {
     const proceed = (result: CheckResult) => {
       if (!result.allowed) return sendDenial(response, result);
-      response.locals.decision = result.decision;
-      if (!response.getHeader('Cache-Control')) response.setHeader('Cache-Control', 'no-store');
-      if (result.decision.dpop) response.setHeader('DPoP-Nonce', result.decision.dpop.nonce);
-      interceptResponse(response, result, options, next);
+      allowResponse(response, result, options, next);
       return next();
     };
     check(options, fromNodeRequest(request)).then(proceed).catch(next);

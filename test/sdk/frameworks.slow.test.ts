@@ -1,10 +1,11 @@
 /** Runs the guards in Node, in every supported framework. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { authorizeSession, Sallyport, startSession } from '../../sdk/src/sallyport.ts';
 import { installSdk } from '../support/install-sdk.ts';
+import { installPackages, offline } from '../support/packages.ts';
 import { rawRequest } from '../support/raw-http.ts';
 import { root } from '../support/service.ts';
 import { openTestServer, sqlite, type TestServer } from '../support/test-server.ts';
@@ -12,8 +13,9 @@ import { openTestServer, sqlite, type TestServer } from '../support/test-server.
 const home = join(import.meta.dirname, 'frameworks');
 
 const iban = 'DE02120300000000202051';
-const frameworks = ['fetch', 'Hono', 'Express 5', 'Express 4', 'Fastify'];
-const nodeStyle = ['Express 5', 'Express 4'];
+const frameworks = ['fetch', 'Hono', 'Express 5', 'Express 4', 'Fastify', ...(offline ? [] : ['NestJS'])];
+const nestPackages = ['core', 'common', 'platform-express'].map((name) => `@nestjs/${name}@11`);
+const nodeStyle = ['Express 5', 'Express 4', 'NestJS'];
 
 /** Customer ids by the transform that applies to them. */
 const customers = { redact: 1, mask: 2, reveal: 3, nothing: 4 } as const;
@@ -45,20 +47,26 @@ describe('guards', () => {
   let apps: Bun.Subprocess<'pipe', 'pipe', 'inherit'>;
   let ports: Record<string, number>;
   let key: string;
+  let guardKey: string;
   let publicKey: string;
   let admin: Sallyport;
 
   beforeAll(async () => {
     folder = mkdtempSync(join(tmpdir(), 'sallyport-frameworks-'));
-    const [opened, installed] = await Promise.all([
+    const [opened, installed, nest] = await Promise.all([
       openTestServer(sqlite, { SALLYPORT_SESSION_TTL: '100000' }),
       installSdk(folder),
+      offline ? undefined : installPackages(...nestPackages, 'reflect-metadata@0.2', 'rxjs@7'),
     ]);
     server = opened;
+    // The SDK imports it. Node finds its dependencies where it is installed.
+    if (nest)
+      for (const name of ['@nestjs', 'reflect-metadata', 'rxjs'])
+        symlinkSync(join(nest, 'node_modules', name), join(folder, 'node_modules', name));
     const { key: adminKey } = await server.tenant();
     admin = new Sallyport({ url: server.url, key: adminKey });
     publicKey = (await server.application(adminKey, { type: 'public' })).key;
-    const guardApplication = await server.application(adminKey, { permissions: ['decision:create'] });
+    ({ key: guardKey } = await server.application(adminKey, { permissions: ['decision:create'] }));
     const rules = transforms.map((transform) => ({
       priority: 1,
       transform,
@@ -71,8 +79,9 @@ describe('guards', () => {
       env: {
         PATH: process.env.PATH,
         SDK: join(installed, 'dist/esm'),
+        ...(nest && { NEST: nest }),
         URL: server.url,
-        KEY: guardApplication.key,
+        KEY: guardKey,
       },
       stdio: ['pipe', 'pipe', 'inherit'],
     });
@@ -90,6 +99,47 @@ describe('guards', () => {
     const check = Bun.spawn([join(root, 'node_modules/.bin/tsc'), '-p', home], { stdout: 'pipe' });
     expect(await new Response(check.stdout).text()).toBe('');
   });
+
+  test.skipIf(offline)(
+    'the NestJS example of the documentation compiles, and filters its response',
+    async () => {
+      const page = readFileSync(join(root, 'docs/reference/sdk.md'), 'utf8');
+      const [, code = ''] = /```ts\n([^`]*@nestjs\/common.*?)```/s.exec(page) ?? [];
+      writeFileSync(join(folder, 'customers.ts'), code);
+      const compilerOptions = {
+        ...{
+          target: 'ES2022',
+          module: 'nodenext',
+          strict: true,
+          experimentalDecorators: true,
+          skipLibCheck: true,
+        },
+        ...{ typeRoots: [join(root, 'node_modules/@types')], types: ['node'], outDir: 'compiled' },
+      };
+      writeFileSync(
+        join(folder, 'tsconfig.json'),
+        JSON.stringify({ compilerOptions, files: ['customers.ts'] }),
+      );
+      const tsc = Bun.spawn([join(root, 'node_modules/.bin/tsc'), '-p', folder], { stdout: 'pipe' });
+      expect(await new Response(tsc.stdout).text()).toBe('');
+      const main = `require('reflect-metadata');
+      const { Module } = require('@nestjs/common');
+      const { NestFactory } = require('@nestjs/core');
+      class App {}
+      Module({ controllers: [require('./compiled/customers.js').Customers] })(App);
+      NestFactory.create(App, { logger: false }).then(async (app) => {
+        await app.listen(0, '127.0.0.1');
+        const url = 'http://127.0.0.1:' + app.getHttpServer().address().port + '/customers/${customers.redact}/invoice';
+        const response = await fetch(url, { headers: { 'SVC-API-KEY': process.env.CALLER } });
+        console.log(JSON.stringify([response.status, await response.json()]));
+        process.exit();
+      });`;
+      writeFileSync(join(folder, 'main.cjs'), main);
+      const env = { PATH: process.env.PATH, SALLYPORT_URL: server.url, SALLYPORT_KEY: guardKey, CALLER: key };
+      const node = Bun.spawn(['node', 'main.cjs'], { cwd: folder, env, stdout: 'pipe' });
+      expect(JSON.parse(await new Response(node.stdout).text())).toEqual([200, { number: 1 }]);
+    },
+  );
 
   describe.each(frameworks)('for %s', (framework) => {
     interface Received {

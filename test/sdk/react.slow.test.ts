@@ -1,16 +1,55 @@
-/** Renders the React part of the SDK on a server and, in strict mode, in a browser. */
+/** Renders the React part of the SDK with React 18 and 19, on a server and, in strict mode, in a browser. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { createElement } from 'react';
 import { renderToString } from 'react-dom/server';
-import { Reveal, SallyportProvider, useSession } from '../../sdk/src/react.ts';
 import { authorizeSession, Sallyport } from '../../sdk/src/sallyport.ts';
 import { noBrowser, openBrowser } from '../support/browser.ts';
+import { installPackages, offline } from '../support/packages.ts';
 import { root } from '../support/service.ts';
 import { openTestServer, sqlite, type TestServer } from '../support/test-server.ts';
+
+/** React 19 is a dependency of the console. React 18 is installed for these tests. */
+const versions = offline ? (['19'] as const) : (['18', '19'] as const);
+let react18: Promise<string> | undefined;
+async function folderOf(version: (typeof versions)[number]): Promise<string> {
+  if (version === '19') return root;
+  react18 ??= installPackages('react@18', 'react-dom@18');
+  return react18;
+}
+
+/** Bundles code with one version of React into a folder, and returns the path of the module. */
+async function bundle(
+  version: (typeof versions)[number],
+  target: 'browser' | 'bun',
+  code: string,
+  folder: string,
+): Promise<string> {
+  const home = await folderOf(version);
+  const versioned: Bun.BunPlugin = {
+    name: 'version of React',
+    setup: (build) => {
+      build.onResolve({ filter: /^react(-dom)?($|\/)/ }, ({ path }) => ({
+        path: Bun.resolveSync(path, home),
+      }));
+    },
+  };
+  const entry = join(folder, `${target}-${version}.ts`);
+  writeFileSync(entry, code);
+  const outdir = join(folder, 'built');
+  const { logs } = await Bun.build({ entrypoints: [entry], target, outdir, plugins: [versioned] });
+  expect(logs).toEqual([]);
+  return join(outdir, `${target}-${version}.js`);
+}
+
+const onServer = `
+export { createElement, version } from 'react';
+export { renderToString } from 'react-dom/server';
+export { Reveal, SallyportProvider, useSession } from '${root}/sdk/src/react.ts';
+`;
 
 const idle = {
   url: 'http://127.0.0.1:9',
@@ -18,15 +57,33 @@ const idle = {
   authorize: () => Promise.reject(new Error('a server must start no session')),
 };
 
-test('on a server, the provider starts no session, and its children render without data', () => {
-  const page = createElement(
-    SallyportProvider,
-    idle,
-    createElement(Reveal, { id: 'card', purpose: 'refund' }),
-  );
-  const html = renderToString(page);
-  expect(html).toContain('aria-busy="true"');
-  expect(html).toContain('>Reveal</button>');
+describe.each(versions)('with React %s on a server,', (version) => {
+  let folder: string;
+  let react: typeof import('react') &
+    typeof import('react-dom/server') &
+    typeof import('../../sdk/src/react.ts');
+  beforeAll(async () => {
+    folder = mkdtempSync(join(tmpdir(), 'sallyport-react-'));
+    react = await import(await bundle(version, 'bun', onServer, folder));
+    expect(react.version).toStartWith(`${version}.`);
+  });
+  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+  test('the provider starts no session, and its children render without data', () => {
+    const { createElement, renderToString, Reveal, SallyportProvider } = react;
+    const card = createElement(Reveal, { id: 'card', purpose: 'refund' });
+    const html = renderToString(createElement(SallyportProvider, idle, card));
+    expect(html).toContain('aria-busy="true"');
+    expect(html).toContain('>Reveal</button>');
+  });
+
+  test('the hooks say what is missing without a provider', () => {
+    const { createElement, renderToString, useSession } = react;
+    const Lost = () => createElement('p', null, String(useSession().error));
+    expect(() => renderToString(createElement(Lost))).toThrow(
+      'useSession needs a SallyportProvider above it',
+    );
+  });
 });
 
 test('the examples of the documentation render', async () => {
@@ -47,11 +104,6 @@ test('the examples of the documentation render', async () => {
   } finally {
     rmSync(folder, { recursive: true });
   }
-});
-
-test('without a provider, the hooks say what is missing', () => {
-  const Lost = () => createElement('p', null, String(useSession().error));
-  expect(() => renderToString(createElement(Lost))).toThrow('useSession needs a SallyportProvider above it');
 });
 
 const source = `
@@ -82,7 +134,7 @@ function Page() {
 createRoot(document.body).render(createElement(StrictMode, null, createElement(Page)));
 `;
 
-describe.skipIf(noBrowser)('in a browser, in strict mode:', () => {
+describe.skipIf(noBrowser).each(versions)('with React %s in a browser, in strict mode:', (version) => {
   let folder: string;
   let server: TestServer;
   let browser: Browser;
@@ -107,18 +159,13 @@ describe.skipIf(noBrowser)('in a browser, in strict mode:', () => {
       type: 'public',
       permissions: ['token:create'],
     });
-    // Inside the project, so that the modules of react are found.
-    const entry = join(root, 'node_modules/.cache/react-test.ts');
-    mkdirSync(join(root, 'node_modules/.cache'), { recursive: true });
-    writeFileSync(entry, source);
-    const built = await Bun.build({ entrypoints: [entry], target: 'browser', outdir: folder });
-    expect(built.logs).toEqual([]);
+    const script = await bundle(version, 'browser', source, folder);
     site = Bun.serve({
       port: 0,
       hostname: '127.0.0.1',
       fetch: async (request) => {
         const { pathname } = new URL(request.url);
-        if (pathname === '/react-test.js') return new Response(Bun.file(join(folder, 'react-test.js')));
+        if (pathname === '/react-test.js') return new Response(Bun.file(script));
         if (pathname !== '/authorize')
           return new Response(
             '<!doctype html><body></body><script type="module" src="/react-test.js"></script>',

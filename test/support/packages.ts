@@ -1,8 +1,26 @@
-/** Packs the SDK and the server with npm, and installs them into an empty project. */
+/** Packs the SDK and the server with npm, and installs them or other packages into an empty project. */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { afterFile } from './after-file.ts';
 import { root } from './service.ts';
+import { isMissing } from './skip.ts';
+
+export const offline = isMissing(
+  Bun.which('npm') !== null && Bun.spawnSync(['npm', 'ping'], { timeout: 30_000 }).exitCode === 0,
+  'installation of packages in an empty project: the npm registry cannot be reached',
+);
+
+const install = ['npm', 'install', '--no-audit', '--no-fund', '--prefer-offline'];
+
+/** Installs packages that are not dependencies of this project. Returns the folder, which exists until the end of the test file. */
+export async function installPackages(...packages: string[]): Promise<string> {
+  const folder = mkdtempSync(join(tmpdir(), 'sallyport-packages-'));
+  afterFile(async () => rmSync(folder, { recursive: true, force: true }));
+  writeFileSync(join(folder, 'package.json'), '{ "private": true }\n');
+  await run(folder, ...install, ...packages);
+  return folder;
+}
 
 export interface Packed {
   /** The path of the tarball. */
@@ -27,7 +45,7 @@ export async function createProject(): Promise<Project> {
   rmSync(join(root, 'sdk/dist'), { recursive: true, force: true });
   const [sdk, server] = [await pack(join(root, 'sdk'), scratch), await pack(root, scratch)];
   writeFileSync(join(folder, 'package.json'), '{ "private": true }\n');
-  await run(folder, 'npm', 'install', '--no-audit', '--no-fund', '--prefer-offline', sdk.path, server.path);
+  await run(folder, ...install, sdk.path, server.path);
   return {
     folder,
     sdk,

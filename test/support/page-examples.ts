@@ -31,8 +31,8 @@ export function readExample(path: string, heading?: string): Example {
     else if (language === 'text' && last) last.expected.push(...lines(code));
     // Run by test/store/engine/postgres-privileges.test.ts.
     else if (language === 'sql' && path === 'docs/operations/postgresql.md') continue;
-    // Run by test/sdk/react.slow.test.ts.
-    else if (language === 'jsx' && path === 'docs/reference/sdk.md') continue;
+    // Run by test/sdk/react.slow.test.ts and test/sdk/frameworks.slow.test.ts.
+    else if ((language === 'jsx' || language === 'ts') && path === 'docs/reference/sdk.md') continue;
     else throw new Error(`${path} has a ${language} block that is never run: ${code}`);
   }
   return { steps, files };

@@ -1,5 +1,6 @@
 // The same routes in every framework, each behind its guard. Prints the ports as JSON, and serves until its
 // standard input is closed.
+import { createRequire } from 'node:module';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { serve } from '@hono/node-server';
@@ -8,9 +9,11 @@ import express5 from 'express5';
 import fastify from 'fastify';
 import { Hono } from 'hono';
 
-const { SDK, URL: url = '', KEY = '' } = process.env;
+const { SDK, NEST, URL: url = '', KEY = '' } = process.env;
 /** @type {typeof import('../../../sdk/src/guard.ts')} */
 const { guardExpress, guardFastify, guardFetch, guardHono } = await import(`${SDK}/guard.js`);
+/** @type {typeof import('../../../sdk/src/nest.ts')} */
+const { RequirePermission } = NEST ? await import(`${SDK}/nest.js`) : {};
 /** @type {typeof import('../../../sdk/src/sallyport.ts')} */
 const { Sallyport } = await import(`${SDK}/sallyport.js`);
 
@@ -148,6 +151,35 @@ function hono() {
   return listen(app.fetch);
 }
 
+/** @type {import('express').RequestHandler} */
+const signIn = (request, _, next) => {
+  /** @type {ExpressRequest} */ (request).user = request.get('x-user');
+  next();
+};
+/** @type {import('../../../sdk/src/guard.ts').GuardOptions<ExpressRequest>} */
+const ofExpressUser = { ...options, resource: ({ original }) => customerOf(original.user) };
+/** @type {import('express').RequestHandler} */
+const hasty = (_, response, next) => {
+  response.send('sent before the guard');
+  next();
+};
+/** @type {import('express').RequestHandler} */
+const sendRaw = (_, response) => {
+  response.writeHead(200, 'OK', { 'Content-Type': json, 'Content-Length': text.length });
+  response.flushHeaders();
+  response.write(text.slice(0, 9), () => response.end(text.slice(9)));
+};
+/** @type {import('express').RequestHandler} */
+const sendNamed = (request, response, next) => {
+  const name = String(request.params.name);
+  if (name === 'empty') return void response.status(204).end();
+  if (name === 'moved') return response.redirect('/elsewhere');
+  const { status = 200, type = '', headers = {}, body } = responses[name] ?? fails();
+  response.status(status).set({ 'Content-Type': type, ...headers });
+  if (typeof body === 'string') return void response.send(body);
+  return pipeline(body(), response).catch((error) => void (response.headersSent || next(error)));
+};
+
 /** @param {typeof express5} framework */
 function anyExpress(framework) {
   const app = framework();
@@ -170,44 +202,20 @@ function anyExpress(framework) {
   app.get('/:customer/bad-mask-stream', guardExpress(badMask), (_, response) => {
     parts().pipe(response.type('json'));
   });
-  /** @type {import('express').RequestHandler} */
-  const signIn = (request, _, next) => {
-    /** @type {ExpressRequest} */ (request).user = request.get('x-user');
-    next();
-  };
-  /** @type {import('../../../sdk/src/guard.ts').GuardOptions<ExpressRequest>} */
-  const ofUser = { ...options, resource: ({ original }) => customerOf(original.user) };
-  app.get('/:customer/user', signIn, guardExpress(ofUser), (_, response) => {
+  app.get('/:customer/user', signIn, guardExpress(ofExpressUser), (_, response) => {
     response.json(invoice);
   });
-  /** @type {import('express').RequestHandler} */
-  const hasty = (_, response, next) => {
-    response.send('sent before the guard');
-    next();
-  };
   app.get('/:customer/hasty', hasty, guardExpress(options), (_, response) => {
     response.json(invoice);
   });
   app.get('/:customer/jsonp', guardExpress(options), (_, response) => {
     response.jsonp(invoice);
   });
-  app.get('/:customer/raw', guardExpress(options), (_, response) => {
-    response.writeHead(200, 'OK', { 'Content-Type': json, 'Content-Length': text.length });
-    response.flushHeaders();
-    response.write(text.slice(0, 9), () => response.end(text.slice(9)));
-  });
+  app.get('/:customer/raw', guardExpress(options), sendRaw);
   app.get('/:customer/bytes', guardExpress(options), (_, response) => {
     response.type('json').send(bytes);
   });
-  app.get('/:customer/:name', guardExpress(options), (request, response, next) => {
-    const { name } = request.params;
-    if (name === 'empty') return response.status(204).end();
-    if (name === 'moved') return response.redirect('/elsewhere');
-    const { status = 200, type = '', headers = {}, body } = responses[name] ?? fails();
-    response.status(status).set({ 'Content-Type': type, ...headers });
-    if (typeof body === 'string') return response.send(body);
-    return pipeline(body(), response).catch((error) => response.headersSent || next(error));
-  });
+  app.get('/:customer/:name', guardExpress(options), sendNamed);
   /** @type {import('express').ErrorRequestHandler} */
   const failed = (_error, _request, response, _next) => {
     if (!response.headersSent) response.status(500).send('failed');
@@ -218,6 +226,64 @@ function anyExpress(framework) {
       resolve(/** @type {import('node:net').AddressInfo} */ (server.address()).port);
     });
   });
+}
+
+/** A handler with its guard. Nest sends what it returns, unless it takes the response itself. */
+class NestRoute {
+  /**
+   * @param {import('../../../sdk/src/guard.ts').GuardOptions<ExpressRequest>} guard
+   * @param {import('express').RequestHandler | (() => unknown)} handle
+   */
+  constructor(guard, handle) {
+    this.guard = guard;
+    this.handle = handle;
+  }
+}
+
+/** NEST is the folder in which NestJS is installed. It is not a dependency of this project. */
+async function nest() {
+  const load = createRequire(`${NEST}/package.json`);
+  load('reflect-metadata');
+  const { Controller, Get, Module, Next, Req, Res } = load('@nestjs/common');
+  const { NestFactory } = load('@nestjs/core');
+  /** @type {Record<string, NestRoute>} */
+  const routes = {
+    invoice: new NestRoute(options, () => invoice),
+    unreachable: new NestRoute(unreachable, () => invoice),
+    throwing: new NestRoute(throwing, () => invoice),
+    'open-page': new NestRoute(withPages, () => responses.page?.body),
+    'bad-mask': new NestRoute(badMask, async () => invoice),
+    'bad-mask-stream': new NestRoute(badMask, (_, response) => void parts().pipe(response.type('json'))),
+    user: new NestRoute(ofExpressUser, () => invoice),
+    hasty: new NestRoute(options, () => invoice),
+    jsonp: new NestRoute(options, (_, response) => void response.jsonp(invoice)),
+    raw: new NestRoute(options, sendRaw),
+    bytes: new NestRoute(options, (_, response) => void response.type('json').send(bytes)),
+    ':name': new NestRoute(options, sendNamed),
+  };
+  const controllers = Object.entries(routes).map(([path, { guard, handle }]) => {
+    class Route {
+      /** @param {[never, never, never]} given */
+      handle(...given) {
+        return handle(...given);
+      }
+    }
+    const { prototype } = Route;
+    const method = /** @type {PropertyDescriptor} */ (Object.getOwnPropertyDescriptor(prototype, 'handle'));
+    if (handle.length > 0)
+      for (const [at, given] of [Req(), Res(), Next()].entries()) given(prototype, 'handle', at);
+    Get(`:customer/${path}`)(prototype, 'handle', method);
+    RequirePermission(guard)(prototype, 'handle', method);
+    Controller()(Route);
+    return Route;
+  });
+  class Application {}
+  Module({ controllers })(Application);
+  const app = await NestFactory.create(Application, { logger: false });
+  app.use(signIn);
+  app.use('/:customer/hasty', hasty);
+  await app.listen(0, '127.0.0.1');
+  return app.getHttpServer().address().port;
 }
 
 async function anyFastify() {
@@ -259,6 +325,7 @@ const ports = {
   'Express 5': await anyExpress(express5),
   'Express 4': await anyExpress(express4),
   Fastify: await anyFastify(),
+  ...(NEST && { NestJS: await nest() }),
 };
 console.log(JSON.stringify(ports));
 process.stdin.resume().on('end', () => process.exit());

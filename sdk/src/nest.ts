@@ -1,0 +1,42 @@
+/** NestJS on Express: a decorator that protects a handler or a controller, and the guard behind it. */
+import { HttpException, UseGuards } from '@nestjs/common';
+import { check, checkOptions, fromNodeRequest, type GuardOptions, type NodeRequest } from './check.ts';
+import { SallyportError } from './errors.ts';
+import { allowResponse, type ExpressResponse } from './express-response.ts';
+
+/** The part of Nest's `ExecutionContext` that the guard uses. */
+export interface NestContext {
+  getType(): string;
+  switchToHttp(): { getRequest<T>(): T; getResponse<T>(): T; getNext<T>(): T };
+}
+
+/**
+ * A guard for `@UseGuards()`, `app.useGlobalGuards()` or the provider `APP_GUARD`. A denied request throws an
+ * `HttpException` whose response is a problem document. The decision is in `res.locals.decision`.
+ */
+export function guardNest<R extends NodeRequest = NodeRequest>(options: GuardOptions<R>) {
+  checkOptions('guardNest', options);
+  return {
+    canActivate: async (context: NestContext): Promise<boolean> => {
+      if (context.getType() !== 'http') throw new SallyportError('guardNest: only for HTTP requests');
+      const http = context.switchToHttp();
+      const response = http.getResponse<ExpressResponse>();
+      if (typeof response.locals !== 'object')
+        throw new SallyportError('guardNest: needs @nestjs/platform-express; with Fastify, use guardFastify');
+      const result = await check(options, fromNodeRequest(http.getRequest<R>()));
+      if (!result.allowed) {
+        for (const [name, value] of Object.entries(result.headers)) response.setHeader(name, value);
+        throw new HttpException(result.problem, result.status);
+      }
+      allowResponse(response, result, options, http.getNext<(error: unknown) => void>());
+      return true;
+    },
+  };
+}
+
+/** Protects a handler, or all handlers of a controller: `@RequirePermission({ client, permission, fields })`. */
+export function RequirePermission<R extends NodeRequest = NodeRequest>(
+  options: GuardOptions<R>,
+): MethodDecorator & ClassDecorator {
+  return UseGuards(guardNest(options));
+}
