@@ -20,17 +20,29 @@ export function guardNest<R extends NodeRequest = NodeRequest>(options: GuardOpt
     canActivate: async (context: NestContext): Promise<boolean> => {
       if (context.getType() !== 'http') throw new SallyportError('guardNest: only for HTTP requests');
       const http = context.switchToHttp();
-      const response = http.getResponse<ExpressResponse>();
+      const response = http.getResponse<NestResponse>();
       if (typeof response.locals !== 'object')
         throw new SallyportError('guardNest: needs @nestjs/platform-express; with Fastify, use guardFastify');
       const result = await check(options, fromNodeRequest(http.getRequest<R>()));
       if (!result.allowed) {
         for (const [name, value] of Object.entries(result.headers)) response.setHeader(name, value);
+        keepContentType(response, result.problem);
         throw new HttpException(result.problem, result.status);
       }
       allowResponse(response, result, options, http.getNext<(error: unknown) => void>());
       return true;
     },
+  };
+}
+
+type NestResponse = ExpressResponse & { json(body: unknown): unknown };
+
+/** Nest sends objects as `application/json`. The type of the problem is set again when it is sent. */
+function keepContentType(response: NestResponse, problem: object): void {
+  const send = response.json.bind(response);
+  response.json = (body) => {
+    if (body === problem) response.setHeader('Content-Type', 'application/problem+json');
+    return send(body);
   };
 }
 
