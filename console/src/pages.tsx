@@ -20,10 +20,14 @@ const Overview = lazyPage(async () => (await import('./overview/page.tsx')).Over
 const WhoPage = lazyPage(async () => (await import('./who/page.tsx')).WhoPage);
 const Sessions = lazyPage(async () => (await import('./sessions/page.tsx')).Sessions);
 const Tokens = lazyPage(async () => (await import('./tokens/page.tsx')).Tokens);
+const Destinations = lazyPage(async () => (await import('./destinations/page.tsx')).Destinations);
+const OneDestination = lazyPage(async () => (await import('./destinations/page.tsx')).DestinationPage);
+const NewDestination = lazyPage(async () => (await import('./destinations/edit.tsx')).EditDestination);
 const Activity = lazyPage(async () => (await import('./activity/page.tsx')).Activity);
 
 function pageOf([at, id, what, ...others]: readonly string[]): ReactNode {
-  const isKnown = sections.some(({ path }) => path === at) && (at === 'applications' || id === undefined);
+  const hasIds = at === 'applications' || at === 'destinations';
+  const isKnown = sections.some(({ path }) => path === at) && (hasIds || id === undefined);
   if (!isKnown || (what ?? 'edit') !== 'edit' || others.length > 0) return <NotFound />;
   if (at === 'overview') return <Overview />;
   if (at === 'preview') return <PreviewPage />;
@@ -31,8 +35,17 @@ function pageOf([at, id, what, ...others]: readonly string[]): ReactNode {
   if (at === 'sessions') return <Sessions />;
   if (at === 'tokens') return <Tokens />;
   if (at === 'activity') return <Activity />;
+  const editing = what === 'edit';
+  if (at === 'destinations') {
+    if (id === undefined) return <Destinations />;
+    return id === 'new' ? (
+      <NewDestination />
+    ) : (
+      <OneDestination key={`${id}/${what}`} id={id} editing={editing} />
+    );
+  }
   if (id === 'new') return <NewApplication />;
-  if (id !== undefined) return <OneApplication key={`${id}/${what}`} id={id} editing={what === 'edit'} />;
+  if (id !== undefined) return <OneApplication key={`${id}/${what}`} id={id} editing={editing} />;
   return <Applications />;
 }
 

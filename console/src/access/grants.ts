@@ -1,5 +1,6 @@
 /** Helpers for editing and describing grants. */
 import type { AccessRule, AccessRuleCondition, Application, Permission } from '../../../sdk/src/sallyport.ts';
+import { destinationName } from '../destinations/stored.ts';
 import { formatDate } from '../frame/format.ts';
 
 export type Owner = 'private' | 'public' | 'management' | 'session';
@@ -83,7 +84,8 @@ export interface Difference {
 export function describeRule(rule: AccessRule): string {
   const purpose = rule.require_purpose ? ' with purpose' : '';
   const defaults = rule.defaults ? `, defaults ${JSON.stringify(rule.defaults)}` : '';
-  return `${rule.priority}. ${rule.transform}${purpose} in ${ruleTitle(rule)}: ${rule.permissions.join(', ')}${defaults}${rule.description ? ` (${rule.description})` : ''}`;
+  const places = rule.destinations ? ` at ${rule.destinations.map(destinationName).join(', ')}` : '';
+  return `${rule.priority}. ${rule.transform}${purpose} in ${ruleTitle(rule)}${places}: ${rule.permissions.join(', ')}${defaults}${rule.description ? ` (${rule.description})` : ''}`;
 }
 
 type TrustedIssuer = NonNullable<Application['trusted_issuers']>[number];

@@ -1,6 +1,7 @@
 /** Editor for one rule. */
 import { ActionIcon, Button, SegmentedControl, Select, TextInput, Tooltip } from '@mantine/core';
 import type { AccessRule, AccessRuleCondition } from '../../../sdk/src/sallyport.ts';
+import { destinationName, useDestinations } from '../destinations/stored.ts';
 import { Icon } from '../frame/icons.tsx';
 import { newCondition, type Owner } from './grants.ts';
 import { outcomeIn } from './outcome.tsx';
@@ -33,13 +34,14 @@ const meaning = {
 export function RuleEditor({ owner, rule, number, errors, change, remove }: Props) {
   const choices = [...new Set([...common, ...rule.permissions])];
   const transform = outcomeIn(rule) as keyof typeof meaning;
-  const toggle = (name: string) =>
-    change({
-      ...rule,
-      permissions: rule.permissions.includes(name)
-        ? rule.permissions.filter((each) => each !== name)
-        : [...rule.permissions, name],
-    });
+  const toggle = (name: string) => {
+    const { destinations, ...rest } = rule;
+    const permissions = rule.permissions.includes(name)
+      ? rule.permissions.filter((each) => each !== name)
+      : [...rule.permissions, name];
+    const isUse = permissions.includes('token:use');
+    change({ ...rest, permissions, ...(isUse && { destinations: destinations ?? [] }) });
+  };
   return (
     <fieldset className="rule">
       <legend>Rule {number}</legend>
@@ -111,6 +113,9 @@ export function RuleEditor({ owner, rule, number, errors, change, remove }: Prop
         </div>
         {errors('permissions') && <p className="error-text">{errors('permissions')}</p>}
       </div>
+      {rule.permissions.includes('token:use') && (
+        <DestinationsField rule={rule} change={change} error={errors('destinations')} />
+      )}
       <TextInput
         label="Description"
         placeholder="Optional: why this rule exists"
@@ -125,6 +130,42 @@ export function RuleEditor({ owner, rule, number, errors, change, remove }: Prop
         {meaning[transform]} Of the matching rules, the one with the lowest priority decides.
       </p>
     </fieldset>
+  );
+}
+
+interface DestinationsProps extends Pick<Props, 'rule' | 'change'> {
+  readonly error: string | undefined;
+}
+
+/** Where tokens may be used. Destinations that were deleted or are not visible are kept by their ids. */
+function DestinationsField({ rule, change, error }: DestinationsProps) {
+  const chosen = rule.destinations ?? [];
+  const { data = [] } = useDestinations();
+  const ids = [...new Set([...data.map(({ id }) => id), ...chosen])];
+  const toggle = (id: string) =>
+    change({
+      ...rule,
+      destinations: chosen.includes(id) ? chosen.filter((each) => each !== id) : [...chosen, id],
+    });
+  return (
+    <div>
+      <span className="field-label">Destinations for token:use</span>
+      <div className="chips">
+        {ids.map((id) => (
+          <button
+            key={id}
+            type="button"
+            className="chip"
+            aria-pressed={chosen.includes(id)}
+            onClick={() => toggle(id)}
+          >
+            {destinationName(id)}
+          </button>
+        ))}
+      </div>
+      {ids.length === 0 && <p className="fine">Create a destination first.</p>}
+      {error && <p className="error-text">{error}</p>}
+    </div>
   );
 }
 

@@ -147,6 +147,10 @@ function Facts({ entry }: { entry: LogEntry }) {
           : `${plural(omitted, 'more token ID')}. The entry lists only some, and repeated ones can count several times.`}
       </Fact>
       <Fact name="Container">{resource?.container}</Fact>
+      <Fact name="Used at">
+        {entry.use &&
+          `${entry.use.name}: ${entry.use.method} ${entry.use.path} ${entry.use.status ?? ''}`.trim()}
+      </Fact>
       <Fact name="Purpose">{entry.purpose}</Fact>
       <Fact name="Events">{entry.count === undefined ? undefined : formatNumber(entry.count)}</Fact>
       <Fact name="Combined">{entry.overflow ? overflowNote : undefined}</Fact>

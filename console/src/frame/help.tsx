@@ -14,6 +14,7 @@ const keys: readonly [keys: string, does: string][] = [
   ['G W', 'Go to Who has access?'],
   ['G S', 'Go to Sessions'],
   ['G T', 'Go to Tokens'],
+  ['G D', 'Go to Destinations'],
   ['G L', 'Go to Activity'],
   ['?', 'Show keyboard shortcuts'],
 ];

@@ -14,6 +14,7 @@ export const sectionKeys: Readonly<Record<string, string>> = {
   w: 'who',
   s: 'sessions',
   t: 'tokens',
+  d: 'destinations',
   l: 'activity',
 };
 

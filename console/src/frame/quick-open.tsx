@@ -94,6 +94,14 @@ async function findToken({ api }: SignedIn, text: string, signal: AbortSignal): 
   return data.map(({ id }) => tokenTarget(id));
 }
 
+async function findDestinations({ api }: SignedIn, text: string, signal: AbortSignal): Promise<Target[]> {
+  const query = isUuid(text) ? { id: [text] } : { name: text, size: maxApplications };
+  const { data } = await api.destinations.list(query, { signal });
+  return data.map(({ id, name }) => {
+    return { id, label: name, hint: 'destination', icon: 'destinations', href: href('destinations', id) };
+  });
+}
+
 function containerTargets(text: string): Target[] {
   if (!containerPattern.test(text)) return [];
   const container = text.endsWith('/') ? text : `${text}/`;
@@ -110,13 +118,14 @@ async function findObjects(signedIn: SignedIn, text: string, signal: AbortSignal
   const keys = await findKeys(signedIn, text, signal).catch(nothing);
   if (keyPattern.test(text) || text.length < 3 || /\s/.test(text)) return keys;
   if (text.startsWith('/')) return containerTargets(text);
-  const [session, entries] = await Promise.all([
+  const [destinations, session, entries] = await Promise.all([
+    findDestinations(signedIn, text, signal).catch(nothing),
     findSession(signedIn, text, signal).catch(nothing),
     findEntries(signedIn, text, signal).catch(nothing),
   ]);
   const isToken = entries.some(({ hint }) => hint === 'token');
   const token = isToken || isUuid(text) ? [] : await findToken(signedIn, text, signal).catch(nothing);
-  const all = [...keys, ...session, ...token, ...entries];
+  const all = [...keys, ...destinations, ...session, ...token, ...entries];
   return all.filter(({ id }, index) => all.findIndex((other) => other.id === id) === index);
 }
 

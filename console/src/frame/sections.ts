@@ -23,5 +23,12 @@ export const sections: readonly Section[] = [
   { path: 'who', label: 'Who has access?', short: 'Who', icon: 'people', permission: 'access:review' },
   { path: 'sessions', label: 'Sessions', short: 'Sessions', icon: 'sessions', permission: 'session:read' },
   { path: 'tokens', label: 'Tokens', short: 'Tokens', icon: 'tokens', permission: 'token:read' },
+  {
+    path: 'destinations',
+    label: 'Destinations',
+    short: 'Proxy',
+    icon: 'destinations',
+    permission: 'destination:read',
+  },
   { path: 'activity', label: 'Activity', short: 'Activity', icon: 'activity', permission: 'log:read' },
 ];

@@ -1,8 +1,9 @@
 /** Who has access now, or whose access changed between two times. */
-import { Button, TextInput } from '@mantine/core';
+import { Button, Select, TextInput } from '@mantine/core';
 import { type FormEvent, useEffect, useState } from 'react';
 import type { AccessEntry } from '../../../sdk/src/sallyport.ts';
 import { OutcomeBadge } from '../access/outcome.tsx';
+import { useDestinations } from '../destinations/stored.ts';
 import { Choice } from '../frame/choice.tsx';
 import { ErrorNotice } from '../frame/error-notice.tsx';
 import { formatNumber, plural } from '../frame/format.ts';
@@ -19,19 +20,27 @@ import { AccessTable } from './table.tsx';
 import { UnusedGrantsList } from './unused.tsx';
 
 const pageSize = 50;
-const defaults = { q: '', permission: 'token:read' };
+const defaults = { q: '', permission: 'token:read', destination: '' };
+type Question = typeof defaults;
 type Totals = Readonly<Record<'reveal' | 'mask' | 'redact', number>>;
 const transforms = ['reveal', 'mask', 'redact'] as const;
 
 /** Loads the review page by page. Only the first page has totals. */
-function useReview(q: string, permission: string) {
+function useReview({ q, permission, destination }: Question) {
   const { api } = useSignedIn();
-  const name = `who ${q} ${permission}`;
+  const name = `who ${q} ${permission} ${destination}`;
+  const isUse = permission === 'token:use';
   const [totals, setTotals] = useState<{ name: string; totals: Totals | undefined }>();
   const resource = q.startsWith('/') ? { container: q } : { token: q };
   const page = usePaged<AccessEntry>(name, async (start, signal) => {
-    if (q === '') return { data: [], next: undefined };
-    const query = { ...resource, permission, size: pageSize, ...(start && { start }) };
+    if (q === '' || (isUse && destination === '')) return { data: [], next: undefined };
+    const query = {
+      ...resource,
+      permission,
+      ...(isUse && { destination }),
+      size: pageSize,
+      ...(start && { start }),
+    };
     const { data, totals, pagination } = await api.access.who(query, { signal });
     if (!start && !signal.aborted) setTotals({ name, totals });
     return { data, next: pagination.next };
@@ -99,12 +108,13 @@ function cellsOf({
 
 /** Every application and active session that has a permission in a container or on a token. */
 function CurrentAccess() {
-  const [{ q, permission }, set] = useRouteQuery(defaults);
-  const review = useReview(q, permission);
+  const [question, set] = useRouteQuery(defaults);
+  const { q, permission } = question;
+  const review = useReview(question);
   const now = useNow(30_000);
   return (
     <>
-      <QuestionForm q={q} permission={permission} ask={(question) => set(question)} />
+      <QuestionForm question={question} ask={set} />
       {review.error !== undefined && <ErrorNotice error={review.error} retry={review.reload} />}
       {q === '' && (
         <div className="empty">
@@ -148,17 +158,18 @@ function CurrentAccess() {
 }
 
 interface FormProps {
-  readonly q: string;
-  readonly permission: string;
-  readonly ask: (question: { q: string; permission: string }) => void;
+  readonly question: Question;
+  readonly ask: (question: Question) => void;
 }
 
-function QuestionForm({ q, permission, ask }: FormProps) {
+function QuestionForm({ question, ask }: FormProps) {
+  const { q, permission, destination } = question;
+  const { data: destinations = [] } = useDestinations();
   const [text, setText] = useState(q);
   useEffect(() => setText(q), [q]);
   const submit = (event: FormEvent) => {
     event.preventDefault();
-    ask({ q: text.trim(), permission });
+    ask({ ...question, q: text.trim() });
   };
   return (
     <form className="tools who-form" onSubmit={submit}>
@@ -170,7 +181,19 @@ function QuestionForm({ q, permission, ask }: FormProps) {
         onChange={(event) => setText(event.currentTarget.value)}
         spellCheck={false}
       />
-      <PermissionField value={permission} choose={(value) => ask({ q: text.trim(), permission: value })} />
+      <PermissionField
+        value={permission}
+        choose={(value) => ask({ ...question, q: text.trim(), permission: value })}
+      />
+      {permission === 'token:use' && (
+        <Select
+          label="Destination"
+          placeholder="Choose one"
+          data={destinations.map(({ name }) => name)}
+          value={destination === '' ? null : destination}
+          onChange={(value) => ask({ ...question, q: text.trim(), destination: value ?? '' })}
+        />
+      )}
       <Button type="submit">Find</Button>
     </form>
   );
