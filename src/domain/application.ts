@@ -4,6 +4,7 @@ import {
   DateTime,
   Id,
   Name,
+  Origins,
   optional,
   parseDateTime,
   Timestamp,
@@ -24,35 +25,6 @@ export const ApplicationType = z
     '`private`: for backends that can store a key secretly. `public`: for browsers and mobile apps. `management`: for managing the service.',
   );
 export type ApplicationType = z.infer<typeof ApplicationType>;
-
-/** No path, query, fragment or credentials, and no wildcard. */
-const originShape = /^[a-z][a-z0-9+.-]*:\/\/[^/?#@\\\s*;,'"]+$/i;
-
-/** The origin in the form that browsers send in `Origin`. Returns undefined if the text is not an origin. */
-export function originOf(text: string): string | undefined {
-  if (!originShape.test(text) || !URL.canParse(text)) return undefined;
-  const { protocol, host } = new URL(text);
-  const origin = `${protocol}//${host.toLowerCase()}`;
-  // Parsing resolves percent-encoding in the host.
-  return originShape.test(origin) ? origin : undefined;
-}
-
-const Origin = z
-  .string()
-  .max(300)
-  .transform((text, context) => {
-    const origin = originOf(text);
-    if (origin !== undefined) return origin;
-    context.addIssue(
-      'must be an origin such as https://shop.example or http://localhost:3000, without a path',
-    );
-    return z.NEVER;
-  });
-
-export const Origins = z
-  .array(Origin)
-  .max(20)
-  .transform((origins) => [...new Set(origins)]);
 
 /** An application in responses, without its key. */
 export const Application = z

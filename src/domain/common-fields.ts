@@ -200,3 +200,32 @@ export const changeFields = {
 export function requireFuture(time: number | undefined, now: number, field = 'expires_at'): void {
   if (time !== undefined && time <= now) throwIfInvalid({ [field]: ['must be in the future'] });
 }
+
+/** No path, query, fragment or credentials, and no wildcard. */
+const originShape = /^[a-z][a-z0-9+.-]*:\/\/[^/?#@\\\s*;,'"]+$/i;
+
+/** The origin in the form that browsers send in `Origin`. Returns undefined if the text is not an origin. */
+export function originOf(text: string): string | undefined {
+  if (!originShape.test(text) || !URL.canParse(text)) return undefined;
+  const { protocol, host } = new URL(text);
+  const origin = `${protocol}//${host.toLowerCase()}`;
+  // Parsing resolves percent-encoding in the host.
+  return originShape.test(origin) ? origin : undefined;
+}
+
+const Origin = z
+  .string()
+  .max(300)
+  .transform((text, context) => {
+    const origin = originOf(text);
+    if (origin !== undefined) return origin;
+    context.addIssue(
+      'must be an origin such as https://shop.example or http://localhost:3000, without a path',
+    );
+    return z.NEVER;
+  });
+
+export const Origins = z
+  .array(Origin)
+  .max(20)
+  .transform((origins) => [...new Set(origins)]);

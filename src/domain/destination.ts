@@ -1,7 +1,14 @@
 /** Destinations: HTTPS services that may receive plaintext. Callers use tokens there without seeing their data. */
 import { z } from 'zod';
-import { originOf } from './application.ts';
-import { changeFields, containsNoSecret, Id, optional, optionalList, secretError } from './common-fields.ts';
+import {
+  changeFields,
+  containsNoSecret,
+  Id,
+  optional,
+  optionalList,
+  originOf,
+  secretError,
+} from './common-fields.ts';
 import type { Errors } from './error.ts';
 
 export const maxDestinations = 100;

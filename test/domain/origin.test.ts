@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'bun:test';
-import { Origins, originOf, publicOnlyErrors } from '../../src/domain/application.ts';
+import { publicOnlyErrors } from '../../src/domain/application.ts';
+import { Origins, originOf } from '../../src/domain/common-fields.ts';
 
 describe('an origin', () => {
   test.each([
