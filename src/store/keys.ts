@@ -191,15 +191,21 @@ export function signInTargets(db: Db, tags: TenantTags): Store['findSignInTarget
   };
 }
 
-const ofPerson = (column: string) =>
+const ofPerson = (condition: string) =>
   everyTenant(`select tenant_id, application_id, id from application_keys
-    where issuer = $1 and person is not null and ${column} = $2`);
+    where issuer = $1 and person is not null and ${condition}`);
 
 /** See `Store.findPersonSessions`. */
 export function personSessions(db: Db): Store['findPersonSessions'] {
   return async ({ issuer, subject, sid }) => {
-    const sql = ofPerson(sid === undefined ? 'subject' : 'sid');
-    const rows = await db.all<Omit<RevokedRow, 'ending'>>(sql, [issuer, sid ?? subject ?? null]);
+    // A session that began without a sid ends with its subject.
+    const [condition, values] =
+      sid === undefined
+        ? ['subject = $2', [subject ?? null]]
+        : subject === undefined
+          ? ['sid = $2', [sid]]
+          : ['(sid = $2 or sid is null and subject = $3)', [sid, subject]];
+    const rows = await db.all<Omit<RevokedRow, 'ending'>>(ofPerson(condition), [issuer, ...values]);
     return rows.map(({ tenant_id, application_id, id }) => ({
       tenantId: tenant_id,
       applicationId: application_id,

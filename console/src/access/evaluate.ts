@@ -2,7 +2,6 @@
  * Evaluates grants with the service's own decision code. So the preview of an unsaved draft has the same results and
  * reasons as the saved application.
  */
-import './no-eval.ts';
 
 import { accessOf } from '../../../src/domain/access/change.ts';
 import { explain, trace } from '../../../src/domain/explain.ts';

@@ -1,5 +1,4 @@
 /** Stored tokens for the preview: in the containers and with the ids of the rules, then the newest other tokens. */
-import './no-eval.ts';
 
 import { type Sallyport, type Token, ValidationError } from '../../../sdk/src/sallyport.ts';
 import { canonicalContainer } from '../../../src/domain/rule.ts';

@@ -1,5 +1,4 @@
 /** Shows a request as it would be sent, with masked values. Sends nothing: the code of the service runs in the page. */
-import '../access/no-eval.ts';
 
 import { Button, Textarea } from '@mantine/core';
 import { type FormEvent, useState } from 'react';

@@ -100,9 +100,9 @@ export function matches(entry: Entry, filter: AuditFilter): boolean {
   );
 }
 
-/** Only changes that succeeded have an entity and succeed: reads and uses of tokens have a resource instead. */
-function isChange({ result, entity }: Entry): boolean {
-  return result === 'success' && entity !== undefined;
+/** Reads and uses of tokens have a resource instead of an entity. A creation that found an existing token is a search. */
+function isChange({ result, entity, operation }: Entry): boolean {
+  return result === 'success' && entity !== undefined && operation !== 'token.search';
 }
 
 /** Whether a time matches the filter. */

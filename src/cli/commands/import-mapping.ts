@@ -85,7 +85,10 @@ export type MappedApplication = Origin &
       }
   );
 
-const ruleFields = ['description', 'priority', 'container', 'transform', 'permissions'];
+const ruleFields = [
+  ...['description', 'priority', 'container', 'transform', 'permissions'],
+  ...['require_purpose', 'defaults'],
+];
 
 export function mapApplication(item: SourceItem, mapping: Mapping): MappedApplication {
   if ('error' in item) return item;

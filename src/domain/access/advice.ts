@@ -169,7 +169,7 @@ function grantsFrom(grants: Grants, parts: Parts): Grants {
   if (split.length <= maxRules) return { permissions, rules: split };
   const whole = grants.rules.map((rule, index) => {
     const kept = rule.permissions.filter((permission) => partOf(parts, permission).containers.has(index));
-    return { ...rule, permissions: kept };
+    return { ...rule, ...fieldsOf(rule, kept) };
   });
   return { ...noGrants, permissions, rules: whole.filter(({ permissions }) => permissions.length > 0) };
 }
@@ -187,7 +187,15 @@ function splitRule(rule: Rule, index: number, parts: Parts): Rule[] {
   return Array.from(byContainer, ([container, permissions]) => ({
     ...rule,
     ...(container !== original && { container }),
-    ...(!permissions.some((name) => hasTrait(name, 'destination')) && { destinations: undefined }),
-    permissions,
+    ...fieldsOf(rule, permissions),
   }));
+}
+
+/** The permissions of a part of the rule, with the fields that a rule may have only beside some of them. */
+function fieldsOf({ destinations, defaults }: Rule, permissions: string[]) {
+  return {
+    permissions,
+    destinations: permissions.some((name) => hasTrait(name, 'destination')) ? destinations : undefined,
+    defaults: permissions.includes('token:create') ? defaults : undefined,
+  };
 }

@@ -12,7 +12,7 @@ import { acceptsPerson, signInEntries, subjectShape } from '../../domain/trusted
 import { validate } from '../../domain/validate.ts';
 import type { NewEntry, NewIssuedKey } from '../../store/store.ts';
 import { type Claims, IssuerUnreachable, JwtRefusal } from '../oauth/issuer-keys.ts';
-import { type Outcome, type SignedInPerson, SignInRefusal } from '../oauth/sign-in.ts';
+import { identifierIn, type Outcome, type SignedInPerson, SignInRefusal } from '../oauth/sign-in.ts';
 import { networkOf } from '../pipeline/client-address.ts';
 import { formType, readForm, receiveBody } from '../pipeline/read-input.ts';
 import {
@@ -126,6 +126,7 @@ export const finishSignIn = openEndpoint({
     const { signIn, limits } = context;
     limits.checkAddress(requestInfo);
     limits.checkExchanges(requestInfo);
+    requestInfo.keepOpen();
     const provider = Number(pathOf(request.url).replace(/\/$/, '').split('/').at(-1));
     try {
       const cookie = cookieIn(request.headers, signInCookie);
@@ -164,7 +165,7 @@ async function beginSession(
   const person = describePerson(claims);
   if (!subjectShape.test(person.subject)) throw refuse('there is no sub of 1 to 255 characters');
   const { subject, ...shown } = person;
-  const sid = typeof claims.sid === 'string' ? claims.sid : undefined;
+  const sid = identifierIn(claims.sid);
   const workload = { issuer: entry, subject, jti: `sign-in ${nonce}`, expiresAt: jwtExpiry };
   const make = (current: Application): NewIssuedKey | undefined => {
     const longest = newKey(target, current, workload, undefined, signIn.max / 1000);
@@ -193,11 +194,12 @@ const outcomes = {
   too_many: 'the application has the maximum number of issued keys and sessions',
 };
 
-function describePerson({ sub, name, email }: Claims): Person {
+/** An address that the provider did not verify may be that of another person. */
+function describePerson({ sub, name, email, email_verified }: Claims): Person {
   return {
     subject: typeof sub === 'string' ? sub : '',
     ...(name !== undefined && { name: printable(name) }),
-    ...(email !== undefined && { email: printable(email) }),
+    ...(email !== undefined && email_verified === true && { email: printable(email) }),
   };
 }
 
@@ -216,7 +218,10 @@ function recordRefusal(
   const person = describePerson(claims);
   auditRecorder.add(group, undefined, (at) => ({
     at,
-    actor: { kind: 'anonymous', ...(person.subject !== '' && { person }) },
+    actor: {
+      kind: 'anonymous',
+      ...(person.subject !== '' && { person: { ...person, subject: printable(person.subject) } }),
+    },
     operation,
     reason: 'sign_in_refused',
     ...(tenantId === undefined ? { result: 'failed' } : { tenantId, result: 'denied' }),

@@ -25,7 +25,8 @@ export async function findPresented(
   { store, proofs, auditRecorder }: Pick<HandlerContext, 'store' | 'proofs' | 'auditRecorder'>,
 ): Promise<FoundCredential> {
   const key = parseKey(credential);
-  const principal = key?.tag === caller.tenantTag ? await store.credentials.find(key) : undefined;
+  const principal =
+    key && key.kind !== 'con' && key.tag === caller.tenantTag ? await store.credentials.find(key) : undefined;
   if (principal?.tenantId !== caller.tenantId) return {};
   const { jkt, digest, now } = principal;
   if (jkt === undefined) return { principal };

@@ -105,12 +105,16 @@ export const createToken = changeEndpoint({
   },
 });
 
-/** Adds the templates of the caller's rule, if the request has none. */
+/** Adds the templates of the caller's rule, if the request has none. Tokens with `max_uses` get none: they are secrets. */
 function withDefaults(body: TokenCreate, { policy }: Principal, resource: Resource): TokenCreate {
+  if (body.max_uses !== undefined) return body;
   const verdict = decide(policy, 'token:create', resource);
   const { mask, search } = (verdict.allowed && verdict.rule?.rule.defaults) || {};
-  const found = body.max_uses === undefined ? search : undefined;
-  return { ...body, mask: body.mask ?? (mask as TokenCreate['mask']), search: body.search ?? found };
+  return {
+    ...body,
+    mask: body.mask ?? (mask as TokenCreate['mask'] | null) ?? undefined,
+    search: body.search ?? search,
+  };
 }
 
 /** The value of `unless_exists`, by its name. Throws `validation_failed` if there is none. */

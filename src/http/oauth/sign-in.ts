@@ -8,6 +8,7 @@ import { z } from 'zod';
 import { configuredProviders, type Provider, redirectUri, type SignInConfig } from '../../config/sign-in.ts';
 import { newId } from '../../domain/key.ts';
 import type { Principal } from '../../domain/principal.ts';
+import { subjectShape } from '../../domain/trusted-issuer.ts';
 import type { Log } from '../../telemetry/log.ts';
 import { type Claims, decodeClaims, type IssuerKeys, JwtRefusal } from './issuer-keys.ts';
 
@@ -138,7 +139,7 @@ export class SignIn {
       return {
         tag: begun.tag,
         provider,
-        claims: { ...(more || {}), ...own },
+        claims: merged(own, more || {}),
         nonce,
         expiresAt: begun.expiresAt,
       };
@@ -150,15 +151,16 @@ export class SignIn {
   /** Verifies a logout token of a provider, and returns whose sessions end. Throws `JwtRefusal`. */
   async checkLogout(jwt: string) {
     const claims = await decodeClaims(jwt);
-    const provider = this.providers.find(({ issuer }) => issuer === claims.iss);
+    const provider = this.providers.find(
+      ({ issuer, clientId }) => issuer === claims.iss && [claims.aud].flat().includes(clientId),
+    );
     if (!provider) throw new JwtRefusal('it is of another issuer');
     const { jwks_uri } = (await this.#configurationOf(provider)).serverMetadata();
     await this.#issuerKeys.verify(jwt, issuerOf(provider, jwks_uri), this.now(), 'logout');
     const { events, nonce, sub, sid } = claims;
     const isLogout = typeof events === 'object' && events !== null && logoutEvent in events;
     if (!isLogout || nonce !== undefined) throw new JwtRefusal('it is not a logout token');
-    const text = (claim: unknown) => (typeof claim === 'string' ? claim : undefined);
-    const person = { issuer: provider.issuer, subject: text(sub), sid: text(sid) };
+    const person = { issuer: provider.issuer, subject: identifierIn(sub), sid: identifierIn(sid) };
     if (person.subject === undefined && person.sid === undefined)
       throw new JwtRefusal('it has no sub and no sid');
     return person;
@@ -245,4 +247,15 @@ function issuerOf({ issuer, clientId }: Provider, jwks_uri: string | undefined) 
 function describe(error: unknown): string {
   const { message, code, error: given } = error as { message?: string; code?: string; error?: string };
   return [message ?? 'unknown error', code, given].filter((part) => typeof part === 'string').join(' ');
+}
+
+/** Undefined for a claim that cannot be stored. */
+export function identifierIn(claim: unknown): string | undefined {
+  return typeof claim === 'string' && subjectShape.test(claim) ? claim : undefined;
+}
+
+/** The claims of the ID token and of UserInfo. `email_verified` of one address says nothing about another one. */
+function merged(own: Claims, more: Claims): Claims {
+  const isOther = own.email !== undefined && own.email !== more.email;
+  return { ...more, ...(isOther && { email_verified: undefined }), ...own };
 }

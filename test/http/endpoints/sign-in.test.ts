@@ -181,7 +181,17 @@ describe('sign-in by name', () => {
     expect(await statusOf(own, cookie(browser.session))).toBe(200);
     expect(await statusOf(api, cookie(browser.session))).toBe(401);
     expect(await statusOf(api, { 'SVC-API-KEY': browser.session })).toBe(401);
-    expect(await statusOf('/access/v1/evaluation', { Authorization: `Bearer ${browser.session}` })).toBe(405);
+    const post = (path: string, headers: Record<string, string>, body: object) =>
+      fetch(server.url + path, {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json', ...headers },
+        body: JSON.stringify(body),
+      });
+    const bearer = { Authorization: `Bearer ${browser.session}` };
+    expect((await post('/access/v1/evaluation', bearer, {})).status).toBe(401);
+    const asked = { credential: browser.session, permission: 'application:read', resource: {} };
+    const decided = await post('/decisions', { 'SVC-API-KEY': fixture.key }, asked);
+    expect(await decided.json()).toMatchObject({ allowed: false });
     expect(await statusOf(own, { 'SVC-API-KEY': fixture.key })).toBe(401);
     expect(await statusOf(own, cookie(fixture.key))).toBe(401);
   });
