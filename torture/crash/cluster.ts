@@ -104,8 +104,8 @@ export class Cluster {
 
   /** Kills all processes of the server, like a power failure. */
   async kill(): Promise<void> {
-    const pid = this.#server?.pid;
-    if (pid === undefined || this.#server?.exitCode !== null) return;
+    const { pid, exitCode, signalCode } = this.#server ?? {};
+    if (pid === undefined || exitCode !== null || signalCode !== null) return;
     // A server that recovers from a crash starts processes, which would survive.
     process.kill(pid, 'SIGSTOP');
     const children = childrenOf(pid);
