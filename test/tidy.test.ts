@@ -112,7 +112,7 @@ describe('imports:', () => {
   });
 
   test('the console imports only the SDK and the domain, and is imported only by the file server', () => {
-    const library = /^(react|react-dom\/client|@mantine\/(core|hooks)|zod)$/;
+    const library = /^(react|react-dom\/client|@mantine\/(core|hooks)|zod\/v4\/core)$/;
     const forbidden = consoleSources
       .flatMap(importsOf)
       .filter(

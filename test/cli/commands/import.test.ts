@@ -147,6 +147,7 @@ test('containers and permissions are mapped, in tokens and in rules', async () =
     priority: 1,
     transform: 'reveal',
     container: '/PCI/',
+    require_purpose: true,
     permissions: ['token:read', 'token:use'],
   };
   vault.applications.push({
@@ -181,7 +182,7 @@ test('containers and permissions are mapped, in tokens and in rules', async () =
   const [till] = (await stored('/applications?name=till')).data;
   expect(till).toMatchObject({
     permissions: ['proxy:invoke'],
-    rules: [{ container: '/cards/eu/', permissions: ['token:read'] }],
+    rules: [{ container: '/cards/eu/', require_purpose: true, permissions: ['token:read'] }],
   });
   const containers = (await stored('/tokens')).data.map(({ id, container }: Record<string, string>) => [
     id,

@@ -37,6 +37,12 @@ test.each<[string, Rule, string[], Rule]>([
   });
 });
 
+test('a proposed rule without token:create has no defaults', () => {
+  const before = at('/', { permissions: ['token:create', 'token:read'], defaults: { mask: 'x' } });
+  const proposal = proposalFor({ permissions: [], rules: [before] }, 'token:read /shop/');
+  expect(proposal?.rules).toEqual([at('/shop/', { permissions: ['token:read'] })]);
+});
+
 /** The proposal always removes `invoice:read`, so it is never undefined. */
 test.each<[string, Grants, string[], Grants]>([
   [

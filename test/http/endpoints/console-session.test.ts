@@ -178,7 +178,7 @@ describe.each(databases)('people in the console on two nodes with %s', (_, datab
         method: 'POST',
         body: new URLSearchParams({ logout_token: jwt }),
       });
-    const people = [{ sid: 'a' }, { sid: 'b' }, { sid: 'c', sub: 'bob' }];
+    const people = [{ sid: 'a' }, { sid: 'b' }, { sid: 'c', sub: 'bob' }, { sid: undefined, sub: 'carl' }];
     const signedIn = await Promise.all(people.map((each) => fixture.signIn({ groups: ['admins'], ...each })));
     const statuses = () => Promise.all(signedIn.map(({ browser }) => read(browser, server)));
     const other = new IssuerKey('one');
@@ -195,11 +195,13 @@ describe.each(databases)('people in the console on two nodes with %s', (_, datab
     };
     for (const [name, jwt] of Object.entries(refused))
       expect([name, (await logOut(jwt)).status]).toEqual([name, 400]);
-    expect(await statuses()).toEqual([200, 200, 200]);
+    expect(await statuses()).toEqual([200, 200, 200, 200]);
     expect((await logOut(token({ sid: 'a', sub: 'alice' }))).status).toBe(200);
-    expect(await statuses()).toEqual([401, 200, 200]);
+    expect(await statuses()).toEqual([401, 200, 200, 200]);
     expect((await logOut(token({ sub: 'alice' }))).status).toBe(200);
-    expect(await statuses()).toEqual([401, 401, 200]);
+    expect(await statuses()).toEqual([401, 401, 200, 200]);
+    expect((await logOut(token({ sid: 'unknown', sub: 'carl' }))).status).toBe(200);
+    expect(await statuses()).toEqual([401, 401, 200, 401]);
   });
 
   test('the session works from the networks of the application only', async () => {

@@ -327,7 +327,9 @@ describe.each(databases)('token fields on %s', (_, database) => {
       expect([again.status, again.body.id]).toEqual([200, body.id]);
     });
 
-    test('do not apply elsewhere, or to tokens with their own templates', async () => {
+    test('do not apply elsewhere, to tokens with max_uses, or to tokens with their own templates', async () => {
+      const code = await createWith({ container: '/cards/', data: '123', max_uses: 1 });
+      expect([code.status, code.body.mask]).toEqual([201, undefined]);
       const elsewhere = await createWith({ container: '/notes/', data });
       expect([elsewhere.body.mask, elsewhere.body.search]).toEqual([undefined, undefined]);
       const own = await createWith({ container: '/cards/', data, mask: 'card', search: {} });
