@@ -133,8 +133,8 @@ async function failSyncs(context: Context): Promise<Seen> {
   }
   const program = await context.executable();
   const hasServer = context.database.name === 'PostgreSQL';
-  // On PostgreSQL only WAL syncs fail: a failed sync during recovery is another crash.
-  const fault = hasServer ? failingSyncs('fdatasync', '12') : failingSyncs('fsync,fdatasync', '60+7');
+  // On PostgreSQL only WAL syncs fail: a failed sync during recovery is another crash. The migrations need fewer.
+  const fault = hasServer ? failingSyncs('fdatasync', '30') : failingSyncs('fsync,fdatasync', '60+7');
   const { url: databaseUrl, crash } = await mortalDatabase(context, hasServer ? fault : []);
   const command = [...(hasServer ? [] : fault), program];
   const node = await startNode(context, { databaseUrl, command });

@@ -5,7 +5,7 @@ import { childrenOf } from '../crash/cluster.ts';
 import { brokenInvariants } from '../crash/invariants.ts';
 import { ledgerOf } from '../crash/ledger.ts';
 import { firstKey, type KillableNode, startNode } from '../crash/node.ts';
-import { operatorChecks } from '../crash/operator.ts';
+import { runCommand } from '../crash/operator.ts';
 import { databaseTimeout, maxAttempts } from '../retry.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
@@ -57,10 +57,10 @@ async function run(context: Context): Promise<Outcome> {
     failures.push(...(await ledger.broken(node.url, 'all')), ...ledger.wrong);
   }
   await node.stop();
-  failures.push(
-    ...(await brokenInvariants(databaseUrl)),
-    ...(await operatorChecks(context, databaseUrl, program)),
-  );
+  failures.push(...(await brokenInvariants(databaseUrl)));
+  const verify = [...program, 'audit', 'verify', '--database'];
+  const { code, out, err } = await runCommand(context, databaseUrl, verify);
+  if (code !== 0) failures.push(`audit verify ended with ${code}: ${out}${err}`);
   return {
     figures: {
       'workers killed': killed,
