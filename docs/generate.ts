@@ -230,7 +230,7 @@ function torturePage(): string {
         ['`--on SQLite`, `--on PostgreSQL`, `--on Citus`', 'runs on one database'],
       ],
     ),
-    'Without `--short`, the results are written to `torture/results.json`. Tests that did not run keep their earlier results. The run exits with 1 if a test fails. A test that does not finish on a slow machine is neither passed nor failed; the run then exits with 3. `npm run torture:planted` checks the tests themselves: it inserts known bugs into a copy of the project, one at a time, and a test must fail for each bug.',
+    'Without `--short`, the results are written to `torture/results.json`. Earlier results of tests that did not run remain. The run exits with 1 if a test fails. A test that does not finish on a slow machine is neither passed nor failed; the run then exits with 3. `npm run torture:planted` checks the tests themselves: it inserts known bugs into a copy of the project, one at a time, and a test must fail for each bug.',
     '## Last run',
     ...(results
       ? [

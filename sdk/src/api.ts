@@ -548,7 +548,7 @@ export interface SessionAuthorize {
   permissions?: Array<PermissionName>;
   /** Access rules: which permissions apply to which tokens, and how much of the data is returned. Required unless `permissions` is given. */
   rules?: Array<AccessRule>;
-  /** Who the session is for, such as `user:42`. It is in every audit entry of the session, and all sessions of a subject can be ended at once. */
+  /** Who the session is for, such as `user:42`. It is in every audit entry of the session, and all sessions of a subject can be ended with one request. */
   subject?: string;
   /** When the session expires. May be earlier or later than the default, up to the maximum lifetime and the expiry of its application. */
   expires_at?: string;
@@ -568,7 +568,7 @@ export interface DelegationCreate {
   permissions?: Array<PermissionName>;
   /** Access rules: which permissions apply to which tokens, and how much of the data is returned. Required unless `permissions` is given. */
   rules?: Array<AccessRule>;
-  /** Who the delegation is for, such as `user:42`. It is in every audit entry of the delegation, and all delegations and sessions of a subject can be ended at once. */
+  /** Who the delegation is for, such as `user:42`. It is in every audit entry of the delegation, and all delegations and sessions of a subject can be ended with one request. */
   subject?: string;
   /** When the delegation expires. By default after the default lifetime of a session. At most the maximum lifetime of a session from now. */
   expires_at?: string;
@@ -673,7 +673,7 @@ export interface TokenCreate {
   expires_at?: string;
   /** Identifier of the token: 3 to 200 characters of `A-Za-z0-9._:-`. If absent, one is generated. */
   id?: string;
-  /** A name in `search`. If the container already has a token with the same value, that token is returned and nothing is created. Also requires `token:search` and `token:read` for the whole container. */
+  /** A name in `search`. If the container already has a token with the same value, that token is returned instead of a new one. Also requires `token:search` and `token:read` for the whole container. */
   unless_exists?: string;
 }
 

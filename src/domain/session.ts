@@ -31,7 +31,7 @@ export const SessionAuthorize = z
     nonce: z.string().min(1).describe('The `nonce` from the response of `POST /sessions`.'),
     ...grantFields,
     subject: optional(Name).describe(
-      'Who the session is for, such as `user:42`. It is in every audit entry of the session, and all sessions of a subject can be ended at once.',
+      'Who the session is for, such as `user:42`. It is in every audit entry of the session, and all sessions of a subject can be ended with one request.',
     ),
     expires_at: optional(DateTime).describe(
       'When the session expires. May be earlier or later than the default, up to the maximum lifetime and the expiry of its application.',
@@ -52,7 +52,7 @@ export const DelegationCreate = z
   .strictObject({
     ...grantFields,
     subject: optional(Name).describe(
-      'Who the delegation is for, such as `user:42`. It is in every audit entry of the delegation, and all delegations and sessions of a subject can be ended at once.',
+      'Who the delegation is for, such as `user:42`. It is in every audit entry of the delegation, and all delegations and sessions of a subject can be ended with one request.',
     ),
     expires_at: optional(DateTime).describe(
       'When the delegation expires. By default after the default lifetime of a session. At most the maximum lifetime of a session from now.',

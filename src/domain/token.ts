@@ -142,7 +142,7 @@ export const TokenCreate = TokenContentFields.extend({
     'Identifier of the token: 3 to 200 characters of `A-Za-z0-9._:-`. If absent, one is generated.',
   ),
   unless_exists: optional(SearchName).describe(
-    'A name in `search`. If the container already has a token with the same value, that token is returned and nothing is created. Also requires `token:search` and `token:read` for the whole container.',
+    'A name in `search`. If the container already has a token with the same value, that token is returned instead of a new one. Also requires `token:search` and `token:read` for the whole container.',
   ),
 }).meta({ id: 'TokenCreate' });
 export type TokenCreate = z.infer<typeof TokenCreate>;

@@ -1,5 +1,5 @@
 /**
- * Connections to destinations: checked addresses, kept-alive connections, limits per tenant and destination, and a
+ * Connections to destinations: checked addresses, persistent connections, limits per tenant and destination, and a
  * circuit breaker. All state is in memory of this process.
  */
 import { type Code, fail } from '../domain/error.ts';

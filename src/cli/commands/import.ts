@@ -82,7 +82,7 @@ export const importCommand: RemoteCommand = {
   ],
   summary: 'Copy applications, rules and tokens from another vault.',
   details:
-    'Applications are matched by name and get new keys; tokens keep their ids. Run it again after an interruption or for new tokens: it skips what is there already, and reports what differs. Every copied token is read back and compared. Exits with 1 if something was not copied.\n\nAfter Ctrl-C, it waits for the requests in progress and prints what was done. With --json, `failures` lists each record that was not copied, with its line in the file, its id, a code and a message.',
+    'Applications are matched by name and get new keys; tokens have the same ids as before. Run it again after an interruption or for new tokens: it skips what is there already, and reports what differs. Every copied token is read back and compared. Exits with 1 if something was not copied.\n\nAfter Ctrl-C, it waits for the requests in progress and prints what was done. With --json, `failures` lists each record that was not copied, with its line in the file, its id, a code and a message.',
   examples: [
     'sallyport import --from-url https://vault.example --from-key-file old.key --dry-run',
     'sallyport import --from-file export.jsonl --map-container /pci/=/cards/ --keys-dir keys --yes',
