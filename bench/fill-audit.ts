@@ -1,6 +1,7 @@
 /** Adds audit entries that no search finds to a tenant: copies of its last segment, and rows of the index. */
 import { Database } from 'bun:sqlite';
 import { SQL } from 'bun';
+import { openFilledStore } from './fill.ts';
 
 /** Terms per segment in the index, and entries per segment. */
 const termsPerSegment = 250;
@@ -9,8 +10,11 @@ const entriesPerSegment = 1024;
 const columns = `format, first_seq, last_seq, earliest_at, latest_at, sealed_at, max_delay, successes, denials, failures,
   previous, system_number, system_hash, key_id, content_hash, index_hash, signature, entries`;
 
-/** The tenant must have a sealed entry. */
+/** The tenant must have an entry. */
 export async function fillAudit(databaseUrl: string, tenant: string, count: number): Promise<void> {
+  const { maintenance, close } = await openFilledStore(databaseUrl);
+  await maintenance.audit.seal();
+  await close();
   const postgres = !databaseUrl.startsWith('sqlite:');
   const last = `(select number from audit_chains where tenant_id = '${tenant}')`;
   const bytes = (hex: string) => (postgres ? `'\\x${hex}'::bytea` : `x'${hex}'`);

@@ -35,7 +35,8 @@ async function fillService(
 ): Promise<FilledService> {
   const url = on === 'SQLite' ? {} : { DATABASE_URL: await environment.database() };
   const database = on === 'SQLite' ? undefined : environment.postgres.pid;
-  const service = await prepareService(await startService(url), database);
+  const env = { ...url, SALLYPORT_PROCESSING_PER_APPLICATION: '0' };
+  const service = await prepareService(await startService(env), database);
   const { tenant_id: tenant } = await service.call<{ tenant_id: string }>('GET', '/applications/key');
   const sampled = await fill(service.databaseUrl, { tenant, page: service.page.id }, count, samples);
   const rules = Array.from({ length: 50 }, (_, at) => ({
@@ -51,7 +52,6 @@ async function fillService(
   });
   for (const id of sampled.tokens.slice(0, 20))
     await service.call('PATCH', `/tokens/${id}`, { type: 'seen' });
-  await service.call('GET', '/logs?size=1');
   await fillAudit(service.databaseUrl, tenant, count);
   const name = `${count.toLocaleString('en-US')} of each`;
   return { name, count, service, sampled, tenant, fiftyRules };
@@ -141,7 +141,8 @@ export async function growthRows(
 function candidateFor(filled: FilledService, work: string): Candidate {
   if (work === whoWork) return whoCandidate(filled);
   const { name, service } = filled;
-  const plan = { port: service.port, ...(workloads(filled)[work] as Workload) };
+  // At most 32 long requests of an application wait at a time.
+  const plan = { port: service.port, ...(workloads(filled)[work] as Workload), connections: 16 };
   const loaded = underLoad(`${work}, ${name}`, service.pid, plan, service.database);
   const onSqlite = service.database === undefined;
   return onSqlite && work.startsWith('look') ? withConcurrentCommits(loaded, service.databaseUrl) : loaded;
