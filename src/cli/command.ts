@@ -14,6 +14,18 @@ export interface Option {
   readonly description: string;
 }
 
+/** An option, from its name and the placeholder of its value, such as `file FILE`, or `id ID...` if it is repeatable. */
+export function option(usage: string, description: string, choices?: readonly string[]): Option {
+  const [name, value] = usage.replace('...', '').split(' ') as [string, string?];
+  return {
+    name,
+    ...(value !== undefined && { value }),
+    ...(usage.endsWith('...') && { repeatable: true }),
+    ...(choices && { choices }),
+    description,
+  };
+}
+
 interface CommandDescription {
   /** The name and the arguments, such as `keys delete <APP> <KEY>` or `audit verify [PATH...]`. */
   readonly usage: string;
@@ -56,10 +68,6 @@ export type Command = LocalCommand | StandaloneCommand | RemoteCommand;
 /** The usage without the arguments, such as `keys delete`. */
 export function nameOf({ usage }: Command): string {
   return usage.replace(/ [<[].*/, '');
-}
-
-export function firstWordOf({ usage }: Command): string {
-  return usage.split(' ', 1)[0] as string;
 }
 
 export interface Context {

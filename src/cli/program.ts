@@ -240,7 +240,6 @@ function formatHelp(command: Program, helper: Help): string {
   ].join('\n');
 }
 
-/** The description wrapped and indented below the term. */
 function describeBelow(term: string, description: string, width: number): string {
   return `  ${term}\n${new Help().boxWrap(description, width - 6).replace(/^/gm, '      ')}`;
 }

@@ -29,7 +29,7 @@ export interface Import {
 }
 
 const statement =
-  /^(?:import|export)\s+(type\s)?(?:[^'";]*?\sfrom\s+)?'([^']+)'|\bawait import\('([^']+)'\)/gm;
+  /^(?:import|export)\s+(type\s)?(?:[^'";]*?\sfrom\s+)?'([^']+)'|(?:await|=>) import\('([^']+)'\)/gm;
 
 export function importsOf(from: string): Import[] {
   return Array.from(read(from).matchAll(statement), ([, types, imported, loaded]) => {

@@ -9,7 +9,7 @@ import {
 } from '../../../sdk/src/sallyport.ts';
 import { timestamp } from '../../domain/common-fields.ts';
 import { acceptsPerson, signInEntries } from '../../domain/trusted-issuer.ts';
-import type { Call, RemoteCommand } from '../command.ts';
+import { type Call, option, type RemoteCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import { requireUnused, withNewFile, writeError } from '../terminal/files.ts';
 import { formatPairs, only, pairsOf } from '../terminal/options.ts';
@@ -17,25 +17,22 @@ import { limitOption, printList, printTable, rowsOption, showProgress } from '..
 import { interruptible } from '../terminal/signals.ts';
 import { appArgument, findApplication } from './apps.ts';
 
-const claimOption = {
-  name: 'claim',
-  value: 'NAME=VALUE',
-  repeatable: true,
-  description: 'Claim of a person, such as groups=admins,staff; repeatable.',
-} as const;
+const claimOption = option(
+  'claim NAME=VALUE...',
+  'Claim of a person, such as groups=admins,staff; repeatable.',
+);
 
-export const accessCommands: readonly RemoteCommand[] = [
+export const commands: readonly RemoteCommand[] = [
   {
     usage: 'access who',
     options: [
-      { name: 'container', value: 'PATH', description: 'Container to review, such as /customers/42/.' },
-      { name: 'token', value: 'ID', description: 'Token to review, instead of a container.' },
-      { name: 'permission', value: 'PERMISSION', description: 'Permission to review. Default: token:read.' },
-      {
-        name: 'destination',
-        value: 'DESTINATION',
-        description: 'Who can use tokens at this destination. The permission is token:use.',
-      },
+      option('container PATH', 'Container to review, such as /customers/42/.'),
+      option('token ID', 'Token to review, instead of a container.'),
+      option('permission PERMISSION', 'Permission to review. Default: token:read.'),
+      option(
+        'destination DESTINATION',
+        'Who can use tokens at this destination. The permission is token:use.',
+      ),
       limitOption,
     ],
     summary: 'List who has access to a container or token, riskiest first.',
@@ -51,10 +48,10 @@ export const accessCommands: readonly RemoteCommand[] = [
   {
     usage: 'access diff',
     options: [
-      { name: 'from', value: 'TIME', description: 'Earlier time, such as 2030-01-01T00:00:00Z.' },
-      { name: 'to', value: 'TIME', description: 'Later time. Default: now.' },
-      { name: 'container', value: 'PATH', description: 'Only access to this container.' },
-      { name: 'permission', value: 'PERMISSION', description: 'Only this permission.' },
+      option('from TIME', 'Earlier time, such as 2030-01-01T00:00:00Z.'),
+      option('to TIME', 'Later time. Default: now.'),
+      option('container PATH', 'Only access to this container.'),
+      option('permission PERMISSION', 'Only this permission.'),
       rowsOption,
     ],
     summary: 'List applications that gained or lost access between two times.',
@@ -69,12 +66,9 @@ export const accessCommands: readonly RemoteCommand[] = [
   {
     usage: 'access advise',
     options: [
-      { name: 'app', value: 'APP', description: 'Only this application. Default: all applications.' },
-      { name: 'days', value: 'NUMBER', description: 'Keep grants that were used in this time. Default: 90.' },
-      {
-        name: 'yaml',
-        description: 'Print the proposals as a file for `sallyport apply`. Needs application:read.',
-      },
+      option('app APP', 'Only this application. Default: all applications.'),
+      option('days NUMBER', 'Keep grants that were used in this time. Default: 90.'),
+      option('yaml', 'Print the proposals as a file for `sallyport apply`. Needs application:read.'),
       rowsOption,
     ],
     summary: 'List unused grants, riskiest first, or propose smaller ones.',
@@ -97,14 +91,10 @@ export const accessCommands: readonly RemoteCommand[] = [
   {
     usage: 'access report',
     options: [
-      { name: 'from', value: 'TIME', description: 'Start of the period, such as 2030-01-01T00:00:00Z.' },
-      { name: 'to', value: 'TIME', description: 'End of the period. Default: now.' },
-      { name: 'out', value: 'DIR', description: 'New folder for the files. Default: access-report-DATE.' },
-      {
-        name: 'verification',
-        value: 'FILE',
-        description: 'Output of `audit verify --json`, to include its result.',
-      },
+      option('from TIME', 'Start of the period, such as 2030-01-01T00:00:00Z.'),
+      option('to TIME', 'End of the period. Default: now.'),
+      option('out DIR', 'New folder for the files. Default: access-report-DATE.'),
+      option('verification FILE', 'Output of `audit verify --json`, to include its result.'),
     ],
     summary: 'Write a report for auditors: who has access, what changed, and who read plaintext.',
     details:

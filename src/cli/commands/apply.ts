@@ -11,7 +11,7 @@ import {
 } from '../../../sdk/src/sallyport.ts';
 import { escapeText } from '../../domain/escape.ts';
 import type { Labels } from '../../domain/labels.ts';
-import type { Call, RemoteCommand } from '../command.ts';
+import { type Call, option, type RemoteCommand } from '../command.ts';
 import { CommandError, ErrorAbout, negativeExitCode, UsageError } from '../errors.ts';
 import { withNewFile } from '../terminal/files.ts';
 import { confirm, labelOption, labelsOf, only, yesOption } from '../terminal/options.ts';
@@ -34,29 +34,24 @@ import {
   withDestinations,
 } from './plan.ts';
 
-export const applyCommand: RemoteCommand = {
+export const commands: RemoteCommand = {
   usage: 'apply <FILE...>',
   options: [
-    {
-      name: 'plan',
-      description: `Print the plan and the impact of updates, and change nothing. Exits with ${negativeExitCode} if there are changes to make. The impact needs access:review.`,
-    },
-    {
-      name: 'prune',
-      description:
-        'Delete applications that are not in the files and have all labels of --label, or of one of the files.',
-    },
+    option(
+      'plan',
+      `Print the plan and the impact of updates, and change nothing. Exits with ${negativeExitCode} if there are changes to make. The impact needs access:review.`,
+    ),
+    option(
+      'prune',
+      'Delete applications that are not in the files and have all labels of --label, or of one of the files.',
+    ),
     {
       ...labelOption,
       description:
         'With --prune: a label of the applications that may be deleted, instead of the labels of the files; repeatable.',
     },
-    {
-      name: 'keys-dir',
-      value: 'DIR',
-      description: 'Write new keys to files in this folder instead of printing them.',
-    },
-    { name: 'print-keys', description: 'Print new keys even if standard output is not a terminal.' },
+    option('keys-dir DIR', 'Write new keys to files in this folder instead of printing them.'),
+    option('print-keys', 'Print new keys even if standard output is not a terminal.'),
     yesOption,
   ],
   summary: "Make a tenant's applications and destinations match one or more files.",
@@ -339,7 +334,6 @@ export async function createApplication(
   });
 }
 
-/** The request body of a new application. */
 function bodyOf(wanted: FileApplication): Body {
   const { expires_at: _, ...body } = updateBody(wanted);
   return { ...body, type: wanted.type, ...only({ expires_at: expiryOf(wanted) }) } as Body;

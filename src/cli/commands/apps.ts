@@ -6,7 +6,7 @@ import {
   type ApplicationWithKey,
   etagOf,
 } from '../../../sdk/src/sallyport.ts';
-import type { Call, Option, RemoteCommand } from '../command.ts';
+import { type Call, option, type RemoteCommand } from '../command.ts';
 import { CommandError, UsageError } from '../errors.ts';
 import { keyToOption, withKey } from '../terminal/files.ts';
 import {
@@ -27,28 +27,19 @@ import {
 } from '../terminal/options.ts';
 import { fields, limitOption, printList, printTable } from '../terminal/print.ts';
 
-const typeOption: Option = {
-  name: 'type',
-  value: 'TYPE',
-  choices: ['private', 'public', 'management'],
-  description: 'Application type.',
-};
+const typeOption = option('type TYPE', 'Application type.', ['private', 'public', 'management']);
 
 /** For the help of every command that takes an application. */
 export const appArgument = 'APP is an id or a name. A name must be unique.';
 
-export const appCommands: readonly RemoteCommand[] = [
+export const commands: readonly RemoteCommand[] = [
   {
     usage: 'apps list',
     options: [
       typeOption,
-      { name: 'name', value: 'TEXT', description: 'Filter by part of the name.' },
-      { name: 'id', value: 'ID', repeatable: true, description: 'Filter by id; repeatable.' },
-      {
-        name: 'expires-before',
-        value: 'TIME',
-        description: 'Only applications that expire before this time.',
-      },
+      option('name TEXT', 'Filter by part of the name.'),
+      option('id ID...', 'Filter by id; repeatable.'),
+      option('expires-before TIME', 'Only applications that expire before this time.'),
       {
         ...labelOption,
         description: 'Only applications with this label, such as team=payments; repeatable.',
@@ -63,7 +54,7 @@ export const appCommands: readonly RemoteCommand[] = [
   {
     usage: 'apps create',
     options: [
-      { name: 'name', value: 'TEXT', description: 'Application name.' },
+      option('name TEXT', 'Application name.'),
       typeOption,
       permissionOption,
       originOption,
@@ -92,7 +83,7 @@ export const appCommands: readonly RemoteCommand[] = [
   {
     usage: 'apps update <APP>',
     options: [
-      { name: 'name', value: 'TEXT', description: 'New name.' },
+      option('name TEXT', 'New name.'),
       { ...permissionOption, description: 'Permission to grant; repeatable. Replaces the current list.' },
       originOption,
       boundSessionsOption,
@@ -103,12 +94,10 @@ export const appCommands: readonly RemoteCommand[] = [
         description: 'New expiry, such as 2030-01-31T12:00:00Z or 90d, or "never" to remove it.',
       },
       fileOption,
-      {
-        name: 'if-match',
-        value: 'ETAG',
-        description:
-          'Change nothing if the application no longer has this version, as printed by `apps get`. Default: the `etag` in the file, if it has one.',
-      },
+      option(
+        'if-match ETAG',
+        'Change nothing if the application no longer has this version, as printed by `apps get`. Default: the `etag` in the file, if it has one.',
+      ),
     ],
     summary: 'Update the name, permissions, rules, networks, labels or expiry of an application.',
     details: `Fields that you leave out are unchanged. ${appArgument}`,

@@ -28,20 +28,19 @@ import { timestamp } from '../../domain/common-fields.ts';
 import { parseDuration } from '../../domain/duration.ts';
 import { masterKeys } from '../../operations/master-key.ts';
 import type { Maintenance } from '../../store/maintenance.ts';
-import type { Command, Invocation, Option, Options } from '../command.ts';
+import { type Command, type Invocation, type Options, option } from '../command.ts';
 import { CommandError, describeSystemError, UsageError } from '../errors.ts';
 import { withStore } from '../terminal/database.ts';
 import { writeLines } from '../terminal/files.ts';
 import { progressBar, showProgress } from '../terminal/print.ts';
 import { interruptible } from '../terminal/signals.ts';
 
-const tenantOption: Option = {
-  name: 'tenant',
-  value: 'ID',
-  description: 'Only the chain of this tenant; `system` for entries without a tenant.',
-};
+const tenantOption = option(
+  'tenant ID',
+  'Only the chain of this tenant; `system` for entries without a tenant.',
+);
 
-export const auditFileCommands: readonly Command[] = [
+export const commands: readonly Command[] = [
   {
     usage: 'audit export <FILE>',
     options: [tenantOption],
@@ -54,19 +53,15 @@ export const auditFileCommands: readonly Command[] = [
   {
     usage: 'audit verify [PATH...]',
     options: [
-      {
-        name: 'anchor',
-        value: 'TENANT:NUMBER:HASH',
-        repeatable: true,
-        description: 'Anchor printed earlier by `audit head`, which the log must contain; repeatable.',
-      },
-      { name: 'database', description: 'Verify the database together with the files.' },
-      {
-        name: 'since',
-        value: 'FILE',
-        description:
-          'Output of an earlier run with --json. Segments of the database that it verified are skipped.',
-      },
+      option(
+        'anchor TENANT:NUMBER:HASH...',
+        'Anchor printed earlier by `audit head`, which the log must contain; repeatable.',
+      ),
+      option('database', 'Verify the database together with the files.'),
+      option(
+        'since FILE',
+        'Output of an earlier run with --json. Segments of the database that it verified are skipped.',
+      ),
     ],
     summary: 'Verify exports and archives of the audit log, access reports, or the database.',
     details:
@@ -81,16 +76,12 @@ export const auditFileCommands: readonly Command[] = [
   {
     usage: 'audit archive <FOLDER>',
     options: [
-      {
-        name: 'older-than',
-        value: 'AGE',
-        description: 'Age of the entries, such as 90d or 24h. Default: SALLYPORT_AUDIT_RETENTION.',
-      },
+      option('older-than AGE', 'Age of the entries, such as 90d or 24h. Default: SALLYPORT_AUDIT_RETENTION.'),
       tenantOption,
-      {
-        name: 'skip-undelivered',
-        description: 'Also archive entries that a sink has not received. The sink never receives them.',
-      },
+      option(
+        'skip-undelivered',
+        'Also archive entries that a sink has not received. The sink never receives them.',
+      ),
     ],
     summary: 'Move old entries of the audit log from the database into files.',
     details:

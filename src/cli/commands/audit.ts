@@ -2,23 +2,21 @@ import { z } from 'zod';
 import { type LogEntry, logFilter } from '../../domain/audit.ts';
 import { Id } from '../../domain/common-fields.ts';
 import { check } from '../../domain/validate.ts';
-import type { Command, Invocation, Options } from '../command.ts';
+import { type Command, type Invocation, type Options, option } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import { withStore } from '../terminal/database.ts';
 import { filterValue, follow, lines, printEntries, tailOptions } from '../terminal/tail.ts';
-import { auditFileCommands } from './audit-files.ts';
 
-export const auditCommands: readonly Command[] = [
+export const commands: readonly Command[] = [
   {
     usage: 'audit tail',
-    options: [...tailOptions, { name: 'tenant', value: 'ID', description: 'Filter by the id of a tenant.' }],
+    options: [...tailOptions, option('tenant ID', 'Filter by the id of a tenant.')],
     summary: 'Print the latest entries of the audit log of all tenants.',
     examples: ['sallyport audit tail --lines 100 --json'],
     details:
       'Prints one line per entry, or one JSON object per line with --json. Reads the database directly, whether the service runs or not.',
     run: tail,
   },
-  ...auditFileCommands,
 ];
 
 const Filter = z.strictObject({

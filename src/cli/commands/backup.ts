@@ -14,7 +14,7 @@ import { requireDatabase, sqlitePath } from '../terminal/database.ts';
 import { createFile, linkExclusively, requireUnused, writeError } from '../terminal/files.ts';
 import { interruptible } from '../terminal/signals.ts';
 
-export const backupCommand: Command = {
+export const commands: Command = {
   usage: 'backup <FILE>',
   summary: 'Back up a SQLite database to a new file.',
   examples: ['sallyport backup /backups/sallyport.db'],

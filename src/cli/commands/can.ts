@@ -5,7 +5,7 @@ import { Permission } from '../../domain/permission.ts';
 import { compilePolicy, forPurpose, type Resource } from '../../domain/policy.ts';
 import { quarantined } from '../../domain/quarantine.ts';
 import { Container, type Rule } from '../../domain/rule.ts';
-import type { Call, RemoteCommand } from '../command.ts';
+import { type Call, option, type RemoteCommand } from '../command.ts';
 import { negativeExitCode, UsageError } from '../errors.ts';
 import { only } from '../terminal/options.ts';
 import { columnWidths, inColumns } from '../terminal/print.ts';
@@ -13,22 +13,14 @@ import type { Colorize } from '../terminal/terminal.ts';
 import { appArgument, findApplication } from './apps.ts';
 import { destinationId } from './destinations.ts';
 
-export const canCommand: RemoteCommand = {
+export const commands: RemoteCommand = {
   usage: 'can <PERMISSION>',
   options: [
-    {
-      name: 'app',
-      value: 'APP',
-      description: 'Check this application instead of a key. Needs application:read.',
-    },
-    { name: 'id', value: 'ID', description: 'Id of the resource.' },
-    { name: 'container', value: 'PATH', description: 'Container of the resource, such as /customers/42/.' },
-    {
-      name: 'destination',
-      value: 'DESTINATION',
-      description: 'For token:use: name or id of the destination.',
-    },
-    { name: 'purpose', value: 'TEXT', description: 'The purpose that the request states.' },
+    option('app APP', 'Check this application instead of a key. Needs application:read.'),
+    option('id ID', 'Id of the resource.'),
+    option('container PATH', 'Container of the resource, such as /customers/42/.'),
+    option('destination DESTINATION', 'For token:use: name or id of the destination.'),
+    option('purpose TEXT', 'The purpose that the request states.'),
   ],
   summary: 'Check whether a key or an application has a permission, and explain why.',
   examples: [

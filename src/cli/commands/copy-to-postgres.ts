@@ -16,7 +16,7 @@ import { CommandError, ErrorAbout, UsageError } from '../errors.ts';
 import { databaseLabel, shortPath, sqlitePath, unavailableHint, whileWaiting } from '../terminal/database.ts';
 import { requireFile } from '../terminal/files.ts';
 
-export const copyToPostgresCommand: Command = {
+export const commands: Command = {
   usage: 'copy-to-postgres [FILE]',
   summary: 'Copy a SQLite database to an empty PostgreSQL database.',
   examples: ['sallyport copy-to-postgres', 'sallyport copy-to-postgres /var/lib/sallyport/sallyport.db'],

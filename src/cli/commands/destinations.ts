@@ -32,7 +32,7 @@ const fieldOptions: readonly Option[] = [
 
 const argument = 'DESTINATION is an id or a name.';
 
-export const destinationCommands: readonly RemoteCommand[] = [
+export const commands: readonly RemoteCommand[] = [
   {
     usage: 'destinations list',
     options: [{ name: 'name', value: 'TEXT', description: 'Filter by part of the name.' }, limitOption],

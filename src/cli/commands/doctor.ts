@@ -13,7 +13,7 @@ import { databaseLabel, shortPath, sqlitePath, unavailableHint, whileWaiting } f
 import type { Color } from '../terminal/terminal.ts';
 import { checkDisk, checkFiles, checkSettings, checkSignIn } from './doctor-host.ts';
 
-export const doctorCommand: LocalCommand = {
+export const commands: LocalCommand = {
   usage: 'doctor',
   summary: 'Check settings, files, clock, database and audit log.',
   details: 'Changes nothing and can run while the service runs. Exits with 1 if a check fails.',

@@ -1,5 +1,5 @@
 import { parseDuration } from '../../domain/duration.ts';
-import type { Invocation, LocalCommand } from '../command.ts';
+import { type Invocation, type LocalCommand, option } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import { withStore } from '../terminal/database.ts';
 import { printTable } from '../terminal/print.ts';
@@ -7,14 +7,10 @@ import { printTable } from '../terminal/print.ts';
 const defaultPeriod = '7d';
 const maxListed = 1000;
 
-export const expiringCommand: LocalCommand = {
+export const commands: LocalCommand = {
   usage: 'expiring',
   options: [
-    {
-      name: 'within',
-      value: 'DURATION',
-      description: `Time until the expiry, such as 30d or 24h. Default: ${defaultPeriod}.`,
-    },
+    option('within DURATION', `Time until the expiry, such as 30d or 24h. Default: ${defaultPeriod}.`),
   ],
   summary: 'List the applications and keys of all tenants that expire soon.',
   details: `The next one comes first, and at most ${maxListed} are listed. If an application expires, KEY is \`all\`: its keys expire with it.`,

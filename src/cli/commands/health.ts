@@ -3,7 +3,7 @@ import { Sallyport } from '../../../sdk/src/sallyport.ts';
 import type { Config } from '../../config/settings.ts';
 import type { Invocation, LocalCommand } from '../command.ts';
 
-export const healthCommand: LocalCommand = {
+export const commands: LocalCommand = {
   usage: 'health',
   summary: 'Check that the local service is ready.',
   details:

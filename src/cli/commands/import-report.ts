@@ -69,18 +69,10 @@ export function emptyReport(rejected: NewLines | undefined): Report {
 }
 
 /** The applications that were read, but not created because the import was interrupted. */
-function applicationsLeft({
-  read,
-  created,
-  unchanged,
-  different,
-  skipped,
-  expired,
-}: ApplicationCounts): number {
-  return read - created - unchanged - different - skipped - expired;
+function applicationsLeft({ read, ...done }: ApplicationCounts): number {
+  return Object.values(done).reduce((left, count) => left - count, read);
 }
 
-/** Adds one to the total of each name. */
 export function countNames(totals: Map<string, number>, names: readonly string[]): void {
   for (const name of new Set(names)) totals.set(name, (totals.get(name) ?? 0) + 1);
 }
@@ -99,7 +91,6 @@ interface Outcome {
   readonly rejected: number;
 }
 
-/** Prints the report. Returns the exit code. */
 export function printReport(call: Call, report: Report, outcome: Outcome): number {
   const { terminal, printResult } = call;
   const failures = [...incomplete(report, outcome), ...report.failures];

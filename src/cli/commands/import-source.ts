@@ -19,7 +19,6 @@ export interface Origin {
   /** The number of its line in a file, from 1. */
   readonly line?: number;
   readonly id?: string;
-  /** The name of an application. */
   readonly name?: string;
   /** The record as it was read, without a line feed. */
   readonly raw: () => string | Uint8Array;

@@ -1,5 +1,5 @@
 import type { Application } from '../../../sdk/src/sallyport.ts';
-import type { Call, RemoteCommand } from '../command.ts';
+import { type Call, option, type RemoteCommand } from '../command.ts';
 import { ErrorAbout, UsageError } from '../errors.ts';
 import { parseUrl } from '../terminal/connection.ts';
 import { newLines } from '../terminal/files.ts';
@@ -31,53 +31,35 @@ import {
 import { batchSize, copyBatch } from './import-tokens.ts';
 import { findConflicts, formatPlan, makePlan, type Plan } from './plan.ts';
 
-export const importCommand: RemoteCommand = {
+export const commands: RemoteCommand = {
   usage: 'import',
   options: [
-    {
-      name: 'from-url',
-      value: 'URL',
-      description: 'URL of the source, with /applications and /tokens below it.',
-    },
-    {
-      name: 'from-key-file',
-      value: 'FILE',
-      description: 'File with the key of the source. Without it, SALLYPORT_SOURCE_KEY is the key.',
-    },
-    {
-      name: 'from-key-header',
-      value: 'NAME',
-      description: 'Header in which the source expects its key; default SVC-API-KEY.',
-    },
-    {
-      name: 'from-file',
-      value: 'FILE',
-      description: 'JSON lines instead of an API, one application or token per line; - for standard input.',
-    },
-    { name: 'only', value: 'KIND', choices: ['applications', 'tokens'], description: 'Import only these.' },
-    {
-      name: 'map-container',
-      value: 'OLD=NEW',
-      repeatable: true,
-      description: 'Replace a container and those below it, in tokens and rules; repeatable.',
-    },
-    {
-      name: 'map-permission',
-      value: 'OLD=NEW',
-      repeatable: true,
-      description: 'Replace a permission; an empty NEW drops it; repeatable.',
-    },
-    { name: 'first-container', description: 'Put a token that is in several containers into the first one.' },
-    { name: 'management', description: 'Also import management applications.' },
-    { name: 'replace', description: 'Delete and create again tokens that differ from the source.' },
-    { name: 'keys-dir', value: 'DIR', description: 'Folder for the keys of new applications.' },
-    {
-      name: 'rejected',
-      value: 'FILE',
-      description: 'Write the records that were not copied to this new file, as JSON lines for --from-file.',
-    },
-    { name: 'skip-reveal-check', description: 'Do not check that the source key reveals all tokens.' },
-    { name: 'dry-run', description: 'Read, convert and compare everything, and change nothing.' },
+    option('from-url URL', 'URL of the source, with /applications and /tokens below it.'),
+    option(
+      'from-key-file FILE',
+      'File with the key of the source. Without it, SALLYPORT_SOURCE_KEY is the key.',
+    ),
+    option('from-key-header NAME', 'Header in which the source expects its key; default SVC-API-KEY.'),
+    option(
+      'from-file FILE',
+      'JSON lines instead of an API, one application or token per line; - for standard input.',
+    ),
+    option('only KIND', 'Import only these.', ['applications', 'tokens']),
+    option(
+      'map-container OLD=NEW...',
+      'Replace a container and those below it, in tokens and rules; repeatable.',
+    ),
+    option('map-permission OLD=NEW...', 'Replace a permission; an empty NEW drops it; repeatable.'),
+    option('first-container', 'Put a token that is in several containers into the first one.'),
+    option('management', 'Also import management applications.'),
+    option('replace', 'Delete and create again tokens that differ from the source.'),
+    option('keys-dir DIR', 'Folder for the keys of new applications.'),
+    option(
+      'rejected FILE',
+      'Write the records that were not copied to this new file, as JSON lines for --from-file.',
+    ),
+    option('skip-reveal-check', 'Do not check that the source key reveals all tokens.'),
+    option('dry-run', 'Read, convert and compare everything, and change nothing.'),
     yesOption,
   ],
   summary: 'Copy applications, rules and tokens from another vault.',

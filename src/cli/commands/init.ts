@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { parseEnv } from 'node:util';
 import type { AccessRule, ApplicationCreate, ApplicationWithKey } from '../../../sdk/src/sallyport.ts';
-import type { Call, RemoteCommand } from '../command.ts';
+import { type Call, option, type RemoteCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import { requireFile, withNewFile, withReplacedFile } from '../terminal/files.ts';
 import { confirm, yesOption } from '../terminal/options.ts';
@@ -10,15 +10,11 @@ import { confirm, yesOption } from '../terminal/options.ts';
 /** The variables that `init` writes to the env file. */
 export const projectVariables = ['SALLYPORT_URL', 'SALLYPORT_KEY', 'SALLYPORT_PUBLIC_KEY'] as const;
 
-export const initCommand: RemoteCommand = {
+export const commands: RemoteCommand = {
   usage: 'init',
   options: [
-    { name: 'name', value: 'TEXT', description: 'Project name; default is the name of the folder.' },
-    {
-      name: 'env-file',
-      value: 'FILE',
-      description: 'File for the keys; default .env. An existing file is extended.',
-    },
+    option('name TEXT', 'Project name; default is the name of the folder.'),
+    option('env-file FILE', 'File for the keys; default .env. An existing file is extended.'),
     yesOption,
   ],
   summary: 'Set up a project: create a backend and a browser application and write their keys to .env.',
@@ -152,7 +148,6 @@ interface EnvVariable {
   readonly comment?: string;
 }
 
-/** The names among `names` that the text defines. */
 function definedIn(text: string, names: readonly string[]): string[] {
   const variables = parseEnv(text);
   return names.filter((name) => Object.hasOwn(variables, name));

@@ -9,7 +9,7 @@ import { confirm, expiryOption, oldKeysOption, only, timeOf, yesOption } from '.
 import { fields, printTable } from '../terminal/print.ts';
 import { appArgument, findApplication } from './apps.ts';
 
-export const keyCommands: readonly RemoteCommand[] = [
+export const commands: readonly RemoteCommand[] = [
   {
     usage: 'keys list <APP>',
     summary: 'List the keys of an application, newest first.',

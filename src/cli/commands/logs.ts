@@ -1,29 +1,21 @@
 import { aboutSubject, ReadCounts, type Reads, readerName, tokensOf } from '../../../sdk/src/about.ts';
 import type { LogEntry, LogGap, Sallyport } from '../../../sdk/src/sallyport.ts';
 import { personName } from '../../domain/audit.ts';
-import type { Call, Option, Options, RemoteCommand } from '../command.ts';
+import { type Call, type Options, option, type RemoteCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import { only } from '../terminal/options.ts';
 import { printTable, rowsOption } from '../terminal/print.ts';
 import { filterOptions, filterValue, follow, lines, printEntries, tailOptions } from '../terminal/tail.ts';
 import { ApplicationNames } from './application-names.ts';
 
-const sinceOption: Option = {
-  name: 'since',
-  value: 'TIME',
-  description: 'Only reads at or after this time, such as 2030-01-31T12:00:00Z.',
-};
+const sinceOption = option('since TIME', 'Only reads at or after this time, such as 2030-01-31T12:00:00Z.');
 
-export const logsCommands: readonly RemoteCommand[] = [
+export const commands: readonly RemoteCommand[] = [
   {
     usage: 'logs tail',
     options: [
       ...tailOptions,
-      {
-        name: 'after',
-        value: 'ID',
-        description: 'Print all entries that were written after the one with this id, oldest first.',
-      },
+      option('after ID', 'Print all entries that were written after the one with this id, oldest first.'),
     ],
     summary: "Print the latest entries of your tenant's audit log.",
     examples: [
@@ -55,10 +47,7 @@ export const logsCommands: readonly RemoteCommand[] = [
   },
   {
     usage: 'logs about <SUBJECT>',
-    options: [
-      { name: 'container', value: 'PATH', description: 'Where the data about the subject is stored.' },
-      sinceOption,
-    ],
+    options: [option('container PATH', 'Where the data about the subject is stored.'), sinceOption],
     summary: "List the tokens that a subject has seen, and everyone who has seen the subject's data.",
     examples: ['sallyport logs about user:42 --container /customers/42/'],
     details:
@@ -94,7 +83,6 @@ async function tail(call: Call): Promise<number> {
   return 0;
 }
 
-/** Ids of the applications that a line names. */
 function applicationsIn({ actor, entity }: LogEntry): (string | undefined)[] {
   return [actor.application_id, entity?.kind === 'application' ? entity.id : undefined];
 }

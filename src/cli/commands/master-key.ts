@@ -5,12 +5,12 @@ import { newMasterKey } from '../../store/crypto/cipher.ts';
 import type { Rotated, Rotation } from '../../store/crypto/key-rotation.ts';
 import type { Maintenance } from '../../store/maintenance.ts';
 import { type ActiveNode, type Nodes, nodeLifetime } from '../../store/nodes.ts';
-import type { Command, Invocation } from '../command.ts';
+import { type Command, type Invocation, option } from '../command.ts';
 import { CommandError, UsageError } from '../errors.ts';
 import { requireDatabase, shortPath, withStore } from '../terminal/database.ts';
 import { confirm, yesOption } from '../terminal/options.ts';
 
-export const masterKeyCommands: readonly Command[] = [
+export const commands: readonly Command[] = [
   {
     usage: 'master-key new',
     summary: 'Generate a master key and print it.',
@@ -24,16 +24,14 @@ export const masterKeyCommands: readonly Command[] = [
   {
     usage: 'master-key rotate',
     options: [
-      {
-        name: 'drop-old',
-        description:
-          'Delete every key that the database no longer uses from the key file. Older backups and audit exports then cannot be verified. Asks for confirmation.',
-      },
-      {
-        name: 'force',
-        description:
-          'Rotate even if a running node does not have the new key. It responds with 503 until it has the key. Prints the names of these nodes.',
-      },
+      option(
+        'drop-old',
+        'Delete every key that the database no longer uses from the key file. Older backups and audit exports then cannot be verified. Asks for confirmation.',
+      ),
+      option(
+        'force',
+        'Rotate even if a running node does not have the new key. It responds with 503 until it has the key. Prints the names of these nodes.',
+      ),
       yesOption,
     ],
     summary: 'Rotate the master key while the service runs.',

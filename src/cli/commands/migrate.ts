@@ -3,7 +3,7 @@ import { retryTimeouts } from '../../operations/slow-start.ts';
 import type { Command, Invocation } from '../command.ts';
 import { whileWaiting } from '../terminal/database.ts';
 
-export const migrateCommand: Command = {
+export const commands: Command = {
   usage: 'migrate',
   summary: 'Migrate the database schema.',
   details:

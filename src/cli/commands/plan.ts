@@ -26,7 +26,6 @@ interface Update {
 }
 
 export interface DestinationChange {
-  /** Undefined for a new destination. */
   readonly current: Destination | undefined;
   readonly wanted: FileDestination;
   readonly add: readonly string[];
@@ -176,16 +175,8 @@ interface Described {
 }
 
 /** One description per grant, origin, network, label and other setting. Equal settings have equal descriptions. */
-function describe({
-  permissions,
-  rules,
-  allowed_origins,
-  require_bound_sessions,
-  allowed_networks,
-  trusted_issuers,
-  labels,
-  expires_at,
-}: Described): string[] {
+function describe({ permissions, rules, ...settings }: Described): string[] {
+  const { allowed_origins, allowed_networks, trusted_issuers, labels, expires_at } = settings;
   return [
     ...new Set([
       ...permissions.map((permission) => `permission ${permission}`),
@@ -194,7 +185,7 @@ function describe({
           `rule ${formatRule({ ...rule, permissions: permissions?.toSorted(), destinations: destinations?.toSorted() } as AccessRule)}`,
       ),
       ...(allowed_origins ?? []).map((origin) => `origin ${origin}`),
-      ...(require_bound_sessions ? ['bound sessions required'] : []),
+      ...(settings.require_bound_sessions ? ['bound sessions required'] : []),
       ...(allowed_networks ?? []).map((network) => `network ${network}`),
       ...(trusted_issuers ?? []).map((issuer) => `trusted issuer ${describeIssuer(issuer)}`),
       ...Object.entries(labels ?? {}).map(([name, value]) => `label ${name}=${value}`),

@@ -7,7 +7,7 @@ import { withNewFile, withReplacedFile } from '../terminal/files.ts';
 import { confirm, labelOption, labelsOf, only, yesOption } from '../terminal/options.ts';
 import { showProgress } from '../terminal/print.ts';
 
-export const pullCommand: RemoteCommand = {
+export const commands: RemoteCommand = {
   usage: 'pull <FILE>',
   options: [
     {

@@ -2,7 +2,7 @@ import type { Call, RemoteCommand } from '../command.ts';
 import { confirm, yesOption } from '../terminal/options.ts';
 import { appArgument, findApplication, show, titleOf } from './apps.ts';
 
-export const quarantineCommands: readonly RemoteCommand[] = [
+export const commands: readonly RemoteCommand[] = [
   {
     usage: 'apps quarantine <APP>',
     options: [yesOption],

@@ -8,24 +8,21 @@ import { escapeText } from '../../domain/escape.ts';
 import { knownPositions } from '../../operations/known-positions.ts';
 import type { Maintenance, Recovered, Revived, RevivedApplication } from '../../store/maintenance.ts';
 import type { NewEntry } from '../../store/store.ts';
-import type { Command, Invocation, Option, Options } from '../command.ts';
+import { type Command, type Invocation, type Option, type Options, option } from '../command.ts';
 import { CommandError, UsageError } from '../errors.ts';
 import { requireDatabase, withStore } from '../terminal/database.ts';
 import { confirm, yesOption } from '../terminal/options.ts';
 import { exportFilesOf, formatVerdict } from './audit-files.ts';
 
 export const recoverOptions: readonly Option[] = [
-  {
-    name: 'audit',
-    value: 'EXPORT',
-    repeatable: true,
-    description:
-      'Audit export made after the backup, or a folder with exports and archives; repeatable. Lists access that was revoked after the backup and is valid again.',
-  },
-  { name: 'revoke', description: 'Revoke that access again. Needs --audit.' },
+  option(
+    'audit EXPORT...',
+    'Audit export made after the backup, or a folder with exports and archives; repeatable. Lists access that was revoked after the backup and is valid again.',
+  ),
+  option('revoke', 'Revoke that access again. Needs --audit.'),
 ];
 
-export const recoverCommand: Command = {
+export const commands: Command = {
   usage: 'recover',
   options: [...recoverOptions, yesOption],
   summary: 'Clean up and accept a database that was restored or lost changes in a failover.',

@@ -18,21 +18,20 @@ import {
   unpack,
   type Verification,
 } from '../../store/sqlite-backup.ts';
-import type { Command, Invocation } from '../command.ts';
+import { type Command, type Invocation, option } from '../command.ts';
 import { CommandError, describeSystemError, UsageError } from '../errors.ts';
 import { sqlitePath } from '../terminal/database.ts';
 import { requireFile } from '../terminal/files.ts';
 import { checkRecoverOptions, type Report, recoverOptions, recoverStore, reportLines } from './recover.ts';
 
-export const restoreCommand: Command = {
+export const commands: Command = {
   usage: 'restore <FILE>',
   options: [
-    { name: 'force', description: 'Replace an existing database. It is moved aside, not deleted.' },
-    {
-      name: 'unverified',
-      description:
-        'Restore a file without a valid MAC or with a different schema. Anyone who could write to the file may have added keys, grants or triggers that work as soon as the service starts.',
-    },
+    option('force', 'Replace an existing database. It is moved aside, not deleted.'),
+    option(
+      'unverified',
+      'Restore a file without a valid MAC or with a different schema. Anyone who could write to the file may have added keys, grants or triggers that work as soon as the service starts.',
+    ),
     ...recoverOptions,
   ],
   summary: 'Restore a SQLite database from a backup.',

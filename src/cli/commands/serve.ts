@@ -10,7 +10,7 @@ import type { Invocation, LocalCommand } from '../command.ts';
 import { databaseLabel, shortPath } from '../terminal/database.ts';
 import { untilSignal } from '../terminal/signals.ts';
 
-export const serveCommand: LocalCommand = {
+export const commands: LocalCommand = {
   usage: 'serve',
   summary: 'Run the service.',
   details: 'On an empty database, the first start creates a tenant and writes its management key to a file.',

@@ -1,13 +1,13 @@
 import type { DelegationCreate, Session, SessionAuthorize } from '../../../sdk/src/sallyport.ts';
 import { SessionKind, SessionState } from '../../domain/session.ts';
-import type { Call, RemoteCommand } from '../command.ts';
+import { type Call, option, type RemoteCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import { confirm, expiryOption, fileOption, only, permissionOption, yesOption } from '../terminal/options.ts';
 import { fields, limitOption, printList } from '../terminal/print.ts';
 import { ApplicationNames } from './application-names.ts';
 import { appArgument, findApplication, summarizeGrants } from './apps.ts';
 
-export const sessionCommands: readonly RemoteCommand[] = [
+export const commands: readonly RemoteCommand[] = [
   {
     usage: 'sessions create',
     summary: 'Create a session and print its key and nonce.',
@@ -19,7 +19,7 @@ export const sessionCommands: readonly RemoteCommand[] = [
     usage: 'sessions authorize',
     options: [
       permissionOption,
-      { name: 'subject', value: 'SUBJECT', description: 'Who the session is for, such as user:42.' },
+      option('subject SUBJECT', 'Subject of the session, such as user:42.'),
       { ...expiryOption, description: 'Expiry of the session, such as 2030-01-31T12:00:00Z.' },
       fileOption,
     ],
@@ -33,13 +33,9 @@ export const sessionCommands: readonly RemoteCommand[] = [
     usage: 'delegations create',
     options: [
       permissionOption,
-      { name: 'subject', value: 'SUBJECT', description: 'Who the delegation is for, such as user:42.' },
+      option('subject SUBJECT', 'Subject of the delegation, such as user:42.'),
       { ...expiryOption, description: 'Expiry of the delegation, such as 2030-01-31T12:00:00Z.' },
-      {
-        name: 'max-uses',
-        value: 'NUMBER',
-        description: 'How many requests can succeed. Unlimited by default.',
-      },
+      option('max-uses NUMBER', 'How many requests can succeed. Unlimited by default.'),
       fileOption,
     ],
     summary: 'Create a delegation for a job or an agent and print its key.',
@@ -51,20 +47,12 @@ export const sessionCommands: readonly RemoteCommand[] = [
   {
     usage: 'sessions list',
     options: [
-      { name: 'kind', value: 'KIND', choices: SessionKind.options, description: 'Filter by kind.' },
-      { name: 'state', value: 'STATE', choices: SessionState.options, description: 'Filter by state.' },
-      { name: 'subject', value: 'SUBJECT', description: 'Filter by who the session is for.' },
-      { name: 'app', value: 'APP', description: 'Filter by the application that created the session.' },
-      {
-        name: 'authorized-by',
-        value: 'APP',
-        description: 'Filter by the application that authorized the session.',
-      },
-      {
-        name: 'container',
-        value: 'CONTAINER',
-        description: 'Only sessions with a grant that applies in this container or below it.',
-      },
+      option('kind KIND', 'Filter by kind.', SessionKind.options),
+      option('state STATE', 'Filter by state.', SessionState.options),
+      option('subject SUBJECT', 'Filter by who the session is for.'),
+      option('app APP', 'Filter by the application that created the session.'),
+      option('authorized-by APP', 'Filter by the application that authorized the session.'),
+      option('container CONTAINER', 'Only sessions with a grant that applies in this container or below it.'),
       limitOption,
     ],
     summary: 'List sessions and delegations that have not expired, newest first.',
@@ -74,10 +62,7 @@ export const sessionCommands: readonly RemoteCommand[] = [
   },
   {
     usage: 'sessions end [ID]',
-    options: [
-      { name: 'subject', value: 'SUBJECT', description: 'End all sessions of this subject instead.' },
-      yesOption,
-    ],
+    options: [option('subject SUBJECT', 'End all sessions of this subject instead.'), yesOption],
     summary: 'End a session, or all sessions of a subject.',
     details: 'The keys are revoked immediately.',
     examples: [

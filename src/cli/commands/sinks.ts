@@ -7,7 +7,7 @@ import { withStore } from '../terminal/database.ts';
 import { confirm, yesOption } from '../terminal/options.ts';
 import { printTable } from '../terminal/print.ts';
 
-export const sinkCommands: readonly Command[] = [
+export const commands: readonly Command[] = [
   {
     usage: 'sinks list',
     isDefault: true,

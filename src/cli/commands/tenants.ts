@@ -12,7 +12,7 @@ import { managementOf, newTenant } from '../../operations/bootstrap.ts';
 import type { Maintenance, Tenants } from '../../store/maintenance.ts';
 import type { NewEntry, Tenant } from '../../store/store.ts';
 import { MoveInterrupted, type MoveState, TenantExists } from '../../store/tenant-move.ts';
-import type { Invocation, LocalCommand } from '../command.ts';
+import { type Invocation, type LocalCommand, option } from '../command.ts';
 import { CommandError, UsageError } from '../errors.ts';
 import { databaseLabel, withStore } from '../terminal/database.ts';
 import { requireFile } from '../terminal/files.ts';
@@ -22,7 +22,7 @@ import type { Terminal } from '../terminal/terminal.ts';
 
 const tenantArgument = 'TENANT is an id or a name. A name must be unique.';
 
-export const tenantCommands: readonly LocalCommand[] = [
+export const commands: readonly LocalCommand[] = [
   {
     usage: 'tenants create <NAME>',
     summary: 'Create a tenant and print its first management key.',
@@ -88,13 +88,11 @@ export const tenantCommands: readonly LocalCommand[] = [
   {
     usage: 'tenants move <TENANT>',
     options: [
-      {
-        name: 'to',
-        value: 'FILE',
-        description:
-          'Settings of the other installation, one NAME=VALUE per line: DATABASE_URL, and its master key.',
-      },
-      { name: 'cancel', description: 'Serve the tenant here again. With --to, also delete its copy there.' },
+      option(
+        'to FILE',
+        'Settings of the other installation, one NAME=VALUE per line: DATABASE_URL, and its master key.',
+      ),
+      option('cancel', 'Serve the tenant here again. With --to, also delete its copy there.'),
       yesOption,
     ],
     summary: 'Move a tenant with its keys and data to another installation.',

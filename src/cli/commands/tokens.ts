@@ -35,7 +35,7 @@ const bodyOptions: readonly Option[] = [
   fileOption,
 ];
 
-export const tokenCommands: readonly RemoteCommand[] = [
+export const commands: readonly RemoteCommand[] = [
   {
     usage: 'tokens list',
     options: [

@@ -21,7 +21,6 @@ import { InUse } from '../../store/engine/sqlite-lock.ts';
 import { CommandError, ErrorAbout, negativeExitCode, systemErrorOf, UsageError } from '../errors.ts';
 import { databaseLabel, noDatabaseHint, unavailableHint } from './database.ts';
 
-/** Every exit code that a command can end with. */
 export const exitCodes: readonly (readonly [code: number, meaning: string])[] = [
   [0, 'success; for `can`, allowed; for `apply --plan`, no changes'],
   [1, 'failure; for `health`, not ready; for `audit verify` and `doctor`, problems found'],

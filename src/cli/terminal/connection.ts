@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { githubToken, workloadKey } from '../../../sdk/src/sallyport.ts';
-import type { Option, Options } from '../command.ts';
+import { type Option, type Options, option } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import { type Input, parseSecret } from './input.ts';
 import type { Terminal } from './terminal.ts';
@@ -58,17 +58,9 @@ export const callVariables = [
 ] as const;
 
 export const callOptions: readonly Option[] = [
-  {
-    name: 'url',
-    value: 'URL',
-    description: 'URL of the service. [env: SALLYPORT_URL, default: http://127.0.0.1:8080]',
-  },
-  {
-    name: 'key-file',
-    value: 'FILE',
-    description: 'File with your key. Without it, SALLYPORT_KEY is the key.',
-  },
-  { name: 'key-stdin', description: 'Read your key from standard input.' },
+  option('url URL', 'URL of the service. [env: SALLYPORT_URL, default: http://127.0.0.1:8080]'),
+  option('key-file FILE', 'File with your key. Without it, SALLYPORT_KEY is the key.'),
+  option('key-stdin', 'Read your key from standard input.'),
 ];
 
 export function serviceUrl(options: Options, { env }: Terminal): string {

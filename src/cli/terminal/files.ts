@@ -16,7 +16,7 @@ import {
 import { dirname } from 'node:path';
 import { copyOwnership, createExclusively, pathWithoutLinks } from '../../store/engine/file-ownership.ts';
 import { syncFolderOf, writeFileLines } from '../../store/engine/line-writer.ts';
-import type { Call, Option } from '../command.ts';
+import { type Call, option } from '../command.ts';
 import { describeSystemError, systemErrorOf, UsageError } from '../errors.ts';
 import { interruptible } from './signals.ts';
 
@@ -113,11 +113,10 @@ export function requireUnused(path: string): void {
   throw new UsageError(`${path} already exists`, 'choose another file name, or move the existing file away');
 }
 
-export const keyToOption: Option = {
-  name: 'key-to',
-  value: 'FILE',
-  description: 'Write the key to this new file (mode 0600) instead of printing it.',
-};
+export const keyToOption = option(
+  'key-to FILE',
+  'Write the key to this new file (mode 0600) instead of printing it.',
+);
 
 /** Creates something with a key. With `--key-to`, the key is written to that file, and `show` gets the file name. */
 export async function withKey<T extends { key: string }>(

@@ -1,48 +1,32 @@
 /** Options that several commands share. */
 import { timestamp } from '../../domain/common-fields.ts';
 import { parseDuration } from '../../domain/duration.ts';
-import type { Context, Option } from '../command.ts';
+import { type Context, type Option, option } from '../command.ts';
 import { Cancelled, UsageError } from '../errors.ts';
 
-export const fileOption: Option = {
-  name: 'file',
-  value: 'FILE',
-  description: 'Request body as JSON, or - for standard input. Options override its fields.',
-};
-export const permissionOption: Option = {
-  name: 'permission',
-  value: 'PERMISSION',
-  repeatable: true,
-  description: 'Permission to grant; repeatable.',
-};
+export const fileOption = option(
+  'file FILE',
+  'Request body as JSON, or - for standard input. Options override its fields.',
+);
+export const permissionOption = option('permission PERMISSION...', 'Permission to grant; repeatable.');
 
-export const originOption: Option = {
-  name: 'origin',
-  value: 'ORIGIN',
-  repeatable: true,
-  description: 'Allowed origin of a public application; repeatable.',
-};
+export const originOption = option('origin ORIGIN...', 'Allowed origin of a public application; repeatable.');
 
-export const boundSessionsOption: Option = {
-  name: 'bound-sessions',
-  value: 'WHEN',
-  choices: ['required', 'optional'],
-  description: 'Whether a public application can create only bound sessions.',
-};
+export const boundSessionsOption = option(
+  'bound-sessions WHEN',
+  'Whether a public application can create only bound sessions.',
+  ['required', 'optional'],
+);
 
-export const networkOption: Option = {
-  name: 'network',
-  value: 'CIDR',
-  repeatable: true,
-  description: 'Allowed network of a private or management application, such as 10.0.0.0/8; repeatable.',
-};
+export const networkOption = option(
+  'network CIDR...',
+  'Allowed network of a private or management application, such as 10.0.0.0/8; repeatable.',
+);
 
-export const labelOption: Option = {
-  name: 'label',
-  value: 'NAME=VALUE',
-  repeatable: true,
-  description: 'Label of the application, such as team=payments; repeatable.',
-};
+export const labelOption = option(
+  'label NAME=VALUE...',
+  'Label of the application, such as team=payments; repeatable.',
+);
 
 /** The values of a repeatable option NAME=VALUE. Undefined if it was not given. */
 export function pairsOf(
@@ -75,17 +59,15 @@ export function formatPairs(pairs: Readonly<Record<string, string>> = {}): strin
     .join(', ');
 }
 
-export const expiryOption: Option = {
-  name: 'expires-at',
-  value: 'TIME',
-  description: 'Expiry, such as 2030-01-31T12:00:00Z, or 90d for 90 days from now.',
-};
+export const expiryOption = option(
+  'expires-at TIME',
+  'Expiry, such as 2030-01-31T12:00:00Z, or 90d for 90 days from now.',
+);
 
-export const oldKeysOption: Option = {
-  name: 'old-keys-expire-at',
-  value: 'TIME',
-  description: 'Expiry of the existing keys, such as 2030-01-31T12:00:00Z, or 24h for 24 hours from now.',
-};
+export const oldKeysOption = option(
+  'old-keys-expire-at TIME',
+  'Expiry of the existing keys, such as 2030-01-31T12:00:00Z, or 24h for 24 hours from now.',
+);
 
 /** The value of an option for a time. A duration counts from now. Other text is unchanged: the service validates it. */
 export function timeOf({ options }: Pick<Context, 'options'>, { name }: Option): string | undefined {
@@ -94,14 +76,13 @@ export function timeOf({ options }: Pick<Context, 'options'>, { name }: Option):
   return duration === undefined ? text : timestamp(Date.now() + duration);
 }
 
-/** Drops undefined fields. */
 export function only<T extends object>(fields: T): Defined<T> {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Defined<T>;
 }
 
 type Defined<T> = { [K in keyof T]?: Exclude<T[K], undefined> };
 
-export const yesOption: Option = { name: 'yes', description: 'Skip the confirmation prompt.' };
+export const yesOption = option('yes', 'Skip the confirmation prompt.');
 
 type Prompting = Pick<Context, 'options' | 'terminal'>;
 

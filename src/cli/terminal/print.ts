@@ -1,16 +1,15 @@
 /** Prints lists, tables and the progress of long work. */
 import { escapeText } from '../../domain/escape.ts';
-import type { Call, Context, Option } from '../command.ts';
+import { type Call, type Context, option } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import { clearLine, type Terminal } from './terminal.ts';
 
 const defaultLimit = 100;
 
-export const limitOption: Option = {
-  name: 'limit',
-  value: 'NUMBER',
-  description: `Maximum number of entries, or "all". Default: ${defaultLimit}.`,
-};
+export const limitOption = option(
+  'limit NUMBER',
+  `Maximum number of entries, or "all". Default: ${defaultLimit}.`,
+);
 
 interface Columns<T> {
   /** In the plural, for the message about an empty list. */
@@ -62,11 +61,7 @@ async function readUpTo<T>(
 }
 
 /** For a table that was read completely. */
-export const rowsOption: Option = {
-  name: 'limit',
-  value: 'NUMBER',
-  description: 'Maximum number of rows. Default: all. --json prints all.',
-};
+export const rowsOption = option('limit NUMBER', 'Maximum number of rows. Default: all. --json prints all.');
 
 /** Prints a list that was read completely: `values` with --json, otherwise the rows. Returns the exit code. */
 export function printTable(

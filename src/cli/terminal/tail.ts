@@ -6,45 +6,31 @@ import { type Difference, type LogEntry, personName, readsOperation, results } f
 import { Failure } from '../../domain/error.ts';
 import { escapeText } from '../../domain/escape.ts';
 import { Transform } from '../../domain/rule.ts';
-import type { Context, Option, Options } from '../command.ts';
+import { type Context, type Option, type Options, option } from '../command.ts';
 import { type ErrorContext, toCliError } from './cli-error.ts';
 import { untilSignal } from './signals.ts';
 import type { Terminal } from './terminal.ts';
 
 /** The options are named like the filters of the API, with - instead of _. */
 export const filterOptions: readonly Option[] = [
-  { name: 'token', value: 'ID', description: 'Filter by token.' },
-  { name: 'container', value: 'PATH', description: 'Filter by container, including those below it.' },
-  {
-    name: 'actor',
-    value: 'ID',
-    description: 'Filter by application, including its sessions, or by session.',
-  },
-  { name: 'entity', value: 'ID', description: 'Filter by the id of the changed object.' },
-  { name: 'operation', value: 'NAME', description: 'Filter by operation, such as application.update.' },
-  { name: 'result', value: 'RESULT', choices: results, description: 'Filter by result.' },
-  {
-    name: 'transform',
-    value: 'TRANSFORM',
-    choices: Transform.options,
-    description: 'Filter by the transform with which data was returned.',
-  },
-  { name: 'request-id', value: 'ID', description: 'Filter by the id of the request.' },
-  { name: 'subject', value: 'SUBJECT', description: 'Filter by who the session is for, such as user:42.' },
-  { name: 'purpose', value: 'TEXT', description: 'Filter by purpose, exactly as stated.' },
-  { name: 'destination', value: 'ID', description: 'Filter by the destination where tokens were used.' },
-  {
-    name: 'person',
-    value: 'PERSON',
-    description: 'Filter by the person who signed in to the console: their subject or email address.',
-  },
-  { name: 'changes', description: 'Only successful changes.' },
-  {
-    name: 'from',
-    value: 'TIME',
-    description: 'Only entries at or after this time, such as 2030-01-31T12:00:00Z.',
-  },
-  { name: 'to', value: 'TIME', description: 'Only entries before this time.' },
+  option('token ID', 'Filter by token.'),
+  option('container PATH', 'Filter by container, including those below it.'),
+  option('actor ID', 'Filter by application, including its sessions, or by session.'),
+  option('entity ID', 'Filter by the id of the changed object.'),
+  option('operation NAME', 'Filter by operation, such as application.update.'),
+  option('result RESULT', 'Filter by result.', results),
+  option('transform TRANSFORM', 'Filter by the transform with which data was returned.', Transform.options),
+  option('request-id ID', 'Filter by the id of the request.'),
+  option('subject SUBJECT', 'Filter by who the session is for, such as user:42.'),
+  option('purpose TEXT', 'Filter by purpose, exactly as stated.'),
+  option('destination ID', 'Filter by the destination where tokens were used.'),
+  option(
+    'person PERSON',
+    'Filter by the person who signed in to the console: their subject or email address.',
+  ),
+  option('changes', 'Only successful changes.'),
+  option('from TIME', 'Only entries at or after this time, such as 2030-01-31T12:00:00Z.'),
+  option('to TIME', 'Only entries before this time.'),
 ];
 
 /** The value for the API. That of an option without a value, such as `--changes`, is `true`. */
@@ -53,8 +39,8 @@ export function filterValue(options: Options, name: string): string | undefined 
 }
 
 export const tailOptions: readonly Option[] = [
-  { name: 'follow', description: 'Print new entries until interrupted. Retries if the connection is lost.' },
-  { name: 'lines', value: 'NUMBER', description: 'Number of entries to print first. Default: 20.' },
+  option('follow', 'Print new entries until interrupted. Retries if the connection is lost.'),
+  option('lines NUMBER', 'Number of entries to print first. Default: 20.'),
   ...filterOptions,
 ];
 

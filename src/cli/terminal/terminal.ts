@@ -6,13 +6,11 @@ import { systemErrorOf } from '../errors.ts';
 
 export interface Terminal {
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Writes data to standard output. */
   write(text: string): void;
   /** Writes to standard output and resolves when the text was written, so that long output does not fill the memory. */
   writeAsync(text: string): Promise<void>;
   /** Writes messages to standard error. */
   writeError(text: string): void;
-  /** Reads standard input to its end. */
   readAll(): Promise<string>;
   /** Reads one line. Resolves with undefined at the end of input. */
   prompt(question: string): Promise<string | undefined>;
