@@ -7,6 +7,7 @@ import { type Config, ConfigError } from './config/settings.ts';
 import { build } from './config/version.ts';
 import { fail } from './domain/error.ts';
 import type { Secret } from './domain/key.ts';
+import type { SessionState } from './domain/session.ts';
 import { Proofs } from './http/dpop/proofs.ts';
 import { oneUseLink } from './http/endpoints/console-page.ts';
 import { IssuerKeys } from './http/oauth/issuer-keys.ts';
@@ -39,7 +40,6 @@ import { type OpenOptions, openStore } from './store/open.ts';
 import type { Store } from './store/store.ts';
 import { type Log, makeLog } from './telemetry/log.ts';
 import {
-  type MetricSources,
   type Observed,
   type Observer,
   observe,
@@ -108,7 +108,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
         });
   const telemetry = await startTelemetry(telemetrySettings, log, config.databaseUrl);
   const observer = metrics ?? unobserved;
-  const { now = Date.now, through, shared = false, timers, reserved = reservedBytes } = options;
+  const { now = Date.now, through, shared = false, timers = true, reserved = reservedBytes } = options;
   const positions = positionMemory(positionFile(config), log, now);
   const timing = timingFor(metrics, telemetry?.tracer);
   const storeOptions = { clock: options.now, timing, through, positions, reserved };
@@ -117,8 +117,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   await retryTimeouts(() => recordAuditedReads(data.maintenance, config.auditReads, now()));
   const auditRecorder = makeAuditRecorder(store, log, now);
   const clock = options.monotonic ?? options.now ?? monotonicTime;
-  const usage = usageRecorder(store);
-  const requestCounter = makeRequestCounter(store);
+  const [usage, requestCounter] = [usageRecorder(store), makeRequestCounter(store)];
   const listening: { url?: string } = {};
   const node = await recordNode(data.maintenance, { log, now, clock, observer, listening, positions });
   const link = bootstrapped.secret && oneUseLink(bootstrapped.secret, clock);
@@ -150,7 +149,8 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   const server = await tryListen(opened, at, () => listen(routesFor(options, context), context, at));
   listening.url = nodeUrlOf(config, server.port);
   const metricsServer = metrics && (await startMetricsServer(config, metrics, opened));
-  const delivery = startSinks(sinks, data.maintenance, { log, observer, ...options });
+  const deliveryOptions = { log, observer, now, random: Math.random, timers };
+  const delivery = startDelivery(sinks, data.maintenance.sinks, deliveryOptions);
   const recorders = { auditRecorder, usage, requestCounter, node };
   const jobs = startBackgroundJobs(data, recorders, observer, log, timers, retentionOf(config, delivery));
   if (metrics) telemetry?.exportMetrics(metrics.collect);
@@ -173,6 +173,15 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   };
 }
 
+function metricLimits(
+  { databaseUrl, databaseConnections }: Config,
+  sinks: readonly Sink[],
+  suspendedDestinations: () => readonly string[],
+) {
+  const poolSize = databaseUrl.startsWith('sqlite:') ? undefined : databaseConnections;
+  return { sinkNames: sinks.map(({ name }) => name), poolSize, suspendedDestinations };
+}
+
 /** Waits until load balancers have noticed that the node is not ready. */
 async function serveUntilNoticed(drain: number, log: Log): Promise<void> {
   if (drain > 0) log.info('stopping: serves until load balancers have noticed', { seconds: drain / 1000 });
@@ -181,15 +190,6 @@ async function serveUntilNoticed(drain: number, log: Log): Promise<void> {
 
 function routesFor({ routes }: AppOptions, { signIn }: HandlerContext): readonly Route[] {
   return routes ?? (signIn.providers.length > 0 ? [...allRoutes, ...consoleRoutes] : allRoutes);
-}
-
-function metricLimits(
-  { databaseUrl, databaseConnections }: Config,
-  sinks: readonly Sink[],
-  suspendedDestinations: () => readonly string[],
-): Pick<MetricSources, 'sinkNames' | 'poolSize' | 'suspendedDestinations'> {
-  const poolSize = databaseUrl.startsWith('sqlite:') ? undefined : databaseConnections;
-  return { sinkNames: sinks.map(({ name }) => name), poolSize, suspendedDestinations };
 }
 
 interface Closeable {
@@ -255,12 +255,7 @@ async function sessionSettings(
   clock: () => number,
   now: () => number,
   log: Log,
-): Promise<
-  Pick<
-    HandlerContext,
-    'publicUrl' | 'framesUrl' | 'proofs' | 'issuerKeys' | 'signIn' | 'sessionTtl' | 'sessionTtlMax'
-  >
-> {
+) {
   const { publicUrl, framesUrl, sessionTtl, sessionTtlMax, issuerNetworks } = config;
   const { mac } = await maintenance.chainKeys();
   const keysFrom = (allow: AllowPrivate) => new IssuerKeys((url) => fetchDocument(url, allow), clock, log);
@@ -279,44 +274,28 @@ function quotas(
   { pendingSessions: maxPending, tokenBytes }: Config,
   { sessions, tokens }: Store,
   now: () => number,
-  observer: Observer,
-): Pick<HandlerContext, 'pendingSessions' | 'delegations' | 'storage' | 'storageQuota'> {
-  const tooManyPending = () => {
-    observer.limited('pending-sessions');
-    return fail('too_many_requests', {
-      detail: `This application already has ${maxPending} pending sessions, the maximum. Retry when some have been authorized or have expired.`,
+  { limited }: Observer,
+) {
+  const sessionQuota = (state: SessionState, limit: 'pending-sessions' | 'delegations', retry: string) => {
+    const count = async (tenant: string, application: string, max: number) =>
+      sessions.count(tenant, application, state, max);
+    const detail = `This application already has ${maxPending} ${limit.replace('-', ' ')}, the maximum. Retry when some have ${retry}.`;
+    return quota(maxPending, count, now, () => {
+      limited(limit);
+      return fail('too_many_requests', { detail });
     });
   };
-  const storageFull = () => {
-    observer.limited('storage');
-    return fail('storage_full');
-  };
-  const tooManyDelegations = () => {
-    observer.limited('delegations');
-    return fail('too_many_requests', {
-      detail: `This application already has ${maxPending} delegations, the maximum. Retry when some have ended.`,
-    });
-  };
-  const delegationsOf = async (tenant: string, application: string, max: number) =>
-    sessions.count(tenant, application, 'active', max);
-  const pendingOf = async (tenant: string, application: string, max: number) =>
-    sessions.count(tenant, application, 'pending', max);
   const bytesOf = async (tenant: string, application: string) =>
     (await tokens.storageUsed(tenant, application)).bytes;
   return {
-    pendingSessions: quota(maxPending, pendingOf, now, tooManyPending),
-    delegations: quota(maxPending, delegationsOf, now, tooManyDelegations),
-    storage: quota(tokenBytes, bytesOf, now, storageFull),
+    pendingSessions: sessionQuota('pending', 'pending-sessions', 'been authorized or have expired'),
+    delegations: sessionQuota('active', 'delegations', 'ended'),
+    storage: quota(tokenBytes, bytesOf, now, () => {
+      limited('storage');
+      return fail('storage_full');
+    }),
     storageQuota: tokenBytes === 0 ? undefined : tokenBytes,
   };
-}
-
-function startSinks(
-  sinks: readonly Sink[],
-  maintenance: Maintenance,
-  { log, observer, now = Date.now, timers = true }: AppOptions & { log: Log; observer: Observer },
-): Delivery {
-  return startDelivery(sinks, maintenance.sinks, { log, observer, now, random: Math.random, timers });
 }
 
 /** Called before the node serves requests, so that a later rotation of the master key knows about this node. */

@@ -45,9 +45,9 @@ export interface ApplicationWithKey {
   require_bound_sessions?: boolean;
   /** Networks from which its keys may be used. Absent if they may be used from everywhere. */
   allowed_networks?: Array<string>;
-  /** Issuers whose JWTs can be exchanged for a key of it. Absent if there are none. */
+  /** Issuers whose JWTs can be exchanged for a key of it. Absent if it trusts none. */
   trusted_issuers?: Array<TrustedIssuer>;
-  /** Labels, which group applications. They grant no access. Absent if there are none. */
+  /** Labels, which group applications. They grant no access. Absent if it has none. */
   labels?: Record<string, string>;
   /** The application that created it. */
   created_by?: string;
@@ -128,7 +128,7 @@ export interface Problem {
   title: string;
   /** The HTTP status code. */
   status: number;
-  /** What is wrong with this request, and what to do about it. */
+  /** The error in this request, and what to do about it. */
   detail: string;
   /** The path of the request. */
   instance: string;
@@ -178,7 +178,7 @@ export interface Problem {
   explanation?: string;
   /** For `validation_failed`: the messages for each invalid field, by its dotted path. */
   errors?: Record<string, Array<string>>;
-  /** The request was sent to the destination, at least in part. Absent if nothing was sent. */
+  /** The request was sent to the destination, at least in part. Absent if it was not. */
   sent?: true;
 }
 
@@ -197,7 +197,7 @@ export interface ApplicationCreate {
   require_bound_sessions?: boolean | null;
   /** Private and management applications only: networks in CIDR notation from which its keys may be used, at most 50, such as `10.0.0.0/8`. If absent or empty, they may be used from everywhere. */
   allowed_networks?: Array<string>;
-  /** Private and management applications only: issuers whose JWTs can be exchanged for a key of it at `POST /oauth/token`, at most 10. If absent or empty, there are none. */
+  /** Private and management applications only: issuers whose JWTs can be exchanged for a key of it at `POST /oauth/token`, at most 10. If absent or empty, it trusts none. */
   trusted_issuers?: Array<TrustedIssuer>;
   /** Labels, which group applications, such as `{"team": "payments"}`; at most 20. They grant no access. Names have at most 63 lower-case letters, digits, and `._/-`, and start with a letter. Values have 1 to 100 letters, digits, and `._/@:-`, and start with a letter or digit. */
   labels?: Record<string, string>;
@@ -243,9 +243,9 @@ export interface Application {
   require_bound_sessions?: boolean;
   /** Networks from which its keys may be used. Absent if they may be used from everywhere. */
   allowed_networks?: Array<string>;
-  /** Issuers whose JWTs can be exchanged for a key of it. Absent if there are none. */
+  /** Issuers whose JWTs can be exchanged for a key of it. Absent if it trusts none. */
   trusted_issuers?: Array<TrustedIssuer>;
-  /** Labels, which group applications. They grant no access. Absent if there are none. */
+  /** Labels, which group applications. They grant no access. Absent if it has none. */
   labels?: Record<string, string>;
   /** The application that created it. */
   created_by?: string;
@@ -264,7 +264,7 @@ export interface Application {
 }
 
 export interface Impact {
-  /** Nothing was changed. */
+  /** Always `true`: the update was not made. */
   dry_run: true;
   /** The application is in quarantine. The impact is that after its release. Absent if it is not. */
   quarantined?: true;
@@ -470,7 +470,7 @@ export interface TokenError {
     | 'invalid_scope'
     | 'invalid_target'
     | 'invalid_dpop_proof';
-  /** What is wrong, and what to do about it. */
+  /** The error, and what to do about it. */
   error_description: string;
 }
 
@@ -548,7 +548,7 @@ export interface SessionAuthorize {
   permissions?: Array<PermissionName>;
   /** Access rules: which permissions apply to which tokens, and how much of the data is returned. Required unless `permissions` is given. */
   rules?: Array<AccessRule>;
-  /** Who the session is for, such as `user:42`. It is in every audit entry of the session, and all sessions of a subject can be ended with one request. */
+  /** The subject that the session is for, such as `user:42`. It is in every audit entry of the session, and all sessions of a subject can be ended with one request. */
   subject?: string;
   /** When the session expires. May be earlier or later than the default, up to the maximum lifetime and the expiry of its application. */
   expires_at?: string;
@@ -568,7 +568,7 @@ export interface DelegationCreate {
   permissions?: Array<PermissionName>;
   /** Access rules: which permissions apply to which tokens, and how much of the data is returned. Required unless `permissions` is given. */
   rules?: Array<AccessRule>;
-  /** Who the delegation is for, such as `user:42`. It is in every audit entry of the delegation, and all delegations and sessions of a subject can be ended with one request. */
+  /** The subject that the delegation is for, such as `user:42`. It is in every audit entry of the delegation, and all delegations and sessions of a subject can be ended with one request. */
   subject?: string;
   /** When the delegation expires. By default after the default lifetime of a session. At most the maximum lifetime of a session from now. */
   expires_at?: string;
@@ -593,7 +593,7 @@ export interface Session {
   kind: 'session' | 'delegation';
   /** `pending`: not authorized yet, so it has no access. `active`: authorized. */
   state: 'pending' | 'active';
-  /** Who it is for. Absent if its authorizer did not say. */
+  /** The subject that it is for. Absent if its authorizer did not say. */
   subject?: string;
   /** Permissions without a rule. Empty until the session is authorized. */
   permissions: Array<PermissionName>;
@@ -747,7 +747,7 @@ export interface Destination {
     query: Array<string>;
     /** Headers of the caller that are passed on. */
     headers: Array<string>;
-    /** What the caller gets back besides the status. */
+    /** The parts of the reply that the caller gets besides the status. */
     reply: Array<string>;
   }>;
   /** Names of the headers that are added to every request. */
@@ -803,7 +803,7 @@ export interface DestinationRequest {
   query?: Array<string>;
   /** Headers of the caller that are passed on, besides `Idempotency-Key` and `SVC-REQUEST-ID`. */
   headers?: Array<string>;
-  /** What the caller gets back besides the status: JSON pointers into the body and headers such as `header:request-id`. The empty pointer is the whole body. */
+  /** The parts of the reply that the caller gets besides the status: JSON pointers into the body and headers such as `header:request-id`. The empty pointer is the whole body. */
   reply?: Array<string>;
 }
 
@@ -955,7 +955,7 @@ export interface DecisionRequest {
   resource?: Resource;
   /** Several resources, instead of `resource`. */
   resources?: Array<Resource>;
-  /** The purpose that the request states. Rules with `require_purpose` reveal data only with a purpose. The `SVC-PURPOSE` header of your own request is not used. */
+  /** The purpose that the request states. Rules with `require_purpose` reveal data only with a purpose. The `SVC-PURPOSE` header of this request is not used. */
   purpose?: string;
   /** Whether to add `trace`. The response is then slower and larger. */
   explain?: boolean | null;
@@ -984,7 +984,7 @@ export interface Resource {
 }
 
 export interface AccessReview {
-  /** Who has access, riskiest first: `reveal`, `mask`, `redact`. */
+  /** Those with access, riskiest first: `reveal`, `mask`, `redact`. */
   data: Array<AccessEntry>;
   /** The number of entries by transform. Absent with `start`, and if there are too many to count. */
   totals?: {
@@ -999,9 +999,9 @@ export interface AccessReview {
 }
 
 export interface AccessEntry {
-  /** Who has access. */
+  /** The application, session or delegation that has access. */
   subject: {
-    /** What it is. */
+    /** Its type. */
     type: 'application' | 'session' | 'delegation';
     /** Its id. */
     id: string;
@@ -1018,9 +1018,9 @@ export interface AccessEntry {
   require_purpose?: true;
   /** The rule that allows it. */
   rule: DecidingRule;
-  /** Sessions and delegations only: the application whose key is the ceiling. Absent if there is none. */
+  /** Sessions and delegations only: the application whose key is the ceiling. Absent without a ceiling. */
   limited_by?: {
-    /** What it is. */
+    /** Its type. */
     type: 'application' | 'session' | 'delegation';
     /** Its id. */
     id: string;
@@ -1029,7 +1029,7 @@ export interface AccessEntry {
   };
   /** Whose quarantine limits the access: that of the subject, of the application of a session or delegation, or of the application that authorized it. Absent if none does. */
   quarantine?: {
-    /** What it is. */
+    /** Its type. */
     type: 'application' | 'session' | 'delegation';
     /** Its id. */
     id: string;
@@ -1045,7 +1045,7 @@ export interface AccessDiff {
   from: string;
   /** The later time of the comparison. */
   to: string;
-  /** Entries before this time were archived, so `from` is this time instead of the one that was asked for. Absent if no entry is missing. */
+  /** Entries before this time were archived, so `from` is this time instead of the one in the request. Absent if no entry is missing. */
   recorded_since?: string;
   /** False if there were too many changes to read, compare or list all of them. Compare shorter periods then. */
   complete: boolean;
@@ -1117,11 +1117,11 @@ export interface AdviceEntry {
     /** Grants with the risk `redact`. */
     redact: number;
   };
-  /** Smaller grants that cover every recorded use and allow nothing new. Absent if nothing can be removed safely, and if nothing was used. */
+  /** Smaller grants that cover every recorded use and allow nothing new. Absent if no grant can be removed safely, and if none was used. */
   proposal?: {
-    /** The permissions to keep. */
+    /** The permissions that are in use. */
     permissions: Array<PermissionName>;
-    /** The rules to keep, with the containers in which they were used. */
+    /** The rules that are in use, with the containers in which they were used. */
     rules: Array<AccessRule>;
   };
 }
@@ -1198,7 +1198,7 @@ export interface AuthZenDecision {
     error?: {
       /** The HTTP status code that a single evaluation would have. */
       status: number;
-      /** What is wrong. */
+      /** The error. */
       message: string;
     };
   };
@@ -1400,7 +1400,7 @@ export interface LogEntryPage {
   pagination: Pagination;
   /** The entries of this page. */
   data: Array<LogEntry>;
-  /** Periods in which entries that match the filters may be missing. Absent if there are none, and with `start` or `after`. */
+  /** Periods in which entries that match the filters may be missing. Absent without such periods, and with `start` or `after`. */
   gaps?: Array<LogGap>;
 }
 
@@ -1421,7 +1421,7 @@ export interface LogEntry {
     application_id?: string;
     /** Sessions and delegations only: the application that authorized it. */
     authorized_by?: string;
-    /** Who the session or delegation is for, or the workload that got the key for a JWT (its `sub`). Absent if unknown. */
+    /** The subject of the session or delegation, or the workload that got the key for a JWT (its `sub`). Absent if unknown. */
     subject?: string;
     /** Keys from `POST /oauth/token`, and people who signed in to the console: the issuer of their JWT. */
     issuer?: string;
@@ -1458,7 +1458,7 @@ export interface LogEntry {
     method: string;
     /** Path pattern of the request. */
     path: string;
-    /** Outcomes only: the status of the reply. Absent if there was none. */
+    /** Outcomes only: the status of the reply. Absent without a reply. */
     status?: number;
   };
   /** Why the request was made, from the `SVC-PURPOSE` header. */
@@ -1543,7 +1543,7 @@ export interface LogCounts {
   interval_seconds: number;
   /** Entries before this time were not counted, because there are too many. Absent if all were counted. */
   counted_from?: string;
-  /** Periods in which entries that match the filters may be missing, so that they are not counted. Absent if there are none. */
+  /** Periods in which entries that match the filters may be missing, so that they are not counted. Absent without such periods. */
   gaps?: Array<LogGap>;
   /** The sum of all intervals. */
   totals: {
@@ -1621,7 +1621,7 @@ export interface RequestCounts {
 export interface Permission {
   /** The name used in grants. */
   name: string;
-  /** What it allows. */
+  /** The requests that it allows. */
   description: string;
   /** Whether a public application can hold it. */
   browser: boolean;
@@ -2020,7 +2020,7 @@ export interface Operations {
       query?: {
         /** Only this application. By default, all applications, newest first. */
         application_id?: string;
-        /** Grants that were used within this number of days are kept. */
+        /** Grants that were used within this number of days are in use. */
         days?: number;
         /** `true` to leave out proposals, and all unused grants except the riskiest. A page then covers up to 1,000 applications. */
         summary?: 'true' | 'false';

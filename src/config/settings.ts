@@ -5,8 +5,8 @@ import { parseEnv } from 'node:util';
 import { type AuditedReads, auditedReads } from '../domain/audit.ts';
 import { Secret } from '../domain/key.ts';
 import { longestSession } from '../domain/session.ts';
+import { maxTokenBytes } from '../domain/token.ts';
 import { defaultConnections, defaultTimeout } from '../store/engine/db.ts';
-import { limitSettings } from './limits.ts';
 import { parseTrust, type Trust, trustNobody } from './trusted-proxies.ts';
 import {
   checkedMasterKey,
@@ -18,7 +18,9 @@ import {
   oneOf,
   type Setting,
   variableNames,
+  whole,
   words,
+  zeroOrInteger,
 } from './values.ts';
 
 /** An invalid setting. Operators see the message and the hint. */
@@ -51,9 +53,8 @@ export const settings = {
   port: {
     variable: 'PORT',
     description: 'Port to listen on. 0 picks a free port and prints it.',
-    fallback: '8080',
-    parse: (text) => integer(text, 8080, 0, 65_535),
-  } satisfies Setting<number>,
+    ...whole(8080, 0, 65_535),
+  },
   publicUrl: {
     variable: 'SALLYPORT_PUBLIC_URL',
     description:
@@ -112,15 +113,13 @@ export const settings = {
   databaseTimeout: {
     variable: 'SALLYPORT_DATABASE_TIMEOUT',
     description: 'Timeout of PostgreSQL queries, in milliseconds. A request that waits longer gets 503.',
-    fallback: String(defaultTimeout),
-    parse: (text) => integer(text, defaultTimeout, 100, 60_000),
-  } satisfies Setting<number>,
+    ...whole(defaultTimeout, 100, 60_000),
+  },
   databaseConnections: {
     variable: 'SALLYPORT_DATABASE_CONNECTIONS',
     description: 'Maximum number of PostgreSQL connections per process.',
-    fallback: String(defaultConnections),
-    parse: (text) => integer(text, defaultConnections, 2, 1000),
-  } satisfies Setting<number>,
+    ...whole(defaultConnections, 2, 1000),
+  },
   managementKeyFile: {
     variable: 'SALLYPORT_MANAGEMENT_KEY_FILE',
     description: 'File to which the first start writes the management key (mode 0600).',
@@ -161,16 +160,107 @@ export const settings = {
   sessionTtl: {
     variable: 'SALLYPORT_SESSION_TTL',
     description: 'Default lifetime of a session, in seconds.',
-    fallback: '180',
-    parse: (text) => integer(text, 180, 1, longestSession / 1000) * 1000,
-  } satisfies Setting<number>,
+    ...whole(180, 1, longestSession / 1000, 1000),
+  },
   sessionTtlMax: {
     variable: 'SALLYPORT_SESSION_TTL_MAX',
     description: 'Maximum lifetime of a session, in seconds from its creation.',
-    fallback: '604800',
-    parse: (text) => integer(text, 604_800, 1, longestSession / 1000) * 1000,
+    ...whole(604_800, 1, longestSession / 1000, 1000),
+  },
+  keyRate: {
+    variable: 'SALLYPORT_RATE_PER_KEY',
+    description: 'Rate limit per key and process, in requests per second. 0 disables it.',
+    ...whole(20_000, 0, 1_000_000),
+  },
+  keyBurst: {
+    variable: 'SALLYPORT_BURST_PER_KEY',
+    description: 'Burst per key: number of requests accepted before the rate limit applies.',
+    ...whole(200_000, 1, 100_000_000),
+  },
+  addressRate: {
+    variable: 'SALLYPORT_RATE_PER_ADDRESS',
+    description:
+      'Rate limit per client address (for IPv6, per /64 network) and process, in requests per second. 0 disables it.',
+    ...whole(20_000, 0, 1_000_000),
+  },
+  addressBurst: {
+    variable: 'SALLYPORT_BURST_PER_ADDRESS',
+    description: 'Burst per client address: number of requests accepted before the rate limit applies.',
+    ...whole(200_000, 1, 100_000_000),
+  },
+  sessionRate: {
+    variable: 'SALLYPORT_SESSIONS_PER_MINUTE',
+    description:
+      'Rate limit for new sessions per client address, public key and process, in sessions per minute. 0 disables it.',
+    ...whole(1200, 0, 1_000_000),
+  },
+  sessionBurst: {
+    variable: 'SALLYPORT_SESSIONS_BURST',
+    description:
+      'Burst per client address and public key: number of new sessions accepted before the rate limit applies.',
+    ...whole(1000, 1, 100_000_000),
+  },
+  pendingSessions: {
+    variable: 'SALLYPORT_PENDING_SESSIONS_PER_APPLICATION',
+    description:
+      'Maximum number of pending sessions, and of delegations, per application. 0 disables the limit.',
+    ...whole(10_000, 0, 10_000_000),
+  },
+  revocationRate: {
+    variable: 'SALLYPORT_REVOCATIONS_PER_MINUTE',
+    description:
+      'Rate limit for POST /keys/revoke per client address and process, in requests per minute. 0 disables it.',
+    ...whole(60, 0, 1_000_000),
+  },
+  exchangeRate: {
+    variable: 'SALLYPORT_EXCHANGES_PER_MINUTE',
+    description:
+      'Rate limit for POST /oauth/token per client address and process, in requests per minute. 0 disables it.',
+    ...whole(600, 0, 1_000_000),
+  },
+  tokenRate: {
+    variable: 'SALLYPORT_TOKENS_PER_MINUTE',
+    description:
+      'Rate limit for token writes per application (with its sessions) and process, in tokens per minute. 0 disables it.',
+    ...whole(30_000, 0, 100_000_000),
+  },
+  tokenByteRate: {
+    variable: 'SALLYPORT_TOKEN_BYTES_PER_MINUTE',
+    description:
+      'Rate limit for token request bodies per application (with its sessions) and process, in bytes per minute. At least 1048576 (1 MiB, the largest request), or 0 to disable it.',
+    fallback: '134217728',
+    parse: (text) => zeroOrInteger(text, 134_217_728, maxTokenBytes, 1_000_000_000_000),
   } satisfies Setting<number>,
-  ...limitSettings,
+  searchRate: {
+    variable: 'SALLYPORT_SEARCHES_PER_MINUTE',
+    description:
+      'Rate limit for searches of tokens per application (with its sessions) and process, in searches per minute. 0 disables it.',
+    ...whole(600, 0, 100_000_000),
+  },
+  searchMissRate: {
+    variable: 'SALLYPORT_SEARCH_MISSES_PER_MINUTE',
+    description:
+      'Rate limit for searches that find no token, such as guesses, per application (with its sessions) and process, in searches per minute. 0 disables it.',
+    ...whole(60, 0, 100_000_000),
+  },
+  useRate: {
+    variable: 'SALLYPORT_USES_PER_TOKEN',
+    description:
+      'Rate limit for uses of a token at destinations per process, in uses per minute. The status of a destination can answer guesses. 0 disables it.',
+    ...whole(30, 0, 100_000_000),
+  },
+  processingRate: {
+    variable: 'SALLYPORT_PROCESSING_PER_APPLICATION',
+    description:
+      'Rate limit for long computations per application (with its sessions) and process, in milliseconds of processing per second. The burst is twenty times as much. 0 disables it.',
+    ...whole(500, 0, 1000),
+  },
+  tokenBytes: {
+    variable: 'SALLYPORT_TOKEN_BYTES_PER_APPLICATION',
+    description:
+      'Storage quota per application (with its sessions), in bytes. Counts tokens, each rounded up to 4 KiB, and idempotency records. 0 disables it.',
+    ...whole(21_474_836_480, 0, 999_999_999_999_999),
+  },
   auditReads: {
     variable: 'SALLYPORT_AUDIT_READS',
     description:
@@ -229,15 +319,13 @@ export const settings = {
   consoleSessionIdle: {
     variable: 'SALLYPORT_CONSOLE_SESSION_IDLE',
     description: 'Seconds without a request after which a person who signed in by name is signed out.',
-    fallback: '1800',
-    parse: (text) => integer(text, 1800, 120, 86_400) * 1000,
-  } satisfies Setting<number>,
+    ...whole(1800, 120, 86_400, 1000),
+  },
   consoleSessionMax: {
     variable: 'SALLYPORT_CONSOLE_SESSION_MAX',
     description: 'Seconds after which a person who signed in by name must sign in again.',
-    fallback: '43200',
-    parse: (text) => integer(text, 43_200, 120, 604_800) * 1000,
-  } satisfies Setting<number>,
+    ...whole(43_200, 120, 604_800, 1000),
+  },
   consoleKeys: {
     variable: 'SALLYPORT_CONSOLE_KEYS',
     description:
@@ -248,9 +336,8 @@ export const settings = {
   workers: {
     variable: 'SALLYPORT_WORKERS',
     description: 'Number of server processes that share the port.',
-    fallback: '1',
-    parse: (text) => integer(text, 1, 1, 64),
-  } satisfies Setting<number>,
+    ...whole(1, 1, 64),
+  },
   metricsPort: {
     variable: 'SALLYPORT_METRICS_PORT',
     description:
@@ -262,9 +349,8 @@ export const settings = {
     variable: 'SALLYPORT_DRAIN',
     description:
       'Seconds to continue serving after a stop signal, except after Ctrl-C in a terminal. /readyz returns 503 meanwhile, so that load balancers remove the node. Set it to more than the interval of their health checks times the failures that they wait for.',
-    fallback: '15',
-    parse: (text) => integer(text, 15, 0, 300) * 1000,
-  } satisfies Setting<number>,
+    ...whole(15, 0, 300, 1000),
+  },
   auditRetention: {
     variable: 'SALLYPORT_AUDIT_RETENTION',
     description:

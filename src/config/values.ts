@@ -27,6 +27,12 @@ export function integer(text: string | undefined, fallback: number, min: number,
   throw new Error(`must be a whole number from ${min} to ${max}, not ${JSON.stringify(text)}`);
 }
 
+/** The default and the parser of a setting with a whole number, which is multiplied by `unit`. */
+export function whole(fallback: number, min: number, max: number, unit = 1) {
+  const parse = (text: string | undefined) => integer(text, fallback, min, max) * unit;
+  return { fallback: String(fallback), parse };
+}
+
 export function zeroOrInteger(text: string | undefined, fallback: number, min: number, max: number): number {
   if (text === '0') return 0;
   try {

@@ -2,13 +2,17 @@ import { z } from 'zod';
 import {
   changeFields,
   DateTime,
+  Flag,
   Id,
   Name,
   Origins,
   optional,
   parseDateTime,
+  readOnly,
+  Text,
   Timestamp,
   timestamp,
+  Uuid,
 } from './common-fields.ts';
 import { type Errors, throwIfInvalid } from './error.ts';
 import { grantFields } from './grant.ts';
@@ -29,9 +33,9 @@ export type ApplicationType = z.infer<typeof ApplicationType>;
 /** An application in responses, without its key. */
 export const Application = z
   .object({
-    id: z.uuid().describe('Unique identifier of the application.'),
-    tenant_id: z.uuid().describe('The tenant that the application belongs to.'),
-    name: z.string().describe('Display name.'),
+    id: Uuid.describe('Unique identifier of the application.'),
+    tenant_id: Uuid.describe('The tenant that the application belongs to.'),
+    name: Text.describe('Display name.'),
     type: ApplicationType,
     permissions: z
       .array(Permission)
@@ -45,10 +49,9 @@ export const Application = z
       .array(z.string())
       .optional()
       .describe('Origins whose pages may use its key in a browser. Absent if every origin may.'),
-    require_bound_sessions: z
-      .boolean()
-      .optional()
-      .describe('Whether it can create only bound sessions. Absent if it can create others, too.'),
+    require_bound_sessions: Flag.optional().describe(
+      'Whether it can create only bound sessions. Absent if it can create others, too.',
+    ),
     allowed_networks: z
       .array(z.string())
       .optional()
@@ -56,11 +59,11 @@ export const Application = z
     trusted_issuers: z
       .array(TrustedIssuer)
       .optional()
-      .describe('Issuers whose JWTs can be exchanged for a key of it. Absent if there are none.'),
+      .describe('Issuers whose JWTs can be exchanged for a key of it. Absent if it trusts none.'),
     labels: z
       .record(z.string(), z.string())
       .optional()
-      .describe('Labels, which group applications. They grant no access. Absent if there are none.'),
+      .describe('Labels, which group applications. They grant no access. Absent if it has none.'),
     ...changeFields,
     quarantined_at: Timestamp.optional().describe(
       'Since when it is in quarantine: it can change nothing, and it reads tokens without their data. Absent if it is not.',
@@ -73,9 +76,9 @@ export const Application = z
 export type Application = z.infer<typeof Application>;
 
 const keyField = {
-  key: z
-    .string()
-    .describe('The key. It is returned only here and cannot be retrieved later: only a hash is stored.'),
+  key: Text.describe(
+    'The key. It is returned only here and cannot be retrieved later: only a hash is stored.',
+  ),
 };
 
 /** Only the responses of create and regenerate contain the key. */
@@ -91,9 +94,9 @@ export const maxKeys = 3;
 
 export const ApplicationKey = z
   .object({
-    id: z.uuid().describe('Unique identifier of the key.'),
-    ending: z.string().describe('The last four characters of the key, to tell keys apart.'),
-    created_by: z.uuid().optional().describe('The application that created it. Absent if unknown.'),
+    id: Uuid.describe('Unique identifier of the key.'),
+    ending: Text.describe('The last four characters of the key, to tell keys apart.'),
+    created_by: Uuid.optional().describe('The application that created it. Absent if unknown.'),
     created_at: Timestamp.describe('When it was created.'),
     last_used_at: Timestamp.optional().describe('When it was last used, to the minute. Absent if never.'),
     expires_at: Timestamp.optional().describe(
@@ -103,7 +106,6 @@ export const ApplicationKey = z
   .meta({ id: 'ApplicationKey' });
 export type ApplicationKey = z.infer<typeof ApplicationKey>;
 
-/** Only the response that creates a key contains it. */
 export const ApplicationKeyCreated = ApplicationKey.extend(keyField).meta({ id: 'ApplicationKeyCreated' });
 
 const oldKeysExpireAt = optional(DateTime);
@@ -142,7 +144,7 @@ export const ApplicationCreate = z
       `Private and management applications only: networks in CIDR notation from which its keys may be used, at most ${maxNetworks}, such as \`10.0.0.0/8\`. If absent or empty, they may be used from everywhere.`,
     ),
     trusted_issuers: optional(TrustedIssuers).describe(
-      `Private and management applications only: issuers whose JWTs can be exchanged for a key of it at \`POST /oauth/token\`, at most ${maxIssuers}. If absent or empty, there are none.`,
+      `Private and management applications only: issuers whose JWTs can be exchanged for a key of it at \`POST /oauth/token\`, at most ${maxIssuers}. If absent or empty, it trusts none.`,
     ),
     labels: optional(Labels).describe(
       `Labels, which group applications, such as \`{"team": "payments"}\`; at most ${maxLabels}. They grant no access. Names have at most 63 lower-case letters, digits, and \`._/-\`, and start with a letter. Values have 1 to 100 letters, digits, and \`._/@:-\`, and start with a letter or digit.`,
@@ -154,19 +156,12 @@ export const ApplicationCreate = z
   .meta({ id: 'ApplicationCreate' });
 export type ApplicationCreate = z.infer<typeof ApplicationCreate>;
 
-/** Accepts any value; `readOnlyErrors` compares it with the stored one. */
-function readOnly(kind: { format?: string; enum?: readonly string[] }) {
-  return optional(z.unknown().meta({ type: 'string', ...kind })).meta({
-    readOnly: true,
-    description: 'Read-only. May be sent unchanged; a different value is rejected.',
-  });
-}
-const ReadOnlyId = readOnly({ format: 'uuid' });
-const ReadOnlyDateTime = readOnly({ format: 'date-time' });
+const ReadOnlyId = readOnly({ type: 'string', format: 'uuid' });
+const ReadOnlyDateTime = readOnly({ type: 'string', format: 'date-time' });
 const readOnlyFields = {
   id: ReadOnlyId,
   tenant_id: ReadOnlyId,
-  type: readOnly({ enum: ApplicationType.options }),
+  type: readOnly({ type: 'string', enum: ApplicationType.options }),
   created_by: ReadOnlyId,
   created_at: ReadOnlyDateTime,
   modified_by: ReadOnlyId,

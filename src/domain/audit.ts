@@ -1,6 +1,6 @@
 /** Entries of the audit log. */
 import { z } from 'zod';
-import { DateTime, Id, line, Timestamp } from './common-fields.ts';
+import { DateTime, Flag, Id, line, Text, Timestamp, Uuid } from './common-fields.ts';
 import { DecidingRule, MissingGrant } from './explain.ts';
 import type { Resource } from './policy.ts';
 import { Container, canonicalContainer, Transform } from './rule.ts';
@@ -14,7 +14,6 @@ export type AuditedReads = (typeof auditedReads)[number];
 /** The row of the `settings` table that stores `SALLYPORT_AUDIT_READS`. */
 export const readsSetting = 'audit_reads';
 
-/** Reads with these transforms are not recorded. */
 export const unrecordedTransforms: Record<AuditedReads, readonly Transform[]> = {
   all: [],
   reveal: ['redact', 'mask'],
@@ -36,9 +35,9 @@ export const expiringOperation = 'key.expiring';
 /** The person who signed in to the console. Their identity provider said all of it. */
 export const Person = z
   .object({
-    subject: z.string().describe('Id of the person at their identity provider (`sub`).'),
-    name: z.string().optional().describe('Name at that time.'),
-    email: z.string().optional().describe('Email address at that time.'),
+    subject: Text.describe('Id of the person at their identity provider (`sub`).'),
+    name: Text.optional().describe('Name at that time.'),
+    email: Text.optional().describe('Email address at that time.'),
   })
   .meta({ id: 'Person' });
 export type Person = z.infer<typeof Person>;
@@ -52,27 +51,19 @@ const Actor = z.object({
   kind: z
     .enum(['application', 'session', 'delegation', 'operator', 'anonymous', 'unknown'])
     .describe('Type of the actor. `unknown`: the entry was altered in the database and cannot be read.'),
-  id: z.uuid().optional().describe('Id of the application, session or delegation.'),
-  application_id: z
-    .uuid()
-    .optional()
-    .describe('The application, or the application of the session or delegation.'),
-  authorized_by: z
-    .uuid()
-    .optional()
-    .describe('Sessions and delegations only: the application that authorized it.'),
-  subject: z
-    .string()
-    .optional()
-    .describe(
-      'Who the session or delegation is for, or the workload that got the key for a JWT (its `sub`). Absent if unknown.',
-    ),
-  issuer: z
-    .string()
-    .optional()
-    .describe(
-      'Keys from `POST /oauth/token`, and people who signed in to the console: the issuer of their JWT.',
-    ),
+  id: Uuid.optional().describe('Id of the application, session or delegation.'),
+  application_id: Uuid.optional().describe(
+    'The application, or the application of the session or delegation.',
+  ),
+  authorized_by: Uuid.optional().describe(
+    'Sessions and delegations only: the application that authorized it.',
+  ),
+  subject: Text.optional().describe(
+    'The subject of the session or delegation, or the workload that got the key for a JWT (its `sub`). Absent if unknown.',
+  ),
+  issuer: Text.optional().describe(
+    'Keys from `POST /oauth/token`, and people who signed in to the console: the issuer of their JWT.',
+  ),
   person: Person.optional().describe(
     'The person who signed in to the console as the application. Absent for keys.',
   ),
@@ -82,10 +73,9 @@ const Actor = z.object({
 const EntryResource = z
   .object({
     ids: z.array(z.string()).optional().describe('Ids of the resources.'),
-    container: z
-      .string()
-      .optional()
-      .describe('Their container. If they are in several, the deepest container that includes all of them.'),
+    container: Text.optional().describe(
+      'Their container. If they are in several, the deepest container that includes all of them.',
+    ),
     omitted: z
       .int()
       .optional()
@@ -99,7 +89,7 @@ const EntryDecision = z
   .object({
     transform: Transform.optional().describe('How the data was returned. Absent if denied.'),
     rule: DecidingRule.optional().describe('The rule that decided, if a rule did.'),
-    reason: z.string().optional().describe('Denials only: the reason, as a sentence.'),
+    reason: Text.optional().describe('Denials only: the reason, as a sentence.'),
     missing: MissingGrant.optional().describe(
       'Denials only: the smallest grant that would have allowed the request.',
     ),
@@ -109,11 +99,11 @@ const EntryDecision = z
 /** The part of an entry that is stored as JSON. */
 export const Entry = z.object({
   actor: Actor.describe('Who made the request.'),
-  operation: z.string().describe('The operation, such as `application.update`.'),
+  operation: Text.describe('The operation, such as `application.update`.'),
   entity: z
     .object({
-      kind: z.string().describe('Type of the resource.'),
-      id: z.string().describe('Id of the resource.'),
+      kind: Text.describe('Type of the resource.'),
+      id: Text.describe('Id of the resource.'),
     })
     .optional()
     .describe('The resource that the operation was about.'),
@@ -130,32 +120,29 @@ export const Entry = z.object({
     .describe('Searches only: what was searched for.'),
   use: z
     .object({
-      destination: z.string().describe('Id of the destination.'),
-      name: z.string().describe('Name of the destination at that time.'),
-      method: z.string().describe('Method of the request.'),
-      path: z.string().describe('Path pattern of the request.'),
-      status: z
-        .int()
-        .optional()
-        .describe('Outcomes only: the status of the reply. Absent if there was none.'),
+      destination: Text.describe('Id of the destination.'),
+      name: Text.describe('Name of the destination at that time.'),
+      method: Text.describe('Method of the request.'),
+      path: Text.describe('Path pattern of the request.'),
+      status: z.int().optional().describe('Outcomes only: the status of the reply. Absent without a reply.'),
     })
     .optional()
     .describe('Uses of tokens only: where the data was sent.'),
-  purpose: z.string().optional().describe('Why the request was made, from the `SVC-PURPOSE` header.'),
+  purpose: Text.optional().describe('Why the request was made, from the `SVC-PURPOSE` header.'),
   result: z
     .enum(results)
     .describe(
       '`success`: the operation was performed. `denied`: the key was valid, but not allowed to. `failed`: the key was not valid; such entries belong to no tenant. With a tenant and the reason `not_found`: an application or session in quarantine requested a resource that does not exist.',
     ),
-  reason: z.string().optional().describe('The error code, if the operation did not succeed.'),
+  reason: Text.optional().describe('The error code, if the operation did not succeed.'),
   from: z
     .object({
-      ip: z.string().optional().describe('IP address.'),
-      user_agent: z.string().optional().describe('`User-Agent` header.'),
+      ip: Text.optional().describe('IP address.'),
+      user_agent: Text.optional().describe('`User-Agent` header.'),
     })
     .describe('Where the request came from, if known.'),
-  request_id: z.string().optional().describe('Id of the request.'),
-  trace_id: z.string().optional().describe('Id of the trace, from the `traceparent` header.'),
+  request_id: Text.optional().describe('Id of the request.'),
+  trace_id: Text.optional().describe('Id of the trace, from the `traceparent` header.'),
   difference: z
     .record(z.string(), z.object({ from: z.json().optional(), to: z.json().optional() }))
     .optional()
@@ -166,18 +153,12 @@ export const Entry = z.object({
     .int()
     .optional()
     .describe('Number of equal events that this entry aggregates. Absent if it is one.'),
-  overflow: z
-    .boolean()
-    .optional()
-    .describe(
-      'Whether the entry counts events of different sessions, addresses or containers, because the application had too many different ones in this minute. Absent if not.',
-    ),
-  reported_by: z
-    .uuid()
-    .optional()
-    .describe(
-      'The application that asked about the credential, if the entry is a decision that it recorded with `record`, or a DPoP proof that was refused there.',
-    ),
+  overflow: Flag.optional().describe(
+    'Whether the entry counts events of different sessions, addresses or containers, because the application had too many different ones in this minute. Absent if not.',
+  ),
+  reported_by: Uuid.optional().describe(
+    'The application that asked about the credential, if the entry is a decision that it recorded with `record`, or a DPoP proof that was refused there.',
+  ),
 });
 export type Entry = z.infer<typeof Entry>;
 export type EntryResource = NonNullable<Entry['resource']>;
@@ -194,8 +175,8 @@ export const byOperator = { actor: { kind: 'operator' as const }, result: 'succe
 
 export const LogEntry = z
   .object({
-    id: z.uuid().describe('Unique identifier of the entry.'),
-    tenant_id: z.uuid().optional().describe('The tenant that the entry belongs to.'),
+    id: Uuid.describe('Unique identifier of the entry.'),
+    tenant_id: Uuid.optional().describe('The tenant that the entry belongs to.'),
     at: Timestamp.describe('When it happened.'),
     ...Entry.shape,
   })
@@ -219,7 +200,6 @@ export const LogGap = z
   .meta({ id: 'LogGap' });
 export type LogGap = z.infer<typeof LogGap>;
 
-/** Query parameters that filter the log. */
 export const logFilter = {
   token: line(1, 200).optional().describe('Only entries about the token with this id.'),
   container: Container.optional().describe('Only entries about data in this container or below it.'),

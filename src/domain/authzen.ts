@@ -3,7 +3,7 @@
  * are ignored, as the standard requires.
  */
 import { z } from 'zod';
-import { containsNoSecret, optional } from './common-fields.ts';
+import { Count, containsNoSecret, Flag, optional, Text } from './common-fields.ts';
 import { DestinationReference } from './destination.ts';
 import { AuthZenProof, dpopField } from './dpop.ts';
 import { DecidingRule, MissingGrant } from './explain.ts';
@@ -142,10 +142,10 @@ export type EvaluationsRequest = z.infer<typeof EvaluationsRequest>;
 
 export const AuthZenDecision = z
   .object({
-    decision: z.boolean().describe('Whether access is allowed.'),
+    decision: Flag.describe('Whether access is allowed.'),
     context: z
       .object({
-        reason: z.string().exactOptional().describe('The reason, as a sentence.'),
+        reason: Text.exactOptional().describe('The reason, as a sentence.'),
         transform: Transform.exactOptional().describe('How to show the data. Absent if denied.'),
         rule: DecidingRule.exactOptional().describe('The rule that allowed it.'),
         missing: MissingGrant.exactOptional().describe('The smallest grant that would allow it.'),
@@ -153,7 +153,7 @@ export const AuthZenDecision = z
         error: z
           .object({
             status: z.int().describe('The HTTP status code that a single evaluation would have.'),
-            message: z.string().describe('What is wrong.'),
+            message: Text.describe('The error.'),
           })
           .exactOptional()
           .describe('Why an evaluation of a batch is invalid.'),
@@ -215,13 +215,13 @@ export const ActionSearch = z
 
 const Page = z
   .object({
-    next_token: z.string().describe('To send as `page.token` for the next part. Empty after the last one.'),
-    count: z.int().min(0).describe('The number of results in this response.'),
+    next_token: Text.describe('To send as `page.token` for the next part. Empty after the last one.'),
+    count: Count.describe('The number of results in this response.'),
   })
   .meta({ id: 'AuthZenPage' });
 
 const Entity = z
-  .object({ type: z.string().describe('Its type.'), id: z.string().describe('Its id, or its name.') })
+  .object({ type: Text.describe('Its type.'), id: Text.describe('Its id, or its name.') })
   .meta({ id: 'AuthZenEntity' });
 
 /** A search examines a limited number of entries, so a page can be short or empty and still have a `next_token`. */

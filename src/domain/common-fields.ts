@@ -14,6 +14,9 @@ export const Id = z
   .transform((id) => id.toLowerCase())
   .meta({ format: 'uuid' });
 
+/** Types of fields in responses. */
+export const [Text, Uuid, Flag, Count] = [z.string(), z.uuid(), z.boolean(), z.int().min(0)];
+
 /** `null` means absent. */
 export function optional<S extends z.ZodType>(schema: S) {
   return schema.nullish().transform((value) => value ?? undefined);
@@ -184,17 +187,24 @@ export function timestamp(time: number): string {
 
 /** Who created and last changed a resource, in responses. */
 export const changeFields = {
-  created_by: z.uuid().optional().describe('The application that created it.'),
+  created_by: Uuid.optional().describe('The application that created it.'),
   created_at: Timestamp.describe('When it was created.'),
-  modified_by: z
-    .uuid()
-    .optional()
-    .describe('The application that last changed it. Absent if it was never changed.'),
+  modified_by: Uuid.optional().describe(
+    'The application that last changed it. Absent if it was never changed.',
+  ),
   modified_at: Timestamp.optional().describe('When it was last changed. Absent if it was never changed.'),
   expires_at: Timestamp.optional().describe(
     'When it expires: from then on it is treated as deleted. Absent if it never expires.',
   ),
 };
+
+/** A field that updates may repeat. Accepts any value, which the endpoint compares with the stored one. */
+export function readOnly(schema: { readonly type: string; [more: string]: unknown }) {
+  return optional(z.unknown().meta(schema)).meta({
+    readOnly: true,
+    description: 'Read-only. May be sent unchanged; a different value is rejected.',
+  });
+}
 
 /** Throws `validation_failed` if a time in a request has passed. */
 export function requireFuture(time: number | undefined, now: number, field = 'expires_at'): void {

@@ -7,7 +7,10 @@ import {
   optional,
   optionalList,
   originOf,
+  readOnly,
   secretError,
+  Text,
+  Uuid,
 } from './common-fields.ts';
 import type { Errors } from './error.ts';
 
@@ -139,7 +142,7 @@ const DestinationRequest = z
         )
         .max(50),
     ).describe(
-      'What the caller gets back besides the status: JSON pointers into the body and headers such as `header:request-id`. The empty pointer is the whole body.',
+      'The parts of the reply that the caller gets besides the status: JSON pointers into the body and headers such as `header:request-id`. The empty pointer is the whole body.',
     ),
   })
   .refine(
@@ -234,30 +237,15 @@ export const DestinationCreate = z
   .meta({ id: 'DestinationCreate' });
 export type DestinationCreate = z.output<typeof DestinationCreate>;
 
-const readOnlyField = (schema: { type: 'string' | 'array'; items?: { type: 'string' } }) =>
-  optional(z.unknown().meta(schema)).meta({
-    readOnly: true,
-    description: 'Read-only. May be sent unchanged; a different value is rejected.',
-  });
-const readOnly = [
-  'id',
-  'tenant_id',
-  'origin',
-  'created_by',
-  'created_at',
-  'modified_by',
-  'modified_at',
-] as const;
+const ReadOnlyText = readOnly({ type: 'string' });
+const readOnlyFields = {
+  ...{ id: ReadOnlyText, tenant_id: ReadOnlyText, origin: ReadOnlyText, created_by: ReadOnlyText },
+  ...{ created_at: ReadOnlyText, modified_by: ReadOnlyText, modified_at: ReadOnlyText },
+  header_names: readOnly({ type: 'array', items: { type: 'string' } }),
+};
 
 export const DestinationUpdate = z
-  .strictObject({
-    ...changeableFields,
-    ...(Object.fromEntries(readOnly.map((name) => [name, readOnlyField({ type: 'string' })])) as Record<
-      (typeof readOnly)[number],
-      ReturnType<typeof readOnlyField>
-    >),
-    header_names: readOnlyField({ type: 'array', items: { type: 'string' } }),
-  })
+  .strictObject({ ...changeableFields, ...readOnlyFields })
   .meta({ id: 'DestinationUpdate' });
 export type DestinationUpdate = z.output<typeof DestinationUpdate>;
 
@@ -266,33 +254,35 @@ const { expires_at: _, ...changes } = changeFields;
 /** A destination in responses: without header values and private key. */
 export const Destination = z
   .object({
-    id: z.uuid().describe('Unique identifier. Access rules contain it.'),
-    tenant_id: z.uuid().describe('The tenant that the destination belongs to.'),
-    name: z.string().describe('Name in the path `/proxy/NAME/…`.'),
-    origin: z.string().describe('`https://host[:port]`.'),
+    id: Uuid.describe('Unique identifier. Access rules contain it.'),
+    tenant_id: Uuid.describe('The tenant that the destination belongs to.'),
+    name: Text.describe('Name in the path `/proxy/NAME/…`.'),
+    origin: Text.describe('`https://host[:port]`.'),
     requests: z
       .array(
         z.object({
           method: z.enum(methods).describe('HTTP method.'),
-          path: z.string().describe('Path pattern.'),
+          path: Text.describe('Path pattern.'),
           placeholders: z
             .array(
               z.object({
-                at: z.string().describe('Where the request has the placeholder.'),
-                from: z.string().optional().describe("JSON pointer into the token's data."),
-                prefix: z.string().optional().describe('Put before the value.'),
+                at: Text.describe('Where the request has the placeholder.'),
+                from: Text.optional().describe("JSON pointer into the token's data."),
+                prefix: Text.optional().describe('Put before the value.'),
               }),
             )
             .describe('Where tokens may be inserted.'),
           query: z.array(z.string()).describe('Query parameters that the caller may send.'),
           headers: z.array(z.string()).describe('Headers of the caller that are passed on.'),
-          reply: z.array(z.string()).describe('What the caller gets back besides the status.'),
+          reply: z
+            .array(z.string())
+            .describe('The parts of the reply that the caller gets besides the status.'),
         }),
       )
       .describe('Requests that callers may send.'),
     header_names: z.array(z.string()).describe('Names of the headers that are added to every request.'),
-    client_certificate: z.string().optional().describe('Client certificate in PEM, without its private key.'),
-    ca: z.string().optional().describe('CA certificates in PEM that are trusted instead of the public ones.'),
+    client_certificate: Text.optional().describe('Client certificate in PEM, without its private key.'),
+    ca: Text.optional().describe('CA certificates in PEM that are trusted instead of the public ones.'),
     timeout: z.int().describe('Seconds for the whole exchange.'),
     ...changes,
   })
@@ -301,9 +291,9 @@ export type Destination = z.infer<typeof Destination>;
 
 /** Errors for read-only fields that differ from the current ones. */
 export function readOnlyErrors(current: Destination, sent: DestinationUpdate): Errors {
-  const differs = (name: keyof Destination & keyof DestinationUpdate) =>
+  const differs = (name: keyof typeof readOnlyFields) =>
     sent[name] !== undefined && JSON.stringify(sent[name]) !== JSON.stringify(current[name]);
-  const fields = [...readOnly, 'header_names' as const].filter(differs);
+  const fields = (Object.keys(readOnlyFields) as (keyof typeof readOnlyFields)[]).filter(differs);
   const message = (field: string) =>
     field === 'origin'
       ? 'cannot be changed: create another destination'

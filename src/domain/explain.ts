@@ -1,6 +1,7 @@
 /** Explains decisions: the same result as `decideUnder`, with the reason, the deciding rule and the missing grant. */
 
 import { z } from 'zod';
+import { Flag, Text } from './common-fields.ts';
 import { hasTrait } from './permission.ts';
 import {
   type Allowed,
@@ -43,29 +44,27 @@ export const Step = z
       .literal(true)
       .exactOptional()
       .describe('The rule reveals data only to requests that state a purpose, and masks it for others.'),
-    grants: z.boolean().describe('Whether the rule grants the permission.'),
-    matches: z.boolean().describe('Whether the rule matches the resource.'),
-    why: z.string().describe('Why the rule matches or does not match.'),
+    grants: Flag.describe('Whether the rule grants the permission.'),
+    matches: Flag.describe('Whether the rule matches the resource.'),
+    why: Text.describe('Why the rule matches or does not match.'),
   })
   .meta({ id: 'DecisionStep' });
 export type Step = z.infer<typeof Step>;
 
 export const DecidingRule = z
-  .object({ ...ruleFields, description: z.string().exactOptional().describe('The description of the rule.') })
+  .object({ ...ruleFields, description: Text.exactOptional().describe('The description of the rule.') })
   .meta({ id: 'DecidingRule' });
 export type DecidingRule = z.infer<typeof DecidingRule>;
 
 export const MissingGrant = z
   .object({
-    permission: z.string().describe('The missing permission.'),
-    container: z
-      .string()
-      .exactOptional()
-      .describe('The container to grant it on. Absent if the grant needs no container.'),
-    destination: z
-      .string()
-      .exactOptional()
-      .describe('The destination to grant it for. Absent if the grant needs none.'),
+    permission: Text.describe('The missing permission.'),
+    container: Text.exactOptional().describe(
+      'The container to grant it on. Absent if the grant needs no container.',
+    ),
+    destination: Text.exactOptional().describe(
+      'The destination to grant it for. Absent if the grant needs none.',
+    ),
     transform: Transform.exactOptional().describe(
       'The transform that the grant needs. Absent if every transform is enough.',
     ),
@@ -74,9 +73,9 @@ export const MissingGrant = z
 type MissingGrant = z.infer<typeof MissingGrant>;
 
 export const Explanation = z.object({
-  allowed: z.boolean().describe('Whether the credential has access.'),
+  allowed: Flag.describe('Whether the credential has access.'),
   transform: Transform.exactOptional().describe('How to show the data. Absent if denied.'),
-  reason: z.string().describe('The reason, as a sentence.'),
+  reason: Text.describe('The reason, as a sentence.'),
   rule: DecidingRule.exactOptional().describe('The rule that allowed it.'),
   missing: MissingGrant.exactOptional().describe(
     'The smallest grant that would allow it. Absent if allowed, if the credential is invalid, and if the authorizer of the session or delegation lacks the grant and you cannot see its rules.',
@@ -126,7 +125,6 @@ export function decidingRule(
   return verdict.allowed ? ruleOf(holder, verdict) : undefined;
 }
 
-/** The rule of a verdict about `holder`. */
 export function ruleOf(holder: Question['holder'], { rule, isOfCeiling }: Allowed): DecidingRule {
   return ruleView(isOfCeiling ? 'authorizer' : holder, rule);
 }

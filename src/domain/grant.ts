@@ -24,7 +24,6 @@ export const noGrants: Grants = { permissions: [], rules: [] };
 
 export type Owner = 'private' | 'public' | 'management' | 'session' | 'delegation';
 
-/** All permissions in the grants, with or without a rule. */
 export function permissionsIn(grants: Grants): string[] {
   return [...new Set([grants.permissions, ...grants.rules.map((rule) => rule.permissions)].flat())];
 }

@@ -31,7 +31,6 @@ export class Secret {
 /** A key or nonce without its secret. */
 export interface ParsedKey {
   readonly kind: Kind;
-  /** The tag of its tenant. */
   readonly tag: string;
   readonly digest: Digest;
 }
@@ -70,7 +69,6 @@ export function mint(kind: Kind, tag: string, random = systemRandom): Minted {
   return { kind, tag, secret: new Secret(text), digest: keyDigest(text), ending: text.slice(-4) };
 }
 
-/** The tag of a new tenant. */
 export function newTag(random = systemRandom): string {
   const tag = randomDigits(tagLength, random);
   return tag === nilTag ? newTag(random) : tag;

@@ -330,7 +330,6 @@ function everyLeaf(value: unknown, test: (leaf: string) => boolean): boolean {
   return parts.every((part) => everyLeaf(part, test));
 }
 
-/** All field names, at any depth. */
 function fieldNames(value: unknown): string[] {
   if (typeof value !== 'object' || value === null) return [];
   if (Array.isArray(value)) return value.flatMap(fieldNames);

@@ -21,7 +21,6 @@ export interface Resource {
 }
 
 export interface CompiledRule {
-  /** The index of the rule in the grants. */
   readonly index: number;
   readonly rule: Rule;
   readonly permissions: ReadonlySet<string>;
@@ -230,7 +229,6 @@ function matchesRule(rule: Rule, given: Resource): boolean {
   return container === '/' || given.container?.startsWith(container) === true;
 }
 
-/** Whether the rule names the destination of the resource. */
 export function isDestinationOf({ destinations = [] }: Rule, { destination }: Resource): boolean {
   return destination !== undefined && destinations.includes(destination);
 }
@@ -253,7 +251,6 @@ function compareRules(a: Rule, b: Rule): number {
   );
 }
 
-/** Whether the policy grants the permission on any resource. */
 export function isGrantedSomewhere(policy: Policy, permission: string): boolean {
   return policy.granted.has(permission);
 }
@@ -262,7 +259,6 @@ export function canonicalResource({ id, container, destination }: Resource): Res
   return { id, container: container === undefined ? undefined : canonicalContainer(container), destination };
 }
 
-/** Whether a canonical resource meets all conditions. */
 export function matches(conditions: Step['conditions'], resource: Resource): boolean {
   for (const { attribute, operator, value } of conditions) {
     const given = resource[attribute];

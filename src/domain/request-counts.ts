@@ -6,13 +6,11 @@ export const storedInterval = 300_000;
 /** Upper limits of the duration buckets in milliseconds. A last bucket counts the requests above them. */
 export const durationLimits = [0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000];
 
-/** Returns the index of the bucket. */
 export function bucketOf(milliseconds: number): number {
   const bucket = durationLimits.findIndex((limit) => milliseconds <= limit);
   return bucket === -1 ? durationLimits.length : bucket;
 }
 
-/** The requests of an interval. */
 export interface IntervalCounts {
   /** Requests with the status 403. */
   readonly denied: number;

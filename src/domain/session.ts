@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { DateTime, Name, optional, Timestamp } from './common-fields.ts';
+import { DateTime, Flag, Name, optional, Text, Timestamp, Uuid } from './common-fields.ts';
 import { type Grants, grantFields } from './grant.ts';
 import { Permission } from './permission.ts';
 import { canonicalContainer, Rule } from './rule.ts';
@@ -10,12 +10,10 @@ export const longestSession = 31_536_000_000;
 
 export const SessionCreated = z
   .object({
-    session_key: z
-      .string()
-      .describe('Key of the session, for the browser that created it. It is returned only here.'),
-    nonce: z
-      .string()
-      .describe('Send it to your backend, which uses it to authorize the session. It works once.'),
+    session_key: Text.describe(
+      'Key of the session, for the browser that created it. It is returned only here.',
+    ),
+    nonce: Text.describe('Send it to your backend, which uses it to authorize the session. It works once.'),
     expires_at: Timestamp.describe('When the session expires, authorized or not.'),
     bound: z
       .literal(true)
@@ -31,7 +29,7 @@ export const SessionAuthorize = z
     nonce: z.string().min(1).describe('The `nonce` from the response of `POST /sessions`.'),
     ...grantFields,
     subject: optional(Name).describe(
-      'Who the session is for, such as `user:42`. It is in every audit entry of the session, and all sessions of a subject can be ended with one request.',
+      'The subject that the session is for, such as `user:42`. It is in every audit entry of the session, and all sessions of a subject can be ended with one request.',
     ),
     expires_at: optional(DateTime).describe(
       'When the session expires. May be earlier or later than the default, up to the maximum lifetime and the expiry of its application.',
@@ -52,7 +50,7 @@ export const DelegationCreate = z
   .strictObject({
     ...grantFields,
     subject: optional(Name).describe(
-      'Who the delegation is for, such as `user:42`. It is in every audit entry of the delegation, and all delegations and sessions of a subject can be ended with one request.',
+      'The subject that the delegation is for, such as `user:42`. It is in every audit entry of the delegation, and all delegations and sessions of a subject can be ended with one request.',
     ),
     expires_at: optional(DateTime).describe(
       'When the delegation expires. By default after the default lifetime of a session. At most the maximum lifetime of a session from now.',
@@ -65,8 +63,8 @@ export const DelegationCreate = z
 
 export const DelegationCreated = z
   .object({
-    id: z.uuid().describe('Unique identifier of the delegation.'),
-    key: z.string().describe('Key of the delegation, for the job or agent. It is returned only here.'),
+    id: Uuid.describe('Unique identifier of the delegation.'),
+    key: Text.describe('Key of the delegation, for the job or agent. It is returned only here.'),
     expires_at: Timestamp.describe(
       'When it ends: its own expiry, or that of the issuing application or key, if earlier.',
     ),
@@ -80,27 +78,25 @@ export const SessionKind = z
 /** A session or delegation in responses, without its key and nonce. */
 export const Session = z
   .object({
-    id: z.uuid().describe('Unique identifier of the session or delegation.'),
-    tenant_id: z.uuid().describe('The tenant that the session belongs to.'),
-    application_id: z
-      .uuid()
-      .describe('The application whose key created it: for a session, a public application.'),
+    id: Uuid.describe('Unique identifier of the session or delegation.'),
+    tenant_id: Uuid.describe('The tenant that the session belongs to.'),
+    application_id: Uuid.describe(
+      'The application whose key created it: for a session, a public application.',
+    ),
     kind: SessionKind,
     state: SessionState,
-    subject: z.string().optional().describe('Who it is for. Absent if its authorizer did not say.'),
+    subject: Text.optional().describe('The subject that it is for. Absent if its authorizer did not say.'),
     permissions: z
       .array(Permission)
       .describe('Permissions without a rule. Empty until the session is authorized.'),
     rules: z.array(Rule).describe('Access rules. Empty until the session is authorized.'),
     created_at: Timestamp.describe('When it was created.'),
     authorized_at: Timestamp.optional().describe('When it was authorized. Absent until then.'),
-    authorized_by: z.uuid().optional().describe('The application that authorized it. Absent until then.'),
-    ceiling: z
-      .boolean()
-      .describe('Whether the session is limited to the current access of the key that authorized it.'),
-    bound: z
-      .boolean()
-      .describe('Whether the session is bound: every request with its key needs a DPoP proof.'),
+    authorized_by: Uuid.optional().describe('The application that authorized it. Absent until then.'),
+    ceiling: Flag.describe(
+      'Whether the session is limited to the current access of the key that authorized it.',
+    ),
+    bound: Flag.describe('Whether the session is bound: every request with its key needs a DPoP proof.'),
     max_uses: z.int().optional().describe('How many of its requests can succeed. Absent if unlimited.'),
     uses: z.int().optional().describe('How many of them it has made. Absent if they are unlimited.'),
     expires_at: Timestamp.describe(

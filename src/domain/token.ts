@@ -8,7 +8,9 @@ import {
   mapOf,
   optional,
   secretError,
+  Text,
   text,
+  Uuid,
 } from './common-fields.ts';
 import { throwIfInvalid } from './error.ts';
 import { jsonLimitError } from './json-limits.ts';
@@ -81,10 +83,10 @@ export const MetadataFilter = mapOf(10, MetadataName, MetadataValue).meta({
 /** A token in responses. The caller's transform decides about `data`. */
 export const Token = z
   .object({
-    id: z.string().describe('Identifier of the token, unique within the tenant.'),
-    tenant_id: z.uuid().describe('The tenant that the token belongs to.'),
-    type: z.string().describe('Type of the token, such as `card`.'),
-    container: z.string().describe('Path of the container. Access rules refer to it.'),
+    id: Text.describe('Identifier of the token, unique within the tenant.'),
+    tenant_id: Uuid.describe('The tenant that the token belongs to.'),
+    type: Text.describe('Type of the token, such as `card`.'),
+    container: Text.describe('Path of the container. Access rules refer to it.'),
     data: z
       .unknown()
       .optional()
@@ -107,7 +109,6 @@ export type Token = z.infer<typeof Token>;
 export const defaultType = 'token';
 export const defaultContainer = '/general/';
 
-/** The writable fields of a token. */
 export const TokenContentFields = z.strictObject({
   type: optional(TokenType).describe(
     `Type of the token, such as \`card\`: lower-case letters, digits, \`-\` and \`_\`. \`${defaultType}\` by default.`,

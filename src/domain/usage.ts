@@ -1,18 +1,16 @@
 /** Usage of an application's grants: when each permission was last used, and which grants were never used. */
 import { z } from 'zod';
-import { Id, Timestamp } from './common-fields.ts';
+import { Id, Text, Timestamp } from './common-fields.ts';
 import { type CompiledRule, decide, type Policy } from './policy.ts';
 import { canonicalContainer } from './rule.ts';
 import type { Steps } from './steps.ts';
 
 export const Use = z
   .object({
-    permission: z.string().describe('The permission.'),
-    container: z
-      .string()
-      .describe(
-        'The container, in lower case. `/` for permissions without one. May stand for containers below it if there were many.',
-      ),
+    permission: Text.describe('The permission.'),
+    container: Text.describe(
+      'The container, in lower case. `/` for permissions without one. May stand for containers below it if there were many.',
+    ),
     last_used_at: Timestamp.describe('When it was last used in this container, to the minute.'),
   })
   .meta({ id: 'Use' });
@@ -23,8 +21,8 @@ export const UnusedGrant = z
     rule: z
       .union([z.int(), z.literal('permissions')])
       .describe('Number of the rule, from 1, or `permissions` for the permissions without a rule.'),
-    permission: z.string().describe('The granted permission.'),
-    container: z.string().describe('The container of the grant, including those below.'),
+    permission: Text.describe('The granted permission.'),
+    container: Text.describe('The container of the grant, including those below.'),
   })
   .meta({ id: 'UnusedGrant' });
 export type UnusedGrant = z.infer<typeof UnusedGrant>;
@@ -35,7 +33,7 @@ export const keptDays = 30;
 export const KeyUsage = z
   .object({
     id: Id.describe('The id of the key.'),
-    ending: z.string().describe('The last four characters of the key.'),
+    ending: Text.describe('The last four characters of the key.'),
     days: z
       .array(
         z.object({

@@ -23,7 +23,6 @@ export function visible(
   return ceiling ? inBoth(own, { scopes: widest(scopesOf(ceiling, permission)), exact }) : own;
 }
 
-/** The scopes that both have in common. */
 export function inBoth(a: Visible, b: Visible): Visible {
   const both = a.scopes
     .flatMap((mine) => b.scopes.map((theirs) => intersect(mine, theirs)))
@@ -32,7 +31,6 @@ export function inBoth(a: Visible, b: Visible): Visible {
   return { scopes: a.scopes.length <= b.scopes.length ? a.scopes : b.scopes, exact: false };
 }
 
-/** Limits the scopes to a container and below. */
 export function within({ scopes, exact }: Visible, container: string): Visible {
   if (container === '/') return { scopes, exact };
   const only = { container: { value: container, exact: false } };

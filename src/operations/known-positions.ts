@@ -30,7 +30,6 @@ export interface PositionMemory extends KnownPositions {
   current(): Position | undefined;
   /** The host and port of the last connection. */
   host(): string | undefined;
-  /** Sets the URLs of the other nodes. */
   setNodes(urls: readonly string[]): void;
 }
 

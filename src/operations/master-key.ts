@@ -19,7 +19,6 @@ import type { MasterKeys } from '../store/crypto/keyring.ts';
 import { copyOwnership, createFolder } from '../store/engine/file-ownership.ts';
 import { commandKeys, keyCommand, keysFromCommand, startCommandKeys } from './master-key-command.ts';
 
-/** The hint if the database needs another master key. */
 export const masterKeyHint =
   'put that key into SALLYPORT_MASTER_KEY_FILE or SALLYPORT_MASTER_KEY, or let SALLYPORT_MASTER_KEY_COMMAND print it; without it token data cannot be decrypted';
 

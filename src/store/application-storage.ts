@@ -32,7 +32,6 @@ function bytesOf(text: string | null): number {
 const firstShard = { tokens: 0, records: 16 };
 export const deleteRecordCounts = `delete from application_storage where shard >= ${firstShard.records}`;
 
-/** A change of the storage that an application uses. */
 export interface Charge extends StorageUsed {
   readonly tenant: string;
   /** Null for a token that no application created. */

@@ -303,7 +303,6 @@ export function fold(name: string): string {
   return name.normalize('NFC').toLowerCase().toUpperCase();
 }
 
-/** The index of the applications that have a key with this ending, for `boundedList`. */
 function withKeyEnding(tenant: string, ending: string): Filtered<unknown>['index'] {
   return {
     sql: (params) => `select k.application_id from application_keys k
@@ -377,7 +376,6 @@ function labelIndex({ dialect }: Pick<Executor, 'dialect'>) {
 
 type Label = readonly [name: string, value: string];
 
-/** The index of the applications with this label, for `boundedList`. */
 function withLabel(tenant: string, [name, value]: Label): Filtered<unknown>['index'] {
   return {
     sql: (params) => `select l.application_id from application_labels l

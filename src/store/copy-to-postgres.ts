@@ -81,7 +81,6 @@ interface Column {
   readonly type: ColumnType;
 }
 
-/** The columns of a table of a PostgreSQL database. */
 export function columnsOf(tx: Queries, table: string): Promise<Column[]> {
   const sql = `select column_name as name, data_type as type
     from information_schema.columns where table_schema = current_schema() and table_name = $1

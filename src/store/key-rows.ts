@@ -129,7 +129,6 @@ export async function spendJwt(
   return (await tx.run(sql, [tenant, digest, expiresAt + usedJwtMargin])) > 0;
 }
 
-/** Returns the id of the key. */
 export async function insertIssuedKey(
   tx: Queries,
   tenant: string,

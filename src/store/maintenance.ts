@@ -28,7 +28,6 @@ export interface NewTenant {
 export interface Tenants {
   /** Creates the tenant together with its first management application. */
   create(tenant: NewTenant): Promise<void>;
-  /** Returns undefined if the tenant does not exist. */
   get(id: string): Promise<Tenant | undefined>;
   /** Oldest first. */
   list(): Promise<Tenant[]>;
@@ -169,11 +168,9 @@ export interface Maintenance {
    * Rewraps every data key and the audit keys with the next master key. Other nodes can read and write while this runs.
    */
   rotateMasterKey(rotation: Rotation): Promise<Rotated>;
-  /** The id of the master key that encrypts. */
   currentMasterKey(): Promise<string>;
   /** The ids of the current master key, and of the one that `rotateMasterKey` would use. Changes nothing. */
   nextMasterKey(rotation: Rotation): Promise<{ readonly current: string; readonly next: string }>;
-  /** Moves a tenant from or to another installation. */
   readonly moves: TenantMoves;
   /** Copies all rows of a SQLite database to this database, which must be empty. See `copyToPostgres`. */
   copyFrom(source: Database, options: CopyOptions): Promise<Record<string, number>>;

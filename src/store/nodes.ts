@@ -11,7 +11,6 @@ export interface NodeRecord {
   readonly version: string;
   /** Where other nodes reach it. Undefined if it does not listen yet. */
   readonly url: string | undefined;
-  /** Ids of the master keys that the node can use. */
   readonly masterKeys: readonly string[];
   /** The current time by the node's own clock. */
   readonly clock: number;

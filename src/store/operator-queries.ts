@@ -93,7 +93,6 @@ export async function findBoundSessions(db: Db): Promise<{ id: string; name: str
   return application ?? (await db.get(boundSession)) !== undefined;
 }
 
-/** The application with the most bytes stored. */
 export async function findLargestApplication(db: Db): Promise<{ id: string; bytes: number } | undefined> {
   const row = await db.get<{ id: string; bytes: DbTime }>(
     everyTenant(`select application_id as id, sum(bytes) as bytes from application_storage
@@ -144,7 +143,6 @@ const timeouts = `select current_setting('statement_timeout') as statement, curr
   current_setting('idle_in_transaction_session_timeout') as idle,
   (select source = 'client' from pg_settings where name = 'statement_timeout') as "onConnection"`;
 
-/** Reads the timeouts that apply to a transaction on PostgreSQL. */
 export async function readTimeouts(db: Db): Promise<Timeouts> {
   return (await db.transaction((tx) => tx.get<Timeouts>(timeouts))) as Timeouts;
 }
@@ -166,7 +164,6 @@ export async function readSchemaAccess(db: Db): Promise<SchemaAccess> {
   return { missing: row?.schema ? undefined : row?.path, mayMigrate: row?.may === true };
 }
 
-/** The SQLite version and the settings of a connection. */
 export interface SqliteSettings {
   readonly version: string;
   readonly journal_mode: string;

@@ -139,7 +139,6 @@ export interface Authorization extends Grants {
 
 /** A delegation: a key that an application issues for a job or an agent. */
 export interface NewDelegation extends Omit<NewSession, 'applicationId' | 'jkt'>, Grants {
-  /** The issuing application. */
   readonly by: string;
   /** The issuing key. */
   readonly ceiling: Digest;
@@ -162,7 +161,6 @@ export interface Subject {
   readonly id: string;
   /** The application, or the application of the session or delegation. */
   readonly applicationId: string;
-  /** The name of the application. */
   readonly name: string;
   /** Who the session is for, if that is known. */
   readonly subject?: string | undefined;
@@ -243,7 +241,6 @@ export interface IdempotentRequest {
   readonly caller: string;
   /** The application to whose storage the record counts: the caller, or the application of the session. */
   readonly application: string;
-  /** The idempotency key. */
   readonly key: string;
   /**
    * The content of the request as text, to detect that the key is used for another request. Only its HMAC is stored.
@@ -266,7 +263,6 @@ export interface WorkloadTarget {
   readonly now: number;
 }
 
-/** A key that is issued for a JWT. */
 export interface NewIssuedKey {
   readonly key: Minted;
   readonly workload: Workload;

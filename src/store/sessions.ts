@@ -23,7 +23,6 @@ export const isValid = (tenant: string) => `s.expires_at > :now and ${notExpired
 /** A column of the authorizer, or null if the session has no ceiling. */
 export const ofCeiling = (column: string) => `case when k.id is not null then c.${column} end`;
 
-/** The session $2 of the tenant $1, if its key is valid. */
 const oneValid = `select s.id from sessions s ${ownerAndAuthorizer('$1')}
   where s.tenant_id = $1 and s.id = $2 and ${isValid('$1')}`;
 const endOne = `delete from sessions where tenant_id = $1 and id in (${oneValid})

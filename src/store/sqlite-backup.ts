@@ -205,7 +205,6 @@ function applyLog(db: Database): void {
   db.run('pragma journal_mode = delete');
 }
 
-/** Whether a migration has run on the database. */
 export function hasMigrations(db: Database): boolean {
   return hasTable(db, 'schema_versions') && db.query('select 1 from schema_versions').get() !== null;
 }

@@ -60,7 +60,6 @@ export type * from './token-records.ts';
 export interface Applications {
   /** Creates the application together with its first key. */
   create(tenant: string, application: NewApplication, key: Minted): Promise<Application>;
-  /** Returns undefined if the application does not exist. */
   get(tenant: string, id: string): Promise<Application | undefined>;
   /** Newest first; the order of `ids` is ignored. */
   list(tenant: string, filter: ApplicationFilter, window: ListWindow): Promise<ListPage<Application>>;
@@ -171,7 +170,6 @@ export interface Destinations {
     change: Change,
     max: number,
   ): Promise<StoredDestination | 'too_many' | 'name_taken'>;
-  /** Returns undefined if the destination does not exist. */
   get(tenant: string, id: string): Promise<StoredDestination | undefined>;
   named(tenant: string, name: string): Promise<StoredDestination | undefined>;
   /** The ids of the destinations with these names or ids, by name or id. Those that do not exist are left out. */
@@ -321,7 +319,6 @@ export interface StoreTransaction {
   readonly tokens: Tokens;
   readonly destinations: Destinations;
   readonly idempotency: Idempotency;
-  /** Adds an audit entry to the transaction. */
   record(entry: NewEntry): void;
   /** Signs a report with the key of the audit log, together with the end of the tenant's chain. */
   signReport(report: Omit<ReportManifest, 'anchor' | 'signature'>): Promise<ReportManifest>;

@@ -371,7 +371,6 @@ const applicationsWithoutNotice = everyTenant(`
       and n.expires_at = a.expires_at and n.days <= $2)
   order by a.expires_at limit $3`);
 
-/** Keys that expire before their application. */
 const keysWithoutNotice = everyTenant(`
   select k.tenant_id, k.application_id as id, k.id as key_id, k.ending, k.expires_at, :now as now
   from application_keys k join tenants t on t.id = k.tenant_id

@@ -45,7 +45,6 @@ export interface LeavingTenant extends MoveState {
   readonly dataKey: Uint8Array;
   readonly searchKey: { readonly search_version: number; readonly reindexing: number };
   readonly chain: ReleasedChain;
-  /** The rows of a table, in pages. */
   rows(table: string): AsyncIterable<Row[]>;
 }
 

@@ -123,7 +123,6 @@ const inContainer = `select ${countedColumns} from token_containers i
   where i.tenant_id = $1 and i.seq < $2 and i.container = $4 and i.own = $5 order by i.seq desc limit $3`;
 
 /** `start` and `next` are positions: `own`, and the lowest seq that was counted. */
-/** Counts the tokens in a container and below. */
 export async function countTokens(
   db: Pick<Executor, 'all'>,
   tenant: string,

@@ -22,11 +22,9 @@ export interface Tokens {
    * container and values run one after another, so that each finds the token that an earlier one has created.
    */
   findEqual(tenant: string, container: string, values: SearchValues): Promise<StoredToken | undefined>;
-  /** Returns undefined if the token does not exist. */
   get(tenant: string, id: string): Promise<StoredToken | undefined>;
   /** Container and type of the tokens with these ids, in any order. Ids that do not exist are left out. */
   locate(tenant: string, ids: readonly string[]): Promise<TokenLocation[]>;
-  /** Counts the tokens in a container and below. */
   count(tenant: string, scan: TokenCountScan): Promise<TokenCounts>;
   /** Returns one page, with fewer tokens than `size` if their data is large. */
   list(tenant: string, query: TokenQuery): Promise<ListPage<ListedToken>>;
@@ -155,7 +153,6 @@ export interface ListedToken {
   readonly transform: Transform;
 }
 
-/** The tokens of one application. */
 export interface StorageUsed {
   readonly tokens: number;
   readonly bytes: number;

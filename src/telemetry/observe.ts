@@ -20,7 +20,6 @@ export interface Observer {
   delivered(sink: string, entries: number): void;
   /** Counts a failed attempt to deliver a batch. */
   deliveryFailed(sink: string): void;
-  /** Counts a jump of the clock that decides on expiry. */
   clockJumped(direction: 'forward' | 'back'): void;
   /** Counts a request to the destination with this id. The outcome is `replied` or an error code. */
   used(destination: string, outcome: string, seconds: number): void;
@@ -169,81 +168,66 @@ export function observe(sources: MetricSources): Observed {
 /** Declares the metrics that requests and background jobs record. */
 function declare(registry: Registry, sinkNames: readonly string[]) {
   const bySink = sinkNames.map((sink) => ({ sink }));
-  const requests = registry.histogram(
-    'sallyport_http_request_duration_seconds',
-    'Response time by route and status.',
-  );
-  const errors = registry.counter(
-    'sallyport_http_errors_total',
-    'Responses with a status from 500 on, without those of /readyz, by status.',
-    [{ status: '500' }, { status: '503' }, { status: '507' }],
-  );
-  const authentications = registry.counter(
-    'sallyport_authentications_total',
-    'Authentication attempts by result.',
-    [{ result: 'ok' }, { result: 'failed' }],
-  );
-  const decisions = registry.counter(
-    'sallyport_decisions_total',
-    'Decisions of POST /decisions by outcome.',
-    [{ outcome: 'allowed' }, { outcome: 'denied' }],
-  );
-  const limited = registry.counter(
-    'sallyport_limited_total',
-    'Requests rejected by a rate limit or quota, by limit.',
-    limits.map((limit) => ({ limit })),
-  );
-  const database = registry.histogram('sallyport_database_duration_seconds', 'Database time by operation.');
-  const swept = registry.counter('sallyport_swept_rows_total', 'Expired rows removed by the sweep.', [{}]);
-  const deliveries = registry.counter(
-    'sallyport_sink_deliveries_total',
-    'Batches of the audit log that a sink has confirmed.',
-    bySink,
-  );
-  const delivered = registry.counter(
-    'sallyport_sink_entries_total',
-    'Audit entries in the batches that a sink has confirmed.',
-    bySink,
-  );
-  const failures = registry.counter(
-    'sallyport_sink_failures_total',
-    'Failed attempts to deliver to a sink.',
-    bySink,
-  );
-  const clockJumps = registry.counter(
-    'sallyport_clock_jumps_total',
-    'Jumps of the clock that decides on expiry, by direction.',
-    [{ direction: 'forward' }, { direction: 'back' }],
-  );
-  const uses = registry.counter(
-    'sallyport_destination_requests_total',
-    'Requests to destinations by outcome.',
-    [],
-  );
-  const useTimes = registry.histogram(
-    'sallyport_destination_request_duration_seconds',
-    'Time of requests to destinations, with the wait for a connection.',
-  );
-  const brokenGlass = registry.counter(
-    'sallyport_break_glass_total',
-    'With SALLYPORT_CONSOLE_KEYS=off: requests with a stored key of an application to which people sign in by name.',
-    [{}],
-  );
   return {
-    requests,
-    errors,
-    authentications,
-    decisions,
-    limited,
-    database,
-    swept,
-    deliveries,
-    delivered,
-    failures,
-    clockJumps,
-    uses,
-    useTimes,
-    brokenGlass,
+    requests: registry.histogram(
+      'sallyport_http_request_duration_seconds',
+      'Response time by route and status.',
+    ),
+    errors: registry.counter(
+      'sallyport_http_errors_total',
+      'Responses with a status from 500 on, without those of /readyz, by status.',
+      [{ status: '500' }, { status: '503' }, { status: '507' }],
+    ),
+    authentications: registry.counter(
+      'sallyport_authentications_total',
+      'Authentication attempts by result.',
+      [{ result: 'ok' }, { result: 'failed' }],
+    ),
+    decisions: registry.counter('sallyport_decisions_total', 'Decisions of POST /decisions by outcome.', [
+      { outcome: 'allowed' },
+      { outcome: 'denied' },
+    ]),
+    limited: registry.counter(
+      'sallyport_limited_total',
+      'Requests rejected by a rate limit or quota, by limit.',
+      limits.map((limit) => ({ limit })),
+    ),
+    database: registry.histogram('sallyport_database_duration_seconds', 'Database time by operation.'),
+    swept: registry.counter('sallyport_swept_rows_total', 'Expired rows removed by the sweep.', [{}]),
+    deliveries: registry.counter(
+      'sallyport_sink_deliveries_total',
+      'Batches of the audit log that a sink has confirmed.',
+      bySink,
+    ),
+    delivered: registry.counter(
+      'sallyport_sink_entries_total',
+      'Audit entries in the batches that a sink has confirmed.',
+      bySink,
+    ),
+    failures: registry.counter(
+      'sallyport_sink_failures_total',
+      'Failed attempts to deliver to a sink.',
+      bySink,
+    ),
+    clockJumps: registry.counter(
+      'sallyport_clock_jumps_total',
+      'Jumps of the clock that decides on expiry, by direction.',
+      [{ direction: 'forward' }, { direction: 'back' }],
+    ),
+    uses: registry.counter(
+      'sallyport_destination_requests_total',
+      'Requests to destinations by outcome.',
+      [],
+    ),
+    useTimes: registry.histogram(
+      'sallyport_destination_request_duration_seconds',
+      'Time of requests to destinations, with the wait for a connection.',
+    ),
+    brokenGlass: registry.counter(
+      'sallyport_break_glass_total',
+      'With SALLYPORT_CONSOLE_KEYS=off: requests with a stored key of an application to which people sign in by name.',
+      [{}],
+    ),
   };
 }
 
@@ -346,11 +330,7 @@ function gauges(registry: Registry, sources: MetricSources, latest: Latest): voi
 }
 
 function addProcessMetrics(registry: Registry): void {
-  const gauge = (name: string, help: string, read: () => number | undefined) =>
-    registry.gauge(name, help, () => {
-      const value = read();
-      return value === undefined ? [] : [[{}, value]];
-    });
+  const gauge = addGauge.bind(undefined, registry);
   const startTime = performance.timeOrigin / 1000;
   const maxFiles = readMaxFiles();
   registry.externalCounter('process_cpu_seconds_total', 'User and system CPU time.', () => {

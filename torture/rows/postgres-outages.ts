@@ -16,7 +16,7 @@ import type { Context, Outcome, Row } from '../row.ts';
 export const postgresOutages: Row = {
   name: 'postgres-outages',
   requirement:
-    'PostgreSQL without free connections, without space for WAL, and failing over behind PgBouncer, under load: only 503 meanwhile, served again without a restart of the node, 0 acknowledged changes lost',
+    'PostgreSQL without free connections, without space for WAL, and failing over behind PgBouncer, under load: only 503 during the outage, served again without a restart of the node, 0 acknowledged changes lost',
   databases: ['PostgreSQL'],
   run,
 };

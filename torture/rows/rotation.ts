@@ -87,7 +87,7 @@ async function run(context: Context): Promise<Outcome> {
       tokens: made.length,
       tenants: keys.length,
       rotations: rotations.length,
-      'reads meanwhile': reads,
+      'reads during the rotations': reads,
       failures: errors.length,
       'keys left on an old master key': left,
     },

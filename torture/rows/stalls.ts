@@ -17,7 +17,7 @@ const mostParses = 5;
 
 export const stalls: Row = {
   name: 'stalls',
-  requirement: `the most expensive requests of every route, one at a time and eight at a time: every request is answered, and none holds up others for more than ${longestStall} ms of processor time, or on a slow machine ${mostParses} times the parsing of 1 MB, apart from the parsing of its own body`,
+  requirement: `the most expensive requests of every route, one at a time and eight at a time: every request is answered, and none holds up others for more than ${longestStall} ms of processor time, or on a slow machine ${mostParses} times the parsing of 1 MB, not counting the parsing of the body`,
   databases: bothDatabases,
   alone: true,
   run,

@@ -10,7 +10,7 @@ import { openPair } from './failover.ts';
 export const workerLoss: Row = {
   name: 'worker-loss',
   requirement:
-    'a worker of a Citus cluster killed under load, and replaced by its standby: every request of its tenants gets 503 meanwhile, every request of other tenants is served, 0 acknowledged changes lost',
+    'a worker of a Citus cluster killed under load, and replaced by its standby: until then every request of its tenants gets 503, every request of other tenants is served, 0 acknowledged changes lost',
   databases: ['Citus'],
   run,
 };

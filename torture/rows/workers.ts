@@ -66,7 +66,7 @@ async function run(context: Context): Promise<Outcome> {
       'workers killed': killed,
       'changes acknowledged': ledger.answered,
       'cut off': ledger.unanswered,
-      'new connections served meanwhile': served,
+      'new connections served': served,
       'acknowledged changes lost, or not replaced': failures.length,
     },
     failures: failures.slice(0, 10),

@@ -1,5 +1,6 @@
 /** Compares two policies: on which resources their decisions differ. */
 import { z } from 'zod';
+import { Text } from '../common-fields.ts';
 import type { Grants } from '../grant.ts';
 import { hasTrait } from '../permission.ts';
 import { compilePolicy, decideUnder, forPurpose, type Policy, type Resource } from '../policy.ts';
@@ -12,14 +13,11 @@ export type Access = z.infer<typeof Access>;
 
 export const AccessChange = z
   .object({
-    permission: z.string().describe('The permission.'),
-    container: z
-      .string()
-      .optional()
-      .describe(
-        'The container, with those below it that no other rule names. Absent for permissions without containers.',
-      ),
-    destination: z.string().optional().describe('Only for `token:use`: the id of the destination.'),
+    permission: Text.describe('The permission.'),
+    container: Text.optional().describe(
+      'The container, with those below it that no other rule names. Absent for permissions without containers.',
+    ),
+    destination: Text.optional().describe('Only for `token:use`: the id of the destination.'),
     from: Access.describe(
       'The decision with the current rules. `reveal_with_purpose`: `reveal` for requests that state a purpose, `mask` for others.',
     ),

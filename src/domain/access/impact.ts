@@ -1,28 +1,27 @@
 /** The impact of updating an application: the fields of the response. */
 import { z } from 'zod';
 import { auditedReads } from '../audit.ts';
-import { Timestamp } from '../common-fields.ts';
+import { Count, Flag, Text, Timestamp, Uuid } from '../common-fields.ts';
 import type { Policy } from '../policy.ts';
 import { AccessChange } from './change.ts';
 
-const complete = z.boolean().describe('False if only a part was examined: the counts are then lower bounds.');
-const Count = z.int().min(0);
+const complete = Flag.describe('False if only a part was examined: the counts are then lower bounds.');
 const change = { from: AccessChange.shape.from, to: AccessChange.shape.to };
 
 export const maxChanges = 200;
 export const maxListedSessions = 20;
 
 const SessionImpact = z.object({
-  id: z.uuid().describe('The id of the session.'),
+  id: Uuid.describe('The id of the session.'),
   application: z
-    .object({ id: z.uuid().describe('Its id.'), name: z.string().describe('Its name.') })
+    .object({ id: Uuid.describe('Its id.'), name: Text.describe('Its name.') })
     .describe('The application of the session.'),
   ...AccessChange.shape,
 });
 
 export const Impact = z
   .object({
-    dry_run: z.literal(true).describe('Nothing was changed.'),
+    dry_run: z.literal(true).describe('Always `true`: the update was not made.'),
     quarantined: z
       .literal(true)
       .optional()
@@ -33,7 +32,7 @@ export const Impact = z
       .array(AccessChange)
       .max(maxChanges)
       .describe('How the access of the application changes, by permission and container.'),
-    changes_complete: z.boolean().describe(`False if there are more than ${maxChanges} changes.`),
+    changes_complete: Flag.describe(`False if there are more than ${maxChanges} changes.`),
     sessions: z
       .object({
         count: Count.describe('How many sessions have other access than before.'),
@@ -50,8 +49,8 @@ export const Impact = z
         data: z
           .array(
             z.object({
-              permission: z.string().describe('The permission.'),
-              container: z.string().describe('The container of the change.'),
+              permission: Text.describe('The permission.'),
+              container: Text.describe('The container of the change.'),
               ...change,
               count: Count.describe('How many tokens are in it, without those of other changes.'),
             }),
@@ -65,16 +64,14 @@ export const Impact = z
         recorded: z
           .enum(auditedReads)
           .describe('Which reads the audit log records: `SALLYPORT_AUDIT_READS` of the service.'),
-        complete: z
-          .boolean()
-          .describe(
-            'False if only a part of the entries was examined: the counts are then lower bounds. Entries that are not written yet are not part of it: reads of masked or redacted data are written up to a minute later.',
-          ),
+        complete: Flag.describe(
+          'False if only a part of the entries was examined: the counts are then lower bounds. Entries that are not written yet are not part of it: reads of masked or redacted data are written up to a minute later.',
+        ),
         undecided: Count.describe('Reads of sessions or tokens about which too little is recorded.'),
         data: z
           .array(
             z.object({
-              permission: z.string().describe('The permission that was used.'),
+              permission: Text.describe('The permission that was used.'),
               ...change,
               count: Count.describe('How many recorded uses change.'),
               applications: Count.describe('How many applications they are from.'),

@@ -1,6 +1,6 @@
 /** The manifest of an access report, which the service signs. `accessReport` of the SDK builds the other files. */
 import { z } from 'zod';
-import { DateTime, Timestamp } from '../common-fields.ts';
+import { DateTime, Text, Timestamp, Uuid } from '../common-fields.ts';
 
 export const manifestName = 'manifest.json';
 
@@ -26,17 +26,15 @@ export const ReportCreate = z
 
 export const ReportManifest = z
   .object({
-    id: z.uuid().describe('Unique identifier of the report. It is in the audit log, too.'),
-    tenant_id: z.uuid().describe('The tenant.'),
-    created_by: z.uuid().describe('The application whose key created the report.'),
+    id: Uuid.describe('Unique identifier of the report. It is in the audit log, too.'),
+    tenant_id: Uuid.describe('The tenant.'),
+    created_by: Uuid.describe('The application whose key created the report.'),
     created_at: Timestamp.describe('When it was created.'),
     from: Timestamp.describe('Start of the period.'),
     to: Timestamp.describe('End of the period.'),
     files,
-    anchor: z
-      .string()
-      .describe('The end of the audit log at that time, as `sallyport audit head` prints it.'),
-    signature: z.string().describe('Signature of all other fields, made with the key of the audit log.'),
+    anchor: Text.describe('The end of the audit log at that time, as `sallyport audit head` prints it.'),
+    signature: Text.describe('Signature of all other fields, made with the key of the audit log.'),
   })
   .meta({ id: 'ReportManifest' });
 export type ReportManifest = z.infer<typeof ReportManifest>;

@@ -22,7 +22,6 @@ export type ApplicationAccess = Pick<
   | 'trusted_issuers'
 >;
 
-/** The revocations of one application. */
 export interface Revocation {
   readonly tenant: string;
   readonly application: string;

@@ -51,7 +51,6 @@ async function send(request: Request): Promise<Reply> {
   return fileReply(file, request, commonHeaders);
 }
 
-/** The file, compressed as the client accepts. */
 export function fileReply(file: ConsoleFile, request: Request, common: Record<string, string>): Reply {
   const accepted = request.headers.get('accept-encoding') ?? '';
   const encoding = /\bbr\b/.test(accepted) ? 'br' : /\bgzip\b/.test(accepted) ? 'gzip' : undefined;

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { resourceOf } from '../../domain/audit.ts';
-import { optional, text } from '../../domain/common-fields.ts';
+import { optional, Text, text, Uuid } from '../../domain/common-fields.ts';
 import { Denial } from '../../domain/denial.ts';
 import { DestinationReference } from '../../domain/destination.ts';
 import { dpopField, PresentedProof } from '../../domain/dpop.ts';
@@ -43,9 +43,7 @@ const envelopeBytes = 1024;
 
 const DecisionRequest = z
   .strictObject({
-    credential: z
-      .string()
-      .describe('The key to check, exactly as you received it. It does not have to be valid.'),
+    credential: Text.describe('The key to check, exactly as you received it. It does not have to be valid.'),
     proof: optional(PresentedProof).describe(
       'The DPoP proof that you received with the key. Required for the key of a bound session, ignored for other keys.',
     ),
@@ -57,7 +55,7 @@ const DecisionRequest = z
       'Several resources, instead of `resource`.',
     ),
     purpose: optional(Purpose).describe(
-      'The purpose that the request states. Rules with `require_purpose` reveal data only with a purpose. The `SVC-PURPOSE` header of your own request is not used.',
+      'The purpose that the request states. Rules with `require_purpose` reveal data only with a purpose. The `SVC-PURPOSE` header of this request is not used.',
     ),
     explain: optional(z.boolean()).describe(
       'Whether to add `trace`. The response is then slower and larger.',
@@ -81,14 +79,11 @@ const PrincipalView = z
     kind: z
       .enum(['application', 'session', 'delegation'])
       .describe('The kind of principal that the credential belongs to.'),
-    id: z.uuid().describe('The id of the application, session or delegation.'),
-    application_id: z
-      .uuid()
-      .describe('The id of the application, or of the application of the session or delegation.'),
-    subject: z
-      .string()
-      .optional()
-      .describe('Sessions and delegations only: who it is for. Absent if unknown.'),
+    id: Uuid.describe('The id of the application, session or delegation.'),
+    application_id: Uuid.describe(
+      'The id of the application, or of the application of the session or delegation.',
+    ),
+    subject: Text.optional().describe('Sessions and delegations only: who it is for. Absent if unknown.'),
   })
   .meta({ id: 'Principal' });
 

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { LogEntry, LogGap, logFilter, results } from '../../domain/audit.ts';
-import { Id, Timestamp, timestamp } from '../../domain/common-fields.ts';
+import { Count, Id, Timestamp, timestamp, Uuid } from '../../domain/common-fields.ts';
 import { fail } from '../../domain/error.ts';
 import { maxIntervals } from '../../domain/intervals.ts';
 import { canonicalContainer } from '../../domain/rule.ts';
@@ -24,7 +24,7 @@ const LogPage = pageOf(LogEntry)
       .array(LogGap)
       .optional()
       .describe(
-        'Periods in which entries that match the filters may be missing. Absent if there are none, and with `start` or `after`.',
+        'Periods in which entries that match the filters may be missing. Absent without such periods, and with `start` or `after`.',
       ),
   })
   .meta({ id: 'LogEntryPage' });
@@ -66,9 +66,9 @@ const { token, container, actor, operation, result, subject, purpose, person, de
   logFilter;
 
 const resultCounts = {
-  success: z.int().min(0).describe('Entries with the result `success`.'),
-  denied: z.int().min(0).describe('Entries with the result `denied`.'),
-  failed: z.int().min(0).describe('Entries with the result `failed`.'),
+  success: Count.describe('Entries with the result `success`.'),
+  denied: Count.describe('Entries with the result `denied`.'),
+  failed: Count.describe('Entries with the result `failed`.'),
 };
 
 /** Maximum number of applications in `denials`. */
@@ -76,7 +76,7 @@ const maxDenied = 20;
 
 const Denials = z
   .object({
-    total: z.int().min(0).describe('Denied requests. An aggregated entry counts with its `count`.'),
+    total: Count.describe('Denied requests. An aggregated entry counts with its `count`.'),
     counted_from: Timestamp.optional().describe(
       'Entries before this time were not read, because there are too many. Absent if all were read.',
     ),
@@ -87,7 +87,7 @@ const Denials = z
     applications: z
       .array(
         z.object({
-          id: z.uuid().describe('The application.'),
+          id: Uuid.describe('The application.'),
           denials: z.int().min(1).describe('Denied requests of the application and its sessions.'),
         }),
       )
@@ -108,7 +108,7 @@ const LogCounts = z
       .array(LogGap)
       .optional()
       .describe(
-        'Periods in which entries that match the filters may be missing, so that they are not counted. Absent if there are none.',
+        'Periods in which entries that match the filters may be missing, so that they are not counted. Absent without such periods.',
       ),
     totals: z.object(resultCounts).describe('The sum of all intervals.'),
     denials: Denials.optional().describe('Only with `denials=true`.'),

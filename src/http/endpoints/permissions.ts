@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { Flag, Text } from '../../domain/common-fields.ts';
 import { builtIn, descriptionOf, hasTrait } from '../../domain/permission.ts';
 import { holds } from '../../domain/principal.ts';
 import { readQuery } from '../pipeline/read-input.ts';
@@ -6,11 +7,11 @@ import { openEndpoint, readEndpoint, reply } from '../pipeline/route.ts';
 
 const PermissionView = z
   .object({
-    name: z.string().describe('The name used in grants.'),
-    description: z.string().describe('What it allows.'),
-    browser: z.boolean().describe('Whether a public application can hold it.'),
-    session: z.boolean().describe('Whether a session can hold it.'),
-    management: z.boolean().describe('Whether only holders of this permission can grant it.'),
+    name: Text.describe('The name used in grants.'),
+    description: Text.describe('The requests that it allows.'),
+    browser: Flag.describe('Whether a public application can hold it.'),
+    session: Flag.describe('Whether a session can hold it.'),
+    management: Flag.describe('Whether only holders of this permission can grant it.'),
   })
   .meta({ id: 'Permission' });
 

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { DateTime, Timestamp, timestamp } from '../../domain/common-fields.ts';
+import { Count, DateTime, Timestamp, timestamp } from '../../domain/common-fields.ts';
 import { fail } from '../../domain/error.ts';
 import { maxIntervals } from '../../domain/intervals.ts';
 import { durationLimits, type IntervalCounts, percentileOf, totalOf } from '../../domain/request-counts.ts';
@@ -10,8 +10,8 @@ import { example } from '../reference/examples.ts';
 const maxLimit = Math.max(...durationLimits);
 
 const counts = {
-  requests: z.int().min(0).describe('Authenticated requests.'),
-  denied: z.int().min(0).describe('Those of them with the status 403.'),
+  requests: Count.describe('Authenticated requests.'),
+  denied: Count.describe('Those of them with the status 403.'),
   p50_ms: z
     .number()
     .max(maxLimit)
@@ -74,11 +74,6 @@ function bodyOf({ start, length, end, counts }: RequestCountList) {
 }
 
 function summaryOf(counts: IntervalCounts) {
-  const [p50, p99] = [percentileOf(counts, 0.5), percentileOf(counts, 0.99)];
-  return {
-    requests: totalOf(counts),
-    denied: counts.denied,
-    ...(p50 !== undefined && { p50_ms: p50 }),
-    ...(p99 !== undefined && { p99_ms: p99 }),
-  };
+  const [p50_ms, p99_ms] = [percentileOf(counts, 0.5), percentileOf(counts, 0.99)];
+  return { requests: totalOf(counts), denied: counts.denied, p50_ms, p99_ms };
 }

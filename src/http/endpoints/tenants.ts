@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { Timestamp } from '../../domain/common-fields.ts';
+import { Count, Text, Timestamp, Uuid } from '../../domain/common-fields.ts';
 import { fail } from '../../domain/error.ts';
 import { readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
@@ -7,19 +7,13 @@ import { example } from '../reference/examples.ts';
 /** The tenant of the caller. It is never disabled, because the keys of a disabled tenant are invalid. */
 const Tenant = z
   .object({
-    id: z.uuid().describe('Unique identifier of the tenant.'),
-    tag: z
-      .string()
-      .describe(
-        'The six characters after the kind in every key of the tenant, such as `slp_pvt_k3ZrT9…`. Never changes. A proxy can route requests by it.',
-      ),
-    name: z.string().describe('Display name.'),
+    id: Uuid.describe('Unique identifier of the tenant.'),
+    tag: Text.describe(
+      'The six characters after the kind in every key of the tenant, such as `slp_pvt_k3ZrT9…`. Never changes. A proxy can route requests by it.',
+    ),
+    name: Text.describe('Display name.'),
     created_at: Timestamp.describe('When it was created.'),
-    applications: z
-      .int()
-      .min(0)
-      .optional()
-      .describe('Number of applications. Absent if there are too many to count.'),
+    applications: Count.optional().describe('Number of applications. Absent if there are too many to count.'),
     max_lifetime: z
       .int()
       .min(1)
@@ -48,17 +42,6 @@ export const getTenant = readEndpoint({
     ]);
     if (!tenant) throw fail('unauthenticated');
     const { id, tag, name, created_at, max_lifetime, purposes } = tenant;
-    return {
-      status: 200,
-      body: {
-        id,
-        tag,
-        name,
-        created_at,
-        ...(applications !== undefined && { applications }),
-        ...(max_lifetime !== undefined && { max_lifetime }),
-        ...(purposes !== undefined && { purposes }),
-      },
-    };
+    return { status: 200, body: { id, tag, name, created_at, applications, max_lifetime, purposes } };
   },
 });

@@ -53,7 +53,6 @@ function openContent(fields: OpenFields, now?: number) {
   };
 }
 
-/** The masked value and the search values of the data. */
 function rendered({ mask, search = {} }: ReturnType<typeof openContent>, data: unknown) {
   const masked = mask === undefined ? undefined : JsonText.of(orReject('mask', () => renderMask(mask, data)));
   const values = renderSearch(search, data, (name, render) => orReject(`search.${name}`, render));
@@ -72,7 +71,6 @@ function orReject<T>(field: string, render: () => T): T {
 export interface PatchedContent {
   readonly content: TokenRevision;
   readonly transform: Transform;
-  /** The rule that decided on the transform. */
   readonly rule: DecidingRule | undefined;
   /** The data that the caller may see. */
   readonly visibleData: JsonText | undefined;

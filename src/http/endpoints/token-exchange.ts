@@ -57,7 +57,7 @@ const TokenError = z
     error: z
       .enum(errorCodes)
       .describe('The error code of RFC 6749, section 5.2, or of RFC 8693 or RFC 9449.'),
-    error_description: z.string().describe('What is wrong, and what to do about it.'),
+    error_description: z.string().describe('The error, and what to do about it.'),
   })
   .meta({ id: 'TokenError' });
 

@@ -49,7 +49,6 @@ const renewalStep = 60_000;
 
 const logoutEvent = 'http://schemas.openid.net/event/backchannel-logout';
 
-/** The person who signed in, verified. */
 export interface SignedInPerson {
   /** The tag of the tenant, if the sign-in began with one. */
   readonly tag: string | undefined;

@@ -51,7 +51,6 @@ interface Recorded {
 }
 
 interface RecordedGroup extends Recorded {
-  /** When the minute of the group ends. */
   readonly end: number;
   /** Whether an entry of the group was already written in this minute. */
   isWritten: boolean;

@@ -222,7 +222,6 @@ function recordUse({ permission }: KeyedRoute, principal: Principal, { usage }: 
   );
 }
 
-/** Returns the preview handler if the query has `dry_run`, otherwise undefined. */
 function previewOf({ preview }: ChangeRoute, { query }: Call): ChangeRoute['preview'] {
   return (query as { dry_run?: boolean } | undefined)?.dry_run ? preview : undefined;
 }

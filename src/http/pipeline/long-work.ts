@@ -65,7 +65,6 @@ export class LongWork {
     return promise;
   }
 
-  /** `run` for one principal. */
   for(principal: { applicationId: string }): RunSteps {
     return (steps) => this.run(principal, steps);
   }

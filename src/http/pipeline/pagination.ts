@@ -1,5 +1,6 @@
 /** Pagination: by page number with totals, or by cursor without them. */
 import { z } from 'zod';
+import { Count, Text } from '../../domain/common-fields.ts';
 import { throwIfInvalid } from '../../domain/error.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import type { Steps } from '../../domain/steps.ts';
@@ -39,7 +40,6 @@ export const pageFields = {
 const PageQuery = z.strictObject(pageFields);
 type PageQuery = z.output<typeof PageQuery>;
 
-/** The query of a list: pagination and filters. */
 export function listQuery<F extends z.ZodRawShape>(filters: F) {
   return PageQuery.extend(filters).refine(
     (query) => {
@@ -70,26 +70,15 @@ export function oneOrMore<S extends z.ZodType<unknown, string>>(
 
 export const Pagination = z
   .object({
-    total_items: z
-      .int()
-      .min(0)
-      .optional()
-      .describe(
-        'The total number of entries. Absent with `start`, and for lists that are too long to count.',
-      ),
+    total_items: Count.optional().describe(
+      'The total number of entries. Absent with `start`, and for lists that are too long to count.',
+    ),
     page_number: z.int().min(1).optional().describe('The page number. Absent with `start`.'),
     page_size: z.int().min(1).describe('The maximum number of entries on a page.'),
-    total_pages: z
-      .int()
-      .min(0)
-      .optional()
-      .describe('The total number of pages. Absent if `total_items` is absent.'),
-    next: z
-      .string()
-      .optional()
-      .describe(
-        'The cursor of the next page, to send as `start`. Absent on the last page. A page that is short or empty can have it.',
-      ),
+    total_pages: Count.optional().describe('The total number of pages. Absent if `total_items` is absent.'),
+    next: Text.optional().describe(
+      'The cursor of the next page, to send as `start`. Absent on the last page. A page that is short or empty can have it.',
+    ),
   })
   .meta({ id: 'Pagination' });
 

@@ -1,5 +1,6 @@
 /** Turns errors into RFC 9457 problem details. */
 import { z } from 'zod';
+import { Text } from '../../domain/common-fields.ts';
 import { type Code, codes, Failure, fail, problem } from '../../domain/error.ts';
 import { redactSecrets } from '../../domain/key.ts';
 import type { Log } from '../../telemetry/log.ts';
@@ -8,19 +9,16 @@ import { respondWith } from './response.ts';
 
 export const Problem = z
   .object({
-    type: z.string().describe('The URL path that documents this error.'),
-    title: z.string().describe('A short summary, the same for every error with this `code`.'),
+    type: Text.describe('The URL path that documents this error.'),
+    title: Text.describe('A short summary, the same for every error with this `code`.'),
     status: z.int().min(400).max(599).describe('The HTTP status code.'),
-    detail: z.string().describe('What is wrong with this request, and what to do about it.'),
-    instance: z.string().describe('The path of the request.'),
+    detail: Text.describe('The error in this request, and what to do about it.'),
+    instance: Text.describe('The path of the request.'),
     code: z.enum(codes as [Code, ...Code[]]).describe('The error code, for programs.'),
-    request_id: z.string().describe('The request id, as in the `SVC-REQUEST-ID` header.'),
-    explanation: z
-      .string()
-      .optional()
-      .describe(
-        'For 403: the address of the console page with the recorded decision and the smallest grant that is missing, relative to this server. It contains only the request id, and shows the decision only to keys with `log:read`.',
-      ),
+    request_id: Text.describe('The request id, as in the `SVC-REQUEST-ID` header.'),
+    explanation: Text.optional().describe(
+      'For 403: the address of the console page with the recorded decision and the smallest grant that is missing, relative to this server. It contains only the request id, and shows the decision only to keys with `log:read`.',
+    ),
     errors: z
       .record(z.string(), z.array(z.string()))
       .optional()
@@ -28,7 +26,7 @@ export const Problem = z
     sent: z
       .literal(true)
       .optional()
-      .describe('The request was sent to the destination, at least in part. Absent if nothing was sent.'),
+      .describe('The request was sent to the destination, at least in part. Absent if it was not.'),
   })
   .meta({ id: 'Problem' });
 

@@ -36,9 +36,7 @@ export interface HandlerContext<S = Store> {
   readonly auditRecorder: AuditRecorder;
   readonly auditedReads: AuditedReads;
   readonly limits: Limits;
-  /** Pending sessions per application. */
   readonly pendingSessions: Quota;
-  /** Delegations per application. */
   readonly delegations: Quota;
   /** Stored bytes per application: tokens and idempotency records. */
   readonly storage: Quota;
@@ -137,7 +135,6 @@ export interface Reply {
   readonly report?: Report | undefined;
 }
 
-/** The reply of a change, and the details of its audit entry. */
 export interface ChangeReply extends Reply {
   readonly entity: NonNullable<Entry['entity']>;
   /** The operation of the audit entry, if it is not that of the endpoint. */
@@ -332,7 +329,6 @@ export function operationOf({ operation, permission, name }: KeyedRoute): string
 /** The operation of an idempotent replay, which discloses data again without a change. */
 export const replayOperation = 'token.replay';
 
-/** Every error code that the route can return. */
 export function failuresOf(route: Route): Code[] {
   if (route.kind === 'open') return [...(route.failures ?? [])];
   const common: Code[] = [

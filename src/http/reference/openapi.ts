@@ -231,7 +231,6 @@ function successResponses(route: Route, schemaOf: SchemaOf): Record<string, Open
   return Object.fromEntries(entries);
 }
 
-/** One response per status, with an example of each error code. */
 function errorResponses(route: Route, schemaOf: SchemaOf): Record<string, OpenApiResponse> {
   const byStatus = Map.groupBy(failuresOf(route), (code) => problem(code).status);
   const entries = [...byStatus]
@@ -266,7 +265,6 @@ function problemExample(code: Code, routes: readonly Route[], schemaOf: SchemaOf
   return { summary: problem(code).title, value: problemBody(failure, { path, requestId: 'checkout-7f3a' }) };
 }
 
-/** Replaces the parameters of a path by their examples. */
 export function pathExample(path: string, parameters: readonly Parameter[]): string {
   return path.replace(/\{(\w+)\}/g, (parameter, name) => {
     const example = parameters.find((each) => each.in === 'path' && each.name === name)?.example;

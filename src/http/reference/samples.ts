@@ -87,7 +87,6 @@ interface SampleRequest {
   /** Name of the environment variable with the key; undefined if no key is needed. */
   readonly keyVariable: string | undefined;
   readonly body: unknown;
-  /** Whether the body is a form instead of JSON. */
   readonly isForm: boolean;
   /** Whether the response has a JSON body. */
   readonly returnsJson: boolean;

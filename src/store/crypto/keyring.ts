@@ -88,7 +88,6 @@ export function missingReason(masters: Pick<MasterKeys, 'missingReason'>): strin
   return masters.missingReason?.() ?? 'which was not given';
 }
 
-/** The id of the master key that wraps new keys. */
 export async function currentMaster(tx: Queries, lock = ''): Promise<string> {
   const row = await tx.get<{ id: string }>(`select id from master_key where one = 1 ${lock}`);
   return row?.id as string;

@@ -38,7 +38,6 @@ export interface Pool {
   readonly transactionSettings: string | undefined;
   /** False if the database has none, or if the role may not use them. */
   readonly advisoryLocks: boolean;
-  /** Host and port. */
   readonly host: string;
   /** SQL that fails unless a connection leads to the server that was checked. */
   readonly sameServer: string;

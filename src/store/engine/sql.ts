@@ -5,7 +5,6 @@ import type { Db, DbTime, Queries, Value } from './db.ts';
 export class Params {
   readonly values: Value[] = [];
 
-  /** Returns the placeholder for the value. */
   add(value: Value): string {
     return `$${this.values.push(value)}`;
   }

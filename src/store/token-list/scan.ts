@@ -39,7 +39,6 @@ export interface VisibleToken extends Candidate {
 }
 
 export interface FoundTokens {
-  /** The tokens of the page, newest first. */
   readonly tokens: readonly VisibleToken[];
   /** The next page starts below this `seq`; undefined at the end of the list. */
   readonly next: string | undefined;

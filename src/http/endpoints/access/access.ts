@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { accessOf } from '../../../domain/access/change.ts';
-import { Timestamp } from '../../../domain/common-fields.ts';
+import { Count, Text, Timestamp, Uuid } from '../../../domain/common-fields.ts';
 import { DestinationReference } from '../../../domain/destination.ts';
 import { orNotFound } from '../../../domain/error.ts';
 import { DecidingRule, explain } from '../../../domain/explain.ts';
@@ -59,23 +59,18 @@ const Query = listQuery({
   });
 
 const Named = z.object({
-  type: z.enum(['application', 'session', 'delegation']).describe('What it is.'),
-  id: z.uuid().describe('Its id.'),
-  name: z
-    .string()
-    .describe('The name of the application, or of the application of the session or delegation.'),
+  type: z.enum(['application', 'session', 'delegation']).describe('Its type.'),
+  id: Uuid.describe('Its id.'),
+  name: Text.describe('The name of the application, or of the application of the session or delegation.'),
 });
 type Named = z.infer<typeof Named>;
 
 const AccessEntry = z
   .object({
     subject: Named.extend({
-      subject: z
-        .string()
-        .optional()
-        .describe('Sessions and delegations only: who it is for. Absent if unknown.'),
-    }).describe('Who has access.'),
-    permission: z.string().describe('The permission that was reviewed.'),
+      subject: Text.optional().describe('Sessions and delegations only: who it is for. Absent if unknown.'),
+    }).describe('The application, session or delegation that has access.'),
+    permission: Text.describe('The permission that was reviewed.'),
     transform: Transform.describe('How much of the data the subject gets.'),
     require_purpose: z
       .literal(true)
@@ -85,7 +80,7 @@ const AccessEntry = z
       ),
     rule: DecidingRule.describe('The rule that allows it.'),
     limited_by: Named.optional().describe(
-      'Sessions and delegations only: the application whose key is the ceiling. Absent if there is none.',
+      'Sessions and delegations only: the application whose key is the ceiling. Absent without a ceiling.',
     ),
     quarantine: Named.optional().describe(
       'Whose quarantine limits the access: that of the subject, of the application of a session or delegation, or of the application that authorized it. Absent if none does.',
@@ -99,12 +94,12 @@ type AccessEntry = z.infer<typeof AccessEntry>;
 
 const AccessReview = z
   .object({
-    data: z.array(AccessEntry).describe('Who has access, riskiest first: `reveal`, `mask`, `redact`.'),
+    data: z.array(AccessEntry).describe('Those with access, riskiest first: `reveal`, `mask`, `redact`.'),
     totals: z
       .object({
-        reveal: z.int().min(0).describe('How many get the plaintext.'),
-        mask: z.int().min(0).describe('How many get the masked value.'),
-        redact: z.int().min(0).describe('How many get no data.'),
+        reveal: Count.describe('How many get the plaintext.'),
+        mask: Count.describe('How many get the masked value.'),
+        redact: Count.describe('How many get no data.'),
       })
       .optional()
       .describe(

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { adviceFor, RankedGrant, rankedUnused, risks } from '../../../domain/access/advice.ts';
 import type { Application } from '../../../domain/application.ts';
-import { Id, Timestamp, timestamp } from '../../../domain/common-fields.ts';
+import { Count, Id, Text, Timestamp, timestamp, Uuid } from '../../../domain/common-fields.ts';
 import { orNotFound } from '../../../domain/error.ts';
 import { JsonText } from '../../../domain/json-text.ts';
 import { Permission } from '../../../domain/permission.ts';
@@ -31,7 +31,7 @@ const Query = z.strictObject({
   application_id: Id.optional().describe(
     'Only this application. By default, all applications, newest first.',
   ),
-  days: integer(1, 365, defaultDays, 'Grants that were used within this number of days are kept.'),
+  days: integer(1, 365, defaultDays, 'Grants that were used within this number of days are in use.'),
   summary: z
     .literal(['true', 'false'])
     .optional()
@@ -54,9 +54,9 @@ const AdviceEntry = z
   .object({
     application: z
       .object({
-        id: z.uuid().describe('The id of the application.'),
-        name: z.string().describe('Its name.'),
-        type: z.string().describe('Its type.'),
+        id: Uuid.describe('The id of the application.'),
+        name: Text.describe('Its name.'),
+        type: Text.describe('Its type.'),
       })
       .describe('The application.'),
     since: Timestamp.describe('Uses since this time count: `days` ago, or its creation if that is later.'),
@@ -64,16 +64,18 @@ const AdviceEntry = z
       .array(RankedGrant)
       .describe('Grants that were not used since then, riskiest first. With `summary`, only the riskiest.'),
     counts: z
-      .object(byRisk((risk) => z.int().min(0).describe(`Grants with the risk \`${risk}\`.`)))
+      .object(byRisk((risk) => Count.describe(`Grants with the risk \`${risk}\`.`)))
       .describe('Number of grants that were not used since then.'),
     proposal: z
       .object({
-        permissions: z.array(Permission).describe('The permissions to keep.'),
-        rules: z.array(Rule).describe('The rules to keep, with the containers in which they were used.'),
+        permissions: z.array(Permission).describe('The permissions that are in use.'),
+        rules: z
+          .array(Rule)
+          .describe('The rules that are in use, with the containers in which they were used.'),
       })
       .optional()
       .describe(
-        'Smaller grants that cover every recorded use and allow nothing new. Absent if nothing can be removed safely, and if nothing was used.',
+        'Smaller grants that cover every recorded use and allow nothing new. Absent if no grant can be removed safely, and if none was used.',
       ),
   })
   .meta({ id: 'AdviceEntry' });

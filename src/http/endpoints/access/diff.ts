@@ -14,7 +14,7 @@ import {
   stateBefore,
 } from '../../../domain/access/history.ts';
 import type { LogEntry } from '../../../domain/audit.ts';
-import { DateTime, Timestamp, timestamp } from '../../../domain/common-fields.ts';
+import { DateTime, Flag, Text, Timestamp, timestamp, Uuid } from '../../../domain/common-fields.ts';
 import { throwIfInvalid } from '../../../domain/error.ts';
 import { hasTrait, Permission } from '../../../domain/permission.ts';
 import type { Policy } from '../../../domain/policy.ts';
@@ -29,7 +29,6 @@ const maxListed = 200;
 const maxEvents = 10;
 /** Page size, and maximum pages of audit entries that are read for each operation. */
 const pages = { size: 200, max: 10 };
-/** Maximum pages of new applications that are read. */
 const maxNewPages = 20;
 /** Maximum applications that are read of those that have expired but are still stored. */
 const maxExpired = 2000;
@@ -47,29 +46,23 @@ const Query = z.strictObject({
 
 const Event = z.object({
   at: Timestamp.describe('When it happened.'),
-  operation: z.string().describe('The operation, such as `application.update`.'),
-  by: z
-    .uuid()
-    .optional()
-    .describe('The application or session that did it. Absent for operators and expiry.'),
-  entry: z.uuid().optional().describe('The id of the entry in the audit log. Absent if it has none.'),
+  operation: Text.describe('The operation, such as `application.update`.'),
+  by: Uuid.optional().describe('The application or session that did it. Absent for operators and expiry.'),
+  entry: Uuid.optional().describe('The id of the entry in the audit log. Absent if it has none.'),
 });
 
 const DiffEntry = z
   .object({
     application: z
       .object({
-        id: z.uuid().describe('The id of the application.'),
-        name: z.string().describe('Its name at the later time, or its last one.'),
+        id: Uuid.describe('The id of the application.'),
+        name: Text.describe('Its name at the later time, or its last one.'),
       })
       .describe('Who gained or lost access.'),
-    permission: z.string().describe('The permission.'),
-    container: z
-      .string()
-      .optional()
-      .describe(
-        'The container, and those below it without another rule. Absent for permissions without containers.',
-      ),
+    permission: Text.describe('The permission.'),
+    container: Text.optional().describe(
+      'The container, and those below it without another rule. Absent for permissions without containers.',
+    ),
     from: Access.describe('The decision at the earlier time.'),
     to: Access.describe('The decision at the later time.'),
     events: z
@@ -84,13 +77,11 @@ const AccessDiff = z
     from: Timestamp.describe('The earlier time of the comparison.'),
     to: Timestamp.describe('The later time of the comparison.'),
     recorded_since: Timestamp.optional().describe(
-      'Entries before this time were archived, so `from` is this time instead of the one that was asked for. Absent if no entry is missing.',
+      'Entries before this time were archived, so `from` is this time instead of the one in the request. Absent if no entry is missing.',
     ),
-    complete: z
-      .boolean()
-      .describe(
-        'False if there were too many changes to read, compare or list all of them. Compare shorter periods then.',
-      ),
+    complete: Flag.describe(
+      'False if there were too many changes to read, compare or list all of them. Compare shorter periods then.',
+    ),
     unknown: z
       .array(z.uuid())
       .describe('Applications that were changed, without a record of their access before the change.'),

@@ -140,7 +140,6 @@ export function encodePosition({ transform, after: { kind, before } }: ReviewPos
   return Buffer.from([first, ...Buffer.from(before.replaceAll('-', ''), 'hex')]).toString('base64url');
 }
 
-/** Returns undefined if the text is not a position. */
 export function decodePosition(text: string): ReviewPosition | undefined {
   const bytes = Buffer.from(text, 'base64url');
   const first = bytes[0] ?? 255;

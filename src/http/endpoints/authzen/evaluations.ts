@@ -102,7 +102,6 @@ function invalid(field: string, message: string | undefined): Invalid {
   return { error: { status: 400, message: `${field} ${message}` } };
 }
 
-/** The error if the tenant does not accept the purpose in the context. */
 function purposeErrors({ context }: Pick<EvaluationRequest, 'context'>, { purposes }: Principal): Errors {
   const error = context?.purpose ? purposeError(context.purpose, purposes) : undefined;
   return error === undefined ? {} : { 'context.purpose': [error] };
