@@ -3,9 +3,10 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createCertificates } from '../../test/support/certificates.ts';
+import { createUser } from '../../test/support/destination-receiver.ts';
 import type { TlsOptions } from '../bare-proxy.ts';
 import { type Candidate, compare, type Effort, figure, seriesOf, underLoad } from '../compare.ts';
-import type { CreatedApplication, Environment } from '../environment.ts';
+import type { Environment } from '../environment.ts';
 import { costRow, maxRow, type Row } from '../report.ts';
 import { requestBytes, type Server, type Service, startServer, startService } from '../servers.ts';
 
@@ -75,8 +76,7 @@ function pems(): Pick<TlsOptions, 'ca' | 'certificate' | 'key'> {
 }
 
 async function candidate(name: string, service: Service, origin: string, ca: string): Promise<Candidate> {
-  const { id } = await service.call<{ id: string }>('POST', '/destinations', {
-    name: 'payments',
+  const key = await createUser((path, body) => service.call('POST', path, body), {
     origin,
     ca,
     headers: { authorization: 'Bearer sk_live_12345678' },
@@ -89,25 +89,10 @@ async function candidate(name: string, service: Service, origin: string, ca: str
       },
     ],
   });
-  const use = {
-    priority: 1,
-    container: '/',
-    transform: 'redact',
-    permissions: ['token:use'],
-    destinations: [id],
-  };
-  const user = await service.call<CreatedApplication>('POST', '/applications', {
-    name: 'bench user',
-    type: 'private',
-    permissions: [],
-    rules: [use],
-  });
   const requests: string[] = [];
   for (let at = 0; at < tokens; at++) {
     await service.call('POST', '/tokens', { id: `card-${at}`, data: { number } });
-    requests.push(
-      requestBytes('POST', `/proxy/payments${path}`, user.key, bodyWith(`{{ token: card-${at} }}`)),
-    );
+    requests.push(requestBytes('POST', `/proxy/payments${path}`, key, bodyWith(`{{ token: card-${at} }}`)));
   }
   return underLoad(name, service.pid, { port: service.port, requests, status: 200 });
 }

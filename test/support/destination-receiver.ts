@@ -25,6 +25,21 @@ export const json = (body: unknown, head = 'HTTP/1.1 200 OK') => {
   return `${head}\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`;
 };
 
+/**
+ * Creates the destination `payments`, and an application that may use every token there. `post` returns the body of the
+ * response. Returns the key of the application.
+ */
+export async function createUser(
+  post: (path: string, body: object) => Promise<unknown>,
+  destination: object,
+): Promise<string> {
+  const { id } = (await post('/destinations', { name: 'payments', ...destination })) as { id: string };
+  const rule = { priority: 1, container: '/', transform: 'redact', permissions: ['token:use'] };
+  const rules = [{ ...rule, destinations: [id] }];
+  const application = { name: 'user', type: 'private', permissions: [], rules };
+  return ((await post('/applications', application)) as { key: string }).key;
+}
+
 export async function openReceiver(requestCert = false): Promise<Receiver> {
   const folder = mkdtempSync(join(tmpdir(), 'receiver-'));
   const { authority, server: pair, client } = createCertificates(folder, 'client', ',IP:127.0.0.1');

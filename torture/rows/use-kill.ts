@@ -1,5 +1,5 @@
 /** kill -9 while requests are sent to a destination: the audit log has an entry for every request that arrived there. */
-import { json, openReceiver, type Receiver } from '../../test/support/destination-receiver.ts';
+import { createUser, json, openReceiver, type Receiver } from '../../test/support/destination-receiver.ts';
 import { Client } from '../client.ts';
 import { firstKey, type KillableNode, startNode } from '../crash/node.ts';
 import { retry503 } from '../fleet-clients.ts';
@@ -85,25 +85,8 @@ async function prepare(
     if (status !== 201) throw new Error(`POST ${path} returned ${status}: ${text}`);
     return JSON.parse(text);
   };
-  const { id } = await create('/destinations', {
-    name: 'payments',
-    origin,
-    ca,
-    requests: [{ method: 'POST', path: '/charges', placeholders: [{ at: '/code' }] }],
-  });
-  const use = {
-    priority: 1,
-    container: '/',
-    transform: 'redact',
-    permissions: ['token:use'],
-    destinations: [id],
-  };
-  const { key } = await create('/applications', {
-    name: 'user',
-    type: 'private',
-    permissions: [],
-    rules: [use],
-  });
+  const requests = [{ method: 'POST', path: '/charges', placeholders: [{ at: '/code' }] }];
+  const key = await createUser(create, { origin, ca, requests });
   client.close();
   return secrets.add(key);
 }

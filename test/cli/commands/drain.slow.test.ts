@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { noOpenssl } from '../../support/certificates.ts';
-import { json, openReceiver } from '../../support/destination-receiver.ts';
+import { createUser, json, openReceiver } from '../../support/destination-receiver.ts';
 import { ProgramFolder, type RunningProgram } from '../../support/program.ts';
 import { until } from '../../support/until.ts';
 
@@ -142,29 +142,16 @@ test.skipIf(noOpenssl)('a request that is at a destination is answered before th
         headers,
         body: JSON.stringify(body),
       });
-      return (await response.json()) as { id: string; key: string };
+      return response.json();
     };
     const { addressOrigin: origin, ca } = receiver;
     const requests = [{ method: 'POST', path: '/charges', reply: ['/id'] }];
-    const { id } = await post('/destinations', { name: 'payments', origin, ca, requests });
-    const use = {
-      priority: 1,
-      container: '/',
-      transform: 'redact',
-      permissions: ['token:use'],
-      destinations: [id],
-    };
-    const user = await post('/applications', {
-      name: 'user',
-      type: 'private',
-      permissions: [],
-      rules: [use],
-    });
+    const user = await createUser(post, { origin, ca, requests });
     const release = Promise.withResolvers<() => void>();
     receiver.answer((socket) => release.resolve(() => socket.write(json({ id: 'ch_1' }))));
     const answer = fetch(`${service.url}/proxy/payments/charges`, {
       method: 'POST',
-      headers: { 'SVC-API-KEY': user.key },
+      headers: { 'SVC-API-KEY': user },
     });
     const respond = await release.promise;
     service.kill('SIGTERM');
