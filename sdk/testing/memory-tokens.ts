@@ -1,7 +1,7 @@
 /** Tokens in memory. */
 import { newId } from '../../src/domain/key.ts';
 import { modificationTime } from '../../src/domain/row-version.ts';
-import { canonicalContainer, stricter, type Transform } from '../../src/domain/rule.ts';
+import { canonicalContainer } from '../../src/domain/rule.ts';
 import type { SearchValues } from '../../src/domain/search.ts';
 import type { TokenContent, TokenFilter, TokenRevision, Tokens } from '../../src/store/store.ts';
 import { toRecord } from '../../src/store/token-row.ts';
@@ -41,11 +41,11 @@ export function tokens(memory: Memory): Tokens {
       return row && stored(row);
     },
     locate: async (_, ids) => valid().filter(({ id }) => ids.includes(id)),
-    count: async () => ({ counts: new Map(), next: undefined }),
+    count: async () => ({ counts: [], next: undefined }),
     list: async (_, { transformFor, filter, ...window }) => {
       const shown = valid()
         .filter((row) => isSelected(row, filter))
-        .map((row) => ({ row, seq: row.seq, transform: limited(row, transformFor(row)) }));
+        .map((row) => ({ row, seq: row.seq, transform: transformFor(row) }));
       const visible = shown.filter((each) => each.transform !== undefined);
       return page(
         visible,
@@ -81,11 +81,6 @@ export function tokens(memory: Memory): Tokens {
       return memory.rows.tokens.delete(id);
     },
   };
-}
-
-/** Tokens with `max_uses` are not revealed. */
-function limited({ max_uses }: MemoryToken, transform: Transform | undefined): Transform | undefined {
-  return transform && max_uses !== null ? stricter(transform, 'mask') : transform;
 }
 
 /** The columns of a token that a change replaces. */

@@ -18,6 +18,8 @@ export interface Resource {
   readonly container?: string | undefined;
   /** Where a token is used. Only permissions with the trait `destination` depend on it. */
   readonly destination?: string | undefined;
+  /** Of a stored token whose uses are limited: its data is masked at least. */
+  readonly max_uses?: number | null | undefined;
 }
 
 export interface CompiledRule {
@@ -39,7 +41,7 @@ interface DestinationCondition {
 /** A rule that grants a permission, with the verdict if it matches. */
 interface Step {
   readonly conditions: readonly (Condition | DestinationCondition)[];
-  readonly verdict: Verdict;
+  readonly verdict: Allowed;
 }
 
 export interface Policy {
@@ -168,8 +170,15 @@ export function decide(policy: Policy, permission: string, resource: Resource): 
   const steps = policy.stepsFor(permission);
   if (steps.length === 0) return denied;
   const given = canonicalResource(resource);
-  for (const { conditions, verdict } of steps) if (matches(conditions, given)) return verdict;
+  for (const { conditions, verdict } of steps)
+    if (matches(conditions, given))
+      return isHidden(verdict, resource) ? { ...verdict, transform: 'mask' } : verdict;
   return denied;
+}
+
+/** Whether the transform would reveal a token with `max_uses`, which no one may read. */
+export function isHidden({ transform }: Pick<Rule, 'transform'>, { max_uses }: Resource): boolean {
+  return transform === 'reveal' && typeof max_uses === 'number';
 }
 
 /** With a ceiling, `policy` and `ceiling` must both allow the permission. The stricter transform applies. */
@@ -197,10 +206,10 @@ export function transformUnder(
   resource: Resource,
 ): Transform | undefined {
   const given = canonicalResource(resource);
+  const most = typeof resource.max_uses === 'number' ? 'mask' : 'reveal';
   const own = transformOf(grants, permission, given);
-  if (!ceiling || !own) return own;
-  const above = transformOf(ceiling, permission, given);
-  return above && stricter(own, above);
+  const above = own && ceiling ? transformOf(ceiling, permission, given) : own;
+  return own && above && stricter(stricter(own, above), most);
 }
 
 function transformOf(

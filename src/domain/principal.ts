@@ -17,7 +17,7 @@ import {
   type Resource,
 } from './policy.ts';
 import type { EffectiveGrants } from './quarantine.ts';
-import { canonicalContainer, stricter } from './rule.ts';
+import { canonicalContainer } from './rule.ts';
 
 interface Caller {
   readonly tenantId: string;
@@ -140,18 +140,16 @@ export function denyQuarantined({ policy: { quarantined } }: Principal): void {
 }
 
 interface TokenResource extends Resource {
-  readonly token?: { readonly created_by?: string | undefined; readonly max_uses?: number | undefined };
+  readonly token?: { readonly created_by?: string | undefined };
 }
 
 /**
  * Decides about the permission on a stored token. Throws `permission_missing` with a fixed detail that does
- * not depend on container or rules, so that the caller cannot find out the container of the token. A token with
- * `max_uses` is never revealed.
+ * not depend on container or rules, so that the caller cannot find out the container of the token.
  */
 export function permit(principal: Principal, permission: string, token: TokenResource): Allowed {
   const verdict = decideUnder(principal.policy, principal.ceiling, permission, token);
-  if (verdict.allowed && token.token?.max_uses === undefined) return verdict;
-  if (verdict.allowed) return { ...verdict, transform: stricter(verdict.transform, 'mask') };
+  if (verdict.allowed) return verdict;
   const decision = explainDenial(questionOf(principal), permission, token);
   const { id, container } = token;
   throw new Denial('permission_missing', `You cannot use \`${permission}\` on this token.`, decision, {
@@ -229,7 +227,7 @@ export interface PartialPatch {
 
 /**
  * Returns true if the change needs `token:update` with `reveal` in the current container and the caller has less.
- * A caller with `reveal` may make any change, since it could copy the data anyway, unless the token has `max_uses`.
+ * A caller with `reveal` may make any change, since it could copy the data anyway.
  * Without `reveal`:
  *
  * - no key may set a mask or a search template or merge into the data, because the result depends on hidden data;
@@ -241,7 +239,7 @@ export interface PartialPatch {
 export function needsReveal(principal: Principal, { from, to, renders, merges }: PartialPatch): boolean {
   const { policy, ceiling } = principal;
   const now = decideUnder(policy, ceiling, 'token:update', from);
-  if (now.allowed && now.transform === 'reveal' && from.token?.max_uses === undefined) return false;
+  if (now.allowed && now.transform === 'reveal') return false;
   if (renders || merges) return true;
   if (canonicalContainer(from.container) === canonicalContainer(to.container)) return false;
   if (isHandedOut(principal)) return true;

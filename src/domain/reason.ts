@@ -4,6 +4,7 @@ import {
   type CompiledRule,
   canonicalResource,
   isDestinationOf,
+  isHidden,
   matches,
   type Policy,
   type Resource,
@@ -71,12 +72,14 @@ export function allowReason(
   if (quarantined) return `the ${quarantined} is in quarantine: ${permission} has the transform redact`;
   if (!rule) return `${holderOf(of)} has ${permission} in its permissions, with the transform ${transform}`;
   const because = why(rule, permission, canonicalResource(resource));
-  const purpose = requiresPurpose(rule.rule)
-    ? transform === 'reveal'
-      ? ' and a purpose'
-      : ', or reveal with a purpose'
-    : '';
-  return `${ruleOf(of, rule)} grants ${permission} with the transform ${transform}${purpose}: ${because}`;
+  const remark = isHidden(rule.rule, resource)
+    ? ', because a token with max_uses is never revealed'
+    : !requiresPurpose(rule.rule)
+      ? ''
+      : transform === 'reveal'
+        ? ' and a purpose'
+        : ', or reveal with a purpose';
+  return `${ruleOf(of, rule)} grants ${permission} with the transform ${transform}${remark}: ${because}`;
 }
 
 /**

@@ -113,9 +113,10 @@ interface Row {
   seq: string;
   /** Null if the token has expired. */
   container: string | null;
+  max_uses: number | null;
 }
 
-const countedColumns = `t.seq, case when ${notExpired('t')} then t.container_folded end as container`;
+const countedColumns = `t.seq, case when ${notExpired('t')} then t.container_folded end as container, t.max_uses`;
 const everywhere = `select ${countedColumns} from tokens t where t.tenant_id = $1 and t.seq < $2 order by t.seq desc limit $3`;
 /** The index separates the tokens of the container itself (own = 1) from the tokens below it (own = 0). */
 const inContainer = `select ${countedColumns} from token_containers i
@@ -133,9 +134,11 @@ export async function countTokens(
   const found = isRoot
     ? await db.all<Row>(everywhere, [tenant, before, limit])
     : await db.all<Row>(inContainer, [tenant, before, limit, container, Number(own)]);
-  const counts = new Map<string, number>();
-  for (const { container } of found)
-    if (container !== null) counts.set(container, (counts.get(container) ?? 0) + 1);
+  const counted = found.flatMap(({ container, max_uses }) =>
+    container === null ? [] : [{ container, max_uses }],
+  );
+  const groups = Map.groupBy(counted, ({ container, max_uses }) => `${container} ${max_uses !== null}`);
+  const counts = [...groups.values()].map((some) => ({ ...some[0]!, count: some.length }));
   const last = found.length === limit ? found.at(-1)?.seq : undefined;
   const below = isRoot || own === '0' ? undefined : `0 ${maxId}`;
   return { counts, next: last === undefined ? below : `${own} ${last}` };

@@ -23,7 +23,7 @@ export interface Tokens {
    */
   findEqual(tenant: string, container: string, values: SearchValues): Promise<StoredToken | undefined>;
   get(tenant: string, id: string): Promise<StoredToken | undefined>;
-  /** Container and type of the tokens with these ids, in any order. Ids that do not exist are left out. */
+  /** What decisions about the tokens with these ids need, in any order. Ids that do not exist are left out. */
   locate(tenant: string, ids: readonly string[]): Promise<TokenLocation[]>;
   count(tenant: string, scan: TokenCountScan): Promise<TokenCounts>;
   /** Returns one page, with fewer tokens than `size` if their data is large. */
@@ -55,6 +55,7 @@ export interface TokenRecord {
   readonly token: Omit<Token, 'data'>;
   readonly container: string;
   readonly id: string;
+  readonly max_uses: number | null;
   /** Orders tokens by age. */
   readonly seq: string;
 }
@@ -70,8 +71,8 @@ export interface TokenCountScan {
 }
 
 export interface TokenCounts {
-  /** The number of tokens by their own container, in canonical form. */
-  readonly counts: ReadonlyMap<string, number>;
+  /** The number of tokens by their own container, in canonical form, and by whether they have `max_uses`. */
+  readonly counts: readonly (Pick<TokenLocation, 'container' | 'max_uses'> & { readonly count: number })[];
   /** Where the next scan starts; undefined if all tokens were counted. */
   readonly next: string | undefined;
 }
@@ -80,6 +81,7 @@ export interface TokenLocation {
   readonly id: string;
   readonly type: string;
   readonly container: string;
+  readonly max_uses: number | null;
   readonly created_by: string | null;
 }
 
@@ -137,7 +139,7 @@ export interface TokenFilter {
 export interface TokenQuery extends ListWindow {
   /** Limits which rows are read. Must include every token for which `transformFor` returns a transform. */
   readonly visible: Visible;
-  /** The transform for a token; undefined leaves it out of the list. A token with `max_uses` is masked at least. */
+  /** The transform for a token; undefined leaves it out of the list. */
   readonly transformFor: (token: Resource) => Transform | undefined;
   readonly filter: TokenFilter;
 }

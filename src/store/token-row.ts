@@ -35,7 +35,8 @@ export const withContents =
   'tokens t left join token_contents c on c.tenant_id = t.tenant_id and c.seq = t.seq';
 
 export function toRecord(row: TokenRow): TokenRecord {
-  return { id: row.id, container: row.container, seq: row.seq, token: viewOf(row) };
+  const { id, container, max_uses, seq } = row;
+  return { id, container, max_uses, seq, token: viewOf(row) };
 }
 
 /** Leaves out fields without a value. Assignments take a third of the time of conditional spreads. */

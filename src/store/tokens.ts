@@ -1,8 +1,7 @@
 import type { JsonText } from '../domain/json-text.ts';
 import { newId } from '../domain/key.ts';
-import type { Resource } from '../domain/policy.ts';
 import { modificationTime } from '../domain/row-version.ts';
-import { canonicalContainer, stricter, type Transform } from '../domain/rule.ts';
+import { canonicalContainer, type Transform } from '../domain/rule.ts';
 import type { SearchValues } from '../domain/search.ts';
 import { nextTurn } from '../domain/steps.ts';
 import { checkGrowth, deleteTokens, sizeOf, storageUsedBy, writeCharges } from './application-storage.ts';
@@ -97,8 +96,7 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
 
     count: (tenant, scan) => countTokens(db, tenant, scan),
 
-    list: async (tenant, asked) => {
-      const query = { ...asked, transformFor: maskLimited(asked.transformFor) };
+    list: async (tenant, query) => {
       const key = await dataKey(tenant);
       const { tokens, ...list } = await find(db, tenant, key, query);
       const page = withinBytes(tokens);
@@ -170,7 +168,7 @@ async function spend(tx: Queries, db: Executor, row: SizedRow) {
 
 async function locate(db: Queries, tenant: string, ids: readonly string[]): Promise<TokenLocation[]> {
   const params = new Params();
-  const sql = `select t.id, t.type, t.container, t.created_by from tokens t
+  const sql = `select t.id, t.type, t.container, t.max_uses, t.created_by from tokens t
     where t.tenant_id = ${params.add(tenant)} and t.id in ${params.list(ids)} and ${notExpired('t')}`;
   return db.all<TokenLocation>(sql, params.values);
 }
@@ -432,14 +430,6 @@ const selections: Record<Transform, { sql: string; part?: Part }> = {
   mask: { sql: `select ${columns}, c.masked as ciphertext from ${withContents}`, part: 'masked' },
   redact: { sql: `select ${columns}, null as ciphertext from tokens t` },
 };
-
-/** Tokens with `max_uses` are not revealed. */
-function maskLimited(transformFor: TokenQuery['transformFor']) {
-  return (token: Resource & { readonly max_uses?: number | null }) => {
-    const transform = transformFor(token);
-    return transform && typeof token.max_uses === 'number' ? stricter(transform, 'mask') : transform;
-  };
-}
 
 type FoundToken = Pick<VisibleToken, 'seq' | 'transform'> & Partial<VisibleToken>;
 

@@ -127,6 +127,22 @@ describe('an allowed request is explained by', () => {
   });
 });
 
+test('a token with max_uses is masked, whatever the rules reveal, and the reason says why', () => {
+  const reveals = { transform: 'reveal' } as const;
+  const limited = { ...card, max_uses: 1 };
+  for (const [given, transform, why] of [
+    [reveals, 'mask', ', because a token with max_uses is never revealed'],
+    [{ ...reveals, require_purpose: true }, 'mask', ', because a token with max_uses is never revealed'],
+    [{ transform: 'redact' }, 'redact', ''],
+  ] as const)
+    expect(explain(application(policyOf([], rule('/customers/', [read], given))), read, limited)).toEqual({
+      allowed: true,
+      transform,
+      reason: `rule 1 grants token:read with the transform ${transform}${why}: container /customers/43/ is in /customers/`,
+      rule: { of: 'application', rule: 1 },
+    });
+});
+
 test('a denied request is explained by its reason and the missing grant', () => {
   const answer = explain(application(policyOf([])), read, card);
   expect(Explanation.parse(answer)).toEqual({

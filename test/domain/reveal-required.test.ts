@@ -67,6 +67,13 @@ test.each(owners)('without reveal, a %s key cannot change the mask or a part of 
   }
 });
 
+test('no key has reveal for a token with max_uses', () => {
+  const seeing = caller('private', policy(['reveal', 'reveal'], ['reveal', 'reveal']));
+  const limited = { ...from, max_uses: 1 };
+  for (const part of ['renders', 'merges'])
+    expect(needsReveal(seeing, { ...stays, from: limited, to: limited, [part]: true })).toBe(true);
+});
+
 test.each(['public', 'session'] as const)('without reveal, a %s key cannot move a token', (owner) => {
   for (const there of ['redact', 'mask', 'reveal'] as const)
     expect(needsReveal(caller(owner, policy(['mask', 'mask'], [there, there])), moves)).toBe(true);

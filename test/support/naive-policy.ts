@@ -19,6 +19,8 @@ export type NaiveResource = {
   id?: string | undefined;
   container?: string | undefined;
   destination?: string | undefined;
+  /** Of a stored token whose uses are limited. */
+  max_uses?: number | null | undefined;
 };
 
 /** Stands for the plain permissions where rules are named by index. */
@@ -61,9 +63,11 @@ export function naiveDecide(
     rule.transform === 'reveal' && rule.require_purpose ? 'reveal with purpose' : rule.transform;
   const strictestKind = order.find((kind) => first.some((rule) => kindOf(rule) === kind))!;
   const deciders = first.filter((rule) => kindOf(rule) === strictestKind).map((rule) => rule.index);
-  if (strictestKind !== 'reveal with purpose')
-    return { allowed: true, transform: strictestKind as NaiveRule['transform'], deciders };
-  return { allowed: true, transform: purpose === undefined ? 'mask' : 'reveal', deciders };
+  const isRevealed =
+    strictestKind === 'reveal' || (strictestKind === 'reveal with purpose' && purpose !== undefined);
+  const hasMaxUses = resource.max_uses !== undefined && resource.max_uses !== null;
+  const shown = strictestKind === 'redact' ? 'redact' : isRevealed && !hasMaxUses ? 'reveal' : 'mask';
+  return { allowed: true, transform: shown, deciders };
 }
 
 /** Grants and ceiling must both allow the permission. The stricter transform applies. */

@@ -137,6 +137,7 @@ function randomResource(random: Random, ...all: (Grants | undefined)[]): Resourc
     id: random.chance(0.1) ? undefined : randomId(random, near('id')),
     container: random.chance(0.1) ? undefined : nearContainer(random, near('container')),
     destination: random.chance(0.2) ? undefined : random.of(destinations),
+    max_uses: random.of([undefined, undefined, null, 1]),
   };
 }
 

@@ -18,7 +18,7 @@ import {
   questionOf,
 } from '../../domain/principal.ts';
 import { Purpose, purposeError } from '../../domain/purpose.ts';
-import { Container, type Transform } from '../../domain/rule.ts';
+import { Container, canonicalContainer, type Transform } from '../../domain/rule.ts';
 import type { Steps } from '../../domain/steps.ts';
 import { disclosureOf } from '../pipeline/disclosures.ts';
 import { type HandlerContext, type Report, readEndpoint, reply } from '../pipeline/route.ts';
@@ -134,7 +134,8 @@ export const decide = readEndpoint({
     };
     const who = { ...(subject && { principal: identityOf(subject) }), ...(dpop && { dpop }) };
     const given: readonly Resource[] = body.resources ?? [body.resource ?? {}];
-    const resources = await withDestinations(context.store, principal.tenantId, given);
+    const asked = await withDestinations(context.store, principal.tenantId, given);
+    const resources = subject ? await withMaxUses(subject, body.permission, asked, context.store) : asked;
     const report =
       body.record && subject
         ? {
@@ -148,6 +149,33 @@ export const decide = readEndpoint({
     return { status: 200, body: JsonText.extended(who, 'decisions', decisions), report };
   },
 });
+
+/**
+ * Adds `max_uses` of stored tokens, because no read reveals them. Looks up only tokens that would be revealed. A token in
+ * another container than the given one is left out: the decision is not about it, and must not tell that it exists.
+ */
+async function withMaxUses(
+  { policy, ceiling, tenantId }: Principal,
+  permission: string,
+  resources: readonly Resource[],
+  { tokens }: HandlerContext['store'],
+): Promise<readonly Resource[]> {
+  const isRevealed = (resource: Resource) => {
+    const verdict = decideUnder(policy, ceiling, permission, resource);
+    return verdict.allowed && verdict.transform === 'reveal';
+  };
+  if (permission !== 'token:read' && permission !== 'token:update') return resources;
+  const revealed = resources.filter((resource) => resource.id !== undefined && isRevealed(resource));
+  const ids = [...new Set(revealed.flatMap(({ id = [] }) => id))];
+  if (ids.length === 0) return resources;
+  const stored = new Map((await tokens.locate(tenantId, ids)).map((token) => [token.id, token]));
+  return resources.map((resource) => {
+    const token = stored.get(resource.id ?? '');
+    const { container = token?.container ?? '' } = resource;
+    const isAbout = token && canonicalContainer(container) === canonicalContainer(token.container);
+    return isAbout ? { ...resource, max_uses: token.max_uses } : resource;
+  });
+}
 
 /** The decisions as the audit log records them: the allowed resources by transform, and each denial. */
 function* reportOf(actor: Principal, permission: string, resources: readonly Resource[]): Steps<Report> {

@@ -95,7 +95,7 @@ export async function patchedContent(
   const merged = mergePatch({ type, container, mask, search, metadata, max_uses, expires_at }, rest);
   const fields = validate(OpenFields, merged, 'body');
   const open = openContent(fields, patch.expires_at === undefined ? undefined : principal.now);
-  const next = { id: current.id, container: open.container };
+  const next = { id: current.id, container: open.container, max_uses };
   const { id, container: oldContainer } = current;
   const after = permitNamed(principal, 'token:update', next, {
     id,
@@ -131,10 +131,11 @@ export async function patchedContent(
   };
 }
 
-function revealRequired(principal: Principal, { id, container, token }: LockedToken): Denial {
+function revealRequired(principal: Principal, current: LockedToken): Denial {
+  const { id, container, token } = current;
   const question = questionOf(principal);
-  const { reason } = explain(question, 'token:update', { id, container });
-  const rule = decidingRule(question, 'token:update', { id, container });
+  const { reason } = explain(question, 'token:update', current);
+  const rule = decidingRule(question, 'token:update', current);
   return new Denial(
     'reveal_required',
     undefined,

@@ -79,7 +79,8 @@ export const createToken = changeEndpoint({
     const content = contentOf(withDefaults(body, principal, { id, container }), principal.now);
     // A denial is logged without a generated id, which the caller does not know.
     const logged = { id: body.id, container, isStored: false };
-    const verdict = permitNamed(principal, 'token:create', { id, container }, logged);
+    const { max_uses } = body;
+    const verdict = permitNamed(principal, 'token:create', { id, container, max_uses }, logged);
     usage.record(principal, 'token:create', container);
     const names = body.unless_exists === undefined ? [] : [body.unless_exists];
     if (names.length > 0) {
@@ -97,7 +98,7 @@ export const createToken = changeEndpoint({
     }
     const token = await store.tokens.create(principal.tenantId, id, content, changeBy(principal));
     if (!token) throw fail('token_exists');
-    const transform = stricter(verdict.transform, content.maxUses === undefined ? 'reveal' : 'mask');
+    const { transform } = verdict;
     const data = transform === 'reveal' ? content.data : transform === 'mask' ? content.masked : undefined;
     const rule = ruleOf(principal.kind, verdict);
     const search = names.length > 0 ? { names, hits: 0 } : undefined;

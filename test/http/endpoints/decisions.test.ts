@@ -46,6 +46,27 @@ describe.each(databases)('decisions on %s', (_, database) => {
 
   const rule = { priority: 1, container: '/customers/', transform: 'reveal', permissions: [read] };
 
+  test('a stored token with max_uses is masked; another container tells nothing about it', async () => {
+    const code = { id: 'code-42', container: '/Customers/42/', data: '123', max_uses: 1 };
+    expect((await server.call('POST', '/tokens', { key: management, body: code })).status).toBe(201);
+    const desk = await server.application(management, {
+      permissions: [],
+      rules: [{ ...rule, container: '/' }],
+    });
+    const transformOf = async (resource: object) => (await decision(desk.key, read, resource)).transform;
+    expect(await transformOf({ id: code.id, container: '/customers/42/' })).toBe('mask');
+    expect(await transformOf({ id: code.id })).toBe('mask');
+    for (const resource of [
+      { container: '/customers/42/' },
+      { id: 'code-43' },
+      { id: code.id, container: '/b/' },
+    ])
+      expect(await transformOf(resource)).toBe('reveal');
+    const recorded = { resources: [{ id: code.id, container: code.container }], record: true };
+    const { body } = await ask(desk.key, read, recorded, management);
+    expect(body.decisions).toMatchObject([{ transform: 'mask' }]);
+  });
+
   test('an allowed decision has transform, principal, reason and rule, and with explain a trace', async () => {
     const desk = await server.application(management, {
       permissions: ['token:create'],

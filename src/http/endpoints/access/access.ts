@@ -147,7 +147,8 @@ async function resourceOf(
   const destination = ids && orNotFound(ids.get(reference as string));
   if (token === undefined) return { container, destination };
   const [stored] = await tokens.locate(tenantId, [token]);
-  return { id: token, container: orNotFound(stored).container, destination };
+  const { container: own, max_uses } = orNotFound(stored);
+  return { id: token, container: own, max_uses, destination };
 }
 
 /** Reads the subjects again, with their names and rules. Omits subjects that have lost access since the scan. */

@@ -13,7 +13,7 @@ import { hasTrait } from '../../../domain/permission.ts';
 import { compilePolicy, type Policy, type Resource } from '../../../domain/policy.ts';
 import { canonicalContainer } from '../../../domain/rule.ts';
 import type { Steps } from '../../../domain/steps.ts';
-import type { Store } from '../../../store/store.ts';
+import type { Store, TokenLocation } from '../../../store/store.ts';
 import { maxIds } from '../../pipeline/audit-recorder.ts';
 import type { RunSteps } from '../../pipeline/long-work.ts';
 import { scanLog } from './log-scan.ts';
@@ -46,18 +46,18 @@ export async function recordedReads(
   let undecided = 0;
   const add = async (entries: readonly LogEntry[]) => {
     const uses = entries.filter(isUse);
-    const containers = await locate(store, tenantId, uses);
+    const tokens = await locate(store, tenantId, uses);
     const found: (readonly [LogEntry, FoundActor])[] = [];
     for (const entry of uses) found.push([entry, await actors(entry)]);
-    await run(decideAgain(found, containers));
+    await run(decideAgain(found, tokens));
   };
   function* decideAgain(
     found: readonly (readonly [LogEntry, FoundActor])[],
-    containers: ReadonlyMap<string, string>,
+    tokens: ReadonlyMap<string, TokenLocation>,
   ): Steps<void> {
     for (const [entry, actor] of found) {
       if (actor === 'unaffected') continue;
-      const outcome = actor === 'unknown' ? undefined : yield* outcomeOf(entry, actor, containers);
+      const outcome = actor === 'unknown' ? undefined : yield* outcomeOf(entry, actor, tokens);
       if (outcome) addTo(groups, outcome, entry);
       else undecided += entry.count ?? 1;
     }
@@ -105,19 +105,18 @@ function addTo(groups: Map<string, Group>, [from, to]: Outcome, entry: LogEntry)
   groups.set(name, group);
 }
 
-/** Returns the current containers of the tokens in entries about several tokens. */
+/** Returns the tokens that the entries name, as they are now. */
 async function locate(
   { tokens }: Store,
   tenantId: string,
   entries: readonly LogEntry[],
-): Promise<Map<string, string>> {
-  const lists = entries.map(({ resource }) => resource?.ids ?? []).filter((ids) => ids.length > 1);
-  const ids = [...new Set(lists.flat())];
-  const containers = new Map<string, string>();
+): Promise<Map<string, TokenLocation>> {
+  const ids = [...new Set(entries.flatMap(({ resource }) => resource?.ids ?? []))];
+  const located = new Map<string, TokenLocation>();
   for (let from = 0; from < ids.length; from += pages.size)
-    for (const { id, container } of await tokens.locate(tenantId, ids.slice(from, from + pages.size)))
-      containers.set(id, canonicalContainer(container));
-  return containers;
+    for (const token of await tokens.locate(tenantId, ids.slice(from, from + pages.size)))
+      located.set(token.id, token);
+  return located;
 }
 
 function actorFinder(store: Store, { tenantId, applicationId, before, after }: Update) {
@@ -169,7 +168,7 @@ function actorFinder(store: Store, { tenantId, applicationId, before, after }: U
 function* outcomeOf(
   entry: LogEntry,
   actor: Actor,
-  containers: ReadonlyMap<string, string>,
+  tokens: ReadonlyMap<string, TokenLocation>,
 ): Steps<Outcome | undefined> {
   yield;
   const permission = permissionOf(entry);
@@ -179,8 +178,10 @@ function* outcomeOf(
   const isUniform = isUniformIn(canonicalContainer(container), permission, actor);
   const isAggregated = (entry.count ?? 1) > 1;
   if (isAggregated && ids.length >= maxIds && !isUniform) return undefined;
-  const resources =
-    ids.length > 1 ? ids.map((id) => ({ id, container: containers.get(id) })) : [{ id: ids[0], container }];
+  const resources: readonly Resource[] =
+    ids.length > 1
+      ? ids.map((id) => tokens.get(id) ?? { id })
+      : [{ id: ids[0], container, max_uses: tokens.get(ids[0] ?? '')?.max_uses }];
   const outcomes: Outcome[] = [];
   for (const resource of resources) {
     yield;

@@ -10,8 +10,9 @@ import {
 import { type Impact, maxChanges, maxListedSessions, type Update } from '../../../domain/access/impact.ts';
 import type { AuditedReads } from '../../../domain/audit.ts';
 import { timestamp } from '../../../domain/common-fields.ts';
+import type { Resource } from '../../../domain/policy.ts';
 import { StepBudget, type Steps } from '../../../domain/steps.ts';
-import type { Store } from '../../../store/store.ts';
+import type { Store, TokenCounts } from '../../../store/store.ts';
 import type { RunSteps } from '../../pipeline/long-work.ts';
 import { recordedReads } from './impact-reads.ts';
 import { ScanBudget, scanSubjects } from './subject-scan.ts';
@@ -92,29 +93,27 @@ async function changedTokens(
   const relevant = changes.filter(({ permission }) => /^token:(read|update|delete)$/.test(permission));
   const containers = relevant.map(({ container = '/' }) => container);
   const outermost = new Set(containers.filter((one) => !isBelowAny(one, containers)));
-  const counts = new Map<AccessChange, number>();
+  const counts = new Map<string, Impact['tokens']['data'][number]>();
   const byPermission = Map.groupBy(relevant, ({ permission }) => permission);
-  function* add(found: Iterable<readonly [container: string, count: number]>): Steps<void> {
-    for (const [container, count] of found)
+  function* add(found: TokenCounts['counts']): Steps<void> {
+    for (const { count, ...resource } of found)
       for (const [permission, some] of byPermission) {
         yield;
-        const change = changeAt(update, permission, container, some);
-        if (change) counts.set(change, (counts.get(change) ?? 0) + count);
+        const change = changeAt(update, permission, resource, some);
+        const name = JSON.stringify(change);
+        if (change) counts.set(name, { ...change, count: (counts.get(name)?.count ?? 0) + count });
       }
   }
   const complete = await countTokens(store, update.tenantId, outermost, (found) => run(add(found)));
-  const data = [...counts]
-    .map(([{ permission, container = '/', from, to }, count]) => ({ permission, container, from, to, count }))
-    .sort((a, b) => b.count - a.count);
-  return { complete, data };
+  return { complete, data: [...counts.values()].sort((a, b) => b.count - a.count) };
 }
 
-/** Calls `add` with batches of containers and the number of tokens in them. Returns false if there are too many to count. */
+/** Calls `add` with batches of counts. Returns false if there are too many tokens to count. */
 async function countTokens(
   { tokens }: Store,
   tenantId: string,
   containers: Iterable<string>,
-  add: (found: readonly (readonly [container: string, count: number])[]) => Promise<void>,
+  add: (found: TokenCounts['counts']) => Promise<void>,
 ): Promise<boolean> {
   let rest = tokenBudget.total;
   for (const container of containers) {
@@ -122,8 +121,8 @@ async function countTokens(
     do {
       if (rest <= 0) return false;
       const batch = await tokens.count(tenantId, { container, start, limit: tokenBudget.batch });
-      await add([...batch.counts]);
-      for (const [, count] of batch.counts) rest -= count;
+      await add(batch.counts);
+      for (const { count } of batch.counts) rest -= count;
       start = batch.next;
     } while (start !== undefined);
   }
@@ -134,17 +133,25 @@ function isBelowAny(container: string, others: readonly string[]): boolean {
   return others.some((other) => other !== container && container.startsWith(other));
 }
 
-/** Finds the change in `changes` that applies to tokens in a container. Undefined if access to them does not change. */
+/**
+ * Finds the change in `changes` that applies to tokens in a container. Undefined if access to them does not change.
+ * Tokens with `max_uses` may change less than others.
+ */
 function changeAt(
   { before, after }: Update,
   permission: string,
-  container: string,
+  tokens: Resource & { readonly container: string },
   changes: readonly AccessChange[],
-): AccessChange | undefined {
-  const from = accessOf(before, undefined, permission, { container });
-  const to = accessOf(after, undefined, permission, { container });
-  if (!isChange(permission, from, to)) return undefined;
+) {
+  const compare = (resource: Resource) => ({
+    from: accessOf(before, undefined, permission, resource),
+    to: accessOf(after, undefined, permission, resource),
+  });
+  const { container } = tokens;
+  const [{ from, to }, own] = [compare({ container }), compare(tokens)];
+  if (!isChange(permission, own.from, own.to)) return undefined;
   const same = changes.filter((change) => change.from === from && change.to === to);
   const byContainer = new Map(same.map((change) => [change.container ?? '/', change]));
-  return byContainer.get(container) ?? nearestAbove(container, byContainer);
+  const change = byContainer.get(container) ?? nearestAbove(container, byContainer);
+  return change && { permission, container: change.container ?? '/', ...own };
 }

@@ -81,7 +81,7 @@ export async function findEntities(
       const token = tokens.get(id);
       const destination = destinations.get(given.properties?.destination ?? '');
       return token && (type === 'token' || type === token.type)
-        ? { id, container: token.container, destination, isStored: true }
+        ? { id, container: token.container, max_uses: token.max_uses, destination, isStored: true }
         : { id, container: containerOf(given), destination, isStored: false };
     },
   };

@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { applicationKinds, type Minted, mint, newId } from '../../../../src/domain/key.ts';
 import { decideUnder, forPurpose, type Resource } from '../../../../src/domain/policy.ts';
+import { identityOf } from '../../../../src/domain/principal.ts';
 import { type FoundSubject, reviewAfter, reviewPage } from '../../../../src/http/endpoints/access/review.ts';
 import { ScanBudget } from '../../../../src/http/endpoints/access/subject-scan.ts';
 import type { RunSteps } from '../../../../src/http/pipeline/long-work.ts';
@@ -133,6 +134,54 @@ describe.each(databases)('an access review on %s', (_, database) => {
       const second = (await who(`${query}&size=5&page=2`)).body;
       expect([second.data, second.totals]).toEqual([body.data.slice(5, 10), body.totals]);
     }
+  });
+
+  test('reads, the review, decisions and AuthZEN agree about tokens with and without max_uses', async () => {
+    const random = new Random(3);
+    const keys = await randomSubjects(random);
+    const tokens = ['card-1', 'card-10', 'Card-1', 'tok:1.a'].map((id, index) => {
+      const fields = { id, container: randomContainer(random), data: 'secret' };
+      return { ...fields, mask: '{{ data | reveal_last: 1 }}', ...(index % 2 === 0 && { max_uses: 1 }) };
+    });
+    for (const body of tokens)
+      expect((await server.call('POST', '/tokens', { key: tenant.key, body })).status).toBe(201);
+    const found = await Promise.all(keys.map((key) => server.app.store.credentials.find(key)));
+    const holders = found.flatMap((principal, at) =>
+      principal ? [{ id: identityOf(principal).id, key: (keys[at] as Minted).secret.reveal() }] : [],
+    );
+    const seen = new Set<string>();
+    for (const { id, container } of tokens) {
+      const review = new Map(
+        (await who(`token=${id}&size=100`)).body.data.map((one: Entry) => [one.subject.id, one]),
+      );
+      for (const holder of holders)
+        for (const purpose of ['support', undefined]) {
+          const headers: Record<string, string> = purpose ? { 'SVC-PURPOSE': purpose } : {};
+          const { status, body } = await server.call('GET', `/tokens/${id}`, { key: holder.key, headers });
+          const read =
+            status !== 200 ? undefined : body.data === 'secret' ? 'reveal' : body.data ? 'mask' : 'redact';
+          seen.add(`${id} ${read}`);
+          const asked = { credential: holder.key, permission: 'token:read', purpose };
+          const decided = await server.call('POST', '/decisions', {
+            key: tenant.key,
+            body: { ...asked, resource: { id, container } },
+          });
+          const evaluated = await server.call('POST', '/access/v1/evaluation', {
+            key: tenant.key,
+            body: {
+              subject: { type: 'application', id: 'x', properties: { credential: holder.key } },
+              action: { name: 'read' },
+              resource: { type: 'token', id },
+              context: { purpose },
+            },
+          });
+          const { transform, require_purpose } = (review.get(holder.id) ?? {}) as Partial<Entry>;
+          const reviewed = require_purpose && !purpose ? 'mask' : transform;
+          const answers = [reviewed, decided.body.transform, evaluated.body.context.transform];
+          expect([id, holder.id, ...answers]).toEqual([id, holder.id, read, read, read]);
+        }
+    }
+    for (const { id, max_uses } of tokens) expect([id, seen.has(`${id} reveal`)]).toEqual([id, !max_uses]);
   });
 
   test('with a small budget, the pages are shorter, have the same entries, and other requests run in between', async () => {
