@@ -14,7 +14,7 @@ import {
   stringify,
 } from 'yaml';
 import { z } from 'zod';
-import type { Application } from '../../../sdk/src/sallyport.ts';
+import type { Application, Destination } from '../../../sdk/src/sallyport.ts';
 import {
   ApplicationCreate,
   ApplicationUpdate,
@@ -190,19 +190,38 @@ export function formatAccessFile(
   current: readonly Application[],
   asJson: boolean,
   labels: Labels = {},
+  existing: readonly Destination[] = [],
 ): string {
   const applications = current.map((application) => {
     const own = Object.entries(application.labels ?? {}).filter(([name, value]) => labels[name] !== value);
-    return Object.fromEntries(
-      Object.entries({ ...application, labels: Object.fromEntries(own) }).filter(
-        ([field, value]) => Object.hasOwn(FileApplication.shape, field) && !isEmptyList(value),
-      ),
-    );
+    return writtenFields({ ...application, labels: Object.fromEntries(own) }, FileApplication.shape);
   });
-  const content = { ...(Object.keys(labels).length > 0 && { labels }), applications };
+  const destinations = existing.map(fileDestination);
+  const content = { ...writtenFields({ labels, destinations }, AccessFile.shape), applications };
   const text = asJson ? `${JSON.stringify(content, undefined, 2)}\n` : stringify(content, { lineWidth: 0 });
   readAccessFile(text, 'the applications as YAML');
   return text;
+}
+
+/** The fields that the file has, without empty lists. */
+function writtenFields(from: object, shape: object) {
+  return Object.fromEntries(
+    Object.entries(from).filter(([field, value]) => Object.hasOwn(shape, field) && !isEmptyList(value)),
+  );
+}
+
+/** The service returns no secrets, so the file names the variables that `apply` reads them from. */
+function fileDestination(destination: Destination) {
+  const { name, header_names, client_certificate, requests } = destination;
+  const source = (what: string) => ({
+    env: `DESTINATION_${name}_${what}`.replace(/[^a-z0-9]/gi, '_').toUpperCase(),
+  });
+  const secrets = {
+    headers: Object.fromEntries(header_names.map((header) => [header, source(header)])),
+    ...(client_certificate !== undefined && { client_certificate: source('client_certificate') }),
+    requests: requests.map((request) => writtenFields(request, request)),
+  };
+  return writtenFields({ ...destination, ...secrets }, FileDestination.shape);
 }
 
 function isEmptyList(value: unknown): boolean {

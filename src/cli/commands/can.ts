@@ -1,10 +1,10 @@
-import type { Decision, DecisionStep } from '../../../sdk/src/sallyport.ts';
+import { type Decision, type DecisionStep, ProblemError } from '../../../sdk/src/sallyport.ts';
 import { escapeText } from '../../domain/escape.ts';
 import { explain, trace } from '../../domain/explain.ts';
 import { Permission } from '../../domain/permission.ts';
 import { compilePolicy, forPurpose, type Resource } from '../../domain/policy.ts';
 import { quarantined } from '../../domain/quarantine.ts';
-import { Container, type Rule } from '../../domain/rule.ts';
+import { Container, canonicalContainer, type Rule } from '../../domain/rule.ts';
 import { type Call, option, type RemoteCommand } from '../command.ts';
 import { negativeExitCode, UsageError } from '../errors.ts';
 import { only } from '../terminal/options.ts';
@@ -27,7 +27,7 @@ export const commands: RemoteCommand = {
     'sallyport can token:read --app "web shop" --container /customers/42/',
     'SALLYPORT_CREDENTIAL=… sallyport can token:read --container /customers/42/',
   ],
-  details: `With --app, the command reads the grants of the application and evaluates them itself, with the same code as the service. ${appArgument} Without --app, the service decides about the key in SALLYPORT_CREDENTIAL or on standard input, and your own key needs decision:create. Exits with 0 if allowed, with ${negativeExitCode} if denied.`,
+  details: `With --app, the command reads the grants of the application and evaluates them itself, with the same code as the service. It looks up whether the token with --id has max_uses, if your key can read it. ${appArgument} Without --app, the service decides about the key in SALLYPORT_CREDENTIAL or on standard input, and your own key needs decision:create. Exits with 0 if allowed, with ${negativeExitCode} if denied.`,
   call: can,
 };
 
@@ -69,11 +69,27 @@ async function decideForApplication(
   const grants = { permissions, rules: application.rules as Rule[] };
   const policy = compilePolicy(application.quarantined_at === undefined ? grants : quarantined(grants));
   const question = forPurpose({ holder: 'application' as const, policy }, call.options.value('purpose'));
+  const mayBeHidden =
+    explain(question, valid, resource).transform === 'reveal' && /^token:(read|update)$/.test(valid);
+  const max_uses = mayBeHidden ? await maxUses(call, resource) : undefined;
   return {
     principal: { kind: 'application', id: application.id, application_id: application.id },
-    ...explain(question, valid, resource),
+    ...explain(question, valid, { ...resource, max_uses }),
     trace: trace(question, valid, resource),
   };
+}
+
+/** Undefined if the key of the command cannot read the token, and if it is in another container. */
+async function maxUses({ service }: Call, { id, container }: Resource): Promise<number | undefined> {
+  if (id === undefined) return undefined;
+  try {
+    const token = await service.tokens.get(id, { transform: 'redact' });
+    const own = canonicalContainer(token.container);
+    return canonicalContainer(container ?? own) === own ? token.max_uses : undefined;
+  } catch (error) {
+    if (error instanceof ProblemError && [400, 403, 404].includes(error.status)) return undefined;
+    throw error;
+  }
 }
 
 function parse(schema: typeof Permission | typeof Container, name: string, text: string): string {

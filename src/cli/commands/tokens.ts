@@ -63,15 +63,25 @@ export const commands: readonly RemoteCommand[] = [
   },
   {
     usage: 'tokens create',
-    options: [{ name: 'id', value: 'ID', description: 'Token id; generated if left out.' }, ...bodyOptions],
+    options: [
+      { name: 'id', value: 'ID', description: 'Token id; generated if left out.' },
+      {
+        name: 'max-uses',
+        value: 'NUMBER',
+        description: 'How often it can be used at destinations, 1 to 100. Its data is then never revealed.',
+      },
+      ...bodyOptions,
+    ],
     summary: 'Create a token.',
     examples: [
       'sallyport tokens create --container /customers/42/ --data-file card.json',
       'pass show card | sallyport tokens create --text-file -',
+      'sallyport tokens create --container /customers/42/ --text-file code --max-uses 1',
     ],
     call: async (call) => {
-      const id = call.options.value('id');
-      const body = { ...(await bodyOf(call)), ...only({ id }) };
+      const [id, maxUses] = ['id', 'max-uses'].map((name) => call.options.value(name));
+      const max_uses = maxUses === undefined ? undefined : Number(maxUses);
+      const body = { ...(await bodyOf(call)), ...only({ id, max_uses }) };
       return show(call, await call.service.tokens.create(body as unknown as TokenCreate));
     },
   },
@@ -139,16 +149,22 @@ async function search(call: Call): Promise<number> {
 function printTokens(call: Call, tokens: AsyncIterable<Token>): Promise<number> {
   return printList(call, tokens, {
     noun: 'tokens',
-    head: ['ID', 'TYPE', 'CONTAINER', 'METADATA', 'CREATED', 'EXPIRES'],
-    row: ({ id, type, container, metadata, created_at, expires_at }) => [
-      id,
-      type,
-      container,
-      formatPairs(metadata),
-      created_at,
-      expires_at ?? 'never',
+    head: ['ID', 'TYPE', 'CONTAINER', 'METADATA', 'USES', 'CREATED', 'EXPIRES'],
+    row: (token) => [
+      token.id,
+      token.type,
+      token.container,
+      formatPairs(token.metadata),
+      usesOf(token) ?? 'unlimited',
+      token.created_at,
+      token.expires_at ?? 'never',
     ],
   });
+}
+
+/** Undefined if its uses are not limited. */
+function usesOf({ max_uses, uses = 0 }: Token): string | undefined {
+  return max_uses === undefined ? undefined : `${uses} of ${max_uses}`;
 }
 
 async function bodyOf({ options, input }: Call): Promise<Record<string, unknown>> {
@@ -191,7 +207,7 @@ function show({ printResult }: Call, token: Token): number {
       ['data', JSON.stringify(data)],
       ['mask', JSON.stringify(mask)],
       ['metadata', formatPairs(metadata)],
-      ['uses', token.max_uses === undefined ? undefined : `${token.uses} of ${token.max_uses}`],
+      ['uses', usesOf(token)],
       ['created', token.created_at],
       ['modified', token.modified_at],
       ['expires', token.expires_at ?? 'never'],

@@ -46,6 +46,20 @@ test('an allowed request exits with 0 and prints the outcome of every rule', asy
   );
 });
 
+test('a token with max_uses is at most masked, for a key and for an application', async () => {
+  const container = '/shop/open/';
+  const code = { id: 'code-1', container, data: '123', max_uses: 1 };
+  expect((await server.call('POST', '/tokens', { key, body: code })).status).toBe(201);
+  for (const asked of [[], ['--app', 'shop']])
+    for (const [id, transform] of [
+      ['code-1', 'mask'],
+      ['code-2', 'reveal'],
+    ] as const) {
+      const { out } = await can(['token:read', '--container', container, '--id', id, ...asked]);
+      expect(out).toStartWith(`allowed, as ${transform}: rule 2 grants token:read`);
+    }
+});
+
 test('a denied request exits with 5 and prints the reason', async () => {
   const { code, out } = await can(['token:delete', '--container', '/shop/']);
   expect(code).toBe(5);

@@ -4,6 +4,8 @@ import { join } from 'node:path';
 import Ajv from 'ajv';
 import { parse } from 'yaml';
 import { setUpApply } from '../../support/apply.ts';
+import { noOpenssl } from '../../support/certificates.ts';
+import { openReceiver } from '../../support/destination-receiver.ts';
 import { keyPattern } from '../../support/program.ts';
 import { root } from '../../support/service.ts';
 import { apiShell } from '../../support/shell.ts';
@@ -54,6 +56,92 @@ test.each(['access.yaml', 'access.json'])('%s: what pull writes, apply finds unc
   const plan = await shell().call(['apply', path(name), '--plan']);
   expect([plan.code, plan.out]).toEqual([0, 'no changes: 4 applications match the file\n']);
   expect(readFileSync(path(name), 'utf8')).not.toMatch(keyPattern);
+});
+
+describe('destinations', () => {
+  const requests = [
+    {
+      method: 'POST',
+      path: '/v1/charges',
+      placeholders: [
+        { at: '/card/number', from: '/number' },
+        { at: 'header:x-code', prefix: 'Code ' },
+      ],
+      reply: ['/id'],
+    },
+    { method: 'GET', path: '/v1/charges/:id', query: ['expand'] },
+  ];
+  const destination = (name: string, more = {}) =>
+    fixture.server.call('POST', '/destinations', {
+      key: fixture.key,
+      body: { name, origin: `https://${name}.example`, requests, ...more },
+    });
+  const application = (name: string, destinations: string[], labels = {}) =>
+    fixture.server.application(fixture.key, {
+      name,
+      labels,
+      permissions: [],
+      rules: [{ priority: 1, container: '/', transform: 'redact', permissions: ['token:use'], destinations }],
+    });
+
+  test.skipIf(noOpenssl)(
+    'are written without secrets, with their names in rules; apply finds them unchanged',
+    async () => {
+      const receiver = await openReceiver();
+      await receiver.close();
+      const headers = { authorization: 'Bearer sk_live_51HhTbqF', 'x-version': '7' };
+      const { clientCertificate: client_certificate, ca } = receiver;
+      const secrets = { headers, client_certificate, ca, timeout: 9 };
+      const { id } = (await destination('payments', secrets)).body;
+      await destination('3ds');
+      await application('shop', [id]);
+      const { out } = await shell().call(['pull', path()]);
+      expect(out).toBe(`wrote 2 applications and 2 destinations to ${path()}\n`);
+      const text = readFileSync(path(), 'utf8');
+      for (const secret of ['sk_live', 'PRIVATE KEY', id]) expect(text).not.toContain(secret);
+      const file = parse(text);
+      isValid(file);
+      expect(isValid.errors).toBeNull();
+      expect(file.destinations[1]).toMatchObject({
+        name: 'payments',
+        headers: { authorization: { env: 'DESTINATION_PAYMENTS_AUTHORIZATION' } },
+        client_certificate: { env: 'DESTINATION_PAYMENTS_CLIENT_CERTIFICATE' },
+        timeout: 9,
+      });
+      const plan = await shell().call(['apply', path(), '--plan']);
+      expect([plan.code, plan.out]).toEqual([0, 'no changes: 2 applications match the file\n']);
+
+      const other = apiShell(fixture.server.url, (await fixture.server.tenant()).key);
+      const options = ['apply', path(), '--yes', '--keys-dir', path('keys')];
+      expect((await other.call(options)).err).toContain('DESTINATION_PAYMENTS_AUTHORIZATION is not set');
+      const env = {
+        DESTINATION_PAYMENTS_AUTHORIZATION: headers.authorization,
+        DESTINATION_PAYMENTS_X_VERSION: headers['x-version'],
+        DESTINATION_PAYMENTS_CLIENT_CERTIFICATE: client_certificate,
+      };
+      expect((await other.call(options, { env })).code).toBe(0);
+      await other.call(['pull', path('other.yaml')]);
+      expect(parse(readFileSync(path('other.yaml'), 'utf8')).destinations).toEqual(file.destinations);
+    },
+  );
+
+  test('with --label, only those that the rules name are written; without destination:read, ids', async () => {
+    const { id } = (await destination('payments')).body;
+    await destination('other');
+    await application('shop', [id], { team: 'shop' });
+    const label = ['pull', '-', '--label', 'team=shop'];
+    const own = await shell().json(label);
+    expect(own.destinations.map(({ name }: { name: string }) => name)).toEqual(['payments']);
+    expect(own.applications[0].rules[0].destinations).toEqual(['payments']);
+    const { key } = await fixture.server.application(fixture.key, {
+      type: 'management',
+      permissions: ['application:read'],
+    });
+    const { out, err } = await apiShell(fixture.server.url, key).call(label);
+    expect(err).toContain('destinations are not in the file');
+    const { destinations, applications } = parse(out);
+    expect([destinations, applications[0].rules[0].destinations]).toEqual([undefined, [id]]);
+  });
 });
 
 test('a pulled file creates the same applications in another tenant', async () => {

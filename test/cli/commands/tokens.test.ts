@@ -107,6 +107,14 @@ describe('a token', () => {
     expect(await ids('--metadata', 'who=2')).toEqual(['three', 'two']);
     expect(await ids('--metadata', 'who=2', '--container', '/c/')).toEqual(['three']);
     expect((await call(['tokens', 'list', '--metadata', 'who'])).err).toContain('must be NAME=VALUE');
-    expect((await call(['tokens', 'list'])).out).toMatch(/^two +token +\/a\/b\/ +who=2 /m);
+    const limit = ['--id', 'code', '--text-file', '-', '--max-uses', '3'];
+    expect(await json(['tokens', 'create', ...limit], { stdin: '123' })).toMatchObject({
+      max_uses: 3,
+      uses: 0,
+    });
+    expect((await call(['tokens', 'get', 'code'])).out).toMatch(/^uses +0 of 3$/m);
+    const { out } = await call(['tokens', 'list']);
+    expect(out).toMatch(/^two +token +\/a\/b\/ +who=2 +unlimited /m);
+    expect(out).toMatch(/^code +token +\/general\/ +0 of 3 /m);
   });
 });
