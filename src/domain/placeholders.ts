@@ -318,9 +318,10 @@ const escapes: readonly [RegExp, (match: string, part: string) => string][] = [
   [/\+/g, () => ' '],
 ];
 
-/** Without case and separators. Letters outside ASCII stay. */
+/** Without case, separators, accents and compatibility forms such as full-width digits. Other letters stay. */
 function letters(text: string): string {
-  return text.toLowerCase().replace(/[^a-z0-9\u0080-\uffff]|\s/g, '');
+  const folded = text.normalize('NFKD').toLowerCase();
+  return folded.replace(/[^a-z0-9\u{80}-\u{10ffff}]|\s|\p{M}/gu, '');
 }
 
 function formsOf(text: string): string[] {
