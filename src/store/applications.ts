@@ -44,7 +44,7 @@ const selectOne = `select ${applicationColumns('a')} from applications a
   where a.tenant_id = $1 and a.id = $2 and ${notExpired('a')}`;
 
 const selectById = `select a.id as key, ${applicationColumns('a')} from applications a
-  where a.id = :key and a.tenant_id = $2 and ${notExpired('a')}`;
+  where a.id = :uuid and a.tenant_id = $2 and ${notExpired('a')}`;
 
 /** The SQL of a new `modified_at`, as `modificationTime` in src/domain/row-version.ts. `now` is a parameter. */
 export const laterThanBefore = (now: string) =>

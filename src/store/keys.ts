@@ -170,7 +170,7 @@ interface TargetRow extends ApplicationRow {
 
 const selectTarget = `select a.id as key, :now as now, t.tag, t.max_lifetime, ${applicationColumns('a')}
   from applications a join tenants t on t.id = a.tenant_id and t.disabled_at is null
-  where a.id = :key and a.tenant_id = $2 and ${notExpired('a')}`;
+  where a.id = :uuid and a.tenant_id = $2 and ${notExpired('a')}`;
 
 const selectSignInTargets = `select :now as now, t.tag, t.max_lifetime, ${applicationColumns('a')}
   from applications a join tenants t on t.id = a.tenant_id and t.disabled_at is null

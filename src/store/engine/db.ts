@@ -34,9 +34,9 @@ export interface Transaction extends Queries {
 export interface Executor extends Transaction {
   readonly dialect: 'sqlite' | 'postgres';
   /**
-   * Reads one row by a unique key, from the primary. The SQL must compare a column with `= :key`, select that column as
-   * `key`, and end with a `where` clause, to which a condition can be appended. `params` are `$2`, `$3` … Concurrent
-   * lookups with the same SQL and `params` may share a query.
+   * Reads one row by a unique key, from the primary. The SQL must compare a column with `= :key`, or with `= :uuid` if
+   * that is its type, select that column as `key`, and end with a `where` clause, to which a condition can be appended.
+   * `params` are `$2`, `$3` … Concurrent lookups with the same SQL and `params` may share a query.
    */
   lookup<R>(sql: string, key: Key, params: readonly string[]): Awaitable<R | undefined>;
   /**

@@ -63,6 +63,9 @@ function isWritable({ sameServer, citus }: Pool): string {
   return `(select ${citus ? 1 : sameServer} / case when current_setting('transaction_read_only') = 'on' then 0 else 1 end) = 1`;
 }
 
+/** See `Executor.lookup`. */
+const keyMarker = /:(key|uuid)\b/g;
+
 /** How many changes share a transaction, and how many such transactions of a tenant run at a time. */
 const grouping = { maxBatch: 32, maxInFlight: 4, pipelined: true, perTenant: true };
 /** The fraction of the connections that such transactions of all tenants use. The rest is for reads. */
@@ -218,10 +221,22 @@ export function openPostgres(
   };
 }
 
+/**
+ * Looks up one key after another in the unique index. A comparison with a list of keys would be planned every time, and
+ * by the average tenant: PostgreSQL would read all rows of a large tenant. The length of a list in a subquery is unknown
+ * to the planner, so it keeps the plan.
+ */
 function findRows(session: Session, sql: string, keys: Key[], params: readonly string[]): Promise<unknown[]> {
   const { pool } = session;
-  const list = pool.sql.array(keys, typeof keys[0] === 'string' ? 'TEXT' : 'BYTEA') as unknown as Value;
-  return execute(session, `${sql} and ${isWritable(pool)}`, [list, ...params]);
+  const find = (key: string) => sql.replace(keyMarker, () => key);
+  const check = isWritable(pool);
+  if (keys.length === 1) return execute(session, `${find('$1')} and ${check}`, [keys[0] as Value, ...params]);
+  const isText = typeof keys[0] === 'string';
+  const list = pool.sql.array(keys, isText ? 'TEXT' : 'BYTEA') as unknown as Value;
+  if (pool.citus) return execute(session, `${find('any($1)')} and ${check}`, [list, ...params]);
+  const type = sql.includes(':uuid') ? 'uuid' : isText ? 'text' : 'bytea';
+  const each = `unnest((select $1::${type}[])) as wanted (key), lateral (${find('wanted.key')} offset 0) as found`;
+  return execute(session, `select found.* from ${each} where ${check}`, [list, ...params]);
 }
 
 /** Throws `Unreachable`, so that the node looks for another server, if this one is behind. */
@@ -353,7 +368,7 @@ async function execute<R>(session: Session, sql: string, params: readonly Value[
     return result;
   }
   const now = clock === undefined ? databaseClock : `($${params.length + 1}::bigint)`;
-  const text = sql.replace(/:now\b/g, now).replace(/:key\b/g, 'any($1)');
+  const text = sql.replace(/:now\b/g, now);
   const values = clock !== undefined && text.includes(now) ? [...params, clock()] : [...params];
   try {
     return (await on.unsafe(pool.advisoryLocks ? text : text.replace(tryLock, 'true'), values)) as Result<R>;

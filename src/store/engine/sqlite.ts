@@ -299,9 +299,9 @@ function prepared(
 
 type Step<T> = (statement: Statement, values: SQLQueryBindings[]) => T;
 
-/** `$1` becomes `?1`, and so does `:key`. `:now` becomes an additional last parameter. */
+/** `$1` becomes `?1`, and so do `:key` and `:uuid`. `:now` becomes an additional last parameter. */
 function translate(sql: string): string {
-  const numbered = sql.replace(/:key\b/g, '$$1');
+  const numbered = sql.replace(/:(key|uuid)\b/g, '$$1');
   const last = Math.max(0, ...Array.from(numbered.matchAll(/\$(\d+)/g), (match) => Number(match[1])));
   return numbered.replace(/\$(\d+)/g, '?$1').replace(/:now\b/g, `?${last + 1}`);
 }

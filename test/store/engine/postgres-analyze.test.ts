@@ -1,6 +1,7 @@
 import { expect, test } from 'bun:test';
 import { SQL } from 'bun';
-import { postgres, sqlite } from '../../support/test-server.ts';
+import { openPostgres } from '../../../src/store/engine/postgres.ts';
+import { generousTimeout, postgres, sqlite } from '../../support/test-server.ts';
 import { openTestStore } from '../../support/test-store.ts';
 
 test('a cached plan uses the index after the table has grown quickly', async () => {
@@ -42,6 +43,42 @@ test('a cached plan uses the index after the table has grown quickly', async () 
   expect(await plan()).toContain('key_digest_key');
   expect(await maintenance.analyzeTables()).toEqual([]);
   await session.close();
+  await testStore.close();
+});
+
+test('lookups in a large tenant among small ones read only the rows of their keys, with a plan that is not made again', async () => {
+  const testStore = await openTestStore(postgres);
+  const tenant = await testStore.tenant();
+  await testStore.runSql('alter table sessions drop constraint sessions_tenant_id_application_id_fkey');
+  const insert = (from: number, to: number, owner: string) =>
+    testStore.runSql(`insert into sessions (tenant_id, application_id, id, key_digest, nonce_digest, permissions, rules, created_at, expires_at)
+      select ${owner}, gen_random_uuid(), gen_random_uuid(), sha256(('k' || i)::bytea), sha256(('n' || i)::bytea), '[]', '[]', 1, 9e15
+      from generate_series(${from}, ${to}) as i`);
+  await insert(1, 3000, `'${tenant}'`);
+  await insert(3001, 5000, 'gen_random_uuid()');
+  await testStore.runSql('analyze sessions');
+  const db = openPostgres(testStore.url, undefined, generousTimeout, 1);
+  const find = (at: number) => {
+    const key = new Bun.CryptoHasher('sha256').update(`k${at}`).digest();
+    return db.lookup<object>(
+      'select key_digest as key, expires_at from sessions where tenant_id = $2 and key_digest = :key and expires_at > :now',
+      key,
+      [tenant],
+    );
+  };
+  for (let at = 1; at < 20; at += 2)
+    expect(await Promise.all([find(at), find(at + 1)])).not.toContain(undefined);
+  const [planned] = await db.all<{ name: string; made: string }>(
+    `select name, custom_plans as made from pg_prepared_statements where statement like '%from sessions%'`,
+  );
+  expect(Number(planned?.made)).toBeLessThan(6);
+  const keys = "array[sha256('k1'), sha256('k2')]";
+  const plan = JSON.stringify(
+    await db.all<object>(`explain analyze execute "${planned?.name}" (${keys}, '${tenant}')`),
+  );
+  expect(plan).toContain('key_digest_key');
+  expect(plan).not.toContain('Rows Removed');
+  await db.close();
   await testStore.close();
 });
 
