@@ -2,10 +2,11 @@
 import { z } from 'zod';
 import { optional, optionalList, originalIndex } from './common-fields.ts';
 import type { Errors } from './error.ts';
-import { Mask } from './mask.ts';
+import { Mask, templateProblem } from './mask.ts';
 import { hasTrait, Permissions } from './permission.ts';
 import { type Rule, Rules } from './rule.ts';
 import { SearchTemplates } from './search.ts';
+import { isObject } from './token.ts';
 import { check, type Fault } from './validate.ts';
 
 export const grantFields = {
@@ -47,27 +48,62 @@ export function grantErrors(owner: Owner, grants: Grants): Errors {
   grants.rules.forEach((rule, index) => {
     checkPermissions(rule.permissions, `${pathOf(index)}.permissions`);
   });
+  const created = defaultsByPriority(grants.rules);
   grants.rules.forEach((rule, index) => {
     const error = scopeError(owner, rule);
     if (error) errors[`${pathOf(index)}.${error.field}`] = [error.message];
-    for (const { path, message } of defaultFaults(rule, grants.rules))
+    for (const { path, message } of defaultFaults(rule, created))
       errors[[pathOf(index), 'defaults', ...path].join('.')] = [message];
   });
   return errors;
 }
 
+/** Limits the time for parsing the templates. */
+const maxDefaults = 8192;
+
 const Defaults = z.strictObject({ mask: optional(Mask), search: optional(SearchTemplates) });
 
-/** Of two rules with the same priority, the order would otherwise decide which defaults apply. */
-function defaultFaults({ defaults, priority }: Rule, rules: readonly Rule[]): readonly Fault[] {
+function defaultFaults({ defaults, priority }: Rule, created: DefaultsByPriority): readonly Fault[] {
   if (!defaults) return [];
-  const others = rules.filter(
-    (rule) => rule.priority === priority && rule.permissions.includes('token:create'),
-  );
-  if (others.some((rule) => JSON.stringify(rule.defaults) !== JSON.stringify(defaults)))
-    return [{ path: [], message: 'must be the same in all rules of this priority that grant token:create' }];
   const checked = check(Defaults, defaults);
-  return 'faults' in checked ? checked.faults : [];
+  if ('faults' in checked) return checked.faults;
+  const texts = [...created.values()].flatMap((some) => [...some]);
+  if (texts.reduce((sum, text) => sum + text.length, 0) > maxDefaults)
+    return [
+      { path: [], message: `must have at most ${maxDefaults} characters as JSON, in all rules together` },
+    ];
+  if ((created.get(priority)?.size ?? 0) > 1)
+    return [{ path: [], message: 'must be the same in all rules of this priority that grant token:create' }];
+  const { mask, search = {} } = checked.data;
+  const templates = [
+    { path: ['mask'], template: mask },
+    ...Object.entries(search).map(([name, template]) => ({ path: ['search', name], template })),
+  ];
+  return templates.flatMap(({ path, template }) => {
+    const message = templateProblem(template);
+    return message === undefined ? [] : [{ path, message }];
+  });
+}
+
+type DefaultsByPriority = ReadonlyMap<number, ReadonlySet<string>>;
+
+/** Of rules with the same priority and different defaults, their order would decide which apply. */
+function defaultsByPriority(rules: readonly Rule[]): DefaultsByPriority {
+  const creating = rules.filter(({ permissions }) => permissions.includes('token:create'));
+  const groups = Map.groupBy(creating, ({ priority }) => priority);
+  return new Map(
+    Array.from(groups, ([priority, some]) => [
+      priority,
+      new Set(some.map(({ defaults }) => inOrder(defaults ?? {}))),
+    ]),
+  );
+}
+
+/** JSON with sorted names, so that equal values have the same text. */
+function inOrder(value: unknown): string {
+  const sorted = (_: string, part: unknown) =>
+    isObject(part) ? Object.fromEntries(Object.entries(part).sort(([a], [b]) => (a < b ? -1 : 1))) : part;
+  return JSON.stringify(value, sorted);
 }
 
 /** Keys in browsers, and keys for jobs and agents, must not change credentials, grant access or read about the whole tenant. */

@@ -254,6 +254,28 @@ export function renderMask(mask: Mask, data: unknown): unknown {
   return masked;
 }
 
+/** The name of the variable of an output, without a hyphen that belongs to the end of the output. */
+const variable = /^\{\{-?\s*([\p{L}_](?:[\p{L}\p{N}_-]*[\p{L}\p{N}_])?)/u;
+
+/** What is wrong with the texts of a mask or search template, whatever the data is. Undefined if nothing is. */
+export function templateProblem(template: unknown): string | undefined {
+  if (typeof template === 'object' && template !== null)
+    return Object.values(template).map(templateProblem).find(Boolean);
+  if (typeof template !== 'string') return undefined;
+  try {
+    const parts = orMaskError(() => parse(template));
+    const names = parts.map(({ token }) => variable.exec(token.getText())?.[1]);
+    const unknown = names.find((name) => name !== undefined && name !== 'data');
+    if (unknown !== undefined) return `cannot be rendered: \`${unknown}\` does not exist`;
+    // Without data, so that only the arguments of filters can be wrong.
+    const context = new Context({}, { ...engine.options, strictVariables: false });
+    orMaskError(() => engine.renderSync(parts, context));
+    return undefined;
+  } catch (error) {
+    return (error as Error).message;
+  }
+}
+
 /** Renders the outputs of texts. Throws a MaskError if they render to more than `maxLength` characters together. */
 export function rendererOf(data: unknown, maxLength: number) {
   const context = new Context({ data }, engine.options, { memoryLimit: maxFilteredCharacters });

@@ -72,6 +72,12 @@ export const Condition = z
   .meta({ id: 'AccessRuleCondition' });
 export type Condition = z.infer<typeof Condition>;
 
+/** `grantErrors` checks it, because this file is part of the console, which renders no templates. */
+const Template = z
+  .unknown()
+  .transform((value): unknown => value ?? undefined)
+  .optional();
+
 /** A rule of an application or session. `grantErrors` checks whether it needs `container` or `conditions`. */
 export const Rule = z
   .strictObject({
@@ -109,11 +115,14 @@ export const Rule = z
       .describe(
         'Only with `token:use`, and required there: the ids of the destinations where the tokens may be used. Other permissions of the rule do not depend on them.',
       ),
-    // `grantErrors` checks the templates, because this file is part of the console, which renders none.
     defaults: optional(
       z.strictObject({
-        mask: z.unknown().optional().describe('A mask, as `mask` of a token.'),
-        search: z.record(z.string(), z.string()).optional().describe('Templates, as `search` of a token.'),
+        mask: Template.describe('A mask, as `mask` of a token.'),
+        search: Template.meta({
+          type: 'object',
+          additionalProperties: { type: 'string' },
+          description: 'Templates, as `search` of a token.',
+        }),
       }),
     )
       .optional()

@@ -39,6 +39,39 @@ describeConsole('console rule editor:', (suite) => {
     ]);
   });
 
+  test('a rule that creates tokens can set their mask and search templates', async () => {
+    const { server, tab } = suite;
+    const { key } = await server.tenant();
+    const { id } = await server.application(key, { permissions: [], rules: [rule] });
+    await tab.open();
+    await tab.signIn(key);
+    await tab.navigate(`#/applications/${id}/edit`);
+    const { page } = tab;
+    const field = page.getByLabel('Defaults for new tokens');
+    expect(await field.count()).toBe(0);
+    await page.getByRole('button', { name: 'token:create' }).click();
+    await field.fill('{ "mask": ');
+    await page.getByRole('button', { name: 'Review changes' }).click();
+    await page.getByText('Enter a JSON object').waitFor();
+    await field.fill('{ "mask": "{{ data.number | shout }}" }');
+    await save('Review changes');
+    await page.getByRole('group', { name: 'Rule 1' }).getByText('unknown filter').waitFor();
+    const defaults = { mask: { number: '{{ data.number | hide }}' }, search: { pan: '{{ data.number }}' } };
+    await field.fill(JSON.stringify(defaults));
+    await page.getByRole('button', { name: 'Review changes' }).click();
+    expect(await page.getByRole('dialog').innerText()).toContain(`defaults ${JSON.stringify(defaults)}`);
+    await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
+    await page.getByText(`· defaults ${JSON.stringify(defaults)}`).waitFor();
+    const permissions = ['token:read', 'token:create'];
+    expect((await stored(key, id)).rules).toEqual([{ ...rule, permissions, defaults }]);
+
+    await tab.navigate(`#/applications/${id}/edit`);
+    expect(JSON.parse(await field.inputValue())).toEqual(defaults);
+    await page.getByRole('button', { name: 'token:create' }).click();
+    await save('Review changes');
+    expect((await stored(key, id)).rules).toEqual([rule]);
+  });
+
   test('the button that submits a new application is within 18 presses of Tab', async () => {
     const { key } = await suite.server.tenant();
     await suite.tab.open();

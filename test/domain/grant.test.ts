@@ -5,7 +5,7 @@ import { type Grants, grantErrors, noGrants, type Owner, permissionsIn } from '.
 import { builtIn } from '../../src/domain/permission.ts';
 import { compilePolicy } from '../../src/domain/policy.ts';
 import { denyEscalation, denyUnheldGrants, holds, type Principal } from '../../src/domain/principal.ts';
-import type { Rule } from '../../src/domain/rule.ts';
+import { Rule } from '../../src/domain/rule.ts';
 import { grants, rule, when } from '../support/grants.ts';
 
 const owners: Owner[] = ['private', 'public', 'management', 'session'];
@@ -245,6 +245,51 @@ describe('defaults of rules', () => {
       'rules.0.defaults.mask',
       'rules.0.defaults.search.PAN',
     ]);
+  });
+
+  test.each([
+    [{ mask: '{{ data.number | reveal_last: 4 ' }, 'mask', /not a valid output/],
+    [{ mask: { a: ['x', '{{ data | shout }}'] } }, 'mask', /unknown filter/],
+    [{ mask: '{% if data %}x{% endif %}' }, 'mask', /tags are not supported/],
+    [{ mask: '{{ data | reveal_last: 1.5 }}' }, 'mask', /must be a whole number/],
+    [{ mask: '{{ data | hide: "**" }}' }, 'mask', /must be one character/],
+    [{ search: { pan: '{{ number }}' } }, 'search.pan', /`number` does not exist/],
+    [{ search: { pan: '{{ data.number | }}' } }, 'search.pan', /not a valid output/],
+    [{ search: JSON.parse('{"__proto__": "{{ data }}"}') }, 'search', /entry named __proto__/],
+    [{ search: ['x'] }, 'search', /must be an object/],
+  ])('are rejected if no token could be created with them: %j', (defaults, field, problem) => {
+    const { error, data } = Rule.safeParse({
+      ...{ priority: 1, container: '/', transform: 'redact', permissions: ['token:create'] },
+      defaults,
+    });
+    expect(error).toBeUndefined();
+    const errors = errorsOf(data as Rule);
+    expect(Object.keys(errors)).toEqual([`rules.0.defaults.${field}`]);
+    expect(errors[`rules.0.defaults.${field}`]?.[0]).toMatch(problem);
+  });
+
+  test.each(['{{ data["a b"].c[0] | reveal_first: 2, "*" | hide }}', 'card', '{{ data }}', '{{-data.x-}}'])(
+    'may be the template %s',
+    (template) => {
+      expect(errorsOf(create({ mask: { number: [template, 1, null] }, search: { pan: template } }))).toEqual(
+        {},
+      );
+    },
+  );
+
+  test('have at most 8,192 characters in all rules, where equal ones of a priority count once', () => {
+    const long = (at: number) => create({ mask: `${at}${'x'.repeat(2000)}` }, at);
+    expect(errorsOf(...[1, 2, 3, 4].map(long), ...Array(46).fill(long(4)))).toEqual({});
+    expect(Object.keys(errorsOf(...[1, 2, 3, 4, 5].map(long)))).toEqual(
+      [0, 1, 2, 3, 4].map((at) => `rules.${at}.defaults`),
+    );
+  });
+
+  test('are the same with the names in another order, and without empty fields', () => {
+    const first = { mask: { a: '1', b: { c: '2', d: '3' } }, search: { pan: '4', iban: '5' } };
+    const second = { search: { iban: '5', pan: '4' }, mask: { b: { d: '3', c: '2' }, a: '1' } };
+    expect(errorsOf(create(first), create(second))).toEqual({});
+    expect(errorsOf(create({}), create(undefined), create({ mask: undefined }))).toEqual({});
   });
 
   test('must be the same in rules of the same priority, so that their order does not matter', () => {

@@ -1,5 +1,6 @@
 /** Editor for one rule. */
-import { ActionIcon, Button, SegmentedControl, Select, TextInput, Tooltip } from '@mantine/core';
+import { ActionIcon, Button, SegmentedControl, Select, Textarea, TextInput, Tooltip } from '@mantine/core';
+import { useState } from 'react';
 import type { AccessRule, AccessRuleCondition } from '../../../sdk/src/sallyport.ts';
 import { destinationName, useDestinations } from '../destinations/stored.ts';
 import { Icon } from '../frame/icons.tsx';
@@ -35,12 +36,18 @@ export function RuleEditor({ owner, rule, number, errors, change, remove }: Prop
   const choices = [...new Set([...common, ...rule.permissions])];
   const transform = outcomeIn(rule) as keyof typeof meaning;
   const toggle = (name: string) => {
-    const { destinations, ...rest } = rule;
+    const { destinations, defaults, ...rest } = rule;
     const permissions = rule.permissions.includes(name)
       ? rule.permissions.filter((each) => each !== name)
       : [...rule.permissions, name];
     const isUse = permissions.includes('token:use');
-    change({ ...rest, permissions, ...(isUse && { destinations: destinations ?? [] }) });
+    const isCreate = defaults && permissions.includes('token:create');
+    change({
+      ...rest,
+      permissions,
+      ...(isUse && { destinations: destinations ?? [] }),
+      ...(isCreate && { defaults }),
+    });
   };
   return (
     <fieldset className="rule">
@@ -116,6 +123,9 @@ export function RuleEditor({ owner, rule, number, errors, change, remove }: Prop
       {rule.permissions.includes('token:use') && (
         <DestinationsField rule={rule} change={change} error={errors('destinations')} />
       )}
+      {rule.permissions.includes('token:create') && (
+        <DefaultsField rule={rule} change={change} error={errors('defaults')} />
+      )}
       <TextInput
         label="Description"
         placeholder="Optional: why this rule exists"
@@ -133,12 +143,12 @@ export function RuleEditor({ owner, rule, number, errors, change, remove }: Prop
   );
 }
 
-interface DestinationsProps extends Pick<Props, 'rule' | 'change'> {
+interface FieldProps extends Pick<Props, 'rule' | 'change'> {
   readonly error: string | undefined;
 }
 
 /** Where tokens may be used. Destinations that were deleted or are not visible are kept by their ids. */
-function DestinationsField({ rule, change, error }: DestinationsProps) {
+function DestinationsField({ rule, change, error }: FieldProps) {
   const chosen = rule.destinations ?? [];
   const { data = [] } = useDestinations();
   const ids = [...new Set([...data.map(({ id }) => id), ...chosen])];
@@ -167,6 +177,45 @@ function DestinationsField({ rule, change, error }: DestinationsProps) {
       {error && <p className="error-text">{error}</p>}
     </div>
   );
+}
+
+/** A text that is not JSON is kept in the draft, which is then not valid. */
+function DefaultsField({ rule, change, error }: FieldProps) {
+  const [typed, setTyped] = useState('');
+  const isTyped = JSON.stringify(parseDefaults(typed)) === JSON.stringify(rule.defaults);
+  const text = isTyped ? typed : formatDefaults(rule.defaults);
+  return (
+    <Textarea
+      label="Defaults for new tokens"
+      description={`JSON with "mask" and "search", for tokens that are created without them. Optional.`}
+      placeholder={`{ "mask": "{{ data.number | reveal_last: 4 }}", "search": { "pan": "{{ data.number }}" } }`}
+      rows={text === '' ? 1 : 6}
+      spellCheck={false}
+      classNames={{ input: 'mono' }}
+      value={text}
+      error={error}
+      onChange={({ currentTarget: { value } }) => {
+        const { defaults: _, ...rest } = rule;
+        const defaults = parseDefaults(value);
+        setTyped(value);
+        change(defaults === undefined ? rest : { ...rest, defaults });
+      }}
+    />
+  );
+}
+
+function formatDefaults(defaults: AccessRule['defaults'] | string): string {
+  if (defaults === undefined) return '';
+  return typeof defaults === 'string' ? defaults : JSON.stringify(defaults, null, 2);
+}
+
+function parseDefaults(text: string): AccessRule['defaults'] {
+  if (text.trim() === '') return undefined;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text as unknown as AccessRule['defaults'];
+  }
 }
 
 function withTransform(rule: AccessRule, value: keyof typeof meaning): AccessRule {

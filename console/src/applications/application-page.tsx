@@ -214,6 +214,12 @@ function Access({ application: { rules, permissions } }: { application: Applicat
                 <p className="fine">
                   {rule.permissions.join(', ')}
                   {rule.description !== undefined && <> · {rule.description}</>}
+                  {rule.defaults && (
+                    <>
+                      {' '}
+                      · defaults <code>{JSON.stringify(rule.defaults)}</code>
+                    </>
+                  )}
                 </p>
               </div>
             </li>

@@ -217,6 +217,8 @@ export function EditApplication({ application }: { application?: Application }) 
 
 const issuerList = 'Enter a JSON list of objects with `issuer`, `audience` and `claims`.';
 
+const defaultsObject = 'Enter a JSON object with `mask` and `search`.';
+
 /** Names the field of the issuer that is wrong. */
 function issuerError(errors: Errors): string | undefined {
   const [path = '', messages] =
@@ -233,6 +235,11 @@ function localErrors(draft: Draft): Errors {
       permissions: ['Add a rule or a permission.'],
     }),
     ...(draft.type !== 'public' && !issuersOf(draft) && { trusted_issuers: [issuerList] }),
+    ...Object.fromEntries(
+      rules.flatMap(({ defaults }, at) =>
+        typeof defaults === 'string' ? [[`rules.${at}.defaults`, [defaultsObject]]] : [],
+      ),
+    ),
     ...(expiry !== undefined && { expires_at: [expiry] }),
   };
 }

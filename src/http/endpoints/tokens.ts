@@ -114,7 +114,7 @@ function withDefaults(body: TokenCreate, { policy }: Principal, resource: Resour
   return {
     ...body,
     mask: body.mask ?? (mask as TokenCreate['mask'] | null) ?? undefined,
-    search: body.search ?? search,
+    search: body.search ?? (search as TokenCreate['search'] | null) ?? undefined,
   };
 }
 
