@@ -87,7 +87,7 @@ export function hasLength(value: string, min: number, max: number): boolean {
  * A map with at most `max` entries. Checks their number first, so that a large object is rejected before its entries are
  * validated.
  */
-export function mapOf<N extends z.ZodType<string, string>, V extends z.ZodType<string>>(
+export function mapOf<N extends z.ZodType<string, string>, V extends z.ZodType>(
   max: number,
   name: N,
   value: V,

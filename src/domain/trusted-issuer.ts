@@ -3,7 +3,7 @@
  * console.
  */
 import { z } from 'zod';
-import { line, optional } from './common-fields.ts';
+import { line, mapOf, optional } from './common-fields.ts';
 import type { Errors } from './error.ts';
 
 export const maxIssuers = 10;
@@ -34,13 +34,17 @@ export function isIssuerUrl(text: string): boolean {
 
 const IssuerUrl = line(1, 500).refine(isIssuerUrl, httpsUrl);
 
-const Claims = z
-  .record(line(1, 200), z.union([line(1, 500), z.boolean(), z.int()]))
+const Claims = mapOf(maxClaims, line(1, 200), z.union([line(1, 500), z.boolean(), z.int()]))
   .refine(
     (claims) => Object.keys(claims).length > 0,
     'must not be empty: anyone with a JWT of the issuer could get a key',
   )
-  .refine((claims) => Object.keys(claims).length <= maxClaims, `must have at most ${maxClaims} entries`);
+  .meta({
+    type: 'object',
+    additionalProperties: { type: ['string', 'boolean', 'integer'], minLength: 1, maxLength: 500 },
+    minProperties: 1,
+    maxProperties: maxClaims,
+  });
 
 export const TrustedIssuer = z
   .strictObject({

@@ -15,6 +15,7 @@ import type { Db, DbTime, Executor } from './engine/db.ts';
 import { databaseTime, everyTenant } from './engine/sql.ts';
 import {
   countKeys,
+  endOldestSessions,
   expireKeys,
   hasMaxIssuedKeys,
   insertIssuedKey,
@@ -65,7 +66,14 @@ export function applicationKeys(db: Executor): Keys {
         if (!issued) return { outcome: 'refused' };
         if (await hasMaxIssuedKeys(tx, tenant, application)) return { outcome: 'too_many' };
         if (!(await spendJwt(tx, tenant, issued.workload))) return { outcome: 'used' };
-        return { outcome: 'issued', issued, id: await insertIssuedKey(tx, tenant, application, issued) };
+        const { signIn, workload } = issued;
+        const ended = signIn ? await endOldestSessions(tx, tenant, application, workload) : 0;
+        return {
+          outcome: 'issued',
+          issued,
+          ended,
+          id: await insertIssuedKey(tx, tenant, application, issued),
+        };
       }),
 
     renew: (...renewed) => renewKey(db, ...renewed),
@@ -204,7 +212,7 @@ export function personSessions(db: Db): Store['findPersonSessions'] {
         ? ['subject = $2', [subject ?? null]]
         : subject === undefined
           ? ['sid = $2', [sid]]
-          : ['(sid = $2 or sid is null and subject = $3)', [sid, subject]];
+          : ['subject = $2 and (sid = $3 or sid is null)', [subject, sid]];
     const rows = await db.all<Omit<RevokedRow, 'ending'>>(ofPerson(condition), [issuer, ...values]);
     return rows.map(({ tenant_id, application_id, id }) => ({
       tenantId: tenant_id,

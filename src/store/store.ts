@@ -135,14 +135,20 @@ export interface Keys {
   /**
    * Calls `make` with the application and adds the key that it returns. `refused`: the application does not exist, or
    * `make` returned undefined. `used`: the JWT works once and was used before; of several concurrent calls with the same
-   * JWT, exactly one returns `issued`. Concurrent calls for an application run one after another.
+   * JWT, exactly one returns `issued`. Concurrent calls for an application run one after another. A sign-in ends the
+   * oldest sessions of the person if there are too many, `ended` of them.
    */
   issue(
     tenant: string,
     application: string,
     make: (current: Application) => NewIssuedKey | undefined,
   ): Promise<
-    | { readonly outcome: 'issued'; readonly issued: NewIssuedKey; readonly id: string }
+    | {
+        readonly outcome: 'issued';
+        readonly issued: NewIssuedKey;
+        readonly id: string;
+        readonly ended: number;
+      }
     | { readonly outcome: 'refused' }
     | { readonly outcome: 'used' }
     | { readonly outcome: 'too_many' }

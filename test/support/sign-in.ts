@@ -21,6 +21,10 @@ export class TestProvider {
   discovery: Record<string, unknown>;
   /** Whether a code works more than once. */
   reusesCodes = false;
+  /** The response of the UserInfo endpoint, which providers need not have. */
+  userInfo: object | undefined;
+  /** The path whose response is followed by a mebibyte of white space. */
+  padded: string | undefined;
   /** Signs ID tokens. */
   sign = (claims: object) => this.signer.jwt(claims);
   readonly #codes = new Map<string, Grant>();
@@ -78,7 +82,16 @@ export class TestProvider {
 
   async #reply(request: Request): Promise<Response> {
     const { pathname } = new URL(request.url);
-    if (pathname === '/.well-known/openid-configuration') return Response.json(this.discovery);
+    const response = await this.#answer(pathname, request);
+    if (pathname !== this.padded) return response;
+    return new Response((await response.text()) + ' '.repeat(2 ** 20), response);
+  }
+
+  async #answer(pathname: string, request: Request): Promise<Response> {
+    const userinfo_endpoint = this.userInfo && `${this.url}/userinfo`;
+    if (pathname === '/.well-known/openid-configuration')
+      return Response.json({ ...this.discovery, userinfo_endpoint });
+    if (pathname === '/userinfo') return Response.json({ sub: 'alice', ...this.userInfo });
     if (pathname === '/jwks') return Response.json({ keys: [this.signer.jwk] });
     if (pathname === '/token') return this.#token(request);
     return new Response(null, { status: 404 });

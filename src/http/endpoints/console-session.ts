@@ -25,7 +25,7 @@ import {
 } from '../pipeline/request-info.ts';
 import { type HandlerContext, openEndpoint, type Reply, reply } from '../pipeline/route.ts';
 import { entityOf } from './applications.ts';
-import { issue, newKey, printable } from './token-exchange.ts';
+import { issue, newKey, printable, signOutOperation } from './token-exchange.ts';
 
 const signInCookie = '__Host-sallyport-sign-in';
 const attributes = 'Path=/; Secure; HttpOnly';
@@ -229,8 +229,6 @@ function recordRefusal(
     ...clientFields(requestInfo),
   }));
 }
-
-const signOutOperation = 'person.sign_out';
 
 export const signOut = openEndpoint({
   name: 'signOut',

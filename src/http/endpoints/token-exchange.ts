@@ -214,7 +214,9 @@ async function issueKey(
   };
 }
 
-/** Issues the key that `make` returns, with the entry in the audit log. See `Keys.issue`. */
+export const signOutOperation = 'person.sign_out';
+
+/** Issues the key that `make` returns, with the entries in the audit log. See `Keys.issue`. */
 export function issue(
   { store }: HandlerContext,
   { tenant_id: tenantId, id }: Application,
@@ -223,8 +225,11 @@ export function issue(
 ): ReturnType<Keys['issue']> {
   const issueIn = async ({ keys, record }: StoreTransaction) => {
     const done = await keys.issue(tenantId, id, make);
+    if (done.outcome !== 'issued') return done;
     const outcome = { tenantId, entity: entityOf(id), result: 'success' as const };
-    if (done.outcome === 'issued') record({ ...entryOf(done.issued, done.id), ...outcome });
+    const entry = { ...entryOf(done.issued, done.id), ...outcome };
+    record(entry);
+    for (let ended = 0; ended < done.ended; ended++) record({ ...entry, operation: signOutOperation });
     return done;
   };
   return store.change(tenantId, issueIn, id);

@@ -44,6 +44,8 @@ const signInTime = 600_000;
 const discoveryAge = 3_600_000;
 /** Seconds that the provider has to answer a request of the service. */
 const requestTimeout = 5;
+/** Maximum bytes of a reply of the provider, decompressed. */
+const maxReply = 1_048_576;
 /** A session is renewed if that gains at least so many milliseconds, to write less often. */
 const renewalStep = 60_000;
 
@@ -230,6 +232,7 @@ async function discover({ issuer, clientId, clientSecret }: Provider): Promise<C
   };
   const found = await library.discovery(url, clientId, undefined, authenticate, {
     timeout: requestTimeout,
+    [library.customFetch]: boundedFetch,
     // The settings accept plain HTTP only for loopback addresses.
     execute: url.protocol === 'http:' ? [library.allowInsecureRequests] : [],
   });
@@ -237,6 +240,18 @@ async function discover({ issuer, clientId, clientSecret }: Provider): Promise<C
     throw new Error('the discovery document is of another issuer');
   return found;
 }
+
+const boundedFetch: import('openid-client').CustomFetch = async (url, options) => {
+  const reply = await fetch(url, options as RequestInit);
+  const parts: Uint8Array[] = [];
+  let size = 0;
+  for await (const part of reply.body ?? []) {
+    size += part.length;
+    if (size > maxReply) throw new Error(`the reply of the provider has more than ${maxReply} bytes`);
+    parts.push(part);
+  }
+  return new Response(size === 0 ? null : Buffer.concat(parts), reply);
+};
 
 function issuerOf({ issuer, clientId }: Provider, jwks_uri: string | undefined) {
   return { issuer, audience: clientId, jwks_uri };
@@ -253,8 +268,9 @@ export function identifierIn(claim: unknown): string | undefined {
   return typeof claim === 'string' && subjectShape.test(claim) ? claim : undefined;
 }
 
-/** The claims of the ID token and of UserInfo. `email_verified` of one address says nothing about another one. */
+/** The claims of the ID token and of UserInfo. `email_verified` is only about the address in the same document. */
 function merged(own: Claims, more: Claims): Claims {
-  const isOther = own.email !== undefined && own.email !== more.email;
-  return { ...more, ...(isOther && { email_verified: undefined }), ...own };
+  const claims = { ...more, ...own };
+  if (own.email === more.email) return claims;
+  return { ...claims, email_verified: (own.email === undefined ? more : own).email_verified };
 }

@@ -450,7 +450,8 @@ function idempotencyOf(
   // A reply depends on the caller's grants, so a retry with other grants does not get the stored reply. A PUT is an
   // exception: its reply contains no secret, and it may have changed the caller's own grants.
   const { policy, ceiling } = principal;
-  const person = principal.kind === 'application' && principal.person ? [principal.person.subject] : [];
+  const person =
+    principal.kind === 'application' && principal.person ? [principal.person.subject, principal.issuer] : [];
   const grants = route.method === 'PUT' ? '' : JSON.stringify([policy.grants, ceiling?.grants, ...person]);
   const { applicationId: application } = principal;
   return { caller: identityOf(principal).id, application, key, request: `${target}\n${grants}\n${bodyText}` };

@@ -15,6 +15,7 @@ import keyRequests from './migrations/0009_key_requests.sql' with { type: 'text'
 import tokenUses from './migrations/0010_token_uses.sql' with { type: 'text' };
 import untrustedSessions from './migrations/0011_untrusted_sessions.sql' with { type: 'text' };
 import consoleSessions from './migrations/0012_console_sessions.sql' with { type: 'text' };
+import sessionsBySid from './migrations/0013_sessions_by_sid.sql' with { type: 'text' };
 import { lacksPrivilege } from './postgres-errors.ts';
 
 type Dialect = Db['dialect'];
@@ -44,6 +45,7 @@ export const migrations: readonly Migration[] = [
   { name: '0010_token_uses', sql: tokenUses },
   { name: '0011_untrusted_sessions', sql: untrustedSessions },
   { name: '0012_console_sessions', sql: consoleSessions },
+  { name: '0013_sessions_by_sid', sql: sessionsBySid },
   // New migrations go here.
 ];
 

@@ -202,6 +202,32 @@ describe.each(databases)('people in the console on two nodes with %s', (_, datab
     expect(await statuses()).toEqual([401, 401, 200, 200]);
     expect((await logOut(token({ sid: 'unknown', sub: 'carl' }))).status).toBe(200);
     expect(await statuses()).toEqual([401, 401, 200, 401]);
+    expect((await logOut(token({ sid: 'c', sub: 'dora' }))).status).toBe(200);
+    expect(await statuses()).toEqual([401, 401, 200, 401]);
+    expect((await logOut(token({ sid: 'c' }))).status).toBe(200);
+    expect(await statuses()).toEqual([401, 401, 401, 401]);
+    // PostgreSQL cannot store NUL: the session begins as if the provider had sent no sid.
+    const { browser } = await fixture.signIn({ groups: ['admins'], sid: 'a\0b', sub: 'eve' });
+    expect(await read(browser)).toBe(200);
+    expect((await logOut(token({ sid: 'a\0b' }))).status).toBe(400);
+    expect((await logOut(token({ sid: 'a', sub: 'eve' }))).status).toBe(200);
+    expect(await read(browser)).toBe(401);
+  });
+
+  test('the eleventh session of a person ends the oldest one, and none of another person', async () => {
+    const mapped = await fixture.application({ sign_in_priority: 1 });
+    const signIn = async (sub: string) => (await fixture.signIn({ groups: ['admins'], sub })).browser;
+    const other = await signIn('olga');
+    const browsers: TestBrowser[] = [];
+    for (let at = 0; at < 12; at++) browsers.push(await signIn('mona'));
+    const statuses = await Promise.all([other, ...browsers].map((each) => read(each)));
+    expect(statuses).toEqual([200, 401, 401, ...Array(10).fill(200)]);
+    const ended = (await fixture.entries('person.sign_out')).filter(
+      ({ entity }: ApiResponse['body']) => entity.id === mapped.id,
+    );
+    const person = { subject: 'mona', name: 'Alice' };
+    expect(ended).toMatchObject([{ actor: { person } }, { actor: { person } }]);
+    await server.call('DELETE', `/applications/${mapped.id}`, { key: fixture.key });
   });
 
   test('the session works from the networks of the application only', async () => {

@@ -11,9 +11,12 @@ import {
 } from '../../support/sign-in.ts';
 import { type ApiResponse, openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
+const admin = { groups: ['admins'] };
+
 describe('sign-in by name', () => {
   const provider = new TestProvider();
   const second = new TestProvider();
+  second.userInfo = {};
   let server: TestServer;
   let fixture: SignInFixture;
   let app: ApiResponse['body'];
@@ -28,7 +31,6 @@ describe('sign-in by name', () => {
     await Promise.all([provider.close(), second.close()]);
   });
 
-  const admin = { groups: ['admins'] };
   const begin = async (number = 1) => {
     const browser = new TestBrowser();
     return { browser, location: await browser.begin(server, `provider=${number}&tenant=${fixture.tag}`) };
@@ -217,7 +219,40 @@ describe('sign-in by name', () => {
     expect([decision.status, decision.body.allowed]).toEqual([200, true]);
   });
 
+  test('people who use the same idempotency key do not get the reply of each other', async () => {
+    const [ours, theirs] = [
+      { claims: { team: 'idempotent' } },
+      { issuer: second.url, claims: { sub: 'alice' } },
+    ];
+    const { id: application } = await fixture.application(ours, {
+      trusted_issuers: [ours, theirs].map(fixture.entry),
+    });
+    second.userInfo = {};
+    const other = new TestBrowser();
+    const location = await other.begin(server, `provider=2&tenant=${fixture.tag}`);
+    await other.finish(server, second.authorize(location), 2);
+    const signedIn = (sub: string) => fixture.signIn({ team: 'idempotent', sub });
+    const [alice, bob] = [(await signedIn('alice')).browser, (await signedIn('bob')).browser];
+    const create = async (browser: TestBrowser) => {
+      const { status, body } = await browser.send(server, '/console/api/applications', {
+        method: 'POST',
+        headers: { ...sameOrigin, 'Content-Type': 'application/json', 'Idempotency-Key': 'one' },
+        body: JSON.stringify({ name: 'x', type: 'private', permissions: ['token:read'] }),
+      });
+      return body.id ?? [status, body.code];
+    };
+    const id = await create(alice);
+    expect([await create(alice), await create(bob), await create(other)]).toEqual([
+      id,
+      ...[bob, other].map(() => [422, 'idempotency_mismatch']),
+    ]);
+    await server.call('DELETE', `/applications/${application}`, { key: fixture.key });
+  });
+
   describe('which application', () => {
+    const email = 'eva@acme.example';
+    const verified = { email, email_verified: true };
+    beforeAll(() => fixture.application({ issuer: second.url, claims: { email } }));
     const choose = async (claims: object) => {
       const { browser, to } = await fixture.signIn(claims);
       const { status, body } = await browser.send(server, '/console/api/applications/key');
@@ -242,6 +277,36 @@ describe('sign-in by name', () => {
         '/console?sign_in=refused',
       );
       expect(await choose({ email: 'eve@acme.example', email_verified: true })).toBe('by email');
+    });
+
+    test.each([
+      ['an unverified address and another verified one', { email }, { email: 'x@x', email_verified: true }],
+      ['an unverified address and the same verified one', { email }, { email, email_verified: true }, true],
+      ['an address that one of them has not verified', { email, email_verified: false }, verified],
+      ['a verified address in UserInfo only', {}, verified, true],
+      ['a verified address in the ID token only', verified, { email: 'x@x' }, true],
+      ['an address that only the other one has verified', { email_verified: true }, { email }],
+    ] as [string, object, object, boolean?][])(
+      'ID token and UserInfo with %s',
+      async (_, ofToken, ofUserInfo, isAccepted = false) => {
+        second.userInfo = ofUserInfo;
+        const browser = new TestBrowser();
+        const location = await browser.begin(server, `provider=2&tenant=${fixture.tag}`);
+        const { to } = await browser.finish(server, second.authorize(location, ofToken), 2);
+        expect(to).toBe(isAccepted ? '/console' : '/console?sign_in=refused');
+        const { body } = await browser.send(server, '/console/api/session');
+        expect(body.person?.email).toBe(isAccepted ? email : undefined);
+      },
+    );
+
+    test('an address that is not verified is not in the audit log', async () => {
+      const { browser } = await fixture.signIn({ ...admin, sub: 'mel', email, email_verified: false });
+      const { body } = await browser.send(server, '/console/api/session');
+      expect(body.person).toEqual({ subject: 'mel', name: 'Alice' });
+      const entry = (await fixture.entries('person.sign_in')).find(
+        ({ actor }: ApiResponse['body']) => actor.person?.subject === 'mel',
+      );
+      expect(entry.actor.person).toEqual({ subject: 'mel', name: 'Alice' });
     });
 
     test('an entry for workloads, of another client or of another tenant accepts nobody', async () => {
@@ -323,6 +388,11 @@ test('without keys in the console, every use of a stored key of an application f
     expect((await browser.send(server, '/console/api/applications/key')).status).toBe(200);
     expect(await fixture.entries('key.break_glass')).toEqual([]);
     for (const _ of [1, 2]) await server.call('GET', '/applications/key', { key: app.key });
+    await server.flush();
+    const changes = await server.call('GET', '/logs?changes=true&size=100', { key: fixture.key });
+    const operations = changes.body.data.map(({ operation }: { operation: string }) => operation);
+    expect(operations).toContain('person.sign_in');
+    expect(operations).not.toContain('key.break_glass');
     expect(await fixture.entries('key.break_glass')).toMatchObject([
       { actor: { id: app.id }, entity: { id: app.id } },
     ]);
@@ -333,6 +403,31 @@ test('without keys in the console, every use of a stored key of an application f
     await provider.close();
   }
 });
+
+test.each(['/.well-known/openid-configuration', '/token', '/userinfo'])(
+  'a reply of the provider at %s is limited to a mebibyte',
+  async (path) => {
+    const provider = new TestProvider();
+    provider.userInfo = {};
+    const server = await openTestServer(sqlite, TestProvider.settings(provider));
+    try {
+      setRealTime(server);
+      const fixture = await openSignInFixture(server, provider);
+      await fixture.application();
+      provider.padded = path;
+      const browser = new TestBrowser();
+      const location = await browser.begin(server, `provider=1&tenant=${fixture.tag}`);
+      if (path.startsWith('/.')) expect(location).toBe('/console?sign_in=failed');
+      else expect((await browser.finish(server, provider.authorize(location, admin))).to).toMatch('failed');
+      provider.padded = undefined;
+      server.clock.advance(60_000);
+      expect((await fixture.signIn()).to).toBe('/console');
+    } finally {
+      await server.close();
+      await provider.close();
+    }
+  },
+);
 
 test('without a provider, the console offers keys only and has no other paths', async () => {
   const server = await openTestServer(sqlite);

@@ -37,6 +37,11 @@ describe('trusted issuers of an application', () => {
     ['a query', [{ ...valid, issuer: 'https://issuer.example?x' }], 'trusted_issuers.0.issuer'],
     ['no claims', [{ ...valid, claims: {} }], 'trusted_issuers.0.claims'],
     ['a nested claim', [{ ...valid, claims: { a: { b: 1 } } }], 'trusted_issuers.0.claims.a'],
+    [
+      'a claim named __proto__',
+      [{ ...valid, claims: JSON.parse('{"__proto__": "x", "sub": "b"}') }],
+      'trusted_issuers.0.claims',
+    ],
     ['an unknown field', [{ ...valid, audiences: [] }], 'trusted_issuers.0.audiences'],
     ['a long lifetime', [{ ...valid, lifetime: 3601 }], 'trusted_issuers.0.lifetime'],
     ['a jwks_uri on plain http', [{ ...valid, jwks_uri: 'http://10.0.0.1/' }], 'trusted_issuers.0.jwks_uri'],

@@ -207,7 +207,7 @@ describe.each(databases)('migrations on %s', (_, database) => {
         return work({ ...tx, run });
       }, pace);
     await migrate({ ...db, exclusively }, all);
-    const changing = /^(create table (?!if)|alter)/;
+    const changing = /^(create (table (?!if)|index)|alter)/;
     // On Citus, another transaction distributes the tables.
     const sent = transactions
       .map((sqls) => sqls.filter((sql) => changing.test(sql)))
@@ -215,7 +215,7 @@ describe.each(databases)('migrations on %s', (_, database) => {
     expect(sent.map((sqls) => sqls.length > 5)).toEqual(all.map((_, at) => at === 0));
     expect(sent.slice(migrations.length)).toEqual([
       ['alter table tenants add column colour text'],
-      [expect.stringContaining('create table parts')],
+      expect.arrayContaining([expect.stringContaining('create table parts')]),
     ]);
   });
 });
