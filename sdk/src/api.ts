@@ -2080,9 +2080,9 @@ export interface Operations {
         subject?: string;
         /** Only entries of requests with this purpose, exactly as stated. */
         purpose?: string;
-        /** Only entries of the person with this `subject` or `email` at that time, exactly. */
+        /** Only entries of the person with exactly this `subject` or `email` at that time. Case matters. */
         person?: string;
-        /** `true` for successful changes only: no reads, uses of tokens and denials. */
+        /** `true` for successful changes only: no reads, no uses of tokens or keys, and no denials. */
         changes?: 'true' | 'false';
         /** Only entries about uses of tokens at the destination with this id. */
         destination?: string;
@@ -2112,7 +2112,7 @@ export interface Operations {
         subject?: string;
         /** Only entries of requests with this purpose, exactly as stated. */
         purpose?: string;
-        /** Only entries of the person with this `subject` or `email` at that time, exactly. */
+        /** Only entries of the person with exactly this `subject` or `email` at that time. Case matters. */
         person?: string;
         /** Only entries about uses of tokens at the destination with this id. */
         destination?: string;

@@ -215,11 +215,13 @@ export const logFilter = {
   purpose: line(1, 200).optional().describe('Only entries of requests with this purpose, exactly as stated.'),
   person: line(1, 320)
     .optional()
-    .describe('Only entries of the person with this `subject` or `email` at that time, exactly.'),
+    .describe(
+      'Only entries of the person with exactly this `subject` or `email` at that time. Case matters.',
+    ),
   changes: z
     .literal(['true', 'false'])
     .optional()
-    .describe('`true` for successful changes only: no reads, uses of tokens and denials.'),
+    .describe('`true` for successful changes only: no reads, no uses of tokens or keys, and no denials.'),
   destination: Id.optional().describe('Only entries about uses of tokens at the destination with this id.'),
   from: DateTime.optional().describe('Only entries at or after this time.'),
   to: DateTime.optional().describe('Only entries before this time.'),

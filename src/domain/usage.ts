@@ -30,6 +30,13 @@ export type UnusedGrant = z.infer<typeof UnusedGrant>;
 /** Days for which the requests of a key are stored. */
 export const keptDays = 30;
 
+export const dayLength = 86_400_000;
+
+/** The day of a time, counted from 1970 in UTC. */
+export function dayOf(time: number): number {
+  return Math.floor(time / dayLength);
+}
+
 export const KeyUsage = z
   .object({
     id: Id.describe('The id of the key.'),

@@ -105,8 +105,8 @@ export interface ApplicationUse {
   readonly tenantId: string;
   readonly applicationId: string;
   readonly at: number;
-  /** The requests with a key since the last write count for the day of `at`. */
-  readonly keys: ReadonlyMap<string, { readonly at: number; readonly requests: number }>;
+  /** When each key was last used, and the requests with it since the last write, by `dayOf`. */
+  readonly keys: ReadonlyMap<string, { readonly at: number; readonly days: ReadonlyMap<number, number> }>;
   readonly permissions: ReadonlyMap<string, LastUses>;
 }
 

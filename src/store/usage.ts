@@ -1,7 +1,15 @@
 import { timestamp } from '../domain/common-fields.ts';
 import { intervalsBetween } from '../domain/intervals.ts';
 import { durationLimits, type IntervalCounts, storedInterval } from '../domain/request-counts.ts';
-import { boundedUses, keptDays, type LastUses, maxUses, type Use } from '../domain/usage.ts';
+import {
+  boundedUses,
+  dayLength,
+  dayOf,
+  keptDays,
+  type LastUses,
+  maxUses,
+  type Use,
+} from '../domain/usage.ts';
 import { notExpired } from './applications.ts';
 import { type Db, type DbTime, type Executor, type Queries, rowLock } from './engine/db.ts';
 import { byTenant, inserter, Params } from './engine/sql.ts';
@@ -89,9 +97,7 @@ export function usage(db: Executor): Usage {
   };
 }
 
-const dayLength = 86_400_000;
-const dayOf = (time: number) => Math.floor(time / dayLength);
-/** By day, counted from 1970 in UTC. */
+/** By day, see `dayOf`. */
 const dailyRequests = (json: string | null) => new Map<number, number>(JSON.parse(json ?? '[]'));
 
 /** The application must be locked, because this adds to what it has read. */
@@ -103,9 +109,9 @@ async function writeKeyUses(tx: Queries, { tenantId, applicationId, keys }: Appl
     params.values,
   );
   for (const { id, last_used_at, daily_requests } of rows) {
-    const { at, requests } = keys.get(id)!;
+    const { at, days: added } = keys.get(id)!;
     const days = dailyRequests(daily_requests);
-    if (requests > 0) days.set(dayOf(at), requests + (days.get(dayOf(at)) ?? 0));
+    for (const [day, requests] of added) days.set(day, requests + (days.get(day) ?? 0));
     const kept = [...days].sort(([a], [b]) => a - b).slice(-keptDays);
     await tx.run(
       `update application_keys set last_used_at = $4, daily_requests = $5 where ${ofApplication} and id = $3`,

@@ -35,7 +35,7 @@ describe.each(databases)('the store on %s: usage', (_, database) => {
       tenantId: tenant,
       applicationId: id,
       at,
-      keys: new Map([[key, { at, requests: 1 }]]),
+      keys: new Map([[key, { at, days: new Map([[Math.floor(at / day), 1]]) }]]),
       permissions: new Map(containers.length > 0 ? [['token:read', places]] : []),
     };
   }

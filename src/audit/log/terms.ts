@@ -100,9 +100,12 @@ export function matches(entry: Entry, filter: AuditFilter): boolean {
   );
 }
 
-/** Reads and uses of tokens have a resource instead of an entity. A creation that found an existing token is a search. */
+/** Entries with an entity that change nothing: a creation that found an existing token, and the use of a stored key. */
+const unchanging = ['token.search', 'key.break_glass'];
+
+/** Reads and uses of tokens have a resource instead of an entity. */
 function isChange({ result, entity, operation }: Entry): boolean {
-  return result === 'success' && entity !== undefined && operation !== 'token.search';
+  return result === 'success' && entity !== undefined && !unchanging.includes(operation);
 }
 
 /** Whether a time matches the filter. */

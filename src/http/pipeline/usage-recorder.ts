@@ -4,7 +4,7 @@
  */
 import type { Principal } from '../../domain/principal.ts';
 import { canonicalContainer } from '../../domain/rule.ts';
-import { boundedUses, maxUses, mergeContainers } from '../../domain/usage.ts';
+import { boundedUses, dayOf, maxUses, mergeContainers } from '../../domain/usage.ts';
 import type { ApplicationUse, Usage } from '../../store/store.ts';
 import { writePending } from './write-pending.ts';
 
@@ -26,7 +26,7 @@ const batchSize = 20;
 
 interface PendingUse extends ApplicationUse {
   at: number;
-  readonly keys: Map<string, { at: number; requests: number }>;
+  readonly keys: Map<string, { at: number; readonly days: Map<number, number> }>;
   permissions: Map<string, Map<string, number>>;
   /** An upper bound of the containers in `permissions`. */
   containers: number;
@@ -47,7 +47,10 @@ export function usageRecorder(store: { readonly usage: Pick<Usage, 'write'> }): 
   function putBack(unwritten: readonly PendingUse[]): void {
     for (const { tenantId, applicationId, at, keys, permissions } of unwritten) {
       const use = pendingUse(tenantId, applicationId, at);
-      for (const [key, { at: usedAt, requests }] of keys) addKeyUse(use, key, usedAt, requests);
+      for (const [key, { at: usedAt, days }] of keys) {
+        addKeyUse(use, key, usedAt, 0);
+        for (const [day, requests] of days) addKeyUse(use, key, usedAt, requests, day);
+      }
       for (const [permission, containers] of permissions)
         for (const [container, lastUse] of containers) addUse(use, permission, container, lastUse);
     }
@@ -75,14 +78,11 @@ export function usageRecorder(store: { readonly usage: Pick<Usage, 'write'> }): 
   };
 }
 
-function addKeyUse({ keys }: PendingUse, key: string, at: number, requests: number): void {
-  const use = keys.get(key);
-  if (!use) {
-    keys.set(key, { at, requests });
-    return;
-  }
+function addKeyUse({ keys }: PendingUse, key: string, at: number, requests: number, day = dayOf(at)): void {
+  const use = keys.get(key) ?? { at, days: new Map<number, number>() };
+  keys.set(key, use);
   if (use.at < at) use.at = at;
-  use.requests += requests;
+  if (requests > 0) use.days.set(day, requests + (use.days.get(day) ?? 0));
 }
 
 function addUse(use: PendingUse, permission: string, container: string, at: number): void {

@@ -373,6 +373,11 @@ describe.each(databases)('on %s, a search', (_, database) => {
         decision: { transform: 'mask' },
       });
       expect(created).toMatchObject({ operation: 'token.create', search: { names: ['pan'], hits: 0 } });
+      const changes = await entries('changes=true&size=2');
+      expect(changes.map(({ operation }: ApiResponse['body']) => operation)).toEqual([
+        'token.create',
+        'application.create',
+      ]);
     });
 
     test('repeats its reply for the same idempotency key', async () => {

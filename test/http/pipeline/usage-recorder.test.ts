@@ -83,5 +83,17 @@ test('requests are counted by key, also after a failed write; uses of permission
   request(2500);
   isAvailable = true;
   await noted.flush();
-  expect(written[0]!.keys).toEqual(new Map([['key', { at: 3000, requests: 3 }]]));
+  expect(written[0]!.keys).toEqual(new Map([['key', { at: 3000, days: new Map([[0, 3]]) }]]));
+});
+
+test('a request counts for its own day, also if it is written after midnight', async () => {
+  const day = 86_400_000;
+  const [backend] = await written((noted) => {
+    for (const now of [day - 2, day - 1, day, day - 1]) noted.request({ ...principal, now });
+  });
+  const days = new Map([
+    [0, 3],
+    [1, 1],
+  ]);
+  expect(backend!.keys).toEqual(new Map([['key', { at: day, days }]]));
 });
