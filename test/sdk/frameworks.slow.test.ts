@@ -1,6 +1,6 @@
 /** Runs the guards in Node, in every supported framework. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { authorizeSession, Sallyport, startSession } from '../../sdk/src/sallyport.ts';
@@ -13,9 +13,16 @@ import { openTestServer, sqlite, type TestServer } from '../support/test-server.
 const home = join(import.meta.dirname, 'frameworks');
 
 const iban = 'DE02120300000000202051';
-const frameworks = ['fetch', 'Hono', 'Express 5', 'Express 4', 'Fastify', ...(offline ? [] : ['NestJS'])];
-const nestPackages = ['core', 'common', 'platform-express'].map((name) => `@nestjs/${name}@11`);
-const nodeStyle = ['Express 5', 'Express 4', 'NestJS'];
+const nestVersions = offline ? [] : ['NestJS 10', 'NestJS 11'];
+const frameworks = ['fetch', 'Hono', 'Express 5', 'Express 4', 'Fastify', ...nestVersions];
+const nodeStyle = ['Express 5', 'Express 4', ...nestVersions];
+
+/** Returns the folder. */
+function installNest(name: string): Promise<string> {
+  const version = name.split(' ')[1];
+  const packages = ['core', 'common', 'platform-express'].map((part) => `@nestjs/${part}@${version}`);
+  return installPackages(...packages, 'reflect-metadata@0.2', 'rxjs@7');
+}
 
 /** Customer ids by the transform that applies to them. */
 const customers = { redact: 1, mask: 2, reveal: 3, nothing: 4 } as const;
@@ -44,6 +51,8 @@ const partialTransforms = ['redact', 'mask'] as const;
 describe('guards', () => {
   let folder: string;
   let server: TestServer;
+  /** The folders in which NestJS and the SDK are installed, by version. */
+  let nest: Record<string, string>;
   let apps: Bun.Subprocess<'pipe', 'pipe', 'inherit'>;
   let ports: Record<string, number>;
   let key: string;
@@ -53,16 +62,15 @@ describe('guards', () => {
 
   beforeAll(async () => {
     folder = mkdtempSync(join(tmpdir(), 'sallyport-frameworks-'));
-    const [opened, installed, nest] = await Promise.all([
+    const [opened, installed, ...projects] = await Promise.all([
       openTestServer(sqlite, { SALLYPORT_SESSION_TTL: '100000' }),
       installSdk(folder),
-      offline ? undefined : installPackages(...nestPackages, 'reflect-metadata@0.2', 'rxjs@7'),
+      ...nestVersions.map(installNest),
     ]);
     server = opened;
-    // The SDK imports it. Node finds its dependencies where it is installed.
-    if (nest)
-      for (const name of ['@nestjs', 'reflect-metadata', 'rxjs'])
-        symlinkSync(join(nest, 'node_modules', name), join(folder, 'node_modules', name));
+    nest = Object.fromEntries(projects.map((project, at) => [nestVersions[at] as string, project]));
+    for (const project of projects)
+      cpSync(installed, join(project, 'node_modules/@sallyport/sdk'), { recursive: true });
     const { key: adminKey } = await server.tenant();
     admin = new Sallyport({ url: server.url, key: adminKey });
     publicKey = (await server.application(adminKey, { type: 'public' })).key;
@@ -79,7 +87,7 @@ describe('guards', () => {
       env: {
         PATH: process.env.PATH,
         SDK: join(installed, 'dist/esm'),
-        ...(nest && { NEST: nest }),
+        NEST: JSON.stringify(nest),
         URL: server.url,
         KEY: guardKey,
       },
@@ -100,12 +108,13 @@ describe('guards', () => {
     expect(await new Response(check.stdout).text()).toBe('');
   });
 
-  test.skipIf(offline)(
-    'the NestJS example of the documentation compiles, and filters its response',
-    async () => {
+  test.skipIf(offline).each(nestVersions)(
+    'the example of the documentation compiles with %s, and filters its response',
+    async (version) => {
+      const project = nest[version] as string;
       const page = readFileSync(join(root, 'docs/reference/sdk.md'), 'utf8');
       const [, code = ''] = /```ts\n([^`]*@nestjs\/common.*?)```/s.exec(page) ?? [];
-      writeFileSync(join(folder, 'customers.ts'), code);
+      writeFileSync(join(project, 'customers.ts'), code);
       const compilerOptions = {
         ...{
           target: 'ES2022',
@@ -117,10 +126,10 @@ describe('guards', () => {
         ...{ typeRoots: [join(root, 'node_modules/@types')], types: ['node'], outDir: 'compiled' },
       };
       writeFileSync(
-        join(folder, 'tsconfig.json'),
+        join(project, 'tsconfig.json'),
         JSON.stringify({ compilerOptions, files: ['customers.ts'] }),
       );
-      const tsc = Bun.spawn([join(root, 'node_modules/.bin/tsc'), '-p', folder], { stdout: 'pipe' });
+      const tsc = Bun.spawn([join(root, 'node_modules/.bin/tsc'), '-p', project], { stdout: 'pipe' });
       expect(await new Response(tsc.stdout).text()).toBe('');
       const main = `require('reflect-metadata');
       const { Module } = require('@nestjs/common');
@@ -134,9 +143,9 @@ describe('guards', () => {
         console.log(JSON.stringify([response.status, await response.json()]));
         process.exit();
       });`;
-      writeFileSync(join(folder, 'main.cjs'), main);
+      writeFileSync(join(project, 'main.cjs'), main);
       const env = { PATH: process.env.PATH, SALLYPORT_URL: server.url, SALLYPORT_KEY: guardKey, CALLER: key };
-      const node = Bun.spawn(['node', 'main.cjs'], { cwd: folder, env, stdout: 'pipe' });
+      const node = Bun.spawn(['node', 'main.cjs'], { cwd: project, env, stdout: 'pipe' });
       expect(JSON.parse(await new Response(node.stdout).text())).toEqual([200, { number: 1 }]);
     },
   );

@@ -9,11 +9,9 @@ import express5 from 'express5';
 import fastify from 'fastify';
 import { Hono } from 'hono';
 
-const { SDK, NEST, URL: url = '', KEY = '' } = process.env;
+const { SDK, NEST = '{}', URL: url = '', KEY = '' } = process.env;
 /** @type {typeof import('../../../sdk/src/guard.ts')} */
 const { guardExpress, guardFastify, guardFetch, guardHono } = await import(`${SDK}/guard.js`);
-/** @type {typeof import('../../../sdk/src/nest.ts')} */
-const { RequirePermission } = NEST ? await import(`${SDK}/nest.js`) : {};
 /** @type {typeof import('../../../sdk/src/sallyport.ts')} */
 const { Sallyport } = await import(`${SDK}/sallyport.js`);
 
@@ -240,10 +238,15 @@ class NestRoute {
   }
 }
 
-/** NEST is the folder in which NestJS is installed. It is not a dependency of this project. */
-async function nest() {
-  const load = createRequire(`${NEST}/package.json`);
+/**
+ * NestJS is not a dependency of this project.
+ * @param {string} folder Where NestJS and the SDK are installed.
+ */
+async function nest(folder) {
+  const load = createRequire(`${folder}/package.json`);
   load('reflect-metadata');
+  /** @type {typeof import('../../../sdk/src/nest.ts')} */
+  const { RequirePermission } = load('@sallyport/sdk/nest');
   const { Controller, Get, Module, Next, Req, Res } = load('@nestjs/common');
   const { NestFactory } = load('@nestjs/core');
   /** @type {Record<string, NestRoute>} */
@@ -319,13 +322,14 @@ async function anyFastify() {
   return /** @type {import('node:net').AddressInfo} */ (app.addresses()[0]).port;
 }
 
+/** @type {Record<string, number>} */
 const ports = {
   fetch: await plainFetch(),
   Hono: await hono(),
   'Express 5': await anyExpress(express5),
   'Express 4': await anyExpress(express4),
   Fastify: await anyFastify(),
-  ...(NEST && { NestJS: await nest() }),
 };
+for (const [name, folder] of Object.entries(JSON.parse(NEST))) ports[name] = await nest(folder);
 console.log(JSON.stringify(ports));
 process.stdin.resume().on('end', () => process.exit());
