@@ -139,6 +139,7 @@ describeConsole('console sessions and tokens:', (suite) => {
       metadata: { order: '1042' },
     });
     await create({ id: 'iban-1', type: 'iban', container: '/staff/', data: 'DE1' });
+    await create({ id: 'code-1', container: '/staff/', data: '123', max_uses: 2 });
     await suite.tab.open();
     await suite.tab.signIn(key);
     await suite.tab.navigate('#/tokens');
@@ -180,5 +181,10 @@ describeConsole('console sessions and tokens:', (suite) => {
     await iban.click();
     await page.getByRole('dialog', { name: 'Token iban-1' }).waitFor();
     await page.setViewportSize({ width: 1280, height: 840 });
+    await page.keyboard.press('Escape');
+    await page.getByRole('button', { name: /^code-1 .*0 of 2 uses/ }).click();
+    const limited = page.getByRole('dialog', { name: 'Token code-1' });
+    await limited.getByText('0 of 2 uses, then it is deleted').waitFor();
+    await limited.getByText('Never shown.').waitFor();
   });
 });

@@ -15,13 +15,14 @@ export function describeConsole(
   name: string,
   define: (suite: ConsoleSuite) => void,
   database = sqlite,
+  settings: Record<string, string> = {},
 ): void {
   describe.skipIf(noBrowser)(name, () => {
     let server: TestServer;
     let browser: Browser;
     let tab: Tab;
     beforeAll(async () => {
-      [server, browser] = await Promise.all([openTestServer(database), openBrowser()]);
+      [server, browser] = await Promise.all([openTestServer(database, settings), openBrowser()]);
       tab = await openTab(browser, server.url);
     });
     afterAll(async () => {

@@ -13,6 +13,7 @@ import type { Grants } from './grants.ts';
 export interface Resource {
   readonly id?: string | undefined;
   readonly container?: string | undefined;
+  readonly max_uses?: number | undefined;
 }
 
 export interface GrantHolder {

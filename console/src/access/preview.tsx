@@ -38,7 +38,7 @@ export function Preview({ holder, before, after, ceiling }: Props) {
   const tokens = useStoredTokens(source === 'real', before, after);
   const resources: readonly Resource[] =
     source === 'real'
-      ? (tokens.data ?? []).map(({ id, container }) => ({ id, container }))
+      ? (tokens.data ?? []).map(({ id, container, max_uses }) => ({ id, container, max_uses }))
       : sampleResources(before, after);
   const decideAfter = useMemo(() => evaluator({ holder, grants: after, ceiling }), [holder, after, ceiling]);
   const decideBefore = useMemo(

@@ -14,7 +14,7 @@ import { SkeletonRows } from '../frame/skeleton.tsx';
 import { TableTools } from '../frame/table-tools.tsx';
 import { ContainerTree } from './container-tree.tsx';
 import { useTokens } from './query.ts';
-import { TokenDialog } from './token-dialog.tsx';
+import { TokenDialog, usesOf } from './token-dialog.tsx';
 import { treeOf } from './tree.ts';
 
 const pageSize = 100;
@@ -148,11 +148,12 @@ function TypeSelect({ tokens, value, choose }: TypeSelectProps) {
   );
 }
 
-const head = ['ID', 'Container', 'Type', 'Metadata', 'Created by', 'Created', 'Expires'];
+const head = ['ID', 'Container', 'Type', 'Metadata', 'Uses', 'Created by', 'Created', 'Expires'];
 
 /** Without data, so that no file contains plaintext. */
-function cellsOf({ id, container, type, metadata, created_by: by = '', created_at: at, expires_at }: Token) {
-  return [id, container, type, metadata ? JSON.stringify(metadata) : '', by, at, expires_at ?? ''];
+function cellsOf(token: Token) {
+  const { id, container, type, metadata, created_by: by = '', created_at: at, expires_at = '' } = token;
+  return [id, container, type, metadata ? JSON.stringify(metadata) : '', usesOf(token), by, at, expires_at];
 }
 
 function TokenList({ tokens, open }: { tokens: readonly Token[]; open: (token: Token) => void }) {
@@ -177,7 +178,10 @@ function TokenList({ tokens, open }: { tokens: readonly Token[]; open: (token: T
               <button type="button" onClick={() => open(token)}>
                 <span className="token-id">
                   <code>{token.id}</code>
-                  <small>{token.container}</small>
+                  <small>
+                    {token.container}
+                    {token.max_uses !== undefined && ` · ${usesOf(token)}`}
+                  </small>
                 </span>
                 <span className="tag">{token.type}</span>
                 <span className="token-data">

@@ -5,7 +5,7 @@ import type { Token } from '../../../sdk/src/sallyport.ts';
 import { escapeJson, escapeText } from '../../../src/domain/escape.ts';
 import { ApplicationLink } from '../applications/application-link.tsx';
 import { CopyButton } from '../frame/copy-button.tsx';
-import { formatDate, timeAgo } from '../frame/format.ts';
+import { formatDate, plural, timeAgo } from '../frame/format.ts';
 import { useNow } from '../frame/load.ts';
 
 export function TokenDialog({ token, close }: { token: Token; close: () => void }) {
@@ -14,7 +14,7 @@ export function TokenDialog({ token, close }: { token: Token; close: () => void 
       <div className="stack">
         <section className="stack-tight">
           <h3>Data</h3>
-          <Data data={token.data} />
+          <Data data={token.data} isLimited={token.max_uses !== undefined} />
         </section>
         <section className="stack-tight">
           <h3>Details</h3>
@@ -45,6 +45,11 @@ export function TokenDialog({ token, close }: { token: Token; close: () => void 
   );
 }
 
+/** Empty if its uses are not limited. */
+export function usesOf({ max_uses, uses = 0 }: Token): string {
+  return max_uses === undefined ? '' : `${uses} of ${plural(max_uses, 'use')}`;
+}
+
 function Fact({ name, children }: { name: string; children: ReactNode }) {
   return (
     <div className="fact">
@@ -55,8 +60,9 @@ function Fact({ name, children }: { name: string; children: ReactNode }) {
 }
 
 /** A flat object is shown as a list, other data as JSON. */
-function Data({ data }: { data: unknown }) {
-  if (data === undefined) return <p className="quiet">Redacted for this key.</p>;
+function Data({ data, isLimited }: { data: unknown; isLimited: boolean }) {
+  if (data === undefined)
+    return <p className="quiet">{isLimited ? 'Never shown.' : 'Redacted for this key.'}</p>;
   const json = JSON.stringify(data, null, 2);
   const flat =
     typeof data === 'object' &&
@@ -108,6 +114,7 @@ function Details({ token }: { token: Token }) {
       {token.modified_at !== undefined && (
         <Fact name="Changed">{time(token.modified_at, token.modified_by)}</Fact>
       )}
+      {token.max_uses !== undefined && <Fact name="Uses">{usesOf(token)}, then it is deleted</Fact>}
       {token.expires_at !== undefined && <Fact name="Expires">{time(token.expires_at, undefined)}</Fact>}
     </dl>
   );
