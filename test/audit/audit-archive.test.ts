@@ -181,7 +181,7 @@ describe.each(databases)('an archive of the audit log in %s', (_, database) => {
   test('loses no entry if the database or the process fails at any step, and the next run completes it', async () => {
     const faults = new Faults();
     const { maintenance } = await testStore.open(undefined, faults.through);
-    const perStep = 3;
+    const perStep = 2;
     let written = 0;
     const time = () => ({ now: startTime + written * day });
     const first = (path: string) => Number(/-(\d+)-\d+\.jsonl$/.exec(path)?.[1]);

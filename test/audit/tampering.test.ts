@@ -38,6 +38,7 @@ describe.each(databases)('tampering with the audit log in %s', (name, database) 
   });
   afterAll(() => testStore.close());
 
+  const checkedInThread = new Set<string>();
   const bytes = (data: Uint8Array | string) => {
     const hex = Buffer.from(data).toString('hex');
     return name === 'SQLite' ? `x'${hex}'` : `'\\x${hex}'::bytea`;
@@ -47,15 +48,18 @@ describe.each(databases)('tampering with the audit log in %s', (name, database) 
 
   /**
    * Runs the statements, and returns the findings about an export and about the database. They must agree, except for the
-   * index, which is not in an export. Another thread checks the segments if what it compares was changed: to start one
-   * takes longer than all the rest. Restores the database.
+   * index, which is not in an export. Another thread checks the segments at the first change of each column that it
+   * compares: to start one takes longer than all the rest. Restores the database.
    */
   async function after(...statements: string[]): Promise<string[]> {
     for (const statement of statements) await testStore.runSql(statement);
     // A node keeps the keys of the log in memory.
     const reader = statements.some((sql) => sql.includes('audit_key')) ? await testStore.open() : node;
     const exported = named(await verify(await exportOf(reader)));
-    const usesThread = statements.length === 0 || statements.some((sql) => /(entries|_hash) = /.test(sql));
+    const column =
+      /(entries|\w+_hash) = /.exec(statements.join())?.[1] ?? (statements.length === 0 ? 'none' : '');
+    const usesThread = column !== '' && !checkedInThread.has(column);
+    checkedInThread.add(column);
     const found = named(await verifyDatabase(reader, { threads: usesThread ? 1 : 0 }));
     for (const table of tables) {
       await testStore.runSql(`delete from ${table}`);

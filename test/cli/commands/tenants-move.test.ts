@@ -1,5 +1,5 @@
 /** `tenants move`: between SQLite and PostgreSQL in both directions, with different master keys. */
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { writeFileSync } from 'node:fs';
 import { newMasterKey } from '../../../src/store/crypto/cipher.ts';
 import { tablesOf } from '../../../src/store/engine/migrate.ts';
@@ -33,11 +33,11 @@ async function start(from: Database, to: Database): Promise<void> {
   writeFileSync(cli.path('next.env'), settings);
   tenant = await old.tenant();
 }
-afterEach(async () => {
+async function stop(): Promise<void> {
   await old.close();
   await next.close();
   cli.remove();
-});
+}
 
 const move = (...words: string[]) =>
   cli.run('tenants', 'move', tenant.id, '--to', cli.path('next.env'), '--yes', ...words);
@@ -118,27 +118,11 @@ const pairs: [name: string, from: Database, to: Database][] = [
 ];
 
 describe.each(pairs)('a move %s', (_, from, to) => {
-  beforeEach(() => start(from, to));
-
-  test('copies all rows of the tenant, of every table', async () => {
-    await create(old, { mask: '{{ data }}', metadata: { a: 'b' } });
-    const tables = await columnsOf();
-    await fillTables(urlOf(old), tables);
-    const other = await next.tenant();
-    const before = new Map<string, string[]>();
-    for (const table of tables.keys()) before.set(table, await rowsOf(urlOf(old), table));
-    expect(await move()).toMatchObject({ code: 0, err: '' });
-    for (const table of tables.keys()) {
-      const isCopied = !notCopied.includes(table);
-      if (isCopied) {
-        expect([table, await rowsOf(urlOf(next), table)]).toEqual([table, before.get(table) as string[]]);
-        expect(before.get(table)?.length).toBeGreaterThan(0);
-      }
-      const isAudit = table.startsWith('audit_');
-      if (!isAudit) expect([table, await rowsOf(urlOf(old), table)]).toEqual([table, []]);
-    }
-    expect(await statusOf(next, other.key)).toBe(200);
+  beforeAll(() => start(from, to));
+  beforeEach(async () => {
+    tenant = await old.tenant();
   });
+  afterAll(stop);
 
   test('keeps keys, sessions, searches and token data, and nothing that was revoked', async () => {
     const rule = { priority: 1, transform: 'reveal', permissions: ['token:read', 'token:search'] };
@@ -359,43 +343,68 @@ describe.each(pairs)('a move %s', (_, from, to) => {
   });
 });
 
-test('a change that was authenticated before the freeze and commits after it fails', async () => {
-  await start(postgres, postgres);
-  await create(old, {});
-  const { store, maintenance } = old.app;
-  const started = Promise.withResolvers<void>();
-  const frozen = Promise.withResolvers<void>();
-  const change = store.change(tenant.id, async (tx) => {
-    started.resolve();
-    await frozen.promise;
-    const at = old.clock.now();
-    tx.record({
-      tenantId: tenant.id,
-      at,
-      actor: { kind: 'operator' },
-      operation: 'x',
-      result: 'success',
-      from: {},
-    });
-  });
-  await started.promise;
-  await maintenance.moves.freeze(tenant.id);
-  frozen.resolve();
-  await expect(change).rejects.toMatchObject({ code: 'unavailable' });
-});
+describe('a move with its own installations', () => {
+  afterEach(stop);
 
-test.each(['the same database', 'an old copy of the database'])(
-  'a tenant is not moved to %s, which has it already',
-  async (target) => {
-    await start(sqlite, sqlite);
-    const copy = cli.path('copy.db');
-    await runSql(urlOf(old), `vacuum into '${copy}'`);
-    expect((await create(old, {})).status).toBe(201);
-    const url = target.startsWith('the same') ? urlOf(old) : `sqlite:${copy}`;
-    writeFileSync(cli.path('next.env'), `DATABASE_URL=${url}\nSALLYPORT_MASTER_KEY=${testMasterKey}\n`);
-    const { code, err } = await move();
-    expect([code, err]).toEqual([1, expect.stringContaining('it has this tenant')]);
-    const { body } = await old.call('GET', '/tokens', { key: tenant.key });
-    expect(body.data).toHaveLength(1);
-  },
-);
+  test.each(pairs)('%s: copies all rows of the tenant, of every table', async (_, from, to) => {
+    await start(from, to);
+    await create(old, { mask: '{{ data }}', metadata: { a: 'b' } });
+    const tables = await columnsOf();
+    await fillTables(urlOf(old), tables);
+    const other = await next.tenant();
+    const before = new Map<string, string[]>();
+    for (const table of tables.keys()) before.set(table, await rowsOf(urlOf(old), table));
+    expect(await move()).toMatchObject({ code: 0, err: '' });
+    for (const table of tables.keys()) {
+      const isCopied = !notCopied.includes(table);
+      if (isCopied) {
+        expect([table, await rowsOf(urlOf(next), table)]).toEqual([table, before.get(table) as string[]]);
+        expect(before.get(table)?.length).toBeGreaterThan(0);
+      }
+      const isAudit = table.startsWith('audit_');
+      if (!isAudit) expect([table, await rowsOf(urlOf(old), table)]).toEqual([table, []]);
+    }
+    expect(await statusOf(next, other.key)).toBe(200);
+  });
+
+  test('a change that was authenticated before the freeze and commits after it fails', async () => {
+    await start(postgres, postgres);
+    await create(old, {});
+    const { store, maintenance } = old.app;
+    const started = Promise.withResolvers<void>();
+    const frozen = Promise.withResolvers<void>();
+    const change = store.change(tenant.id, async (tx) => {
+      started.resolve();
+      await frozen.promise;
+      const at = old.clock.now();
+      tx.record({
+        tenantId: tenant.id,
+        at,
+        actor: { kind: 'operator' },
+        operation: 'x',
+        result: 'success',
+        from: {},
+      });
+    });
+    await started.promise;
+    await maintenance.moves.freeze(tenant.id);
+    frozen.resolve();
+    await expect(change).rejects.toMatchObject({ code: 'unavailable' });
+  });
+
+  test.each(['the same database', 'an old copy of the database'])(
+    'a tenant is not moved to %s, which has it already',
+    async (target) => {
+      await start(sqlite, sqlite);
+      const copy = cli.path('copy.db');
+      await runSql(urlOf(old), `vacuum into '${copy}'`);
+      expect((await create(old, {})).status).toBe(201);
+      const url = target.startsWith('the same') ? urlOf(old) : `sqlite:${copy}`;
+      writeFileSync(cli.path('next.env'), `DATABASE_URL=${url}\nSALLYPORT_MASTER_KEY=${testMasterKey}\n`);
+      const { code, err } = await move();
+      expect([code, err]).toEqual([1, expect.stringContaining('it has this tenant')]);
+      const { body } = await old.call('GET', '/tokens', { key: tenant.key });
+      expect(body.data).toHaveLength(1);
+    },
+  );
+});

@@ -7,6 +7,7 @@ import {
   type ApiResponse,
   databases,
   openTestServer,
+  sqlite,
   type TestServer,
   testMasterKey,
 } from '../../support/test-server.ts';
@@ -313,8 +314,11 @@ describe.each(databases)('on %s, a search', (_, database) => {
       return found;
     };
 
+    // The statements are the same on both databases.
+    const worlds = database === sqlite ? 60 : 20;
+
     test('for random grants', async () => {
-      for (let world = 0; world < 60; world++) {
+      for (let world = 0; world < worlds; world++) {
         const grants = drawGrants('application');
         const { key } = await server.application(owner.key, { type: 'management', ...grants });
         const verdicts = expected((name, resource) => naiveDecide(grants, name, resource));
@@ -324,7 +328,7 @@ describe.each(databases)('on %s, a search', (_, database) => {
 
     test('for random delegations, with and without a purpose', async () => {
       let total = 0;
-      for (let world = 0; world < 60; world++) {
+      for (let world = 0; world < worlds; world++) {
         const drawn = drawGrants('application');
         const rules = drawn.rules.map((rule) => ({ ...rule, container: rule.container ?? '/' }));
         const issuer = { ...drawn, permissions: [...drawn.permissions, 'token:read'], rules };
@@ -350,7 +354,7 @@ describe.each(databases)('on %s, a search', (_, database) => {
           total += verdicts.length;
         }
       }
-      expect(total).toBeGreaterThan(50);
+      expect(total).toBeGreaterThan(worlds);
     });
   });
 
