@@ -16,10 +16,10 @@ import {
   allChains,
   type Chain,
   chainOf,
+  eachSegment,
   firstHeader,
   firstSealedAt,
   headerAt,
-  segmentsIn,
 } from './log/chain.ts';
 import { countDenials, countEntries } from './log/count.ts';
 import { cursorOf, timeOfId, toLogEntry } from './log/entry.ts';
@@ -287,9 +287,8 @@ async function unrecordedReads(db: Reader, filter: AuditFilter): Promise<Gap[]> 
   });
 }
 
-/** Maximum number of entries per page, and of segments per statement. */
+/** Maximum number of entries per page. */
 const maxPage = 500;
-const maxSegments = 8;
 
 /** Reads the newest entries of all chains, or of one, and then those that follow. */
 function auditTail({ db, sealer: seals }: OpenLog, filter: AuditFilter, tenant: string | undefined): LogTail {
@@ -329,21 +328,11 @@ function auditTail({ db, sealer: seals }: OpenLog, filter: AuditFilter, tenant: 
     },
     async *more() {
       for (const { tenantId, number, base } of await sealedChains()) {
-        let after = Math.max(read.get(tenantId) ?? 0, base.number);
-        while (after < number) {
-          const segments = await segmentsIn(
-            db,
-            tenantId,
-            { first: after + 1, last: number },
-            'asc',
-            maxSegments,
-          );
-          for (const { packed } of segments) {
-            const entries = (packed.all() ?? []).filter(({ at }) => isBetween(at, filter));
-            yield entries.map((entry) => toLogEntry(tenantId, entry)).filter((one) => matches(one, filter));
-          }
-          after = segments.at(-1)?.number ?? number;
-          read.set(tenantId, after);
+        const first = Math.max(read.get(tenantId) ?? 0, base.number) + 1;
+        for await (const segment of eachSegment(db, tenantId, { first, last: number })) {
+          const entries = (segment.packed.all() ?? []).filter(({ at }) => isBetween(at, filter));
+          yield entries.map((entry) => toLogEntry(tenantId, entry)).filter((one) => matches(one, filter));
+          read.set(tenantId, segment.number);
         }
       }
     },

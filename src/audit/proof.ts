@@ -3,9 +3,8 @@ import { manifestText, type ReportManifest } from '../domain/access/report.ts';
 import type { ChainKeys, MasterKeys } from '../store/crypto/keyring.ts';
 import { unwrapChainKeys, wrappedChainKeys } from '../store/crypto/keyring.ts';
 import type { Db, Queries } from '../store/engine/db.ts';
-import { DamagedChain } from './errors.ts';
-import { allChains, type Chain, chainOf, emptyChain, segmentAt, segmentsIn } from './log/chain.ts';
-import { type AuditEntry, macOf } from './log/entry.ts';
+import { allChains, type Chain, chainOf, eachSegment, emptyChain, segmentAt } from './log/chain.ts';
+import { macOf } from './log/entry.ts';
 import { newestPending } from './log/pending.ts';
 import { indexOf, signed } from './log/seal.ts';
 import {
@@ -15,18 +14,22 @@ import {
   insertSegment,
   packEntries,
   positionOf,
-  type SegmentHeader,
   segmentValues,
   signText,
 } from './log/segment.ts';
-import { insertIndex } from './log/terms.ts';
+import { insertIndex, isIndexed } from './log/terms.ts';
 import type { OpenLog } from './log.ts';
 import { type ArchiveOptions, type ArchiveResult, archiveLog, type Received } from './proof/archive.ts';
 import type { VerifiedEntry } from './proof/chain-check.ts';
-import { type Before, beforeNext, checkSegment, findIndexProblem } from './proof/check.ts';
+import { checkSegment, indexChanged } from './proof/check.ts';
 import { exportedParts, exportLines, type Part } from './proof/export.ts';
 import { recordedMac, recordHeads } from './proof/heads.ts';
-import { deleteDelivered, type Retention } from './proof/retention.ts';
+import {
+  deleteDelivered,
+  type Retention,
+  type VerifiedSegment,
+  verifiedSegments,
+} from './proof/retention.ts';
 import { anchorOf, chainName, genesis, type Head, type Position, systemTenant } from './records.ts';
 
 export type { Archived, ArchiveOptions, ArchiveResult, ArchiveStep, HeldBack } from './proof/archive.ts';
@@ -90,44 +93,17 @@ export function proof(log: OpenLog, masters: MasterKeys, sinks: Received): Proof
     release: async (tenantId) => {
       await sealer.sealTenant(tenantId);
       const chain = (await chainOf(db, tenantId)) ?? emptyChain(tenantId);
-      return { chain, segments: verifiedSegments(db, await keys(), chain) };
+      return { chain, segments: verifiedSegments(log, chain, chain, 'moved') };
     },
     adopt: async (tx, released) => adopt(tx, db.dialect, await keys(), released),
     missing: (entries) => missingIn(db, entries),
   };
 }
 
-/** Segments per statement. */
-const pageSize = 8;
-
 /** A chain that leaves this installation. */
 export interface ReleasedChain {
   readonly chain: Chain;
-  readonly segments: AsyncIterable<{ readonly header: SegmentHeader; readonly entries: AuditEntry[] }>;
-}
-
-async function* verifiedSegments(
-  db: Db,
-  keys: ChainKeys,
-  { tenantId, number, hash, base, baseSeq }: Chain,
-): ReleasedChain['segments'] {
-  let before: Before | undefined =
-    base.number === 0 ? { hash: base.hash, last: baseSeq, sealedAt: 0, maxDelay: 0 } : undefined;
-  let last = base.number;
-  while (last < number) {
-    const page = await segmentsIn(db, tenantId, { first: last + 1, last: number }, 'asc', pageSize);
-    if (page.length === 0) throw new DamagedChain(tenantId, 'moved');
-    for (const { packed, ...header } of page) {
-      const entries = packed.all() ?? [];
-      const { problems } = await checkSegment(keys, header, entries, before);
-      const follows = header.number === last + 1 && (before || header.previous === base.hash);
-      if (problems.length > 0 || !follows) throw new DamagedChain(tenantId, 'moved');
-      before = beforeNext(header);
-      last = header.number;
-      yield { header, entries };
-    }
-  }
-  if (before && before.hash !== hash) throw new DamagedChain(tenantId, 'moved');
+  readonly segments: AsyncIterable<VerifiedSegment>;
 }
 
 async function adopt(
@@ -151,7 +127,7 @@ async function adopt(
       contentHash,
     });
     await tx.run(insertSegment, segmentValues(signedHeader, await packEntries(own)));
-    await insertIndex(tx, dialect, tenantId, header.number, (await indexOf(own)).index);
+    await insertIndex(tx, dialect, header, (await indexOf(own)).index);
     previous = hashOf(signedHeader);
   }
   // Counts as recorded, so that the end gets into the system chain when the chain grows, which is after the copy is opened.
@@ -201,15 +177,10 @@ async function idsIn(
   if (others.length === 0) return ids;
   const pending = await newestPending(db, tenantId, Number.MAX_SAFE_INTEGER);
   for (const { id } of pending?.entries ?? []) ids.add(id);
-  const start = Math.min(...others.map(({ segment }) => segment.number));
-  for (let first = start; ; ) {
-    const range = { first, last: Number.MAX_SAFE_INTEGER };
-    const segments = await segmentsIn(db, tenantId, range, 'asc', pageSize);
-    for (const { packed } of segments) for (const { id } of packed.all() ?? []) ids.add(id);
-    const last = segments.at(-1);
-    if (!last) return ids;
-    first = last.number + 1;
-  }
+  const first = Math.min(...others.map(({ segment }) => segment.number));
+  for await (const { packed } of eachSegment(db, tenantId, { first, last: Number.MAX_SAFE_INTEGER }))
+    for (const { id } of packed.all() ?? []) ids.add(id);
+  return ids;
 }
 
 /** Signs a report about the access in a tenant, together with the end of the tenant's chain. */
@@ -280,8 +251,7 @@ async function problemOf(
     return `segment ${number} was changed or removed after it was signed`;
   const { problems, terms } = await checkSegment(keys, stored, found, undefined);
   if (problems[0]) return problems[0].message;
-  const changed = await findIndexProblem(db, stored, terms ?? []);
-  if (changed !== undefined) return changed;
+  if (terms && !(await isIndexed(db, stored, terms))) return indexChanged(number);
   const { system } = stored;
   if (!system || system.number === 0) return undefined;
   const end = await chainOf(db, systemTenant);

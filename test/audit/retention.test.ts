@@ -99,10 +99,10 @@ describe.each(databases)('the retention of the audit log in %s', (_, database) =
   test('loses nothing that was not delivered if the database fails at any step', async () => {
     const faults = new Faults();
     const { maintenance } = await testStore.open(undefined, faults.through);
-    await write(6);
+    await write(12);
     let delivered = 0;
     for (let call = 1, hit = true; hit; call++) {
-      await write(3);
+      await write(5);
       delivered += 2;
       faults.arm('down', call);
       await maintenance.audit.deleteDelivered(retention(async () => delivered)).catch(() => {});
@@ -111,6 +111,8 @@ describe.each(databases)('the retention of the audit log in %s', (_, database) =
       expect({ ok, findings }).toEqual({ ok: true, findings: [] });
       const [[, oldest]] = (await first()) as [[string, number]];
       expect(oldest).toBeLessThanOrEqual(delivered + 1);
+      // Segments that only record deletions are not deleted alone. Of three segments, one has other entries.
+      delivered += 3;
       await maintenance.audit.deleteDelivered(retention(async () => delivered));
       expect(await first()).toEqual([[tenant, delivered + 1]]);
     }

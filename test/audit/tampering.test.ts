@@ -1,8 +1,10 @@
 /** Every kind of tampering with the tables of the audit log is found, on both databases. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { segmentAt } from '../../src/audit/log/chain.ts';
-import { packEntries } from '../../src/audit/log/segment.ts';
-import { termsFor } from '../../src/audit/log/terms.ts';
+import { packEntries, type SignedHeader, sha256 } from '../../src/audit/log/segment.ts';
+import { packIndex, termsFor } from '../../src/audit/log/terms.ts';
+import { IndexCheck } from '../../src/audit/proof/check.ts';
+import type { VerifyProgress } from '../../src/audit/proof.ts';
 import { systemTenant } from '../../src/audit/records.ts';
 import { recordAuditedReads } from '../../src/operations/bootstrap.ts';
 import { newMasterKey } from '../../src/store/crypto/cipher.ts';
@@ -209,7 +211,7 @@ describe.each(databases)('tampering with the audit log in %s', (name, database) 
     expect(found).toContain('changed_segment 3');
   });
 
-  test('by changing the index, so that filters miss entries', async () => {
+  test('by changing the index, so that filters miss entries or count others', async () => {
     const [term] = termsFor({ operation: 'token.read' });
     const row = `${segment(2)} and term = ${term}`;
     for (const statement of [
@@ -217,8 +219,42 @@ describe.each(databases)('tampering with the audit log in %s', (name, database) 
       `delete from audit_index where ${segment(2)}`,
       `update audit_index set number = 7 where ${row}`,
       `update audit_index set offsets = ${bytes('\0\x02')} where ${row}`,
+      `insert into audit_index (tenant_id, term, number, offsets) values ('${tenant}', 1, 2, ${bytes('\0\0')})`,
     ])
       expect(await after(statement)).toEqual(['changed_index 2']);
+  });
+
+  test('ranges in which the index is read neither overlap nor leave terms out', async () => {
+    const terms = [-(2 ** 31), -1, 0, 2 ** 31 - 1];
+    const header = { ...(await segmentAt(testStore.db, tenant, 3)), number: 99 } as SignedHeader;
+    for (const term of terms)
+      await testStore.runSql(
+        `insert into audit_index (tenant_id, term, number, offsets) values ('${tenant}', ${term}, 99, ${bytes('\0\0')})`,
+      );
+    for (const rowsPerRead of [1, 2, 4]) {
+      const check = new IndexCheck(testStore.db, tenant, rowsPerRead);
+      let reads = 0;
+      check.add({ ...header, indexHash: sha256(packIndex([terms])) }, terms.length);
+      expect(await check.takeChanged(async () => void reads++)).toEqual([]);
+      expect(reads).toBe(4 / rowsPerRead);
+    }
+    await testStore.runSql('delete from audit_index where number = 99');
+  });
+
+  test('segments that are deleted during a verification are no finding', async () => {
+    const growing = await openTestStore(database);
+    const id = await growing.tenant();
+    for (let run = 0; run < 3; run++) await write(growing, 2, id);
+    const retain = async ({ done, total }: VerifyProgress) => {
+      if (done === total)
+        await growing.runSql(`update audit_chains set base_number = 2 where tenant_id = '${id}'`);
+      if (done === total)
+        await growing.runSql(`delete from audit_index where tenant_id = '${id}' and number <= 2`);
+    };
+    await expect(verifyDatabase(growing, { between: retain })).rejects.toThrow(
+      'while the audit log was read',
+    );
+    await growing.close();
   });
 
   test('by changing the times when reads were not recorded', async () => {
@@ -279,6 +315,10 @@ describe.each(databases)('tampering with the audit log in %s', (name, database) 
     expect(await rest()).toMatchObject({ ok: true, entries: 2, segments: 1, findings: [] });
     await growing.runSql('update audit_segments set failures = 9 where number = 1');
     expect(await rest()).toMatchObject({ ok: true, entries: 2 });
+    await growing.runSql('delete from audit_index where number = 1');
+    expect(await rest()).toMatchObject({ ok: true, entries: 2 });
+    await growing.runSql('delete from audit_index where number = 4');
+    expect(named(await rest())).toEqual(['changed_index 4']);
     await growing.runSql('delete from audit_segments where number = 4');
     await growing.runSql(`update audit_chains set number = 2 where tenant_id = '${id}'`);
     expect((await rest()).findings.map(({ code }) => code)).toContain('cut_off');

@@ -8,6 +8,7 @@ import {
   headerColumns,
   hexOf,
   PackedEntries,
+  type Range,
   type SegmentRow,
   type SignedHeader,
   toHeader,
@@ -98,11 +99,6 @@ export interface StoredSegment extends SignedHeader {
   readonly packed: PackedEntries;
 }
 
-export interface Range {
-  readonly first: number;
-  readonly last: number;
-}
-
 /** At most `limit` rows of a chain with numbers in the range. */
 function rowsIn<R>(
   db: Pick<Queries, 'all'>,
@@ -125,6 +121,22 @@ type Page = [tenantId: string, range: Range, order: 'asc' | 'desc', limit: numbe
 export async function segmentsIn(db: Pick<Queries, 'all'>, ...page: Page): Promise<StoredSegment[]> {
   const rows = await rowsIn<SegmentRow>(db, `${headerColumns}, entries`, ...page);
   return rows.map(toStored);
+}
+
+/** Segments per statement. */
+const pageSize = 8;
+
+/** The stored segments of a chain with numbers in the range, oldest first. */
+export async function* eachSegment(
+  db: Pick<Queries, 'all'>,
+  tenantId: string,
+  { first, last }: Range,
+): AsyncGenerator<StoredSegment> {
+  for (let next: number | undefined = first; next !== undefined && next <= last; ) {
+    const page: StoredSegment[] = await segmentsIn(db, tenantId, { first: next, last }, 'asc', pageSize);
+    yield* page;
+    next = page.length < pageSize ? undefined : (page.at(-1) as StoredSegment).number + 1;
+  }
 }
 
 export async function segmentAt(

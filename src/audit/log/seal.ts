@@ -21,11 +21,12 @@ import {
   type SegmentHeader,
   type SignedHeader,
   segmentValues,
+  sha256,
   signingKeyId,
   signText,
   timesOf,
 } from './segment.ts';
-import { type IndexRow, indexHashOf, indexRows, insertIndex, termsOf } from './terms.ts';
+import { insertIndex, packIndex, termsOf } from './terms.ts';
 
 /** Milliseconds that an entry of a tenant with few entries waits. */
 const maxWait = 5000;
@@ -139,7 +140,7 @@ interface Prepared {
   readonly before: Chain;
   readonly segment: SignedHeader;
   readonly packed: Uint8Array;
-  readonly index: readonly IndexRow[];
+  readonly index: Uint8Array;
   readonly ids: readonly string[];
 }
 
@@ -162,7 +163,7 @@ async function prepare(
     previous: before.hash,
     ...(tenantId !== systemTenant && { system: await systemEnd(db) }),
     contentHash: contentHashOf(entries),
-    indexHash: indexHashOf(index),
+    indexHash: sha256(index),
   };
   const segment = signed(await keys(), header);
   return { before, segment, packed: await packEntries(entries), index, ids: entries.map(({ id }) => id) };
@@ -174,17 +175,17 @@ export function signed(keys: ChainKeys, unsigned: Omit<SegmentHeader, 'keyId'>):
   return { ...header, signature: signText(keys, headerText(header)) };
 }
 
-/** The terms and results of the entries. An entry that was altered and is not JSON has no terms. */
+/** The packed index, and the results. An entry that was altered and is not JSON has no terms. */
 export async function indexOf(entries: readonly { readonly text: string }[]) {
   const counts = { success: 0, denied: 0, failed: 0 };
-  const terms: ReadonlySet<number>[] = [];
+  const terms: number[][] = [];
   for (const { text } of entries) {
     const entry = parse(text);
-    terms.push(entry ? termsOf(entry) : new Set());
+    terms.push(entry ? termsOf(entry) : []);
     counts[entry && entry.result in counts ? entry.result : 'failed'] += 1;
     if (terms.length % entriesPerTurn === 0) await nextTurn();
   }
-  return { index: indexRows(terms), counts };
+  return { index: packIndex(terms), counts };
 }
 
 function parse(text: string): Entry | undefined {
@@ -224,7 +225,7 @@ async function commit(
   if (now.number !== before.number || now.hash !== before.hash) return 'changed';
   await deletePending(tx, tenantId, ids);
   await tx.run(insertSegment, segmentValues(segment, packed));
-  await insertIndex(tx, db.dialect, tenantId, number, index);
+  await insertIndex(tx, db.dialect, segment, index);
   await tx.run(
     `update audit_chains set number = $2, seq = $3, hash = $4, sealed_at = $5, max_delay = $6 where tenant_id = $1`,
     [tenantId, number, segment.last, bytesOf(hashOf(segment)), segment.sealedAt, segment.maxDelay],

@@ -42,6 +42,12 @@ export interface SegmentHeader {
   readonly indexHash: string;
 }
 
+/** Numbers from `first` to `last`. */
+export interface Range {
+  readonly first: number;
+  readonly last: number;
+}
+
 export interface Counts {
   readonly success: number;
   readonly denied: number;

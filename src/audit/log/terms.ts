@@ -8,13 +8,13 @@ import { canonicalContainer } from '../../domain/rule.ts';
 import type { Db, DbTime, Queries } from '../../store/engine/db.ts';
 import { insertValues, onCitus, Params } from '../../store/engine/sql.ts';
 import type { AuditFilter } from '../records.ts';
-import { sha256 } from './segment.ts';
+import { type Range, type SegmentHeader, sha256 } from './segment.ts';
 
-/** The distinct terms of an entry, hashed. */
-export function termsOf(entry: Entry): Set<number> {
+/** The terms of an entry, hashed. Some may be there twice. */
+export function termsOf(entry: Entry): number[] {
   const { actor, operation, entity, resource, result, request_id, purpose } = entry;
-  const terms = new Set<number>();
-  const add = (text: string) => terms.add(hash(text));
+  const terms: number[] = [];
+  const add = (text: string) => terms.push(hash(text));
   for (const id of resource?.ids ?? []) add(`id:${id}`);
   if (entity) add(`id:${entity.id}`);
   for (const container of containersOf(resource?.container)) add(`container:${container}`);
@@ -65,8 +65,10 @@ function hash(text: string): number {
 function containersOf(container: string | undefined): string[] {
   if (container === undefined) return [];
   const path = canonicalContainer(container);
-  const ends = [...path.matchAll(/\//g)].map(({ index }) => index + 1);
-  return ends.filter((end) => end > 1).map((end) => path.slice(0, end));
+  const containers: string[] = [];
+  for (let end = path.indexOf('/', 1); end > 0; end = path.indexOf('/', end + 1))
+    containers.push(path.slice(0, end + 1));
+  return containers;
 }
 
 /**
@@ -113,37 +115,52 @@ export function isBetween(at: number, { from, to }: AuditFilter): boolean {
   return (from === undefined || at >= from) && (to === undefined || at < to);
 }
 
-export interface IndexRow {
-  readonly term: number;
-  readonly offsets: Uint8Array;
-}
+/** Bytes of a packed row before its offsets, and of an offset. */
+const rowBytes = 8;
+const offsetBytes = 2;
+/** More than any offset. */
+const offsetRange = 2 ** 16;
 
-/** The rows of a segment, sorted by term. `terms` has the terms of each entry. */
-export function indexRows(terms: readonly ReadonlySet<number>[]): IndexRow[] {
-  const bytes = new Map<number, number[]>();
-  terms.forEach((some, offset) => {
-    for (const term of some) {
-      const known = bytes.get(term);
-      if (known) known.push(offset >> 8, offset & 255);
-      else bytes.set(term, [offset >> 8, offset & 255]);
+/**
+ * The index of a segment: for each term, ascending, the term, the length of its offsets, and the offsets. `index_hash`
+ * covers these bytes. `terms` has the terms of each entry.
+ */
+export function packIndex(terms: readonly (readonly number[])[]): Uint8Array {
+  // A term and an offset are one number, so that they can be sorted without a function that compares them.
+  const pairs = terms.flatMap((some, offset) => some.map((term) => term * offsetRange + offset));
+  const bytes = Buffer.alloc(pairs.length * (rowBytes + offsetBytes));
+  let [start, end, before] = [0, 0, Number.NaN];
+  for (const pair of Float64Array.from(pairs).sort()) {
+    if (pair === before) continue;
+    const term = Math.floor(pair / offsetRange);
+    if (term !== Math.floor(before / offsetRange)) {
+      start = end;
+      end = bytes.writeInt32BE(term, start) + 4;
     }
-  });
-  return [...bytes]
-    .sort(([a], [b]) => a - b)
-    .map(([term, offsets]) => ({ term, offsets: Uint8Array.from(offsets) }));
+    end = bytes.writeUInt16BE(pair - term * offsetRange, end);
+    bytes.writeUInt32BE(end - start - rowBytes, start + 4);
+    before = pair;
+  }
+  return bytes.subarray(0, end);
 }
 
-/** Each row is hashed as its term, the length of its offsets, and the offsets. Rows must be sorted by term. */
-export function indexHashOf(rows: readonly IndexRow[]): string {
-  const bytes = Buffer.alloc(rows.reduce((sum, { offsets }) => sum + 8 + offsets.length, 0));
-  let at = 0;
-  for (const { term, offsets } of rows) {
-    bytes.writeInt32BE(term, at);
-    bytes.writeUInt32BE(offsets.length, at + 4);
-    bytes.set(offsets, at + 8);
-    at += 8 + offsets.length;
-  }
-  return sha256(bytes);
+/** The terms of a packed index. */
+export function termsIn(index: Uint8Array): Int32Array {
+  const view = new DataView(index.buffer, index.byteOffset, index.byteLength);
+  const terms = new Int32Array(index.length / (rowBytes + offsetBytes));
+  let count = 0;
+  for (let at = 0; at < index.length; at += rowBytes + view.getUint32(at + 4))
+    terms[count++] = view.getInt32(at);
+  return terms.slice(0, count);
+}
+
+function indexRows(index: Uint8Array) {
+  let end = 0;
+  return Array.from(termsIn(index), (term) => {
+    const start = end + rowBytes;
+    end = start + new DataView(index.buffer, index.byteOffset + end).getUint32(4);
+    return { term, offsets: index.subarray(start, end) };
+  });
 }
 
 const into = 'insert into audit_index (tenant_id, term, number, offsets)';
@@ -162,10 +179,10 @@ const insertMany = onCitus(`${insertFromJson} ${onConflict}`, ([tenant = null, n
 export async function insertIndex(
   tx: Queries,
   dialect: Db['dialect'],
-  tenantId: string,
-  number: number,
-  rows: readonly IndexRow[],
+  { tenantId, number }: Key,
+  index: Uint8Array,
 ): Promise<void> {
+  const rows = indexRows(index);
   if (dialect === 'postgres') {
     const list = rows.map(({ term, offsets }) => ({ term, offsets: offsets.toHex() }));
     await tx.run(insertMany, [tenantId, number, JSON.stringify(list)]);
@@ -177,39 +194,61 @@ export async function insertIndex(
   }
 }
 
-/** Whether the term is in the JSON list $3. */
-const isListed = {
-  sqlite: 'term in (select value from json_each($3))',
-  postgres: "term = any(cast(translate($3, '[]', '{}') as integer[]))",
+/** The rows of the segment $2 of the tenant $1 with the terms in the JSON list $3. */
+const rowsOfSegment = {
+  sqlite: 'audit_index where tenant_id = $1 and number = $2 and term in (select value from json_each($3))',
+  postgres: `audit_index where tenant_id = $1 and number = $2
+    and term = any(cast(translate($3, '[]', '{}') as integer[]))`,
 };
 
-/** The stored rows of a segment with the given terms, sorted by term. */
-export function storedRows(
-  db: Pick<Db, 'all' | 'dialect'>,
+/** Packs the rows of a segment as `packIndex` does. */
+const packed = {
+  sqlite: `unhex(string_agg(printf('%08x%08x', term & 4294967295, length(offsets)) || hex(offsets), '' order by term))`,
+  postgres: `string_agg(int4send(term) || int4send(octet_length(offsets)) || offsets, cast('' as bytea) order by term)`,
+};
+
+type Key = Pick<SegmentHeader, 'tenantId' | 'number'>;
+
+/** Whether the stored rows of the segment are its index. `terms` are those of its entries. */
+export async function isIndexed(
+  { dialect, get }: Pick<Db, 'get' | 'dialect'>,
+  { tenantId, number, indexHash }: Key & Pick<SegmentHeader, 'indexHash'>,
+  terms: Int32Array,
+): Promise<boolean> {
+  const row = await get<{ packed: Uint8Array | null }>(
+    `select ${packed[dialect]} as packed from ${rowsOfSegment[dialect]}`,
+    [tenantId, number, `[${terms}]`],
+  );
+  return sha256(row?.packed ?? '') === indexHash;
+}
+
+/** More rows than `storedIndex` finds, unless another program has inserted some. */
+const maxRows = 2 ** 18;
+
+/** The packed rows of segments in a range that have terms in a range. */
+export async function storedIndex(
+  { dialect, all }: Pick<Db, 'all' | 'dialect'>,
   tenantId: string,
-  number: number,
-  terms: readonly number[],
-) {
-  return db.all<IndexRow>(
-    `select term, offsets from audit_index where tenant_id = $1 and number = $2 and ${isListed[db.dialect]}
-     order by term`,
-    [tenantId, number, JSON.stringify(terms)],
+  numbers: Range,
+  terms: Range,
+): Promise<{ readonly number: DbTime; readonly packed: Uint8Array }[]> {
+  return all(
+    `select number, ${packed[dialect]} as packed from (
+       select number, term, offsets from audit_index where tenant_id = $1
+       and term >= $2 and term <= $3 and number >= $4 and number <= $5 limit ${maxRows}
+     ) as found group by number`,
+    [tenantId, terms.first, terms.last, numbers.first, numbers.last],
   );
 }
 
-/** Deletes the rows of a segment with the given terms. */
+/** Deletes the rows of a segment. */
 export async function deleteIndex(
   tx: Queries,
   dialect: Db['dialect'],
-  tenantId: string,
-  number: number,
-  terms: readonly number[],
+  { tenantId, number }: Key,
+  index: Uint8Array,
 ): Promise<void> {
-  await tx.run(`delete from audit_index where tenant_id = $1 and number = $2 and ${isListed[dialect]}`, [
-    tenantId,
-    number,
-    JSON.stringify(terms),
-  ]);
+  await tx.run(`delete from ${rowsOfSegment[dialect]}`, [tenantId, number, `[${termsIn(index)}]`]);
 }
 
 /** The entries of a segment that have some terms. */
@@ -224,7 +263,7 @@ export async function segmentsWith(
   db: Pick<Queries, 'all'>,
   tenantId: string,
   term: number,
-  { first, last }: { readonly first: number; readonly last: number },
+  { first, last }: Range,
   order: 'asc' | 'desc',
   limit: number,
 ): Promise<Hits[]> {

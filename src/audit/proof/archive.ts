@@ -15,7 +15,7 @@ import type { EntryWriter } from '../log/pending.ts';
 import type { Sealer } from '../log/seal.ts';
 import { chainName, type Position, parseAnchor } from '../records.ts';
 import { archivePart, exportLines } from './export.ts';
-import { deleteFirst, findCut, recordRemoval, verifyRemoved } from './retention.ts';
+import { deleteFirst, findCut, recordRemoval, verifiedSegments } from './retention.ts';
 
 export interface ArchiveOptions {
   /** An existing folder. */
@@ -241,9 +241,8 @@ async function verifyArchive(
   const last = parseAnchor(chains[0]?.anchor ?? '') as Position;
   try {
     let done = segments;
-    await verifyRemoved(audit, chain, { last }, async () => {
+    for await (const _ of verifiedSegments(audit, chain, last, 'deleted'))
       await between?.({ doing, done: done++, total: 2 * segments });
-    });
   } catch (error) {
     if (!(error instanceof DamagedChain)) throw error;
     throw new ArchiveError(

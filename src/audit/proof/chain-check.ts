@@ -3,19 +3,22 @@ import { timestamp } from '../../domain/common-fields.ts';
 import type { ChainKeys } from '../../store/crypto/keyring.ts';
 import { timeOfId } from '../log/entry.ts';
 import { hashOf, PackedEntries } from '../log/segment.ts';
+import { isIndexed } from '../log/terms.ts';
 import { anchorOf, chainName, type Position } from '../records.ts';
 import {
   type Before,
+  beforeFirst,
   beforeNext,
   type CheckedSegment,
   type CheckThreads,
   checkSegment,
   entriesOf,
   type FindingCode,
-  findIndexProblem,
+  IndexCheck,
+  indexChanged,
   ReplayCheck,
 } from './check.ts';
-import type { Part, PartSegment, Problem } from './export.ts';
+import { checkNotDeleted, type Part, type PartSegment, type Problem } from './export.ts';
 import { type Removal, statementOf } from './statements.ts';
 
 export interface Finding {
@@ -80,8 +83,8 @@ export interface ChainOptions {
   readonly threads: CheckThreads | undefined;
   /** Called for every segment with a valid signature. */
   readonly onSegment: (position: Position) => void;
-  /** Called after every segment. May throw to stop. */
-  readonly between: (number: number) => Promise<void>;
+  /** Called after every segment, and with 0 between other steps. May throw to stop. */
+  readonly between: (number: number, verified?: number) => Promise<void>;
   /** Called for every segment that names the end of the system chain. */
   readonly onSystem: (number: number, system: Position, part: Part) => void;
   /** Called for every entry that records the ends of other chains. */
@@ -160,6 +163,7 @@ export class ChainCheck {
   async #checkPart(part: Part, keys: ChainKeys): Promise<Position> {
     const borders = this.#bordersOf(part);
     const file = part.file !== undefined && { file: part.file };
+    const index = part.db && !part.isRest ? new IndexCheck(part.db, part.tenantId) : undefined;
     let position = part.after;
     this.#compare(position, borders);
     for await (const { item, before, checked } of this.#checks(part, keys)) {
@@ -183,10 +187,12 @@ export class ChainCheck {
       } else if (!before && segment.previous !== position.hash)
         this.#report('broken_chain', `segment ${number} does not continue the segment before it`, at);
       position = { number, hash: hashOf(segment) };
-      await this.#addSegment(part, item, position, await checked, at);
+      await this.#addSegment(part, item, position, await checked, at, index);
       this.#compare(position, borders, at);
       await this.#options.between(number);
+      if (index?.isFull) await this.#checkIndex(index, part, number);
     }
+    if (index) await this.#checkIndex(index, part, position.number);
     const { number } = position;
     const end = endOf(part);
     if (end.number > number) {
@@ -203,8 +209,8 @@ export class ChainCheck {
   async *#checks(part: Part, keys: ChainKeys): AsyncGenerator<Check> {
     const { threads } = this.#options;
     const queue: Check[] = [];
-    let { number: last, hash } = part.after;
-    let before: Before | undefined = last === 0 ? { hash, last: 0, sealedAt: 0, maxDelay: 0 } : undefined;
+    let last = part.after.number;
+    let before = last === 0 ? beforeFirst(part.after) : undefined;
     for await (const item of part.segments(keys)) {
       if (item.kind === 'problem') queue.push({ item });
       else if (item.segment.number <= last) queue.push({ item });
@@ -232,6 +238,7 @@ export class ChainCheck {
     position: Position,
     { problems, ids, statements, terms }: CheckedSegment,
     place: Place,
+    index: IndexCheck | undefined,
   ): Promise<void> {
     const { number, first, system } = segment;
     const { onEntry, onSegment, onSystem } = this.#options;
@@ -248,14 +255,24 @@ export class ChainCheck {
       entriesOf(content).forEach(({ id, at, text }, offset) => {
         if (ids[offset] !== undefined) onEntry({ tenantId: this.#tenantId, segment: position, id, at, text });
       });
-    const changed = terms && part.db && (await findIndexProblem(part.db, segment, terms));
-    if (changed !== undefined) this.#report('changed_index', changed, place);
+    if (terms && index) index.add(segment, terms.length);
+    else if (terms && part.db && !(await isIndexed(part.db, segment, terms))) this.#reportIndex(number);
     const isSigned = problems.every(({ code }) => code !== 'changed_segment');
     if (isSigned) onSegment(position);
     if (isSigned && system) onSystem(number, system, part);
     this.#latest = Math.max(this.#latest, segment.sealedAt);
     this.#totals.segments += 1;
     this.#totals.entries += ids.length;
+  }
+
+  async #checkIndex(index: IndexCheck, { db, tenantId }: Part, at: number): Promise<void> {
+    const changed = await index.takeChanged(() => this.#options.between(at, 0));
+    if (db && changed[0] !== undefined) await checkNotDeleted(db, tenantId, changed[0] - 1);
+    for (const number of changed) this.#reportIndex(number);
+  }
+
+  #reportIndex(number: number): void {
+    this.#report('changed_index', indexChanged(number), { segment: number });
   }
 
   /** Reads all parts again if some entries may be copies of entries that are no longer in memory. */
@@ -268,7 +285,7 @@ export class ChainCheck {
         entriesOf(item.content).forEach(({ id }, offset) => {
           this.#replays.compare(first + offset, id);
         });
-        await this.#options.between(number);
+        await this.#options.between(number, 0);
       }
   }
 

@@ -14,7 +14,7 @@ import {
 } from '../../store/crypto/keyring.ts';
 import type { Db, DbTime } from '../../store/engine/db.ts';
 import { EntriesDeleted } from '../errors.ts';
-import { type AuditDb, allChains, type Chain, chainOf, emptyChain, segmentsIn } from '../log/chain.ts';
+import { type AuditDb, allChains, type Chain, chainOf, eachSegment, emptyChain } from '../log/chain.ts';
 import { nextTenant } from '../log/pending.ts';
 import { hexOf, maxEntries, type SignedHeader, signText } from '../log/segment.ts';
 import { formatPosition, type Position, parsePosition, positionPattern, systemTenant } from '../records.ts';
@@ -22,9 +22,6 @@ import { type Content, entriesOf, type FindingCode } from './check.ts';
 
 /** The format of the file as a whole. Segments have their own format. */
 const exportFormat = 'sallyport audit export 1';
-
-/** Segments per statement. */
-const pageSize = 8;
 
 const number = z.number();
 const text = z.string();
@@ -273,14 +270,14 @@ function storedPart(
     isRest,
     db,
     async *segments() {
-      for (let last = after.number; last < end.number; ) {
-        const range = { first: last + 1, last: end.number };
-        const found = await segmentsIn(db, chain.tenantId, range, 'asc', pageSize);
-        if (found[0]?.number !== last + 1) await checkNotDeleted(db, chain, last);
-        if (found.length === 0) break;
-        for (const { packed, ...segment } of found) yield { kind: 'segment', segment, content: packed };
-        last = found.at(-1)?.number as number;
+      let last = after.number;
+      const range = { first: last + 1, last: end.number };
+      for await (const { packed, ...segment } of eachSegment(db, chain.tenantId, range)) {
+        if (segment.number > last + 1) await checkNotDeleted(db, chain.tenantId, last);
+        yield { kind: 'segment', segment, content: packed };
+        last = segment.number;
       }
+      if (last < end.number) await checkNotDeleted(db, chain.tenantId, last);
       const strays = isWhole ? await countStrays(db, chain) : 0;
       if (strays > 0) yield strayProblem(strays);
     },
@@ -292,7 +289,8 @@ export function strayProblem(strays: number, line?: number): Problem {
   return { kind: 'problem', code: 'broken_chain', message, ...(line !== undefined && { line }) };
 }
 
-async function checkNotDeleted(db: Db, { tenantId }: Chain, after: number): Promise<void> {
+/** Throws `EntriesDeleted` if segments after the number `after` were deleted. */
+export async function checkNotDeleted(db: Db, tenantId: string, after: number): Promise<void> {
   const now = await chainOf(db, tenantId);
   if (now && now.base.number > after)
     throw new EntriesDeleted('entries were archived or deleted while the audit log was read');

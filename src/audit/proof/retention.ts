@@ -12,17 +12,19 @@ import {
   allChains,
   type Chain,
   chainOf,
+  eachSegment,
   firstHeader,
   headersIn,
   segmentAt,
   segmentsIn,
 } from '../log/chain.ts';
+import type { AuditEntry } from '../log/entry.ts';
 import type { EntryWriter } from '../log/pending.ts';
 import { indexOf } from '../log/seal.ts';
 import { bytesOf, positionOf, type SegmentHeader } from '../log/segment.ts';
 import { deleteIndex } from '../log/terms.ts';
 import type { Position } from '../records.ts';
-import { type Before, beforeNext, checkSegment } from './check.ts';
+import { beforeFirst, beforeNext, checkSegment } from './check.ts';
 import {
   archiveOperation,
   type Removal,
@@ -111,27 +113,35 @@ export async function recordRemoval(
   await db.transaction((tx) => write(tx, [{ ...byOperator, tenantId, at, operation, difference }]));
 }
 
-/** Verifies the segments that will be deleted. Throws `DamagedChain` if one does not verify. */
-export async function verifyRemoved(
-  audit: AuditDb,
-  chain: Chain,
-  { last }: Pick<Cut, 'last'>,
-  between: () => Promise<void>,
-): Promise<void> {
-  const keys = await audit.keys();
-  let before: Before | undefined;
-  let previous = chain.base;
-  for (let number = chain.base.number + 1; number <= last.number; number++) {
-    const stored = await segmentAt(audit.db, chain.tenantId, number);
-    const entries = stored?.packed.all();
-    if (!stored || !entries || stored.previous !== previous.hash) throw new DamagedChain(chain.tenantId);
-    const { problems } = await checkSegment(keys, stored, entries, before);
-    if (problems.length > 0) throw new DamagedChain(chain.tenantId);
-    before = beforeNext(stored);
-    previous = positionOf(stored);
-    await between();
+export interface VerifiedSegment {
+  readonly header: SegmentHeader;
+  readonly entries: readonly AuditEntry[];
+}
+
+/**
+ * Reads the segments of a chain up to `end`, which will be deleted or moved. Throws `DamagedChain` if one does not
+ * verify.
+ */
+export async function* verifiedSegments(
+  { db, keys }: AuditDb,
+  { tenantId, base }: Chain,
+  end: Position,
+  done: 'deleted' | 'moved',
+): AsyncGenerator<VerifiedSegment> {
+  const chainKeys = await keys();
+  let before = base.number === 0 ? beforeFirst(base) : undefined;
+  let position = base;
+  const range = { first: base.number + 1, last: end.number };
+  for await (const { packed, ...header } of eachSegment(db, tenantId, range)) {
+    const entries = packed.all() ?? [];
+    const { problems } = await checkSegment(chainKeys, header, entries, before);
+    const follows = header.number === position.number + 1 && header.previous === position.hash;
+    if (problems.length > 0 || !follows) throw new DamagedChain(tenantId, done);
+    before = beforeNext(header);
+    position = positionOf(header);
+    yield { header, entries };
   }
-  if (previous.hash !== last.hash) throw new DamagedChain(chain.tenantId);
+  if (position.number !== end.number || position.hash !== end.hash) throw new DamagedChain(tenantId, done);
 }
 
 /**
@@ -152,8 +162,7 @@ export async function deleteFirst({ db }: AuditDb, tenantId: string, upTo: Posit
     const now = await chainOf(tx, tenantId, rowLock(db, 'for update'));
     if (now?.base.number !== chain.base.number) return true;
     await tx.run('delete from audit_segments where tenant_id = $1 and number = $2', [tenantId, number]);
-    const terms = index.map(({ term }) => term);
-    await deleteIndex(tx, db.dialect, tenantId, number, terms);
+    await deleteIndex(tx, db.dialect, segment, index);
     await tx.run(
       'update audit_chains set base_number = $2, base_seq = $3, base_hash = $4 where tenant_id = $1',
       [tenantId, number, segment.last, bytesOf(position.hash)],
@@ -213,7 +222,7 @@ async function shorten(
   if (delivered === undefined || delivered <= base.number) return false;
   const cut = await findCut(audit, chain, old, delivered);
   if (!cut) return false;
-  await verifyRemoved(audit, chain, cut, async () => {});
+  for await (const _ of verifiedSegments(audit, chain, cut.last, 'deleted'));
   await recordRemoval(audit, write, now, tenantId, { first: base.number + 1, last: cut.last });
   while (goOn() && (await deleteFirst(audit, tenantId, cut.last)));
   return true;

@@ -169,8 +169,8 @@ class Verification {
       onSegment: ({ number, hash }) => {
         if (isSystem) this.#links.record(number, hash);
       },
-      between: async (segment) => {
-        this.#done += 1;
+      between: async (segment, verified = 1) => {
+        this.#done += verified;
         const at = { chain: chainName(tenantId), segment };
         await between?.({ done: this.#done, total: this.#total, at, findings: this.#findings.length });
       },

@@ -204,7 +204,7 @@ describe('doctor on SQLite', () => {
       name: 'audit log',
       state: 'fail',
       message: expect.stringMatching(
-        /^the index of segment \d was changed, so filters miss entries in the chain of /,
+        /^the index of segment \d was changed, so filters and counts can be wrong in the chain of /,
       ),
       hint: expect.stringContaining('run `sallyport audit verify`'),
     });
