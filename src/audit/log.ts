@@ -23,7 +23,7 @@ import {
 } from './log/chain.ts';
 import { countDenials, countEntries } from './log/count.ts';
 import { cursorOf, timeOfId, toLogEntry } from './log/entry.ts';
-import { countPending, type EntryWriter, entryWriter, nextTenant } from './log/pending.ts';
+import { countPending, type EntryWriter, entryWriter, tenantsIn } from './log/pending.ts';
 import { type Sealer, sealer } from './log/seal.ts';
 import { entryWithId, searchBackwards, searchForwards } from './log/search.ts';
 import { hexOf } from './log/segment.ts';
@@ -109,7 +109,8 @@ export interface LogTail {
 export interface LogMaintenance {
   /** See `Sealer`. Each returns the number of sealed entries. */
   sealDue(): Promise<number>;
-  seal(goOn?: () => boolean): Promise<number>;
+  sealRest(goOn: () => boolean): Promise<number>;
+  seal(): Promise<number>;
   /** All chains, the system chain first. */
   heads(): Promise<ChainHead[]>;
   /** Like `AuditLog.list`, for any chain. */
@@ -124,6 +125,7 @@ export function logMaintenance(log: OpenLog): LogMaintenance {
   const { db, sealer: seals } = log;
   return {
     sealDue: seals.sealDue,
+    sealRest: seals.sealRest,
     seal: seals.sealAll,
     heads: async () =>
       (await allChains(db)).map(({ tenantId, number, hash, seq, sealedAt }) => {
@@ -151,12 +153,12 @@ const maxTenants = 100;
 async function oldestPending(db: Db): Promise<number> {
   const now = await databaseTime(db);
   let oldest = now;
-  let tenant = await nextTenant(db);
-  for (let count = 0; tenant !== undefined && count < maxTenants; count++) {
+  let count = 0;
+  for await (const tenant of tenantsIn(db, 'audit_pending')) {
     const sql = 'select id from audit_pending where tenant_id = $1 order by id limit 1';
     const first = await db.get<{ id: string }>(sql, [tenant]);
     if (first) oldest = Math.min(oldest, timeOfId(first.id));
-    tenant = await nextTenant(db, tenant);
+    if (++count === maxTenants) break;
   }
   return now - oldest;
 }

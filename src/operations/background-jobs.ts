@@ -69,7 +69,9 @@ export function startBackgroundJobs(
     job('record the ends of the audit chains', 60_000, () => maintenance.audit.recordHeads()),
     job('seal audit entries', 250, maintenance.audit.sealDue),
     // Entries that other processes have left, and entries that were not committed when this one sealed.
-    job('seal remaining audit entries', 10_000, () => maintenance.audit.seal(() => !stopped)),
+    job('seal remaining audit entries', 10_000, () =>
+      timers ? maintenance.audit.sealRest(() => !stopped) : maintenance.audit.seal(),
+    ),
     job('index tokens with a new search key', 5000, () => whileFull(1, maintenance.reindexSearch)),
     job('analyze tables', 1000, async () => {
       const tables = await maintenance.analyzeTables();

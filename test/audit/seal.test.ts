@@ -105,6 +105,18 @@ describe.each(databases)('sealing the audit log on %s', (_, database) => {
     }
   });
 
+  test('entries of other processes are sealed, except of tenants whose entries this process will seal', async () => {
+    const [own, other] = [await on.tenant(), await on.tenant()];
+    await seal();
+    const log = { db: on.db, keys: on.maintenance.chainKeys };
+    const seals = sealer(log);
+    await log.db.transaction((tx) => entryWriter(log, seals.written)(tx, entries(1, own)));
+    await log.db.transaction((tx) => entryWriter(log, () => {})(tx, entries(2, other)));
+    expect(await seals.sealRest(() => true)).toBe(2);
+    expect([await headOf(own), (await headOf(other))?.seq]).toEqual([undefined, 2]);
+    expect(await seals.sealAll()).toBe(1);
+  });
+
   test('concurrent nodes seal every entry once, while others are written', async () => {
     const tenants = await Promise.all(Array.from({ length: 4 }, on.tenant));
     const nodes = [on.maintenance, (await on.open()).maintenance, (await on.open()).maintenance];

@@ -1,6 +1,6 @@
 /** Writes entries to `audit_pending`, and reads those that are not sealed yet. */
 import { Failure, fail } from '../../domain/error.ts';
-import type { DbTime, Queries } from '../../store/engine/db.ts';
+import type { Db, DbTime, Queries } from '../../store/engine/db.ts';
 import { inserter } from '../../store/engine/sql.ts';
 import { type NewEntry, systemTenant } from '../records.ts';
 import { type AuditDb, type Chain, type ChainRow, chainColumns, toChain } from './chain.ts';
@@ -101,8 +101,14 @@ function toEntry({ id, at, format, mac, entry }: PendingRow): PendingEntry {
   return { id, at: Number(at), format, mac, text: entry };
 }
 
+export interface NextPending {
+  readonly entries: readonly PendingEntry[];
+  /** Whether a segment has no space for more entries, so that some may remain. */
+  readonly isFull: boolean;
+}
+
 /** The entries of the next segment: the oldest ones, in the order of their ids. */
-export async function nextPending(db: Pick<Queries, 'all'>, tenantId: string): Promise<PendingEntry[]> {
+export async function nextPending(db: Pick<Queries, 'all'>, tenantId: string): Promise<NextPending> {
   const rows = await db.all<PendingRow>(
     `select id, at, format, mac, entry from (
        select id, at, format, mac, entry,
@@ -113,7 +119,9 @@ export async function nextPending(db: Pick<Queries, 'all'>, tenantId: string): P
   );
   const entries = rows.map(toEntry);
   const other = entries.findIndex((entry) => entry.format !== entries[0]?.format);
-  return other < 0 ? entries : entries.slice(0, other);
+  if (other >= 0) return { entries: entries.slice(0, other), isFull: true };
+  const bytes = entries.reduce((sum, { text }) => sum + Buffer.byteLength(text), 0);
+  return { entries, isFull: entries.length === maxEntries || bytes >= maxBytes };
 }
 
 export interface PendingPage {
@@ -151,15 +159,26 @@ export async function newestPending(
   };
 }
 
-/** The next tenant with pending entries, or with rows in `table`, in the order of ids. */
-export async function nextTenant(
-  db: Pick<Queries, 'get'>,
-  after?: string,
-  table: 'audit_pending' | 'audit_segments' = 'audit_pending',
-): Promise<string | undefined> {
-  const [where, values] = after === undefined ? ['', []] : ['where tenant_id > $1', [after]];
-  const sql = `select tenant_id from ${table} ${where} order by tenant_id limit 1`;
-  return (await db.get<{ tenant_id: string }>(sql, values))?.tenant_id;
+/** Tenants that one statement finds in a Citus cluster. */
+const tenantsPerStatement = 100;
+
+/**
+ * The tenants with rows in `table`, in the order of ids. Finds them one by one, because a statement that finds several
+ * reads all rows of these. In a Citus cluster, each statement finds many of them, because it asks all workers.
+ */
+export async function* tenantsIn(
+  db: Pick<Db, 'all' | 'isDistributed'>,
+  table: 'audit_pending' | 'audit_segments',
+): AsyncGenerator<string> {
+  const limit = (await db.isDistributed?.()) ? tenantsPerStatement : 1;
+  for (let after: string[] = []; ; ) {
+    const where = after.length > 0 ? 'where tenant_id > $2' : '';
+    const sql = `select distinct tenant_id from ${table} ${where} order by tenant_id limit $1`;
+    const found = await db.all<{ tenant_id: string }>(sql, [limit, ...after]);
+    for (const { tenant_id } of found) yield tenant_id;
+    if (found.length < limit) return;
+    after = found.slice(-1).map(({ tenant_id }) => tenant_id);
+  }
 }
 
 export async function countPending(db: Pick<Queries, 'get'>, max: number): Promise<number> {

@@ -9,7 +9,7 @@ import { type DbTime, type Queries, rowLock } from '../../store/engine/db.ts';
 import { Params } from '../../store/engine/sql.ts';
 import { genesis, systemTenant } from '../records.ts';
 import { type AuditDb, type Chain, chainOf, emptyChain } from './chain.ts';
-import { nextPending, nextTenant, type PendingEntry } from './pending.ts';
+import { nextPending, type PendingEntry, tenantsIn } from './pending.ts';
 import {
   bytesOf,
   contentHashOf,
@@ -54,6 +54,8 @@ export interface Sealer {
   sealDue(): Promise<number>;
   /** Seals all pending entries of all tenants. Skips chains that other nodes have locked. */
   sealAll(goOn?: GoOn): Promise<number>;
+  /** Like `sealAll`, without the tenants whose entries `sealDue` will seal. */
+  sealRest(goOn: GoOn): Promise<number>;
   /** Seals all pending entries of a tenant. */
   sealTenant(tenantId: string): Promise<number>;
   /** Seals at most one segment, and at most once per second and tenant. */
@@ -67,8 +69,20 @@ export function sealer(audit: AuditDb, clock: () => number = () => performance.n
 
   async function sealWhole(tenantId: string, lock: Lock, goOn: GoOn = () => true): Promise<number> {
     let total = 0;
-    for (let sealed = 1; sealed > 0 && (await goOn()); total += sealed)
-      sealed = await sealNext(audit, tenantId, lock);
+    for (let isFull = true; isFull && (await goOn()); ) {
+      const next = await sealNext(audit, tenantId, lock);
+      total += next.sealed;
+      isFull = next.isFull;
+    }
+    return total;
+  }
+
+  async function sealEach(goOn: GoOn, isIncluded: (tenantId: string) => boolean): Promise<number> {
+    let total = 0;
+    for await (const tenant of tenantsIn(audit.db, 'audit_pending')) {
+      if (!(await goOn())) break;
+      if (isIncluded(tenant)) total += await sealWhole(tenant, 'for update skip locked', goOn);
+    }
     return total;
   }
 
@@ -84,21 +98,15 @@ export function sealer(audit: AuditDb, clock: () => number = () => performance.n
         const isOld = clock() - since >= maxWait;
         if (!isOld && entries < maxEntries) continue;
         waiting.delete(tenantId);
-        // Entries that are not committed yet are sealed with later ones, or by `sealAll`.
+        // Entries that are not committed yet are sealed with later ones, or by `sealRest`.
         total += isOld
           ? await sealWhole(tenantId, 'for update')
-          : await sealNext(audit, tenantId, 'for update');
+          : (await sealNext(audit, tenantId, 'for update')).sealed;
       }
       return total;
     },
-    sealAll: async (goOn = () => true) => {
-      let total = 0;
-      for (let tenant = await nextTenant(audit.db); tenant && (await goOn()); ) {
-        total += await sealWhole(tenant, 'for update skip locked', goOn);
-        tenant = await nextTenant(audit.db, tenant);
-      }
-      return total;
-    },
+    sealAll: (goOn = () => true) => sealEach(goOn, () => true),
+    sealRest: (goOn) => sealEach(goOn, (tenant) => !waiting.has(tenant)),
     sealTenant: (tenantId) => sealWhole(tenantId, 'for update'),
     sealForReader: async (tenantId) => {
       const last = read.get(tenantId);
@@ -114,14 +122,15 @@ type Lock = 'for update' | 'for update skip locked';
 
 /**
  * Seals one segment. Returns the number of its entries: 0 if none are pending, or if `lock` skips a chain that another
- * node has locked. The segment is prepared before the transaction, so that other changes do not wait for it. If other
+ * node has locked; and whether more entries may be pending. The segment is prepared before the transaction, so that other changes do not wait for it. If other
  * nodes have sealed entries in the meantime, it is prepared again.
  */
-async function sealNext(audit: AuditDb, tenantId: string, lock: Lock): Promise<number> {
+async function sealNext(audit: AuditDb, tenantId: string, lock: Lock) {
   const { db } = audit;
+  const none = { sealed: 0, isFull: false };
   for (let attempt = 0; attempt < maxAttempts; attempt++) {
-    const entries = await nextPending(db, tenantId);
-    if (entries.length === 0) return 0;
+    const { entries, isFull } = await nextPending(db, tenantId);
+    if (entries.length === 0) return none;
     const prepared = await prepare(audit, tenantId, entries);
     const outcome = await db
       .transaction((tx) => commit(tx, audit, prepared, lock))
@@ -129,10 +138,10 @@ async function sealNext(audit: AuditDb, tenantId: string, lock: Lock): Promise<n
         if (error instanceof StaleSegment) return 'changed' as const;
         throw error;
       });
-    if (outcome === 'sealed') return entries.length;
-    if (outcome === 'locked') return 0;
+    if (outcome === 'sealed') return { sealed: entries.length, isFull };
+    if (outcome === 'locked') return none;
   }
-  return 0;
+  return none;
 }
 
 interface Prepared {

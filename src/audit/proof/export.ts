@@ -15,7 +15,7 @@ import {
 import type { Db, DbTime } from '../../store/engine/db.ts';
 import { EntriesDeleted } from '../errors.ts';
 import { type AuditDb, allChains, type Chain, chainOf, eachSegment, emptyChain } from '../log/chain.ts';
-import { nextTenant } from '../log/pending.ts';
+import { tenantsIn } from '../log/pending.ts';
 import { hexOf, maxEntries, type SignedHeader, signText } from '../log/segment.ts';
 import { formatPosition, type Position, parsePosition, positionPattern, systemTenant } from '../records.ts';
 import { type Content, entriesOf, type FindingCode } from './check.ts';
@@ -311,9 +311,8 @@ async function countStrays(db: Db, { tenantId }: Chain): Promise<number> {
   const own =
     (await count(tenantId, 's.number <= c.base_number')) + (await count(tenantId, 's.number > c.number'));
   if (tenantId !== systemTenant) return own;
-  const next = (after?: string) => nextTenant(db, after, 'audit_segments');
   let orphans = 0;
-  for (let tenant = await next(); tenant !== undefined; tenant = await next(tenant))
+  for await (const tenant of tenantsIn(db, 'audit_segments'))
     orphans += await count(tenant, 'c.tenant_id is null');
   return own + orphans;
 }
