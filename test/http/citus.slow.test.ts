@@ -160,6 +160,10 @@ describe.skipIf(noCitus)('on a Citus cluster', () => {
     server.clock.advance(3_600_000);
     commands = [];
     await server.flush();
+    const shards = new Set(ranges.values()).size;
+    expect(
+      commands.filter((command) => /distinct tenant_id .* public.audit_pending_/i.test(command)),
+    ).toHaveLength(shards);
     await server.flush();
     expect(commands.filter((command) => expensive.test(command))).toEqual([]);
     const left = 'select count(*)::int as count from tokens where expires_at is not null';
@@ -201,6 +205,22 @@ describe.skipIf(noCitus)('on a Citus cluster', () => {
       `select nodeport as port from pg_dist_placement join pg_dist_node using (groupid) where shardid = ${id}`,
     );
     expect(now?.port).toBe(other);
+  });
+
+  test('a coordinator that is read-only authenticates nobody', async () => {
+    const name = new URL(coordinator).pathname.slice(1);
+    const { key } = await server.tenant();
+    const status = async () => (await server.call('GET', '/applications/key', { key })).status;
+    const alter = async (change: string) => {
+      const local = 'set local citus.enable_ddl_propagation = off';
+      await runPostgres(coordinator, `begin; ${local}; alter database "${name}" ${change}; commit`);
+    };
+    await alter('set default_transaction_read_only = on');
+    proxy.disconnect();
+    expect(await status()).toBe(503);
+    await alter('reset default_transaction_read_only');
+    proxy.disconnect();
+    expect(await status()).toBe(200);
   });
 
   test('requests of tenants on a lost worker get 503, and those of other tenants go on', async () => {

@@ -31,7 +31,8 @@ const connectionEnded = /^(08|57P0[123]|26000|42P05)/;
 const conflict = /^(40001|40P01)$/;
 /** With the severity `ERROR`, the connection to the server itself remains usable. */
 const connectionFailure = '08006';
-const readOnlyTransaction = '25006';
+/** 25001 is the answer to `refusedByStandbys` (postgres-pool.ts). */
+const readOnlyTransaction = /^2500[16]$/;
 const invalidSchema = '3F000';
 const foreignKeyViolation = '23503';
 /** The error with which `isWritable` (postgres.ts) fails on a server that is read-only. */
@@ -57,7 +58,7 @@ export function mapDriverError(error: unknown): unknown {
   if (state === divisionByZero) return new NotWritable('the server is a standby or read-only');
   if (state === negativeRoot)
     return new Unreachable('the connection leads to another server, or the server was restarted');
-  if (state === readOnlyTransaction) return new NotWritable(message, { cause: error });
+  if (readOnlyTransaction.test(state)) return new NotWritable(message, { cause: error });
   if (state === invalidSchema)
     return new DbUnavailable('the schema does not exist: create it, or correct `schema` in DATABASE_URL');
   if (state === connectionFailure && error.severity === 'ERROR')

@@ -172,6 +172,13 @@ interface Opened {
   readonly position: Position | undefined;
 }
 
+/**
+ * A standby, and a server on which transactions are read-only by default, refuse connections with this startup
+ * parameter. For the coordinator of a Citus cluster, whose workers evaluate the condition of a lookup: it may not know
+ * that a tenant was moved to another worker.
+ */
+const refusedByStandbys = { transaction_read_only: 'off' };
+
 async function openPool(host: PostgresHost, target: PostgresTarget, options: PoolOptions): Promise<Opened> {
   const startup = { default_transaction_isolation: isolation, ...options.settings };
   // A single connection until the server has answered: during an outage, every search would open many.
@@ -192,7 +199,8 @@ async function openPool(host: PostgresHost, target: PostgresTarget, options: Poo
   try {
     const probed = await probe(direct, target, options, Object.keys(startup));
     await direct.close();
-    if (probed.applied) return toOpened(connect(host, target, options, startup), undefined, probed);
+    const all = { ...startup, ...(probed.citus && refusedByStandbys) };
+    if (probed.applied) return toOpened(connect(host, target, options, all), undefined, probed);
   } catch (error) {
     await direct.close({ timeout: 0 }).catch(() => {});
     if (!rejectsStartupParameters(error)) throw mapDriverError(error);

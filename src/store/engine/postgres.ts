@@ -55,13 +55,11 @@ function timeoutsOf(call: number) {
 type Timeouts = ReturnType<typeof timeoutsOf>;
 
 /**
- * An SQL condition that fails on a standby, on an old primary that was made read-only after a failover, and on a server
- * that was not checked: they may not know that a key was revoked. Evaluated once per query. In a Citus cluster, the
- * server that has the rows evaluates it, which was started at another time.
+ * SQL that is 1, and fails on a standby, on an old primary that was made read-only after a failover, and with
+ * `sameServer` on a server that was not checked: they may not know that a key was revoked. Evaluated once per query.
  */
-function isWritable({ sameServer, citus }: Pool): string {
-  return `(select ${citus ? 1 : sameServer} / case when current_setting('transaction_read_only') = 'on' then 0 else 1 end) = 1`;
-}
+const isWritable = (sameServer = '1') =>
+  `${sameServer} / case when current_setting('transaction_read_only') = 'on' then 0 else 1 end`;
 
 /** See `Executor.lookup`. */
 const keyMarker = /:(key|uuid)\b/g;
@@ -229,7 +227,8 @@ export function openPostgres(
 function findRows(session: Session, sql: string, keys: Key[], params: readonly string[]): Promise<unknown[]> {
   const { pool } = session;
   const find = (key: string) => sql.replace(keyMarker, () => key);
-  const check = isWritable(pool);
+  // On Citus a worker evaluates it, which was started at another time. A coordinator is checked when it is connected.
+  const check = `${isWritable(pool.citus ? undefined : pool.sameServer)} = 1`;
   if (keys.length === 1) return execute(session, `${find('$1')} and ${check}`, [keys[0] as Value, ...params]);
   const isText = typeof keys[0] === 'string';
   const list = pool.sql.array(keys, isText ? 'TEXT' : 'BYTEA') as unknown as Value;
@@ -334,7 +333,8 @@ async function readThroughPooler<T>(
   const connection = await pool.sql.reserve().catch(rethrow);
   const release = () => connection.release();
   try {
-    await connection.unsafe(`begin; ${settings}; select ${pool.sameServer}`).catch(rethrow);
+    const check = pool.citus ? isWritable(pool.sameServer) : pool.sameServer;
+    await connection.unsafe(`begin; ${settings}; select ${check}`).catch(rethrow);
     return await work({ on: connection, pool, clock });
   } finally {
     connection.unsafe('commit').then(release, release);
