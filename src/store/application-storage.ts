@@ -5,7 +5,7 @@
 import { fail } from '../domain/error.ts';
 import { storageUnit, storedSize } from '../domain/token.ts';
 import type { DbTime, Executor, Queries, Value } from './engine/db.ts';
-import { byTenant } from './engine/sql.ts';
+import { byTenant, onCitus } from './engine/sql.ts';
 import type { StorageUsed } from './store.ts';
 import { deleteTokenRows } from './token-index.ts';
 
@@ -52,12 +52,27 @@ const addOne = `insert into application_storage as stored (${columns})
  * one, so that few transactions wait for each other. Rows are locked in the order of the applications, so that
  * transactions cannot deadlock.
  */
-const addAll = `insert into application_storage as stored (${columns})
+const addAll = onCitus(
+  `insert into application_storage as stored (${columns})
   select a.tenant_id, a.id, c.shard + pg_backend_pid() % 16, c.tokens, c.bytes
   from json_to_recordset(cast(cast($1 as text) as json))
     as c (application uuid, shard integer, tokens bigint, bytes bigint)
   join applications a on a.tenant_id = $2 and a.id = c.application
-  order by c.application, c.shard ${addToStored}`;
+  order by c.application, c.shard ${addToStored}`,
+  // Without `select`, Citus plans the statement once and not each time, which takes a millisecond.
+  ([json, tenant = null]) => {
+    const [charge, ...others] = JSON.parse(json as string) as [Charge & { shard: number }];
+    if (others.length > 0) return [];
+    const { application, shard, tokens, bytes } = charge;
+    const exists = 'select 1 as one from applications where tenant_id = $1 and id = $2 for key share';
+    const insert = `insert into application_storage as stored (${columns})
+      values ($1, $2, cast($3 as integer) + pg_backend_pid() % 16, $4, $5) ${addToStored}`;
+    return [
+      { sql: exists, params: [tenant, application] },
+      { sql: insert, params: [tenant, application, shard, tokens, bytes] },
+    ];
+  },
+);
 
 export const writeCharges: Record<
   Executor['dialect'],

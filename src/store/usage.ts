@@ -11,8 +11,8 @@ import {
   type Use,
 } from '../domain/usage.ts';
 import { notExpired } from './applications.ts';
-import { type Db, type DbTime, type Executor, type Queries, rowLock } from './engine/db.ts';
-import { byTenant, inserter, Params } from './engine/sql.ts';
+import { type Db, type DbTime, type Executor, type Queries, rowLock, type Value } from './engine/db.ts';
+import { byTenant, inserter, insertValues, onCitus, Params } from './engine/sql.ts';
 import type { ApplicationUse, CountedInterval, RequestCounts, Usage } from './store.ts';
 
 /** Maximum number of containers that are recorded per permission of an application. */
@@ -217,11 +217,21 @@ const addOne = `${insert} select ${columns.map((_, at) => `$${at + 1}`).join(', 
  * For the tenant $2. Rows are locked in the order of the primary key, so that nodes that write concurrently cannot
  * deadlock.
  */
-const addAll = `${insert} select t.id, c.started_at, ${counters.map((name) => `c.${name}`).join(', ')}
+const addAll = onCitus(
+  `${insert} select t.id, c.started_at, ${counters.map((name) => `c.${name}`).join(', ')}
   from json_to_recordset(cast(cast($1 as text) as json))
     as c (started_at bigint, ${counters.map((name) => `${name} integer`).join(', ')})
   join tenants t on t.id = $2
-  order by c.started_at ${addToStored}`;
+  order by c.started_at ${addToStored}`,
+  ([json, tenant = null]) => {
+    const rows = JSON.parse(json as string) as Record<string, Value>[];
+    const values = rows.map((row) => columns.map((name) => row[name] ?? null));
+    values.sort(([, a], [, b]) => Number(a) - Number(b));
+    const types = columns.map((_, at) => (['uuid', 'bigint'] as const)[at] ?? 'integer');
+    const exists = 'select 1 as one from tenants where id = $1 for key share';
+    return [{ sql: exists, params: [tenant] }, ...insertValues(insert, types, values, addToStored)];
+  },
+);
 
 /** Adds the stored intervals up, into longer ones. Casts, because SQLite would otherwise divide as floating point. */
 const sums = `select (started_at - cast($2 as bigint)) / cast($3 as bigint) as number,
