@@ -5,6 +5,7 @@
  *   npm run test:all             all
  *   npm run test:all -- --rest   only `*.slow.test.ts`
  *   npm test -- PATH…            these files, slow or not
+ *   npm run test:citus           the tests of databases, on a Citus cluster only
  */
 import { spawnSync } from 'node:child_process';
 import {
@@ -12,6 +13,7 @@ import {
   existsSync,
   mkdirSync,
   mkdtempSync,
+  readFileSync,
   realpathSync,
   rmSync,
   statfsSync,
@@ -23,6 +25,7 @@ import { Glob, SQL } from 'bun';
 import { migrate } from '../src/store/engine/migrate.ts';
 import { openPostgres } from '../src/store/engine/postgres.ts';
 import { openSqlite } from '../src/store/engine/sqlite.ts';
+import { CitusCluster, citusBinaries } from '../torture/crash/citus.ts';
 import { createCitusTemplate } from './support/citus.ts';
 import { initializedData, startPostgres } from './support/postgres.ts';
 import { report } from './support/test-report.ts';
@@ -41,6 +44,13 @@ const cheap = {
   shared_buffers: '32MB',
   wal_level: 'minimal',
 };
+/** Every test database of a cluster has a process of Citus on each server. */
+const manyDatabases = {
+  max_connections: '300',
+  max_worker_processes: '100',
+  fsync: 'off',
+  autovacuum: 'off',
+};
 /** Leaves out the last compiler, whose work short tests never repay. */
 const cheapRuntime = { BUN_JSC_useFTLJIT: '0' };
 const slow = '.slow.test.ts';
@@ -50,6 +60,11 @@ const slow = '.slow.test.ts';
  */
 const processes = Math.max(3, Math.min(availableParallelism() - 1, 4));
 
+const onCitus = process.argv.includes('--citus');
+if (onCitus && !process.env.CITUS_URL && citusBinaries() === undefined) {
+  console.log('SKIPPED: Citus is not installed (pg_config finds no citus.so), and CITUS_URL is not set');
+  process.exit();
+}
 const { options, files } = readArguments(process.argv.slice(2));
 if (files.length === 0) {
   console.error('no test file has such a path');
@@ -62,8 +77,12 @@ process.env.POSTGRES_INITIALIZED = await initializedData(scratch);
 const postgres = await startPostgres(cheap);
 const templates = { POSTGRES_TEMPLATE: 'with_schema', SQLITE_TEMPLATE: join(scratch, 'template.db') };
 await createTemplates();
-const { CITUS_URL: cluster } = environment;
-const citus = cluster ? await createCitusTemplate(cluster) : undefined;
+const cluster =
+  onCitus && !environment.CITUS_URL
+    ? await CitusCluster.start(join(scratch, 'citus'), manyDatabases)
+    : undefined;
+const citusUrl = cluster?.coordinator.url() ?? environment.CITUS_URL;
+const citus = citusUrl ? await createCitusTemplate(citusUrl) : undefined;
 
 const preload = join(root, 'test/support/preload.ts');
 const tests = Bun.spawn(
@@ -96,6 +115,7 @@ const summary = await report(tests.stderr, files.length, (text) => process.stdou
 const code = await tests.exited;
 await postgres.stop();
 await citus?.drop();
+await cluster?.kill();
 rmSync(scratch, { recursive: true, force: true });
 console.log(summary.line);
 process.exitCode = summary.failed > 0 ? 1 : code;
@@ -142,10 +162,18 @@ function cleanEnvironment(): Record<string, string> {
 /** The test files to run, and the other arguments, which are for `bun test`. */
 function readArguments(args: string[]): { options: string[]; files: string[] } {
   const paths = args.filter((argument) => argument.startsWith('test/'));
-  const options = args.filter(
-    (argument) => !paths.includes(argument) && argument !== '--all' && argument !== '--rest',
-  );
+  const known = ['--all', '--rest', '--citus', ...paths];
+  const options = args.filter((argument) => !known.includes(argument));
   const all = [...new Glob('test/**/*.test.{ts,tsx}').scanSync(root)].toSorted();
+  if (onCitus) {
+    const isOfDatabases = (file: string) =>
+      /\bdatabases\b|Citus/.test(readFileSync(join(root, file), 'utf8'));
+    const isChosen = (file: string) => paths.length === 0 || paths.some((path) => file.includes(path));
+    return {
+      options: ['-t', 'Citus', ...options],
+      files: all.filter((f) => isChosen(f) && isOfDatabases(f)),
+    };
+  }
   if (paths.length > 0) {
     return { options, files: all.filter((file) => paths.some((path) => file.includes(path))) };
   }
