@@ -1,6 +1,6 @@
 /** Tokens in memory. */
 import { newId } from '../../src/domain/key.ts';
-import { modificationTime } from '../../src/domain/row-version.ts';
+import { modificationTime, tokenVersion } from '../../src/domain/row-version.ts';
 import { canonicalContainer } from '../../src/domain/rule.ts';
 import type { SearchValues } from '../../src/domain/search.ts';
 import type { TokenContent, TokenFilter, TokenRevision, Tokens } from '../../src/store/store.ts';
@@ -39,6 +39,10 @@ export function tokens(memory: Memory): Tokens {
     get: async (_, id) => {
       const row = memory.token(id);
       return row && stored(row);
+    },
+    version: async (_, id) => {
+      const row = memory.token(id);
+      return row && tokenVersion(toRecord(row));
     },
     locate: async (_, ids) => valid().filter(({ id }) => ids.includes(id)),
     count: async () => ({ counts: [], next: undefined }),

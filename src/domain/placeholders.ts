@@ -267,27 +267,29 @@ export async function echoes(
   const [all, values] = [namesAndTexts(parts), namesAndTexts(parts, [], false)];
   const raw = [...all, ...headers, '\n', ...values, ...headers].join('');
   // Each step takes some milliseconds for a large reply.
-  const pause = () => (raw.length > 10_000 ? nextTurn() : undefined);
+  const isLarge = raw.length > 10_000;
   let unescaped = raw;
   for (const [pattern, decode] of escapes) {
-    await pause();
+    if (isLarge) await nextTurn();
     unescaped = unescaped.replace(pattern, decode);
   }
   const lettersOf = async (text: string) => {
     let found = '';
     for (let at = 0; at < text.length; at += sliceLength) {
-      await pause();
+      if (isLarge) await nextTurn();
       found += letters(text.slice(at, at + sliceLength));
     }
     return found;
   };
-  const [haystack, other] = [await lettersOf(raw), await lettersOf(unescaped)];
+  const haystack = await lettersOf(raw);
+  const other = unescaped === raw ? haystack : await lettersOf(unescaped);
+  const room = Math.max(haystack.length, other.length);
   for (const text of inserted) {
     // Separators count here: few letters may be left without them.
     if (raw.includes(text) || unescaped.includes(text)) return true;
     const isIn = (form: string) => haystack.includes(form) || other.includes(form);
-    if (formsOf(text).some((form) => form.length >= minEcho && isIn(form))) return true;
-    await pause();
+    if (formsOf(text, room).some((form) => form.length >= minEcho && isIn(form))) return true;
+    if (isLarge) await nextTurn();
   }
   return false;
 }
@@ -324,18 +326,21 @@ function letters(text: string): string {
   return folded.replace(/[^a-z0-9\u{80}-\u{10ffff}]|\s|\p{M}/gu, '');
 }
 
-function formsOf(text: string): string[] {
-  const bytes = Buffer.from(text);
-  const codes = Array.from(text, (character) => character.codePointAt(0) as number);
-  const hex = (width: number, prefix: string) =>
-    codes.map((code) => prefix + code.toString(16).padStart(width, '0')).join('');
+/** The forms of a text, as `letters` leaves them. Without those that surely have more characters than `room`. */
+function formsOf(text: string, room: number): string[] {
+  const forms = [letters(text), letters([...text].reverse().join(''))];
   // The text can begin at each of three positions within a group of base64. The characters at the ends depend on others.
-  const base64 = [0, 1, 2].map((offset) =>
-    Buffer.concat([Buffer.alloc(offset), bytes])
-      .toString('base64')
-      .replace(/=+$/, '')
-      .slice(offset === 0 ? 0 : offset + 1, -2),
-  );
-  const plain = [text, [...text].reverse().join(''), ...base64, bytes.toString('hex')];
-  return [...plain, hex(4, 'u'), hex(2, 'x'), codes.join('')].map(letters);
+  for (const offset of [0, 1, 2]) {
+    const base64 = Buffer.from('\0'.repeat(offset) + text).toString('base64url');
+    forms.push(letters(base64.slice(offset === 0 ? 0 : offset + 1, -2)));
+  }
+  const codes = Array.from(text, (character) => character.codePointAt(0) as number);
+  const hex = (width: number, prefix: string) => {
+    if ((prefix.length + width) * codes.length > room) return;
+    forms.push(codes.map((code) => prefix + code.toString(16).padStart(width, '0')).join(''));
+  };
+  forms.push(codes.join(''), Buffer.from(text).toString('hex'));
+  hex(4, 'u');
+  hex(2, 'x');
+  return forms;
 }

@@ -4,7 +4,14 @@
  */
 import { type Code, fail } from '../domain/error.ts';
 import { type AllowPrivate, beforeAbort, checkedAddress, type Resolve } from './address.ts';
-import { type Certificates, connect, type HttpConnection } from './http-connection.ts';
+import {
+  type BodyLimit,
+  type Certificates,
+  connect,
+  type HttpConnection,
+  type OutboundReply,
+  type OutboundRequest,
+} from './http-connection.ts';
 
 export interface DestinationTarget extends Certificates {
   readonly tenantId: string;
@@ -16,7 +23,8 @@ export interface DestinationTarget extends Certificates {
 
 /** A connection that this request alone uses. */
 export interface Lease {
-  readonly connection: HttpConnection;
+  /** See `HttpConnection.exchange`. */
+  exchange(request: OutboundRequest, limit?: BodyLimit): Promise<OutboundReply>;
   /** Keeps the connection if it can be used again. `isFailure`: whether the destination failed. */
   release(isFailure: boolean): void;
 }
@@ -24,9 +32,10 @@ export interface Lease {
 export interface Outbound {
   /**
    * Connects, or returns a kept-alive connection. Throws `destination_unreachable` if that fails, and
-   * `destination_suspended` if too many requests wait or the last ones failed. Nothing is sent.
+   * `destination_suspended` if too many requests wait or the last ones failed. Nothing is sent. `timeout` is for all of
+   * the request, in milliseconds.
    */
-  open(target: DestinationTarget, signal: AbortSignal): Promise<Lease>;
+  open(target: DestinationTarget, timeout: number): Promise<Lease>;
   /** The ids of the destinations that get no requests at present, because the last ones failed. */
   suspended(): string[];
   /** Closes idle connections. */
@@ -97,25 +106,33 @@ export function outboundDestinations({ allowPrivate, resolve, now, onFailure }: 
   }
 
   return {
-    open: async (target, signal) => {
+    open: async (target, timeout) => {
       checkBreaker(target.id);
-      const inTime = AbortSignal.any([signal, AbortSignal.timeout(connectTimeout)]);
+      // `AbortSignal.timeout` would stay in memory until it aborts, long after most requests.
+      const deadline = new AbortController();
+      const { signal } = deadline;
+      const began = now();
+      let timer = setTimeout(() => deadline.abort(), Math.min(timeout, connectTimeout));
       // In this order, so that requests that wait for a slow destination do not take the slots of others.
-      const leaveDestination = await destinations.enter(target.id, inTime);
-      let leaveTenant: (() => void) | undefined;
+      const entered: (() => void)[] = [];
       const leave = () => {
-        leaveTenant?.();
-        leaveDestination();
+        clearTimeout(timer);
+        for (const leaveSlot of entered) leaveSlot();
       };
       try {
-        leaveTenant = await tenants.enter(target.tenantId, inTime);
-        const [name, connection] = await connected(target, inTime);
-        const release = (isFailure: boolean) => {
-          count(target.id, isFailure);
-          idle.keep(target.tenantId, name, connection);
-          leave();
+        entered.push(await destinations.enter(target.id, signal));
+        entered.push(await tenants.enter(target.tenantId, signal));
+        const [name, connection] = await connected(target, signal);
+        clearTimeout(timer);
+        timer = setTimeout(() => deadline.abort(), timeout - (now() - began));
+        return {
+          exchange: (request, limit) => connection.exchange(request, signal, limit),
+          release: (isFailure) => {
+            leave();
+            count(target.id, isFailure);
+            idle.keep(target.tenantId, name, connection);
+          },
         };
-        return { connection, release };
       } catch (error) {
         leave();
         if ((error as { code?: Code }).code === 'destination_suspended') throw error;
@@ -134,27 +151,31 @@ class IdleConnections {
   readonly #now: () => number;
   /** By tenant, the oldest first. */
   readonly #kept = new Map<string, Idle[]>();
+  #timer: Timer | undefined;
 
   constructor(now: () => number) {
     this.#now = now;
   }
 
   take(tenantId: string, name: string): HttpConnection | undefined {
-    const kept = this.#prune(tenantId);
-    const at = kept.findLastIndex((each) => each.name === name);
-    return at < 0 ? undefined : kept.splice(at, 1)[0]?.connection;
+    const kept = this.#kept.get(tenantId) ?? [];
+    for (;;) {
+      const at = kept.findLastIndex((each) => each.name === name);
+      const [found] = at < 0 ? [] : kept.splice(at, 1);
+      if (!found || this.#isUsable(found)) return found?.connection;
+    }
   }
 
   /** Closes the connection if it cannot be used again, or the oldest of the tenant if there are too many. */
   keep(tenantId: string, name: string, connection: HttpConnection): void {
-    if (!connection.isOpen) {
-      connection.close();
-      return;
-    }
-    const kept = this.#prune(tenantId);
+    if (this.#kept.get(tenantId)?.length === maxPerTenant) this.#prune();
+    const kept = this.#kept.get(tenantId) ?? [];
+    const added = { name, connection, since: this.#now() };
+    if (!this.#isUsable(added)) return;
     if (kept.length === maxPerTenant) kept.shift()?.connection.close();
-    this.#kept.set(tenantId, [...kept, { name, connection, since: this.#now() }]);
-    setTimeout(() => this.#prune(tenantId), maxIdle + 100).unref();
+    kept.push(added);
+    this.#kept.set(tenantId, kept);
+    this.#timer ??= setTimeout(() => this.#prune(), maxIdle + 100).unref();
   }
 
   close(): void {
@@ -162,16 +183,23 @@ class IdleConnections {
     this.#kept.clear();
   }
 
-  /** Closes connections that were idle for too long, or that the server has closed. Returns the others. */
-  #prune(tenantId: string): Idle[] {
-    const usable = (this.#kept.get(tenantId) ?? []).filter(({ connection, since }) => {
-      const isUsable = connection.isOpen && this.#now() - since < maxIdle;
-      if (!isUsable) connection.close();
-      return isUsable;
-    });
-    if (usable.length > 0) this.#kept.set(tenantId, usable);
-    else this.#kept.delete(tenantId);
-    return usable;
+  /** Closes connections that were idle for too long, or that the server has closed. */
+  #prune(): void {
+    for (const [tenantId, kept] of this.#kept) {
+      const usable = kept.filter((each) => this.#isUsable(each));
+      if (usable.length > 0) this.#kept.set(tenantId, usable);
+      else this.#kept.delete(tenantId);
+    }
+    clearTimeout(this.#timer);
+    const again = () => setTimeout(() => this.#prune(), maxIdle + 100).unref();
+    this.#timer = this.#kept.size > 0 ? again() : undefined;
+  }
+
+  /** Closes the connection if not. */
+  #isUsable({ connection, since }: Idle): boolean {
+    const isUsable = connection.isOpen && this.#now() - since < maxIdle;
+    if (!isUsable) connection.close();
+    return isUsable;
   }
 }
 

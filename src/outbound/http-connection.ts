@@ -2,8 +2,9 @@
  * HTTP/1.1 over one connection. Connecting and sending are separate steps, so that a caller can write its audit entry in
  * between: Bun's `fetch` and `node:https` do both at once. Replies are parsed strictly and are limited in size.
  */
-import { connect as connectTcp, isIP, type Socket } from 'node:net';
-import { connect as connectTls, type TLSSocket } from 'node:tls';
+import { isIP } from 'node:net';
+import { checkServerIdentity } from 'node:tls';
+import type { Socket } from 'bun';
 import type { Secret } from '../domain/key.ts';
 import { unbracketed } from './address.ts';
 
@@ -56,34 +57,50 @@ export function connect(
   signal: AbortSignal,
 ): Promise<HttpConnection> {
   const isPlain = protocol === 'http:';
-  const to = { host: address, port: Number(port || (isPlain ? 80 : 443)) };
   const host = unbracketed(hostname);
+  const connection = new HttpConnection();
+  const tls = {
+    ...(isIP(host) === 0 && { serverName: host }),
+    // Otherwise NODE_TLS_REJECT_UNAUTHORIZED decides.
+    rejectUnauthorized: true,
+    ALPNProtocols: '\x08http/1.1',
+    ...(ca !== undefined && { ca }),
+    ...(certificate !== undefined && { cert: certificate, key: privateKey?.reveal() }),
+  };
   return new Promise((resolve, reject) => {
-    const socket: Socket = isPlain
-      ? connectTcp(to)
-      : connectTls({
-          ...to,
-          ...(isIP(host) === 0 && { servername: host }),
-          minVersion: 'TLSv1.2',
-          ALPNProtocols: ['http/1.1'],
-          ...(ca !== undefined && { ca }),
-          ...(certificate !== undefined && { cert: certificate, key: privateKey?.reveal() }),
-        });
-    const end = (error: Error) => {
-      socket.destroy();
+    const end = (error?: Error) => {
+      signal.removeEventListener('abort', abort);
+      if (!error) return resolve(connection);
       reject(error);
+      connection.close();
+    };
+    const ended = (error?: Error) => {
+      connection.ended(error);
+      end(error ?? new Error('the connection was closed'));
     };
     const abort = () => end(new Error('no connection in time'));
-    if (signal.aborted) abort();
     signal.addEventListener('abort', abort, { once: true });
-    socket.once('error', end);
-    socket.once('close', () => reject(new Error('the connection was closed')));
-    socket.once(isPlain ? 'connect' : 'secureConnect', () => {
-      signal.removeEventListener('abort', abort);
-      socket.off('error', end);
-      if (isPlain || (socket as TLSSocket).authorized) resolve(new HttpConnection(socket));
-      else end(new Error('the certificate is not valid'));
-    });
+    if (signal.aborted) abort();
+    Bun.connect({
+      hostname: address,
+      port: Number(port || (isPlain ? 80 : 443)),
+      ...(!isPlain && { tls }),
+      socket: {
+        open: (socket) => {
+          connection.opened(socket);
+          if (isPlain) end();
+        },
+        handshake: (socket, isComplete, error) => {
+          const refused =
+            isComplete && socket.authorized ? undefined : new Error('the certificate is not valid');
+          end(error ?? refused ?? checkServerIdentity(host, socket.getPeerCertificate()));
+        },
+        data: (_, chunk) => connection.receive(chunk),
+        drain: () => connection.flush(),
+        error: (_, error) => ended(error),
+        close: (_, error) => ended(error),
+      },
+    }).catch(end);
   });
 }
 
@@ -92,41 +109,52 @@ const maxInterim = 5;
 /** Neither a header of the request nor its path can start another line. */
 const lineBreak = /[\r\n\0]/;
 
+/** Waits for more bytes at each `yield`. With promises, the lines of a reply would take most of its time. */
+type Reading<T> = Generator<void, T, void>;
+
 export class HttpConnection {
-  readonly #socket: Socket;
-  #received: Buffer[] = [];
+  #socket: Socket | undefined;
+  #unsent: Uint8Array = new Uint8Array();
+  /** As they arrived, in Latin-1: strings are faster to search and to cut than buffers. */
+  #received: string[] = [];
   #error: Error | undefined;
   #hasEnded = false;
   #wake: () => void = () => {};
   #isReusable = true;
   #isExchanging = false;
 
-  constructor(socket: Socket) {
+  opened(socket: Socket): void {
     this.#socket = socket;
-    const end = (error?: Error) => {
-      this.#error ??= error;
-      this.#hasEnded = true;
+    if (!this.#isReusable) this.close();
+  }
+
+  receive(chunk: Buffer): void {
+    if (this.#isExchanging) {
+      this.#received.push(chunk.toString('latin1'));
       this.#wake();
-    };
-    socket.on('data', (chunk: Buffer) => {
-      // Nothing was asked for: the bytes would fill the memory, or be read as the reply to the next request.
-      if (!this.#isExchanging) return this.close();
-      this.#received.push(chunk);
-      this.#wake();
-    });
-    socket.on('end', () => end());
-    socket.on('close', () => end());
-    socket.on('error', end);
+    } else this.close(); // Nothing was asked for: the bytes would fill the memory, or be read as the next reply.
+  }
+
+  ended(error?: Error): void {
+    this.#error ??= error;
+    this.#hasEnded = true;
+    this.#wake();
+  }
+
+  /** Writes as many bytes as the socket takes. The rest follows when it takes more. */
+  flush(): void {
+    if (this.#unsent.length === 0) return;
+    this.#unsent = this.#unsent.subarray(Math.max(0, this.#socket?.write(this.#unsent) ?? 0));
   }
 
   /** Whether another request can be sent. False if the server has closed the connection or sent something unasked. */
   get isOpen(): boolean {
-    return this.#isReusable && !this.#hasEnded && this.#received.length === 0 && !this.#socket.destroyed;
+    return this.#isReusable && !this.#hasEnded && this.#received.length + this.#unsent.length === 0;
   }
 
   close(): void {
     this.#isReusable = false;
-    this.#socket.destroy();
+    this.#socket?.terminate();
   }
 
   /**
@@ -139,26 +167,18 @@ export class HttpConnection {
     signal: AbortSignal,
     limit?: BodyLimit,
   ): Promise<OutboundReply> {
-    const abort = () => {
-      this.#error ??= new ExchangeError('no complete reply in time', true);
-      this.#hasEnded = true;
-      this.#wake();
-    };
+    const abort = () => this.ended(new ExchangeError('no complete reply in time', true));
     signal.addEventListener('abort', abort, { once: true });
     if (signal.aborted) abort();
     this.#isExchanging = true;
     try {
       const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
-      if ([method, path, ...lines].some((line) => lineBreak.test(line)))
+      lines.unshift(`${method} ${path} HTTP/1.1`);
+      if (lines.some((line) => lineBreak.test(line)))
         throw new Error('a header or the path has a line break');
-      this.#socket.write(`${[`${method} ${path} HTTP/1.1`, ...lines].join('\r\n')}\r\n\r\n${body}`);
-      const { status, headers: received } = await this.#readHead();
-      const reading = bodyOf(status, received);
-      if (received.connection?.toLowerCase().includes('close') || reading === 'until close')
-        this.#isReusable = false;
-      if (!limit && reading !== 0) this.#isReusable = false;
-      const content = limit && (await this.#readBody(reading, limit));
-      return { status, headers: received, body: content };
+      this.#unsent = Buffer.from(`${lines.join('\r\n')}\r\n\r\n${body}`);
+      this.flush();
+      return await this.#run(this.#readReply(limit));
     } catch (error) {
       this.#isReusable = false;
       throw error instanceof ExchangeError ? error : new ExchangeError((error as Error).message);
@@ -169,15 +189,40 @@ export class HttpConnection {
     }
   }
 
-  async #readHead(): Promise<{ status: number; headers: Record<string, string> }> {
+  #run<T>(reading: Reading<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      this.#wake = () => {
+        try {
+          const { done, value } = reading.next();
+          if (!done) return;
+          resolve(value);
+        } catch (error) {
+          reject(error);
+        }
+        this.#wake = () => {};
+      };
+      this.#wake();
+    });
+  }
+
+  *#readReply(limit: BodyLimit | undefined): Reading<OutboundReply> {
+    const { status, headers } = yield* this.#readHead();
+    const reading = bodyOf(status, headers);
+    if (headers.connection?.toLowerCase().includes('close') || reading === untilClose)
+      this.#isReusable = false;
+    if (!limit && reading !== 0) this.#isReusable = false;
+    return { status, headers, body: limit && (yield* this.#readBody(reading, limit)) };
+  }
+
+  *#readHead(): Reading<{ status: number; headers: Record<string, string> }> {
     for (let interim = 0; interim <= maxInterim; interim++) {
       const [, status] =
-        /^HTTP\/1\.[01] ([1-5]\d\d)(?: [^\r\n]*)?$/.exec(await this.#readLine(maxHead)) ?? [];
+        /^HTTP\/1\.[01] ([1-5]\d\d)(?: [^\r\n]*)?$/.exec(yield* this.#readLine(maxHead)) ?? [];
       if (status === undefined || status === '101')
         throw new ExchangeError('the reply is not valid HTTP/1.1');
       const headers: Record<string, string> = Object.create(null);
       let room = maxHead;
-      for (let line = await this.#readLine(room); line !== ''; line = await this.#readLine(room)) {
+      for (let line = yield* this.#readLine(room); line !== ''; line = yield* this.#readLine(room)) {
         room -= line.length;
         const colon = line.indexOf(':');
         const key = line.slice(0, Math.max(colon, 0)).toLowerCase();
@@ -192,81 +237,77 @@ export class HttpConnection {
     throw new ExchangeError('the reply has too many interim responses');
   }
 
-  async #readBody(reading: BodyLength, { bytes, isCut }: BodyLimit): Promise<Buffer> {
-    const parts: Buffer[] = [];
-    let size = 0;
-    for await (const part of reading === 'chunked' ? this.#chunks() : this.#take(reading)) {
-      parts.push(part);
-      size += part.length;
-      if (size <= bytes) continue;
-      if (!isCut) throw new ExchangeError('the reply is too large');
-      this.#isReusable = false;
-      break;
+  *#readBody(reading: BodyLength, { bytes, isCut }: BodyLimit): Reading<Buffer> {
+    let body = '';
+    for (let isLast = false; !isLast; ) {
+      const length = reading === 'chunked' ? yield* this.#readChunkLength() : reading;
+      isLast = reading !== 'chunked' || length === 0;
+      body += yield* this.#take(Math.min(length, bytes + 1 - body.length), length === untilClose);
+      if (body.length > bytes) {
+        if (!isCut) throw new ExchangeError('the reply is too large');
+        this.#isReusable = false;
+        break;
+      }
+      if (!isLast && (yield* this.#readLine(2)) !== '')
+        throw new ExchangeError('the reply has an invalid chunk');
     }
-    return Buffer.concat(parts, Math.min(size, bytes));
+    return Buffer.from(body.slice(0, bytes), 'latin1');
   }
 
-  async *#chunks(): AsyncGenerator<Buffer> {
-    for (;;) {
-      const [, digits] = /^([0-9a-f]{1,7})(?:[ \t]*;.*)?$/i.exec(await this.#readLine(1000)) ?? [];
-      if (digits === undefined) throw new ExchangeError('the reply has an invalid chunk');
-      const length = Number.parseInt(digits, 16);
-      if (length === 0) break;
-      yield* this.#take(length);
-      if ((await this.#readLine(2)) !== '') throw new ExchangeError('the reply has an invalid chunk');
-    }
-    for (let trailers = 0; (await this.#readLine(1000)) !== ''; trailers++)
+  /** Reads the trailers, too, if the length is 0. */
+  *#readChunkLength(): Reading<number> {
+    const [, digits] = /^([0-9a-f]{1,7})(?:[ \t]*;.*)?$/i.exec(yield* this.#readLine(1000)) ?? [];
+    if (digits === undefined) throw new ExchangeError('the reply has an invalid chunk');
+    const length = Number.parseInt(digits, 16);
+    for (let trailers = 0; length === 0 && (yield* this.#readLine(1000)) !== ''; trailers++)
       if (trailers > 20) throw new ExchangeError('the reply has too many trailers');
+    return length;
   }
 
-  /** The next bytes of this number, in parts as they arrive. */
-  async *#take(length: number | 'until close'): AsyncGenerator<Buffer> {
-    for (let missing = length === 'until close' ? Number.POSITIVE_INFINITY : length; missing > 0; ) {
-      const part = await this.#next();
-      if (!part && length === 'until close') return;
-      if (!part) throw new ExchangeError('the reply ended early');
-      if (part.length > missing) this.#received.unshift(part.subarray(missing));
-      yield part.subarray(0, missing);
-      missing -= part.length;
+  /** The next bytes of this number. With `mayEnd`, the server may close the connection before. */
+  *#take(length: number, mayEnd: boolean): Reading<string> {
+    let taken = '';
+    while (taken.length < length) {
+      const part = yield* this.#next(mayEnd);
+      if (part === '') break;
+      const missing = length - taken.length;
+      taken += part.slice(0, missing);
+      if (part.length > missing) this.#received.unshift(part.slice(missing));
     }
+    return taken;
   }
 
-  /** The next bytes that arrive. Undefined if the server has closed the connection. */
-  async #next(): Promise<Buffer | undefined> {
+  /** The next bytes that arrive. Empty if the server has closed the connection. */
+  *#next(mayEnd = false): Reading<string> {
     while (this.#received.length === 0) {
       if (this.#error) throw this.#error;
-      if (this.#hasEnded) return undefined;
-      await new Promise<void>((wake) => {
-        this.#wake = wake;
-      });
+      if (this.#hasEnded && mayEnd) return '';
+      if (this.#hasEnded) throw new ExchangeError('the reply ended early');
+      yield;
     }
     // Bytes that arrived before the deadline do not count after it.
     if (this.#error instanceof ExchangeError) throw this.#error;
-    return this.#received.shift();
+    return this.#received.shift() as string;
   }
 
   /** The next line, without its end. */
-  async #readLine(max: number): Promise<string> {
-    const parts: Buffer[] = [];
-    let size = 0;
+  *#readLine(max: number): Reading<string> {
+    let line = '';
     for (;;) {
-      const part = await this.#next();
-      if (!part) throw new ExchangeError('the reply ended early');
+      const part = yield* this.#next();
       const end = part.indexOf('\n');
-      const line = end < 0 ? part : part.subarray(0, end);
-      size += line.length;
-      if (size > max) throw new ExchangeError('the reply has a line that is too long');
-      parts.push(line);
+      line += end < 0 ? part : part.slice(0, end);
+      if (line.length > max) throw new ExchangeError('the reply has a line that is too long');
       if (end < 0) continue;
-      if (end + 1 < part.length) this.#received.unshift(part.subarray(end + 1));
-      const text = Buffer.concat(parts).toString('latin1');
-      if (!text.endsWith('\r')) throw new ExchangeError('the reply has a line without a carriage return');
-      return text.slice(0, -1);
+      if (end + 1 < part.length) this.#received.unshift(part.slice(end + 1));
+      if (!line.endsWith('\r')) throw new ExchangeError('the reply has a line without a carriage return');
+      return line.slice(0, -1);
     }
   }
 }
 
-type BodyLength = number | 'chunked' | 'until close';
+type BodyLength = number | 'chunked';
+const untilClose = Number.POSITIVE_INFINITY;
 
 /** Throws if the length of the body is ambiguous. */
 function bodyOf(status: number, headers: Readonly<Record<string, string>>): BodyLength {
@@ -276,7 +317,7 @@ function bodyOf(status: number, headers: Readonly<Record<string, string>>): Body
     if (encoding.toLowerCase() === 'chunked' && length === undefined) return 'chunked';
     throw new ExchangeError('the reply has an unknown transfer encoding');
   }
-  if (length === undefined) return 'until close';
+  if (length === undefined) return untilClose;
   if (!/^\d{1,15}$/.test(length)) throw new ExchangeError('the reply has an invalid length');
   return Number(length);
 }

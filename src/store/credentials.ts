@@ -83,33 +83,25 @@ const bySessionKey = `
   join tenants t on t.id = s.tenant_id and t.disabled_at is null
   where s.tenant_id = $2 and s.key_digest = :key and ${isValid('$2')}`;
 
+type Source = Pick<Executor, 'lookup'> & { readonly local?: Local | undefined };
+
 /**
  * Every refused key costs one query for its tag and one lookup, so that the time does not tell whether the tag exists.
+ * Returns a function, for the database and for its transactions.
  */
-export function credentials(
-  db: Pick<Executor, 'lookup'> & { readonly local?: Local | undefined },
-  tags: TenantTags,
-): Credentials {
-  const findKey = cached(
-    db.local,
-    (tenant, key) => db.lookup<KeyRow>(byApplicationKey, key, [tenant]),
-    fromKey,
-  );
-  const findSession = cached(
-    db.local,
-    (tenant, key) => db.lookup<SessionRow>(bySessionKey, key, [tenant]),
-    fromSession,
-  );
-  return {
+export function credentials(tags: TenantTags): (db: Source) => Credentials {
+  const findKey = cached(byApplicationKey, fromKey);
+  const findSession = cached(bySessionKey, fromSession);
+  return (db) => ({
     isLocal: db.local !== undefined,
     find: ({ kind, tag, digest }) => {
       if (kind === 'non') return undefined;
       const find = kind === 'ses' || kind === 'dlg' ? findSession : findKey;
       const tenant = tags.known(tag);
-      if (tenant === undefined) return then(tags.find(tag), (found) => find(found ?? nilTenant, digest));
-      return then(find(tenant, digest), (principal) => principal ?? then(tags.find(tag), () => undefined));
+      if (tenant === undefined) return then(tags.find(tag), (found) => find(db, found ?? nilTenant, digest));
+      return then(find(db, tenant, digest), (found) => found ?? then(tags.find(tag), () => undefined));
     },
-  };
+  });
 }
 
 export function fromKey(row: KeyRow, digest: Digest): CachedCredential {
@@ -239,10 +231,9 @@ const maxText = 16_000_000;
  * invalid. The digest covers the tag of the tenant, so an entry is named by the digest alone.
  */
 function cached<R extends { readonly now: DbTime }>(
-  local: Local | undefined,
-  lookUp: (tenant: string, digest: Digest) => Awaitable<R | undefined>,
+  sql: string,
   toCredential: (row: R, digest: Digest) => CachedCredential,
-): (tenant: string, digest: Digest) => Awaitable<Principal | undefined> {
+): (db: Source, tenant: string, digest: Digest) => Awaitable<Principal | undefined> {
   const entries = new Map<string, Entry<R>>();
   let totalText = 0;
 
@@ -258,7 +249,7 @@ function cached<R extends { readonly now: DbTime }>(
     totalText += entry.text;
   }
 
-  return (tenant, digest) => {
+  return ({ local, lookup }, tenant, digest) => {
     const name = digest.toString('latin1');
     const generation = local?.generation();
     const entry = entries.get(name);
@@ -266,7 +257,7 @@ function cached<R extends { readonly now: DbTime }>(
       const now = local.now();
       return now < entry.until ? { ...entry.principal, now } : undefined;
     }
-    return then(lookUp(tenant, digest), (row) => {
+    return then(lookup<R>(sql, digest, [tenant]), (row) => {
       if (!row) return undefined;
       const known = entries.get(name);
       // On PostgreSQL, concurrent requests with the same key share one lookup, and so the same row object.
@@ -278,9 +269,14 @@ function cached<R extends { readonly now: DbTime }>(
   };
 }
 
-/** Compares two rows that were found by the same key. Ignores `now`, the time of the lookup, and `key`. */
-function isSame<R extends object>(one: R, other: R): boolean {
+/** Compares two versions of a row. Ignores `now`, the time of the lookup, and `key`. */
+export function isSame<R extends object>(one: R, other: R): boolean {
   for (const field in one)
-    if (field !== 'now' && field !== 'key' && one[field] !== other[field]) return false;
+    if (field !== 'now' && field !== 'key' && !isEqual(one[field], other[field])) return false;
   return true;
+}
+
+function isEqual(one: unknown, other: unknown): boolean {
+  if (one === other || !(one instanceof Uint8Array)) return one === other;
+  return other instanceof Uint8Array && Buffer.compare(one, other) === 0;
 }

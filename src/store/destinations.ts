@@ -1,8 +1,10 @@
 import { Id, timestamp } from '../domain/common-fields.ts';
 import type { Destination, DestinationRequest } from '../domain/destination.ts';
 import { Secret } from '../domain/key.ts';
+import { lazy } from '../domain/lazy.ts';
 import { modificationTime } from '../domain/row-version.ts';
 import { boundedList } from './bounded-list.ts';
+import { isSame } from './credentials.ts';
 import { decrypt, encrypt } from './crypto/cipher.ts';
 import type { Keyring } from './crypto/keyring.ts';
 import { type DbTime, type Executor, type Queries, rowLock, type Value } from './engine/db.ts';
@@ -28,6 +30,9 @@ interface Row {
 
 const columns = `d.tenant_id, d.id, d.name, d.origin, d.requests, d.header_names, d.certificate, d.ca, d.timeout,
   d.secrets, d.created_by, d.created_at, d.modified_by, d.modified_at`;
+/** To look up one by a unique column. */
+const selectBy = (column: string, key: string) =>
+  `select d.${column} as key, ${columns} from destinations d where d.${column} = ${key} and d.tenant_id = $2`;
 const selectById = `select ${columns} from destinations d where d.tenant_id = $1 and d.id = $2`;
 
 const insertRow = `insert into destinations (tenant_id, id, origin, created_by, created_at, name, requests,
@@ -38,10 +43,10 @@ const updateRow = `update destinations set modified_by = $3, modified_at = $4, n
   where tenant_id = $1 and id = $2`;
 
 export function destinations(db: Executor, dataKey: Keyring['dataKey']): Destinations {
-  const one = async (sql: string, tenant: string, name: string) => {
+  const one = (sql: string) => async (tenant: string, value: string) => {
     const key = await dataKey(tenant);
-    const row = await db.get<Row>(sql, [tenant, name]);
-    return row && toStored(row, key);
+    const row = await db.lookup<Row>(sql, value, [tenant]);
+    return row && known(row, key);
   };
   /** Until the transaction ends, no other one creates or renames a destination of the tenant. */
   const lockNames = (tx: Queries, tenant: string) =>
@@ -68,10 +73,9 @@ export function destinations(db: Executor, dataKey: Keyring['dataKey']): Destina
       });
     },
 
-    get: (tenant, id) => one(selectById, tenant, id),
+    get: one(selectBy('id', ':uuid')),
 
-    named: (tenant, name) =>
-      one(`select ${columns} from destinations d where d.tenant_id = $1 and d.name = $2`, tenant, name),
+    named: one(selectBy('name', ':key')),
 
     locate: (tenant, references) => locate(db, tenant, references),
 
@@ -193,8 +197,28 @@ function decryptSecrets(key: Uint8Array, row: Row): DestinationSecrets {
 }
 
 function toStored(row: Row, key: Uint8Array): StoredDestination {
-  return { ...toDestination(row), secrets: () => decryptSecrets(key, row) };
+  return { ...toDestination(row), secrets: lazy(() => decryptSecrets(key, row)) };
 }
+
+/** The destinations that were read last, by the data key of their tenant and their id. */
+const lastRead = new WeakMap<
+  Uint8Array,
+  Map<string, { readonly row: Row; readonly stored: StoredDestination }>
+>();
+
+/** Like `toStored`. Does not parse and decrypt the same row again, which takes as long as to send a request. */
+function known(row: Row, key: Uint8Array): StoredDestination {
+  const ofTenant = lastRead.get(key) ?? new Map();
+  const last = ofTenant.get(row.id);
+  if (last && (last.row === row || isSame(last.row, row))) return last.stored;
+  const stored = toStored(row, key);
+  if (ofTenant.size >= maxKnown) ofTenant.clear();
+  lastRead.set(key, ofTenant.set(row.id, { row, stored }));
+  return stored;
+}
+
+/** More than a tenant can have: deleted ones are forgotten together with the others. */
+const maxKnown = 200;
 
 function toDestination(row: Row): Destination {
   return {

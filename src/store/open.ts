@@ -135,9 +135,10 @@ export async function openStore(
     if (masters !== noMasters && !readOnly) await keys.chainKeys();
     const log = openAuditLog(db, keys.chainKeys);
     const tags = tenantTags(db);
-    const run = transactionRunner(db, keys, log, tags);
+    const credentialsOn = credentials(tags);
+    const run = transactionRunner(db, keys, log, credentialsOn);
     const checkReady = () => checkReadiness(db, masters === noMasters ? undefined : masters);
-    const store = storeOn(db, keys, run, log, tags, checkReady);
+    const store = storeOn(db, keys, run, log, tags, credentialsOn(db), checkReady);
     const maintenance = maintenanceOn(instrumented, masters, keys, run, log);
     return { store, maintenance, migrated, close: () => db.close() };
   } catch (error) {
@@ -160,6 +161,7 @@ function storeOn(
   run: TransactionRunner,
   log: OpenLog,
   tags: TenantTags,
+  found: Store['credentials'],
   checkReady: () => Promise<void>,
 ): Store {
   return {
@@ -171,7 +173,7 @@ function storeOn(
     subjects: subjects(db),
     tokens: tokens(db, keys.dataKey),
     destinations: destinations(db, keys.dataKey),
-    credentials: credentials(db, tags),
+    credentials: found,
     tenants: tenants(db),
     audit: auditLog(log),
     change: run,
@@ -271,7 +273,7 @@ function transactionRunner(
   db: Db,
   keys: Keyring,
   { writeEntries, writeChanges }: Pick<OpenLog, 'writeEntries' | 'writeChanges'>,
-  tags: TenantTags,
+  credentialsOn: ReturnType<typeof credentials>,
 ): TransactionRunner {
   const { dialect } = db;
 
@@ -280,10 +282,8 @@ function transactionRunner(
     dataKey: (tenant: string) => Uint8Array,
     write: EntryWriter,
   ): TransactionScope {
-    const { get, all, run, defer } = tx;
+    const { get, all, run, lookup, defer } = tx;
     const transaction = <T>(work: (tx: Queries) => Awaitable<T>) => work(tx) as Promise<T>;
-    const lookup: Executor['lookup'] = (sql, key, params) =>
-      get(sql.replace(':key', '$$1'), [key, ...params]);
     const executor: Executor = { dialect, get, all, run, lookup, defer, transaction };
     const awaitedKey = async (tenant: string) => dataKey(tenant);
     // Repositories are created on access, because most changes need only one of them.
@@ -295,7 +295,7 @@ function transactionRunner(
         return applicationKeys(executor);
       },
       get credentials() {
-        return credentials(executor, tags);
+        return credentialsOn(executor);
       },
       get sessions() {
         return sessions(executor);

@@ -23,6 +23,8 @@ export interface Tokens {
    */
   findEqual(tenant: string, container: string, values: SearchValues): Promise<StoredToken | undefined>;
   get(tenant: string, id: string): Promise<StoredToken | undefined>;
+  /** Changes with the token: see `tokenVersion`. Undefined if the token does not exist. */
+  version(tenant: string, id: string): Promise<string | undefined>;
   /** What decisions about the tokens with these ids need, in any order. Ids that do not exist are left out. */
   locate(tenant: string, ids: readonly string[]): Promise<TokenLocation[]>;
   count(tenant: string, scan: TokenCountScan): Promise<TokenCounts>;

@@ -1,6 +1,6 @@
 import type { JsonText } from '../domain/json-text.ts';
 import { newId } from '../domain/key.ts';
-import { modificationTime } from '../domain/row-version.ts';
+import { modificationTime, tokenVersion } from '../domain/row-version.ts';
 import { canonicalContainer, type Transform } from '../domain/rule.ts';
 import type { SearchValues } from '../domain/search.ts';
 import { nextTurn } from '../domain/steps.ts';
@@ -57,6 +57,8 @@ import {
 const byId = `t.tenant_id = $1 and t.id = $2 and ${notExpired('t')}`;
 const selectWhole = `select t.id as key, ${columns}, c.data, c.masked from ${withContents}
   where t.id = :key and t.tenant_id = $2 and ${notExpired('t')}`;
+const selectRecord = `select t.id as key, ${columns} from tokens t
+  where t.id = :key and t.tenant_id = $2 and ${notExpired('t')}`;
 
 export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
   /** Deferred to the end of the transaction, where all charges of one application are added up. */
@@ -90,6 +92,11 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
       const key = await dataKey(tenant);
       const row = await db.lookup<TokenRow & Ciphertexts>(selectWhole, id, [tenant]);
       return row && toToken(row, key);
+    },
+
+    version: async (tenant, id) => {
+      const row = await db.lookup<TokenRow>(selectRecord, id, [tenant]);
+      return row && tokenVersion(toRecord(row));
     },
 
     locate: (tenant, ids) => locate(db, tenant, ids),

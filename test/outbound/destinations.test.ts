@@ -13,7 +13,6 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
     now: () => 0,
     onFailure: () => {},
   });
-  const unlimited = new AbortController().signal;
   const request = { method: 'GET', path: '/', headers: { host: 'localhost' } };
   let receiver: Receiver;
   beforeAll(async () => {
@@ -26,15 +25,24 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
 
   const open = (version: string) => {
     const { origin, ca } = receiver;
-    return outbound.open({ tenantId: 'tenant', id: 'destination', version, origin, ca }, unlimited);
+    return outbound.open({ tenantId: 'tenant', id: 'destination', version, origin, ca }, 25_000);
+  };
+
+  /** The number of connections after another request was answered. */
+  const connectionsAfter = async (version: string) => {
+    receiver.answer((socket) => socket.write(json({})));
+    const { exchange, release } = await open(version);
+    await exchange(request, { bytes: 1000 });
+    release(false);
+    return receiver.connections();
   };
 
   test('is closed after a header whose end could be at any of 30,000 places', async () => {
     receiver.answer((socket) => socket.write(`HTTP/1.1 200 OK\r\nX-Long:${'\t'.repeat(30_000)}\rx\r\n\r\n`));
-    const { connection, release } = await open('header');
-    await expect(connection.exchange(request, unlimited)).rejects.toThrow('invalid header');
+    const { exchange, release } = await open('header');
+    await expect(exchange(request)).rejects.toThrow('invalid header');
     release(false);
-    expect(connection.isOpen).toBe(false);
+    expect(await connectionsAfter('header')).toBe(2);
   });
 
   test('is closed when it receives bytes between two requests', async () => {
@@ -48,8 +56,8 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
       });
       answering.write(json({}));
     });
-    const { connection, release } = await open('unasked');
-    await connection.exchange(request, unlimited, { bytes: 1000 });
+    const { exchange, release } = await open('unasked');
+    await exchange(request, { bytes: 1000 });
     release(false);
     const megabyte = 'x'.repeat(1_000_000);
     for (let sent = 0; sent < 64 && !isClosed; sent++)
@@ -57,14 +65,17 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
     expect(isClosed).toBe(true);
   });
 
+  test('sends all of a request that is larger than the buffers of the system', async () => {
+    receiver.answer((socket, { length }) => socket.write(json({ length })));
+    const { exchange, release } = await open('large');
+    const body = 'x'.repeat(8_000_000);
+    const headers = { ...request.headers, 'content-length': String(body.length) };
+    const reply = await exchange({ ...request, method: 'POST', headers, body }, { bytes: 1000 });
+    expect(JSON.parse(String(reply.body)).length).toBeGreaterThan(body.length);
+    release(false);
+  });
+
   test('is kept for the next request, but at most 50 of a tenant are', async () => {
-    receiver.answer((socket) => socket.write(json({})));
-    const connectionsAfter = async (version: string) => {
-      const { connection, release } = await open(version);
-      await connection.exchange(request, unlimited, { bytes: 1000 });
-      release(false);
-      return receiver.connections();
-    };
     for (let version = 1; version <= 50; version++) await connectionsAfter(String(version));
     const full = receiver.connections();
     expect(await connectionsAfter('1')).toBe(full);

@@ -2,7 +2,7 @@
  * Fails on a statement about a tenant's rows that does not name the tenant, unless it is marked with `everyTenant`. All
  * test stores and servers run through this.
  */
-import type { Db, Queries, Value } from '../../src/store/engine/db.ts';
+import type { Db, Key, Queries, Value } from '../../src/store/engine/db.ts';
 import { migrations } from '../../src/store/engine/migrate.ts';
 import { everyTenantMark } from '../../src/store/engine/sql.ts';
 
@@ -44,16 +44,16 @@ function checkedQueries<Q extends Queries>(queries: Q): Q {
       check(sql);
       return queries.run(sql, params);
     },
+    lookup: <R>(sql: string, key: Key, params: readonly string[]) => {
+      check(sql);
+      return queries.lookup<R>(sql, key, params);
+    },
   };
 }
 
 export function checkTenants(db: Db): Db {
   return {
     ...checkedQueries(db),
-    lookup: (sql, key, params) => {
-      check(sql);
-      return db.lookup(sql, key, params);
-    },
     transaction: (work) => db.transaction((tx) => work(checkedQueries(tx))),
     change: (work, ...rest) => db.change((tx) => work(checkedQueries(tx)), ...rest),
   };

@@ -33,7 +33,6 @@ export class Faults {
   readonly through = (db: Db): Db => ({
     ...db,
     ...this.#queries(db, db.dialect),
-    lookup: (sql, key, params) => this.#call(db.dialect, () => db.lookup(sql, key, params)),
     transaction: (work) =>
       this.#commit(db, (last) =>
         db.transaction(async (tx) => last(await work(this.#queries(tx, db.dialect)))),
@@ -69,6 +68,7 @@ export class Faults {
       get: (sql, params) => this.#call(dialect, () => on.get(sql, params)),
       all: (sql, params) => this.#call(dialect, () => on.all(sql, params)),
       run: (sql, params) => this.#call(dialect, () => on.run(sql, params)),
+      lookup: (sql, key, params) => this.#call(dialect, () => on.lookup(sql, key, params)),
     };
   }
 

@@ -31,6 +31,7 @@ import {
 } from '../pipeline/route.ts';
 
 const maxBody = 1_048_576;
+const utf8 = new TextDecoder('utf-8', { fatal: true });
 /** Requests start over if a destination or token was changed between the check and the transaction. */
 const maxAttempts = 3;
 
@@ -67,15 +68,14 @@ async function useTokens(call: Call, context: HandlerContext): Promise<Reply> {
   denyQuarantined(principal);
   for (let attempt = 0; attempt < maxAttempts; attempt++) {
     const use = await check(call, context);
-    const deadline = AbortSignal.timeout(use.destination.timeout * 1000);
     const { tenantId } = principal;
-    const { id, origin, ca, client_certificate: certificate } = use.destination;
+    const { id, origin, ca, client_certificate: certificate, timeout } = use.destination;
     const { privateKey } = use.secrets;
     const target = { tenantId, id, version: versionOf(use.destination), origin, ca, certificate, privateKey };
     const began = performance.now();
     const observe = (outcome: string) =>
       context.observer.used(id, outcome, (performance.now() - began) / 1000);
-    const lease = await context.outbound.open(target, deadline).catch((error: Failure) => {
+    const lease = await context.outbound.open(target, timeout * 1000).catch((error: Failure) => {
       observe(error.code);
       throw error; // 502, 503
     });
@@ -88,7 +88,7 @@ async function useTokens(call: Call, context: HandlerContext): Promise<Reply> {
     }
     if (!isCommitted) continue;
     for (const token of use.tokens) context.usage.record(principal, 'token:use', token.container);
-    return send(call, use, lease, deadline, observe, context);
+    return send(call, use, lease, observe, context);
   }
   throw changing();
 }
@@ -107,6 +107,7 @@ interface Use {
   /** In the order of their ids, so that all transactions lock them in the same order. */
   readonly tokens: readonly StoredToken[];
   readonly filled: FilledRequest;
+  readonly entry: ReturnType<typeof entryOf>;
 }
 
 async function check(call: Call, context: HandlerContext): Promise<Use> {
@@ -133,7 +134,8 @@ async function check(call: Call, context: HandlerContext): Promise<Use> {
   for (const token of tokens) context.limits.checkUse(principal.tenantId, token.id, requestInfo);
   const data = new Map(tokens.map((token) => [token.id, token.plaintext().value()]));
   const filled = prepared.fill((token) => data.get(token));
-  return { destination, secrets: destination.secrets(), listed, tokens, filled };
+  const entry = entryOf(call, destination, listed, tokens);
+  return { destination, secrets: destination.secrets(), listed, tokens, filled, entry };
 }
 
 /** The name of the destination and the path. Bun resolves dot segments before, so what is matched is what is sent. */
@@ -165,8 +167,7 @@ function callerRequest(
       detail: 'Send the body as `application/json` or `application/x-www-form-urlencoded`.',
     });
   try {
-    const text = new TextDecoder('utf-8', { fatal: true }).decode(received.bytes);
-    return { path, query, headers: given, body: { type, text } };
+    return { path, query, headers: given, body: { type, text: utf8.decode(received.bytes) } };
   } catch {
     throw fail('validation_failed', { errors: { body: ['must be in UTF-8'] } });
   }
@@ -203,16 +204,15 @@ async function commit(call: Call, use: Use, tx: StoreTransaction): Promise<boole
   if (!destination || versionOf(destination) !== versionOf(use.destination)) return false;
   if (!reaches(principal, destination.id)) throw fail('not_found');
   for (const token of use.tokens) {
-    const current = await tx.tokens.get(tenantId, token.id);
-    if (!current || tokenVersion(current) !== tokenVersion(token)) return false;
-    permitUse(principal, current, destination.id);
+    if ((await tx.tokens.version(tenantId, token.id)) !== tokenVersion(token)) return false;
+    permitUse(principal, token, destination.id);
   }
   // After all checks that start over, because those commit, too.
   if (isLimited(principal)) await spendUse(principal, tx);
   const deleted: StoredToken[] = [];
   for (const token of use.tokens.filter(hasMaxUses))
     if ((await spendTokenUse(tenantId, token, tx)) === 0) deleted.push(token);
-  tx.record(entryOf(call, use, 'token.use'));
+  tx.record(use.entry);
   for (const token of deleted) {
     const fields = { operation: 'token.delete', result: 'success', resource: resourceOf([token]) } as const;
     const entity = { kind: 'token', id: token.id };
@@ -231,26 +231,19 @@ async function spendTokenUse(tenant: string, token: StoredToken, tx: StoreTransa
 
 function entryOf(
   { principal, requestInfo }: Call,
-  { destination, listed, tokens }: Use,
-  operation: string,
-  status?: number,
+  { id: destination, name }: StoredDestination,
+  { method, path }: DestinationRequest,
+  tokens: readonly StoredToken[],
 ) {
-  const { id, name } = destination;
   const [first] = tokens;
-  const rule = first && decidingRule(questionOf(principal), 'token:use', { ...first, destination: id });
+  const rule = first && decidingRule(questionOf(principal), 'token:use', { ...first, destination });
   return {
     ...auditFields(principal, requestInfo),
-    operation,
+    operation: 'token.use',
     result: 'success' as const,
     resource: resourceOf(tokens),
     ...(rule && { decision: { rule } }),
-    use: {
-      destination: id,
-      name,
-      method: listed.method,
-      path: listed.path,
-      ...(status !== undefined && { status }),
-    },
+    use: { destination, name, method, path },
   };
 }
 
@@ -258,7 +251,6 @@ async function send(
   call: Call,
   use: Use,
   lease: Lease,
-  deadline: AbortSignal,
   observe: (outcome: string) => void,
   context: HandlerContext,
 ): Promise<Reply> {
@@ -274,11 +266,7 @@ async function send(
       headers: { ...outboundHeaders(call, use), ...filled.headers, ...Object.fromEntries(added) },
       body: filled.body,
     };
-    const reply = await lease.connection.exchange(
-      request,
-      deadline,
-      wantsBody ? { bytes: maxBody } : undefined,
-    );
+    const reply = await lease.exchange(request, wantsBody ? { bytes: maxBody } : undefined);
     ({ status } = reply);
     lease.release(false);
     // Without a scheme such as `Bearer`, too: the reply may have the secret alone.
@@ -301,7 +289,9 @@ async function send(
   } finally {
     observe(failure?.code ?? 'replied');
     const outcome = {
-      ...entryOf(call, use, outcomeOperation, status),
+      ...use.entry,
+      operation: outcomeOperation,
+      ...(status !== undefined && { use: { ...use.entry.use, status } }),
       ...(failure && { reason: failure.code }),
     };
     // The request was sent, so the caller gets the reply also if the outcome cannot be recorded.
@@ -318,7 +308,7 @@ function outboundHeaders(
   const idempotencyKey = request?.headers.get('idempotency-key');
   const contentType = request?.headers.get('content-type')?.split(';')[0]?.trim().toLowerCase();
   return {
-    host: new URL(destination.origin).host,
+    host: destination.origin.slice('https://'.length),
     accept: 'application/json',
     'accept-encoding': 'identity',
     'user-agent': 'sallyport',

@@ -124,7 +124,7 @@ export function batched(fetch: (sql: string, keys: Key[], params: readonly strin
     });
 }
 
-function nameOf(key: Key): string {
+export function nameOf(key: Key): string {
   if (typeof key === 'string') return key;
   const bytes = key instanceof Buffer ? key : Buffer.from(key.buffer, key.byteOffset, key.byteLength);
   return bytes.toString('latin1');

@@ -19,6 +19,12 @@ export interface Queries {
   all<R>(sql: string, params?: readonly Value[]): Awaitable<R[]>;
   /** Returns the number of changed rows. Outside a transaction, the change is durable when this returns. */
   run(sql: string, params?: readonly Value[]): Awaitable<number>;
+  /**
+   * Reads one row by a unique key, from the primary. The SQL must compare a column with `= :key`, or with `= :uuid` if
+   * that is its type, select that column as `key`, and end with a `where` clause, to which a condition can be appended.
+   * `params` are `$2`, `$3` … Concurrent lookups with the same SQL and `params` may share a query.
+   */
+  lookup<R>(sql: string, key: Key, params: readonly string[]): Awaitable<R | undefined>;
 }
 
 /** A transaction that several changes may share. */
@@ -33,12 +39,6 @@ export interface Transaction extends Queries {
 /** Runs statements on the database, or within a transaction that is already open. */
 export interface Executor extends Transaction {
   readonly dialect: 'sqlite' | 'postgres';
-  /**
-   * Reads one row by a unique key, from the primary. The SQL must compare a column with `= :key`, or with `= :uuid` if
-   * that is its type, select that column as `key`, and end with a `where` clause, to which a condition can be appended.
-   * `params` are `$2`, `$3` … Concurrent lookups with the same SQL and `params` may share a query.
-   */
-  lookup<R>(sql: string, key: Key, params: readonly string[]): Awaitable<R | undefined>;
   /**
    * The changes of `work` are durable when this resolves. If a transaction is already open, `work` becomes part of that
    * transaction and is durable when it commits. `work` may await only its own statements.

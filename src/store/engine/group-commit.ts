@@ -5,8 +5,8 @@
 import { type Awaitable, then } from '../../domain/awaitable.ts';
 import { nilTenant } from '../../domain/key.ts';
 import { nextTurn } from '../../domain/steps.ts';
-import { type BatchLimits, batcher } from './batcher.ts';
-import { DbUnavailable, type Entity, type Queries, type Transaction, type Value } from './db.ts';
+import { type BatchLimits, batcher, nameOf } from './batcher.ts';
+import { DbUnavailable, type Entity, type Key, type Queries, type Transaction, type Value } from './db.ts';
 
 export interface Driver extends BatchLimits {
   /** Runs work in one transaction. Durable when it resolves; rolled back if work throws. */
@@ -186,6 +186,8 @@ type Write = (tx: Queries, rows: readonly never[]) => Promise<void>;
 /** Rows to insert just before the commit, one batch per `Write`. */
 class DeferredWrites {
   readonly #rows = new Map<Write, unknown[]>();
+  /** What the changes have looked up since one of them wrote, by SQL. Many of them have the same key. */
+  readonly found = new Map<string, Map<string, Awaitable<unknown>>>();
 
   add(write: Write, row: unknown): void {
     const rows = this.#rows.get(write);
@@ -231,6 +233,21 @@ class SharedTransaction implements Transaction {
       (changes) => changes > 0,
     );
 
+  readonly lookup = <R>(sql: string, key: Key, params: readonly string[]): Awaitable<R | undefined> => {
+    const rows = this.#deferred.found.get(sql) ?? new Map<string, Awaitable<unknown>>();
+    const name = `${nameOf(key)} ${params}`;
+    this.#deferred.found.set(sql, rows);
+    if (!rows.has(name))
+      rows.set(
+        name,
+        this.#track(
+          () => this.#queries.lookup<R>(sql, key, params),
+          () => false,
+        ),
+      );
+    return rows.get(name) as Awaitable<R | undefined>;
+  };
+
   readonly defer = <T>(write: (tx: Queries, rows: readonly T[]) => Promise<void>, row: T): void => {
     this.#wrote = true;
     this.#deferred.add(write, row);
@@ -244,7 +261,10 @@ class SharedTransaction implements Transaction {
     this.#open++;
     return then(send(), (answer) => {
       this.#open--;
-      if (hasWritten(answer)) this.#wrote = true;
+      if (hasWritten(answer)) {
+        this.#wrote = true;
+        this.#deferred.found.clear();
+      }
       return answer;
     });
   }

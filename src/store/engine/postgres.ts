@@ -350,6 +350,7 @@ function queries(session: Session): Queries {
     get: async <R>(sql: string, params: readonly Value[] = []) => (await execute<R>(session, sql, params))[0],
     all: (sql, params = []) => execute(session, sql, params),
     run: async (sql, params = []) => (await execute(session, sql, params)).count,
+    lookup: batched((sql, keys, params) => findRows(session, sql, keys, params)),
   };
 }
 

@@ -84,7 +84,7 @@ export function openSqlite(path: string, now: () => number, alone = false, reser
     get: reads.get,
     all: reads.all,
     run: (sql, params) => change((tx) => tx.run(sql, params)),
-    lookup: (sql, key, params) => reads.get(sql, [key, ...params]),
+    lookup: reads.lookup,
     transaction: (work) => change(work),
     defer: (write, row) => change((tx) => write(tx, [row])),
     change,
@@ -284,9 +284,11 @@ function prepared(
     }
   }
 
+  const get = <R>(sql: string, params: readonly Value[] = []) =>
+    run(sql, params, (statement, values) => (statement.get(...values) ?? undefined) as R | undefined);
   return {
-    get: <R>(sql: string, params: readonly Value[] = []) =>
-      run(sql, params, (statement, values) => (statement.get(...values) ?? undefined) as R | undefined),
+    get,
+    lookup: (sql, key, params) => get(sql, [key, ...params]),
     all: <R>(sql: string, params: readonly Value[] = []) =>
       run(sql, params, (statement, values) => statement.all(...values) as R[]),
     run: (sql, params = []) => run(sql, params, (statement, values) => statement.run(...values).changes),

@@ -92,6 +92,17 @@ describe('a request', () => {
       signal,
     );
 
+  async function withSetting(name: string, value: string, work: () => Promise<void>): Promise<void> {
+    const before = process.env[name];
+    process.env[name] = value;
+    try {
+      await work();
+    } finally {
+      if (before === undefined) delete process.env[name];
+      else process.env[name] = before;
+    }
+  }
+
   /** A server that calls `answer` when a connection has sent data. Returns its URL. */
   async function raw(answer: (socket: Socket) => void): Promise<string> {
     const server: Server = createServer((socket) => {
@@ -120,7 +131,11 @@ describe('a request', () => {
     });
     expect(lookups).toBe(1);
     await expect(post(url)).rejects.toThrow('self signed certificate');
-    await expect(post(`https://other.example:${server.port}/`, { ca: pem })).rejects.toThrow('altnames');
+    for (const host of ['other.example', '127.0.0.1'])
+      await expect(post(`https://${host}:${server.port}/`, { ca: pem })).rejects.toThrow('altnames');
+    await withSetting('NODE_TLS_REJECT_UNAUTHORIZED', '0', async () => {
+      await expect(post(url)).rejects.toThrow('self signed certificate');
+    });
   });
 
   test('is not sent to an address that is not allowed', async () => {
@@ -132,14 +147,9 @@ describe('a request', () => {
 
   test('ignores HTTP_PROXY', async () => {
     const url = await raw((socket) => socket.end('HTTP/1.1 204 No Content\r\n\r\n'));
-    const before = process.env.HTTP_PROXY;
-    process.env.HTTP_PROXY = 'http://127.0.0.1:1';
-    try {
-      expect((await post(url)).status).toBe(204);
-    } finally {
-      if (before === undefined) delete process.env.HTTP_PROXY;
-      else process.env.HTTP_PROXY = before;
-    }
+    await withSetting('HTTP_PROXY', 'http://127.0.0.1:1', async () =>
+      expect((await post(url)).status).toBe(204),
+    );
   });
 
   test('reads a limited part of an endless response', async () => {

@@ -23,6 +23,10 @@ describe.each(databases)('a PATCH of a token with 1 MB of data on %s', (name, da
       sent.push(sql);
       return tx.run(sql, params);
     },
+    lookup: (sql, key, params) => {
+      sent.push(sql);
+      return tx.lookup(sql, key, params);
+    },
     defer: tx.defer,
   });
   const through = (db: Db): Db => ({

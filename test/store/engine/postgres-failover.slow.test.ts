@@ -29,7 +29,7 @@ test('nodes use a standby when it is promoted, and never go back to the old prim
   const before = await node.application(key);
   const db = openPostgres(standby.url(), undefined, generousTimeout, fewConnections);
   for (const one of [parseKey(before.key)!, unknownKey('pvt')])
-    await expect(Promise.try(() => credentials(db, tenantTags(db)).find(one))).rejects.toThrow(
+    await expect(Promise.try(() => credentials(tenantTags(db))(db).find(one))).rejects.toThrow(
       'the server is a standby or read-only',
     );
   await db.close();
