@@ -296,7 +296,7 @@ export async function echoes(
 
 const references: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'" };
 
-const sliceLength = 65_536;
+const sliceLength = 4096;
 
 function character(digits: string, base: number): string {
   const point = Number.parseInt(digits, base);
@@ -320,10 +320,12 @@ const escapes: readonly [RegExp, (match: string, part: string) => string][] = [
   [/\+/g, () => ' '],
 ];
 
-/** Without case, separators, accents and compatibility forms such as full-width digits. Other letters stay. */
+/** Without case, separators, accents, invisible characters and compatibility forms such as full-width digits. */
 function letters(text: string): string {
-  const folded = text.normalize('NFKD').toLowerCase();
-  return folded.replace(/[^a-z0-9\u{80}-\u{10ffff}]|\s|\p{M}/gu, '');
+  const decomposed = text.normalize('NFKD');
+  // A single character can become 18: a text of these would take too long to search.
+  const folded = (decomposed.length > 3 * text.length ? text : decomposed).toLowerCase();
+  return folded.replace(/[^a-z0-9\u{80}-\u{10ffff}]|\s|\p{M}|\p{Cf}/gu, '');
 }
 
 /** The forms of a text, as `letters` leaves them. Without those that surely have more characters than `room`. */
