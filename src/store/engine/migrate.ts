@@ -16,6 +16,7 @@ import tokenUses from './migrations/0010_token_uses.sql' with { type: 'text' };
 import untrustedSessions from './migrations/0011_untrusted_sessions.sql' with { type: 'text' };
 import consoleSessions from './migrations/0012_console_sessions.sql' with { type: 'text' };
 import sessionsBySid from './migrations/0013_sessions_by_sid.sql' with { type: 'text' };
+import indexColumns from './migrations/0014_index_columns.postgres.sql' with { type: 'text' };
 import { lacksPrivilege } from './postgres-errors.ts';
 
 type Dialect = Db['dialect'];
@@ -46,6 +47,7 @@ export const migrations: readonly Migration[] = [
   { name: '0011_untrusted_sessions', sql: untrustedSessions },
   { name: '0012_console_sessions', sql: consoleSessions },
   { name: '0013_sessions_by_sid', sql: sessionsBySid },
+  { name: '0014_index_columns', sql: '', only: { postgres: indexColumns } },
   // New migrations go here.
 ];
 

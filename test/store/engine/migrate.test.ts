@@ -136,6 +136,20 @@ describe.each(databases)('migrations on %s', (_, database) => {
     await runSql(url, 'select colour from tenants, parts');
   });
 
+  test('a migration that changes the columns of the index of the audit log leaves its rows', async () => {
+    const before = migrations.findIndex(({ name }) => name === '0014_index_columns');
+    const db = connect();
+    await migrate(db, migrations.slice(0, before));
+    const row = { tenant_id: crypto.randomUUID(), term: -7, number: 1, offsets: new Uint8Array([0, 3]) };
+    await db.run('insert into audit_index (tenant_id, term, number, offsets) values ($1, $2, $3, $4)', [
+      ...Object.values(row),
+    ]);
+    await migrate(db);
+    const found = await db.all<typeof row>('select tenant_id, term, number, offsets from audit_index');
+    const read = found.map((one) => ({ ...one, number: Number(one.number), offsets: [...one.offsets] }));
+    expect<unknown[]>(read).toEqual([{ ...row, offsets: [0, 3] }]);
+  });
+
   test('a database of a newer version is not opened, and not changed', async () => {
     await migrate(connect(), all);
     const opening = open();
@@ -207,13 +221,14 @@ describe.each(databases)('migrations on %s', (_, database) => {
         return work({ ...tx, run });
       }, pace);
     await migrate({ ...db, exclusively }, all);
-    const changing = /^(create (table (?!if)|index)|alter)/;
+    const changing = /^(create (table (?!if)|index)|alter|do )/;
     // On Citus, another transaction distributes the tables.
     const sent = transactions
       .map((sqls) => sqls.filter((sql) => changing.test(sql)))
       .filter(({ length }) => length);
-    expect(sent.map((sqls) => sqls.length > 5)).toEqual(all.map((_, at) => at === 0));
-    expect(sent.slice(migrations.length)).toEqual([
+    const known = all.filter(({ sql, only }) => sql !== '' || only?.[db.dialect]);
+    expect(sent.map((sqls) => sqls.length > 5)).toEqual(known.map((_, at) => at === 0));
+    expect(sent.slice(-later.length)).toEqual([
       ['alter table tenants add column colour text'],
       expect.arrayContaining([expect.stringContaining('create table parts')]),
     ]);

@@ -44,6 +44,8 @@ const clauses: Record<string, RegExp> = {
   analyze: /analyze /,
   'set statistics': /set statistics/,
   'create table if not exists': /create table if not exists/,
+  'lock table': /lock table/,
+  do: /do \$\$/,
   nowait: / nowait/,
   'distinct on': /distinct on/,
   'with recursive': /with recursive/,
