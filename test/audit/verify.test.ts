@@ -72,7 +72,7 @@ describe('an export of the audit log', () => {
     const values = fc.oneof(fc.string(), fc.integer(), fc.constant(null), fc.constant(true));
     for (const [at, field] of fields) {
       const before = JSON.parse(lines[at] as string);
-      const others = fc.sample(values, { numRuns: 4, seed: at }).filter((value) => value !== before[field]);
+      const others = fc.sample(values, { numRuns: 2, seed: at }).filter((value) => value !== before[field]);
       for (const value of [...near(before[field]), ...others]) {
         const verdict = await verify(withLine(at, JSON.stringify({ ...before, [field]: value })));
         expect({ at, field, value, ok: verdict.ok }).toEqual({ at, field, value, ok: false });

@@ -8,7 +8,7 @@ import { ScanBudget } from '../../../../src/http/endpoints/access/subject-scan.t
 import type { RunSteps } from '../../../../src/http/pipeline/long-work.ts';
 import { Random, randomContainer, randomGrants } from '../../../support/random-policy.ts';
 import { runSteps } from '../../../support/run-steps.ts';
-import { databases, openTestServer, type TestServer } from '../../../support/test-server.ts';
+import { databases, openTestServer, sqlite, type TestServer } from '../../../support/test-server.ts';
 
 type Entry = {
   subject: { type: string; id: string; name: string };
@@ -100,41 +100,48 @@ describe.each(databases)('an access review on %s', (_, database) => {
     return allowed;
   }
 
-  test.each([1, 2])('lists exactly who is allowed, with random grants (seed %d)', async (seed) => {
-    const random = new Random(seed);
-    const keys = await randomSubjects(random);
-    const management = (await server.call('GET', '/applications/key', { key: tenant.key })).body.id;
-    for (let round = 0; round < 8; round++) {
-      const [container, id] = [randomContainer(random), random.of(['card-1', 'card-10', 'Card-1'])];
-      const isToken = random.chance(0.5);
-      const token = `${id}.${seed}.${round}`;
-      if (isToken) {
-        const body = { id: token, container, data: 'x' };
-        expect((await server.call('POST', '/tokens', { key: tenant.key, body })).status).toBe(201);
+  test.each(database === sqlite ? [1, 2] : [1])(
+    'lists exactly who is allowed, with random grants (seed %d)',
+    async (seed) => {
+      const random = new Random(seed);
+      const keys = await randomSubjects(random);
+      const management = (await server.call('GET', '/applications/key', { key: tenant.key })).body.id;
+      for (let round = 0; round < 8; round++) {
+        const [container, id] = [randomContainer(random), random.of(['card-1', 'card-10', 'Card-1'])];
+        const isToken = random.chance(0.5);
+        const token = `${id}.${seed}.${round}`;
+        if (isToken) {
+          const body = { id: token, container, data: 'x' };
+          expect((await server.call('POST', '/tokens', { key: tenant.key, body })).status).toBe(201);
+        }
+        const permission = random.of(['token:read', 'token:update', 'invoice:read', 'decision:create']);
+        const query = `${isToken ? `token=${token}` : `container=${container}`}&permission=${permission}`;
+        const expected = await decisions(
+          keys,
+          permission,
+          isToken ? { id: token, container } : { container },
+        );
+        const { body } = await who(`${query}&size=100`);
+        const listed = (entries: Entry[]) =>
+          entries
+            .filter(({ subject }) => subject.id !== management)
+            .map(({ subject, transform, require_purpose }) => {
+              const when = require_purpose ? 'with a purpose' : 'always';
+              return [subject.id, [transform, when]] as [string, string[]];
+            });
+        expect(new Map(listed(body.data))).toEqual(expected);
+        const risks = body.data.map(({ transform }: Entry) => riskiestFirst.indexOf(transform));
+        expect(risks).toEqual(risks.toSorted());
+        const counts = Object.entries(body.totals as Record<string, number>);
+        for (const [transform, total] of counts)
+          expect(body.data.filter((entry: Entry) => entry.transform === transform)).toHaveLength(total);
+        expect(body.pagination.total_items).toBe(body.data.length);
+        expect(await everyPage(query, 4 + random.below(9))).toEqual(body.data);
+        const second = (await who(`${query}&size=5&page=2`)).body;
+        expect([second.data, second.totals]).toEqual([body.data.slice(5, 10), body.totals]);
       }
-      const permission = random.of(['token:read', 'token:update', 'invoice:read', 'decision:create']);
-      const query = `${isToken ? `token=${token}` : `container=${container}`}&permission=${permission}`;
-      const expected = await decisions(keys, permission, isToken ? { id: token, container } : { container });
-      const { body } = await who(`${query}&size=100`);
-      const listed = (entries: Entry[]) =>
-        entries
-          .filter(({ subject }) => subject.id !== management)
-          .map(({ subject, transform, require_purpose }) => {
-            const when = require_purpose ? 'with a purpose' : 'always';
-            return [subject.id, [transform, when]] as [string, string[]];
-          });
-      expect(new Map(listed(body.data))).toEqual(expected);
-      const risks = body.data.map(({ transform }: Entry) => riskiestFirst.indexOf(transform));
-      expect(risks).toEqual(risks.toSorted());
-      const counts = Object.entries(body.totals as Record<string, number>);
-      for (const [transform, total] of counts)
-        expect(body.data.filter((entry: Entry) => entry.transform === transform)).toHaveLength(total);
-      expect(body.pagination.total_items).toBe(body.data.length);
-      expect(await everyPage(query, 4 + random.below(9))).toEqual(body.data);
-      const second = (await who(`${query}&size=5&page=2`)).body;
-      expect([second.data, second.totals]).toEqual([body.data.slice(5, 10), body.totals]);
-    }
-  });
+    },
+  );
 
   test('reads, the review, decisions and AuthZEN agree about tokens with and without max_uses', async () => {
     const random = new Random(3);
