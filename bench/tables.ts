@@ -12,7 +12,7 @@ import {
 export const titles: Record<string, string> = {
   reads: 'Reads compared with a bare server',
   decisions: 'Decisions over HTTP compared with other products',
-  handmade: 'Tokens compared with a service written by hand',
+  handmade: 'Tokens compared with a custom service',
   uses: 'Requests to destinations compared with a bare proxy',
   latency: 'Latency, p99',
   writes: 'Sessions compared with raw database commits',

@@ -1,4 +1,4 @@
-/** Tokens of 1 KB, compared with a service written by hand (bench/peers/handmade.mjs) on the same database. */
+/** Tokens of 1 KB, compared with a custom service (bench/peers/handmade.mjs) on the same database. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -81,7 +81,7 @@ export async function handmadeRows(environment: Environment, effort: Effort): Pr
     const theirs = handmade('by hand', peers[database]);
     for (const work of Object.keys(works) as Work[]) {
       const series = await compare([await loadOf(mine, work), await loadOf(theirs, work)], effort);
-      const baseline = 'Fastify, node:crypto and SQL, written by hand';
+      const baseline = 'a custom service: Fastify, node:crypto and SQL';
       rows.push(
         rowOf(
           { group: 'handmade', work: `${works[work]}, ${database}`, baseline, unit: '/s', min: 2 },

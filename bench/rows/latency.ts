@@ -180,7 +180,7 @@ async function maskedReadLatency(environment: Environment, effort: Effort): Prom
   for (const database of databases) {
     const requests = await tokenRequests(handmade('by hand', peers[database]), 'masked');
     const target = { name: `by hand, ${database}`, pid: peers[database].pid, requests };
-    const baseline = 'a service written by hand on the same database, at half of its rate';
+    const baseline = 'a custom service on the same database, at half of its rate';
     targets.push({ target, database, baseline, maxRatio: 0.5 });
   }
   const rows = await compareWithBare(

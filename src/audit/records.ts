@@ -1,6 +1,5 @@
 /** The audit log as its readers and writers see it. */
-import type { Entry, LogEntry, LogGap } from '../domain/audit.ts';
-import type { Transform } from '../domain/rule.ts';
+import type { Entry, LogEntry, LogFilter, LogGap } from '../domain/audit.ts';
 
 /** The tenant id of entries without a tenant, in columns, MACs and signatures. */
 export const systemTenant = '00000000-0000-0000-0000-000000000000';
@@ -60,33 +59,11 @@ export interface NewEntry extends Entry {
   readonly at: number;
 }
 
-export interface AuditFilter {
+export interface AuditFilter extends LogFilter {
   /** The entry with this id. */
   readonly id?: string | undefined;
-  /** Entries about this token. */
-  readonly token?: string | undefined;
-  /** Entries about the entity with this id. */
-  readonly entity?: string | undefined;
-  /** Entries about data in this container or below it. */
-  readonly container?: string | undefined;
-  /** Entries of this application and its sessions, or of this session. */
-  readonly actor?: string | undefined;
   /** Entries of sessions that this application authorized. */
   readonly authorizer?: string | undefined;
-  readonly operation?: string | undefined;
-  readonly result?: Entry['result'] | undefined;
-  readonly transform?: Transform | undefined;
-  readonly request_id?: string | undefined;
-  readonly subject?: string | undefined;
-  readonly purpose?: string | undefined;
-  /** Entries of the person with this subject or email. */
-  readonly person?: string | undefined;
-  /** Successful changes only. */
-  readonly changes?: 'true' | 'false' | undefined;
-  /** Entries about uses of tokens at the destination with this id. */
-  readonly destination?: string | undefined;
-  readonly from?: number | undefined;
-  readonly to?: number | undefined;
 }
 
 /**

@@ -226,6 +226,7 @@ export const logFilter = {
   from: DateTime.optional().describe('Only entries at or after this time.'),
   to: DateTime.optional().describe('Only entries before this time.'),
 };
+export type LogFilter = z.output<z.ZodObject<typeof logFilter>>;
 
 /** The resources of an entry, with the deepest container that includes all of them. */
 export function resourceOf(resources: readonly Resource[]): EntryResource {

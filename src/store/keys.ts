@@ -83,11 +83,8 @@ export function applicationKeys(db: Executor): Keys {
         const owner = await lock(tx, tenant, application);
         if (!owner) return undefined;
         check(owner);
-        const row = await tx.get<KeyRow>(`delete from ${ofApplication} and id = $3 returning ${columns}`, [
-          tenant,
-          application,
-          id,
-        ]);
+        const sql = `delete from ${ofApplication} and id = $3 returning ${columns}`;
+        const row = await tx.get<KeyRow>(sql, [tenant, application, id]);
         return row && toKey(row);
       }),
   };

@@ -73,9 +73,8 @@ export function nodes(db: Db): Nodes {
     },
     now: () => databaseTime(db),
     active: async () => {
-      const rows = await db.all<Row>('select * from nodes where seen_at >= :now - $1 order by name', [
-        nodeLifetime,
-      ]);
+      const sql = 'select * from nodes where seen_at >= :now - $1 order by name';
+      const rows = await db.all<Row>(sql, [nodeLifetime]);
       return rows.map(({ id, name, version, url, master_keys, clock, seen_at }) => ({
         id,
         name,
@@ -94,10 +93,8 @@ export function nodes(db: Db): Nodes {
     },
     position: async () => db.position?.(),
     acceptAfter: async ({ era, beat }) => {
-      await db.run('update heartbeat set era = greatest(era, $1) + 1, beat = greatest(beat, $2)', [
-        era,
-        beat,
-      ]);
+      const sql = 'update heartbeat set era = greatest(era, $1) + 1, beat = greatest(beat, $2)';
+      await db.run(sql, [era, beat]);
     },
     beat: async () => {
       if (!db.position) return;

@@ -99,11 +99,8 @@ async function remove(
     return record({ ...about, operation: 'application.delete', ...(difference && { difference }) });
   }
   for (const key of keys) {
-    await tx.run('delete from application_keys where tenant_id = $1 and application_id = $2 and id = $3', [
-      tenantId,
-      id,
-      key.id,
-    ]);
+    const sql = 'delete from application_keys where tenant_id = $1 and application_id = $2 and id = $3';
+    await tx.run(sql, [tenantId, id, key.id]);
     await record({
       ...about,
       operation: 'application.key.delete',

@@ -95,12 +95,8 @@ async function insertTenant(
   tx: Queries,
   { id, tag, name, createdAt, application, key }: NewTenant,
 ): Promise<void> {
-  await tx.run('insert into tenants (id, tag, name, created_at) values ($1, $2, $3, $4)', [
-    id,
-    tag,
-    name,
-    createdAt,
-  ]);
+  const sql = 'insert into tenants (id, tag, name, created_at) values ($1, $2, $3, $4)';
+  await tx.run(sql, [id, tag, name, createdAt]);
   await tx.run('insert into tenant_tags (tag, id) values ($1, $2)', [tag, id]);
   await insertApplication(tx, id, application, key);
 }
@@ -127,6 +123,7 @@ export interface TenantTags {
 }
 
 const maxKnown = 100_000;
+const selectTag = 'select tag as key, id, moving_at, moved_at from tenant_tags where tag = :key';
 
 interface TagRow {
   readonly id: string;
@@ -139,20 +136,13 @@ export function tenantTags(db: Pick<Db, 'lookup'>): TenantTags {
   return {
     known: (tag) => ids.get(tag),
     find: (tag) =>
-      then(
-        db.lookup<TagRow>(
-          'select tag as key, id, moving_at, moved_at from tenant_tags where tag = :key',
-          tag,
-          [],
-        ),
-        (row) => {
-          if (!row) return undefined;
-          if (row.moved_at !== null) throw fail('tenant_moved');
-          if (row.moving_at !== null) throw fail('unavailable', { expected: true });
-          if (ids.size >= maxKnown) ids.clear();
-          ids.set(tag, row.id);
-          return row.id;
-        },
-      ),
+      then(db.lookup<TagRow>(selectTag, tag, []), (row) => {
+        if (!row) return undefined;
+        if (row.moved_at !== null) throw fail('tenant_moved');
+        if (row.moving_at !== null) throw fail('unavailable', { expected: true });
+        if (ids.size >= maxKnown) ids.clear();
+        ids.set(tag, row.id);
+        return row.id;
+      }),
   };
 }

@@ -3,6 +3,8 @@
  * come from the code or the configuration, never from a request; only destinations have their ids, up to a number. The
  * number of series is therefore bounded, and metrics contain no keys.
  */
+import { durationLimits } from '../domain/request-counts.ts';
+
 export type Labels = Readonly<Record<string, string>>;
 
 export interface NumberSeries {
@@ -38,9 +40,7 @@ export interface Histogram {
 type Read = () => Iterable<readonly [Labels, number]>;
 
 /** Upper bounds of the histogram buckets, in seconds. */
-export const bounds = [
-  0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
-];
+export const bounds = durationLimits.map((milliseconds) => milliseconds / 1000);
 
 export class Registry {
   readonly families: Family[] = [];

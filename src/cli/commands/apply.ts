@@ -65,10 +65,6 @@ export const commands: RemoteCommand = {
   call: apply,
 };
 
-function impactLines(impact: Impact | undefined): string[] {
-  return impact ? impactText(impact) : [];
-}
-
 interface Created {
   readonly id: string;
   readonly name: string;
@@ -85,7 +81,7 @@ async function apply(call: Call): Promise<number> {
   const printResult = (keys: readonly Created[], applied: boolean) => {
     if (json) print(JSON.stringify({ ...planToJson(plan, impacts), applied, keys }));
   };
-  if (!json) print(formatPlan(plan, colorize, (id) => impactLines(impacts.get(id))));
+  if (!json) print(formatPlan(plan, colorize, (id) => [impacts.get(id) ?? []].flat().flatMap(impactText)));
   if (isEmpty(plan) || options.on('plan')) {
     printResult([], false);
     return isEmpty(plan) ? 0 : negativeExitCode;

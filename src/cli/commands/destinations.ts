@@ -5,28 +5,21 @@ import {
   etagOf,
 } from '../../../sdk/src/sallyport.ts';
 import { describeRequest } from '../../domain/describe-destination.ts';
-import type { Call, Option, RemoteCommand } from '../command.ts';
+import { type Call, type Option, option, type RemoteCommand } from '../command.ts';
 import { CommandError, UsageError } from '../errors.ts';
 import { confirm, fileOption, only, pairsOf, yesOption } from '../terminal/options.ts';
 import { fields, limitOption, printList } from '../terminal/print.ts';
 import { idShape, ifMatchOf, unquoted } from './apps.ts';
 
 /** Values are secret, so arguments have the files. */
-const headerOption: Option = {
-  name: 'header-file',
-  value: 'NAME=FILE',
-  repeatable: true,
-  description:
-    'Header that is added to every request, with its value in a file, or - for standard input; repeatable. Replaces all headers.',
-};
+const headerOption = option(
+  'header-file NAME=FILE...',
+  'Header that is added to every request, with its value in a file, or - for standard input; repeatable. Replaces all headers.',
+);
 
 const fieldOptions: readonly Option[] = [
   headerOption,
-  {
-    name: 'client-certificate',
-    value: 'FILE',
-    description: 'Client certificate and private key in PEM, or - for standard input.',
-  },
+  option('client-certificate FILE', 'Client certificate and private key in PEM, or - for standard input.'),
   fileOption,
 ];
 
@@ -35,7 +28,7 @@ const argument = 'DESTINATION is an id or a name.';
 export const commands: readonly RemoteCommand[] = [
   {
     usage: 'destinations list',
-    options: [{ name: 'name', value: 'TEXT', description: 'Filter by part of the name.' }, limitOption],
+    options: [option('name TEXT', 'Filter by part of the name.'), limitOption],
     summary: 'List destinations, newest first.',
     examples: ['sallyport destinations list'],
     call: list,
@@ -43,8 +36,8 @@ export const commands: readonly RemoteCommand[] = [
   {
     usage: 'destinations create',
     options: [
-      { name: 'name', value: 'TEXT', description: 'Name in the path /proxy/NAME/…, unique in the tenant.' },
-      { name: 'origin', value: 'ORIGIN', description: 'Such as https://api.payments.example.' },
+      option('name TEXT', 'Name in the path /proxy/NAME/…, unique in the tenant.'),
+      option('origin ORIGIN', 'Such as https://api.payments.example.'),
       ...fieldOptions,
     ],
     summary: 'Create a destination: an HTTPS service where tokens can be used without being seen.',
@@ -69,18 +62,12 @@ export const commands: readonly RemoteCommand[] = [
   {
     usage: 'destinations update <DESTINATION>',
     options: [
-      {
-        name: 'name',
-        value: 'TEXT',
-        description: 'New name. Rules stay valid, because they contain the id.',
-      },
+      option('name TEXT', 'New name. Rules stay valid, because they contain the id.'),
       ...fieldOptions,
-      {
-        name: 'if-match',
-        value: 'ETAG',
-        description:
-          'Change nothing if the destination no longer has this version, as printed by `destinations get`. Default: the `etag` in the file, if it has one.',
-      },
+      option(
+        'if-match ETAG',
+        'Change nothing if the destination no longer has this version, as printed by `destinations get`. Default: the `etag` in the file, if it has one.',
+      ),
     ],
     summary: 'Update the name, requests, headers, certificates or timeout of a destination.',
     details: `Fields that you leave out are unchanged. The origin cannot be changed. ${argument}`,

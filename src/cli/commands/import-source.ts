@@ -6,7 +6,7 @@ import { findInexactNumber } from '../../domain/number-precision.ts';
 import { canonicalContainer, compareTransforms, type Transform } from '../../domain/rule.ts';
 import { isObject } from '../../domain/token.ts';
 import { type FileLine, readFileLines } from '../../store/engine/line-reader.ts';
-import { CommandError, UsageError } from '../errors.ts';
+import { CommandError } from '../errors.ts';
 import { requireFile } from '../terminal/files.ts';
 
 /** An application or token with the fields of the source. */
@@ -207,11 +207,6 @@ function revealsAll({ rules }: SourceRecord): boolean {
     if (canonicalContainer(container ?? '/') === '/') return true;
   }
   return false;
-}
-
-export function requireOneSource(url: string | undefined, file: string | undefined): void {
-  if ((url === undefined) === (file === undefined))
-    throw new UsageError('pass either --from-url or --from-file');
 }
 
 interface Line {

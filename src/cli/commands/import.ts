@@ -24,7 +24,6 @@ import {
   linesOf,
   linesSource,
   type Origin,
-  requireOneSource,
   requireReveal,
   type Source,
 } from './import-source.ts';
@@ -119,7 +118,8 @@ async function copyAll(call: Call, report: Report): Promise<number> {
 
 async function openSource({ options, terminal, input }: Call): Promise<Source> {
   const [url, file] = [options.value('from-url'), options.value('from-file')];
-  requireOneSource(url, file);
+  if ((url === undefined) === (file === undefined))
+    throw new UsageError('pass either --from-url or --from-file');
   if (file !== undefined)
     return linesSource(
       linesOf(file, () => input.standard('--from-file -')),

@@ -1,5 +1,5 @@
 import type { Token, TokenCreate, TokenPatch } from '../../../sdk/src/sallyport.ts';
-import type { Call, Option, RemoteCommand } from '../command.ts';
+import { type Call, type Option, option, type RemoteCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import {
   confirm,
@@ -12,24 +12,18 @@ import {
 } from '../terminal/options.ts';
 import { fields, limitOption, printList } from '../terminal/print.ts';
 
-const metadataOption: Option = {
-  name: 'metadata',
-  value: 'NAME=VALUE',
-  repeatable: true,
-  description: 'Metadata entry; repeatable. Metadata is not encrypted.',
-};
+const metadataOption = option(
+  'metadata NAME=VALUE...',
+  'Metadata entry; repeatable. Metadata is not encrypted.',
+);
 
 /** Data is never an argument, because every user of the machine can read arguments. */
 const bodyOptions: readonly Option[] = [
-  { name: 'data-file', value: 'FILE', description: 'Data as JSON, or - for standard input.' },
-  {
-    name: 'text-file',
-    value: 'FILE',
-    description: 'Data as text, or - for standard input. A final line feed is removed.',
-  },
-  { name: 'mask', value: 'MASK', description: "Mask, such as '{{ data | reveal_last: 4 }}'." },
-  { name: 'type', value: 'WORD', description: 'Token type, a word of your choice.' },
-  { name: 'container', value: 'PATH', description: 'Container, such as /customers/42/.' },
+  option('data-file FILE', 'Data as JSON, or - for standard input.'),
+  option('text-file FILE', 'Data as text, or - for standard input. A final line feed is removed.'),
+  option('mask MASK', "Mask, such as '{{ data | reveal_last: 4 }}'."),
+  option('type WORD', 'Token type, a word of your choice.'),
+  option('container PATH', 'Container, such as /customers/42/.'),
   metadataOption,
   expiryOption,
   fileOption,
@@ -39,10 +33,10 @@ export const commands: readonly RemoteCommand[] = [
   {
     usage: 'tokens list',
     options: [
-      { name: 'type', value: 'WORD', description: 'Filter by type.' },
-      { name: 'container', value: 'PATH', description: 'Filter by container; includes containers below it.' },
+      option('type WORD', 'Filter by type.'),
+      option('container PATH', 'Filter by container; includes containers below it.'),
       { ...metadataOption, description: 'Filter by metadata; repeatable.' },
-      { name: 'id', value: 'ID', repeatable: true, description: 'Filter by id; repeatable.' },
+      option('id ID...', 'Filter by id; repeatable.'),
       limitOption,
     ],
     summary: 'List the tokens that your key can read, newest first.',
@@ -52,8 +46,8 @@ export const commands: readonly RemoteCommand[] = [
   {
     usage: 'tokens search <NAME>',
     options: [
-      { name: 'type', value: 'WORD', description: 'Filter by type.' },
-      { name: 'container', value: 'PATH', description: 'Filter by container; includes containers below it.' },
+      option('type WORD', 'Filter by type.'),
+      option('container PATH', 'Filter by container; includes containers below it.'),
       limitOption,
     ],
     summary: 'List the tokens with a value that your key can search and read, newest first.',
@@ -64,12 +58,11 @@ export const commands: readonly RemoteCommand[] = [
   {
     usage: 'tokens create',
     options: [
-      { name: 'id', value: 'ID', description: 'Token id; generated if left out.' },
-      {
-        name: 'max-uses',
-        value: 'NUMBER',
-        description: 'How often it can be used at destinations, 1 to 100. Its data is then never revealed.',
-      },
+      option('id ID', 'Token id; generated if left out.'),
+      option(
+        'max-uses NUMBER',
+        'How often it can be used at destinations, 1 to 100. Its data is then never revealed.',
+      ),
       ...bodyOptions,
     ],
     summary: 'Create a token.',
@@ -89,13 +82,8 @@ export const commands: readonly RemoteCommand[] = [
     usage: 'tokens get <ID>',
     summary: 'Show a token, with its data as your key may see it.',
     options: [
-      { name: 'purpose', value: 'PURPOSE', description: 'Why you read it, for the rules and the audit log.' },
-      {
-        name: 'transform',
-        value: 'TRANSFORM',
-        choices: ['mask', 'redact'],
-        description: 'Show less of the data than your key may see.',
-      },
+      option('purpose PURPOSE', 'Why you read it, for the rules and the audit log.'),
+      option('transform TRANSFORM', 'Show less of the data than your key may see.', ['mask', 'redact']),
     ],
     examples: ['sallyport tokens get card-42', 'sallyport tokens get card-42 --purpose "refund 4711"'],
     call: async (call) => {
