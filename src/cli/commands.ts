@@ -124,7 +124,7 @@ export const topics: Readonly<Record<string, Topic>> = {
   ),
   pull: topic(
     'api',
-    "Write a tenant's applications to a file for `apply`.",
+    "Write a tenant's applications and destinations to a file for `apply`.",
     () => import('./commands/pull.ts'),
   ),
   import: topic(
