@@ -74,11 +74,8 @@ const sessionRules = Array.from({ length: 50 }, (_, at) => ({
   })),
 }));
 
-const heavyFields = {
-  name: 'heavy',
-  permissions: ['decision:create', 'application:read'],
-  rules: heavyRules,
-};
+const heavyPermissions = ['decision:create', 'application:read'];
+const heavyFields = { name: 'heavy', permissions: heavyPermissions, rules: heavyRules };
 
 const mebibyte = 1_048_576;
 
@@ -203,6 +200,11 @@ const evaluation = (id: string, at = 0) => ({
   action: { name: 'read' },
   resource: { type: 'token', id: `none-${at}`, properties: { container: resources[at]?.container } },
 });
+const manyOutputs = [1, 2].map((priority) => ({
+  ...{ priority, container: '/h/', transform: 'redact', permissions: ['token:create'] },
+  defaults: { mask: `${priority}${'{{data}}'.repeat(505)}` },
+}));
+const newApplication = (fields: object) => ({ name: 'heavy', type: 'private', ...fields });
 const common = { equals: { a: '1', b: '1', c: '1', d: '1', e: '1' }, size: 100 };
 const manyValues = { equals: JSON.parse(manyNames) };
 /** One character that becomes 18 others. */
@@ -223,12 +225,8 @@ type Requests = readonly WorstRequest[] | Promise<readonly WorstRequest[]>;
 /** By the name of the route. */
 export const worstRequests: Record<string, (world: World) => Requests> = {
   createApplication: ({ owner: key }) => [
-    {
-      what: '50 rules of 50 permissions',
-      path: '/applications',
-      key,
-      body: { type: 'private', ...heavyFields },
-    },
+    { what: '50 rules of 50 permissions', path: '/applications', key, body: newApplication(heavyFields) },
+    { what: '1,000 outputs', path: '/applications', key, body: newApplication({ rules: manyOutputs }) },
     { what: '50 wrong rules', path: '/applications', key, body: wrongRules, expected: rejected },
     { what: 'numbers of 400 digits', path: '/applications', key, body: manyNumbers, expected: rejected },
     { what: '4,800 unknown fields', path: '/applications', key, body: manyNames, expected: rejected },
