@@ -51,7 +51,8 @@ export class WrongPlacement extends Error {}
  * `WrongPlacement` if another program has distributed a table otherwise.
  */
 export async function distributeTables(db: Db, names: readonly string[]): Promise<void> {
-  if (misplacedOf(await readPlacements(db, names)).length === 0) return;
+  const missing = misplacedOf(await readPlacements(db, names));
+  if (missing.length === 0) return;
   await db.exclusively(async (tx) => {
     const misplaced = misplacedOf(await readPlacements(tx, names));
     const wrong = misplaced.find(({ is }) => is !== 'local');
@@ -64,7 +65,17 @@ export async function distributeTables(db: Db, names: readonly string[]): Promis
       if (wanted !== 'reference')
         await tx.get(`select truncate_local_data_after_distributing_table('${name}')`);
   }, 'slow');
+  for (const { name, wanted } of missing)
+    if (wanted === 'tenant_id')
+      await db.get(`select run_command_on_shards('${name}', 'alter table %s ${oneTenant}')`);
 }
+
+/**
+ * PostgreSQL keeps one plan of a statement for all tenants. For the average tenant, it would choose one that reads and
+ * sorts all rows of a tenant. If its statistics know only one tenant, it assumes the largest one, or plans for each
+ * tenant.
+ */
+export const oneTenant = 'alter column tenant_id set (n_distinct = 1)';
 
 function distribution(name: string, wanted: string): string {
   if (wanted === 'reference') return `select create_reference_table('${name}')`;

@@ -1,5 +1,5 @@
 import { Database } from 'bun:sqlite';
-import { distributeTables, WrongPlacement } from './citus.ts';
+import { distributeTables, oneTenant, WrongPlacement } from './citus.ts';
 import type { Db } from './db.ts';
 import initialPostgres from './migrations/0001_initial.postgres.sql' with { type: 'text' };
 import initial from './migrations/0001_initial.sql' with { type: 'text' };
@@ -181,6 +181,12 @@ export function keysOfTables(dialect: Dialect): ReadonlyMap<string, readonly str
   return found;
 }
 
+/** Whether the table has several rows of each tenant. */
+function hasTenants(table: string): boolean {
+  const [first, second] = keysOfTables('postgres').get(table) ?? [];
+  return first === 'tenant_id' && second !== undefined;
+}
+
 /**
  * SHA-256 of the statements that a migration runs. The text of comments does not count, but the number of comment lines
  * inside a statement does.
@@ -252,6 +258,9 @@ function applyNext(db: Db, known: readonly Migration[]): Promise<number> {
     const next = known[version];
     if (!next) return version;
     for (const statement of statementsFor(db.dialect, next)) await tx.run(statement);
+    if (db.dialect === 'postgres')
+      for (const name of tablesOf(db.dialect, [next]))
+        if (hasTenants(name)) await tx.run(`alter table ${name} ${oneTenant}`);
     await tx.run('insert into schema_versions (version, name, hash) values ($1, $2, $3)', [
       version + 1,
       next.name,

@@ -1,5 +1,6 @@
 import { expect, test } from 'bun:test';
 import { SQL } from 'bun';
+import { keysOfTables } from '../../../src/store/engine/migrate.ts';
 import { openPostgres } from '../../../src/store/engine/postgres.ts';
 import { generousTimeout, postgres, sqlite } from '../../support/test-server.ts';
 import { openTestStore } from '../../support/test-store.ts';
@@ -79,6 +80,19 @@ test('lookups in a large tenant among small ones read only the rows of their key
   expect(plan).toContain('key_digest_key');
   expect(plan).not.toContain('Rows Removed');
   await db.close();
+  await testStore.close();
+});
+
+test('the statistics of every table with several rows of a tenant know one tenant, so that plans suit large ones', async () => {
+  const testStore = await openTestStore(postgres);
+  const rows = await testStore.runSql<{ name: string }>(
+    `select relname as name from pg_class c join pg_attribute a on a.attrelid = c.oid
+     where a.attname = 'tenant_id' and c.relkind = 'r' and 'n_distinct=1' = any(a.attoptions)`,
+  );
+  const expected = [...keysOfTables('postgres')].filter(
+    ([, [first, second]]) => first === 'tenant_id' && second,
+  );
+  expect(rows.map(({ name }) => name).sort()).toEqual(expected.map(([name]) => name).sort());
   await testStore.close();
 });
 
