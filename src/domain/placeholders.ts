@@ -114,7 +114,7 @@ function valueFor({ at, from, prefix = '' }: Placeholder, data: unknown): unknow
 
 /** A body that was parsed, to be written anew: the destination reads exactly what was checked. */
 interface Body {
-  /** Replaces the value at a place by the result of `by`, if that is defined. Does nothing if there is no value. */
+  /** Replaces the value at a place by the result of `by`, if that is defined. Ignores a place without a value. */
   replace(at: string, by: (value: unknown) => unknown): void;
   /** All names and texts. */
   texts(): string[];
@@ -132,7 +132,7 @@ function jsonBody(text: string): Body {
   } catch {
     throw invalidBody('must be JSON in UTF-8');
   }
-  // Every member of an object has one colon outside of strings. `JSON.parse` keeps one of several with the same name.
+  // Every member of an object has one colon outside of strings. `JSON.parse` returns one of several with the same name.
   if (membersIn(root) !== colonsIn(text)) throw invalidBody('must not have the same name twice in an object');
   return {
     replace: (at, by) => {
@@ -194,7 +194,7 @@ function child(value: unknown, name: string): unknown {
   return Object.hasOwn(value, name) ? (value as Record<string, unknown>)[name] : undefined;
 }
 
-/** The value at a JSON pointer (RFC 6901). Undefined if there is none. */
+/** The value at a JSON pointer (RFC 6901). Undefined if it does not exist. */
 function find(value: unknown, pointer: string): unknown {
   return partsOf(pointer).reduce(child, value);
 }
@@ -224,7 +224,7 @@ function namesAndTexts(value: unknown, texts: string[] = [], hasNames = true): s
   return texts;
 }
 
-/** The listed parts of a JSON value, in their places. Undefined if there are none. Other elements of lists are null. */
+/** The listed parts of a JSON value, in their places. Undefined if none exists. Other elements of lists are null. */
 export function selectParts(value: unknown, pointers: readonly string[]): unknown {
   if (pointers.includes('')) return value;
   let result: unknown;
@@ -263,7 +263,7 @@ export async function echoes(
   headers: readonly string[],
 ): Promise<boolean> {
   if (inserted.length === 0) return false;
-  // Without the names, too: they may stand between the pieces of a text.
+  // Without the names, too: they may be between the pieces of a text.
   const [all, values] = [namesAndTexts(parts), namesAndTexts(parts, [], false)];
   const raw = [...all, ...headers, '\n', ...values, ...headers].join('');
   // Each step takes some milliseconds for a large reply.

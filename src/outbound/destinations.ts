@@ -25,14 +25,14 @@ export interface DestinationTarget extends Certificates {
 export interface Lease {
   /** See `HttpConnection.exchange`. */
   exchange(request: OutboundRequest, limit?: BodyLimit): Promise<OutboundReply>;
-  /** Keeps the connection if it can be used again. `isFailure`: whether the destination failed. */
+  /** Returns the connection for reuse, if it is usable. `isFailure`: whether the destination failed. */
   release(isFailure: boolean): void;
 }
 
 export interface Outbound {
   /**
-   * Connects, or returns a kept-alive connection. Throws `destination_unreachable` if that fails, and
-   * `destination_suspended` if too many requests wait or the last ones failed. Nothing is sent. `timeout` is for all of
+   * Connects, or reuses an idle connection. Throws `destination_unreachable` if that fails, and
+   * `destination_suspended` if too many requests wait or the last ones failed. Sends no request. `timeout` is for all of
    * the request, in milliseconds.
    */
   open(target: DestinationTarget, timeout: number): Promise<Lease>;
@@ -150,7 +150,7 @@ export function outboundDestinations({ allowPrivate, resolve, now, onFailure }: 
 class IdleConnections {
   readonly #now: () => number;
   /** By tenant, the oldest first. */
-  readonly #kept = new Map<string, Idle[]>();
+  readonly #idle = new Map<string, Idle[]>();
   #timer: Timer | undefined;
 
   constructor(now: () => number) {
@@ -158,7 +158,7 @@ class IdleConnections {
   }
 
   take(tenantId: string, name: string): HttpConnection | undefined {
-    const kept = this.#kept.get(tenantId) ?? [];
+    const kept = this.#idle.get(tenantId) ?? [];
     for (;;) {
       const at = kept.findLastIndex((each) => each.name === name);
       const [found] = at < 0 ? [] : kept.splice(at, 1);
@@ -168,31 +168,31 @@ class IdleConnections {
 
   /** Closes the connection if it cannot be used again, or the oldest of the tenant if there are too many. */
   keep(tenantId: string, name: string, connection: HttpConnection): void {
-    if (this.#kept.get(tenantId)?.length === maxPerTenant) this.#prune();
-    const kept = this.#kept.get(tenantId) ?? [];
+    if (this.#idle.get(tenantId)?.length === maxPerTenant) this.#prune();
+    const kept = this.#idle.get(tenantId) ?? [];
     const added = { name, connection, since: this.#now() };
     if (!this.#isUsable(added)) return;
     if (kept.length === maxPerTenant) kept.shift()?.connection.close();
     kept.push(added);
-    this.#kept.set(tenantId, kept);
+    this.#idle.set(tenantId, kept);
     this.#timer ??= setTimeout(() => this.#prune(), maxIdle + 100).unref();
   }
 
   close(): void {
-    for (const kept of this.#kept.values()) for (const { connection } of kept) connection.close();
-    this.#kept.clear();
+    for (const { connection } of [...this.#idle.values()].flat()) connection.close();
+    this.#idle.clear();
   }
 
   /** Closes connections that were idle for too long, or that the server has closed. */
   #prune(): void {
-    for (const [tenantId, kept] of this.#kept) {
+    for (const [tenantId, kept] of this.#idle) {
       const usable = kept.filter((each) => this.#isUsable(each));
-      if (usable.length > 0) this.#kept.set(tenantId, usable);
-      else this.#kept.delete(tenantId);
+      if (usable.length > 0) this.#idle.set(tenantId, usable);
+      else this.#idle.delete(tenantId);
     }
     clearTimeout(this.#timer);
     const again = () => setTimeout(() => this.#prune(), maxIdle + 100).unref();
-    this.#timer = this.#kept.size > 0 ? again() : undefined;
+    this.#timer = this.#idle.size > 0 ? again() : undefined;
   }
 
   /** Closes the connection if not. */
@@ -204,11 +204,11 @@ class IdleConnections {
 }
 
 function suspended(reason: string, wait: number) {
-  const detail = `${reason} Nothing was sent. Retry after the number of seconds in \`Retry-After\`.`;
+  const detail = `${reason} The request was not sent. Retry after the number of seconds in \`Retry-After\`.`;
   return fail('destination_suspended', { detail, retryAfter: Math.ceil(wait / 1000), expected: true });
 }
 
-/** Limits how many requests of one name run at once. Others wait in order; beyond `maxWaiting` they are refused. */
+/** Limits how many requests of one name run concurrently. Others wait in order; beyond `maxWaiting` they are refused. */
 class Slots {
   readonly #max: number;
   readonly #names = new Map<string, { running: number; waiting: (() => void)[] }>();

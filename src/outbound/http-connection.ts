@@ -1,6 +1,6 @@
 /**
  * HTTP/1.1 over one connection. Connecting and sending are separate steps, so that a caller can write its audit entry in
- * between: Bun's `fetch` and `node:https` do both at once. Replies are parsed strictly and are limited in size.
+ * between: Bun's `fetch` and `node:https` do both in one step. Replies are parsed strictly and are limited in size.
  */
 import { isIP } from 'node:net';
 import { checkServerIdentity } from 'node:tls';
@@ -132,7 +132,7 @@ export class HttpConnection {
     if (this.#isExchanging) {
       this.#received.push(chunk.toString('latin1'));
       this.#wake();
-    } else this.close(); // Nothing was asked for: the bytes would fill the memory, or be read as the next reply.
+    } else this.close(); // Unsolicited: the bytes would fill the memory, or be read as the next reply.
   }
 
   ended(error?: Error): void {

@@ -187,7 +187,7 @@ function permitUse(principal: Principal, { id, container, token }: StoredToken, 
 
 /**
  * Checks the credential, the grants, the destination and the tokens again and writes the audit entry. Returns false if
- * the request must be checked from the start, because something was changed since.
+ * the request must be checked from the start, because the state has changed since.
  */
 async function commit(call: Call, use: Use, tx: StoreTransaction): Promise<boolean> {
   const { requestInfo } = call;
@@ -221,7 +221,7 @@ async function commit(call: Call, use: Use, tx: StoreTransaction): Promise<boole
   return true;
 }
 
-/** Returns the number of uses that are left. Throws `not_found` if there was none. */
+/** Returns the number of uses that are left. Throws `not_found` if none was left. */
 async function spendTokenUse(tenant: string, token: StoredToken, tx: StoreTransaction): Promise<number> {
   const left = await tx.tokens.spendUse(tenant, token.id, (current) => {
     if (tokenVersion(current) !== tokenVersion(token)) throw changing();
@@ -349,7 +349,7 @@ async function replyFrom(
   return { status, headers: { ...Object.fromEntries(passed), ...own }, ...(!isEmpty && { body: parts }) };
 }
 
-/** Undefined if the body is not JSON. Throws if it is compressed, because the service asked for it as it is. */
+/** Undefined if the body is not JSON. Throws if it is compressed, because the request accepted no encoding. */
 function jsonOf(body: Buffer | undefined, headers: OutboundReply['headers']): unknown {
   if (!body || body.length === 0) return undefined;
   if ((headers['content-encoding'] ?? 'identity') !== 'identity') throw new Error('the reply is compressed');
