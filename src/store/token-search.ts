@@ -191,11 +191,8 @@ async function reindexSome(
     const data = decryptPart(key, old, 'data', content?.data ?? null)?.value();
     const values = renderSearch(JSON.parse(old.search as string) as SearchTemplates, data);
     await updateSearch(tx, dialect, key, old, { ...old, search_version: version }, values);
-    await tx.run('update tokens set search_version = $3 where tenant_id = $1 and seq = $2', [
-      tenant,
-      old.seq,
-      version,
-    ]);
+    const sql = 'update tokens set search_version = $3 where tenant_id = $1 and seq = $2';
+    await tx.run(sql, [tenant, old.seq, version]);
   }
   return indexed;
 }

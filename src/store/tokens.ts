@@ -360,10 +360,8 @@ async function update(tx: Queries, old: SizedRow, row: SizedRow | WholeRow): Pro
     if ((await tx.run(sql, [tenant_id, seq, row.masked, row.data])) === 0)
       throw new Error(`the contents of token ${row.id} are missing: another program has deleted them`);
   } else if (old.masked_bytes > row.masked_bytes) {
-    await tx.run('update token_contents set masked = null where tenant_id = $1 and seq = $2', [
-      tenant_id,
-      seq,
-    ]);
+    const sql = 'update token_contents set masked = null where tenant_id = $1 and seq = $2';
+    await tx.run(sql, [tenant_id, seq]);
   }
 }
 
@@ -374,16 +372,8 @@ function changeable(row: SizedRow): Value[] {
   const expiry = expires_at === null ? null : Number(expires_at);
   const sizes = [data_bytes, masked_bytes];
   const templates = [mask, search, search_version];
-  return [
-    type,
-    container,
-    canonicalContainer(container),
-    content_version,
-    ...sizes,
-    ...templates,
-    metadata,
-    expiry,
-  ];
+  const place = [container, canonicalContainer(container)];
+  return [type, ...place, content_version, ...sizes, ...templates, metadata, expiry];
 }
 
 function toToken(row: TokenRow & Ciphertexts, key: Uint8Array): StoredToken {

@@ -42,11 +42,8 @@ export function usage(db: Executor): Usage {
     );
     if (!row) return;
     if (Number(row.last_used_at ?? 0) < at) {
-      await tx.run('update applications set last_used_at = $3 where tenant_id = $1 and id = $2', [
-        tenantId,
-        applicationId,
-        at,
-      ]);
+      const sql = 'update applications set last_used_at = $3 where tenant_id = $1 and id = $2';
+      await tx.run(sql, [tenantId, applicationId, at]);
     }
     if (keys.size > 0) await writeKeyUses(tx, use);
     if (permissions.size > 0) await writeUses(tx, db.dialect, use);
@@ -184,25 +181,13 @@ async function deleteUses(tx: Queries, tenant: string, application: string, rows
   );
 }
 
-/** The columns with numbers of requests by duration, in the order of `durationLimits`. */
-const durationColumns = [
-  'within_250us',
-  'within_500us',
-  'within_1ms',
-  'within_2500us',
-  'within_5ms',
-  'within_10ms',
-  'within_25ms',
-  'within_50ms',
-  'within_100ms',
-  'within_250ms',
-  'within_500ms',
-  'within_1s',
-  'within_2500ms',
-  'within_5s',
-  'within_10s',
-  'slower',
-];
+/** The columns with numbers of requests by duration, such as `within_250us`, `within_5ms` and `within_1s`. */
+const durationColumns = [...durationLimits.map((limit) => `within_${durationText(limit)}`), 'slower'];
+
+function durationText(milliseconds: number): string {
+  if (milliseconds % 1 > 0) return `${milliseconds * 1000}us`;
+  return milliseconds % 1000 > 0 ? `${milliseconds}ms` : `${milliseconds / 1000}s`;
+}
 const counters = ['denied', ...durationColumns];
 const columns = ['tenant_id', 'started_at', ...counters];
 
