@@ -4,7 +4,7 @@ import { segmentAt } from '../../src/audit/log/chain.ts';
 import { maxExamined } from '../../src/audit/log/search.ts';
 import type { AuditFilter, NewEntry, Store } from '../../src/store/store.ts';
 import { plansOf, recorder, rowsVisited } from '../support/statement-recorder.ts';
-import { databases, startTime, testMasterKey } from '../support/test-server.ts';
+import { singleServers, startTime, testMasterKey } from '../support/test-server.ts';
 import { masterKeys, openTestStore, type TestStore } from '../support/test-store.ts';
 
 const actor = '01900000-0000-7000-8000-000000000001';
@@ -23,7 +23,7 @@ const filters: [name: string, filter: AuditFilter][] = [
   ['terms that never occur together', { token: 'needle', operation: 'token.read' }],
 ];
 
-describe.each(databases)('the cost of a search in the audit log on %s', (name, database) => {
+describe.each(singleServers)('the cost of a search in the audit log on %s', (name, database) => {
   const statements = recorder();
   let on: TestStore;
   let watched: Store;

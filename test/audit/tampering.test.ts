@@ -134,9 +134,16 @@ describe.each(databases)('tampering with the audit log in %s', (name, database) 
     expect(found).toContain('cut_off 2');
   });
 
+  const columns = `format, first_seq, last_seq, earliest_at, latest_at, sealed_at, max_delay, successes, denials,
+    failures, previous, system_number, system_hash, key_id, content_hash, index_hash, signature, entries`;
+  const copyTo = (id: string, number: number) =>
+    `insert into audit_segments (tenant_id, number, ${columns})
+     select '${id}', ${number}, ${columns} from audit_segments where ${segment(3)}`;
+
   test('by moving a segment to another chain', async () => {
     const moved = await after(
-      `update audit_segments set tenant_id = '${systemTenant}', number = 9 where ${segment(3)}`,
+      copyTo(systemTenant, 9),
+      `delete from audit_segments where ${segment(3)}`,
       `update audit_chains set number = 9 where tenant_id = '${systemTenant}'`,
     );
     expect(moved).toContain('changed_segment 9');
@@ -144,11 +151,6 @@ describe.each(databases)('tampering with the audit log in %s', (name, database) 
   });
 
   test('by inserting segments', async () => {
-    const columns = `format, first_seq, last_seq, earliest_at, latest_at, sealed_at, max_delay, successes, denials,
-      failures, previous, system_number, system_hash, key_id, content_hash, index_hash, signature, entries`;
-    const copyTo = (id: string, number: number) =>
-      `insert into audit_segments (tenant_id, number, ${columns})
-       select '${id}', ${number}, ${columns} from audit_segments where ${segment(3)}`;
     expect(await after(copyTo(tenant, 4))).toEqual(['broken_chain']);
     expect(await after(copyTo(tenant, 0))).toEqual(['broken_chain']);
     expect(await after(copyTo(crypto.randomUUID(), 1))).toEqual(['broken_chain']);

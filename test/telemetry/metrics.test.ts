@@ -34,7 +34,7 @@ describe('the registry', () => {
 const sink = JSON.stringify({ name: 'siem', type: 'file', path: '/nowhere/audit.jsonl' });
 const docs = (name: string) => readFileSync(join(import.meta.dirname, '../../docs', name), 'utf8');
 
-describe.each(databases)('metrics on %s', (_, database) => {
+describe.each(databases)('metrics on %s', (name, database) => {
   let server: TestServer;
   beforeAll(async () => {
     server = await openTestServer(database, { SALLYPORT_METRICS_PORT: '0', SALLYPORT_SINK: sink });
@@ -160,7 +160,9 @@ describe.each(databases)('metrics on %s', (_, database) => {
         'from (with recursive n(i) as (select 1 union all select i + 1 from n limit 12000) select i from n)',
       );
     const estimate = readValue(await scrape(), 'sallyport_audit_unsealed');
-    expect(Math.abs(estimate - (isPostgres ? 12_000 : 10_000))).toBeLessThan(100);
+    // The coordinator of a Citus cluster has no statistics of the rows on the workers.
+    const isEstimated = name === 'PostgreSQL';
+    expect(Math.abs(estimate - (isEstimated ? 12_000 : 10_000))).toBeLessThan(100);
     await runSql(url, 'delete from audit_pending');
   });
 

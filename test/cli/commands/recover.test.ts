@@ -7,8 +7,8 @@ import { type Cli, openCli } from '../../support/cli.ts';
 import { environment } from '../../support/service.ts';
 import { shell } from '../../support/shell.ts';
 import {
-  databases,
   openTestServer,
+  singleServers,
   sqlite,
   type TestServer,
   testMasterKey,
@@ -22,7 +22,7 @@ interface Report {
   readonly revived: Revived;
 }
 
-describe.each(databases)('a restore on %s: access that was revoked after the backup', (_, kind) => {
+describe.each(singleServers)('a restore on %s: access that was revoked after the backup', (_, kind) => {
   let cli: Cli;
   let server: TestServer;
   let url: string;
