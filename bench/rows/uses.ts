@@ -39,7 +39,9 @@ export async function useRows(environment: Environment, effort: Effort): Promise
   ];
   for (const [database, service] of Object.entries(services))
     candidates.push(await candidate(database, service, origin, certificates.ca));
-  const series = await compare(candidates, effort);
+  // The first thousands of requests also compile the code.
+  const warmUp = effort.warmUp * (effort.quick ? 1 : 4);
+  const series = await compare(candidates, { ...effort, warmUp });
   for (const server of [...Object.values(services), proxy, destination]) await server.stop();
   const bare = seriesOf(series, 'bare');
   return Object.keys(services).flatMap((database) => {

@@ -8,6 +8,7 @@ import {
 } from './destination.ts';
 import { fail } from './error.ts';
 import { jsonLimitError } from './json-limits.ts';
+import { lazy } from './lazy.ts';
 import { findInexactNumber } from './number-precision.ts';
 import { nextTurn } from './steps.ts';
 
@@ -27,7 +28,7 @@ export interface FilledRequest {
   readonly headers: Record<string, string>;
   readonly body: string | undefined;
   /** The inserted texts. None of them may be in the reply. */
-  readonly inserted: readonly string[];
+  readonly inserted: readonly Needle[];
 }
 
 export interface PreparedRequest {
@@ -74,7 +75,7 @@ export function prepareRequest(listed: DestinationRequest, request: CallerReques
   return {
     tokens,
     fill: (dataOf) => {
-      const inserted: string[] = [];
+      const inserted: Needle[] = [];
       const filled = { ...passed };
       let size = 0;
       for (const { at, token } of found) {
@@ -83,7 +84,7 @@ export function prepareRequest(listed: DestinationRequest, request: CallerReques
         if (size > maxInsertedSize) throw fail('placeholder_unusable');
         // Without the prefix: the reply may have the value alone.
         const data = at.prefix === undefined ? value : (value as string).slice(at.prefix.length);
-        for (const text of leavesOf(data)) if (text.length >= minEcho) inserted.push(text);
+        for (const text of leavesOf(data)) if (text.length >= minEcho) inserted.push(needleOf(text));
         if (at.at.startsWith(headerPrefix)) filled[at.at.slice(headerPrefix.length)] = value as string;
         else body?.replace(at.at, () => value);
       }
@@ -258,7 +259,7 @@ export function selectParts(value: unknown, pointers: readonly string[]): unknow
  * over parts, or in base64, base64url, hexadecimal, percent-encoding, JSON escapes or HTML references.
  */
 export async function echoes(
-  inserted: readonly string[],
+  inserted: readonly Needle[],
   parts: unknown,
   headers: readonly string[],
 ): Promise<boolean> {
@@ -269,7 +270,7 @@ export async function echoes(
   // Each step takes some milliseconds for a large reply.
   const isLarge = raw.length > 10_000;
   let unescaped = raw;
-  for (const [pattern, decode] of escapes) {
+  for (const [pattern, decode] of anyEscape.test(raw) ? escapes : []) {
     if (isLarge) await nextTurn();
     unescaped = unescaped.replace(pattern, decode);
   }
@@ -284,11 +285,11 @@ export async function echoes(
   const haystack = await lettersOf(raw);
   const other = unescaped === raw ? haystack : await lettersOf(unescaped);
   const room = Math.max(haystack.length, other.length);
-  for (const text of inserted) {
+  for (const { text, forms } of inserted) {
     // Separators count here: few letters may be left without them.
     if (raw.includes(text) || unescaped.includes(text)) return true;
     const isIn = (form: string) => haystack.includes(form) || other.includes(form);
-    if (formsOf(text, room).some((form) => form.length >= minEcho && isIn(form))) return true;
+    if (forms(room).some((form) => form.length >= minEcho && isIn(form))) return true;
     if (isLarge) await nextTurn();
   }
   return false;
@@ -302,6 +303,9 @@ function character(digits: string, base: number): string {
   const point = Number.parseInt(digits, base);
   return point <= 0x10ffff ? String.fromCodePoint(point) : '';
 }
+
+/** The characters of which each escape has one. */
+const anyEscape = /[\\&%+]/;
 
 /** Escapes and their characters, also where only some characters are escaped. In this order. */
 const escapes: readonly [RegExp, (match: string, part: string) => string][] = [
@@ -326,6 +330,24 @@ function letters(text: string): string {
   // A single character can become 18: a text of these would take too long to search.
   const folded = (decomposed.length > 3 * text.length ? text : decomposed).toLowerCase();
   return folded.replace(/[^a-z0-9\u{80}-\u{10ffff}]|\s|\p{M}|\p{Cf}/gu, '');
+}
+
+/** A text that must not be in a reply. */
+export interface Needle {
+  readonly text: string;
+  readonly forms: (room: number) => readonly string[];
+}
+
+function needleOf(text: string): Needle {
+  return { text, forms: (room) => formsOf(text, room) };
+}
+
+/** Secrets of many requests. Without a scheme such as `Bearer`, too: the reply may have the secret alone. */
+export function secretNeedles(secrets: readonly string[]): Needle[] {
+  const texts = new Set(secrets.flatMap((value) => [value, ...value.split(' ')]));
+  return [...texts]
+    .filter(({ length }) => length >= minEcho)
+    .map((text) => ({ text, forms: lazy(() => formsOf(text, Number.POSITIVE_INFINITY)) }));
 }
 
 /** The forms of a text, as `letters` leaves them. Without those that surely have more characters than `room`. */

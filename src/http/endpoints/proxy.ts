@@ -10,7 +10,9 @@ import {
   type CallerRequest,
   echoes,
   type FilledRequest,
+  type Needle,
   prepareRequest,
+  secretNeedles,
   selectParts,
 } from '../../domain/placeholders.ts';
 import { forPurpose, type Policy } from '../../domain/policy.ts';
@@ -247,6 +249,9 @@ function entryOf(
   };
 }
 
+/** What replies of a destination must not have, as long as its secrets are in memory. */
+const needles = new WeakMap<Use['secrets'], readonly Needle[]>();
+
 async function send(
   call: Call,
   use: Use,
@@ -269,11 +274,9 @@ async function send(
     const reply = await lease.exchange(request, wantsBody ? { bytes: maxBody } : undefined);
     ({ status } = reply);
     lease.release(false);
-    // Without a scheme such as `Bearer`, too: the reply may have the secret alone.
-    const secretTexts = added
-      .flatMap(([, value]) => [value, ...value.split(' ')])
-      .filter((text) => text.length >= 8);
-    return await replyFrom(reply, listed, [...filled.inserted, ...secretTexts], destination.name);
+    const found = needles.get(secrets) ?? secretNeedles(added.map(([, value]) => value));
+    needles.set(secrets, found);
+    return await replyFrom(reply, listed, [...filled.inserted, ...found], destination.name);
   } catch (error) {
     if (status === undefined) lease.release(true);
     const isTimeout = (error as { isTimeout?: boolean }).isTimeout === true;
@@ -323,7 +326,7 @@ function outboundHeaders(
 async function replyFrom(
   { status, headers, body }: OutboundReply,
   { reply }: DestinationRequest,
-  inserted: readonly string[],
+  inserted: readonly Needle[],
   destination: string,
 ): Promise<Reply> {
   const names = reply
