@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
 import { constants, open } from 'node:fs/promises';
-import { dirname, isAbsolute } from 'node:path';
+import { isAbsolute } from 'node:path';
 import { S3Client } from 'bun';
 import { parseDocument } from 'yaml';
 import { z } from 'zod';
@@ -19,6 +19,7 @@ import {
   refusedHost,
 } from '../../outbound/address.ts';
 import { type HttpTarget, send } from '../../outbound/request.ts';
+import { syncFolderOf } from '../../store/engine/line-writer.ts';
 import { chainName, systemTenant } from '../records.ts';
 import { type Batch, toJsonLines } from './batch.ts';
 import { otlpSender } from './otlp.ts';
@@ -88,26 +89,19 @@ const network = {
   ca_file: z.string().min(1).optional(),
 };
 
+const http = { ...network, url: Url, headers: Headers, interval: seconds.default(1) };
+
 const SinkConfig = z.discriminatedUnion(
   'type',
   [
     z.strictObject({
-      ...network,
+      ...http,
       type: z.literal('webhook'),
-      url: Url,
       secret: z.union([SecretSource, z.array(SecretSource).min(1).max(5)], {
         error: 'must be a string, {file: PATH}, {env: NAME} or a list of them',
       }),
-      headers: Headers,
-      interval: seconds.default(1),
     }),
-    z.strictObject({
-      ...network,
-      type: z.literal('otlp'),
-      url: Url,
-      headers: Headers,
-      interval: seconds.default(1),
-    }),
+    z.strictObject({ ...http, type: z.literal('otlp') }),
     z.strictObject({
       ...network,
       type: z.literal('s3'),
@@ -176,7 +170,8 @@ function parse<S extends z.ZodType>(schema: S, text: string, source: string, def
 /** Names the field and its sink: `sink "siem": url`, or `sinks.0: url` if the sink has no valid name. */
 function describePath([list, index, ...rest]: readonly PropertyKey[], value: unknown): string {
   if (list === undefined) return 'the configuration';
-  if (list !== 'sinks' || typeof index !== 'number') return [list, index, ...rest].filter(isGiven).join('.');
+  if (list !== 'sinks' || typeof index !== 'number')
+    return [list, index, ...rest].filter((part) => part !== undefined).join('.');
   const { name } = (value as { sinks: { name?: unknown }[] }).sinks[index] ?? {};
   const label = typeof name === 'string' && nameRule.test(name) ? `sink "${name}"` : `sinks.${index}`;
   return rest.length === 0 ? label : `${label}: ${rest.map(String).join('.')}`;
@@ -290,10 +285,6 @@ function isObject(value: unknown): value is object {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-function isGiven(part: PropertyKey | undefined): boolean {
-  return part !== undefined;
-}
-
 const { O_APPEND, O_CREAT, O_RDWR, O_NONBLOCK } = constants;
 
 /** Returns why a sink cannot write to the path. Undefined if it is a file, does not exist, or cannot be checked. */
@@ -320,7 +311,7 @@ function fileSender({ path }: { readonly path: string }): Sender {
         // After a crash or a full disk the last line may be incomplete. Its batch is written again.
         await file.appendFile((isTorn ? '\n' : '') + toJsonLines(batch));
         await file.sync();
-        if (status.size === 0) await syncFolder(dirname(path));
+        if (status.size === 0) syncFolderOf(path);
         return {};
       } finally {
         await file.close();
@@ -334,15 +325,6 @@ const newline = 0x0a;
 async function lastByte(file: Awaited<ReturnType<typeof open>>, size: number): Promise<number | undefined> {
   const { buffer } = await file.read(Buffer.alloc(1), 0, 1, size - 1);
   return buffer[0];
-}
-
-async function syncFolder(path: string): Promise<void> {
-  const folder = await open(path, constants.O_RDONLY);
-  try {
-    await folder.sync();
-  } finally {
-    await folder.close();
-  }
 }
 
 interface S3Options extends HttpTarget {

@@ -32,18 +32,6 @@ export interface Chain extends Head {
   readonly baseSeq: number;
 }
 
-export interface ChainRow {
-  readonly tenant_id: string;
-  readonly number: DbTime;
-  readonly seq: DbTime;
-  readonly hash: Uint8Array;
-  readonly sealed_at: DbTime;
-  readonly max_delay: DbTime;
-  readonly base_number: DbTime;
-  readonly base_seq: DbTime;
-  readonly base_hash: Uint8Array;
-}
-
 /** The columns of `ChainRow`. */
 export const chainColumns = [
   'tenant_id',
@@ -56,6 +44,14 @@ export const chainColumns = [
   'base_seq',
   'base_hash',
 ] as const;
+
+export type ChainRow = {
+  readonly [C in (typeof chainColumns)[number]]: C extends 'tenant_id'
+    ? string
+    : C extends 'hash' | 'base_hash'
+      ? Uint8Array
+      : DbTime;
+};
 
 /** Returns undefined if the tenant has no sealed entries. `lock` is SQL that is appended to the statement. */
 export async function chainOf(

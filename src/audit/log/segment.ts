@@ -252,27 +252,15 @@ export class PackedEntries {
 }
 
 /** A row of `audit_segments` without the entries. */
-export interface HeaderRow {
-  readonly tenant_id: string;
-  readonly number: DbTime;
-  readonly format: number;
-  readonly first_seq: DbTime;
-  readonly last_seq: DbTime;
-  readonly earliest_at: DbTime;
-  readonly latest_at: DbTime;
-  readonly sealed_at: DbTime;
-  readonly max_delay: DbTime;
-  readonly successes: number;
-  readonly denials: number;
-  readonly failures: number;
-  readonly previous: Uint8Array;
-  readonly system_number: DbTime | null;
-  readonly system_hash: Uint8Array | null;
-  readonly key_id: string;
-  readonly content_hash: Uint8Array;
-  readonly index_hash: Uint8Array;
-  readonly signature: Uint8Array;
-}
+export type HeaderRow = Readonly<
+  Record<
+    'number' | 'first_seq' | 'last_seq' | 'earliest_at' | 'latest_at' | 'sealed_at' | 'max_delay',
+    DbTime
+  > &
+    Record<'format' | 'successes' | 'denials' | 'failures', number> &
+    Record<'previous' | 'content_hash' | 'index_hash' | 'signature', Uint8Array> &
+    Record<'tenant_id' | 'key_id', string> & { system_number: DbTime | null; system_hash: Uint8Array | null }
+>;
 
 export type SegmentRow = HeaderRow & { readonly entries: Uint8Array };
 

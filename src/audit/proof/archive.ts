@@ -171,11 +171,6 @@ async function archiveChain(
   return archived;
 }
 
-/** The file name of an archive with the segments from `first` to `last` of one chain. */
-function archiveName(tenantId: string, first: number, last: number): string {
-  return `audit-${chainName(tenantId)}-${first}-${last}.jsonl`;
-}
-
 /** Finds the file of an interrupted run. It contains the oldest segments that are still in the database. */
 function findArchive(folder: string, { tenantId, base, number }: Chain, max: number): string | undefined {
   return readdirSync(folder).find((name) => {
@@ -197,7 +192,7 @@ async function writeArchive(
 ): Promise<string | undefined> {
   const cut = await findCut(audit, chain, { before, now }, Math.min(max, chain.number));
   if (!cut) return undefined;
-  const name = archiveName(chain.tenantId, chain.base.number + 1, cut.last.number);
+  const name = `audit-${chainName(chain.tenantId)}-${chain.base.number + 1}-${cut.last.number}.jsonl`;
   const part = await archivePart(audit, now, chain, cut.last);
   const lines = exportLines(await audit.keys(), [part]);
   let done = 0;

@@ -208,43 +208,25 @@ export async function exportedParts(
     const isRest =
       verified !== undefined && verified.number >= chain.base.number && verified.number <= chain.number;
     const after = isRest ? verified : chain.base;
-    const header = headerOf({ at, scope, part: index + 1, parts: found.length, after }, chain, wrapped);
-    return storedPart(db, chain, header, after, chain, isRest);
+    const parts = { part: index + 1, parts: found.length };
+    return storedPart(db, chain, wrapped, { at, scope, ...parts, after, end: chain, isRest });
   });
 }
 
 /** The oldest segments of a chain, up to `end`. */
 export async function archivePart({ db }: AuditDb, at: number, chain: Chain, end: Position): Promise<Part> {
-  const after = chain.base;
-  const header = headerOf({ at, scope: 'archive', part: 1, parts: 1, after }, chain, await wrappedKeys(db));
-  return storedPart(db, chain, header, after, end, false);
+  const parts = { part: 1, parts: 1 };
+  const options = { at, scope: 'archive', ...parts, after: chain.base, end, isRest: false } as const;
+  return storedPart(db, chain, await wrappedKeys(db), options);
 }
 
 type WrappedKeys = Pick<Header, 'master_key' | 'chain_key'>;
-
-function headerOf(
-  {
-    at,
-    after,
-    scope,
-    part,
-    parts,
-  }: Pick<Header, 'scope' | 'part' | 'parts'> & { at: number; after: Position },
-  { tenantId }: Chain,
-  keys: WrappedKeys,
-): Header {
-  return {
-    kind: 'header',
-    format: exportFormat,
-    exported_at: timestamp(at),
-    scope,
-    part,
-    parts,
-    tenant_id: tenantId,
-    after: formatPosition(after),
-    ...keys,
-  };
-}
+type PartOptions = Pick<Header, 'scope' | 'part' | 'parts'> & {
+  readonly at: number;
+  readonly after: Position;
+  readonly end: Position;
+  readonly isRest: boolean;
+};
 
 async function wrappedKeys(db: Db): Promise<WrappedKeys> {
   const keys = await wrappedChainKeys(db);
@@ -252,15 +234,19 @@ async function wrappedKeys(db: Db): Promise<WrappedKeys> {
   return { master_key: keys.master_id, chain_key: Buffer.from(keys.wrapped).toString('base64') };
 }
 
-function storedPart(
-  db: Db,
-  chain: Chain,
-  header: Header,
-  after: Position,
-  end: Position,
-  isRest: boolean,
-): Part {
-  const isWhole = header.scope !== 'archive';
+function storedPart(db: Db, chain: Chain, keys: WrappedKeys, options: PartOptions): Part {
+  const { at, scope, part, parts, after, end, isRest } = options;
+  const header: Header = {
+    kind: 'header',
+    format: exportFormat,
+    exported_at: timestamp(at),
+    scope,
+    part,
+    parts,
+    tenant_id: chain.tenantId,
+    after: formatPosition(after),
+    ...keys,
+  };
   return {
     tenantId: chain.tenantId,
     header,
@@ -278,7 +264,7 @@ function storedPart(
         last = segment.number;
       }
       if (last < end.number) await checkNotDeleted(db, chain.tenantId, last);
-      const strays = isWhole ? await countStrays(db, chain) : 0;
+      const strays = scope === 'archive' ? 0 : await countStrays(db, chain);
       if (strays > 0) yield strayProblem(strays);
     },
   };

@@ -76,11 +76,11 @@ export async function findCut(
     entries += old.reduce((sum, header) => sum + header.last - header.first + 1, 0);
     isEnd = end >= 0 || page.length < pageSize;
   }
-  if (
-    !last ||
-    (entries <= maxRecords && (await hasOnlyRecords({ db }, tenantId, base.number + 1, last.number)))
-  )
-    return undefined;
+  if (!last) return undefined;
+  const range = { first: base.number + 1, last: last.number };
+  const few = entries <= maxRecords ? await segmentsIn(db, tenantId, range, 'asc', maxRecords) : [];
+  const found = few.flatMap(({ packed }) => packed.all() ?? []);
+  if (few.length > 0 && found.every(({ text }) => statementOf(text)?.removal)) return undefined;
   return { last: positionOf(last), segments: last.number - base.number, entries };
 }
 
@@ -88,17 +88,6 @@ export async function findCut(
  * Up to this many entries that only record deletions are not deleted, because their deletion would add another record.
  */
 const maxRecords = 3;
-
-async function hasOnlyRecords(
-  { db }: Pick<AuditDb, 'db'>,
-  tenantId: string,
-  first: number,
-  last: number,
-): Promise<boolean> {
-  const segments = await segmentsIn(db, tenantId, { first, last }, 'asc', maxRecords + 1);
-  const entries = segments.flatMap(({ packed }) => packed.all() ?? []);
-  return entries.every(({ text }) => statementOf(text)?.removal);
-}
 
 /** Records in the chain that segments will be deleted. */
 export async function recordRemoval(

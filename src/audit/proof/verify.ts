@@ -6,7 +6,7 @@
 import { readsOperation, readsSetting } from '../../domain/audit.ts';
 import { timestamp } from '../../domain/common-fields.ts';
 import type { ChainKeys, MasterKeys } from '../../store/crypto/keyring.ts';
-import type { Db, DbTime, Queries } from '../../store/engine/db.ts';
+import type { Db, DbTime } from '../../store/engine/db.ts';
 import { databaseTime } from '../../store/engine/sql.ts';
 import { chainName, type Head, type Position, systemTenant } from '../records.ts';
 import {
@@ -389,19 +389,6 @@ interface SettingChange {
   readonly value: string;
 }
 
-/** If several changes have the same time, the last in the list counts. */
-function byTime(changes: readonly SettingChange[]): Map<number, string> {
-  return new Map(changes.map(({ at, value }) => [at, value]));
-}
-
-async function storedChanges(db: Pick<Queries, 'all'>): Promise<Map<number, string>> {
-  const rows = await db.all<{ at: DbTime; value: string }>(
-    'select at, value from setting_changes where name = $1 order by at',
-    [readsSetting],
-  );
-  return new Map(rows.map(({ at, value }) => [Number(at), value]));
-}
-
 /**
  * Describes how the tables `settings` and `setting_changes` differ from `changes`, which were read from the log.
  * `isComplete`: no entry of the system chain is missing. Changes that are not sealed yet are ignored.
@@ -411,8 +398,13 @@ async function settingDifferences(
   changes: readonly SettingChange[],
   isComplete: boolean,
 ): Promise<string[]> {
-  const logged = byTime(changes);
-  const stored = await storedChanges(db);
+  // If several changes have the same time, the last one counts.
+  const logged = new Map(changes.map(({ at, value }) => [at, value]));
+  const rows = await db.all<{ at: DbTime; value: string }>(
+    'select at, value from setting_changes where name = $1 order by at',
+    [readsSetting],
+  );
+  const stored = new Map(rows.map(({ at, value }) => [Number(at), value]));
   const pending = new Set(
     (await db.all<{ at: DbTime }>('select at from audit_pending where tenant_id = $1', [systemTenant])).map(
       ({ at }) => Number(at),
