@@ -207,22 +207,6 @@ describe.skipIf(noCitus)('on a Citus cluster', () => {
     expect(now?.port).toBe(other);
   });
 
-  test('a coordinator that is read-only authenticates nobody', async () => {
-    const name = new URL(coordinator).pathname.slice(1);
-    const { key } = await server.tenant();
-    const status = async () => (await server.call('GET', '/applications/key', { key })).status;
-    const alter = async (change: string) => {
-      const local = 'set local citus.enable_ddl_propagation = off';
-      await runPostgres(coordinator, `begin; ${local}; alter database "${name}" ${change}; commit`);
-    };
-    await alter('set default_transaction_read_only = on');
-    proxy.disconnect();
-    expect(await status()).toBe(503);
-    await alter('reset default_transaction_read_only');
-    proxy.disconnect();
-    expect(await status()).toBe(200);
-  });
-
   test('requests of tenants on a lost worker get 503, and those of other tenants go on', async () => {
     const [worker] = await runPostgres<{ id: number; port: number; host: string }>(
       coordinator,

@@ -173,9 +173,8 @@ interface Opened {
 }
 
 /**
- * A standby, and a server on which transactions are read-only by default, refuse connections with this startup
- * parameter. For the coordinator of a Citus cluster, whose workers evaluate the condition of a lookup: it may not know
- * that a tenant was moved to another worker.
+ * A standby refuses connections with this startup parameter. For the coordinator of a Citus cluster, whose workers
+ * evaluate the condition of a lookup: a standby may not know that a tenant was moved to another worker.
  */
 const refusedByStandbys = { transaction_read_only: 'off' };
 
