@@ -7,6 +7,7 @@ import { type AllowPrivate, beforeAbort, checkedAddress, type Resolve } from './
 import {
   type BodyLimit,
   type Certificates,
+  ConnectTimeout,
   connect,
   type HttpConnection,
   type OutboundReply,
@@ -23,6 +24,8 @@ export interface DestinationTarget extends Certificates {
 
 /** A connection that this request alone uses. */
 export interface Lease {
+  /** False if the destination has closed the connection meanwhile. */
+  isOpen(): boolean;
   /** See `HttpConnection.exchange`. */
   exchange(request: OutboundRequest, limit?: BodyLimit): Promise<OutboundReply>;
   /** Returns the connection for reuse, if it is usable. `isFailure`: whether the destination failed. */
@@ -113,19 +116,22 @@ export function outboundDestinations({ allowPrivate, resolve, now, onFailure }: 
       const { signal } = deadline;
       const began = now();
       let timer = setTimeout(() => deadline.abort(), Math.min(timeout, connectTimeout));
-      // In this order, so that requests that wait for a slow destination do not take the slots of others.
-      const entered: (() => void)[] = [];
-      const leave = () => {
+      let [leaveDestination, leaveTenant] = [() => {}, () => {}];
+      const leave = (attempt?: Promise<unknown>) => {
         clearTimeout(timer);
-        for (const leaveSlot of entered) leaveSlot();
+        leaveTenant();
+        if (attempt) void attempt.finally(leaveDestination);
+        else leaveDestination();
       };
       try {
-        entered.push(await destinations.enter(target.id, signal));
-        entered.push(await tenants.enter(target.tenantId, signal));
+        // In this order, so that requests that wait for a slow destination do not take the slots of others.
+        leaveDestination = await destinations.enter(target.id, signal);
+        leaveTenant = await tenants.enter(target.tenantId, signal);
         const [name, connection] = await connected(target, signal);
         clearTimeout(timer);
         timer = setTimeout(() => deadline.abort(), timeout - (now() - began));
         return {
+          isOpen: () => connection.isOpen,
           exchange: (request, limit) => connection.exchange(request, signal, limit),
           release: (isFailure) => {
             leave();
@@ -134,7 +140,8 @@ export function outboundDestinations({ allowPrivate, resolve, now, onFailure }: 
           },
         };
       } catch (error) {
-        leave();
+        // Until the system gives up, the attempt counts, so that sockets to a destination are limited.
+        leave(error instanceof ConnectTimeout ? error.attempt : undefined);
         if ((error as { code?: Code }).code === 'destination_suspended') throw error;
         count(target.id, true);
         onFailure(target, error);

@@ -46,6 +46,15 @@ export class ExchangeError extends Error {
   }
 }
 
+/** No connection in time. Bun cannot cancel the attempt: its socket is open until the promise `attempt` settles. */
+export class ConnectTimeout extends Error {
+  readonly attempt: Promise<unknown>;
+  constructor(attempt: Promise<unknown>) {
+    super('no connection in time');
+    this.attempt = attempt;
+  }
+}
+
 /**
  * Connects to the checked address of the host in `url`; the name is not resolved again. Rejects if the connection is not
  * ready before `signal` aborts, or if the certificate is not valid for the host.
@@ -60,7 +69,8 @@ export function connect(
   const host = unbracketed(hostname);
   const connection = new HttpConnection();
   const tls = {
-    ...(isIP(host) === 0 && { serverName: host }),
+    // An address is no server name (RFC 6066).
+    serverName: isIP(host) === 0 ? host : '',
     // Otherwise NODE_TLS_REJECT_UNAUTHORIZED decides.
     rejectUnauthorized: true,
     ALPNProtocols: '\x08http/1.1',
@@ -78,10 +88,9 @@ export function connect(
       connection.ended(error);
       end(error ?? new Error('the connection was closed'));
     };
-    const abort = () => end(new Error('no connection in time'));
+    const abort = () => end(new ConnectTimeout(attempt));
     signal.addEventListener('abort', abort, { once: true });
-    if (signal.aborted) abort();
-    Bun.connect({
+    const attempt = Bun.connect({
       hostname: address,
       port: Number(port || (isPlain ? 80 : 443)),
       ...(!isPlain && { tls }),
@@ -101,6 +110,7 @@ export function connect(
         close: (_, error) => ended(error),
       },
     }).catch(end);
+    if (signal.aborted) abort();
   });
 }
 
@@ -144,7 +154,9 @@ export class HttpConnection {
   /** Writes as many bytes as the socket takes. The rest follows when it takes more. */
   flush(): void {
     if (this.#unsent.length === 0) return;
-    this.#unsent = this.#unsent.subarray(Math.max(0, this.#socket?.write(this.#unsent) ?? 0));
+    const rest = this.#unsent.subarray(Math.max(0, this.#socket?.write(this.#unsent) ?? 0));
+    // An empty part of the buffer would keep the data in memory.
+    this.#unsent = rest.length > 0 ? rest : new Uint8Array();
   }
 
   /** Whether another request can be sent. False if the server has closed the connection or sent something unasked. */
@@ -167,11 +179,12 @@ export class HttpConnection {
     signal: AbortSignal,
     limit?: BodyLimit,
   ): Promise<OutboundReply> {
-    const abort = () => this.ended(new ExchangeError('no complete reply in time', true));
+    const late = new ExchangeError('no complete reply in time', true);
+    const abort = () => this.ended(late);
     signal.addEventListener('abort', abort, { once: true });
-    if (signal.aborted) abort();
     this.#isExchanging = true;
     try {
+      if (signal.aborted) throw late;
       const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
       lines.unshift(`${method} ${path} HTTP/1.1`);
       if (lines.some((line) => lineBreak.test(line)))
@@ -210,14 +223,19 @@ export class HttpConnection {
     const reading = bodyOf(status, headers);
     if (headers.connection?.toLowerCase().includes('close') || reading === untilClose)
       this.#isReusable = false;
+    // Against the standard, some servers send a body after 204.
+    const { 'content-length': length = '0', 'transfer-encoding': encoding } = headers;
+    if ((status === 204 || status === 304) && (length !== '0' || encoding !== undefined))
+      this.#isReusable = false;
     if (!limit && reading !== 0) this.#isReusable = false;
     return { status, headers, body: limit && (yield* this.#readBody(reading, limit)) };
   }
 
   *#readHead(): Reading<{ status: number; headers: Record<string, string> }> {
     for (let interim = 0; interim <= maxInterim; interim++) {
-      const [, status] =
-        /^HTTP\/1\.[01] ([1-5]\d\d)(?: [^\r\n]*)?$/.exec(yield* this.#readLine(maxHead)) ?? [];
+      const [, version, status] =
+        /^HTTP\/1\.([01]) ([1-5]\d\d)(?: [^\r\n]*)?$/.exec(yield* this.#readLine(maxHead)) ?? [];
+      if (version === '0') this.#isReusable = false;
       if (status === undefined || status === '101')
         throw new ExchangeError('the reply is not valid HTTP/1.1');
       const headers: Record<string, string> = Object.create(null);

@@ -3,8 +3,10 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { TLSSocket } from 'node:tls';
 import { allowAll } from '../../src/outbound/address.ts';
 import { outboundDestinations } from '../../src/outbound/destinations.ts';
+import { connect } from '../../src/outbound/http-connection.ts';
 import { noOpenssl } from '../support/certificates.ts';
 import { json, openReceiver, type Receiver } from '../support/destination-receiver.ts';
+import { until } from '../support/until.ts';
 
 describe.skipIf(noOpenssl)('a connection to a destination', () => {
   const outbound = outboundDestinations({
@@ -63,6 +65,52 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
     for (let sent = 0; sent < 64 && !isClosed; sent++)
       await Promise.race([closed.promise, new Promise((flushed) => socket?.write(megabyte, flushed))]);
     expect(isClosed).toBe(true);
+  });
+
+  test.each([
+    ['of HTTP/1.0', 'HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\n{}'],
+    ['204 that announces a body', 'HTTP/1.1 204 No Content\r\ncontent-length: 2\r\n\r\n'],
+    ['204 that announces chunks', 'HTTP/1.1 204 No Content\r\ntransfer-encoding: chunked\r\n\r\n'],
+  ])('is closed after a reply %s', async (version, reply) => {
+    receiver.answer((socket) => socket.write(reply));
+    const { exchange, release } = await open(version);
+    await exchange(request, { bytes: 1000 });
+    release(false);
+    const before = receiver.connections();
+    expect(await connectionsAfter(version)).toBe(before + 1);
+  });
+
+  test('tells before a request is sent that the destination has closed it', async () => {
+    let socket: TLSSocket | undefined;
+    receiver.answer((answering) => {
+      socket = answering;
+      answering.write(json({}));
+    });
+    const first = await open('closed');
+    await first.exchange(request, { bytes: 1000 });
+    first.release(false);
+    const lease = await open('closed');
+    expect(lease.isOpen()).toBe(true);
+    socket?.destroy();
+    await until('closed', () => !lease.isOpen());
+    lease.release(false);
+  });
+
+  test('sends nothing after the deadline, and no server name for an address', async () => {
+    const received: string[] = [];
+    receiver.answer((socket, bytes) => {
+      received.push(`${bytes} ${socket.servername}`);
+      socket.write(json({}));
+    });
+    const url = new URL(receiver.origin);
+    const connected = () => connect(url, '127.0.0.1', receiver, AbortSignal.timeout(60_000));
+    const late = (await connected()).exchange({ ...request, path: '/late' }, AbortSignal.abort());
+    await expect(late).rejects.toMatchObject({ isTimeout: true });
+    url.hostname = '127.0.0.1';
+    const connection = await connected();
+    await connection.exchange({ ...request, path: '/next' }, AbortSignal.timeout(60_000), { bytes: 1000 });
+    connection.close();
+    expect(received).toEqual([expect.stringMatching(/^GET \/next.* false$/s)]);
   });
 
   test('sends all of a request that is larger than the buffers of the system', async () => {

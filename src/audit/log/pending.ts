@@ -170,10 +170,13 @@ export async function* tenantsIn(
   db: Pick<Db, 'all' | 'isDistributed'>,
   table: 'audit_pending' | 'audit_segments',
 ): AsyncGenerator<string> {
-  const limit = (await db.isDistributed?.()) ? tenantsPerStatement : 1;
+  const isDistributed = (await db.isDistributed?.()) === true;
+  const limit = isDistributed ? tenantsPerStatement : 1;
+  // With `distinct`, PostgreSQL may sort the whole table for one tenant.
+  const distinct = isDistributed ? 'distinct' : '';
   for (let after: string[] = []; ; ) {
     const where = after.length > 0 ? 'where tenant_id > $2' : '';
-    const sql = `select distinct tenant_id from ${table} ${where} order by tenant_id limit $1`;
+    const sql = `select ${distinct} tenant_id from ${table} ${where} order by tenant_id limit $1`;
     const found = await db.all<{ tenant_id: string }>(sql, [limit, ...after]);
     for (const { tenant_id } of found) yield tenant_id;
     if (found.length < limit) return;

@@ -222,23 +222,29 @@ export async function isIndexed(
   return sha256(row?.packed ?? '') === indexHash;
 }
 
-/** More rows than `storedIndex` finds, unless another program has inserted some. */
+/** Callers choose texts with equal hashes, so a range can have many more rows than others. Then it is halved. */
 const maxRows = 2 ** 18;
 
-/** The packed rows of segments in a range that have terms in a range. */
-export async function storedIndex(
-  { dialect, all }: Pick<Db, 'all' | 'dialect'>,
+/** The packed rows of segments in a range that have terms in a range. A segment can come several times, in order. */
+export async function* storedIndex(
+  db: Pick<Db, 'all' | 'dialect'>,
   tenantId: string,
   numbers: Range,
   terms: Range,
-): Promise<{ readonly number: DbTime; readonly packed: Uint8Array }[]> {
-  return all(
-    `select number, ${packed[dialect]} as packed from (
+  max = maxRows,
+): AsyncGenerator<{ readonly number: DbTime; readonly packed: Uint8Array }> {
+  const found = await db.all<{ number: DbTime; packed: Uint8Array; count: DbTime }>(
+    `select number, count(*) as count, ${packed[db.dialect]} as packed from (
        select number, term, offsets from audit_index where tenant_id = $1
-       and term >= $2 and term <= $3 and number >= $4 and number <= $5 limit ${maxRows}
+       and term >= $2 and term <= $3 and number >= $4 and number <= $5 limit ${max}
      ) as found group by number`,
     [tenantId, terms.first, terms.last, numbers.first, numbers.last],
   );
+  const isCut = found.reduce((sum, { count }) => sum + Number(count), 0) === max;
+  if (!isCut || terms.first === terms.last) return yield* found;
+  const last = Math.floor((terms.first + terms.last) / 2);
+  yield* storedIndex(db, tenantId, numbers, { first: terms.first, last }, max);
+  yield* storedIndex(db, tenantId, numbers, { first: last + 1, last: terms.last }, max);
 }
 
 /** Deletes the rows of a segment. */

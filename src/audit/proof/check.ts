@@ -193,7 +193,7 @@ export class IndexCheck {
     const start = (read: number) => minTerm + Math.ceil((read * allTerms) / reads);
     for (let read = 0; read < reads; read++) {
       const terms = { first: start(read), last: start(read + 1) - 1 };
-      for (const { number, packed } of await storedIndex(this.#db, this.#tenantId, range, terms))
+      for await (const { number, packed } of storedIndex(this.#db, this.#tenantId, range, terms))
         this.#waiting.get(Number(number))?.stored.update(packed);
       await between();
     }

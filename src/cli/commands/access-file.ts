@@ -196,7 +196,8 @@ export function formatAccessFile(
     const own = Object.entries(application.labels ?? {}).filter(([name, value]) => labels[name] !== value);
     return writtenFields({ ...application, labels: Object.fromEntries(own) }, FileApplication.shape);
   });
-  const destinations = existing.map(fileDestination);
+  const variables = new Set<string>();
+  const destinations = existing.map((each) => fileDestination(each, variables));
   const content = { ...writtenFields({ labels, destinations }, AccessFile.shape), applications };
   const text = asJson ? `${JSON.stringify(content, undefined, 2)}\n` : stringify(content, { lineWidth: 0 });
   readAccessFile(text, 'the applications as YAML');
@@ -210,12 +211,19 @@ function writtenFields(from: object, shape: object) {
   );
 }
 
-/** The service returns no secrets, so the file names the variables that `apply` reads them from. */
-function fileDestination(destination: Destination) {
+/**
+ * The service returns no secrets, so the file names the variables that `apply` reads them from. `variables` are those of
+ * other destinations: names that differ only in punctuation get a number.
+ */
+function fileDestination(destination: Destination, variables: Set<string>) {
   const { name, header_names, client_certificate, requests } = destination;
-  const source = (what: string) => ({
-    env: `DESTINATION_${name}_${what}`.replace(/[^a-z0-9]/gi, '_').toUpperCase(),
-  });
+  const source = (what: string) => {
+    const first = `DESTINATION_${name}_${what}`.replace(/[^a-z0-9]/gi, '_').toUpperCase();
+    let env = first;
+    for (let number = 2; variables.has(env); number++) env = `${first}_${number}`;
+    variables.add(env);
+    return { env };
+  };
   const secrets = {
     headers: Object.fromEntries(header_names.map((header) => [header, source(header)])),
     ...(client_certificate !== undefined && { client_certificate: source('client_certificate') }),

@@ -84,7 +84,7 @@ async function useTokens(call: Call, context: HandlerContext): Promise<Reply> {
     let isCommitted = false;
     try {
       const entity = use.tokens.find(hasMaxUses)?.id ?? Symbol('use');
-      isCommitted = await context.store.change(tenantId, (tx) => commit(call, use, tx), entity);
+      isCommitted = await context.store.change(tenantId, (tx) => commit(call, use, lease, tx), entity);
     } finally {
       if (!isCommitted) lease.release(false);
     }
@@ -191,7 +191,7 @@ function permitUse(principal: Principal, { id, container, token }: StoredToken, 
  * Checks the credential, the grants, the destination and the tokens again and writes the audit entry. Returns false if
  * the request must be checked from the start, because the state has changed since.
  */
-async function commit(call: Call, use: Use, tx: StoreTransaction): Promise<boolean> {
+async function commit(call: Call, use: Use, lease: Lease, tx: StoreTransaction): Promise<boolean> {
   const { requestInfo } = call;
   const { tenantId } = call.principal;
   const key = parseKey(call.request?.headers.get('svc-api-key') ?? '');
@@ -209,6 +209,8 @@ async function commit(call: Call, use: Use, tx: StoreTransaction): Promise<boole
     if ((await tx.tokens.version(tenantId, token.id)) !== tokenVersion(token)) return false;
     permitUse(principal, token, destination.id);
   }
+  // Before a use is spent: it could not be sent.
+  if (!lease.isOpen()) return false;
   // After all checks that start over, because those commit, too.
   if (isLimited(principal)) await spendUse(principal, tx);
   const deleted: StoredToken[] = [];

@@ -125,6 +125,15 @@ describe('destinations', () => {
     },
   );
 
+  test('secrets of two destinations have different variables, also if their names differ only in punctuation', async () => {
+    await destination('pay', { headers: { 'api-key': '1' } });
+    await destination('pay-api', { headers: { key: '2' } });
+    await shell().call(['pull', path()]);
+    const { destinations } = parse(readFileSync(path(), 'utf8'));
+    const variables = destinations.flatMap((each: { headers: object }) => Object.values(each.headers));
+    expect(new Set(variables.map(({ env }: { env: string }) => env)).size).toBe(2);
+  });
+
   test('with --label, only those that the rules name are written; without destination:read, ids', async () => {
     const { id } = (await destination('payments')).body;
     await destination('other');

@@ -6,6 +6,9 @@ do $$ begin if not exists (select 1 from audit_index) then
     drop column term,
     drop column offsets,
     add column term integer not null,
-    add column offsets bytea not null,
-    add primary key (tenant_id, term, number);
+    add column offsets bytea not null;
+end if; end $$;
+-- In a Citus cluster, no other change can be in the same statement.
+do $$ begin if not exists (select 1 from pg_index where indrelid = 'audit_index'::regclass and indisprimary) then
+  alter table audit_index add primary key (tenant_id, term, number);
 end if; end $$;
