@@ -92,8 +92,8 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/http/endpoints/proxy.ts',
-        from: '      isCommitted = await context.store.change(tenantId, (tx) => commit(call, use, tx), entity);',
-        to: '      context.store.change(tenantId, (tx) => commit(call, use, tx), entity).catch(() => {});\n      isCommitted = true;',
+        from: '      isCommitted = await context.store.change(tenantId, (tx) => commit(call, use, lease, tx), entity);',
+        to: '      context.store.change(tenantId, (tx) => commit(call, use, lease, tx), entity).catch(() => {});\n      isCommitted = true;',
       },
     ],
   },
