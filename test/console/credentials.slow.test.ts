@@ -90,6 +90,7 @@ describeConsole('console credentials:', (suite) => {
       allowed_networks: ['10.0.0.0/8'],
       trusted_issuers: [issuer],
     });
+    await page.getByRole('dialog').waitFor({ state: 'hidden' });
     await tab.navigate(`#/applications/${id}/edit`);
     const field = page.getByLabel('Trusted issuers');
     for (const [text, error] of [
