@@ -24,7 +24,7 @@ export interface DestinationTarget extends Certificates {
 
 /** A connection that this request alone uses. */
 export interface Lease {
-  /** False if the destination has closed the connection meanwhile. */
+  /** False after the destination has closed the connection. */
   isOpen(): boolean;
   /** See `HttpConnection.exchange`. */
   exchange(request: OutboundRequest, limit?: BodyLimit): Promise<OutboundReply>;

@@ -155,7 +155,7 @@ export class HttpConnection {
   flush(): void {
     if (this.#unsent.length === 0) return;
     const rest = this.#unsent.subarray(Math.max(0, this.#socket?.write(this.#unsent) ?? 0));
-    // An empty part of the buffer would keep the data in memory.
+    // An empty part of the buffer would refer to all of it, so the data would stay in memory.
     this.#unsent = rest.length > 0 ? rest : new Uint8Array();
   }
 

@@ -39,10 +39,10 @@ interface Draft {
   readonly origin: string;
   readonly timeout: string;
   readonly requests: readonly RequestDraft[];
-  /** Replace the stored headers, whose values are unknown. Undefined if those are kept. */
+  /** Replace the stored headers, whose values are unknown. Undefined if those remain. */
   readonly headers: readonly Header[] | undefined;
   readonly ca: string;
-  /** The stored certificate comes without its private key. If it is saved as it is, the stored key is kept. */
+  /** A destination is read without its private key. If the certificate is unchanged, the stored key remains. */
   readonly client_certificate: string;
 }
 
@@ -267,7 +267,7 @@ function Secrets({ stored, ...props }: PartProps & { stored: Destination | undef
   );
 }
 
-/** Values are write-only, so stored headers are kept as they are or replaced together. */
+/** Values are write-only, so stored headers remain unchanged or are all replaced. */
 function Headers({ draft, errors, change, names }: PartProps & { names: readonly string[] }) {
   const { headers } = draft;
   const set = (next: readonly Header[] | undefined) => change({ headers: next });

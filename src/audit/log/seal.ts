@@ -122,8 +122,8 @@ type Lock = 'for update' | 'for update skip locked';
 
 /**
  * Seals one segment. Returns the number of its entries: 0 if none are pending, or if `lock` skips a chain that another
- * node has locked; and whether more entries may be pending. The segment is prepared before the transaction, so that other changes do not wait for it. If other
- * nodes have sealed entries in the meantime, it is prepared again.
+ * node has locked. `isFull`: whether more entries may be pending. The segment is prepared before the transaction, so that
+ * other changes do not wait for it. If other nodes have sealed entries in the meantime, it is prepared again.
  */
 async function sealNext(audit: AuditDb, tenantId: string, lock: Lock) {
   const { db } = audit;

@@ -12,13 +12,13 @@ import { subjectShape } from '../../domain/trusted-issuer.ts';
 import type { Log } from '../../telemetry/log.ts';
 import { type Claims, decodeClaims, type IssuerKeys, JwtRefusal } from './issuer-keys.ts';
 
-/** What the console says about a sign-in that did not succeed. */
+/** The kind of message that the console shows about a sign-in that did not succeed. */
 export type Outcome = 'failed' | 'refused' | 'tenant';
 
 /** A sign-in that did not succeed. The message continues "the sign-in was refused: …", and is only for logs. */
 export class SignInRefusal extends Error {
   readonly outcome: Outcome;
-  /** What was verified about the person, and the tenant of the sign-in. */
+  /** The verified claims about the person, and the tenant of the sign-in. */
   readonly claims: Claims;
   readonly tenantId: string | undefined;
   constructor(message: string, outcome: Outcome = 'failed', claims: Claims = {}, tenantId?: string) {

@@ -71,7 +71,7 @@ export async function distributeTables(db: Db, names: readonly string[]): Promis
 }
 
 /**
- * PostgreSQL keeps one plan of a statement for all tenants. For the average tenant, it would choose one that reads and
+ * PostgreSQL caches one plan of a statement for all tenants. For the average tenant, it would choose one that reads and
  * sorts all rows of a tenant. If its statistics know only one tenant, it assumes the largest one, or plans for each
  * tenant.
  */

@@ -222,7 +222,7 @@ export function openPostgres(
 /**
  * Looks up one key after another in the unique index. A comparison with a list of keys would be planned every time, and
  * by the average tenant: PostgreSQL would read all rows of a large tenant. The length of a list in a subquery is unknown
- * to the planner, so it keeps the plan.
+ * to the planner, so the plan is cached.
  */
 function findRows(session: Session, sql: string, keys: Key[], params: readonly string[]): Promise<unknown[]> {
   const { pool } = session;
