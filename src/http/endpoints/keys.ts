@@ -108,6 +108,6 @@ function withoutLaterExpiry(key: ApplicationKey, { expires_at: applicationExpiry
 }
 
 /** How the audit log identifies a key. */
-function auditedKey({ id, ending, expires_at }: ApplicationKey) {
+export function auditedKey({ id, ending, expires_at }: Pick<ApplicationKey, 'id' | 'ending' | 'expires_at'>) {
   return { id, ending, ...(expires_at !== undefined && { expires_at }) };
 }
