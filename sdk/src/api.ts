@@ -327,7 +327,7 @@ export interface Impact {
     recorded: 'all' | 'reveal' | 'off';
     /** False if only a part of the entries was examined: the counts are then lower bounds. Entries that are not written yet are not part of it: reads of masked or redacted data are written up to a minute later. */
     complete: boolean;
-    /** Reads of sessions or tokens about which too little is recorded. */
+    /** Reads of sessions or tokens about which too little is recorded, such as deleted tokens that may have had `max_uses`. */
     undecided: number;
     /** The number of uses by change, largest first. */
     data: Array<{

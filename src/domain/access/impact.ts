@@ -67,7 +67,9 @@ export const Impact = z
         complete: Flag.describe(
           'False if only a part of the entries was examined: the counts are then lower bounds. Entries that are not written yet are not part of it: reads of masked or redacted data are written up to a minute later.',
         ),
-        undecided: Count.describe('Reads of sessions or tokens about which too little is recorded.'),
+        undecided: Count.describe(
+          'Reads of sessions or tokens about which too little is recorded, such as deleted tokens that may have had `max_uses`.',
+        ),
         data: z
           .array(
             z.object({

@@ -187,13 +187,30 @@ function* outcomeOf(
     yield;
     const place = resource.container ?? (isUniform ? container : undefined);
     if (place === undefined) return undefined;
-    const [from, to] = actor.decide(permission, { ...resource, container: place });
-    outcomes.push([received(from, entry), received(to, entry)]);
+    const [outcome, other = outcome] = possibleUses(resource, entry).map((max_uses): Outcome => {
+      const [from, to] = actor.decide(permission, { ...resource, container: place, max_uses });
+      return [received(from, entry), received(to, entry)];
+    });
+    if (!outcome || !other || !isSameEffect(permission, outcome, other)) return undefined;
+    outcomes.push(outcome);
   }
   outcomes.sort(([, a], [, b]) => compareAccess(a, b));
   const [first] = outcomes;
   const isSame = outcomes.every(([from, to]) => from === first?.[0] && to === first[1]);
   return isSame || !isAggregated ? first : undefined;
+}
+
+/**
+ * Values of `max_uses` that the token may have had. Those of a deleted token are not recorded, but one that was revealed
+ * had none.
+ */
+function possibleUses({ max_uses }: Resource, { decision }: LogEntry): readonly Resource['max_uses'][] {
+  return max_uses === undefined && decision?.transform !== 'reveal' ? [null, 1] : [max_uses];
+}
+
+function isSameEffect(permission: string, [from, to]: Outcome, [otherFrom, otherTo]: Outcome): boolean {
+  if (from === otherFrom && to === otherTo) return true;
+  return !isChange(permission, from, to) && !isChange(permission, otherFrom, otherTo);
 }
 
 /** What a request gets, depending on whether it stated a purpose. */

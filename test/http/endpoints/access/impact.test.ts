@@ -135,6 +135,41 @@ describe.each(databases)('the preview of an update on %s', (_, database) => {
     expect(await counts(3)).toEqual([{ ...change, count: 4, applications: 2 }]);
   });
 
+  test('masked reads of deleted tokens are undecided where a token with max_uses would change otherwise', async () => {
+    for (const [id, max_uses] of [
+      ['used', 1],
+      ['plain', undefined],
+    ] as const) {
+      await token(id, `/cards/${id}/`, max_uses);
+      await readToken(desk.key, id);
+      await server.call('DELETE', `/tokens/${id}`, { key: tenant.key });
+    }
+    await server.flush();
+    const reads = async (rules: object[]) => {
+      const { undecided, data } = (await preview({ rules })).body.reads;
+      return { undecided, data };
+    };
+    const plain = { permission: 'token:read', from: 'reveal', count: 1, applications: 1 };
+    const used = { ...plain, from: 'mask' };
+    expect(await reads([read('/cards/', 'mask')])).toEqual({
+      undecided: 1,
+      data: [{ ...plain, to: 'mask' }],
+    });
+    const denied = await reads([read('/other/', 'reveal')]);
+    expect(denied).toEqual({ undecided: 1, data: [{ ...plain, to: 'denied' }] });
+    // Neither a token with max_uses nor another one changes.
+    expect(await reads([read('/cards/', 'reveal'), read('/other/', 'mask')])).toEqual({
+      undecided: 0,
+      data: [],
+    });
+    await server.call('PUT', `/applications/${desk.id}`, {
+      key: tenant.key,
+      body: { name: 'desk', rules: [read('/cards/', 'mask')] },
+    });
+    const redacted = await reads([read('/cards/', 'redact')]);
+    expect(redacted).toEqual({ undecided: 0, data: [{ ...used, count: 2, to: 'redact' }] });
+  });
+
   test.each([1, 2])('agrees with decisions about random rules, tokens and reads (seed %d)', async (seed) => {
     const random = new Random(seed);
     const before = randomGrants(random, 'application');
