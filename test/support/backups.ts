@@ -20,24 +20,33 @@ export function sqliteBackup<R>(cli: Cli, url: string): Backup<R> {
 }
 
 /**
- * Copies the database with `create database … template`, which is faster than a dump. `whileStopped` runs the copy while
- * no server is connected.
+ * Copies the database with `create database … template`, which is faster than a dump, on each of the servers.
+ * `whileStopped` runs the copy while no node is connected.
  */
 export function postgresBackup<R>(
   cli: Cli,
   url: string,
+  servers: readonly string[],
   whileStopped: (copy: () => Promise<void>) => Promise<void>,
 ): Backup<R> {
   const name = new URL(url).pathname.slice(1);
-  const admin = async (statement: string) => {
+  const admin = async (...statements: string[]) => {
     await disconnect(url);
-    await runPostgres(process.env.SALLYPORT_TEST_POSTGRES as string, statement);
+    for (const server of servers) for (const statement of statements) await runPostgres(server, statement);
   };
   return {
-    take: () => whileStopped(() => admin(`create database ${name}_copy template ${name} strategy file_copy`)),
+    take: () =>
+      whileStopped(() =>
+        admin(
+          // A process of Citus uses the database, and would start again.
+          `alter database ${name} allow_connections false`,
+          `select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = '${name}'`,
+          `create database ${name}_copy template ${name} strategy file_copy`,
+          `alter database ${name} allow_connections true`,
+        ),
+      ),
     restore: async (...options) => {
-      await admin(`drop database ${name}`);
-      await admin(`alter database ${name}_copy rename to ${name}`);
+      await admin(`drop database ${name} with (force)`, `alter database ${name}_copy rename to ${name}`);
       return cli.json('recover', '--yes', '--database-url', url, ...options);
     },
   };

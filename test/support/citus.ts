@@ -59,6 +59,11 @@ export async function copyCitusTemplate(variable: 'CITUS_EMPTY' | 'CITUS_TEMPLAT
   return inDatabase(url, name);
 }
 
+/** URLs of the coordinator and the workers. */
+export async function citusServers(): Promise<readonly string[]> {
+  return (await nodesOf(process.env.CITUS_URL ?? '')).urls;
+}
+
 const known = new Map<string, Nodes>();
 
 async function nodesOf(url: string): Promise<Nodes> {

@@ -125,7 +125,7 @@ export const databases: [name: string, database: Database][] = [
   ...(process.env.CITUS_TEMPLATE ? [['Citus', citus] satisfies [string, Database]] : []),
 ];
 
-/** For suites about copies of a database and about plans, which are different in a cluster. */
+/** For suites about plans, which are different in a cluster. */
 export const singleServers = databases.filter(([name]) => name !== 'Citus');
 
 export interface ApiResponse {

@@ -1,6 +1,10 @@
-/** Restores a base backup and the archived WAL to a point in time: what was revoked after it stays revoked. */
+/**
+ * Restores a base backup and the archived WAL to a point in time: what was revoked after it stays revoked. On Citus, of
+ * every server, with tenants on both workers.
+ */
 import { join } from 'node:path';
 import { Client } from '../client.ts';
+import type { CitusCluster } from '../crash/citus.ts';
 import { Cluster, createFolder } from '../crash/cluster.ts';
 import { firstKey, startNode } from '../crash/node.ts';
 import { operatorChecks, runCommand } from '../crash/operator.ts';
@@ -12,58 +16,79 @@ export const pointInTime: Row = {
   name: 'point-in-time',
   requirement:
     'PostgreSQL restored from a base backup and its WAL archive to a point in time: refused until an operator accepts the loss, 0 changes before the point lost, and 0 keys valid that were revoked after it',
-  databases: ['PostgreSQL'],
+  databases: ['PostgreSQL', 'Citus'],
   run,
 };
 
+interface Made {
+  readonly id: string;
+  readonly key: string;
+  /** The management key of the tenant. */
+  readonly owner: string;
+}
+
 async function run(context: Context): Promise<Outcome> {
   const count = context.sized(200, 5);
-  const archive = join(context.folder, 'archive');
-  createFolder(archive);
-  const cluster = await Cluster.make(join(context.folder, 'cluster'));
-  context.defer(() => cluster.kill());
-  await cluster.start({ archive_mode: 'on', archive_command: `cp %p ${archive}/%f` });
-  const databaseUrl = cluster.url();
+  const distributed = await context.citus();
+  const servers = distributed
+    ? [...distributed.workers, distributed.coordinator]
+    : [await Cluster.make(join(context.folder, 'cluster'))];
+  const archives = servers.map((_, at) => join(context.folder, `archive-${at}`));
+  for (const [at, server] of servers.entries()) {
+    context.defer(() => server.kill());
+    await server.kill();
+    createFolder(archives[at]!);
+    await server.start({ archive_mode: 'on', archive_command: `cp %p ${archives[at]}/%f` });
+  }
+  const first = servers.at(-1)!;
+  const databaseUrl = first.url();
   const program = [await context.executable()];
   const start = () => startNode(context, { databaseUrl, command: program, env: databaseTimeout(context) });
   const failures: string[] = [];
 
   let node = await start();
-  const management = firstKey(context);
+  const operate = async (...args: string[]) => {
+    const { code, out, err } = await runCommand(context, databaseUrl, [...program, ...args]);
+    if (code !== 0) failures.push(`${args.join(' ')} ended with ${code}: ${out}${err}`);
+    return out;
+  };
+  const owners = distributed
+    ? await onEachWorker(distributed, () => operate('tenants', 'create', 'x', '--json'))
+    : [firstKey(context)];
+  context.secrets.addFrom(owners.join(' '));
   const makeMany = async () => {
     const client = new Client(node.url);
-    const made: { id: string; key: string }[] = [];
-    while (made.length < count) {
-      const body = { name: 'x', type: 'private', permissions: ['application:read'] };
-      const { text } = await retry503(() => client.call('POST', '/applications', { key: management, body }));
-      context.secrets.addFrom(text);
-      made.push(JSON.parse(text));
-    }
+    const made: Made[] = [];
+    for (const owner of owners)
+      for (let number = 0; number < count; number++) {
+        const body = { name: 'x', type: 'private', permissions: ['application:read'] };
+        const { text } = await retry503(() => client.call('POST', '/applications', { key: owner, body }));
+        context.secrets.addFrom(text);
+        made.push({ ...JSON.parse(text), owner });
+      }
     client.close();
     return made;
   };
   const early = await makeMany();
-  const backup = join(context.folder, 'base');
-  await cluster.backUp(backup);
+  const backups = servers.map((_, at) => join(context.folder, `base-${at}`));
+  for (const [at, server] of servers.entries()) await server.backUp(backups[at]!);
   const [kept, revoked] = [await makeMany(), await makeMany()];
-  await cluster.sql("select pg_create_restore_point('before')");
+  await first.sql(`select ${distributed ? 'citus' : 'pg'}_create_restore_point('before')`);
   const client = new Client(node.url);
-  for (const { id } of revoked)
-    await retry503(() => client.call('DELETE', `/applications/${id}`, { key: management }));
+  for (const { id, owner } of revoked)
+    await retry503(() => client.call('DELETE', `/applications/${id}`, { key: owner }));
   client.close();
   const late = await makeMany();
   await beat(node.url);
   await node.stop();
   const log = join(context.folder, 'audit.jsonl');
-  const operate = async (...args: string[]) => {
-    const { code, out, err } = await runCommand(context, databaseUrl, [...program, ...args]);
-    if (code !== 0) failures.push(`${args.join(' ')} ended with ${code}: ${out}${err}`);
-  };
   await operate('audit', 'export', log);
-  await archiveAll(cluster);
-  await cluster.kill();
+  for (const server of servers) {
+    await archiveAll(server);
+    await server.kill();
+  }
 
-  await cluster.restore(backup, archive, 'before');
+  for (const [at, server] of servers.entries()) await server.restore(backups[at]!, archives[at]!, 'before');
   const refused = await start().then(
     () => 'the node started',
     ({ message }) => message,
@@ -88,12 +113,22 @@ async function run(context: Context): Promise<Outcome> {
   failures.push(...(await operatorChecks(context, databaseUrl, program)));
   return {
     figures: {
-      'keys created before the point': 3 * count,
-      'revoked after it': count,
+      'keys created before the point': 3 * late.length,
+      'revoked after it': revoked.length,
       'created after it, lost as accepted': late.length,
     },
     failures: failures.slice(0, 10),
   };
+}
+
+/** The management keys of two tenants on different workers. */
+async function onEachWorker(cluster: CitusCluster, create: () => Promise<string>): Promise<string[]> {
+  const keys = new Map<number, string>();
+  while (keys.size < cluster.workers.length) {
+    const { tenant_id, key } = JSON.parse(await create());
+    for (const port of await cluster.portsOf(tenant_id)) keys.set(port, key);
+  }
+  return [...keys.values()];
 }
 
 /** Waits until the node has increased the beat of the database, by which it notices that a database is behind. */

@@ -3,12 +3,14 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import type { LogEntry } from '../../../src/domain/audit.ts';
 import type { Revived } from '../../../src/store/maintenance.ts';
 import { type Backup, postgresBackup, sqliteBackup } from '../../support/backups.ts';
+import { citusServers } from '../../support/citus.ts';
 import { type Cli, openCli } from '../../support/cli.ts';
 import { environment } from '../../support/service.ts';
 import { shell } from '../../support/shell.ts';
 import {
+  citus,
+  databases,
   openTestServer,
-  singleServers,
   sqlite,
   type TestServer,
   testMasterKey,
@@ -22,7 +24,7 @@ interface Report {
   readonly revived: Revived;
 }
 
-describe.each(singleServers)('a restore on %s: access that was revoked after the backup', (_, kind) => {
+describe.each(databases)('a restore on %s: access that was revoked after the backup', (_, kind) => {
   let cli: Cli;
   let server: TestServer;
   let url: string;
@@ -37,7 +39,8 @@ describe.each(singleServers)('a restore on %s: access that was revoked after the
       return { SALLYPORT_MASTER_KEY: testMasterKey };
     });
     url = await kind.createMigrated(folder);
-    backup = kind === sqlite ? sqliteBackup(cli, url) : postgresBackup(cli, url, whileStopped);
+    const servers = kind === citus ? await citusServers() : [process.env.SALLYPORT_TEST_POSTGRES as string];
+    backup = kind === sqlite ? sqliteBackup(cli, url) : postgresBackup(cli, url, servers, whileStopped);
     server = await openTestServer(url, { SALLYPORT_MASTER_KEY: testMasterKey });
     key = (await server.tenant()).key;
   });

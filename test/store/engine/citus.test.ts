@@ -1,9 +1,14 @@
 import { describe, expect, test } from 'bun:test';
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { readConfig } from '../../../src/config/settings.ts';
 import { diagnose } from '../../../src/operations/diagnosis.ts';
 import { misplacedOf, readPlacements } from '../../../src/store/engine/citus.ts';
 import { type Migration, migrate, migrations, tablesOf } from '../../../src/store/engine/migrate.ts';
 import { openPostgres } from '../../../src/store/engine/postgres.ts';
+import { citusBinaries } from '../../../torture/crash/citus.ts';
 import { isMissing } from '../../support/skip.ts';
 import {
   citus,
@@ -90,6 +95,31 @@ describe.skipIf(noCitus)('on a Citus cluster', () => {
     const again = await openTestServer(url);
     expect((await again.call('GET', '/tokens/one', { key })).status).toBe(200);
     await again.close();
+  });
+
+  test('a dump of the coordinator has the rows of all tenants, and migrate distributes them after a restore', async () => {
+    const [from, to] = [await citus.createMigrated(''), await citus.createEmpty('')];
+    const server = await openTestServer(from);
+    const tenants = await Promise.all([1, 2, 3, 4].map(() => server.tenant()));
+    for (const { key } of tenants)
+      await server.call('POST', '/tokens', { key, body: { id: 'one', data: 'x' } });
+    await server.close();
+    const folder = mkdtempSync(join(tmpdir(), 'sallyport-dump-'));
+    const dump = join(folder, 'sallyport.dump');
+    const run = (program: string, ...args: string[]) =>
+      expect(spawnSync(join(citusBinaries() ?? '', program), args, { encoding: 'utf8' })).toMatchObject({
+        status: 0,
+        stderr: '',
+      });
+    run('pg_dump', '--format=custom', `--file=${dump}`, from);
+    run('pg_restore', `--dbname=${to}`, dump);
+    rmSync(folder, { recursive: true });
+    await migrateTo(to);
+    await placementsOf(to);
+    const restored = await openTestServer(to);
+    for (const { key } of tenants)
+      expect((await restored.call('GET', '/tokens/one', { key })).status).toBe(200);
+    await restored.close();
   });
 
   test('doctor shows the shards, and refuses a schema that is distributed in part or in another way', async () => {
