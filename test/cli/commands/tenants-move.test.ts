@@ -1,11 +1,15 @@
 /** `tenants move`: between SQLite and PostgreSQL in both directions, with different master keys. */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
-import { writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { newMasterKey } from '../../../src/store/crypto/cipher.ts';
 import { tablesOf } from '../../../src/store/engine/migrate.ts';
 import { notCopied } from '../../../src/store/tenant-move.ts';
 import { type Cli, openCli } from '../../support/cli.ts';
 import { failInserts } from '../../support/database.ts';
+import { readExample } from '../../support/page-examples.ts';
+import { freePort } from '../../support/postgres.ts';
+import { noNginx } from '../../support/skip.ts';
 import {
   type Database,
   databases,
@@ -17,6 +21,7 @@ import {
   testMasterKey,
 } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
+import { until } from '../../support/until.ts';
 
 const otherMasterKey = Buffer.from(newMasterKey().bytes).toString('base64');
 
@@ -407,4 +412,89 @@ describe('a move with its own installations', () => {
       expect(body.data).toHaveLength(1);
     },
   );
+});
+
+describe.skipIf(noNginx)('a key that is revoked through the proxy of the guide', () => {
+  let stopProxy: () => Promise<void>;
+  let proxy: string;
+
+  /** The installation `us` is the default of the proxy. */
+  async function startProxy(us: TestServer, eu: TestServer, ...tagsOfEu: string[]): Promise<void> {
+    const folder = cli.path('proxy');
+    mkdirSync(folder);
+    proxy = `http://127.0.0.1:${await freePort()}`;
+    const { files } = readExample('docs/guides/several-installations.md');
+    const addresses = { '127.0.0.1:8081': us.url, '127.0.0.1:8082': eu.url, '127.0.0.1:3000': proxy };
+    const text = Object.entries(addresses).reduce(
+      (changed, [from, to]) => changed.replace(from, new URL(to).host),
+      files['nginx.conf'] as string,
+    );
+    writeFileSync(join(folder, 'nginx.conf'), text);
+    writeFileSync(join(folder, 'tags.conf'), tagsOfEu.map((tag) => `${tag} eu;\n`).join(''));
+    const process = Bun.spawn(['nginx', '-p', folder, '-c', 'nginx.conf', '-e', 'error.log']);
+    stopProxy = async () => {
+      process.kill();
+      await process.exited;
+    };
+    await until('the proxy answers', () =>
+      fetch(`${proxy}/livez`).then(
+        ({ ok }) => ok,
+        () => false,
+      ),
+    );
+  }
+  afterEach(async () => {
+    await stopProxy();
+    await stop();
+  });
+
+  const revoke = async (key: string, headers: Record<string, string> = {}) => {
+    const json = { 'Content-Type': 'application/json', ...headers };
+    const body = JSON.stringify({ key });
+    return (await fetch(`${proxy}/keys/revoke`, { method: 'POST', headers: json, body })).status;
+  };
+  const statusThroughProxy = async (key: string) =>
+    (await fetch(`${proxy}/tokens`, { headers: { 'SVC-API-KEY': key } })).status;
+  const tagOf = (key: string) => key.slice('slp_mgt_'.length, 'slp_mgt_'.length + 6);
+
+  test('before, during and after a move is refused by both installations from the 204 on', async () => {
+    await start(sqlite, sqlite);
+    await startProxy(old, next);
+    const { moves: source } = old.app.maintenance;
+    const { moves: target } = next.app.maintenance;
+    const [before, during, after] = await Promise.all([1, 2, 3].map(() => old.application(tenant.key)));
+    expect(await revoke(before.key)).toBe(204);
+    expect(await statusOf(old, before.key)).toBe(401);
+    await source.freeze(tenant.id);
+    expect(await revoke(during.key)).toBe(503);
+    const frozen = await source.read(tenant.id);
+    await target.receive(frozen);
+    expect(await revoke(during.key)).toBe(503);
+    await source.leave(tenant.id, frozen.movingAt);
+    expect(await revoke(during.key)).toBe(503);
+    await target.open(tenant.id);
+    expect(await statusThroughProxy(during.key)).toBe(200);
+    expect(await revoke(during.key)).toBe(204);
+    expect(await move()).toMatchObject({ code: 0 });
+    expect(await revoke(after.key, { 'SVC-API-KEY': tenant.key })).toBe(204);
+    for (const { key } of [before, during, after])
+      expect([await statusOf(old, key), await statusOf(next, key), await statusThroughProxy(key)]).toEqual([
+        421, 401, 401,
+      ]);
+    expect(await statusThroughProxy(tenant.key)).toBe(200);
+  });
+
+  test('gets the answer of the installation with its tenant, also without a header', async () => {
+    await start(sqlite, sqlite);
+    await startProxy(next, old, tagOf(tenant.key));
+    const [leaked, other] = await Promise.all([1, 2].map(() => old.application(tenant.key)));
+    const elsewhere = (await next.tenant()).key;
+    expect(await revoke(leaked.key)).toBe(204);
+    expect(await statusOf(old, leaked.key)).toBe(401);
+    await old.app.maintenance.moves.freeze(tenant.id);
+    expect(await revoke(other.key)).toBe(503);
+    expect(await revoke(other.key, { 'SVC-API-KEY': elsewhere })).toBe(503);
+    expect(await revoke(elsewhere)).toBe(204);
+    expect(await statusOf(next, elsewhere)).toBe(401);
+  });
 });
