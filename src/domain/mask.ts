@@ -254,12 +254,8 @@ export function renderMask(mask: Mask, data: unknown): unknown {
   return masked;
 }
 
-/** Renders every field of `data` as empty, so that only errors that do not depend on the data are found. */
-class AnyData extends Context {
-  override *_get(path: Parameters<Context['_get']>[0]): IterableIterator<unknown> {
-    return path[0] === 'data' ? undefined : yield super._get(path);
-  }
-}
+/** The name of the variable of an output, without a hyphen that belongs to the end of the output. */
+const variable = /^\{\{-?\s*([\p{L}_](?:[\p{L}\p{N}_-]*[\p{L}\p{N}_])?)/u;
 
 /** The first error in a mask or search template that does not depend on the data. Undefined if there are none. */
 export function templateProblem(template: unknown): string | undefined {
@@ -267,7 +263,13 @@ export function templateProblem(template: unknown): string | undefined {
     return Object.values(template).map(templateProblem).find(Boolean);
   if (typeof template !== 'string') return undefined;
   try {
-    orMaskError(() => engine.renderSync(parse(template), new AnyData({}, engine.options)));
+    const parts = orMaskError(() => parse(template));
+    const names = parts.map(({ token }) => variable.exec(token.getText())?.[1]);
+    const unknown = names.find((name) => name !== undefined && name !== 'data');
+    if (unknown !== undefined) return `cannot be rendered: \`${unknown}\` does not exist`;
+    // Without data, so that only the arguments of filters can be wrong.
+    const context = new Context({}, { ...engine.options, strictVariables: false });
+    orMaskError(() => engine.renderSync(parts, context));
     return undefined;
   } catch (error) {
     return (error as Error).message;

@@ -116,20 +116,20 @@ export async function hasMaxIssuedKeys(tx: Queries, tenant: string, application:
 /** The sessions in the console that a person can have in an application at a time. */
 const maxPersonSessions = 10;
 
-/** The ids of the oldest sessions of a person in the console that must end before one more begins. Usually none. */
-export async function surplusSessions(
+/** Ends the oldest sessions of a person in the console, so that one more is allowed. Returns how many. */
+export function endOldestSessions(
   tx: Queries,
   tenant: string,
   application: string,
   { issuer, subject }: Workload,
-): Promise<string[]> {
-  const rows = await tx.all<Pick<KeyRow, 'id'>>(
-    `select k.id from application_keys k where k.tenant_id = $1 and k.application_id = $2 and k.issuer = $3
-       and k.subject = $4 and k.person is not null and k.expires_at > :now
-     order by k.id desc limit ${maxIssuedKeys} offset ${maxPersonSessions - 1}`,
+) {
+  return tx.run(
+    `delete from application_keys where tenant_id = $1 and application_id = $2 and id in (
+       select k.id from application_keys k where k.tenant_id = $1 and k.application_id = $2 and k.issuer = $3
+         and k.subject = $4 and k.person is not null and k.expires_at > :now
+       order by k.id desc limit ${maxIssuedKeys} offset ${maxPersonSessions - 1})`,
     [tenant, application, issuer.issuer, subject],
   );
-  return rows.map(({ id }) => id);
 }
 
 /** Milliseconds for which a JWT is remembered after it has expired: more than a request takes. */

@@ -15,6 +15,7 @@ import type { Db, DbTime, Executor } from './engine/db.ts';
 import { databaseTime, everyTenant } from './engine/sql.ts';
 import {
   countKeys,
+  endOldestSessions,
   expireKeys,
   hasMaxIssuedKeys,
   insertIssuedKey,
@@ -22,7 +23,6 @@ import {
   type KeyRow,
   renewKey,
   spendJwt,
-  surplusSessions,
 } from './key-rows.ts';
 import { kindOf } from './sessions.ts';
 import type { Keys, NewEntry, RevokedKey, Store, WorkloadTarget } from './store.ts';
@@ -32,7 +32,6 @@ const columns = 'id, ending, created_by, created_at, last_used_at, expires_at';
 /** Keys from `POST /oauth/token` can be many, and are left out. */
 const isListed = 'k.trust is null';
 const ofApplication = `application_keys as k where k.tenant_id = $1 and k.application_id = $2 and ${notExpired('k')}`;
-const deleteById = `delete from ${ofApplication} and id = $3 returning ${columns}`;
 
 export function applicationKeys(db: Executor): Keys {
   const lock = lockApplication(db);
@@ -65,19 +64,16 @@ export function applicationKeys(db: Executor): Keys {
         const owner = await lock(tx, tenant, application);
         const issued = owner && make(owner);
         if (!issued) return { outcome: 'refused' };
+        if (await hasMaxIssuedKeys(tx, tenant, application)) return { outcome: 'too_many' };
+        if (!(await spendJwt(tx, tenant, issued.workload))) return { outcome: 'used' };
         const { signIn, workload } = issued;
-        const surplus = signIn ? await surplusSessions(tx, tenant, application, workload) : [];
-        // A session that replaces another one does not add to the number of keys.
-        if (surplus.length === 0 && (await hasMaxIssuedKeys(tx, tenant, application)))
-          return { outcome: 'too_many' };
-        if (!(await spendJwt(tx, tenant, workload))) return { outcome: 'used' };
-        const ended: ApplicationKey[] = [];
-        for (const id of surplus) {
-          const row = await tx.get<KeyRow>(deleteById, [tenant, application, id]);
-          if (row) ended.push(toKey(row));
-        }
-        const id = await insertIssuedKey(tx, tenant, application, issued);
-        return { outcome: 'issued', issued, ended, id };
+        const ended = signIn ? await endOldestSessions(tx, tenant, application, workload) : 0;
+        return {
+          outcome: 'issued',
+          issued,
+          ended,
+          id: await insertIssuedKey(tx, tenant, application, issued),
+        };
       }),
 
     renew: (...renewed) => renewKey(db, ...renewed),
@@ -87,7 +83,8 @@ export function applicationKeys(db: Executor): Keys {
         const owner = await lock(tx, tenant, application);
         if (!owner) return undefined;
         check(owner);
-        const row = await tx.get<KeyRow>(deleteById, [tenant, application, id]);
+        const sql = `delete from ${ofApplication} and id = $3 returning ${columns}`;
+        const row = await tx.get<KeyRow>(sql, [tenant, application, id]);
         return row && toKey(row);
       }),
   };

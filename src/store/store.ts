@@ -135,9 +135,8 @@ export interface Keys {
   /**
    * Calls `make` with the application and adds the key that it returns. `refused`: the application does not exist, or
    * `make` returned undefined. `used`: the JWT works once and was used before; of several concurrent calls with the same
-   * JWT, exactly one returns `issued`. `too_many`: the application has the maximum number of issued keys. Concurrent
-   * calls for an application run one after another. A sign-in ends the oldest sessions of the person if there are too
-   * many: `ended`. They make room for the new one.
+   * JWT, exactly one returns `issued`. Concurrent calls for an application run one after another. A sign-in ends the
+   * oldest sessions of the person if there are too many, `ended` of them.
    */
   issue(
     tenant: string,
@@ -148,7 +147,7 @@ export interface Keys {
         readonly outcome: 'issued';
         readonly issued: NewIssuedKey;
         readonly id: string;
-        readonly ended: readonly ApplicationKey[];
+        readonly ended: number;
       }
     | { readonly outcome: 'refused' }
     | { readonly outcome: 'used' }

@@ -12,15 +12,15 @@ export interface AuditRow {
 }
 
 /** The fields of an application that decide what it may do. */
-export type ApplicationAccess = Pick<
-  Application,
-  | 'permissions'
-  | 'rules'
-  | 'allowed_origins'
-  | 'require_bound_sessions'
-  | 'allowed_networks'
-  | 'trusted_issuers'
->;
+export const accessFields = [
+  'permissions',
+  'rules',
+  'allowed_origins',
+  'require_bound_sessions',
+  'allowed_networks',
+  'trusted_issuers',
+] as const;
+export type ApplicationAccess = Pick<Application, (typeof accessFields)[number]>;
 
 export interface Revocation {
   readonly tenant: string;
@@ -102,23 +102,14 @@ export function revocations(rows: readonly AuditRow[]): Revocations {
   return { applications: [...applications.values()], tenants };
 }
 
-const fields = [
-  'permissions',
-  'rules',
-  'allowed_origins',
-  'require_bound_sessions',
-  'allowed_networks',
-  'trusted_issuers',
-] as const;
-
 export function applicationAccess(application: Application): ApplicationAccess {
-  const present = fields.filter((field) => application[field] !== undefined);
+  const present = accessFields.filter((field) => application[field] !== undefined);
   return Object.fromEntries(present.map((field) => [field, application[field]])) as ApplicationAccess;
 }
 
 function accessIn(difference: Difference): Partial<ApplicationAccess> {
   return Object.fromEntries(
-    fields.flatMap((field) => {
+    accessFields.flatMap((field) => {
       const change = difference[field];
       return change ? [[field, change.to]] : [];
     }),

@@ -1,6 +1,7 @@
 /** Updates an application, or previews the update. */
 import { z } from 'zod';
 import { Impact } from '../../domain/access/impact.ts';
+import { accessFields } from '../../domain/access/revocation.ts';
 import {
   type Application,
   ApplicationUpdate,
@@ -99,17 +100,8 @@ export const updateApplication = changeEndpoint({
     };
     const change = changeBy(principal);
     const after = orNotFound(await store.applications.update(principal.tenantId, params.id, change, revise));
-    const changed = difference(orNotFound(before), after, [
-      'name',
-      'permissions',
-      'rules',
-      'allowed_origins',
-      'require_bound_sessions',
-      'allowed_networks',
-      'trusted_issuers',
-      'labels',
-      'expires_at',
-    ]);
+    const fields = ['name', ...accessFields, 'labels', 'expires_at'] as const;
+    const changed = difference(orNotFound(before), after, fields);
     return { ...applicationReply(after), entity: entityOf(params.id), difference: changed };
   },
 });

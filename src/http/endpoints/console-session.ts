@@ -25,7 +25,6 @@ import {
 } from '../pipeline/request-info.ts';
 import { type HandlerContext, openEndpoint, type Reply, reply } from '../pipeline/route.ts';
 import { entityOf } from './applications.ts';
-import { auditedKey } from './keys.ts';
 import { issue, newKey, printable, signOutOperation } from './token-exchange.ts';
 
 const signInCookie = '__Host-sallyport-sign-in';
@@ -260,13 +259,11 @@ async function endSession(
   await store.change(
     tenantId,
     async (tx) => {
-      const key = await tx.keys.delete(tenantId, applicationId, keyId, () => {});
-      if (!key) return;
+      if (!(await tx.keys.delete(tenantId, applicationId, keyId, () => {}))) return;
       const what = {
         operation: signOutOperation,
         entity: entityOf(applicationId),
         result: 'success' as const,
-        difference: { keys: { from: auditedKey(key) } },
       };
       tx.record({ ...by, tenantId, ...what });
     },

@@ -108,6 +108,6 @@ function withoutLaterExpiry(key: ApplicationKey, { expires_at: applicationExpiry
 }
 
 /** How the audit log identifies a key. */
-export function auditedKey({ id, ending, expires_at }: Pick<ApplicationKey, 'id' | 'ending' | 'expires_at'>) {
+function auditedKey({ id, ending, expires_at }: ApplicationKey) {
   return { id, ending, ...(expires_at !== undefined && { expires_at }) };
 }

@@ -17,7 +17,6 @@ import { clientFields, type RequestInfo, urlOf } from '../pipeline/request-info.
 import { type HandlerContext, openEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 import { entityOf } from './applications.ts';
-import { auditedKey } from './keys.ts';
 
 const tokenTypes = 'urn:ietf:params:oauth:token-type:';
 const accessToken = `${tokenTypes}access_token`;
@@ -201,8 +200,8 @@ async function issueKey(
   });
   const jkt = await boundKey(call, now);
   const make = (current: Application) => newKey(target, current, workload, jkt);
-  const result = await issue(context, application, make, ({ at }) =>
-    issuedEntry(application, workload, at, requestInfo),
+  const result = await issue(context, application, make, (issued, id) =>
+    issuedEntry(application, issued, id, requestInfo),
   );
   if (result.outcome === 'too_many') throw fail('too_many_requests', { detail: tooManyKeys, retryAfter: 60 });
   if (result.outcome !== 'issued') throw new JwtRefusal(outcomes[result.outcome]);
@@ -222,18 +221,15 @@ export function issue(
   { store }: HandlerContext,
   { tenant_id: tenantId, id }: Application,
   make: Parameters<Keys['issue']>[2],
-  entryOf: (issued: NewIssuedKey) => Omit<NewEntry, 'tenantId' | 'entity' | 'result' | 'difference'>,
+  entryOf: (issued: NewIssuedKey, keyId: string) => Omit<NewEntry, 'tenantId' | 'entity' | 'result'>,
 ): ReturnType<Keys['issue']> {
   const issueIn = async ({ keys, record }: StoreTransaction) => {
     const done = await keys.issue(tenantId, id, make);
     if (done.outcome !== 'issued') return done;
     const outcome = { tenantId, entity: entityOf(id), result: 'success' as const };
-    const entry = { ...entryOf(done.issued), ...outcome };
-    const { key, expiresAt } = done.issued;
-    const issued = auditedKey({ id: done.id, ending: key.ending, expires_at: timestamp(expiresAt) });
-    record({ ...entry, difference: { keys: { to: issued } } });
-    for (const ended of done.ended)
-      record({ ...entry, operation: signOutOperation, difference: { keys: { from: auditedKey(ended) } } });
+    const entry = { ...entryOf(done.issued, done.id), ...outcome };
+    record(entry);
+    for (let ended = 0; ended < done.ended; ended++) record({ ...entry, operation: signOutOperation });
     return done;
   };
   return store.change(tenantId, issueIn, id);
@@ -289,14 +285,16 @@ export function newKey(
 
 function issuedEntry(
   { id }: Application,
-  { issuer, subject }: Workload,
-  at: number,
+  { key, workload, at, expiresAt }: NewIssuedKey,
+  keyId: string,
   requestInfo: RequestInfo,
 ) {
+  const { issuer, subject } = workload;
   return {
     at,
     actor: { kind: 'application' as const, id, application_id: id, subject, issuer: issuer.issuer },
     operation,
+    difference: { keys: { to: { id: keyId, ending: key.ending, expires_at: timestamp(expiresAt) } } },
     ...clientFields(requestInfo),
   };
 }
