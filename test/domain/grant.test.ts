@@ -2,12 +2,11 @@ import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import { type Errors, Failure } from '../../src/domain/error.ts';
 import { type Grants, grantErrors, noGrants, type Owner, permissionsIn } from '../../src/domain/grant.ts';
-import { MaskError, renderMask } from '../../src/domain/mask.ts';
 import { builtIn } from '../../src/domain/permission.ts';
 import { compilePolicy } from '../../src/domain/policy.ts';
 import { denyEscalation, denyUnheldGrants, holds, type Principal } from '../../src/domain/principal.ts';
 import { Rule } from '../../src/domain/rule.ts';
-import { grants, rule, when } from '../support/grants.ts';
+import { grants, principalBase, rule, when } from '../support/grants.ts';
 
 const owners: Owner[] = ['private', 'public', 'management', 'session'];
 const management = builtIn.filter((name) =>
@@ -40,26 +39,19 @@ interface Someone {
   readonly ceiling?: Grants | undefined;
 }
 
-const base = {
-  tenantId: 't',
-  tenantTag: 'k3ZrT9',
-  applicationId: 'a',
-  origins: undefined,
-  authority: undefined,
-  digest: Buffer.alloc(0),
-  now: 0,
-};
-
 function applicationWith(own: Grants): Someone {
   const application = { type: 'private' } as never;
-  return { principal: { ...base, kind: 'application', application, policy: compilePolicy(own) }, own };
+  return {
+    principal: { ...principalBase, kind: 'application', application, policy: compilePolicy(own) },
+    own,
+  };
 }
 
 function sessionWith(own: Grants, ceiling: Grants | undefined): Someone {
   const under = ceiling && compilePolicy(ceiling);
   return {
     principal: {
-      ...base,
+      ...principalBase,
       kind: 'session',
       sessionId: 's',
       authorizedBy: undefined,
@@ -269,25 +261,14 @@ describe('defaults of rules', () => {
     expect(errors[`rules.0.defaults.${field}`]?.[0]).toMatch(problem);
   });
 
-  test.each([
-    ...['{{ data["a b"].c[0] | reveal_first: 2, "*" | hide }}', 'card', '{{ data }}', '{{-data.x-}}'],
-    ...['{{ true }}', '{{ false | hide }}', '{{true-}}', '{{ "text" }}', '{{ 5 }}'],
-  ])('may be the template %s', (template) => {
-    const defaults = { mask: { number: [template, 1, null] }, search: { pan: template } };
-    expect(errorsOf(create(defaults))).toEqual({});
-  });
-
-  test.each([
-    '{{ nil }}',
-    '{{ blank | hide }}',
-    '{{ true.data }}',
-    '{{ truex }}',
-    '{{ data- }}',
-    '{{ datax }}',
-  ])('are rejected with the same message as the mask of a token: %s', (mask) => {
-    const message = errorsOf(create({ mask }))['rules.0.defaults.mask']?.[0] as string;
-    expect(() => renderMask(mask, 'text')).toThrow(new MaskError(message));
-  });
+  test.each(['{{ data["a b"].c[0] | reveal_first: 2, "*" | hide }}', 'card', '{{ data }}', '{{-data.x-}}'])(
+    'may be the template %s',
+    (template) => {
+      expect(errorsOf(create({ mask: { number: [template, 1, null] }, search: { pan: template } }))).toEqual(
+        {},
+      );
+    },
+  );
 
   test('have at most 8,192 characters in all rules, where equal ones of a priority count once', () => {
     const long = (at: number) => create({ mask: `${at}${'x'.repeat(2000)}` }, at);

@@ -19,25 +19,20 @@ import {
   permitNamed,
   questionAbout,
 } from '../../src/domain/principal.ts';
-import { at, grants, when } from '../support/grants.ts';
-
-const base = {
-  tenantId: 't',
-  tenantTag: 'k3ZrT9',
-  applicationId: 'a',
-  origins: undefined,
-  authority: undefined,
-  digest: Buffer.alloc(0),
-  now: 7,
-};
+import { at, grants, principalBase, when } from '../support/grants.ts';
 
 function application(own: Grants, type: Owner = 'private'): Principal {
-  return { ...base, kind: 'application', application: { type } as never, policy: compilePolicy(own) };
+  return {
+    ...principalBase,
+    kind: 'application',
+    application: { type } as never,
+    policy: compilePolicy(own),
+  };
 }
 
 function session(own: Grants, above?: Grants): Principal {
   return {
-    ...base,
+    ...principalBase,
     kind: 'session',
     sessionId: 's',
     authorizedBy: undefined,

@@ -4,17 +4,8 @@ import type { Grants, Owner } from '../../src/domain/grant.ts';
 import { compilePolicy } from '../../src/domain/policy.ts';
 import { needsReveal, type PartialPatch, type Principal } from '../../src/domain/principal.ts';
 import type { Transform } from '../../src/domain/rule.ts';
-import { grants } from '../support/grants.ts';
+import { grants, principalBase } from '../support/grants.ts';
 
-const base = {
-  tenantId: 't',
-  tenantTag: 'k3ZrT9',
-  applicationId: 'a',
-  origins: undefined,
-  authority: undefined,
-  digest: Buffer.alloc(0),
-  now: 0,
-};
 type Seen = Transform | undefined;
 
 /** Rules for `token:update` and `token:read` in /from/ and in /to/, with these transforms. */
@@ -35,14 +26,19 @@ function policy([updateHere, readHere]: [Seen, Seen], [updateThere, readThere]: 
 function caller(owner: Owner, own: Grants, ceiling?: Grants): Principal {
   return owner === 'session'
     ? {
-        ...base,
+        ...principalBase,
         kind: 'session',
         sessionId: 's',
         authorizedBy: undefined,
         policy: compilePolicy(own),
         ceiling: ceiling && compilePolicy(ceiling),
       }
-    : { ...base, kind: 'application', application: { type: owner } as never, policy: compilePolicy(own) };
+    : {
+        ...principalBase,
+        kind: 'application',
+        application: { type: owner } as never,
+        policy: compilePolicy(own),
+      };
 }
 
 const from = { id: 'x', container: '/from/' };

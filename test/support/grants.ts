@@ -11,6 +11,17 @@ export function grants(...parts: (string | Partial<Rule>)[]): Grants {
   };
 }
 
+/** Fields that all principals have. */
+export const principalBase = {
+  tenantId: 't',
+  tenantTag: 'k3ZrT9',
+  applicationId: 'a',
+  origins: undefined,
+  authority: undefined,
+  digest: Buffer.alloc(0),
+  now: 7,
+};
+
 /** A rule that reveals every token, overridden by `fields`. */
 export function rule(fields: Partial<Rule>): Rule {
   return { priority: 1, transform: 'reveal', permissions: ['token:read'], ...fields } as Rule;

@@ -4,19 +4,17 @@ import type { Principal } from '../../../src/domain/principal.ts';
 import { storedInterval, totalOf } from '../../../src/domain/request-counts.ts';
 import { type RequestCounter, requestCounter } from '../../../src/http/pipeline/request-counter.ts';
 import type { CountedInterval, RequestCounts } from '../../../src/store/store.ts';
+import { principalBase } from '../../support/grants.ts';
 
 const principal = (tenantId: string, now: number): Principal => ({
+  ...principalBase,
   kind: 'session',
   tenantId,
-  tenantTag: 'k3ZrT9',
   applicationId: 'web',
   sessionId: 'session',
   authorizedBy: undefined,
   policy: compilePolicy({ permissions: [], rules: [] }),
   ceiling: undefined,
-  origins: undefined,
-  authority: undefined,
-  digest: Buffer.alloc(32),
   now,
 });
 

@@ -4,19 +4,18 @@ import type { Principal } from '../../../src/domain/principal.ts';
 import { maxUses } from '../../../src/domain/usage.ts';
 import { usageRecorder } from '../../../src/http/pipeline/usage-recorder.ts';
 import type { ApplicationUse } from '../../../src/store/store.ts';
+import { principalBase } from '../../support/grants.ts';
 
 const principal: Principal = {
+  ...principalBase,
   kind: 'session',
   tenantId: 'tenant',
-  tenantTag: 'k3ZrT9',
   applicationId: 'web',
   sessionId: 'session',
   authorizedBy: undefined,
   policy: compilePolicy({ permissions: [], rules: [] }),
   ceiling: undefined,
-  origins: undefined,
   authority: { applicationId: 'backend', keyId: 'key' },
-  digest: Buffer.alloc(32),
   now: 1000,
 };
 
