@@ -44,10 +44,9 @@ export interface Fleet {
   close(): Promise<void>;
 }
 
-/** Disables rate limits, which have their own tests. Issuers of the rows are on the loopback interface. */
-const unlimited = {
+/** Disables rate limits, which have their own tests. */
+export const unlimited = {
   SALLYPORT_EXCHANGES_PER_MINUTE: '0',
-  SALLYPORT_ISSUER_NETWORKS: '127.0.0.1',
   SALLYPORT_SESSIONS_PER_MINUTE: '0',
   SALLYPORT_PENDING_SESSIONS_PER_APPLICATION: '0',
   SALLYPORT_TOKENS_PER_MINUTE: '0',
@@ -80,6 +79,7 @@ export async function startFleet(
       SALLYPORT_MASTER_KEY: testMasterKey,
       SALLYPORT_METRICS_PORT: String(metricsPort),
       ...unlimited,
+      SALLYPORT_ISSUER_NETWORKS: '127.0.0.1',
       ...env,
     });
     return { ...service, number, metricsUrl: `http://127.0.0.1:${metricsPort}/metrics` };

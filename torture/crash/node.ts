@@ -3,6 +3,7 @@ import { closeSync, mkdirSync, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { environment } from '../../test/support/service.ts';
 import { testMasterKey } from '../../test/support/test-server.ts';
+import { unlimited } from '../fleet.ts';
 import { NotFinished } from '../not-finished.ts';
 import type { Context } from '../row.ts';
 
@@ -22,21 +23,6 @@ export interface NodeOptions {
   readonly env?: Record<string, string>;
 }
 
-/** No rate limits, and nothing expires before it is checked. */
-const settings = {
-  SALLYPORT_SESSION_TTL: '36000',
-  SALLYPORT_SESSIONS_PER_MINUTE: '0',
-  SALLYPORT_PENDING_SESSIONS_PER_APPLICATION: '0',
-  SALLYPORT_TOKENS_PER_MINUTE: '0',
-  SALLYPORT_SEARCHES_PER_MINUTE: '0',
-  SALLYPORT_SEARCH_MISSES_PER_MINUTE: '0',
-  SALLYPORT_TOKEN_BYTES_PER_MINUTE: '0',
-  SALLYPORT_TOKEN_BYTES_PER_APPLICATION: '0',
-  SALLYPORT_RATE_PER_KEY: '0',
-  SALLYPORT_PROCESSING_PER_APPLICATION: '0',
-  SALLYPORT_RATE_PER_ADDRESS: '0',
-};
-
 /** The environment of a node or command, without the settings of the caller's shell. */
 export function environmentOf(
   folder: string,
@@ -44,7 +30,9 @@ export function environmentOf(
   env: Record<string, string> = {},
 ): Record<string, string | undefined> {
   const own = {
-    ...settings,
+    ...unlimited,
+    // Nothing expires before it is checked.
+    SALLYPORT_SESSION_TTL: '36000',
     SALLYPORT_DATABASE_TIMEOUT: '',
     DATABASE_URL: databaseUrl,
     SALLYPORT_MASTER_KEY: testMasterKey,

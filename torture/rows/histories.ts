@@ -6,6 +6,7 @@ import { newTenant } from '../../src/operations/bootstrap.ts';
 import { makeLog } from '../../src/telemetry/log.ts';
 import { Clock, testMasterKey } from '../../test/support/test-server.ts';
 import { Client } from '../client.ts';
+import { unlimited } from '../fleet.ts';
 import { Random } from '../random.ts';
 import { History } from '../random-history.ts';
 import { retryUnavailable } from '../retry.ts';
@@ -70,21 +71,12 @@ async function open(context: Context, clock: Clock): Promise<App> {
   const logged: string[] = [];
   const config = readConfig({
     env: {
+      ...unlimited,
       PORT: '0',
       DATABASE_URL: await context.freshDatabase(),
       SALLYPORT_DATA_DIR: join(context.folder, 'data'),
       SALLYPORT_MASTER_KEY: testMasterKey,
       SALLYPORT_SESSION_TTL: String(sessionTtl / 1000),
-      SALLYPORT_SESSIONS_PER_MINUTE: '0',
-      SALLYPORT_PENDING_SESSIONS_PER_APPLICATION: '0',
-      SALLYPORT_TOKENS_PER_MINUTE: '0',
-      SALLYPORT_SEARCHES_PER_MINUTE: '0',
-      SALLYPORT_SEARCH_MISSES_PER_MINUTE: '0',
-      SALLYPORT_TOKEN_BYTES_PER_MINUTE: '0',
-      SALLYPORT_TOKEN_BYTES_PER_APPLICATION: '0',
-      SALLYPORT_RATE_PER_ADDRESS: '0',
-      SALLYPORT_RATE_PER_KEY: '0',
-      SALLYPORT_PROCESSING_PER_APPLICATION: '0',
       SALLYPORT_DRAIN: '0',
     },
   });
