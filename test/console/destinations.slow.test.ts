@@ -6,25 +6,14 @@ import { join } from 'node:path';
 import { createCertificates, noOpenssl } from '../support/certificates.ts';
 import { describeConsole } from '../support/console-suite.ts';
 import { accessibilityViolations } from '../support/console-tab.ts';
-import { openReceiver } from '../support/destination-receiver.ts';
+import { chargeRequest, openReceiver, tokenUseRule } from '../support/destination-receiver.ts';
 import { sqlite } from '../support/test-server.ts';
 
 const secret = 'Bearer sk_live_51HhTbqF';
 const definition = {
   name: 'payments',
   origin: 'https://api.payments.example',
-  requests: [
-    {
-      method: 'POST',
-      path: '/v1/charges/:id',
-      placeholders: [
-        { at: '/card/number', from: '/number' },
-        { at: 'header:x-card', from: '/number', prefix: 'Card ' },
-      ],
-      query: ['expand'],
-      reply: ['/id'],
-    },
-  ],
+  requests: [{ ...chargeRequest, reply: ['/id'] }],
 };
 const rules = ['wcag2a', 'wcag2aa', 'wcag21aa', 'wcag22aa', 'best-practice'];
 
@@ -39,17 +28,10 @@ describeConsole(
       ({ key } = await server.tenant());
       const post = (path: string, body: unknown) => server.call('POST', path, { key, body });
       ({ id } = (await post('/destinations', { ...definition, headers: { authorization: secret } })).body);
-      const rule = {
-        priority: 1,
-        container: '/cards/',
-        transform: 'redact',
-        permissions: ['token:use'],
-        destinations: [id],
-      };
       ({ id: shop } = await server.application(key, {
         name: 'web shop',
         permissions: ['mine:x'],
-        rules: [rule],
+        rules: [tokenUseRule('/cards/', [id])],
       }));
       const card = { id: 'card-1', container: '/cards/', data: { number: '4242424242424242' } };
       await post('/tokens', { ...card, mask: { number: '{{ data.number | reveal_last: 4 }}' } });
@@ -175,10 +157,9 @@ describeConsole(
           const headers = { authorization: secret, 'x-version': '7' };
           const fields = { name: 'guarded', origin, requests, headers, ca, client_certificate };
           const { body } = await server.call('POST', '/destinations', { key, body: fields });
-          const rule = { priority: 1, container: '/', transform: 'redact', permissions: ['token:use'] };
           const { key: user } = await server.application(key, {
             permissions: ['mine:x'],
-            rules: [{ ...rule, destinations: [body.id] }],
+            rules: [tokenUseRule('/', [body.id])],
           });
           const sent = async () => {
             const { status } = await server.call('POST', '/proxy/guarded/charges', { key: user });

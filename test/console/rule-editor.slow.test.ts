@@ -3,23 +3,27 @@ import { describeConsole } from '../support/console-suite.ts';
 
 describeConsole('console rule editor:', (suite) => {
   const rule = { priority: 1, container: '/pci/', transform: 'mask', permissions: ['token:read'] };
+  /** Opens a page of the console in a new tenant, which has an application with the rule. */
+  const open = async (hash: (id: string) => string) => {
+    const { server, tab } = suite;
+    const { key } = await server.tenant();
+    const { id } = await server.application(key, { name: 'reader', permissions: [], rules: [rule] });
+    await tab.open();
+    await tab.signIn(key);
+    await tab.navigate(hash(id));
+    return { key, id, page: tab.page };
+  };
   const stored = async (key: string, id: string) =>
     (await suite.server.call('GET', `/applications/${id}`, { key })).body;
-  const save = async (button: string) => {
+  const save = async () => {
     const { page } = suite.tab;
-    await page.getByRole('button', { name: button }).click();
+    await page.getByRole('button', { name: 'Review changes' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
     await page.getByRole('dialog').waitFor({ state: 'hidden' });
   };
 
   test('a rule can have any permission and a description', async () => {
-    const { server, tab } = suite;
-    const { key } = await server.tenant();
-    const { id } = await server.application(key, { permissions: [], rules: [rule] });
-    await tab.open();
-    await tab.signIn(key);
-    await tab.navigate(`#/applications/${id}/edit`);
-    const { page } = tab;
+    const { key, id, page } = await open((id) => `#/applications/${id}/edit`);
     const add = page.getByRole('combobox', { name: 'Add permission to rule 1' });
     await add.fill('invoice:read');
     await page.getByRole('option', { name: 'invoice:read' }).click();
@@ -29,7 +33,7 @@ describeConsole('console rule editor:', (suite) => {
     await page.getByText('Custom permissions look like').waitFor();
     await page.keyboard.press('Escape');
     await page.getByLabel('Description').fill('cards of the shop');
-    await save('Review changes');
+    await save();
     expect((await stored(key, id)).rules).toEqual([
       {
         ...rule,
@@ -40,13 +44,7 @@ describeConsole('console rule editor:', (suite) => {
   });
 
   test('a rule that creates tokens can set their mask and search templates', async () => {
-    const { server, tab } = suite;
-    const { key } = await server.tenant();
-    const { id } = await server.application(key, { permissions: [], rules: [rule] });
-    await tab.open();
-    await tab.signIn(key);
-    await tab.navigate(`#/applications/${id}/edit`);
-    const { page } = tab;
+    const { key, id, page } = await open((id) => `#/applications/${id}/edit`);
     const field = page.getByLabel('Defaults for new tokens');
     expect(await field.count()).toBe(0);
     await page.getByRole('button', { name: 'token:create' }).click();
@@ -54,7 +52,7 @@ describeConsole('console rule editor:', (suite) => {
     await page.getByRole('button', { name: 'Review changes' }).click();
     await page.getByText('Enter a JSON object').waitFor();
     await field.fill('{ "mask": "{{ data.number | shout }}" }');
-    await save('Review changes');
+    await save();
     await page.getByRole('group', { name: 'Rule 1' }).getByText('unknown filter').waitFor();
     const defaults = { mask: { number: '{{ data.number | hide }}' }, search: { pan: '{{ data.number }}' } };
     await field.fill(JSON.stringify(defaults));
@@ -65,19 +63,15 @@ describeConsole('console rule editor:', (suite) => {
     const permissions = ['token:read', 'token:create'];
     expect((await stored(key, id)).rules).toEqual([{ ...rule, permissions, defaults }]);
 
-    await tab.navigate(`#/applications/${id}/edit`);
+    await suite.tab.navigate(`#/applications/${id}/edit`);
     expect(JSON.parse(await field.inputValue())).toEqual(defaults);
     await page.getByRole('button', { name: 'token:create' }).click();
-    await save('Review changes');
+    await save();
     expect((await stored(key, id)).rules).toEqual([rule]);
   });
 
   test('the button that submits a new application is within 18 presses of Tab', async () => {
-    const { key } = await suite.server.tenant();
-    await suite.tab.open();
-    await suite.tab.signIn(key);
-    await suite.tab.navigate('#/applications/new');
-    const { page } = suite.tab;
+    const { page } = await open(() => '#/applications/new');
     await page.getByRole('button', { name: /^Backend reader/ }).click();
     await page.getByLabel('Name').focus();
     const focused = () => page.evaluate(() => document.activeElement?.textContent);
@@ -91,11 +85,7 @@ describeConsole('console rule editor:', (suite) => {
   });
 
   test('a type change keeps what is possible and asks before it removes grants', async () => {
-    const { key } = await suite.server.tenant();
-    await suite.tab.open();
-    await suite.tab.signIn(key);
-    await suite.tab.navigate('#/applications/new');
-    const { page } = suite.tab;
+    const { page } = await open(() => '#/applications/new');
     await page.getByRole('button', { name: /^Backend reader/ }).click();
     await page.getByLabel('Container', { exact: true }).fill('/orders/');
     await page.getByRole('radio', { name: /In an admin tool/ }).check();
@@ -117,17 +107,12 @@ describeConsole('console rule editor:', (suite) => {
   });
 
   test('a draft of the access preview can be applied to the application', async () => {
-    const { key } = await suite.server.tenant();
-    const { id } = await suite.server.application(key, { name: 'reader', permissions: [], rules: [rule] });
-    await suite.tab.open();
-    await suite.tab.signIn(key);
-    await suite.tab.navigate(`#/preview?application=${id}`);
-    const { page } = suite.tab;
+    const { key, id, page } = await open((id) => `#/preview?application=${id}`);
     await page.getByLabel('Container', { exact: true }).fill('/pci/high/');
     await page.getByRole('button', { name: 'Apply draft…' }).click();
     await page.getByRole('heading', { name: 'Edit reader' }).waitFor();
     expect((await stored(key, id)).rules).toEqual([rule]);
-    await save('Review changes');
+    await save();
     expect((await stored(key, id)).rules).toEqual([{ ...rule, container: '/pci/high/' }]);
   });
 });

@@ -25,6 +25,28 @@ export const json = (body: unknown, head = 'HTTP/1.1 200 OK') => {
   return `${head}\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`;
 };
 
+/** A request with placeholders, as a destination lists it. */
+export const chargeRequest = {
+  method: 'POST',
+  path: '/v1/charges/:id',
+  placeholders: [
+    { at: '/card/number', from: '/number' },
+    { at: 'header:x-card', from: '/number', prefix: 'Card ' },
+  ],
+  query: ['expand'],
+  headers: ['accept-language'],
+  reply: ['/id', 'header:request-id'],
+};
+
+/** A rule that allows the use of all tokens of a container at these destinations. */
+export const tokenUseRule = (container: string, destinations: readonly string[]) => ({
+  priority: 1,
+  container,
+  transform: 'redact',
+  permissions: ['token:use'],
+  destinations,
+});
+
 /**
  * Creates the destination `payments`, and an application that may use every token there. `post` returns the body of the
  * response. Returns the key of the application.
@@ -34,9 +56,7 @@ export async function createUser(
   destination: object,
 ): Promise<string> {
   const { id } = (await post('/destinations', { name: 'payments', ...destination })) as { id: string };
-  const rule = { priority: 1, container: '/', transform: 'redact', permissions: ['token:use'] };
-  const rules = [{ ...rule, destinations: [id] }];
-  const application = { name: 'user', type: 'private', permissions: [], rules };
+  const application = { name: 'user', type: 'private', permissions: [], rules: [tokenUseRule('/', [id])] };
   return ((await post('/applications', application)) as { key: string }).key;
 }
 

@@ -1,5 +1,5 @@
 /** Destinations that never answer, with more requests than wait for them. All other requests are answered. */
-import { json, openReceiver } from '../../test/support/destination-receiver.ts';
+import { json, openReceiver, tokenUseRule } from '../../test/support/destination-receiver.ts';
 import { type Body, clientsOf } from '../fleet-clients.ts';
 import { NotFinished } from '../not-finished.ts';
 import type { Context, Outcome, Row } from '../row.ts';
@@ -39,14 +39,7 @@ async function run(context: Context): Promise<Outcome> {
       created.push(await must(0, 'POST', '/destinations', { key, body: { ...body, name } }));
     await must(0, 'POST', '/tokens', { key, body: { id: 'card', data: context.secrets.plaintext('card') } });
     const destinations = created.map(({ id }) => id);
-    const rule = {
-      priority: 1,
-      container: '/',
-      transform: 'redact',
-      permissions: ['token:use'],
-      destinations,
-    };
-    return (await application(key, { rules: [rule] })).key;
+    return (await application(key, { rules: [tokenUseRule('/', destinations)] })).key;
   }
   const use = async (key: string, name: string, path: string) =>
     (await call(0, 'POST', `/proxy/${name}${path}`, { key, body: { card: '{{ token: card }}' } })).status;

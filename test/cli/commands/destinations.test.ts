@@ -3,24 +3,12 @@ import { afterAll, beforeAll, beforeEach, expect, test } from 'bun:test';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { chargeRequest, tokenUseRule } from '../../support/destination-receiver.ts';
 import { type ApiShell, apiShell, shell } from '../../support/shell.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
 const secret = 'Bearer sk_live_51HhTbqF';
-const requests = [
-  {
-    method: 'POST',
-    path: '/v1/charges',
-    placeholders: [
-      { at: '/card/number', from: '/number' },
-      { at: 'header:x-card', prefix: 'Card ' },
-    ],
-    query: ['expand'],
-    headers: ['accept-language'],
-    reply: ['/id', 'header:request-id'],
-  },
-  { method: 'GET', path: '/v1/charges/:id' },
-];
+const requests = [chargeRequest, { method: 'GET', path: '/v1/charges/:id' }];
 
 let server: TestServer;
 let folder: string;
@@ -58,13 +46,13 @@ test('a destination is created, shown, listed, updated and deleted by name, and 
   expect(await json(['destinations', 'get', 'payments'])).toEqual(one);
   const { out } = await call(['destinations', 'get', one.id]);
   for (const line of [
-    'POST /v1/charges: inserts /card/number from /number, header:x-card after "Card "; query expand; headers accept-language; returns the status, /id, header:request-id',
+    'POST /v1/charges/:id: inserts /card/number from /number, header:x-card from /number after "Card "; query expand; headers accept-language; returns the status, /id, header:request-id',
     'GET /v1/charges/:id: returns the status',
     'authorization',
     '25 s',
   ])
     expect(out).toContain(line);
-  expect((await call(['destinations', 'list'])).out).toContain('POST /v1/charges, GET /v1/charges/:id');
+  expect((await call(['destinations', 'list'])).out).toContain('POST /v1/charges/:id, GET /v1/charges/:id');
   const renamed = await json(['destinations', 'update', 'payments', '--name', 'charges']);
   expect(renamed).toMatchObject({ id: one.id, requests: one.requests, header_names: ['authorization'] });
   expect((await call(['destinations', 'update', 'charges'])).code).toBe(2);
@@ -96,14 +84,8 @@ test('an update with the etag of an older version changes nothing', async () => 
 
 test('`access who` and `can` name a destination, and a shell completes its name', async () => {
   const { id } = await created();
-  const rule = {
-    priority: 1,
-    container: '/cards/',
-    transform: 'redact',
-    permissions: ['token:use'],
-    destinations: [id],
-  };
-  const shop = await server.application(key, { name: 'shop', permissions: [], rules: [rule] });
+  const rules = [tokenUseRule('/cards/', [id])];
+  const shop = await server.application(key, { name: 'shop', permissions: [], rules });
   const who = ['access', 'who', '--container', '/cards/', '--destination', 'payments'];
   const { out } = await call([...who, '--json']);
   expect(JSON.parse(out)).toMatchObject([

@@ -5,7 +5,7 @@ import Ajv from 'ajv';
 import { parse } from 'yaml';
 import { setUpApply } from '../../support/apply.ts';
 import { noOpenssl } from '../../support/certificates.ts';
-import { openReceiver } from '../../support/destination-receiver.ts';
+import { chargeRequest, openReceiver, tokenUseRule } from '../../support/destination-receiver.ts';
 import { keyPattern } from '../../support/program.ts';
 import { root } from '../../support/service.ts';
 import { apiShell } from '../../support/shell.ts';
@@ -59,18 +59,7 @@ test.each(['access.yaml', 'access.json'])('%s: what pull writes, apply finds unc
 });
 
 describe('destinations', () => {
-  const requests = [
-    {
-      method: 'POST',
-      path: '/v1/charges',
-      placeholders: [
-        { at: '/card/number', from: '/number' },
-        { at: 'header:x-code', prefix: 'Code ' },
-      ],
-      reply: ['/id'],
-    },
-    { method: 'GET', path: '/v1/charges/:id', query: ['expand'] },
-  ];
+  const requests = [chargeRequest, { method: 'GET', path: '/v1/charges/:id', query: ['expand'] }];
   const destination = (name: string, more = {}) =>
     fixture.server.call('POST', '/destinations', {
       key: fixture.key,
@@ -81,7 +70,7 @@ describe('destinations', () => {
       name,
       labels,
       permissions: [],
-      rules: [{ priority: 1, container: '/', transform: 'redact', permissions: ['token:use'], destinations }],
+      rules: [tokenUseRule('/', destinations)],
     });
 
   test.skipIf(noOpenssl)(

@@ -4,7 +4,13 @@
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { noOpenssl } from '../../support/certificates.ts';
-import { json, openReceiver, type Receiver } from '../../support/destination-receiver.ts';
+import {
+  chargeRequest,
+  json,
+  openReceiver,
+  type Receiver,
+  tokenUseRule,
+} from '../../support/destination-receiver.ts';
 import { openTestServer, sqlite, type TestServer, testMasterKey } from '../../support/test-server.ts';
 
 const number = '4929135568201737';
@@ -15,19 +21,7 @@ const settings = {
   SALLYPORT_USES_PER_TOKEN: '1000',
   SALLYPORT_METRICS_PORT: '0',
 };
-const requests = [
-  {
-    method: 'POST',
-    path: '/v1/charges/:id',
-    placeholders: [
-      { at: '/card/number', from: '/number' },
-      { at: 'header:x-card', from: '/number' },
-    ],
-    query: ['expand'],
-    headers: ['accept-language'],
-    reply: ['', 'header:x-echo'],
-  },
-];
+const requests = [{ ...chargeRequest, reply: ['', 'header:x-echo'] }];
 
 describe.skipIf(noOpenssl)('a holder of token:use', () => {
   let server: TestServer;
@@ -42,7 +36,10 @@ describe.skipIf(noOpenssl)('a holder of token:use', () => {
     server = await openTestServer(sqlite, settings, undefined, { resolve });
     ({ key } = await server.tenant());
     id = await destination('payments');
-    ({ key: user } = await server.application(key, { permissions: ['decision:create'], rules: [use([id])] }));
+    ({ key: user } = await server.application(key, {
+      permissions: ['decision:create'],
+      rules: [tokenUseRule('/cards/', [id])],
+    }));
     for (const [name, data] of Object.entries(tokens))
       await admin('POST', '/tokens', { id: name, container: '/cards/', data });
   });
@@ -61,14 +58,6 @@ describe.skipIf(noOpenssl)('a holder of token:use', () => {
     longer: { number: `${number}999` },
     short: { number: '7' },
   };
-  const use = (destinations: string[], more: object = {}) => ({
-    priority: 1,
-    container: '/cards/',
-    transform: 'redact',
-    permissions: ['token:use'],
-    destinations,
-    ...more,
-  });
   const admin = (method: string, path: string, body?: unknown) => server.call(method, path, { key, body });
   async function destination(name: string, fields: object = {}): Promise<string> {
     const headers = { authorization: `Bearer ${secret}` };
@@ -203,7 +192,7 @@ describe.skipIf(noOpenssl)('a holder of token:use', () => {
 
   test('with a session or a delegation reaches no destination that its authorizer does not reach', async () => {
     const elsewhere = await destination('elsewhere');
-    const rule = { ...use([id, elsewhere]), container: undefined };
+    const rule = { ...tokenUseRule('/cards/', [id, elsewhere]), container: undefined };
     const conditions = [{ attribute: 'container', operator: 'starts_with', value: '/cards/' }];
     const created = await server.call('POST', '/delegations', {
       key: user,
@@ -220,7 +209,7 @@ describe.skipIf(noOpenssl)('a holder of token:use', () => {
     const slow = (await admin('GET', '/destinations?name=slow')).body.data[0].id;
     const { key: busy } = await server.application(key, {
       permissions: ['mine:x'],
-      rules: [use([slow, id])],
+      rules: [tokenUseRule('/cards/', [slow, id])],
     });
     const body = { card: { number: '{{ token: card }}' } };
     receiver.answer(

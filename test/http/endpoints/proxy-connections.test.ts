@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { LargeReplies } from '../../../src/http/pipeline/large-replies.ts';
 import { noOpenssl } from '../../support/certificates.ts';
-import { json, openReceiver, type Receiver } from '../../support/destination-receiver.ts';
+import { json, openReceiver, type Receiver, tokenUseRule } from '../../support/destination-receiver.ts';
 import { openTestServer, sqlite, type TestServer, testMasterKey } from '../../support/test-server.ts';
 
 const settings = {
@@ -56,14 +56,7 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
     fields: object = {},
   ) {
     const { body } = await call('/destinations', { name, origin, ca, requests, timeout: 1, ...fields });
-    const use = {
-      priority: 1,
-      container: '/',
-      transform: 'redact',
-      permissions: ['token:use'],
-      destinations: [body.id],
-    };
-    const { key: user } = await server.application(key, { rules: [use] });
+    const { key: user } = await server.application(key, { rules: [tokenUseRule('/', [body.id])] });
     const charge = () => call(`/proxy/${name}/v1/charges`, { number: '{{ token: card }}' }, user);
     return { id: body.id as string, charge };
   }

@@ -1,7 +1,13 @@
 /** Use without seeing: requests through `/proxy/NAME/…` to a real TLS server on the loopback interface. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { noOpenssl } from '../../support/certificates.ts';
-import { json, openReceiver, type Receiver } from '../../support/destination-receiver.ts';
+import {
+  chargeRequest,
+  json,
+  openReceiver,
+  type Receiver,
+  tokenUseRule,
+} from '../../support/destination-receiver.ts';
 import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
 
 const settings = { SALLYPORT_DESTINATION_NETWORKS: '127.0.0.1', SALLYPORT_MASTER_KEY: testMasterKey };
@@ -9,18 +15,14 @@ const number = '4242424242424242';
 const placeholder = '{{ token: card-1 }}';
 const requests = [
   {
-    method: 'POST',
-    path: '/v1/charges/:id',
+    ...chargeRequest,
     placeholders: [
-      { at: '/card/number', from: '/number' },
+      ...chargeRequest.placeholders,
       { at: '/card/whole' },
       { at: 'form:card[number]', from: '/number' },
-      { at: 'header:x-card', from: '/number', prefix: 'Card ' },
       { at: 'header:x-name', from: '/name' },
     ],
-    query: ['expand'],
-    headers: ['accept-language'],
-    reply: ['/id', '/status', '/list/1', '/echo', 'header:request-id'],
+    reply: [...chargeRequest.reply, '/status', '/list/1', '/echo'],
   },
   { method: 'GET', path: '/v1/charges/:id' },
 ];
@@ -47,16 +49,9 @@ describe.skipIf(noOpenssl).each(databases)('the proxy on %s', (_, database) => {
     });
     ({ key } = await server.tenant());
     id = await destination('payments');
-    const use = {
-      priority: 1,
-      container: '/cards/',
-      transform: 'redact',
-      permissions: ['token:use'],
-      destinations: [id],
-    };
     ({ key: user, id: userId } = await server.application(key, {
       permissions: ['decision:create'],
-      rules: [use],
+      rules: [tokenUseRule('/cards/', [id])],
     }));
     await token({ id: 'card-1', data: { number, name: 'Ada Lovelace', nested: { a: 1 }, lines: 'a\nb' } });
     await token({ id: 'elsewhere', container: '/other/', data: { number } });
@@ -189,14 +184,8 @@ describe.skipIf(noOpenssl).each(databases)('the proxy on %s', (_, database) => {
   });
 
   test('a key needs a rule that names the destination, also without tokens', async () => {
-    const other = {
-      priority: 1,
-      container: '/',
-      transform: 'redact',
-      permissions: ['token:use'],
-      destinations: [crypto.randomUUID()],
-    };
-    const { key: stranger } = await server.application(key, { rules: [other] });
+    const rules = [tokenUseRule('/', [crypto.randomUUID()])];
+    const { key: stranger } = await server.application(key, { rules });
     for (const as of [stranger, key])
       expect([403, 404]).toContain((await call('GET', '/proxy/payments/v1/charges/7', undefined, as)).status);
     expect((await call('GET', '/proxy/unknown/v1/charges/7', undefined, user)).status).toBe(404);
@@ -360,14 +349,7 @@ describe.skipIf(noOpenssl).each(databases)('the proxy on %s', (_, database) => {
   test('a server with another certificate authority is not reached, and nothing is recorded as used', async () => {
     const name = 'untrusted';
     const other = await destination(name, { ca: undefined });
-    const rule = {
-      priority: 1,
-      container: '/',
-      transform: 'redact',
-      permissions: ['token:use'],
-      destinations: [other],
-    };
-    const { key: as } = await server.application(key, { rules: [rule] });
+    const { key: as } = await server.application(key, { rules: [tokenUseRule('/', [other])] });
     const body = { card: { number: placeholder } };
     for (let time = 0; time < 5; time++)
       expect((await call('POST', `/proxy/${name}/v1/charges/7`, body, as)).body.code).toBe(
@@ -405,14 +387,8 @@ describe.skipIf(noOpenssl).each(databases)('the proxy on %s', (_, database) => {
       const [usual, usualUser, usualId] = [id, user, userId];
       try {
         id = await destination('changing');
-        const rule = {
-          priority: 1,
-          container: '/cards/',
-          transform: 'redact',
-          permissions: ['token:use'],
-          destinations: [id],
-        };
-        ({ key: user, id: userId } = await server.application(key, { rules: [rule] }));
+        const rules = [tokenUseRule('/cards/', [id])];
+        ({ key: user, id: userId } = await server.application(key, { rules }));
         await token({ id: 'card-9', data: { number } });
         meanwhile = change;
         const body = { card: { number: '{{ token: card-9 }}' } };

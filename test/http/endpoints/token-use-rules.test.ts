@@ -1,5 +1,6 @@
 /** Rules that grant `token:use`: which destinations they name, and who decides. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { tokenUseRule } from '../../support/destination-receiver.ts';
 import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 describe.each(databases)('rules with destinations on %s', (_, database) => {
@@ -22,11 +23,7 @@ describe.each(databases)('rules with destinations on %s', (_, database) => {
     return (await call('POST', '/destinations', body)).body.id;
   }
   const use = (destinations: string[], fields: object = {}) => ({
-    priority: 1,
-    container: '/cards/',
-    transform: 'redact',
-    permissions: ['token:use'],
-    destinations,
+    ...tokenUseRule('/cards/', destinations),
     ...fields,
   });
   const decide = async (credential: string, name: string, resource: object = { container: '/cards/1/' }) => {

@@ -1,7 +1,7 @@
 /** Tokens with `max_uses`: a number of requests to destinations, on all nodes together, and no read of the data. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { noOpenssl } from '../../support/certificates.ts';
-import { openReceiver, type Receiver } from '../../support/destination-receiver.ts';
+import { openReceiver, type Receiver, tokenUseRule } from '../../support/destination-receiver.ts';
 import {
   databases,
   manyConnections,
@@ -42,10 +42,10 @@ describe.skipIf(noOpenssl).each(databases)('tokens with max_uses on %s', (_, dat
       ca: receiver.ca,
       requests,
     });
-    const rule = { priority: 1, container: '/cards/' };
-    const use = { ...rule, transform: 'redact', permissions: ['token:use'], destinations: [body.id] };
+    const use = tokenUseRule('/cards/', [body.id]);
     const read = {
-      ...rule,
+      priority: 1,
+      container: '/cards/',
       transform: 'reveal',
       permissions: ['token:create', 'token:read', 'token:update'],
     };

@@ -18,11 +18,7 @@ let db: Db;
 async function open(database: Database, timeout = generousTimeout): Promise<void> {
   folder = mkdtempSync(join(tmpdir(), 'sallyport-sharing-'));
   url = await database.createMigrated(folder);
-  // The clock stands still: on a slow machine, changes would otherwise not share a transaction.
-  const time = Date.now();
-  db = url.startsWith('sqlite:')
-    ? openSqlite(url.slice(7), () => time)
-    : openPostgres(url, undefined, timeout);
+  db = url.startsWith('sqlite:') ? openSqlite(url.slice(7), Date.now) : openPostgres(url, undefined, timeout);
   await db.run('create table things (name text primary key, count integer not null)');
 }
 
