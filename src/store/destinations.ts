@@ -100,6 +100,7 @@ export function destinations(db: Executor, dataKey: Keyring['dataKey']): Destina
         if (await isTaken(tx, tenant, id, fields.name)) return 'name_taken';
         const secrets = encryptSecrets(key, { ...old, modified_at }, fields.secrets);
         await tx.run(updateRow, [tenant, id, by, modified_at, ...changeable(fields), secrets]);
+        forget(old, key);
         return toStored((await tx.get<Row>(selectById, [tenant, id])) as Row, key);
       });
     },
@@ -111,6 +112,11 @@ export function destinations(db: Executor, dataKey: Keyring['dataKey']): Destina
         const destination = toDestination(row);
         check(destination);
         await tx.run('delete from destinations where tenant_id = $1 and id = $2', [tenant, id]);
+        // Without the data key, nothing was decrypted.
+        await dataKey(tenant).then(
+          (key) => forget(row, key),
+          () => {},
+        );
         return destination;
       }),
   };
@@ -200,25 +206,34 @@ function toStored(row: Row, key: Uint8Array): StoredDestination {
   return { ...toDestination(row), secrets: lazy(() => decryptSecrets(key, row)) };
 }
 
-/** The destinations that were read last, by the data key of their tenant and their id. */
-const lastRead = new WeakMap<
-  Uint8Array,
-  Map<string, { readonly row: Row; readonly stored: StoredDestination }>
->();
+/** A destination that was read, or the version of one that was updated or deleted. */
+type Known = { readonly row: Row; readonly stored: StoredDestination } | { readonly ended: DbTime | null };
+
+/** By the data key of the tenant, so that it is forgotten together with the key, and by id. */
+let lastRead = new WeakMap<Uint8Array, Map<string, Known>>();
+/** How many were added to `lastRead`. */
+let added = 0;
+const maxKnown = 1000;
+
+function remember(key: Uint8Array, id: string, known: Known): void {
+  if (added++ >= maxKnown) [lastRead, added] = [new WeakMap(), 1];
+  lastRead.set(key, (lastRead.get(key) ?? new Map()).set(id, known));
+}
 
 /** Like `toStored`. Does not parse and decrypt the same row again, which takes as long as to send a request. */
 function known(row: Row, key: Uint8Array): StoredDestination {
-  const ofTenant = lastRead.get(key) ?? new Map();
-  const last = ofTenant.get(row.id);
-  if (last && (last.row === row || isSame(last.row, row))) return last.stored;
+  const last = lastRead.get(key)?.get(row.id);
+  if (last && 'row' in last && (last.row === row || isSame(last.row, row))) return last.stored;
   const stored = toStored(row, key);
-  if (ofTenant.size >= maxKnown) ofTenant.clear();
-  lastRead.set(key, ofTenant.set(row.id, { row, stored }));
+  const hasEnded = last && 'ended' in last && last.ended === row.modified_at;
+  if (!hasEnded) remember(key, row.id, { row, stored });
   return stored;
 }
 
-/** More than a tenant can have: deleted ones are forgotten together with the others. */
-const maxKnown = 200;
+/** Drops the secrets of a row that is being updated or deleted. Reads that see it until the commit do not cache it. */
+function forget({ id, modified_at }: Row, key: Uint8Array): void {
+  remember(key, id, { ended: modified_at });
+}
 
 function toDestination(row: Row): Destination {
   return {
