@@ -11,7 +11,7 @@ import {
   type Use,
 } from '../domain/usage.ts';
 import { notExpired } from './applications.ts';
-import { type Db, type DbTime, type Executor, type Queries, rowLock, type Value } from './engine/db.ts';
+import type { Db, DbTime, Executor, Queries, Value } from './engine/db.ts';
 import { byTenant, inserter, insertValues, onCitus, Params } from './engine/sql.ts';
 import type { ApplicationUse, CountedInterval, RequestCounts, Usage } from './store.ts';
 
@@ -28,25 +28,22 @@ function toUse({ permission, container, last_used_at }: UseRow): Use {
   return { permission, container, last_used_at: timestamp(Number(last_used_at)) };
 }
 
+const byId = 'tenant_id = $1 and id = $2';
 const ofApplication = 'tenant_id = $1 and application_id = $2';
 
-export function usage(db: Executor): Usage {
-  const lock = rowLock(db, 'for no key update');
+/** Also locks the application, like every change of its keys. */
+const useApplication = `update applications set last_used_at = case when last_used_at > $3 then last_used_at else $3 end
+  where ${byId} and ${notExpired('applications')}`;
 
-  /** Locks the application first, like every change of its keys, so that the two cannot deadlock. */
+export function usage(db: Executor): Usage {
+  /** Locks the application first, so that this and a change of its keys cannot deadlock. */
   async function write(tx: Queries, use: ApplicationUse): Promise<void> {
     const { tenantId, applicationId, at, keys, permissions } = use;
-    const row = await tx.get<{ last_used_at: DbTime | null }>(
-      `select a.last_used_at from applications a where a.tenant_id = $1 and a.id = $2 and ${notExpired('a')} ${lock}`,
-      [tenantId, applicationId],
-    );
-    if (!row) return;
-    if (Number(row.last_used_at ?? 0) < at) {
-      const sql = 'update applications set last_used_at = $3 where tenant_id = $1 and id = $2';
-      await tx.run(sql, [tenantId, applicationId, at]);
-    }
-    if (keys.size > 0) await writeKeyUses(tx, use);
-    if (permissions.size > 0) await writeUses(tx, db.dialect, use);
+    if ((await tx.run(useApplication, [tenantId, applicationId, at])) === 0) return;
+    await Promise.all([
+      keys.size > 0 && writeKeyUses(tx, use),
+      permissions.size > 0 && writeUses(tx, db.dialect, use),
+    ]);
   }
 
   return {
@@ -117,13 +114,17 @@ async function writeKeyUses(tx: Queries, { tenantId, applicationId, keys }: Appl
   }
 }
 
-const insertUses = inserter('application_uses', {
-  tenant_id: 'uuid',
-  application_id: 'uuid',
-  permission: 'text',
-  container: 'text',
-  last_used_at: 'bigint',
-});
+const insertUses = inserter(
+  'application_uses',
+  {
+    tenant_id: 'uuid',
+    application_id: 'uuid',
+    permission: 'text',
+    container: 'text',
+    last_used_at: 'bigint',
+  },
+  'on conflict (tenant_id, application_id, permission, container) do update set last_used_at = excluded.last_used_at',
+);
 
 /** Writes only the uses that changed, in at most three statements. */
 async function writeUses(
@@ -144,10 +145,7 @@ async function writeUses(
   for (const [permission, uses] of permissions)
     merged.set(permission, latest(stored.get(permission) ?? new Map(), uses));
   const next = boundedUses(merged, maxUses, maxContainers);
-  const outdated = rows.filter(
-    ({ permission, container, last_used_at }) =>
-      next.get(permission)?.get(container) !== Number(last_used_at),
-  );
+  const outdated = rows.filter(({ permission, container }) => !next.get(permission)?.has(container));
   const changed = [];
   for (const [permission, containers] of next)
     for (const [container, last_used_at] of containers)

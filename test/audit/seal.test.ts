@@ -2,12 +2,13 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { SQL } from 'bun';
 import { headersIn, segmentsIn } from '../../src/audit/log/chain.ts';
-import { entryWriter } from '../../src/audit/log/pending.ts';
+import { entryWriter, tenantsIn } from '../../src/audit/log/pending.ts';
 import { sealer } from '../../src/audit/log/seal.ts';
 import { systemTenant } from '../../src/audit/records.ts';
 import { headsOperation, type LogEntry } from '../../src/domain/audit.ts';
 import type { NewEntry } from '../../src/store/store.ts';
 import { exportOf, verify } from '../support/audit-export.ts';
+import { recorder } from '../support/statement-recorder.ts';
 import { databases, postgres, sqlite, startTime } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
 import { until } from '../support/until.ts';
@@ -75,6 +76,30 @@ describe.each(databases)('sealing the audit log on %s', (_, database) => {
     expect((await sealedEntries(a)).map(({ text }) => JSON.parse(text).operation)).toEqual(
       entries(1500, a).map(({ operation }) => operation),
     );
+  });
+
+  test('sealing the entries of a tenant takes six statements, in a Citus cluster seven, each about one table', async () => {
+    const [tenant, statements] = [await on.tenant(), recorder()];
+    await on.store.audit.write([...entries(1, tenant), ...entries(1, undefined)]);
+    await seal();
+    await on.store.audit.write(entries(3, tenant));
+    const seals = sealer({ db: statements.through(on.db), keys: on.maintenance.chainKeys });
+    expect(await seals.sealTenant(tenant)).toBe(3);
+    const taken = statements.take().map(({ sql }) => sql.replace(/\s+/g, ' '));
+    expect(taken.filter((sql) => /\bjoin\b|\bwith\b|\(select\b/.test(sql))).toEqual([]);
+    const tables = taken.map((sql) => /(?:from|into|update) (\w+)/.exec(sql)?.[1]);
+    const chains = Array((await on.db.isDistributed?.()) ? 3 : 2).fill('audit_chains');
+    const others = [...chains, 'audit_pending', 'audit_pending', 'audit_segments'];
+    expect(tables.filter((table) => table !== 'audit_index').toSorted()).toEqual(others);
+  });
+
+  test('entries of many tenants are found, one row of each', async () => {
+    await seal();
+    const tenants = Array.from({ length: 205 }, () => crypto.randomUUID());
+    await on.store.audit.write(tenants.flatMap((tenant) => entries(3, tenant)));
+    expect(await Array.fromAsync(tenantsIn(on.db, 'audit_pending'))).toEqual(tenants.toSorted());
+    expect(await seal()).toBe(3 * tenants.length);
+    await on.maintenance.audit.recordHeads();
   });
 
   test('this process seals its tenants when 1024 entries wait, or after five seconds', async () => {

@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { maxUses } from '../../src/domain/usage.ts';
 import type { ApplicationUse } from '../../src/store/store.ts';
-import { maxContainers } from '../../src/store/usage.ts';
+import { maxContainers, usage } from '../../src/store/usage.ts';
 import { duringTransaction, untilBlocked } from '../support/postgres-locks.ts';
+import { recorder } from '../support/statement-recorder.ts';
 import { databases, postgres } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
 
@@ -65,6 +66,21 @@ describe.each(databases)('the store on %s: usage', (_, database) => {
     expect((await seen(it)).places).toEqual([
       `token:read /b/ ${moment(4000)}`,
       `token:read /a/ ${moment(3000)}`,
+    ]);
+  });
+
+  test('uses of an application are written in five statements, each about one table', async () => {
+    const [it, statements] = [await made(), recorder()];
+    const { write } = usage(statements.through(on.db));
+    await write([use(it, 1000, '/a/', '/b/')]);
+    statements.take();
+    await write([use(it, 2000, '/a/')]);
+    const tables = statements.take().map(({ sql }) => /(?:from|into|update) (\w+)/.exec(sql)?.[1]);
+    const [keys, uses] = ['application_keys', 'application_uses'];
+    expect(tables.toSorted()).toEqual([keys, keys, uses, uses, 'applications']);
+    expect((await seen(it)).places).toEqual([
+      `token:read /a/ ${moment(2000)}`,
+      `token:read /b/ ${moment(1000)}`,
     ]);
   });
 

@@ -1,7 +1,7 @@
 /** Records the statements of a store, and measures their cost. */
 import { Database as Sqlite } from 'bun:sqlite';
 import { SQL } from 'bun';
-import type { Db, Value } from '../../src/store/engine/db.ts';
+import type { Db, Queries, Value } from '../../src/store/engine/db.ts';
 
 export interface Statement {
   readonly sql: string;
@@ -24,20 +24,26 @@ export function recorder(): Recorder {
     const bytes = values.reduce<number>((sum, one) => sum + (one instanceof Uint8Array ? one.length : 0), 0);
     statements.push({ sql, params, rows: rows.length, bytes });
   };
+  const recorded = <Q extends Queries>(queries: Q): Q => ({
+    ...queries,
+    all: async <R>(sql: string, params: readonly Value[] = []) => {
+      const rows = await queries.all<R>(sql, params);
+      record(sql, params, rows);
+      return rows;
+    },
+    get: async <R>(sql: string, params: readonly Value[] = []) => {
+      const row = await queries.get<R>(sql, params);
+      record(sql, params, [row]);
+      return row;
+    },
+    run: async (sql: string, params: readonly Value[] = []) => {
+      const changed = await queries.run(sql, params);
+      record(sql, params, []);
+      return changed;
+    },
+  });
   return {
-    through: (db) => ({
-      ...db,
-      all: async <R>(sql: string, params: readonly Value[] = []) => {
-        const rows = await db.all<R>(sql, params);
-        record(sql, params, rows);
-        return rows;
-      },
-      get: async <R>(sql: string, params: readonly Value[] = []) => {
-        const row = await db.get<R>(sql, params);
-        record(sql, params, [row]);
-        return row;
-      },
-    }),
+    through: (db) => ({ ...recorded(db), transaction: (work) => db.transaction((tx) => work(recorded(tx))) }),
     take: () => {
       const taken = statements;
       statements = [];

@@ -107,21 +107,27 @@ export interface NextPending {
   readonly isFull: boolean;
 }
 
+/** Entries per statement. They can be large. */
+const pageSize = 128;
+
 /** The entries of the next segment: the oldest ones, in the order of their ids. */
 export async function nextPending(db: Pick<Queries, 'all'>, tenantId: string): Promise<NextPending> {
-  const rows = await db.all<PendingRow>(
-    `select id, at, format, mac, entry from (
-       select id, at, format, mac, entry,
-         sum(octet_length(entry)) over (order by id) - octet_length(entry) as bytes_before
-       from (select * from audit_pending where tenant_id = $1 order by id limit ${maxEntries}) as first_rows
-     ) as sums where bytes_before < ${maxBytes} order by id`,
-    [tenantId],
-  );
-  const entries = rows.map(toEntry);
-  const other = entries.findIndex((entry) => entry.format !== entries[0]?.format);
-  if (other >= 0) return { entries: entries.slice(0, other), isFull: true };
-  const bytes = entries.reduce((sum, { text }) => sum + Buffer.byteLength(text), 0);
-  return { entries, isFull: entries.length === maxEntries || bytes >= maxBytes };
+  const entries: PendingEntry[] = [];
+  let bytes = 0;
+  const isFull = () => entries.length === maxEntries || bytes >= maxBytes;
+  for (let after: string[] = []; ; after = entries.slice(-1).map(({ id }) => id)) {
+    const rows = await db.all<PendingRow>(
+      `select id, at, format, mac, entry from audit_pending where tenant_id = $1
+       ${after.length > 0 ? 'and id > $2' : ''} order by id limit ${pageSize}`,
+      [tenantId, ...after],
+    );
+    for (const row of rows) {
+      if (isFull() || row.format !== (entries[0] ?? row).format) return { entries, isFull: true };
+      entries.push(toEntry(row));
+      bytes += Buffer.byteLength(row.entry);
+    }
+    if (isFull() || rows.length < pageSize) return { entries, isFull: isFull() };
+  }
 }
 
 export interface PendingPage {
@@ -159,27 +165,33 @@ export async function newestPending(
   };
 }
 
-/** Tenants that one statement finds in a Citus cluster. */
+/** Tenants that one statement finds. */
 const tenantsPerStatement = 100;
 
 /**
- * The tenants with rows in `table`, in the order of ids. Finds them one by one, because a statement that finds several
- * reads all rows of these. In a Citus cluster, each statement finds many of them, because it asks all workers.
+ * The tenants with rows in `table`, in the order of ids. Reads one row of each, except in a Citus cluster, where a
+ * recursive query cannot ask all workers.
  */
 export async function* tenantsIn(
   db: Pick<Db, 'all' | 'isDistributed'>,
   table: 'audit_pending' | 'audit_segments',
 ): AsyncGenerator<string> {
-  const isDistributed = (await db.isDistributed?.()) === true;
-  const limit = isDistributed ? tenantsPerStatement : 1;
-  // With `distinct`, PostgreSQL may sort the whole table for one tenant.
-  const distinct = isDistributed ? 'distinct' : '';
+  const isDistributed = await db.isDistributed?.();
+  const rows = (after: string) =>
+    `from ${table} ${after && `where tenant_id > ${after}`} order by tenant_id limit`;
   for (let after: string[] = []; ; ) {
-    const where = after.length > 0 ? 'where tenant_id > $2' : '';
-    const sql = `select ${distinct} tenant_id from ${table} ${where} order by tenant_id limit $1`;
-    const found = await db.all<{ tenant_id: string }>(sql, [limit, ...after]);
+    const first = rows(after.length > 0 ? '$2' : '');
+    const found = await db.all<{ tenant_id: string }>(
+      isDistributed
+        ? `select distinct tenant_id ${first} $1`
+        : `with recursive found (tenant_id) as (
+             select * from (select tenant_id ${first} 1) as first_one union all
+             select (select tenant_id ${rows('found.tenant_id')} 1) from found where found.tenant_id is not null
+           ) select tenant_id from found where tenant_id is not null limit $1`,
+      [tenantsPerStatement, ...after],
+    );
     for (const { tenant_id } of found) yield tenant_id;
-    if (found.length < limit) return;
+    if (found.length < tenantsPerStatement) return;
     after = found.slice(-1).map(({ tenant_id }) => tenant_id);
   }
 }

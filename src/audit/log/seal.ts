@@ -8,7 +8,7 @@ import type { ChainKeys } from '../../store/crypto/keyring.ts';
 import { type DbTime, type Queries, rowLock } from '../../store/engine/db.ts';
 import { Params } from '../../store/engine/sql.ts';
 import { genesis, systemTenant } from '../records.ts';
-import { type AuditDb, type Chain, chainOf, emptyChain } from './chain.ts';
+import { type AuditDb, type Chain, chainOf, chainsOf, emptyChain } from './chain.ts';
 import { nextPending, type PendingEntry, tenantsIn } from './pending.ts';
 import {
   bytesOf,
@@ -131,7 +131,7 @@ async function sealNext(audit: AuditDb, tenantId: string, lock: Lock) {
   for (let attempt = 0; attempt < maxAttempts; attempt++) {
     const { entries, isFull } = await nextPending(db, tenantId);
     if (entries.length === 0) return none;
-    const prepared = await prepare(audit, tenantId, entries);
+    const prepared = await prepare(audit, tenantId, entries, attempt > 0);
     const outcome = await db
       .transaction((tx) => commit(tx, audit, prepared, lock))
       .catch((error) => {
@@ -157,20 +157,23 @@ async function prepare(
   { db, keys }: AuditDb,
   tenantId: string,
   entries: readonly PendingEntry[],
+  isRepeated: boolean,
 ): Promise<Prepared> {
-  const before = (await chainOf(db, tenantId)) ?? emptyChain(tenantId);
+  const isSystem = tenantId === systemTenant;
+  const chains = await chainsOf(db, isSystem ? [tenantId] : [tenantId, systemTenant]);
+  const before = chains.get(tenantId) ?? emptyChain(tenantId);
+  const { number, hash } = chains.get(systemTenant) ?? genesis;
   const { index, counts } = await indexOf(entries);
-  const number = (await lastNumber(db, before)) + 1;
   const header = {
     format: entries[0]?.format as number,
     tenantId,
-    number,
+    number: (isRepeated ? await lastNumber(db, before) : before.number) + 1,
     first: before.seq + 1,
     last: before.seq + entries.length,
     ...timesOf(entries, before),
     counts,
     previous: before.hash,
-    ...(tenantId !== systemTenant && { system: await systemEnd(db) }),
+    ...(!isSystem && { system: { number, hash } }),
     contentHash: contentHashOf(entries),
     indexHash: sha256(index),
   };
@@ -216,29 +219,32 @@ async function lastNumber(db: Queries, { tenantId, number }: Chain): Promise<num
   return Math.max(number, Number(stored?.number ?? 0));
 }
 
-async function systemEnd(db: Queries) {
-  const { number, hash } = (await chainOf(db, systemTenant)) ?? genesis;
-  return { number, hash };
-}
+/** Changes nothing if another node has extended the chain. */
+const extendChain = `update audit_chains set number = $4, seq = $5, hash = $6, sealed_at = $7, max_delay = $8
+  where tenant_id = $1 and number = $2 and hash = $3`;
+const insertNew = `${insertSegment} on conflict (tenant_id, number) do nothing`;
 
+/** Throws `StaleSegment` if the segment must be prepared again. */
 async function commit(
   tx: Queries,
   { db }: AuditDb,
   { before, segment, packed, index, ids }: Prepared,
   lock: Lock,
-): Promise<'sealed' | 'locked' | 'changed'> {
-  const { tenantId, number } = segment;
+): Promise<'sealed' | 'locked'> {
+  const { tenantId, number, last, sealedAt, maxDelay } = segment;
   if (before.number === 0) await insertChain(tx, tenantId);
-  const now = await chainOf(tx, tenantId, rowLock(db, lock));
-  if (!now) return lock === 'for update' ? 'changed' : 'locked';
-  if (now.number !== before.number || now.hash !== before.hash) return 'changed';
-  await deletePending(tx, tenantId, ids);
-  await tx.run(insertSegment, segmentValues(segment, packed));
-  await insertIndex(tx, db.dialect, segment, index);
-  await tx.run(
-    `update audit_chains set number = $2, seq = $3, hash = $4, sealed_at = $5, max_delay = $6 where tenant_id = $1`,
-    [tenantId, number, segment.last, bytesOf(hashOf(segment)), segment.sealedAt, segment.maxDelay],
-  );
+  if (lock === 'for update skip locked' && !(await chainOf(tx, tenantId, rowLock(db, lock)))) return 'locked';
+  const end = [bytesOf(hashOf(segment)), sealedAt, maxDelay];
+  const pending = new Params();
+  const deletePending = `delete from audit_pending where tenant_id = ${pending.add(tenantId)} and id in ${pending.list(ids)}`;
+  // Sent together, to save round trips.
+  const [extended, deleted, inserted] = await Promise.all([
+    tx.run(extendChain, [tenantId, before.number, bytesOf(before.hash), number, last, ...end]),
+    tx.run(deletePending, pending.values),
+    tx.run(insertNew, segmentValues(segment, packed)),
+    insertIndex(tx, db.dialect, segment, index),
+  ]);
+  if (extended !== 1 || deleted !== ids.length || inserted !== 1) throw new StaleSegment();
   return 'sealed';
 }
 
@@ -249,13 +255,6 @@ async function insertChain(tx: Queries, tenantId: string): Promise<void> {
      values ($1, 0, 0, $2, 0, 0, 0, 0, $2, 0, 0) on conflict (tenant_id) do nothing`,
     [tenantId, bytesOf(genesis.hash)],
   );
-}
-
-/** Throws `StaleSegment` if some of the entries are no longer pending. */
-async function deletePending(tx: Queries, tenantId: string, ids: readonly string[]): Promise<void> {
-  const params = new Params();
-  const sql = `delete from audit_pending where tenant_id = ${params.add(tenantId)} and id in ${params.list(ids)}`;
-  if ((await tx.run(sql, params.values)) !== ids.length) throw new StaleSegment();
 }
 
 /** Rolls the transaction back. */

@@ -7,7 +7,7 @@
  */
 import { createPrivateKey, createPublicKey, type KeyObject, sign, verify } from 'node:crypto';
 import { promisify } from 'node:util';
-import { deflateRaw, inflateRawSync } from 'node:zlib';
+import { deflateRaw, deflateRawSync, inflateRawSync } from 'node:zlib';
 import type { ChainKeys } from '../../store/crypto/keyring.ts';
 import type { DbTime } from '../../store/engine/db.ts';
 import { formatPosition, type Position, parsePosition } from '../records.ts';
@@ -162,17 +162,24 @@ const lengthBytes = 4;
 /** More than any chunk has. Protects against altered data that decompresses to gigabytes. */
 const maxOutputLength = 64 * 1024 * 1024;
 
-const compress = promisify(deflateRaw) as (
+const compressLater = promisify(deflateRaw) as (
   data: Uint8Array,
   options: { level: number; dictionary: Uint8Array },
 ) => Promise<Buffer>;
+/** Up to this many bytes, another thread takes more time than it saves. */
+const maxBytesHere = 4096;
+
+async function compress(data: Uint8Array): Promise<Buffer> {
+  const options = { level: 6, dictionary };
+  return data.length > maxBytesHere ? compressLater(data, options) : deflateRawSync(data, options);
+}
 
 /** The column `entries`: the MACs, then each chunk with its length. */
 export async function packEntries(entries: readonly AuditEntry[]): Promise<Uint8Array> {
   const parts = entries.map(({ mac }) => mac);
   for (let start = 0; start < entries.length; start += chunkSize) {
     const lines = entries.slice(start, start + chunkSize).map(toLine);
-    const chunk = await compress(Buffer.from(lines.join('\n')), { level: 6, dictionary });
+    const chunk = await compress(Buffer.from(lines.join('\n')));
     const length = Buffer.alloc(lengthBytes);
     length.writeUInt32BE(chunk.length);
     parts.push(length, chunk);

@@ -72,10 +72,11 @@ export function citusAlternative({ sql, params }: Statement): readonly Statement
 
 /** Rows per statement. A parameter has a number of 16 bits. */
 const maxValues = 512;
+const fewValues = 16;
 
 /**
- * Statements that list rows in `values`. Bytes are in hex. A statement has 1, 2, 4 … rows, to limit the number of
- * prepared statements.
+ * Statements that list rows in `values`. Bytes are in hex. A statement has up to 16 rows, or 32, 64 …, to limit the
+ * number of prepared statements.
  */
 export function insertValues(
   into: string,
@@ -87,7 +88,8 @@ export function insertValues(
     type === 'bytea' ? `decode(${param}, 'hex')` : `cast(${param} as ${type})`;
   const inserted: Statement[] = [];
   for (let from = 0, count = 0; from < rows.length; from += count) {
-    count = Math.min(maxValues, 2 ** Math.floor(Math.log2(rows.length - from)));
+    const left = rows.length - from;
+    count = left <= fewValues ? left : Math.min(maxValues, 2 ** Math.floor(Math.log2(left)));
     const params = new Params();
     const tuples = rows
       .slice(from, from + count)
@@ -105,24 +107,28 @@ export type Insert<R> = (tx: Queries, rows: readonly R[]) => Promise<void>;
 /** Inserts rows on PostgreSQL if `condition` finds a row for the tenant, and returns whether it did. */
 export type InsertIf<R> = (tx: Queries, rows: readonly R[], tenant: string) => Promise<boolean>;
 
-/** Inserts many rows into one table: on PostgreSQL in one statement, to save round trips. */
+/**
+ * Inserts many rows into one table: on PostgreSQL in one statement, to save round trips. `onConflict` is the end of the
+ * statement.
+ */
 export function inserter<R extends Record<string, Value>>(
   table: string,
   columns: Record<keyof R & string, ColumnType>,
+  onConflict = '',
 ): Record<Db['dialect'], Insert<R>> & { insertIf(condition: string): InsertIf<R> } {
   const names = Object.keys(columns);
   const types = Object.entries<ColumnType>(columns);
   const into = `insert into ${table} (${names.join(', ')})`;
-  const one = `${into} values (${names.map((_, at) => `$${at + 1}`).join(', ')})`;
+  const one = `${into} values (${names.map((_, at) => `$${at + 1}`).join(', ')}) ${onConflict}`;
   const selected = types.map(([name, type]) => (type === 'bytea' ? `decode(${name}, 'hex')` : name));
   const declared = types.map(([name, type]) => `${name} ${type === 'bytea' ? 'text' : type}`);
   const fromJson = `${into} select ${selected.join(', ')}
     from json_to_recordset(cast(cast($1 as text) as json)) as rows (${declared.join(', ')})`;
   const listed = (json: Value | undefined) => {
     const rows = (JSON.parse(json as string) as Record<string, Value>[]).map((row) => Object.values(row));
-    return insertValues(into, Object.values(columns), rows);
+    return insertValues(into, Object.values(columns), rows, onConflict);
   };
-  const many = onCitus(fromJson, ([json]) => listed(json));
+  const many = onCitus(`${fromJson} ${onConflict}`, ([json]) => listed(json));
   return {
     sqlite: async (tx, rows) => {
       for (const row of rows) {
