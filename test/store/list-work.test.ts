@@ -127,7 +127,7 @@ describe.each(databases)('on %s, one row of many', (name, database) => {
     await addExpired();
     asked.take();
     expect(await maintenance.sweep(10)).toBe(1);
-    const statements = asked.take();
+    const statements = asked.take().filter(({ sql }) => !sql.startsWith('insert'));
     await addExpired();
     if (name === 'SQLite') {
       for (const step of plansOf(on.url, statements, now)) expect(step).not.toMatch(/^SCAN (?!CONSTANT ROW)/);
