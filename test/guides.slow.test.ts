@@ -37,7 +37,7 @@ const installationsPage = 'guides/several-installations.md';
 /** readme.slow.test.ts runs this page. */
 const curlPage = 'guides/redact-mask-reveal.md';
 
-describe.skipIf(noCurl)('the commands of', () => {
+describe.skipIf(noCurl())('the commands of', () => {
   let built: string;
   let service: Service;
 
@@ -118,10 +118,10 @@ describe.skipIf(noCurl)('the commands of', () => {
   test(`docs/${gatewayPage} print what it shows, without nginx only for other gateways`, () =>
     follow(gatewayPage, {
       replacements: { '3001': `${freePort()}` },
-      ...(noNginx && { heading: 'Gateways with an AuthZEN plugin' }),
+      ...(noNginx() && { heading: 'Gateways with an AuthZEN plugin' }),
     }));
 
-  test.skipIf(noNginx)(`docs/${installationsPage} print what it shows`, () =>
+  test.skipIf(noNginx())(`docs/${installationsPage} print what it shows`, () =>
     follow(installationsPage, { replacements: { '8081': `${freePort()}`, '8082': `${freePort()}` } }),
   );
 

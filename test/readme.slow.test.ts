@@ -36,13 +36,13 @@ describe.each(databases)('pasted into a terminal, on %s,', (_, database) => {
     });
   }
 
-  test.skipIf(noCurl)('the tour of the README prints what it shows', async () => {
+  test.skipIf(noCurl())('the tour of the README prints what it shows', async () => {
     const tour = readExample('README.md', 'Tour');
     expect(statusesIn(tour)).toContain('409');
     await follow(tour);
   });
 
-  test.skipIf(noCurl)('the curl guide prints what it shows, also when it is repeated', async () => {
+  test.skipIf(noCurl())('the curl guide prints what it shows, also when it is repeated', async () => {
     const guide = readExample('docs/guides/redact-mask-reveal.md');
     expect(statusesIn(guide)).toContain('403');
     for (let run = 0; run < 2; run++) await follow(guide);

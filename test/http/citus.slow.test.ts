@@ -7,19 +7,14 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { Socket } from 'node:net';
 import { nilTenant } from '../../src/domain/key.ts';
 import { authenticatedRoutes, callers, routeCaller, type Tenant } from '../support/route-access.ts';
-import { isMissing } from '../support/skip.ts';
+import { noCitus } from '../support/skip.ts';
 import { openTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
 import { citus, openTestServer, runPostgres, type TestServer } from '../support/test-server.ts';
-
-const noCitus = isMissing(
-  process.env.CITUS_TEMPLATE !== undefined,
-  'requests on a Citus cluster: CITUS_URL is not set',
-);
 
 /** Two-phase commits, and rows that the coordinator copies between servers. */
 const expensive = /^(PREPARE TRANSACTION|COPY)/;
 
-describe.skipIf(noCitus)('on a Citus cluster', () => {
+describe.skipIf(noCitus('requests'))('on a Citus cluster', () => {
   const notices = new Map<Socket, string>();
   let commands: string[] = [];
   /** How many connections the service has opened. */

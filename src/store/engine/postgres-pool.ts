@@ -150,8 +150,10 @@ async function openServer(
   const name = nameOf(host);
   try {
     const { pool, readOnly, position } = await openPool(host, target, options);
-    if (readOnly && target.hosts.length > 1) return { pool, position, problem: `${name} is read-only` };
     const newer = position && newerThan(position, seen);
+    // A standby has no timeline, so it is always older.
+    if (readOnly && (newer || target.hosts.length > 1))
+      return { pool, position, problem: `${name} is read-only` };
     if (!newer) return { pool, position, problem: undefined };
     const problem = `${name} is behind: it has ${describePosition(position)}, but ${describePosition(newer)} was seen. If no server has these changes, accept the loss with \`sallyport recover\``;
     return { pool, position, problem };

@@ -58,7 +58,7 @@ describe('the first start', () => {
     expect(answer.status).toBe(200);
   });
 
-  test.skipIf(noCurl)('prints a curl command that works', async () => {
+  test.skipIf(noCurl())('prints a curl command that works', async () => {
     expect(await runBannerCommand(first)).toMatchObject({ type: 'management' });
   });
 

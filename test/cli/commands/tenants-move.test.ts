@@ -414,7 +414,7 @@ describe('a move with its own installations', () => {
   );
 });
 
-describe.skipIf(noNginx)('a key that is revoked through the proxy of the guide', () => {
+describe.skipIf(noNginx())('a key that is revoked through the proxy of the guide', () => {
   let stopProxy: () => Promise<void>;
   let proxy: string;
 

@@ -90,7 +90,7 @@ async function run(...command: string[]): Promise<RecordedRequest[]> {
 /** The requests as text, so that a comparison includes the order of fields. */
 const ordered = (requests: RecordedRequest[]) => requests.map((request) => JSON.stringify(request));
 
-test.skipIf(noCurl)('the curl examples send the documented requests', async () => {
+test.skipIf(noCurl())('the curl examples send the documented requests', async () => {
   const script = samples('curl').map((sample) => sample.replace(/^curl /, 'curl -sS --noproxy "*" '));
   expect(ordered(await run('sh', '-ec', script.join('\n')))).toEqual(ordered(expectedRequests));
 });

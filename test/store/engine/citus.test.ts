@@ -9,7 +9,7 @@ import { misplacedOf, readPlacements } from '../../../src/store/engine/citus.ts'
 import { type Migration, migrate, migrations, tablesOf } from '../../../src/store/engine/migrate.ts';
 import { openPostgres } from '../../../src/store/engine/postgres.ts';
 import { citusBinaries } from '../../../torture/crash/citus.ts';
-import { isMissing } from '../../support/skip.ts';
+import { noCitus } from '../../support/skip.ts';
 import {
   citus,
   fewConnections,
@@ -19,11 +19,6 @@ import {
   testMasterKey,
 } from '../../support/test-server.ts';
 import { masterKeys } from '../../support/test-store.ts';
-
-const noCitus = isMissing(
-  process.env.CITUS_TEMPLATE !== undefined,
-  'migrations on a Citus cluster: CITUS_URL is not set',
-);
 
 const open = (url: string) => openPostgres(url, undefined, generousTimeout, fewConnections);
 
@@ -59,7 +54,7 @@ const later: Migration[] = [
   },
 ];
 
-describe.skipIf(noCitus)('on a Citus cluster', () => {
+describe.skipIf(noCitus('migrations and dumps'))('on a Citus cluster', () => {
   test('migrate distributes the tables by tenant, also those of later migrations', async () => {
     const url = await citus.createEmpty('');
     await migrateTo(url);

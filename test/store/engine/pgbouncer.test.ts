@@ -1,8 +1,14 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import type { Queries } from '../../../src/store/engine/db.ts';
 import { migrate } from '../../../src/store/engine/migrate.ts';
 import { openPostgres } from '../../../src/store/engine/postgres.ts';
+import { CitusCluster, citusBinaries } from '../../../torture/crash/citus.ts';
+import type { Cluster } from '../../../torture/crash/cluster.ts';
 import { noPgbouncer, type Pgbouncer, pgbouncers, startPgbouncer } from '../../support/pgbouncer.ts';
+import { isMissing } from '../../support/skip.ts';
 import { openTcpProxy } from '../../support/tcp-proxy.ts';
 import { generousTimeout, openTestServer, postgres, type TestServer } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
@@ -127,6 +133,83 @@ describe.skipIf(noPgbouncer).each(suites)('through PgBouncer $version $how', ({ 
     expect(new Set([first, ...others].map(({ status }) => status))).toEqual(new Set([201]));
     await server.close();
     await proxy.close();
+  });
+});
+
+const noCluster = isMissing(
+  !noPgbouncer && process.env.CITUS_TEMPLATE !== undefined && citusBinaries() !== undefined,
+  'connection pooler tests on a Citus cluster: `npm run test:citus` runs them where Citus and pgbouncer are installed',
+);
+
+describe.skipIf(noCluster)('through PgBouncer to the coordinator of a Citus cluster', () => {
+  let folder: string;
+  let cluster: CitusCluster;
+  let standby: Cluster;
+  let pooler: Pgbouncer;
+  let server: TestServer;
+  let tenant: { id: string; key: string };
+  beforeAll(async () => {
+    folder = mkdtempSync(join(tmpdir(), 'sallyport-pgbouncer-citus-'));
+    chmodSync(folder, 0o711);
+    cluster = await CitusCluster.start(join(folder, 'citus'));
+    standby = await cluster.coordinator.copy(join(folder, 'standby'));
+    await standby.start();
+    pooler = await startPgbouncer(pgbouncers[0]?.[1] ?? '', cluster.coordinator.port);
+    server = await openTestServer(pooled());
+    tenant = await server.tenant();
+  });
+  afterAll(async () => {
+    await server.close();
+    await pooler.stop();
+    await standby.kill();
+    await cluster.kill();
+    rmSync(folder, { recursive: true });
+  });
+
+  const pooled = () => `postgres://postgres@127.0.0.1:${pooler.port}/postgres`;
+  const statuses = async () => {
+    const found: number[] = [];
+    for (const path of ['/applications/key', '/tokens', '/applications/key', '/tokens', '/logs'])
+      found.push((await server.call('GET', path, { key: tenant.key })).status);
+    return found;
+  };
+  const all = (status: number) => Array(5).fill(status);
+
+  /** Changes a setting of the coordinator, and closes the connections that were opened before. */
+  async function setReadOnly(value: 'on' | 'off'): Promise<void> {
+    const { coordinator } = cluster;
+    await coordinator.sql(`alter system set default_transaction_read_only = ${value}`);
+    await coordinator.sql('select pg_reload_conf()');
+    const setting = 'select current_setting($$default_transaction_read_only$$) as value';
+    await until('the new setting', async () => {
+      const [row] = await coordinator.sql<{ value: string }>(setting);
+      return row?.value === value;
+    });
+    await coordinator.sql(
+      "select pg_terminate_backend(pid, 5000) from pg_stat_activity where application_name = 'sallyport'",
+    );
+  }
+
+  test('reads get no answer while it is read-only', async () => {
+    expect(await statuses()).toEqual(all(200));
+    await setReadOnly('on');
+    expect(await statuses()).toEqual(all(503));
+    await setReadOnly('off');
+    await until('available', async () => (await statuses()).every((status) => status === 200));
+  });
+
+  test('reads get no answer from its standby', async () => {
+    expect(await statuses()).toEqual(all(200));
+    pooler.setServer(standby.port);
+    const isStandby = 'select 1 where pg_is_in_recovery()';
+    await until('the standby', async () => (await runSql(pooled(), isStandby)).length > 0);
+    expect(await statuses()).toEqual(all(503));
+    expect(server.logged.findLast((line) => line.includes('request failed'))).toContain('is read-only');
+    // Without known positions, by which the node has refused it.
+    const db = openPostgres(pooled(), undefined, generousTimeout);
+    const lookup = db.lookup('select id as key from tenants where id = :uuid', tenant.id, []);
+    await expect(lookup).rejects.toThrow('the server is a standby or read-only');
+    await db.close();
   });
 });
 
