@@ -50,6 +50,8 @@ const manyDatabases = {
   max_worker_processes: '100',
   fsync: 'off',
   autovacuum: 'off',
+  // As the documentation advises for workers.
+  random_page_cost: '1.1',
 };
 /** Leaves out the last compiler, whose work short tests never repay. */
 const cheapRuntime = { BUN_JSC_useFTLJIT: '0' };
@@ -62,7 +64,8 @@ const processes = Math.max(3, Math.min(availableParallelism() - 1, 4));
 
 const onCitus = process.argv.includes('--citus');
 if (onCitus && !process.env.CITUS_URL && citusBinaries() === undefined) {
-  console.log('SKIPPED: Citus is not installed (pg_config finds no citus.so), and CITUS_URL is not set');
+  const reason = 'pg_config is missing or finds no citus.so, and CITUS_URL is not set';
+  console.log(`SKIPPED all tests on a Citus cluster: ${reason}`);
   process.exit();
 }
 const { options, files } = readArguments(process.argv.slice(2));

@@ -119,7 +119,7 @@ describe.each(databases)('on %s, a list of few tokens among many', (name, databa
     on = await openTestStore(database);
     tenant = await on.tenant();
     await fill(on.url, tenant, on.clock.now());
-    if (name === 'PostgreSQL') await runSql(on.url, 'analyze');
+    if (name !== 'SQLite') await runSql(on.url, 'analyze');
     store = await on.openNode(undefined, asked.through);
     await store.tokens.get(tenant, 'none');
   });

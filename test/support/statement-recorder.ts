@@ -75,17 +75,32 @@ interface PlanNode {
   readonly 'Rows Removed by Filter'?: number;
   readonly 'Rows Removed by Index Recheck'?: number;
   readonly Plans?: PlanNode[];
+  /** Only on Citus: the plans of the workers. */
+  readonly 'Distributed Query'?: {
+    readonly Job: { readonly Tasks: { 'Remote Plan': { Plan: PlanNode }[][] }[] };
+  };
 }
 
 /** Counts rows of plan nodes that read a table. Sorting, and index entries of deleted rows, do not count. */
 function rowsOf(node: PlanNode): number {
-  const below = (node.Plans ?? []).reduce((sum, each) => sum + rowsOf(each), 0);
+  const remote = (node['Distributed Query']?.Job.Tasks ?? []).flatMap((task) => task['Remote Plan'].flat());
+  const nodes = [...(node.Plans ?? []), ...remote.map(({ Plan }) => Plan)];
+  const below = nodes.reduce((sum, each) => sum + rowsOf(each), 0);
   if (node['Relation Name'] === undefined) return below;
   const removed = (node['Rows Removed by Filter'] ?? 0) + (node['Rows Removed by Index Recheck'] ?? 0);
   return (node['Actual Rows'] + removed) * node['Actual Loops'] + below;
 }
 
-/** The number of rows that the statements read from tables on PostgreSQL. */
+/** Like a parameter, it has the type that its place in the statement needs. */
+function literalOf(value: Value | undefined): string {
+  if (value === null || value === undefined) return 'null';
+  return `'${value instanceof Uint8Array ? `\\x${value.toHex()}` : String(value).replaceAll("'", "''")}'`;
+}
+
+/**
+ * The number of rows that the statements read from tables on PostgreSQL. With literals, because Citus explains a
+ * statement with parameters by another plan than it runs.
+ */
 export async function rowsVisited(
   url: string,
   statements: readonly Statement[],
@@ -94,8 +109,8 @@ export async function rowsVisited(
   const db = new SQL(url, { max: 1 });
   let visited = 0;
   for (const { sql, params } of statements) {
-    const text = `explain (analyze, timing off, format json) ${atNow(sql, now)}`;
-    const [answer] = await db.unsafe(text, [...params]);
+    const text = atNow(sql, now).replace(/\$(\d+)/g, (_, number) => literalOf(params[Number(number) - 1]));
+    const [answer] = await db.unsafe(`explain (analyze, timing off, format json) ${text}`);
     visited += rowsOf(answer['QUERY PLAN'][0].Plan);
   }
   await db.close();

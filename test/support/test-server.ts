@@ -125,9 +125,6 @@ export const databases: [name: string, database: Database][] = [
   ...(process.env.CITUS_TEMPLATE ? [['Citus', citus] satisfies [string, Database]] : []),
 ];
 
-/** For suites about plans, which are different in a cluster. */
-export const singleServers = databases.filter(([name]) => name !== 'Citus');
-
 export interface ApiResponse {
   readonly status: number;
   // biome-ignore lint/suspicious/noExplicitAny: tests check the fields
