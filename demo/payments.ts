@@ -72,7 +72,7 @@ export function startPayments(
   };
 }
 
-/** For `localhost`, signed by itself. */
+/** A self-signed certificate for `localhost`. */
 function createCertificate(folder: string): { key: string; cert: string } | undefined {
   const [keyFile, file] = [join(folder, 'payments.key'), join(folder, 'payments.crt')];
   const { status } = spawnSync('openssl', [

@@ -37,7 +37,7 @@ const files: Record<string, () => string> = {
   'reference/access-file.schema.json': () => `${JSON.stringify(accessFileSchema(), undefined, 2)}\n`,
 };
 
-/** Generated parts of pages that are written by hand. */
+/** Generated parts of pages that are otherwise not generated. */
 const parts: Record<string, () => string> = {
   'guides/access-as-code.md': accessFileTables,
   'reference/api.md': endpointTable,

@@ -367,7 +367,7 @@ export async function openDatabase(config: Config, options: OpenOptions = {}) {
   }
 }
 
-/** Must be called before anything is created in the data folder. */
+/** Must be called before files are created in the data folder. */
 function requireFile({ databaseUrl, requireExisting }: Config): void {
   if (!requireExisting || !databaseUrl.startsWith('sqlite:')) return;
   const path = databaseUrl.slice('sqlite:'.length);

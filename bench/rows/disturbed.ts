@@ -40,7 +40,7 @@ export async function disturbedRows(environment: Environment, effort: Effort): P
         sweep ? windowSeconds : undefined,
       ),
     ];
-    // One round: while backups run, PostgreSQL keeps removed rows, and a second sweep would read them again and again.
+    // One round: while backups run, PostgreSQL does not vacuum removed rows, and a second sweep would read them again.
     const series = await compare(candidates, { ...effort, rounds: 1, warmUp: 0 });
     await calm.stop();
     await busy.stop();

@@ -22,7 +22,8 @@ import { confirmLeaving } from './frame/unsaved.ts';
 const loadPages = () => import('./pages.tsx');
 const Pages = lazyPage(async () => (await loadPages()).Pages);
 
-const lockedReason = 'Locked after 15 minutes without input. Sign in to continue. Unsaved changes are kept.';
+const lockedReason =
+  'Locked after 15 minutes without input. Sign in to continue. Unsaved changes are not lost.';
 
 interface Props {
   readonly given: Promise<FoundKey | undefined>;

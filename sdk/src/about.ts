@@ -43,7 +43,7 @@ export function readerName({ actor }: LogEntry): string {
 }
 
 export interface AboutOptions {
-  /** Who the sessions were for, such as `user:42`. */
+  /** The subject of the sessions, such as `user:42`. */
   readonly subject: string;
   /** Where the data about the subject is stored, such as `/customers/42/`. */
   readonly container: string;
@@ -62,7 +62,7 @@ export interface AboutSubject {
   readonly readers: readonly (Reads & LogEntry['actor'])[];
   /** Periods in which entries may be missing. */
   readonly gaps: readonly LogGap[];
-  /** What was not searched, as sentences. Empty if the lists are complete, apart from the gaps. */
+  /** The parts of the log that were not searched, as sentences. Empty if the lists are complete, apart from the gaps. */
   readonly omissions: readonly string[];
 }
 

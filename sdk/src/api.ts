@@ -23,7 +23,7 @@ export type BuiltInPermission =
   | 'log:read'
   | 'tenant:read';
 
-/** A built-in permission, or one of your own, such as `invoice:read`. */
+/** A built-in or a custom permission, such as `invoice:read`. */
 export type PermissionName = BuiltInPermission | (string & Record<never, never>);
 
 export interface ApplicationWithKey {

@@ -1,4 +1,4 @@
-/** Asks Sallyport for a decision about one request of your own API. */
+/** Asks Sallyport for a decision about one request to your API. */
 import type { Decision, PermissionName, Resource } from './api.ts';
 import type { Sallyport } from './client.ts';
 import { ProblemError, SallyportError, ValidationError } from './errors.ts';
@@ -135,7 +135,7 @@ const inputNames: Readonly<Record<string, string>> = {
   purpose: 'purpose',
 };
 
-/** The error messages if the id, container or purpose is invalid and nothing else. Undefined for all other errors. */
+/** The error messages if only the id, container or purpose is invalid. Undefined for all other errors. */
 function invalidInput(error: unknown): string | undefined {
   if (!(error instanceof ValidationError)) return undefined;
   const messages = Object.entries(error.errors).map(([field, [reason]]) =>

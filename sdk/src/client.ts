@@ -42,8 +42,8 @@ export interface DestinationProxy {
   /**
    * Works like `fetch`, also as the `fetch` option of an SDK for the API of the destination. The first argument is a path,
    * or a URL whose origin is ignored: the service knows the origin of the destination. Placeholders such as
-   * `{{ token: ID }}` are replaced on the way. Resolves with the reply of the destination, whatever its status, and
-   * throws errors of the service. Never sends a request twice.
+   * `{{ token: ID }}` are replaced on the way. Resolves with the reply of the destination, also if it is an error,
+   * and throws errors of the service. Never sends a request twice.
    */
   fetch(input: string | URL | Request, init?: RequestInit): Promise<Response>;
 }
@@ -318,7 +318,7 @@ class Destinations extends ResourceClient {
   get(id: string, options?: RequestOptions) {
     return this.transport.call('getDestination', { params: { id } }, options);
   }
-  /** Replaces all fields except `origin`. Without `headers`, the stored headers are kept. */
+  /** Replaces all fields except `origin`. Without `headers`, the stored headers do not change. */
   update(id: string, body: DestinationUpdate, options?: ChangeOptions) {
     return this.transport.call('updateDestination', { params: { id }, body }, options);
   }

@@ -39,7 +39,7 @@ export class ProblemError extends SallyportError {
   }
 }
 
-/** The messages of the invalid fields, or `detail` if there are none. */
+/** The messages of the invalid fields, or `detail` if no field is invalid. */
 function summaryOf({ title, detail, errors = {} }: Problem): string {
   const messages = Object.entries(errors).map(([field, reasons]) => `${field} ${reasons.join(' and ')}`);
   return messages.length > 0 ? `${title}: ${messages.join('; ')}` : detail;

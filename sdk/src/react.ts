@@ -89,7 +89,7 @@ export interface UseTokenOptions {
 }
 
 export interface TokenState {
-  /** Undefined until the token was read. A change of the arguments removes it at once. */
+  /** Undefined until the token was read. A change of the arguments removes it immediately. */
   readonly token: Token | undefined;
   readonly error: unknown;
   /** Reads the token again. */
@@ -142,7 +142,7 @@ export interface RevealProps {
   readonly purpose: string;
   /** The text of the button. */
   readonly label?: ReactNode;
-  /** Renders the data. By default text is shown as it is, and other data as JSON. */
+  /** Renders the data. By default text is shown unchanged, and other data as JSON. */
   readonly children?: (data: unknown) => ReactNode;
 }
 

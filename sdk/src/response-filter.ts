@@ -1,4 +1,4 @@
-/** Applies a decision's transform to a response of your own API. */
+/** Applies a decision's transform to a response of your API. */
 import type { Decision } from './api.ts';
 
 export interface FilterOptions {

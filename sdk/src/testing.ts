@@ -35,7 +35,7 @@ export interface FakeSallyport {
   readonly fetch: typeof globalThis.fetch;
   /** All requests so far, oldest first. */
   readonly requests: readonly RecordedRequest[];
-  /** Ends all sessions and delegations at once. Their next request gets 401. */
+  /** Ends all sessions and delegations. Their next request gets 401. */
   expireSessions(): void;
   /** Revokes a key of an application, or ends the session or delegation of the key. Throws if the key is unknown. */
   revoke(key: string): void;

@@ -42,8 +42,8 @@ export interface RequestOptions {
 /** Options of calls that change one application or token. */
 export interface ChangeOptions extends RequestOptions {
   /**
-   * The ETag of the object as you read it, from `etagOf`. If the object was changed since, nothing is changed, and the
-   * call throws a `ConflictError` with the code `changed_meanwhile`. Without it, the last change wins.
+   * The ETag of the object that you read, from `etagOf`. If the object was changed since, the call makes no change and
+   * throws a `ConflictError` with the code `changed_meanwhile`. Without it, the last change wins.
    */
   readonly ifMatch?: string | undefined;
 }
@@ -88,8 +88,8 @@ export interface Transport {
     options?: RequestOptions,
   ): Promise<Headers>;
   /**
-   * Sends a request for a destination once, with the key. Returns the response of the destination, whatever its status.
-   * Errors of the service are thrown.
+   * Sends a request for a destination once, with the key. Returns the response of the destination, also if it is an
+   * error. Errors of the service are thrown.
    */
   forward(path: string, request: Request, options: ProxyOptions): Promise<Response>;
 }

@@ -204,7 +204,7 @@ export async function chainKeysOf(db: Db, masters: MasterKeys): Promise<ChainKey
 export interface HeadsCheck {
   readonly chains: number;
   readonly entries: number;
-  /** What is wrong with the first damaged chain. */
+  /** The first problem of the first damaged chain. */
   readonly problem?: string;
 }
 

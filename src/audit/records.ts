@@ -94,7 +94,7 @@ export interface LogCounts {
   readonly counts: readonly Readonly<Record<Entry['result'], number>>[];
   /** Entries before this time were not counted, because there are too many. Undefined if all entries were counted. */
   readonly countedFrom: number | undefined;
-  /** Only if they were asked for. */
+  /** Only if the query includes them. */
   readonly denials?: DenialCounts | undefined;
   /** Periods in which entries that match the filter are missing. */
   readonly gaps: readonly LogGap[];

@@ -348,13 +348,13 @@ export const settings = {
   drain: {
     variable: 'SALLYPORT_DRAIN',
     description:
-      'Seconds to continue serving after a stop signal, except after Ctrl-C in a terminal. /readyz returns 503 meanwhile, so that load balancers remove the node. Set it to more than the interval of their health checks times the failures that they wait for.',
+      'Seconds to continue serving after a stop signal, except after Ctrl-C in a terminal. /readyz returns 503 during this time, so that load balancers remove the node. Set it to more than the interval of their health checks times the failures that they wait for.',
     ...whole(15, 0, 300, 1000),
   },
   auditRetention: {
     variable: 'SALLYPORT_AUDIT_RETENTION',
     description:
-      'Age after which audit entries are deleted, such as 90d or 24h. Only entries that every sink has received are deleted; without sinks, none. Also the default age of `audit archive`. If unset, entries are kept for ever.',
+      'Age after which audit entries are deleted, such as 90d or 24h. Only entries that every sink has received are deleted; without sinks, none. Also the default age of `audit archive`. If unset, entries are never deleted.',
     fallback: unset,
     parse: duration,
   } satisfies Setting<number | undefined>,

@@ -29,7 +29,7 @@ export function configuredProviders(config: SignInConfig): readonly Provider[] {
   const { oidcIssuers: issuer, oidcClientIds: clientId, consoleKeys: keys } = settings;
   if (consoleKeys === 'off' && issuers.length === 0)
     throw new ConfigError(
-      `${keys.variable} must not be off without ${issuer.variable}: nobody could sign in`,
+      `${keys.variable} must not be off without ${issuer.variable}: no one could sign in`,
     );
   if (clientIds.length !== issuers.length)
     throw new ConfigError(`${clientId.variable} must have as many values as ${issuer.variable}`);

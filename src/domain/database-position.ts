@@ -16,7 +16,7 @@ export interface Position {
   readonly beat: number;
 }
 
-/** What is known about the positions of a database. */
+/** Positions of a database that nodes have recorded. */
 export interface KnownPositions {
   /**
    * The newest positions that this node and other nodes have seen. Call it before the position of a server is read:

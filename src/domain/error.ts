@@ -18,7 +18,7 @@ const table = {
   placeholder_unusable: [
     400,
     'Data cannot be inserted',
-    'The data of a token does not fit where its placeholder is. Nothing was sent.',
+    'The data of a token does not fit where its placeholder is. The request was not sent.',
   ],
   unauthenticated: [401, 'No valid key', 'Send a valid key in the `SVC-API-KEY` header.'],
   permission_missing: [
@@ -93,12 +93,12 @@ const table = {
   idempotency_outdated: [
     409,
     'Response no longer available',
-    'The first request with this `Idempotency-Key` was carried out. What it changed was changed again or deleted since, so its response cannot be repeated. Read the current state instead.',
+    'The first request with this `Idempotency-Key` was carried out. The resource was changed again or deleted since, so the response cannot be repeated. Read the current state instead.',
   ],
   changed_meanwhile: [
     412,
     'Changed meanwhile',
-    'The resource does not have the version in `If-Match`: it was changed after you read it. Nothing was changed. Read it again, then repeat your change.',
+    'The resource does not have the version in `If-Match`: it was changed after you read it. Your change was not made. Read it again, then repeat your change.',
   ],
   too_large: [
     413,
@@ -133,7 +133,7 @@ const table = {
   destination_unreachable: [
     502,
     'Destination unreachable',
-    'Sallyport could not connect to the destination. Nothing was sent.',
+    'Sallyport could not connect to the destination. The request was not sent.',
   ],
   destination_failed: [
     502,
@@ -148,7 +148,7 @@ const table = {
   destination_suspended: [
     503,
     'Destination suspended',
-    'The destination takes no requests at present. Nothing was sent. Retry after the number of seconds in `Retry-After`.',
+    'The destination takes no requests at present. The request was not sent. Retry after the number of seconds in `Retry-After`.',
   ],
   destination_timeout: [
     504,

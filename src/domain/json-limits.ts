@@ -1,4 +1,4 @@
-/** Limits of JSON texts. They bound the time that parsing, checking and storing a text takes, whatever its form. */
+/** Limits of JSON texts. They bound the time that parsing, checking and storing a text takes. */
 
 const maxDepth = 32;
 
@@ -11,7 +11,7 @@ const [quote, backslash, comma, colon, openList, closeList, openObject, closeObj
 );
 
 /**
- * What is wrong with a JSON text, or undefined. Call it before parsing, since deep nesting makes `JSON.parse` slow. Does
+ * Returns the first limit that a JSON text exceeds. Call it before parsing, since deep nesting makes `JSON.parse` slow. Does
  * not check the syntax.
  */
 export function jsonLimitError(json: string, maxValues = maxJsonValues): string | undefined {

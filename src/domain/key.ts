@@ -166,7 +166,7 @@ interface IdSequence {
 }
 
 /**
- * Least recently used first. Several are kept, because times arrive out of order: the denial log writes the entries of
+ * Least recently used first. Several are cached, because times arrive out of order: the denial log writes the entries of
  * a second together.
  */
 const sequences = new Map<number, IdSequence>();

@@ -257,7 +257,7 @@ export function renderMask(mask: Mask, data: unknown): unknown {
 /** The name of the variable of an output, without a hyphen that belongs to the end of the output. */
 const variable = /^\{\{-?\s*([\p{L}_](?:[\p{L}\p{N}_-]*[\p{L}\p{N}_])?)/u;
 
-/** The first error in a mask or search template that does not depend on the data. Undefined if there are none. */
+/** The first error in a mask or search template that does not depend on the data. Undefined without errors. */
 export function templateProblem(template: unknown): string | undefined {
   if (typeof template === 'object' && template !== null)
     return Object.values(template).map(templateProblem).find(Boolean);

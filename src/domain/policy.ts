@@ -12,7 +12,7 @@ import {
 } from './rule.ts';
 import { narrowest } from './scope.ts';
 
-/** What a permission is used on. A missing attribute never matches a condition. */
+/** The object on which a permission is used. A missing attribute never matches a condition. */
 export interface Resource {
   readonly id?: string | undefined;
   readonly container?: string | undefined;
@@ -46,7 +46,7 @@ interface Step {
 
 export interface Policy {
   readonly grants: EffectiveGrants;
-  /** Undefined if there is no quarantine. */
+  /** Undefined without a quarantine. */
   readonly quarantined: Quarantined | undefined;
   readonly plain: ReadonlySet<string>;
   /** In order of precedence: the first that grants the permission and matches the resource decides. */

@@ -67,7 +67,7 @@ export type Principal =
       readonly sessionId: string;
       /** The application that authorized it. Undefined while the session is pending. */
       readonly authorizedBy: string | undefined;
-      /** Who it is for, if its authorizer said so. */
+      /** The user of the session or delegation. Undefined if the authorizer did not name one. */
       readonly subject?: string | undefined;
       /** The thumbprint of the key that every request must prove to hold. Undefined if the session is not bound. */
       readonly jkt?: string | undefined;
@@ -246,7 +246,7 @@ export function needsReveal(principal: Principal, { from, to, renders, merges }:
   if (finds(principal, to) && !finds(principal, from)) return true;
   const here = reaches(principal, from);
   if ([...reaches(principal, to)].some((destination) => !here.has(destination))) return true;
-  // This request may state no purpose, and the next one may: so the rules of both places are compared as they are.
+  // The purpose of this request is ignored, because the next one may state another.
   return compareAccess(mostVisible(principal, from), mostVisible(principal, to)) < 0;
 }
 

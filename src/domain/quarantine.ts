@@ -2,7 +2,7 @@
 import type { Grants } from './grant.ts';
 import { hasTrait } from './permission.ts';
 
-/** What is in quarantine: the application, one session or delegation, or the application that authorized the session. */
+/** In quarantine: the application, one session or delegation, or the application that authorized the session. */
 export type Quarantined = 'application' | 'session' | 'delegation' | 'authorizer';
 
 /** Grants with a quarantine applied. It changes the transform of permissions without a rule from `mask` to `redact`. */

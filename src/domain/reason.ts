@@ -123,7 +123,7 @@ export function denyReason(
   };
 }
 
-/** What is in quarantine, if the quarantine denies the permission. A new grant would then not help. */
+/** Whose quarantine denies the permission, if one does. A new grant would then not help. */
 export function quarantineDenying({ quarantined }: Policy, permission: string): Quarantined | undefined {
   return isRead(permission) ? undefined : quarantined;
 }

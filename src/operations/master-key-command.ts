@@ -40,7 +40,7 @@ function environment({ variables = [] }: KeyCommand): Record<string, string | un
   return Object.fromEntries([...commonVariables, ...variables].map((name) => [name, process.env[name]]));
 }
 
-const hint = `run the command by hand to see what it prints: the service does not show it; if it needs variables of the environment, name them in ${variable}_ENV`;
+const hint = `run the command yourself to see what it prints: the service does not show it; if it needs variables of the environment, name them in ${variable}_ENV`;
 
 /** Runs the command and blocks until it ends. Throws `ConfigError`, whose message does not contain the output. */
 export function keysFromCommand(command: KeyCommand, timeout = commandTimeout): MasterKey[] {

@@ -138,7 +138,7 @@ export function rotation(config: Config, dropOld = false): Rotation {
       const keys = readFile(path);
       writeMasterKeys(
         path,
-        // A key that another process has added is kept, even if this process no longer holds the lock.
+        // A key that another process has added is not removed, even if this process no longer holds the lock.
         keys.filter(({ id }) => inUse.includes(id) || !known.includes(id)),
       );
     },

@@ -46,10 +46,10 @@ export interface Tenants {
   disable(id: string): Promise<boolean>;
   /** Makes the keys of a disabled tenant valid again, unless they were revoked or have expired. */
   enable(id: string): Promise<boolean>;
-  /** Whether a move from or to another installation is not finished. The tenant must not be changed meanwhile. */
+  /** Whether a move from or to another installation is not finished. The tenant must not be changed until then. */
   isMoving(id: string): Promise<boolean>;
   /**
-   * Replaces the key of the search index. `Maintenance.reindexSearch` indexes the tokens again; meanwhile searches find
+   * Replaces the key of the search index. `Maintenance.reindexSearch` indexes the tokens again. Until then, searches find
    * tokens with both keys. Also returns false if the previous rotation has not ended, or if the tenant has no tokens yet.
    */
   rotateSearchKey(id: string): Promise<boolean>;

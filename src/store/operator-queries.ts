@@ -87,7 +87,7 @@ const boundSession = everyTenant(
   'select id from sessions where jkt is not null and expires_at > :now limit 1',
 );
 
-/** An application that requires bound sessions, or `true` if there is none, but a bound session exists. */
+/** An application that requires bound sessions. `true` if none does, but a bound session exists. */
 export async function findBoundSessions(db: Db): Promise<{ id: string; name: string } | boolean> {
   const application = await db.get<{ id: string; name: string }>(requiringApplication);
   return application ?? (await db.get(boundSession)) !== undefined;

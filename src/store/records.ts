@@ -122,7 +122,7 @@ export interface NewSession {
 }
 
 export interface Authorization extends Grants {
-  /** Who the session is for. */
+  /** The user of the session. */
   readonly subject?: string | undefined;
   readonly by: string;
   /** The authorizer's key, if it is the ceiling of the session. */
@@ -142,7 +142,7 @@ export interface NewDelegation extends Omit<NewSession, 'applicationId' | 'jkt'>
   readonly by: string;
   /** The issuing key. */
   readonly ceiling: Digest;
-  /** Who it is for. */
+  /** The user of the delegation. */
   readonly subject?: string | undefined;
   /** How many requests can succeed. Undefined if unlimited. */
   readonly maxUses?: number | undefined;
@@ -162,7 +162,7 @@ export interface Subject {
   /** The application, or the application of the session or delegation. */
   readonly applicationId: string;
   readonly name: string;
-  /** Who the session is for, if that is known. */
+  /** The user of the session, if known. */
   readonly subject?: string | undefined;
   readonly grants: EffectiveGrants;
   /** The grants of the authorizer, if they limit the session. */

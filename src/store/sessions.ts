@@ -250,7 +250,7 @@ async function setQuarantine(
 
 async function insertDelegation(tx: Queries, tenant: string, delegation: NewDelegation): Promise<number> {
   const { id, key, nonce, createdAt, expiresAt, by, ceiling, subject, maxUses, ...grants } = delegation;
-  // A statement of its own, because Citus accepts no subquery in `values`.
+  // A separate statement, because Citus accepts no subquery in `values`.
   const subjectEnd = 'select ended_at from ended_subjects where tenant_id = $1 and subject = $2';
   const since = await tx.get<{ ended_at: DbTime }>(subjectEnd, [tenant, subject ?? '']);
   await tx.run(

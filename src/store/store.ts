@@ -193,7 +193,7 @@ export interface Destinations {
     change: Change,
     revise: (current: StoredDestination) => Omit<DestinationFields, 'origin'>,
   ): Promise<StoredDestination | 'name_taken' | undefined>;
-  /** Deletes the destination at once. Returns undefined if it does not exist. Rejects without a change if `check` throws. */
+  /** Deletes the destination. Returns undefined if it does not exist. Rejects without a change if `check` throws. */
   delete(tenant: string, id: string, check: (current: Destination) => void): Promise<Destination | undefined>;
 }
 
@@ -224,7 +224,7 @@ export interface RequestCounts {
 
 export interface Sessions {
   /**
-   * Throws `unauthenticated` if the application has no row. A deleted or expired application keeps its row until the
+   * Throws `unauthenticated` if the application has no row. The row of a deleted or expired application exists until the
    * sweep. Until then a session of it may be created, but its key is never valid.
    */
   create(tenant: string, session: NewSession): Awaitable<void>;
@@ -264,7 +264,7 @@ export interface Sessions {
 }
 
 export interface Credentials {
-  /** Whether `find` reads a database in this process and usually returns at once. */
+  /** Whether `find` reads a database in this process and usually returns without waiting. */
   readonly isLocal: boolean;
   /**
    * The principal of a key, with every change that was committed before the call. Returns undefined if the key is
@@ -370,7 +370,7 @@ export interface Store {
   findWorkloadTarget(tag: string, application: string): Promise<WorkloadTarget | undefined>;
   /**
    * The management applications with trusted issuers of the tenant with this tag, oldest first. Without a tag, of the
-   * only tenant. Returns undefined if there is no such tenant, or several.
+   * only tenant. Returns undefined if no tenant matches, or several.
    */
   findSignInTargets(
     tag: string | undefined,

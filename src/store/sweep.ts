@@ -220,8 +220,8 @@ async function removeOrphanedSessions(db: Db, { and, tenantOf, limit, params }: 
 }
 
 /**
- * Gives the sessions that an expired application in quarantine authorized without a ceiling a quarantine of their own.
- * Otherwise removing the application would release them.
+ * Puts sessions into quarantine that an expired application in quarantine authorized without a ceiling. Otherwise
+ * removing the application would release them.
  */
 async function keepQuarantines(db: Db, { and, tenantOf, limit, params }: Part): Promise<number> {
   const ended = await db.all<{ tenant_id: string; id: string; quarantined_at: DbTime }>(

@@ -228,7 +228,7 @@ async function receive(
       counts[table] = await insertRows(db, tx, table, tenant.rows(table));
     }
     const master = masters.find(await lockCurrentMaster(db, tx));
-    if (!master) throw new Error('the master key of the new installation was rotated meanwhile');
+    if (!master) throw new Error('the master key of the new installation was rotated during the move');
     const { search_version, reindexing } = searchKey;
     await tx.run(
       `insert into data_keys (tenant_id, wrapped, master_id, search_version, reindexing, frozen)

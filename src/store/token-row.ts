@@ -91,7 +91,7 @@ export function encryptContent(
   return { data, masked, data_bytes: data.length, masked_bytes: masked?.length ?? 0 };
 }
 
-/** Returns undefined if there is no masked value. Throws if the ciphertext is missing or was changed. */
+/** Returns undefined without a masked value. Throws if the ciphertext is missing or was changed. */
 export function decryptPart(
   key: Uint8Array,
   owner: ContentOwner,

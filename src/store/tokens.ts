@@ -219,7 +219,7 @@ async function find(db: Executor, tenant: string, key: Uint8Array, query: TokenQ
   for (;;) {
     const versions = await searchVersions(db, tenant);
     const found = await findTokens(db, tenant, query, undefined, termsOf(key, tenant, versions, equals));
-    // If a rotation began meanwhile, some tokens may have been indexed with its key before they were read.
+    // If a rotation began during the search, some tokens may have been indexed with its key before they were read.
     if ((await searchVersions(db, tenant)).at(-1) === versions.at(-1)) return found;
   }
 }

@@ -318,7 +318,7 @@ function gauges(registry: Registry, sources: MetricSources, latest: Latest): voi
   );
   gauge(
     'sallyport_keys_expiring',
-    'Keys with an expiry of their own within a week.',
+    'Keys with an individual expiry within a week.',
     () => latest()?.expiringKeys,
   );
   gauge(

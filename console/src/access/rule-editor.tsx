@@ -147,7 +147,7 @@ interface FieldProps extends Pick<Props, 'rule' | 'change'> {
   readonly error: string | undefined;
 }
 
-/** Where tokens may be used. Destinations that were deleted or are not visible are kept by their ids. */
+/** Where tokens may be used. Destinations that were deleted or are not visible are shown with their ids. */
 function DestinationsField({ rule, change, error }: FieldProps) {
   const chosen = rule.destinations ?? [];
   const { data = [] } = useDestinations();
@@ -179,7 +179,7 @@ function DestinationsField({ rule, change, error }: FieldProps) {
   );
 }
 
-/** A text that is not JSON is kept in the draft, which is then not valid. */
+/** A text that is not JSON stays in the draft, which is then not valid. */
 function DefaultsField({ rule, change, error }: FieldProps) {
   const [typed, setTyped] = useState('');
   const isTyped = JSON.stringify(parseDefaults(typed)) === JSON.stringify(rule.defaults);

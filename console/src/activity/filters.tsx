@@ -33,12 +33,12 @@ const lengths: Readonly<Record<string, number>> = {
   '30d': 30 * 24 * hour,
 };
 
-/** What a text in the search field is. Undefined if it is empty. */
+/** The filter that a text in the search field stands for. Undefined if the text is empty. */
 export type Found = {
   readonly [K in 'container' | 'id' | 'request_id' | 'token' | 'entity' | 'actor']?: string;
 };
 
-/** One entry or request. It is shown whatever the period is. */
+/** Whether the search is for one entry or request, which is shown even if it is outside the period. */
 export function isExact(found: Found): boolean {
   return found.id !== undefined || found.request_id !== undefined;
 }

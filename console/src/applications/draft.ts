@@ -8,7 +8,7 @@ export interface Draft extends Grants {
   readonly type: Application['type'];
   readonly origins: string;
   readonly networks: string;
-  /** The trusted issuers as JSON. Empty if there are none. */
+  /** The trusted issuers as JSON. Empty without issuers. */
   readonly issuers: string;
   readonly requireBoundSessions: boolean;
   /** Lifetime in milliseconds, a date, or `never`. Empty: never for a new application, otherwise unchanged. */

@@ -15,7 +15,7 @@ export interface StoredDraft {
 
 const prefix = 'sallyport.draft.';
 
-/** `id` is the id of the application, or `new`. Returns undefined if there is no draft. */
+/** `id` is the id of the application, or `new`. Returns undefined without a draft. */
 export function readDraft(id: string): StoredDraft | undefined {
   const text = sessionStorage.getItem(prefix + id);
   if (text === null) return undefined;

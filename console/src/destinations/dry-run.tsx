@@ -96,7 +96,7 @@ export function DryRun({ destination }: { destination: Tried }) {
     <form className="stack" onSubmit={show}>
       <Textarea
         label="Request of a caller"
-        description="Method and path, headers, an empty line, and JSON or a form. Nothing is sent."
+        description="Method and path, headers, an empty line, and JSON or a form. The request is not sent."
         rows={8}
         spellCheck={false}
         value={text}

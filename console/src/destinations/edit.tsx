@@ -251,7 +251,7 @@ function Secrets({ stored, ...props }: PartProps & { stored: Destination | undef
         label="Client certificate"
         description={
           stored?.client_certificate
-            ? 'The private key is stored and kept. To replace both, paste a certificate and its private key. Leave empty to remove them.'
+            ? 'The stored private key is not shown. To replace both, paste a certificate and its private key. Leave empty to remove them.'
             : 'Certificate and private key in PEM. The private key is never shown again.'
         }
         {...pem}

@@ -20,7 +20,7 @@ const messages: Record<LoadFailure, { title: string; text: string }> = {
   },
   updated: {
     title: 'The console was updated',
-    text: 'Reload to get the new version. You stay signed in, and unsaved changes are kept.',
+    text: 'Reload to get the new version. You stay signed in, and unsaved changes are not lost.',
   },
 };
 

@@ -30,7 +30,7 @@ export function describeError(error: unknown): ErrorDescription {
     return { title: 'Too many requests', text: 'Wait a moment, then try again.', retryable: true };
   }
   if (error instanceof UnavailableError) {
-    const text = 'The service cannot reach its database. Nothing was changed. Try again shortly.';
+    const text = 'The service cannot reach its database. No change was made. Try again shortly.';
     return { title: 'Database unavailable', text, retryable: true };
   }
   if (error instanceof ConnectionError) {

@@ -53,7 +53,7 @@ export function lockTab(): void {
   sessionStorage.setItem(lockedName, 'true');
 }
 
-/** Reads the key of this tab. Locks the tab if there was no input for too long. */
+/** Reads the key of this tab. Locks the tab after too long a time without input. */
 export function findKey(): FoundKey | undefined {
   const text = sessionStorage.getItem(keyName);
   if (text === null) return undefined;
@@ -69,7 +69,7 @@ export function isLocked(): boolean {
   return sessionStorage.getItem(lockedName) !== null;
 }
 
-/** Asks the other tabs for their key. Returns undefined if none is kept there, or if this tab is locked. */
+/** Asks the other tabs for their key. Returns undefined if they have none, or if this tab is locked. */
 export async function askOtherTabs(): Promise<FoundKey | undefined> {
   if (isLocked()) return undefined;
   const channel = new BroadcastChannel(channelName);
@@ -85,7 +85,7 @@ export async function askOtherTabs(): Promise<FoundKey | undefined> {
   }
 }
 
-/** Signs out the other tabs that keep a key. */
+/** Signs out the other tabs that have stored a key. */
 export function signOutOtherTabs(): void {
   const channel = new BroadcastChannel(channelName);
   channel.postMessage({ type: 'sign-out' } satisfies Message);
@@ -93,7 +93,7 @@ export function signOutOtherTabs(): void {
 }
 
 /**
- * While this tab keeps a key, answers new tabs that ask for it, and calls `idle` after `idleLimit` without input.
+ * While this tab has a stored key, answers new tabs that ask for it, and calls `idle` after `idleLimit` without input.
  * Returns a function that stops this.
  */
 export function guardKey(key: string, on: { readonly idle: () => void; readonly signOut: () => void }) {

@@ -8,7 +8,7 @@ export interface Loaded<T> {
   readonly reload: () => void;
 }
 
-/** Loads data, and again when `name` changes. If a reload fails, `data` keeps the earlier result. */
+/** Loads data, and again when `name` changes. If a reload fails, `data` is the earlier result. */
 export function useLoad<T>(name: string, load: (signal: AbortSignal) => Promise<T>): Loaded<T> {
   const [state, setState] = useState<{ name: string; data?: T; error?: unknown }>({ name });
   const [attempt, setAttempt] = useState(0);
@@ -68,7 +68,7 @@ for (const name of inputs)
 
 /**
  * Calls `reload` every `every` milliseconds while the page is visible. Pauses after `idleLimit` without input: requests of
- * a page that nobody uses would renew the session of a person.
+ * an unused page would renew the session of a person.
  */
 export function useLiveUpdates(reload: () => void, every: number): void {
   useEffect(() => {

@@ -10,7 +10,7 @@ export interface Paged<T> {
   readonly items: readonly T[];
   readonly loading: boolean;
   readonly error: unknown;
-  /** Loads the next page. Undefined if there is none. */
+  /** Loads the next page. Undefined on the last page. */
   readonly more: (() => void) | undefined;
   readonly reload: () => void;
 }

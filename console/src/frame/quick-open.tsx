@@ -60,7 +60,7 @@ const kinds = {
   actor: 'actor',
 } as const;
 
-/** What the log has about the text. Says also whether it is a token, so that searching does not read its data. */
+/** Searches the log for the text. Also finds tokens in this way, without reading their data. */
 async function findEntries({ api, held }: SignedIn, text: string, signal: AbortSignal): Promise<Target[]> {
   const find = async ([filter, kind]: [string, (typeof kinds)[keyof typeof kinds]]): Promise<Target[]> => {
     if ((kind === 'entry' || kind === 'actor') && !isUuid(text)) return [];

@@ -63,7 +63,7 @@ export interface Shown {
   readonly mergedContainers: number;
 }
 
-/** The id of the node for containers that have no node of their own. */
+/** The id of the node for all containers that are not shown separately. */
 export const otherContainers = 'other containers';
 
 /**

@@ -26,7 +26,7 @@ export interface DeliveredSegment {
   readonly anchor: string;
 }
 
-/** What a sink receives in one request. Equal for repeated deliveries of the same segment. */
+/** The body of a request to a sink. Equal for repeated deliveries of the same segment. */
 export interface Batch {
   /** Contains no full stop, as Standard Webhooks requires. */
   readonly id: string;

@@ -68,7 +68,7 @@ interface SinkPosition {
   /** The last segment that the sink has received, and its last entry. */
   readonly number: number;
   readonly seq: number;
-  /** The last segment before the first one in which the receiver rejected entries. Null if there is none. */
+  /** The last segment before the first one in which the receiver rejected entries. Null without rejected entries. */
   readonly complete: number | null;
   /** Entries that were deleted before they were delivered. */
   readonly skipped: number;

@@ -194,7 +194,7 @@ export async function firstHeader(
   return (await headersIn(db, tenantId, { first: base.number + 1, last: number }, 'asc', 1))[0];
 }
 
-/** The first segment with a `sealedAt` of at least `time`. Undefined if there is none. */
+/** The first segment with a `sealedAt` of at least `time`. Undefined if no segment has one. */
 export async function firstSealedAt(
   db: Pick<Queries, 'get'>,
   tenantId: string,

@@ -111,7 +111,7 @@ export async function searchBackwards(
     const isPending = cursor === undefined || pending?.entries[0]?.id === cursor;
     chain = pending ? pending.chain : await chainOf(db, tenantId);
     if (!isPending) {
-      // The entry was sealed, or there is no such entry: then the page is empty.
+      // The entry was sealed. If it does not exist, the page is empty.
       upTo = chain && (await placeOfId(db, chain, cursor as string));
       if (!upTo) return { entries: [] };
       break;

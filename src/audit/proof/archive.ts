@@ -33,7 +33,7 @@ export interface ArchiveOptions {
   readonly between?: (step: ArchiveStep) => Promise<void>;
 }
 
-/** What the archive is doing, such as `writing FILE`. Counts are of segments; the total can be unknown. */
+/** The current step, such as `writing FILE`. Counts are of segments; the total can be unknown. */
 export interface ArchiveStep {
   readonly doing: string;
   readonly done: number;

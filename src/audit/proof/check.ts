@@ -45,7 +45,7 @@ export function entriesOf(content: Content): readonly AuditEntry[] {
   return content instanceof PackedEntries ? content.readable() : content;
 }
 
-/** What is known about the segment before. */
+/** The values of the previous segment that the next one is checked against. */
 export interface Before extends Pick<SegmentHeader, 'sealedAt' | 'maxDelay'> {
   readonly hash: string;
   readonly last: number;
@@ -206,7 +206,7 @@ export class IndexCheck {
   }
 }
 
-/** What a thread receives. */
+/** The input of a thread. */
 export interface SegmentTask {
   readonly segment: SignedHeader;
   readonly bytes: Uint8Array;

@@ -284,7 +284,8 @@ export async function checkNotDeleted(db: Db, tenantId: string, after: number): 
 
 /**
  * The number of segments before the start or after the end of a chain, counted up to a limit. For the system chain, also
- * those of tenants without a chain. One statement reads the end of the chain, too, because entries are sealed meanwhile.
+ * those of tenants without a chain. The same statement reads the end of the chain, because a segment may be added at any
+ * time.
  */
 async function countStrays(db: Db, { tenantId }: Chain): Promise<number> {
   const count = async (tenant: string, where: string) => {

@@ -164,8 +164,7 @@ export interface Retention {
   /** Milliseconds after which delivered entries are deleted. */
   readonly age: number;
   /**
-   * The last segment of a chain that every sink has received. Returns undefined if there are no sinks: then no entry is
-   * deleted.
+   * The last segment of a chain that every sink has received. Returns undefined without sinks: then no entry is deleted.
    */
   readonly deliveredUpTo: (tenantId: string) => Promise<number | undefined>;
   /** Called between segments. Returns false to stop. */

@@ -242,7 +242,7 @@ interface Problem {
   readonly message: string;
 }
 
-const hint = 'nothing was changed; correct the file and run the command again';
+const hint = 'no change was made; correct the file and run the command again';
 
 export function reportProblems(problems: readonly Problem[]): void {
   if (problems.length === 0) return;

@@ -67,7 +67,7 @@ export const commands: readonly RemoteCommand[] = [
     usage: 'access advise',
     options: [
       option('app APP', 'Only this application. Default: all applications.'),
-      option('days NUMBER', 'Keep grants that were used in this time. Default: 90.'),
+      option('days NUMBER', 'Consider the uses of this many days. Default: 90.'),
       option('yaml', 'Print the proposals as a file for `sallyport apply`. Needs application:read.'),
       rowsOption,
     ],

@@ -123,7 +123,7 @@ async function readFiles(call: Call): Promise<ApplyInput> {
   const destinations = files.flatMap((file) => file.destinations);
   const names = destinations.map(({ name }) => name);
   const twice = names.find((name, index) => names.indexOf(name) !== index);
-  if (twice) throw new UsageError(`the destination "${twice}" is in the files twice`, 'nothing was changed');
+  if (twice) throw new UsageError(`the destination "${twice}" is in the files twice`, 'no change was made');
   const prune = options.on('prune');
   const wanted = files.flatMap((file) => file.wanted);
   return { wanted, destinations, prune, selectors: selectorsOf(call, files, prune) };
@@ -192,7 +192,7 @@ async function readDestinations(
 
 const noDestination = '00000000-0000-0000-0000-000000000000';
 
-/** The application as it is sent. A preview knows no id of a new destination, where nothing can be used yet. */
+/** The application with the ids of its destinations. In a preview, a new destination has the nil id. */
 function withIds(application: FileApplication, { ids }: NamedPlan): FileApplication {
   return withDestinations(
     application,
@@ -289,7 +289,7 @@ async function applyPlan(
 /** The items of a list have no ETag, so it is read again. Throws if it has changed since. */
 function etagIfUnchanged<A extends Application | Destination>(listed: A, current: A): string | undefined {
   if (current.modified_at === listed.modified_at) return etagOf(current);
-  const message = 'was changed after the plan was made, and is left as it is (changed_meanwhile)';
+  const message = 'was changed after the plan was made, and was not updated (changed_meanwhile)';
   throw new CommandError(message, 'run the command again', 4);
 }
 
@@ -302,7 +302,7 @@ async function destinationBody(
   const read = async ({ env, file = '' }: NonNullable<typeof certificate>) => {
     const text = env === undefined ? await input.text(file, `"${name}":`) : terminal.env[env];
     if (text) return text.replace(/\r?\n$/, '');
-    throw new UsageError(`"${name}": ${env ?? file} is not set or empty`, 'nothing was changed');
+    throw new UsageError(`"${name}": ${env ?? file} is not set or empty`, 'no change was made');
   };
   const headers: Record<string, string> = {};
   const sendsHeaders = [...add, ...remove].some((line) => line.startsWith('header '));

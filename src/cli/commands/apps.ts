@@ -191,13 +191,13 @@ async function update(call: Call): Promise<number> {
   return show(call, await applications.update(id, body, { ifMatch }));
 }
 
-/** `--if-match`, the `etag` of a file, or else that of the object as it was read. */
+/** `--if-match`, the `etag` of a file, or else the ETag of `current`. */
 export function ifMatchOf({ options }: Call, inFile: unknown, current: object): string | undefined {
   const given = options.value('if-match') ?? inFile;
   return given === undefined ? etagOf(current) : `"${unquoted(String(given))}"`;
 }
 
-/** An ETag as it is printed. The quotes of the header would have to be escaped in a shell. */
+/** An ETag without the quotes of the header, which would have to be escaped in a shell. */
 export function unquoted(etag: string): string {
   return etag.replace(/^"(.*)"$/, '$1');
 }

@@ -52,7 +52,7 @@ async function copyDatabase(invocation: Invocation): Promise<number> {
       `copied ${rows} rows from ${from} to ${to}`,
       ...counts.map(([table, count]) => `  ${table} ${count}`),
       `Start every node with this DATABASE_URL and the master key ${master_key}.`,
-      `Keep ${from} as a backup. Do not start a service on it again: keys that are revoked on PostgreSQL would still be valid there.`,
+      `Store ${from} as a backup. Do not start a service on it again: keys that are revoked on PostgreSQL would still be valid there.`,
     ].join('\n');
     return printResult({ from: path, to, master_key, rows, tables }, text);
   } finally {

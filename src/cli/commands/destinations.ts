@@ -136,7 +136,7 @@ async function current(call: Call): Promise<Destination> {
   return call.service.destinations.get(await destinationId(call, call.args[0] as string));
 }
 
-/** The id of a destination with this name or id. Throws if there is none. */
+/** The id of the destination with this name or id. Throws if it does not exist. */
 export async function destinationId({ service }: Call, wanted: string): Promise<string> {
   if (idShape.test(wanted)) return wanted;
   for await (const { id, name } of service.destinations.all({ name: wanted })) if (name === wanted) return id;

@@ -20,7 +20,7 @@ export interface Origin {
   readonly line?: number;
   readonly id?: string;
   readonly name?: string;
-  /** The record as it was read, without a line feed. */
+  /** The unparsed record, without a line feed. */
   readonly raw: () => string | Uint8Array;
 }
 
@@ -79,7 +79,7 @@ interface Page {
 
 /**
  * Follows the cursor `next` or `after` if the source returns one, and counts pages otherwise. Returns a record once,
- * even if records that were added meanwhile moved it to another page.
+ * even if records that were added during the import moved it to another page.
  */
 async function* readPages(get: (path: string) => Promise<unknown>, path: string): AsyncGenerator<SourceItem> {
   const seen = new Set<unknown>();

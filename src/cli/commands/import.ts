@@ -137,7 +137,7 @@ async function openSource({ options, terminal, input }: Call): Promise<Source> {
   return apiSource(api);
 }
 
-/** Reads and converts all applications before anything is changed. Throws UsageError if one cannot be converted. */
+/** Reads and converts all applications before the first change. Throws UsageError if one cannot be converted. */
 async function planApplications(
   { service, options, terminal, json, print }: Call,
   source: Source,
@@ -195,7 +195,7 @@ async function planApplications(
     if (json) print(JSON.stringify(reportValue(report, outcome)));
     throw new UsageError(
       report.failures.map(({ warning }) => warning).join('\n'),
-      'nothing was changed; use --map-permission and --map-container, correct the source, or pass --only tokens',
+      'no change was made; use --map-permission and --map-container, correct the source, or pass --only tokens',
     );
   }
   const plan = makePlan(wanted, current, { selectors: undefined, prune: false }, '');

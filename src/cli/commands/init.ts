@@ -19,7 +19,7 @@ export const commands: RemoteCommand = {
   ],
   summary: 'Set up a project: create a backend and a browser application and write their keys to .env.',
   details:
-    'Both are limited to one container. The backend reads and writes tokens there and authorizes sessions. The browser application only creates tokens. An existing .env keeps its other variables and comments; the command asks before it changes the file. Needs a key with application:create, such as the first management key.',
+    'Both are limited to one container. The backend reads and writes tokens there and authorizes sessions. The browser application only creates tokens. Other variables and comments of an existing .env are preserved; the command asks before it changes the file. Needs a key with application:create, such as the first management key.',
   examples: ['sallyport init --key-file data/management.key'],
   call: init,
 };
@@ -28,7 +28,7 @@ interface Project {
   readonly name: string;
   readonly container: string;
   readonly file: string;
-  /** The content of the env file, or undefined if there is none. */
+  /** The content of the env file. Undefined if it does not exist. */
   readonly existing: string | undefined;
 }
 

@@ -51,7 +51,7 @@ export const commands: readonly RemoteCommand[] = [
     summary: "List the tokens that a subject has seen, and everyone who has seen the subject's data.",
     examples: ['sallyport logs about user:42 --container /customers/42/'],
     details:
-      'Lists the tokens whose plaintext sessions of the subject have received, and then every application and session that has received plaintext of the container or of a token that was in it. Masked data is not listed. Warns if entries were archived or reads were not recorded in that time, and if something was not searched; --json has these in `gaps` and `omissions`.',
+      'Lists the tokens whose plaintext sessions of the subject have received, and then every application and session that has received plaintext of the container or of a token that was in it. Masked data is not listed. Warns if entries were archived or reads were not recorded in that time, and if parts of the log were not searched; --json has these in `gaps` and `omissions`.',
     call: about,
   },
 ];

@@ -84,7 +84,7 @@ async function checkNodes({ config, terminal }: Invocation, maintenance: Mainten
     ? `restart them with the same ${variable}`
     : `copy ${shortPath(config.masterKeyFile)} to them, or restart them with the new key`;
   throw new CommandError(
-    `nothing was rotated: ${namesOf(lacking)} cannot use the new master key ${next}`,
+    `the master key was not rotated: ${namesOf(lacking)} cannot use the new master key ${next}`,
     `${source}, then run this command again. With --force it rotates now, and these nodes respond with 503 until they have the key`,
   );
 }

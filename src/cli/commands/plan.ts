@@ -20,7 +20,7 @@ import { formatRule } from './apps.ts';
 interface Update {
   readonly current: Application;
   readonly wanted: FileApplication;
-  /** What the update changes, as text: grants, origins, bound sessions, networks, trusted issuers, labels, expiry and name. */
+  /** The changes as text: grants, origins, bound sessions, networks, trusted issuers, labels, expiry and name. */
   readonly add: readonly string[];
   readonly remove: readonly string[];
 }
@@ -45,7 +45,7 @@ export interface Plan {
   readonly unchanged: number;
 }
 
-/** The applications with the wanted name or, if there are none, with the previous name. */
+/** The applications with the wanted name. If none has it, those with the previous name. */
 function matching({ name, previous_name }: FileApplication, current: readonly Application[]): Application[] {
   const named = current.filter((one) => one.name === name);
   return named.length > 0 ? named : current.filter((one) => one.name === previous_name);
@@ -154,7 +154,7 @@ export function withDestinations<A extends Pick<FileApplication, 'rules'> | Pick
   return { ...application, rules };
 }
 
-/** The expiry as the API returns it, or undefined if there is none. */
+/** The expiry as the API returns it. Undefined without an expiry. */
 export function expiryOf({ expires_at }: Pick<FileApplication, 'expires_at'>): string | undefined {
   return expires_at === undefined || expires_at === never ? undefined : timestamp(expires_at);
 }

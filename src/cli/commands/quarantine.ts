@@ -7,7 +7,7 @@ export const commands: readonly RemoteCommand[] = [
     usage: 'apps quarantine <APP>',
     options: [yesOption],
     summary: 'Put an application into quarantine.',
-    details: `The application and the sessions that it created or authorized keep their keys, but can change nothing and read no token data until you release it. ${appArgument}`,
+    details: `Keys of the application and of the sessions that it created or authorized stay valid, but cannot make changes or read token data until you release it. ${appArgument}`,
     examples: ['sallyport apps quarantine backend'],
     call: quarantine,
   },
@@ -23,7 +23,7 @@ export const commands: readonly RemoteCommand[] = [
     options: [yesOption],
     summary: 'Put a session into quarantine.',
     details:
-      'The session keeps its key, but can change nothing and reads no token data until you release it. Needs session:delete.',
+      'Its key stays valid, but cannot make changes or read token data until you release it. Needs session:delete.',
     examples: ['sallyport sessions quarantine 0198c0de-0000-7000-8000-000000000000'],
     call: quarantineSession,
   },

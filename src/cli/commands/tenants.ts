@@ -240,7 +240,7 @@ async function rotateSearchKey(maintenance: Maintenance, invocation: Invocation)
     total += last;
   }
   progress.clear();
-  const result = rotated ? 'rotated' : 'nothing to rotate, or continued an earlier rotation';
+  const result = rotated ? 'rotated' : 'no key to rotate, or continued an earlier rotation';
   return invocation.printResult(
     { tenant_id: id, rotated, indexed: total },
     `${result}; ${total} tokens indexed`,
@@ -337,7 +337,7 @@ async function remove(maintenance: Maintenance, invocation: Invocation): Promise
   await requireNotMoving(maintenance.tenants, id);
   const warning = `This permanently deletes the tenant "${escapeText(name)}" (${id}) and all its data.`;
   await confirmByName(invocation, warning, name);
-  // In a transaction of its own, so that no new change delays the deletion of the data key.
+  // In a separate transaction, so that no new change delays the deletion of the data key.
   await maintenance.tenants.disable(id);
   await maintenance.changeTenants(async (tx) => {
     // Resuming an interrupted deletion adds no entry.

@@ -86,7 +86,7 @@ export function workloadKeyOf(url: string, { env }: Terminal): (() => Promise<st
     if (jwt) return jwt;
     if (env.ACTIONS_ID_TOKEN_REQUEST_URL) return githubToken(env.SALLYPORT_AUDIENCE || url, env)();
     throw new UsageError(
-      'SALLYPORT_CLIENT_ID is set, but there is no JWT',
+      'SALLYPORT_CLIENT_ID is set, but no JWT is available',
       'set SALLYPORT_TOKEN_FILE or SALLYPORT_TOKEN; in GitHub Actions, give the job the permission id-token: write',
     );
   };

@@ -19,7 +19,8 @@ export function untilSignal(): Promise<NodeJS.Signals | undefined> {
 }
 
 /**
- * Runs work that stops early when its signal is aborted. Returns the interruption, or undefined if there was none.
+ * Runs work that stops early when its signal is aborted. Returns the interruption, or undefined if the work was
+ * not interrupted.
  * After a second stop signal, the process exits immediately with 130.
  */
 export async function stoppable(

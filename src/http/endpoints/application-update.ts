@@ -56,7 +56,7 @@ export const updateApplication = changeEndpoint({
   tag: 'Applications',
   summary: 'Update an application',
   description:
-    'Replaces the name, permissions and rules, and the allowed origins, `require_bound_sessions`, the allowed networks, the trusted issuers, the labels and the expiry if you send them. You can send read-only fields back unchanged. The update applies immediately to all keys of the application. Your key must hold every management permission that the application has before or after the update. With `dry_run=true`, nothing is changed, and the response says what the update would change; this also requires `access:review`.',
+    'Replaces the name, permissions and rules, and the allowed origins, `require_bound_sessions`, the allowed networks, the trusted issuers, the labels and the expiry if you send them. You can send read-only fields back unchanged. The update applies immediately to all keys of the application. Your key must hold every management permission that the application has before or after the update. With `dry_run=true`, the response says what the update would change, without making it; this also requires `access:review`.',
   params,
   query: UpdateQuery,
   body: ApplicationUpdate,

@@ -35,7 +35,7 @@ const ConsoleSession = z.object({
     .array(z.object({ number: z.int(), name: z.string().describe('The host of the issuer.') }))
     .describe('The providers at which people can sign in.'),
   keys: z.boolean().describe('Whether people can sign in with a key.'),
-  person: Person.optional().describe('Who is signed in by name in this browser. Absent if nobody is.'),
+  person: Person.optional().describe('Who is signed in by name in this browser. Absent if no one is.'),
 });
 
 export const getConsoleSession = openEndpoint({
@@ -163,7 +163,7 @@ async function beginSession(
   if (networks && !networkMatcher(networks)(requestInfo.certainAddress()))
     throw refuse('the request is not from a network in allowed_networks of the application');
   const person = describePerson(claims);
-  if (!subjectShape.test(person.subject)) throw refuse('there is no sub of 1 to 255 characters');
+  if (!subjectShape.test(person.subject)) throw refuse('sub must have 1 to 255 characters');
   const { subject, ...shown } = person;
   const sid = identifierIn(claims.sid);
   const workload = { issuer: entry, subject, jti: `sign-in ${nonce}`, expiresAt: jwtExpiry };

@@ -100,7 +100,7 @@ export const updateDestination = changeEndpoint({
   tag,
   summary: 'Update a destination',
   description:
-    'Replaces all fields except `origin`. Without `headers`, the stored headers are kept; `{}` removes them. A `client_certificate` without a private key keeps the stored key, if the certificate is unchanged. You can send read-only fields back unchanged.',
+    'Replaces all fields except `origin`. Without `headers`, the stored headers do not change; `{}` removes them. A `client_certificate` without a private key uses the stored key, if the certificate is unchanged. You can send read-only fields back unchanged.',
   params,
   body: DestinationUpdate,
   bodyExample: example.destinationUpdate,
@@ -138,7 +138,7 @@ export const deleteDestination = changeEndpoint({
   tag,
   summary: 'Delete a destination',
   description:
-    'Deletes a destination at once. Rules that contain its id then match nothing, also if a destination with the same name is created again.',
+    'Deletes a destination immediately. Rules that contain its id then match nothing, also if a destination with the same name is created again.',
   params,
   replies: { 204: { description: 'Deleted.' } },
   failures: ['not_found'],

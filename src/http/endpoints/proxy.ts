@@ -50,7 +50,7 @@ function proxyEndpoint(name: string, method: string): Endpoint {
     tag: 'Destinations',
     summary: `Send a ${method} request to a destination`,
     description:
-      'Sends a request that the destination lists. Where it allows placeholders, the string `{{ token: ID }}` is replaced by the data of the token. Requires `token:use` for every token, by a rule that names the destination. The audit log has an entry before anything is sent, and a second one with the outcome. The response has the status of the destination, the listed parts of its JSON, and `SVC-DESTINATION`. A request is never repeated: errors after sending have `"sent": true`.',
+      'Sends a request that the destination lists. Where it allows placeholders, the string `{{ token: ID }}` is replaced by the data of the token. Requires `token:use` for every token, by a rule that names the destination. The audit log has an entry before the request is sent, and a second one with the outcome. The response has the status of the destination, the listed parts of its JSON, and `SVC-DESTINATION`. A request is never repeated: errors after sending have `"sent": true`.',
     isRaw: true,
     spendsUse: true,
     mayTakeLong: true,
@@ -96,7 +96,9 @@ async function useTokens(call: Call, context: HandlerContext): Promise<Reply> {
 }
 
 function changing() {
-  return fail('unavailable', { detail: 'A token or the destination is being changed. Nothing was sent.' });
+  return fail('unavailable', {
+    detail: 'A token or the destination is being changed. The request was not sent.',
+  });
 }
 
 const hasMaxUses = ({ token }: StoredToken) => token.max_uses !== undefined;

@@ -118,7 +118,7 @@ function withDefaults(body: TokenCreate, { policy }: Principal, resource: Resour
   };
 }
 
-/** The value of `unless_exists`, by its name. Throws `validation_failed` if there is none. */
+/** The search value that `unless_exists` names. Throws `validation_failed` if the token has no such value. */
 function valueToFind(name: string, { searchValues = {} }: TokenContent): SearchValues {
   const value = Object.hasOwn(searchValues, name) ? searchValues[name] : undefined;
   if (value !== undefined) return { [name]: value };
@@ -354,7 +354,7 @@ function viewOf(token: StoredToken['token'], data: JsonText | undefined): JsonTe
   return data ? JsonText.extended(token, 'data', data) : JsonText.of(token);
 }
 
-/** The idempotency record. It has nothing of the token's content, which a replay reads again. */
+/** The idempotency record. It does not contain the token's content, which a replay reads again. */
 interface TokenReplyRecord {
   readonly id: string;
   readonly version: string;
@@ -378,7 +378,7 @@ function tokenReply(
 }
 
 /**
- * Builds the reply to a retry from the token as it is now, with the caller's current access, but never more than the
+ * Builds the reply to a retry from the current token, with the caller's current access, but never more than the
  * first reply showed. Throws `idempotency_outdated` if the token was changed or deleted since.
  */
 function replay(own: number, permission: 'token:create' | 'token:update') {

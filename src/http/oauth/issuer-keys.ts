@@ -33,7 +33,7 @@ const algorithms: Readonly<Record<string, readonly string[]>> = {
   OKP: ['EdDSA', 'Ed25519'],
 };
 
-/** The `typ` and the claims of the JWTs that are accepted. Older providers send logout tokens without a type of their own. */
+/** The `typ` and the claims of the JWTs that are accepted. Older providers send logout tokens with the type JWT. */
 const uses = {
   identity: { types: /^(jwt|jose)$/i, requiredClaims: ['exp', 'sub'] },
   logout: { types: /^(jwt|logout\+jwt)$/i, requiredClaims: ['exp', 'iat', 'events'] },

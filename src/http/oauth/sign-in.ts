@@ -29,7 +29,7 @@ export class SignInRefusal extends Error {
   }
 }
 
-/** A sign-in between its two requests. The browser keeps it in a cookie, so that every node can finish it. */
+/** A sign-in between its two requests. It is in a cookie, so that every node can finish it. */
 const Begun = z.strictObject({
   provider: z.int(),
   tag: z.string().optional(),
@@ -95,7 +95,7 @@ export class SignIn {
     this.#log = log;
   }
 
-  /** Returns where to send the browser, and what it must keep. Throws `SignInRefusal`. */
+  /** Returns the redirect and the cookie for the browser. Throws `SignInRefusal`. */
   async begin(provider: number, tag: string | undefined): Promise<{ url: URL; cookie: string }> {
     const { buildAuthorizationUrl, calculatePKCECodeChallenge } = await import('openid-client');
     const configuration = await this.#configurationOf(this.#provider(provider));

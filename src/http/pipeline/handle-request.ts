@@ -261,7 +261,7 @@ export async function spendUse(principal: Principal, { sessions }: StoreTransact
   throw new Denial('unauthenticated', undefined, { reason: 'the delegation has no use left' });
 }
 
-const disconnected = 'The connection was closed before the change began, so nothing was changed.';
+const disconnected = 'The connection was closed before the change began, so it was not made.';
 
 /**
  * Commits the change, its audit entry and its idempotency record in one transaction. The entry also records the token

@@ -1,7 +1,7 @@
 /**
  * Runs long computations of requests in slices, so that none of them holds up other requests. In each turn of the event
  * loop, all computations together get a few milliseconds; then the process handles what has arrived. Applications take
- * turns, however many requests one of them sends. The time counts against the processing limit of the application.
+ * turns, independent of their number of requests. The time counts against the processing limit of the application.
  */
 import { fail } from '../../domain/error.ts';
 import type { Steps } from '../../domain/steps.ts';

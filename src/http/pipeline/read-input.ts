@@ -30,7 +30,7 @@ export interface ReceivedBody {
   readonly failure?: Failure;
   /**
    * Whether the service had to wait for the body, because it was not complete in the turn of the event loop that
-   * received the headers. The key is then checked again: it may have been revoked meanwhile.
+   * received the headers. The key is then checked again, because it may have been revoked.
    */
   readonly late: boolean;
 }
@@ -214,7 +214,7 @@ function parseJson(
   return parse(bytes);
 }
 
-/** Parses a form. Throws `unsupported_media_type` if the body is something else. */
+/** Parses a form. Throws `unsupported_media_type` for other bodies. */
 export function readForm({ bytes, failure }: ReceivedBody, headers: Headers): URLSearchParams {
   if (failure) throw failure;
   if (!isContentType([formType], headers.get('content-type')))

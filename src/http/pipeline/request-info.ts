@@ -9,10 +9,10 @@ import type { Sender } from './client-address.ts';
 const maxUserAgentLength = 200;
 const purposeHeader = 'svc-purpose';
 
-/** What the server knows about the connection of a request. */
+/** The server's information about the connection of a request. */
 export interface Connections {
   senderOf(request: Request): Sender | undefined;
-  /** Keeps the connection open although the response takes long. */
+  /** Disables the idle timeout of the connection, for a response that takes long. */
   keepOpen(request: Request): void;
 }
 

@@ -129,7 +129,7 @@ export interface Reply {
   readonly isReplay?: boolean;
   /** The token data in the body, for the audit log. */
   readonly disclosures?: readonly Disclosure[];
-  /** Replies of searches: what the audit entry says about the search. It is written also if nothing was found. */
+  /** Replies of searches: the field `search` of the audit entry, which is written also if no token was found. */
   readonly search?: Entry['search'];
   /** Decisions to record in the audit log. */
   readonly report?: Report | undefined;

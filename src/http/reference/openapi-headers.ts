@@ -179,7 +179,7 @@ const ifMatch: Parameter = {
   in: 'header',
   required: false,
   description:
-    'The `ETag` of the version that you read, or a list of them. If the resource has changed since, nothing is changed, and you get 412. Without it, the last change wins.',
+    'The `ETag` of the version that you read, or a list of them. If the resource has changed since, your change is not made, and you get 412. Without it, the last change wins.',
   schema: text,
   example: '"mb3k2x9d"',
 };

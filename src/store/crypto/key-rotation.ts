@@ -56,7 +56,7 @@ export async function rotateMasterKey(db: Db, masters: MasterKeys, rotation: Rot
 
 /**
  * Rewraps one batch of keys and returns its size. Uses the current master key of the database, which a second rotation
- * may have set meanwhile.
+ * may have changed.
  */
 async function rewrapSome(db: Db, tx: Queries, find: MasterKeys['find']): Promise<number> {
   const to = mustFind(find, await lockCurrentMaster(db, tx));

@@ -190,8 +190,8 @@ export function keyring(db: Db, masters: MasterKeys): Keyring {
   }
 
   /**
-   * Wraps the key with the current master key and stores it. Holds a lock meanwhile, so that a rotation cannot miss the
-   * key. Returns undefined if another node has stored a key first, or if the master key is not configured.
+   * Wraps the key with the current master key and stores it. Holds a lock, so that a rotation cannot miss the key.
+   * Returns undefined if another node has stored a key first, or if the master key is not configured.
    */
   function insert(slot: Slot, key: Uint8Array): Promise<Uint8Array | undefined> {
     return db.transaction(async (tx) => {

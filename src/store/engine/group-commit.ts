@@ -186,7 +186,7 @@ type Write = (tx: Queries, rows: readonly never[]) => Promise<void>;
 /** Rows to insert just before the commit, one batch per `Write`. */
 class DeferredWrites {
   readonly #rows = new Map<Write, unknown[]>();
-  /** What the changes have looked up since one of them wrote, by SQL. Many of them have the same key. */
+  /** Cached lookups since the last write of the changes, by SQL. Many changes have the same key. */
   readonly found = new Map<string, Map<string, Awaitable<unknown>>>();
 
   add(write: Write, row: unknown): void {

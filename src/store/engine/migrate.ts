@@ -205,7 +205,7 @@ export function hashOf(dialect: Dialect, migration: Migration): string {
  *
  * In a Citus cluster, also distributes the tables.
  *
- * If nothing is missing, takes no lock and needs only the privilege to read `schema_versions`.
+ * If no migration is missing, takes no lock and needs only the privilege to read `schema_versions`.
  */
 export async function migrate(db: Db, known: readonly Migration[] = migrations): Promise<Migrated> {
   const migrated = await migrateSchema(db, known);

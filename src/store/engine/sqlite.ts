@@ -134,7 +134,7 @@ function connect(path: string): Database {
   }
 }
 
-/** If several processes switch a new file at the same time, SQLite fails at once for some of them instead of waiting. */
+/** If several processes switch a new file at the same time, SQLite fails for some of them instead of waiting. */
 function switchToWal(db: Database, attempts = 500): void {
   try {
     db.run('pragma journal_mode = wal');
@@ -157,7 +157,7 @@ function hasMoved(db: Database): boolean {
 
 const damaged = /^SQLITE_(CORRUPT|NOTADB)/;
 
-/** After the first sign of damage, nothing is written: writes could destroy what can still be saved. */
+/** After the first sign of damage, writes are refused, because they could destroy data that can still be saved. */
 function watchFile(path: string, db: Database) {
   let damage: string | undefined;
   const problem = () =>
@@ -188,7 +188,7 @@ function diskReserve(path: string, bytes: number, now: () => number) {
   const file = reserveFile(path);
   let [full, checkedAt] = [false, Number.NEGATIVE_INFINITY];
 
-  /** Returns false if there is not enough space. If it fails for another reason, the service works without a reserve. */
+  /** Returns false if the disk has not enough space. If it fails for another reason, the service works without a reserve. */
   function create(): boolean {
     try {
       const { bavail, bsize } = statfsSync(dirname(file));

@@ -110,7 +110,7 @@ const readsPerEntry = 4;
 
 /**
  * Ranges that do not overlap and whose entries are exactly the tokens of the list, so that the tokens can be counted
- * without checking each one. Returns undefined if there are no such ranges.
+ * without checking each one. Returns undefined if such ranges do not exist.
  */
 function countableRanges({ visible: { scopes, exact }, filter }: TokenQuery): Range[] | undefined {
   const { ids, type, metadata = {} } = filter;

@@ -76,7 +76,7 @@ describe('an invalid file changes nothing, and every error names its line:', () 
     const { code, out, err } = await apply(yaml, ['--yes']);
     expect([code, out]).toEqual([2, '']);
     const printed = err.trimEnd().split('\n');
-    expect(printed.pop()).toStartWith('sallyport: hint: nothing was changed');
+    expect(printed.pop()).toStartWith('sallyport: hint: no change was made');
     expect(printed).toEqual(lines.map((line) => expect.stringContaining(`sallyport: error: ${line}`)));
     expect(Object.keys(await applications())).toHaveLength(1);
   });

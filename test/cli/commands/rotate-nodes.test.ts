@@ -48,7 +48,7 @@ describe.each(databases)('nodes and the master key on %s', (_, database) => {
       code: 1,
       err: expect.stringMatching(
         new RegExp(
-          `error: nothing was rotated: web-2 cannot use the new master key ${nextId}\n.*restart them with the same SALLYPORT_MASTER_KEY.*--force`,
+          `error: the master key was not rotated: web-2 cannot use the new master key ${nextId}\n.*restart them with the same SALLYPORT_MASTER_KEY.*--force`,
         ),
       ),
     });

@@ -93,7 +93,7 @@ export const adviseAccess = readEndpoint({
   tag: 'Access review',
   summary: 'Propose smaller grants',
   description:
-    'Compares the grants of applications with their recorded uses, and proposes the smallest grants that cover them. Every use is recorded, by permission and container, whatever `SALLYPORT_AUDIT_READS` says, and written once a minute; if there are many containers, uses are recorded for the container above them. A stricter transform is never proposed, because it is not recorded whether a caller needs the plaintext. Uses of sessions count for the application whose key is their ceiling. A page can have fewer entries than its size, because it is limited to about 4 MiB and a second of processing, and still have `next`.',
+    'Compares the grants of applications with their recorded uses, and proposes the smallest grants that cover them. Every use is recorded, by permission and container, independent of `SALLYPORT_AUDIT_READS`, and written once a minute; if there are many containers, uses are recorded for the container above them. A stricter transform is never proposed, because it is not recorded whether a caller needs the plaintext. Uses of sessions count for the application whose key is their ceiling. A page can have fewer entries than its size, because it is limited to about 4 MiB and a second of processing, and still have `next`.',
   query: Query,
   replies: { 200: reply('The proposals.', AccessAdvice, example.accessAdvice) },
   failures: ['not_found'],

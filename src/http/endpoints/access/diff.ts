@@ -235,8 +235,7 @@ function* statesOf(
     if (at <= from) break;
     state = stateBefore(state, entry);
     if (at > to) after = state;
-    // The application was removed before `to`, so it had no access at `to`. Keeps the name and expiry of its last
-    // state.
+    // The application was removed before `to`, so it had no access at `to`. Its last name and expiry are returned.
     else if (!after) after = state && { ...state, permissions: [], rules: [] };
   }
   return state && after && { before: state, after };

@@ -105,7 +105,7 @@ function addTo(groups: Map<string, Group>, [from, to]: Outcome, entry: LogEntry)
   groups.set(name, group);
 }
 
-/** Returns the tokens that the entries name, as they are now. */
+/** Returns the current state of the tokens that the entries name. */
 async function locate(
   { tokens }: Store,
   tenantId: string,
