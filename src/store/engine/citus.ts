@@ -3,7 +3,7 @@
  * a column `tenant_id`, and `tenants` itself, are divided by tenant into co-located shards. Every server has a copy of
  * `tenant_tags`. The other tables remain on the coordinator. See docs/decisions/0032-citus.md.
  */
-import type { Db, Queries } from './db.ts';
+import { type Db, DbUnavailable, type Queries } from './db.ts';
 
 /** A table of Sallyport. The values of `is` and `wanted` are a distribution column, `reference` or `local`. */
 export interface Placement {
@@ -65,17 +65,29 @@ export async function distributeTables(db: Db, names: readonly string[]): Promis
       if (wanted !== 'reference')
         await tx.get(`select truncate_local_data_after_distributing_table('${name}')`);
   }, 'slow');
-  for (const { name, wanted } of missing)
-    if (wanted === 'tenant_id')
-      await db.get(`select run_command_on_shards('${name}', 'alter table %s ${oneTenant}')`);
 }
 
 /**
- * PostgreSQL caches one plan of a statement for all tenants. For the average tenant, it would choose one that reads and
- * sorts all rows of a tenant. If its statistics know only one tenant, it assumes the largest one, or plans for each
- * tenant.
+ * Tables with a shard that lacks what migration 0015 sets: a new one, one of an older build, or one that was moved to
+ * another worker. Citus does not copy this setting.
  */
-export const oneTenant = 'alter column tenant_id set (n_distinct = 1)';
+const incomplete = `select distinct unnest(string_to_array(result, ' ')) as name from run_command_on_workers($run$
+  select string_agg(distinct regexp_replace(c.relname, '_\\d+$', ''), ' ')
+  from pg_index i join pg_class c on c.oid = i.indrelid
+  join pg_attribute a on a.attrelid = c.oid and a.attnum = i.indkey[0]
+  where i.indisprimary and i.indnkeyatts > 1 and a.attname = 'tenant_id' and c.relname ~ '_\\d+$'
+    and not coalesce('n_distinct=1' = any(a.attoptions), false) $run$) where success`;
+
+/** Does what migration 0015 does to the shards that lack it. Leaves workers that cannot be reached to a later start. */
+export async function alterShards(db: Db, names: readonly string[]): Promise<void> {
+  const command = 'alter table %s alter column tenant_id set (n_distinct = 1)';
+  try {
+    for (const { name } of await db.all<{ name: string }>(incomplete))
+      if (names.includes(name)) await db.get(`select run_command_on_shards('${name}', '${command}')`);
+  } catch (error) {
+    if (!(error instanceof DbUnavailable)) throw error;
+  }
+}
 
 function distribution(name: string, wanted: string): string {
   if (wanted === 'reference') return `select create_reference_table('${name}')`;

@@ -1,5 +1,5 @@
 import { Database } from 'bun:sqlite';
-import { distributeTables, oneTenant, WrongPlacement } from './citus.ts';
+import { alterShards, distributeTables, WrongPlacement } from './citus.ts';
 import type { Db } from './db.ts';
 import initialPostgres from './migrations/0001_initial.postgres.sql' with { type: 'text' };
 import initial from './migrations/0001_initial.sql' with { type: 'text' };
@@ -17,6 +17,7 @@ import untrustedSessions from './migrations/0011_untrusted_sessions.sql' with { 
 import consoleSessions from './migrations/0012_console_sessions.sql' with { type: 'text' };
 import sessionsBySid from './migrations/0013_sessions_by_sid.sql' with { type: 'text' };
 import indexColumns from './migrations/0014_index_columns.postgres.sql' with { type: 'text' };
+import oneTenant from './migrations/0015_one_tenant.postgres.sql' with { type: 'text' };
 import { lacksPrivilege } from './postgres-errors.ts';
 
 type Dialect = Db['dialect'];
@@ -48,6 +49,7 @@ export const migrations: readonly Migration[] = [
   { name: '0012_console_sessions', sql: consoleSessions },
   { name: '0013_sessions_by_sid', sql: sessionsBySid },
   { name: '0014_index_columns', sql: '', only: { postgres: indexColumns } },
+  { name: '0015_one_tenant', sql: '', only: { postgres: oneTenant } },
   // New migrations go here.
 ];
 
@@ -181,12 +183,6 @@ export function keysOfTables(dialect: Dialect): ReadonlyMap<string, readonly str
   return found;
 }
 
-/** Whether the table has several rows of each tenant. */
-function hasTenants(table: string): boolean {
-  const [first, second] = keysOfTables('postgres').get(table) ?? [];
-  return first === 'tenant_id' && second !== undefined;
-}
-
 /**
  * SHA-256 of the statements that a migration runs. The text of comments does not count, but the number of comment lines
  * inside a statement does.
@@ -210,8 +206,9 @@ export function hashOf(dialect: Dialect, migration: Migration): string {
 export async function migrate(db: Db, known: readonly Migration[] = migrations): Promise<Migrated> {
   const migrated = await migrateSchema(db, known);
   if (!(await db.isDistributed?.())) return migrated;
+  const tables = tablesOf(db.dialect, known);
   try {
-    await distributeTables(db, tablesOf(db.dialect, known));
+    await distributeTables(db, tables);
   } catch (error) {
     if (error instanceof WrongPlacement)
       throw new IncompatibleSchema(error.message, 'undo it with undistribute_table, or use a new database');
@@ -221,6 +218,7 @@ export async function migrate(db: Db, known: readonly Migration[] = migrations):
       migrateAsOwner,
     );
   }
+  await alterShards(db, tables);
   return migrated;
 }
 
@@ -258,9 +256,6 @@ function applyNext(db: Db, known: readonly Migration[]): Promise<number> {
     const next = known[version];
     if (!next) return version;
     for (const statement of statementsFor(db.dialect, next)) await tx.run(statement);
-    if (db.dialect === 'postgres')
-      for (const name of tablesOf(db.dialect, [next]))
-        if (hasTenants(name)) await tx.run(`alter table ${name} ${oneTenant}`);
     await tx.run('insert into schema_versions (version, name, hash) values ($1, $2, $3)', [
       version + 1,
       next.name,
@@ -275,13 +270,10 @@ function statementsFor(dialect: Dialect, { sql, only }: Migration): string[] {
   return [...(dialect === 'sqlite' ? common.map(toSqlite) : common), ...statements(only?.[dialect] ?? '')];
 }
 
-/** Splits at semicolons, except those inside the `begin` and `end` of a trigger. */
+/** Splits at semicolons, except those inside `$$` and those before the `end` of a trigger. */
 function statements(sql: string): string[] {
-  return sql
-    .replace(/^\s*--.*$/gm, '')
-    .split(/;(?!\s*end\b)/)
-    .map((statement) => statement.trim())
-    .filter((statement) => statement !== '');
+  const parts = sql.replace(/^\s*--.*$/gm, '').match(/(?:\$\$.*?\$\$|;(?=\s*end\b)|[^;])+/gs) ?? [];
+  return parts.map((statement) => statement.trim()).filter((statement) => statement !== '');
 }
 
 const sqliteTypes: Record<string, string> = {

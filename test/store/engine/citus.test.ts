@@ -73,6 +73,28 @@ describe.skipIf(noCitus('migrations and dumps'))('on a Citus cluster', () => {
     expect(await placementsOf(url, later)).toEqual({ ...placements, notes: 'tenant_id' });
   });
 
+  test('migrate sets n_distinct of shards that lack it: those of an older build, or those that were moved', async () => {
+    const url = await citus.createEmpty('');
+    const older = migrations.filter(({ name }) => name < '0015');
+    const onShards = (command: string) =>
+      runPostgres<{ result: string }>(
+        url,
+        `select result from run_command_on_shards('tokens', $$${command}$$)`,
+      );
+    const settings = async () => {
+      const found = await onShards(
+        "select attoptions from pg_attribute where attrelid = '%s'::regclass and attname = 'tenant_id'",
+      );
+      return new Set(found.map(({ result }) => /n_distinct=\d+/.exec(result)?.[0]));
+    };
+    for (const known of [older, migrations, migrations]) {
+      await migrateTo(url, known);
+      expect(await settings()).toEqual(new Set(['n_distinct=1']));
+      await onShards('alter table %s alter column tenant_id reset (n_distinct)');
+      expect(await settings()).toEqual(new Set([undefined]));
+    }
+  });
+
   test('rows from before the cluster remain, and the coordinator keeps no copy', async () => {
     const url = await citus.createMigrated('');
     const server = await openTestServer(url);
