@@ -64,14 +64,12 @@ export async function chainOf(
   return row && toChain(row);
 }
 
-/** Several chains by tenant, without those that have no sealed entries. In a Citus cluster they can be on several servers. */
-export async function chainsOf(db: Db, tenantIds: readonly string[]): Promise<Map<string, Chain>> {
+/** The chains of several tenants that have sealed entries. In a Citus cluster, they can be on several servers. */
+export async function chainsOf(db: Db, tenantIds: readonly string[]): Promise<(Chain | undefined)[]> {
+  if (await db.isDistributed?.()) return Promise.all(tenantIds.map((id) => chainOf(db, id)));
   const params = new Params();
   const sql = `select ${chainColumns.join(', ')} from audit_chains where tenant_id in ${params.list(tenantIds)}`;
-  const found = (await db.isDistributed?.())
-    ? await Promise.all(tenantIds.map((id) => chainOf(db, id)))
-    : (await db.all<ChainRow>(sql, params.values)).map(toChain);
-  return new Map(found.flatMap((chain) => (chain ? [[chain.tenantId, chain]] : [])));
+  return (await db.all<ChainRow>(sql, params.values)).map(toChain);
 }
 
 /** All chains, sorted by tenant. The system chain is first. */

@@ -161,8 +161,9 @@ async function prepare(
 ): Promise<Prepared> {
   const isSystem = tenantId === systemTenant;
   const chains = await chainsOf(db, isSystem ? [tenantId] : [tenantId, systemTenant]);
-  const before = chains.get(tenantId) ?? emptyChain(tenantId);
-  const { number, hash } = chains.get(systemTenant) ?? genesis;
+  const chainOfTenant = (id: string) => chains.find((chain) => chain?.tenantId === id);
+  const before = chainOfTenant(tenantId) ?? emptyChain(tenantId);
+  const { number, hash } = chainOfTenant(systemTenant) ?? genesis;
   const { index, counts } = await indexOf(entries);
   const header = {
     format: entries[0]?.format as number,
@@ -211,7 +212,7 @@ function parse(text: string): Entry | undefined {
 
 /**
  * The last number that is in use. It is that of the chain, unless another program has inserted segments or changed the
- * end of the chain. Then sealing goes on after them, and verification reports them.
+ * end of the chain: then the first attempt fails, sealing goes on after them, and verification reports them.
  */
 async function lastNumber(db: Queries, { tenantId, number }: Chain): Promise<number> {
   const sql = 'select max(number) as number from audit_segments where tenant_id = $1';

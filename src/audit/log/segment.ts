@@ -162,24 +162,19 @@ const lengthBytes = 4;
 /** More than any chunk has. Protects against altered data that decompresses to gigabytes. */
 const maxOutputLength = 64 * 1024 * 1024;
 
-const compressLater = promisify(deflateRaw) as (
+const compress = promisify(deflateRaw) as (
   data: Uint8Array,
   options: { level: number; dictionary: Uint8Array },
 ) => Promise<Buffer>;
-/** Up to this many bytes, another thread takes more time than it saves. */
-const maxBytesHere = 4096;
-
-async function compress(data: Uint8Array): Promise<Buffer> {
-  const options = { level: 6, dictionary };
-  return data.length > maxBytesHere ? compressLater(data, options) : deflateRawSync(data, options);
-}
 
 /** The column `entries`: the MACs, then each chunk with its length. */
 export async function packEntries(entries: readonly AuditEntry[]): Promise<Uint8Array> {
   const parts = entries.map(({ mac }) => mac);
   for (let start = 0; start < entries.length; start += chunkSize) {
     const lines = entries.slice(start, start + chunkSize).map(toLine);
-    const chunk = await compress(Buffer.from(lines.join('\n')));
+    const data = Buffer.from(lines.join('\n'));
+    // For little data, another thread takes more time than it saves.
+    const chunk = await (data.length > 4096 ? compress : deflateRawSync)(data, { level: 6, dictionary });
     const length = Buffer.alloc(lengthBytes);
     length.writeUInt32BE(chunk.length);
     parts.push(length, chunk);
