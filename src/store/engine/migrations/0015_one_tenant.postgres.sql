@@ -12,7 +12,7 @@ begin
     from pg_index i join pg_class c on c.oid = i.indrelid
     join pg_attribute a on a.attrelid = c.oid and a.attnum = i.indkey[0]
     where i.indisprimary and i.indnkeyatts > 1 and a.attname = 'tenant_id'
-      and c.relnamespace = cast(current_schema() as regnamespace)
+      and c.relnamespace = cast(format('%I', current_schema()) as regnamespace)
   loop
     execute format('alter table %s alter column tenant_id set (n_distinct = 1)', found.name);
     if found.has_rows then
