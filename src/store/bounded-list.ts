@@ -3,7 +3,7 @@
  * may be short or empty although the list continues.
  */
 import { nextTurn } from '../domain/steps.ts';
-import type { DbTime, Executor, Value } from './engine/db.ts';
+import type { DbTime, Executor } from './engine/db.ts';
 import { all, Params } from './engine/sql.ts';
 import type { ListPage, ListWindow } from './store.ts';
 
@@ -11,6 +11,8 @@ import type { ListPage, ListWindow } from './store.ts';
 export const scanBudget = 2_000;
 /** Maximum number of rows that are counted. Page numbers cannot go beyond it. */
 export const countBudget = 10_000;
+/** Rows that are counted at a time. Other requests are handled in between. */
+const stretch = 2_000;
 
 /** Greater than every generated id. */
 export const maxId = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
@@ -28,6 +30,8 @@ export interface Filtered<R> {
   readonly index?: { readonly sql: (params: Params) => string; readonly id: string } | undefined;
   /** A condition on the alias `x`. */
   readonly filter: (params: Params) => string;
+  /** A second condition, on columns of `x` whose values many rows have in common. A count checks it once per value. */
+  readonly common?: { readonly columns: string; readonly filter: (params: Params) => string };
   /** Reads the rows of a page, in any order. Leaves out rows that no longer exist. */
   readonly read: (ids: readonly string[]) => Promise<(R & { readonly id: string })[]>;
 }
@@ -37,17 +41,12 @@ export async function boundedList<R>(
   list: Filtered<R>,
   { size, page, before = maxId }: ListWindow,
 ): Promise<ListPage<R & { readonly id: string }>> {
-  const budget = page === undefined ? scanBudget : countBudget;
   const offset = page === undefined ? 0 : (page - 1) * size;
-  const total = page === undefined ? undefined : await countFiltered(db, list);
-  if (total === undefined && offset >= countBudget)
-    return { rows: [], next: undefined, total, tooDeep: true };
-  const found = await select<FoundRow>(db, list, before, budget, (examined, params) => {
-    const window = `limit ${params.add(size + 1)} offset ${params.add(offset)}`;
-    return `select x.id, x.bytes from ${examined} where ${list.filter(params)} order by x.id desc ${window}`;
-  });
+  const scan =
+    page === undefined ? scanOnce(db, list, before, size + 1) : scanPages(db, list, offset, size + 1);
+  const { found, end, total } = await scan;
   const listed = found.slice(0, size);
-  const next = found.length > size ? listed.at(-1)?.id : await endOf(db, list, before, budget);
+  const next = found.length > size ? listed.at(-1)?.id : end;
   const rows: (R & { readonly id: string })[] = [];
   for (const batch of batchesOf(listed, ({ bytes }) => Number(bytes), batchBytes)) {
     if (rows.length > 0) await nextTurn();
@@ -55,6 +54,38 @@ export async function boundedList<R>(
   }
   const tooDeep = offset > 0 && found.length === 0 && next !== undefined;
   return { rows: rows.sort((a, b) => (a.id < b.id ? 1 : -1)), next, total, tooDeep };
+}
+
+interface Scanned {
+  readonly found: readonly FoundRow[];
+  /** The last row that was examined. Undefined if the list ends there, or if enough rows were found. */
+  readonly end: string | undefined;
+  readonly total?: number | undefined;
+}
+
+/** Finds up to `max` rows among the newest ones before an id. */
+async function scanOnce(db: Database, list: List, before: string, max: number): Promise<Scanned> {
+  const found = await findRows(db, list, { before, limit: scanBudget }, max, 0);
+  return { found, end: found.length < max ? await endOf(db, list, before, scanBudget) : undefined };
+}
+
+/** Finds up to `max` rows after the first `offset`, and counts all. If there are too many to count, total is undefined. */
+async function scanPages(db: Database, list: List, offset: number, max: number): Promise<Scanned> {
+  const found: FoundRow[] = [];
+  let total = 0;
+  let range: Range = { before: maxId, last: await endOf(db, list, maxId, stretch) };
+  const end = range.last === undefined ? undefined : await endOf(db, list, maxId, countBudget);
+  while (end === undefined || (range.before > end && found.length < max && offset < countBudget)) {
+    const count = await countRows(db, list, range);
+    const skipped = Math.max(0, offset - total);
+    if (found.length < max && count > skipped)
+      found.push(...(await findRows(db, list, range, max - found.length, skipped)));
+    total += count;
+    if (range.last === undefined) break;
+    await nextTurn();
+    range = { before: range.last, last: await endOf(db, list, range.last, stretch) };
+  }
+  return { found, end, total: end === undefined ? total : undefined };
 }
 
 interface FoundRow {
@@ -82,56 +113,71 @@ export function batchesOf<R>(rows: readonly R[], bytesOf: (row: R) => number, ma
 /** Reading and parsing rules of this many bytes takes a few milliseconds. Other requests are handled in between. */
 const batchBytes = 250_000;
 
-/**
- * Counts the rows that match the filter. Returns undefined if more than `countBudget` rows would have to be examined.
- */
-export async function countFiltered<R>(
-  db: Pick<Executor, 'all'>,
-  list: Omit<Filtered<R>, 'read'>,
-): Promise<number | undefined> {
-  const [row] = await select<Record<'entries' | 'count', DbTime>>(
-    db,
-    list,
-    maxId,
-    countBudget + 1,
-    (examined, params) =>
-      `select count(*) as entries, count(case when ${list.filter(params)} then 1 end) as count from ${examined}`,
-  );
-  return row === undefined || Number(row.entries) > countBudget ? undefined : Number(row.count);
+/** Counts the rows that match the filter. Returns undefined if more than `countBudget` rows would have to be examined. */
+export async function countFiltered(db: Database, list: List): Promise<number | undefined> {
+  return (await scanPages(db, list, 0, 0)).total;
 }
 
-/** The id of the last row that was examined. Returns undefined if the list ends there. */
-async function endOf<R>(
-  db: Pick<Executor, 'all'>,
-  list: Omit<Filtered<R>, 'read'>,
-  before: string,
-  budget: number,
-): Promise<string | undefined> {
+type Database = Pick<Executor, 'all'>;
+type List = Omit<Filtered<unknown>, 'read'>;
+
+/** Rows before an id: down to `last`, or the newest `limit` of them. */
+interface Range {
+  readonly before: string;
+  readonly last?: string | undefined;
+  readonly limit?: number;
+}
+
+function findRows(db: Database, list: List, range: Range, max: number, offset: number) {
+  const params = new Params();
+  const bytes = `octet_length(r.${list.largest ?? 'rules'}) as bytes`;
+  const examined = examinedRows(list, range, params, `${bytes}, ${list.columns}`);
+  const where = all(list.filter(params), list.common?.filter(params));
+  const sql = `select x.id, x.bytes from ${examined} where ${where}
+    order by x.id desc limit ${params.add(max)} offset ${params.add(offset)}`;
+  return db.all<FoundRow>(sql, params.values);
+}
+
+async function countRows(db: Database, list: List, range: Range): Promise<number> {
+  const params = new Params();
+  const examined = examinedRows(list, range, params, list.columns);
+  const { common } = list;
+  const matching = `from ${examined} where ${list.filter(params)}`;
+  const sql = common
+    ? `select sum(x.entries) as count from (select ${common.columns}, count(*) as entries ${matching}
+         group by ${common.columns}) x where ${common.filter(params)}`
+    : `select count(*) as count ${matching}`;
+  const [row] = await db.all<{ count: DbTime }>(sql, params.values);
+  return Number(row?.count ?? 0);
+}
+
+/** The id of the last of the newest `limit` rows before an id. Returns undefined if the list ends there. */
+async function endOf(db: Database, list: List, before: string, limit: number): Promise<string | undefined> {
   if (list.ids) return undefined;
-  const last = await select<{ id: string }>(db, list, before, budget + 1, (examined, params) => {
-    return `select x.id from ${examined} order by x.id desc limit 2 offset ${params.add(budget - 1)}`;
-  });
+  const params = new Params();
+  const examined = examinedRows(list, { before, limit: limit + 1 }, params);
+  const sql = `select x.id from ${examined} order by x.id desc limit 2 offset ${params.add(limit - 1)}`;
+  const last = await db.all<{ id: string }>(sql, params.values);
   return last.length > 1 ? last[0]?.id : undefined;
 }
 
-/** Runs a statement on a subquery, `examined`: the newest rows before the id `before`, at most `limit`. */
-async function select<T>(
-  db: Pick<Executor, 'all'>,
-  { table, largest = 'rules', columns, tenant, ids, index }: Omit<Filtered<unknown>, 'read' | 'filter'>,
-  before: string,
-  limit: number,
-  statement: (examined: string, params: Params) => string,
-): Promise<T[]> {
-  const params = new Params();
+/** A subquery, `x`, with the rows of a range. */
+function examinedRows(
+  { table, tenant, ids, index }: List,
+  { before, last, limit }: Range,
+  params: Params,
+  columns?: string,
+): string {
+  const within = (id: string) =>
+    all(`${id} < ${params.add(before)}`, last !== undefined && `${id} >= ${params.add(last)}`);
+  const newest = (id: string) =>
+    limit === undefined ? '' : `order by ${id} desc limit ${params.add(limit)}`;
   const where = all(
     `r.tenant_id = ${params.add(tenant)}`,
-    `r.id < ${params.add(before)}`,
+    within('r.id'),
     ids && `r.id in ${params.list(ids)}`,
-    index &&
-      `r.id in (${index.sql(params)} and ${index.id} < ${params.add(before)}
-        order by ${index.id} desc limit ${params.add(limit)})`,
+    index && `r.id in (${index.sql(params)} and ${within(index.id)} ${newest(index.id)})`,
   );
-  const examined = `(select r.tenant_id, r.id, octet_length(r.${largest}) as bytes, ${columns} from ${table} r where ${where}
-    order by r.id desc limit ${params.add(limit)}) x`;
-  return db.all<T>(statement(examined, params), params.values as Value[]);
+  const selected = ['r.tenant_id', 'r.id', ...(columns === undefined ? [] : [columns])];
+  return `(select ${selected} from ${table} r where ${where} ${newest('r.id')}) x`;
 }

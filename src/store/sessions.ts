@@ -322,10 +322,15 @@ function filtered(tenant: string, { ids, application, authorizer, kind, state, s
         authorizer && `x.authorized_by = ${params.add(authorizer)}`,
         kind && `(x.authorized_by = x.application_id) is ${kind === 'delegation' ? '' : 'not '}true`,
         state && `x.authorized_at is ${state === 'pending' ? '' : 'not '}null`,
-        `(${owner(own)}) = 1`,
-        `(x.authorizer_digest is null or (${ceiling(own)}) = 1)`,
         notEnded('x', own),
       );
+    },
+    common: {
+      columns: 'x.application_id, x.authorizer_digest',
+      filter: (params: Params) => {
+        const own = params.add(tenant);
+        return `(${owner(own)}) = 1 and (x.authorizer_digest is null or (${ceiling(own)}) = 1)`;
+      },
     },
   };
 }
