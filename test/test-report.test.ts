@@ -23,7 +23,7 @@ test('the report shows each file when it is done, and how many there are', async
   expect(line).toBe('2 passed, 0 failed, 0 skipped');
 });
 
-test('the report shows a failure at once, and its output at the end', async () => {
+test('the report shows a failure immediately, and its output at the end', async () => {
   const { printed, failed, line } = await reported(
     ...[
       `${first}:`,

@@ -85,7 +85,7 @@ describe('imports:', () => {
       if (importer === undefined || imported === undefined || importer === imported) continue;
       arrows.set(importer, (arrows.get(importer) ?? new Set()).add(imported));
     }
-    // Removes folders that import nothing that is left. A loop is never removed.
+    // Removes folders whose imports have all been removed. A cycle remains.
     for (let before = -1; before !== arrows.size; ) {
       before = arrows.size;
       for (const [folder, imported] of [...arrows])

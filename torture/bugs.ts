@@ -98,7 +98,7 @@ export const bugs: readonly Bug[] = [
     ],
   },
   {
-    name: 'a destination without a limit of its own',
+    name: 'a destination without a separate limit',
     row: 'slow-destination',
     database: 'SQLite',
     changes: [

@@ -76,7 +76,7 @@ function report(result: Result): void {
   if (!values.short) store(result);
 }
 
-/** Stores the result at once, so that an interrupted run keeps those of the rows that have ended. */
+/** Stores each result when its row ends, so that an interrupted run does not lose it. */
 function store(result: Result): void {
   const path = join(import.meta.dirname, 'results.json');
   const earlier = JSON.parse(readFileSync(path, 'utf8')) as StoredResults;

@@ -96,7 +96,7 @@ describe.each(databases)('the retention of the audit log in %s', (_, database) =
     expect(named(await verified())).toContain('changed_segment 3');
   });
 
-  test('loses nothing that was not delivered if the database fails at any step', async () => {
+  test('loses no undelivered entry if the database fails at any step', async () => {
     const faults = new Faults();
     const { maintenance } = await testStore.open(undefined, faults.through);
     await write(12);

@@ -55,7 +55,7 @@ describe.each(databases)('tampering with the audit log in %s', (name, database) 
    */
   async function after(...statements: string[]): Promise<string[]> {
     for (const statement of statements) await testStore.runSql(statement);
-    // A node keeps the keys of the log in memory.
+    // A node caches the keys of the log.
     const reader = statements.some((sql) => sql.includes('audit_key')) ? await testStore.open() : node;
     const exported = named(await verify(await exportOf(reader)));
     const column =

@@ -75,7 +75,7 @@ test('version prints the version of package.json, with the commit', async () => 
   }
 });
 
-test.each(Object.entries(topics))('help shows %s as it is declared', async (word, topic) => {
+test.each(Object.entries(topics))('help shows the declaration of %s', async (word, topic) => {
   const declared = await commandsOf(word, topic);
   const [first] = declared as [Command, ...Command[]];
   const isGroup = declared.every((command) => nameOf(command) !== word);

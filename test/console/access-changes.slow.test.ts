@@ -45,7 +45,7 @@ describeConsole('console access changes:', (suite) => {
     );
   });
 
-  test('container, permission and period are chosen in the form and kept in the URL', async () => {
+  test('container, permission and period are chosen in the form and are in the URL', async () => {
     await open(`period=custom&from=${from}`);
     const { page } = suite.tab;
     await page.getByRole('region', { name: 'Gained access' }).waitFor();

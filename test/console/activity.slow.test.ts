@@ -17,7 +17,7 @@ describeConsole('console activity:', (suite) => {
     return entry(text).first().locator('.entry-details');
   };
 
-  test('a denied entry shows the decision as it was recorded, next to the current one', async () => {
+  test('a denied entry shows the recorded decision next to the current one', async () => {
     const { key } = await suite.server.tenant();
     const desk = await suite.server.application(key, { name: 'help desk', permissions: [], rules: [rule] });
     await suite.server.call('POST', '/tokens', { key, body: card });

@@ -22,7 +22,7 @@ describeConsole('console answers:', (suite) => {
     expect(await denied.count()).toBeGreaterThan(0);
   });
 
-  test('application pickers search on the service and say when nothing is found', async () => {
+  test('application pickers search on the service and say if no application matches', async () => {
     const { server, tab } = suite;
     const { key } = await server.tenant();
     await server.application(key, { name: 'oldest worker' });

@@ -64,7 +64,7 @@ describeConsole('console credentials:', (suite) => {
     expect(await stored(key, id)).toHaveProperty('allowed_networks');
   });
 
-  test('trusted issuers are shown, kept by other changes, and changed after a review', async () => {
+  test('trusted issuers are shown, preserved by other changes, and changed after a review', async () => {
     const { server, tab } = suite;
     const { key } = await server.tenant();
     const issuer = {

@@ -146,7 +146,7 @@ describeConsole(
     });
 
     test.skipIf(noOpenssl)(
-      'stored secrets are kept when another field is saved, and replaced on request',
+      'stored secrets do not change when another field is saved, and are replaced on request',
       async () => {
         const { server } = suite;
         const receiver = await openReceiver(true);

@@ -14,7 +14,7 @@ describeConsole('console impact:', (suite) => {
     return tab.page.getByRole('dialog').getByRole('region', { name: 'Impact' });
   };
 
-  test('shows the recorded reads and stored tokens that change, before anything is saved', async () => {
+  test('shows the recorded reads and stored tokens that change, before the application is saved', async () => {
     const { server } = suite;
     const { key } = await server.tenant();
     const desk = await server.application(key, { name: 'help desk', permissions: [], rules: [rule] });

@@ -39,7 +39,7 @@ describeConsole('console interruptions:', (suite) => {
     ignoreLoggedErrors();
   });
 
-  test('after an upgrade, reloading keeps the sign-in and the page', async () => {
+  test('after an upgrade, a reload shows the same page, still signed in', async () => {
     const { server, tab } = suite;
     const { key } = await server.tenant();
     await tab.open();

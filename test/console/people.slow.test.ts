@@ -123,7 +123,7 @@ describe.skipIf(noBrowser)('people in the console', () => {
     await form().waitFor();
   });
 
-  test('the first match by priority decides, and nobody else gets in', async () => {
+  test('the first match by priority decides, and people without a match are refused', async () => {
     await allow();
     await open();
     await signIn('bob');

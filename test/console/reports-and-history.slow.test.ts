@@ -72,7 +72,7 @@ describeConsole('console reports and history:', (suite) => {
     expect((await server.call('DELETE', '/tokens/card-9', { key: desk.key })).status).toBe(204);
   });
 
-  test('the explanation of a 403 shows nothing to a key without log:read', async () => {
+  test('a key without log:read does not see the explanation of a 403', async () => {
     const { server, tab } = suite;
     const { key } = await server.tenant();
     const own = await server.application(key, { name: 'curious', permissions: ['application:read'] });

@@ -84,7 +84,7 @@ describeConsole('console rule editor:', (suite) => {
     suite.tab.acceptDialogs(true);
   });
 
-  test('a type change keeps what is possible and asks before it removes grants', async () => {
+  test('a type change preserves what the new type allows, and asks before it removes grants', async () => {
     const { page } = await open(() => '#/applications/new');
     await page.getByRole('button', { name: /^Backend reader/ }).click();
     await page.getByLabel('Container', { exact: true }).fill('/orders/');

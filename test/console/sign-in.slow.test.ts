@@ -27,7 +27,7 @@ describeConsole('console sign-in:', (suite) => {
     expect(await signedIn().count()).toBe(0);
   });
 
-  test('a kept sign-in survives a reload, reaches new tabs, and ends in all tabs', async () => {
+  test('a sign-in with "Stay signed in" survives a reload, reaches new tabs, and ends in all tabs', async () => {
     const { key } = await suite.server.tenant();
     await staySignedIn(key);
     const { page, context } = suite.tab;

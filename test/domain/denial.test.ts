@@ -5,7 +5,7 @@ import { Failure, problem } from '../../src/domain/error.ts';
 const decision = { reason: 'rule 1 does not match' };
 
 describe('a denial', () => {
-  test('responds with its code and detail, and keeps the decision for the audit log', () => {
+  test('responds with its code and detail, and contains the decision for the audit log', () => {
     const denial = new Denial('permission_missing', 'You cannot use `token:read` on this token.', decision);
     expect(denial).toBeInstanceOf(Failure);
     expect(denial).toMatchObject({

@@ -127,7 +127,7 @@ describe('an allowed request is explained by', () => {
   });
 });
 
-test('a token with max_uses is masked, whatever the rules reveal, and the reason says why', () => {
+test('a token with max_uses is masked, even if a rule reveals it, and the reason says why', () => {
   const reveals = { transform: 'reveal' } as const;
   const limited = { ...card, max_uses: 1 };
   for (const [given, transform, why] of [

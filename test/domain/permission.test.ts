@@ -15,7 +15,7 @@ const accepted = (name: unknown) => errorOf(name) === undefined;
 
 /**
  * The traits of every permission, and the endpoints that need it. Other tests derive what they expect from
- * `src/domain/permission.ts` and `src/http/routes.ts`. This table is written by hand, so that a mistake there is noticed.
+ * `src/domain/permission.ts` and `src/http/routes.ts`. This table repeats them, so that a mistake there fails the test.
  */
 // biome-ignore format: one line per permission
 const table: Record<string, [traits: string, endpoints: string]> = {

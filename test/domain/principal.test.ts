@@ -51,7 +51,7 @@ function failureOf(act: () => unknown): { code: string; detail: string } {
   throw new Error('did not throw');
 }
 
-/** What the audit log records about the denial. */
+/** The record of the denial in the audit log. */
 function recordOf(act: () => unknown): object {
   try {
     act();

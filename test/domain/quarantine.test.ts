@@ -44,7 +44,7 @@ test('permissions to read remain, and every rule redacts', () => {
   expect(before).toEqual(copy);
 });
 
-test('rules keep their number, even if none of their permissions remain', () => {
+test('the numbers of rules do not change, even if none of their permissions remain', () => {
   const before = grants(
     { container: '/a/', permissions: ['token:delete'] },
     { container: '/b/', permissions: ['token:read'] },

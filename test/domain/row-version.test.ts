@@ -16,7 +16,7 @@ test('tokens with the same id have different versions', () => {
 describe('the time of a change', () => {
   test.each<[string, number | string | null, number, number]>([
     ['is that of the request at the first change', null, 5, 5],
-    ['is that of the request at the first change, whatever the clock', null, 0, 0],
+    ['is that of the request at the first change, also at time 0', null, 0, 0],
     ['is that of the request if the last change was earlier', 3, 5, 5],
     ['is later than the last change at the same time', 5, 5, 6],
     ['is later than the last change if the clock went back', '9', 5, 10],

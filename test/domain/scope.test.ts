@@ -14,7 +14,7 @@ const inContainer = (value: string): Condition => ({
 });
 
 test.each<[string, Condition[], Condition[] | undefined]>([
-  ['none if there are none', [], []],
+  ['none without scopes', [], []],
   [
     'the longest prefix',
     [id('starts_with', 'card-1'), id('starts_with', 'c')],

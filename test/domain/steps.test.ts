@@ -31,7 +31,7 @@ test('a budget counts the steps of all computations, and pauses where they do', 
   expect(budget.isSpent).toBe(true);
 });
 
-test('a budget of no steps is spent at once', () => {
+test('a budget of no steps is spent immediately', () => {
   expect(new StepBudget(0).isSpent).toBe(true);
 });
 

@@ -261,7 +261,7 @@ describeFrames('collecting', (suite, browser) => {
     expect((await shop.submit()).tokens?.card?.masked).toEqual({ number: 'XXXXXXXXXXXX4242' });
   });
 
-  test('on a slow network the form has its size at once, and works when it is ready', async () => {
+  test('on a slow network the form has its size from the start, and works when it is ready', async () => {
     const { page, shop, site } = suite;
     site.proxy.setDelay(200);
     const opening = shop.openForm(cardFields);
@@ -297,7 +297,7 @@ describeFrames('collecting', (suite, browser) => {
     expect((await shop.submit()).tokens?.card).toBeDefined();
   });
 
-  test('React components keep their frames and values while the page renders, and remove them', async () => {
+  test('React components do not reload their frames while the page renders, and remove them', async () => {
     const { page, shop, site } = suite;
     site.scripts.set('react', await reactPage);
     await page.goto(

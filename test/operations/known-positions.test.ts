@@ -50,7 +50,7 @@ test('the newest position is known after a restart, for each database, and an ol
   expect(connected).toEqual([['connected to another database server', 'db2:5432']]);
 });
 
-test('other nodes are asked what they have seen, also after a restart, and not again for five seconds', async () => {
+test('a node asks the others for their positions, also after a restart, and not again for five seconds', async () => {
   let asked = 0;
   const answers: unknown[] = [at(7), { installation, era: 'x' }, undefined];
   const nodes = answers.map((database) =>

@@ -87,7 +87,7 @@ describe('a command that prints the master key', () => {
       await expect(keysInBackground({ argv }, { timeout })).rejects.toThrow('did not end within');
     const pid = readFileSync(secretFile(), 'utf8').trim();
     const state = () => Bun.spawnSync(['ps', '-o', 'stat=', '-p', pid]).stdout.toString().trim();
-    await until('the program is dead', () => ['', 'Z'].includes(state().slice(0, 1)));
+    await until('the program has ended', () => ['', 'Z'].includes(state().slice(0, 1)));
   });
 
   test('runs without a shell', async () => {

@@ -123,7 +123,7 @@ describe.each(databases)('the master key on %s', (_, database) => {
     await start();
   });
 
-  test('--drop-old keeps a key that another process has added to the file since the rotation began', () => {
+  test('--drop-old does not remove a key that another process has added to the file since the rotation began', () => {
     writeFileSync(keyFile(), `${one}\n`, { mode: 0o600 });
     const stalled = rotation(readConfig({ env: settings() }), true);
     const { id } = stalled.next(idOf(one));

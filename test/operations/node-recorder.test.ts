@@ -83,7 +83,7 @@ describe.each(databases)('the record of a node on %s', (_, database) => {
     expect(others).toEqual([listening.url]);
   });
 
-  test('has new master keys at once, and none if they cannot be read', async () => {
+  test('has new master keys immediately, and none if they cannot be read', async () => {
     await node.record();
     ids = ['new', 'old'];
     await node.record();

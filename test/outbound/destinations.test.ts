@@ -123,7 +123,7 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
     release(false);
   });
 
-  test('is kept for the next request, but at most 50 of a tenant are', async () => {
+  test('is reused by the next request, and at most 50 of a tenant stay open', async () => {
     for (let version = 1; version <= 50; version++) await connectionsAfter(String(version));
     const full = receiver.connections();
     expect(await connectionsAfter('1')).toBe(full);

@@ -225,7 +225,7 @@ describe.skipIf(noBrowser).each(versions)('with React %s in a browser, in strict
     expect((await sessions()).length).toBe(before.length + 1);
   });
 
-  test('nothing is left in the page when the provider is removed', async () => {
+  test('the page is empty after the provider is removed', async () => {
     await page.locator('#leave').click();
     expect(await page.locator('main').innerText()).toBe('leave');
     expect(await page.evaluate(() => [localStorage.length, sessionStorage.length, document.cookie])).toEqual([

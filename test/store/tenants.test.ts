@@ -80,7 +80,7 @@ describe.each(databases)('the store on %s: tenants', (_, database) => {
     expect(await on.maintenance.removeTenantRows(nobody, 10)).toEqual({ removed: 0, done: true });
   });
 
-  test('disabling twice keeps the first time, and enabling restores the tenant', async () => {
+  test('disabling twice does not change the recorded time, and enabling restores the tenant', async () => {
     const { tenants } = on.maintenance;
     const id = await on.tenant();
     const before = await tenants.get(id);

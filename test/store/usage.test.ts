@@ -84,7 +84,7 @@ describe.each(databases)('the store on %s: usage', (_, database) => {
     ]);
   });
 
-  test('requests of a key by day add up over nodes, are kept for 30 days, and are only of its tenant', async () => {
+  test('requests of a key by day add up over nodes, are stored for 30 days, and are only of its tenant', async () => {
     const [it, other, node] = [await made(), await made(), await on.openNode()];
     const days = async (now: number, tenant = it.tenant) =>
       (await on.store.usage.keys(tenant, it.id, now)).map(({ id, days }) => ({ id, days }));

@@ -8,7 +8,7 @@ export function afterFile(work: () => Promise<void>): void {
   pending.push(work);
 }
 
-/** For `test/support/preload.ts`. What was added last runs first. */
+/** For `test/support/preload.ts`. The last one added runs first. */
 export async function runAfterFile(): Promise<void> {
   for (const work of pending.splice(0).reverse()) await work();
 }

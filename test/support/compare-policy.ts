@@ -78,7 +78,7 @@ function* comparisons(testCase: Case): Generator<Comparison> {
   ];
 }
 
-/** What a request can get at most, and that a purpose never reveals more than the same rules without the requirement. */
+/** Checks the maximum access of a request, and that `require_purpose` never reveals more than the rule without it. */
 function* comparePurposes(
   { grants, ceiling, permission, resource, purpose }: Case,
   policy: Policy,

@@ -109,7 +109,7 @@ export async function accessibilityViolations(page: Page | Frame, only: string[]
   if (!(await page.evaluate(() => 'axe' in globalThis))) await page.evaluate(axe.source);
   const { violations } = await page.evaluate((rules) => {
     const { axe } = globalThis as unknown as { axe: typeof import('axe-core') };
-    // What an open dialog covers in part cannot be used until it is closed.
+    // Elements behind an open dialog cannot be used until it is closed.
     const dialog = document.querySelector('[aria-modal="true"]');
     return axe.run(dialog ?? document, { resultTypes: ['violations'], runOnly: rules });
   }, only);

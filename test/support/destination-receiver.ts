@@ -15,7 +15,7 @@ export interface Receiver {
   readonly received: string[];
   /** The number of connections so far. */
   connections(): number;
-  /** Answers the next requests. The text is written as it is. */
+  /** Sets the function that answers the next requests. */
   answer(reply: (socket: TLSSocket, request: string) => void): void;
   close(): Promise<void>;
 }

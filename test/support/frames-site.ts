@@ -17,7 +17,7 @@ export interface FramesSite {
   readonly reader: Sallyport;
   /** Between the browser and the frames. */
   readonly proxy: TcpProxy;
-  /** What the backend grants to the next sessions. Undefined: it refuses. */
+  /** The grants of the next sessions. If undefined, the backend refuses them. */
   grant: Omit<SessionAuthorize, 'nonce'> | undefined;
   readonly nonces: string[];
   /** The script of the page `/with/NAME`, by name. */

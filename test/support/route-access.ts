@@ -30,7 +30,7 @@ const rejected: Record<string, readonly Caller[]> = {
 
 /**
  * The expected status of a valid request, from the declared access of the route. A declaration that is wrong fails
- * `test/domain/permission.test.ts`, whose table is written by hand.
+ * `test/domain/permission.test.ts`, whose table is not generated.
  */
 export function statusFor(route: KeyedRoute, caller: Caller): number {
   if (caller === 'anonymous') return 401;

@@ -95,7 +95,7 @@ async function createDatabase(template: string): Promise<string> {
 /** By URL. Open until the end of the test file. */
 const connections = new Map<string, SQL>();
 
-/** Runs SQL on a connection of its own, which all calls with this URL share. */
+/** Runs SQL on a separate connection, which all calls with this URL share. */
 export async function runPostgres<R>(url: string, sql: string): Promise<R[]> {
   let connection = connections.get(url);
   if (!connection) {

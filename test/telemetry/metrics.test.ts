@@ -181,7 +181,7 @@ describe.each(databases)('metrics on %s', (name, database) => {
     expect([readValue(text, errors503), readValue(text, 'sallyport_database_up')]).toEqual([1, 1]);
   });
 
-  test('include everything that the dashboard and docs/operations/monitoring.md use', async () => {
+  test('include the metrics that the dashboard and docs/operations/monitoring.md use', async () => {
     const text = await scrape();
     const used = new Set(
       `${docs('operations/grafana.json')}${docs('operations/monitoring.md')}${docs('../deploy/prometheus/alerts.yaml')}`.match(

@@ -95,7 +95,7 @@ async function survive(context: Context, { databaseUrl, begin, end }: Outage): P
   return { answered: ledger.answered, refused: ledger.unanswered, wrong };
 }
 
-/** Requests during the outage. The node itself must be alive, and must accept no key. */
+/** Requests during the outage. `/livez` must succeed, and no key may be accepted. */
 async function askMeanwhile({ url }: KillableNode, key: string): Promise<string[]> {
   const client = new Client(url);
   const expected = { '/livez': 200, '/readyz': 503, '/applications/key': 503 };

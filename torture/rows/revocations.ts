@@ -21,7 +21,7 @@ interface Case {
   readonly refusal: 401 | 403;
   /** The request that is refused afterwards, if it is not `GET /applications/key`. */
   readonly request?: readonly [method: string, path: string, body?: object];
-  /** When the key expires by itself, possibly before it was tried. */
+  /** The expiry of the key, possibly before it was tried. */
   readonly ends?: number;
   revoke(): Promise<unknown>;
 }

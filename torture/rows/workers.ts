@@ -41,7 +41,7 @@ async function run(context: Context): Promise<Outcome> {
     const chosen = round % all === 0 ? running : [context.random.one(running)];
     for (const pid of chosen) process.kill(pid, 'SIGKILL');
     killed += chosen.length;
-    // A killed process keeps its sockets until it is reaped.
+    // The sockets of a killed process stay open until it is reaped.
     while (childrenOf(node.pid).some((pid) => chosen.includes(pid))) await Bun.sleep(1);
     for (let probe = 0; chosen.length < count && probe < probes; probe++) {
       const problem = await probeOnce(node, key);

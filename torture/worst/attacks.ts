@@ -301,7 +301,7 @@ export const proxiedFields = (name: string) => ({
 const proxiedBody = (token: string) =>
   JSON.stringify({ cards: twenty.map(() => `{{ token: ${token} }}`), note: '{'.repeat(1_000_000) });
 
-/** The address is not allowed, so nothing is sent. */
+/** The address is not allowed, so no request is sent. */
 const use = (key: string, name: string) => ({
   what: 'at a destination that is not reached',
   path: `/proxy/${name}/charges/1`,

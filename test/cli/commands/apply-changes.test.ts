@@ -13,7 +13,7 @@ const fileOf = (...fields: string[]) =>
   `applications:\n  - type: private\n    permissions: [token:read]\n${fields.map((line) => `    ${line}\n`).join('')}`;
 
 describe('a rename', () => {
-  test('keeps id, keys and sessions, is part of the plan, and happens once', async () => {
+  test('preserves id, keys and sessions, is part of the plan, and happens once', async () => {
     const shop = await fixture.server.application(fixture.key, { name: 'shop' });
     const file = fileOf('name: store', 'previous_name: shop');
     const { code, out } = await apply(file, ['--yes']);
@@ -100,7 +100,7 @@ test('bound sessions are required by the file, and unchanged by a file that does
   expect(await isRequired()).toBeUndefined();
 });
 
-test('labels are part of the plan; a file without the field keeps them, an empty map removes them', async () => {
+test('labels are part of the plan; a file without the field preserves them, an empty map removes them', async () => {
   const labels = async () => (await applications()).shop?.labels;
   const created = await apply(fileOf('name: shop', 'labels: { team: shop, env: prod }'), ['--yes']);
   expect(created.out).toContain('    + label team=shop\n    + label env=prod\n');

@@ -62,7 +62,7 @@ test('a destination and a rule that names it are planned, created, and then unch
   expect((await apply(shop.replace('[payments]', `[${id}]`), ['--plan'])).out).toContain('no changes');
 });
 
-test('only differences are sent: the secret is kept unless names of headers change', async () => {
+test('only differences are sent: the secret is sent only if names of headers change', async () => {
   await apply(shop, ['--yes'], { env });
   const slower = shop.replace('    requests:', '    timeout: 5\n    requests:');
   const { code, out } = await apply(slower, ['--yes']);
@@ -87,7 +87,7 @@ test('only differences are sent: the secret is kept unless names of headers chan
   expect([header_names.toSorted(), timeout]).toEqual([['authorization', 'x-version'], 5]);
 });
 
-test('a destination that is not in the file is kept, also with --prune', async () => {
+test('a destination that is not in the file is not deleted, even with --prune', async () => {
   await apply(shop, ['--yes'], { env });
   const empty = 'labels: { team: shop }\napplications: []\n';
   expect((await apply(empty, ['--prune', '--yes'])).code).toBe(0);
@@ -138,7 +138,7 @@ test.each([
     ),
     'the destination "payments" is in the files twice',
   ],
-])('%s is an error, and nothing is changed', async (_, yaml, message) => {
+])('%s is an error, and no change is made', async (_, yaml, message) => {
   const { code, err } = await apply(yaml, ['--yes'], { env });
   expect([code, err]).toEqual([2, expect.stringContaining(message)]);
   expect(await destinations()).toEqual([]);

@@ -63,7 +63,7 @@ test('applying creates the applications; a second run changes nothing', async ()
   expect(await applications()).toEqual(before);
 });
 
-test('origins are part of the plan; a file without the field keeps them, an empty list removes them', async () => {
+test('origins are part of the plan; a file without the field preserves them, an empty list removes them', async () => {
   const from = (origins: string) => shop.replace(/$/, `    allowed_origins: ${origins}\n`);
   const browser = async () => (await applications())['shop browser']?.allowed_origins;
   const [one, two] = ['https://one.example', 'https://two.example'];
@@ -79,7 +79,7 @@ test('origins are part of the plan; a file without the field keeps them, an empt
   expect((await apply(wrong, ['--plan'])).err).toContain('allowed_origins is only for public applications');
 });
 
-test('networks are part of the plan; a file without the field keeps them, an empty list removes them', async () => {
+test('networks are part of the plan; a file without the field preserves them, an empty list removes them', async () => {
   const backend = 'applications:\n  - name: fenced\n    type: private\n    permissions: [token:read]\n';
   const from = (networks: string) => `${backend}    allowed_networks: ${networks}\n`;
   const fenced = async () => (await applications()).fenced?.allowed_networks;

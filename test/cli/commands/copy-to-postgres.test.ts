@@ -261,7 +261,7 @@ test('after an error in the middle, the target is empty and a second attempt suc
   expect(await statusOf(reader.key)).toBe(200);
 });
 
-test('a role that may not write is told to use the one that owns the tables', async () => {
+test('a role that may not write gets the hint to use the role that owns the tables', async () => {
   await scene();
   await server.close();
   const role = `copier_${crypto.randomUUID().replaceAll('-', '')}`;

@@ -32,13 +32,13 @@ describe.skipIf(noRoot)('if root runs a command for a service of another user,',
   });
   afterEach(() => cli.remove());
 
-  test('a key rotation keeps owner and mode of the key file', async () => {
+  test('a key rotation preserves owner and mode of the key file', async () => {
     chmodSync(at('master.key'), 0o640);
     await succeed('master-key', 'rotate');
     expect(of('master.key')).toEqual({ ...serviceOwned, mode: 0o640 });
   });
 
-  test('a restore keeps owner and mode of the database', async () => {
+  test('a restore preserves owner and mode of the database', async () => {
     await succeed('backup', cli.path('backup.db'));
     await succeed('restore', cli.path('backup.db'), '--force');
     for (const name of readdirSync(cli.path('data'))) expect([name, of(name)]).toEqual([name, serviceOwned]);

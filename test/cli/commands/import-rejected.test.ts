@@ -100,7 +100,7 @@ test('a file for rejected records must be new and in a folder that exists', asyn
   expect((await stored('/tokens')).data).toEqual([]);
 });
 
-test('applications that cannot be converted are failures, too, and nothing is changed', async () => {
+test('applications that cannot be converted are failures, too, and no change is made', async () => {
   await server.application(key, { name: 'till', type: 'public', permissions: ['token:create'] });
   const application = { name: 'shop', type: 'private', permissions: ['token:reed'] };
   const till = { name: 'till', type: 'private', permissions: ['token:read'] };

@@ -271,7 +271,7 @@ test('the import asks first, and needs --yes without a terminal', async () => {
   expect((await stored('/tokens')).data).toEqual([]);
 });
 
-test('a source key that does not reveal everything is rejected', async () => {
+test('a source key that does not reveal all tokens is rejected', async () => {
   const other = await server.tenant();
   const weak = await server.application(other.key, { permissions: ['token:read', 'application:read'] });
   writeFileSync(join(folder, 'weak.key'), weak.key);

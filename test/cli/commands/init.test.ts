@@ -86,7 +86,7 @@ test('on a terminal it asks for the name and for confirmation', async () => {
 describe('an existing file', () => {
   const before = '# ours\nPORT=3000\nexport SALLYPORT_KEY = "old" # replaced\nNOTE="two\nlines"';
 
-  test('keeps its other lines; only the variables of the project change', async () => {
+  test('changes only the variables of the project', async () => {
     writeFileSync(file, before, { mode: 0o644 });
     const { code, err } = await init(['--name', 'shop'], { answers: ['y'] });
     expect(code).toBe(0);
@@ -108,7 +108,7 @@ describe('an existing file', () => {
     expect(statSync(file).mode & 0o777).toBe(0o600);
   });
 
-  test('keeps line ends of Windows and the target of a link', async () => {
+  test('preserves line ends of Windows and the target of a link', async () => {
     const target = join(folder, 'real.env');
     writeFileSync(target, 'PORT=3000\r\n');
     symlinkSync(target, file);

@@ -163,7 +163,7 @@ test('- is standard output, as YAML or JSON', async () => {
   expect(await shell().json(['pull', '-'])).toEqual({ applications });
 });
 
-test('an existing file is replaced only after a confirmation, and keeps its mode', async () => {
+test('an existing file is replaced only after a confirmation, with the same mode', async () => {
   writeFileSync(path(), '# mine\n', { mode: 0o644 });
   expect((await shell().call(['pull', path()])).code).toBe(2);
   expect((await shell().call(['pull', path()], { answers: ['n'] })).code).toBe(1);

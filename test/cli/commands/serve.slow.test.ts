@@ -51,7 +51,7 @@ describe('serve', () => {
     for (const url of urls) expect(await (await fetch(url)).text()).toContain('sallyport_build_info');
   });
 
-  test('keeps serving and exits with 0 if its log is closed', async () => {
+  test('continues to serve, and exits with 0, if its log is closed', async () => {
     const child = Bun.spawn(program.command(['serve']), {
       cwd: program.folder,
       env: program.environment({ PORT: '0', SALLYPORT_DRAIN: '0', SALLYPORT_LOG_LEVEL: 'debug' }),

@@ -128,7 +128,7 @@ describe('a start that waits', () => {
     expect(await node.ended).toBe(0);
   });
 
-  test('does not happen if there is no migration to run', async () => {
+  test('does not happen without a migration to run', async () => {
     expect((await folder.run(['migrate'], settings())).code).toBe(0);
     const first = await folder.serve(settings());
     first.kill('SIGTERM');

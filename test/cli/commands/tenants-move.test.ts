@@ -129,7 +129,7 @@ describe.each(pairs)('a move %s', (_, from, to) => {
   });
   afterAll(stop);
 
-  test('keeps keys, sessions, searches and token data, and nothing that was revoked', async () => {
+  test('copies keys, sessions, searches and token data, but no revoked credentials', async () => {
     const rule = { priority: 1, transform: 'reveal', permissions: ['token:read', 'token:search'] };
     const reader = await old.application(tenant.key, { rules: [{ ...rule, container: '/' }] });
     const revoked = await old.application(tenant.key);

@@ -1,4 +1,4 @@
-/** Which grants a proposal keeps, and with which containers. */
+/** The grants and containers of a proposal. */
 import { describe, expect, test } from 'bun:test';
 import { adviceFor } from '../../../src/domain/access/advice.ts';
 import type { Grants } from '../../../src/domain/grant.ts';
@@ -46,7 +46,7 @@ test('a proposed rule without token:create has no defaults', () => {
 /** The proposal always removes `invoice:read`, so it is never undefined. */
 test.each<[string, Grants, string[], Grants]>([
   [
-    'a rule that is used in its own container, as it is spelled',
+    'a rule that is used in its own container, with its spelling',
     grants(at('Shop')),
     ['token:read /shop/'],
     grants(at('Shop')),
@@ -88,7 +88,7 @@ test.each<[string, Grants, string[], Grants]>([
     grants(at('/shop/', { priority: 2 })),
   ],
   [
-    'the containers of each permission in a rule of its own, in the order of the permissions',
+    'a separate rule for the containers of each permission, in the order of the permissions',
     grants(at('/shop/', { description: 'Desk', permissions: ['token:read', 'token:update', 'a:b', 'c:d'] })),
     ['token:read /shop/a/', 'token:update /shop/b/', 'a:b /shop/a/'],
     grants(
@@ -114,14 +114,14 @@ test.each<[string, Grants, string[], Grants]>([
     ['token:read /shop/1/', 'token:read /shop/2/'],
     grants(at('/shop/pci/', { transform: 'redact' }), at('/', { priority: 2 })),
   ],
-])('a proposal keeps %s', (_, before, uses, after) => {
+])('a proposal contains %s', (_, before, uses, after) => {
   const unused = at('/', { permissions: ['invoice:read'] });
   expect(proposalFor({ ...before, rules: [...before.rules, unused] }, ...uses)).toEqual(after);
 });
 
-describe('there is no proposal', () => {
+describe('nothing is proposed', () => {
   test.each<[string, Grants, string[]]>([
-    ['if everything is used', grants('log:read', at('/shop/')), ['log:read /', 'token:read /shop/']],
+    ['if all grants are used', grants('log:read', at('/shop/')), ['log:read /', 'token:read /shop/']],
     [
       'if only a rule that never decides is unused',
       grants(at('/shop/'), at('/shop/', { priority: 2, transform: 'mask' })),
@@ -144,7 +144,7 @@ describe('the maximum number of rules', () => {
     );
   });
 
-  test('if there would be more, rules keep their containers and lose only unused permissions', () => {
+  test('beyond it, rules are not narrowed, and only unused permissions are removed', () => {
     const current = grants(
       'log:read',
       'tenant:read',
@@ -158,7 +158,7 @@ describe('the maximum number of rules', () => {
     );
   });
 
-  test('there is no proposal if the containers that are kept would give more access', () => {
+  test('beyond it, nothing is proposed if rules that are not narrowed would give more access', () => {
     const current = grants(
       at('/shop/pci/', { transform: 'redact' }),
       { ...many, priority: 2 },

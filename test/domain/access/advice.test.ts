@@ -78,7 +78,7 @@ test('narrows rules to the containers of their uses, and ranks unused grants by 
   ]);
 });
 
-test('keeps an unused rule that restricts another one', () => {
+test('does not remove an unused rule that restricts another one', () => {
   const grants = {
     permissions: [],
     rules: [rule('/pci/', 'redact', ['token:read']), rule('/', 'reveal', ['token:read'], 2)],
@@ -88,7 +88,7 @@ test('keeps an unused rule that restricts another one', () => {
   ).toBeUndefined();
 });
 
-test('proposes nothing if nothing was used', () => {
+test('proposes nothing without recorded uses', () => {
   const grants = { permissions: ['token:read'], rules: [] };
   const { unused, proposal } = runSteps(adviceFor(grants, []));
   expect([unused.length, proposal]).toEqual([1, undefined]);

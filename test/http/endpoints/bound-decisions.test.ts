@@ -96,7 +96,7 @@ describe.each(databases)('decisions about bound sessions on %s', (_, database) =
     }
   });
 
-  test('a bound session asks about itself with the proof of its own request', async () => {
+  test('a bound session asks about itself with the proof of the same request', async () => {
     const body = { credential: client.key, permission: 'invoice:read' };
     const own = await client.call('POST', '/decisions', { body });
     expect([own.status, own.body.allowed]).toEqual([200, true]);

@@ -147,7 +147,7 @@ describe.each(databases)('people in the console on two nodes with %s', (_, datab
   });
 
   test.each([false, true])(
-    'a sign-in can be finished once, on whatever node (codes work twice: %p)',
+    'a sign-in can be finished once, on any node (codes work twice: %p)',
     async (reuses) => {
       provider.reusesCodes = reuses;
       const browser = new TestBrowser();

@@ -64,7 +64,7 @@ describe.each(databases)('destinations on %s', (_, database) => {
       expect(text).not.toContain('sk_live_51HhTbqF');
   });
 
-  test('an update keeps the headers unless it sends others, accepts a fetched destination, and never changes the origin', async () => {
+  test('an update without headers does not change them, accepts a fetched destination, and never changes the origin', async () => {
     const { body } = await create({ headers: { authorization: secret } });
     const path = `/destinations/${body.id}`;
     const renamed = await call('PUT', path, { ...body, name: `${body.name}-2`, timeout: 5 });

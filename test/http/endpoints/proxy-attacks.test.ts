@@ -64,7 +64,7 @@ describe.skipIf(noOpenssl)('a holder of token:use', () => {
     const body = { name, origin: receiver.origin, ca: receiver.ca, requests, headers, timeout: 1, ...fields };
     return (await admin('POST', '/destinations', body)).body.id;
   }
-  /** Sends a request as the holder, and keeps what comes back. */
+  /** Sends a request as the holder, and records the response. */
   async function attack(
     method: string,
     path: string,
@@ -104,7 +104,7 @@ describe.skipIf(noOpenssl)('a holder of token:use', () => {
     expect(permission.body.allowed).toBe(false);
   });
 
-  test('gets the same refusal for every value, and nothing is sent', async () => {
+  test('gets the same refusal for every value, and no request is sent', async () => {
     const refusals = [
       (token: string) => charge(token, {}, {}, '/v1/refunds'),
       (token: string) => charge(token, { note: `{{ token: ${token} }}` }),
@@ -226,7 +226,7 @@ describe.skipIf(noOpenssl)('a holder of token:use', () => {
     await Promise.all(hanging);
   });
 
-  test('finds neither data nor secrets in anything that came back, and the operator finds none in logs and metrics', async () => {
+  test('finds neither data nor secrets in the responses, and the operator finds none in logs and metrics', async () => {
     receiver.answer((socket) =>
       socket.write(`HTTP/1.1 200 ${number}\r\nX-Echo: ${number}\r\nContent-Length: 1${number}\r\n\r\n`),
     );

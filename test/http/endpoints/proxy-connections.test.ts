@@ -26,7 +26,7 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
   beforeAll(async () => {
     [receiver, guarded] = [await openReceiver(), await openReceiver(true)];
     server = await openTestServer(sqlite, settings, undefined, {
-      // Nobody reads large replies here: the budget is spent.
+      // No budget for large replies.
       largeReplies: new LargeReplies({ perApplication: 0, total: 0 }),
       resolve: async () => {
         lookups++;
@@ -85,7 +85,7 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
     expect(guarded.received).toHaveLength(1);
   });
 
-  test('ends at the timeout, also if bytes keep arriving', async () => {
+  test('ends at the timeout, even while bytes arrive', async () => {
     const { charge } = await destination('dripping', receiver);
     receiver.answer((socket) => {
       socket.write('HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 10000\r\n\r\n');

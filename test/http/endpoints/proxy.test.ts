@@ -176,7 +176,7 @@ describe.skipIf(noOpenssl).each(databases)('the proxy on %s', (_, database) => {
     ['another content type', 'unsupported_media_type', 'x', { 'Content-Type': 'text/plain' }],
     ['an unknown token', 'not_found', { card: { number: '{{ token: unknown }}' } }],
     ['a token without access', 'permission_missing', { card: { number: '{{ token: elsewhere }}' } }],
-  ])('%s is refused before anything is sent', async (_, code, body, headers = {}, path = '/v1/charges/7') => {
+  ])('%s is refused, and no request is sent', async (_, code, body, headers = {}, path = '/v1/charges/7') => {
     await token({ id: 'odd-1', data: { name: { a: 1 } } });
     await token({ id: 'odd-2', data: { name: 'a\r\nx-evil: 1' } });
     expect(await codeOf(charge(body, headers, path))).toBe(code);
@@ -346,7 +346,7 @@ describe.skipIf(noOpenssl).each(databases)('the proxy on %s', (_, database) => {
     },
   );
 
-  test('a server with another certificate authority is not reached, and nothing is recorded as used', async () => {
+  test('a server with another certificate authority is not reached, and no use is recorded', async () => {
     const name = 'untrusted';
     const other = await destination(name, { ca: undefined });
     const { key: as } = await server.application(key, { rules: [tokenUseRule('/', [other])] });
@@ -382,7 +382,7 @@ describe.skipIf(noOpenssl).each(databases)('the proxy on %s', (_, database) => {
     ['the deletion of the destination', 'not_found', () => call('DELETE', `/destinations/${id}`)],
   ];
   test.each(changes)(
-    '%s between the check and the transaction is noticed, and nothing is sent',
+    '%s between the check and the transaction is noticed, and no request is sent',
     async (_, code, change) => {
       const [usual, usualUser, usualId] = [id, user, userId];
       try {
@@ -403,7 +403,7 @@ describe.skipIf(noOpenssl).each(databases)('the proxy on %s', (_, database) => {
     },
   );
 
-  test('data that is replaced between the check and the transaction is sent as it is then', async () => {
+  test('data that is replaced between the check and the transaction is sent in its new state', async () => {
     await token({ id: 'card-8', data: { number } });
     meanwhile = async () => {
       await call('DELETE', '/tokens/card-8');

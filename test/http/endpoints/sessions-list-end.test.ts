@@ -199,7 +199,7 @@ describe.each(databases)('listing and ending sessions on %s', (_, database) => {
     expect(named).toContainEqual({ type: 'session', id, name: 'an application', subject: 'user:42' });
   });
 
-  test('all sessions of a subject end at once, and those authorized afterwards are valid', async () => {
+  test('all sessions of a subject end with one request, and those authorized afterwards are valid', async () => {
     const { tenant, key, web } = await scene();
     const signIn = async (subject?: string, at = key) => {
       const { session_key, nonce } = await start(web.key);

@@ -309,7 +309,7 @@ describe('sign-in by name', () => {
       expect(entry.actor.person).toEqual({ subject: 'mel', name: 'Alice' });
     });
 
-    test('an entry for workloads, of another client or of another tenant accepts nobody', async () => {
+    test('an entry for workloads, of another client or of another tenant accepts no person', async () => {
       await fixture.application({ sign_in_priority: undefined, claims: { sub: 'job' } });
       await fixture.application({ audience: 'other', claims: { sub: 'other' } });
       const elsewhere = await openSignInFixture(server, provider);

@@ -210,7 +210,7 @@ describe.each(databases)('on %s, a search', (_, database) => {
     });
   });
 
-  test('a session searches under the ceiling of its authorizer at that moment', async () => {
+  test('a session searches under the current ceiling of its authorizer', async () => {
     await newTenant();
     const id = await create();
     const web = await server.application(owner.key, { type: 'public' });

@@ -64,7 +64,7 @@ describe('events', () => {
     expect(returned()).toEqual([['token.read', 'a', 's', 5]]);
   });
 
-  test('of a new group are due at once, repeated ones at the end of the minute', async () => {
+  test('of a new group are due immediately, repeated ones at the end of the minute', async () => {
     deny('token.read', session('a', 's'));
     await recorder.writeDue();
     expect(written.splice(0)).toHaveLength(1);

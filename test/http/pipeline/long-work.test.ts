@@ -268,7 +268,7 @@ test('a request that waits is rejected if its key is revoked; small requests do 
 });
 
 describe('the processing limit of an application', () => {
-  test('rejects long work with 429 and Retry-After, and nothing that revokes access', async () => {
+  test('rejects long work with 429 and Retry-After, but no request that revokes access', async () => {
     let time = 0;
     const turns = { now: () => (time += 400), next: (work: () => void) => void setImmediate(work) };
     const env = { SALLYPORT_PROCESSING_PER_APPLICATION: '100' };

@@ -1,4 +1,4 @@
-/** Nodes in processes of their own. `nodes.test.ts` has several in one process. */
+/** Nodes in separate processes. `nodes.test.ts` has several in one process. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -38,7 +38,7 @@ describe.each(databases)('pipelined requests on %s', (_, database) => {
   });
   afterAll(() => server.close());
 
-  /** Sends all requests at once. Returns the ids of those that were answered. */
+  /** Sends all requests in one write. Returns the ids of those that were answered. */
   async function send(sequence: readonly string[], position: number): Promise<string[]> {
     const requests: string[] = [];
     for (const [index, name] of sequence.entries()) {

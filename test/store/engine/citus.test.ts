@@ -95,7 +95,7 @@ describe.skipIf(noCitus('migrations and dumps'))('on a Citus cluster', () => {
     }
   });
 
-  test('rows from before the cluster remain, and the coordinator keeps no copy', async () => {
+  test('rows from before the cluster remain, without a copy on the coordinator', async () => {
     const url = await citus.createMigrated('');
     const server = await openTestServer(url);
     const { key } = await server.tenant();

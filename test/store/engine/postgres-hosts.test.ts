@@ -142,7 +142,7 @@ describe('several hosts', () => {
     await Promise.all([first.stop(), second.stop()]);
   });
 
-  test('a server is not behind because another node has increased the beat meanwhile', async () => {
+  test('a server is not behind because another node has increased the beat since', async () => {
     const url = await postgres.createMigrated('');
     let meanwhile: (() => Promise<unknown>) | undefined;
     let seen: Position | undefined;

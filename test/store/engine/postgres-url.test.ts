@@ -18,7 +18,7 @@ describe('a PostgreSQL URL', () => {
     });
   });
 
-  test('may omit everything that the environment has', () => {
+  test('may omit the parts that the environment has', () => {
     const env = {
       PGUSER: 'me',
       PGPASSWORD: 'secret',

@@ -24,7 +24,7 @@ let db: Db;
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'sallyport-sqlite-'));
   path = join(folder, 'test.db');
-  // The clock stands still, so that changes share a commit however slow the machine is.
+  // The clock does not advance, so that changes share a commit on slow machines, too.
   db = openSqlite(path, () => 1);
   await db.run('create table things (name text primary key) strict');
 });
@@ -83,7 +83,7 @@ test('changes that are requested together resolve after their commit, none befor
   ]);
 });
 
-test('if a commit fails, all of its changes fail and nothing is stored', async () => {
+test('if a commit fails, all of its changes fail, and none is stored', async () => {
   await db.run(
     `create table parts (thing text references things (name) deferrable initially deferred) strict`,
   );
@@ -218,7 +218,7 @@ test('a file that is not a database is reported as unavailable and not overwritt
   expect(statSync(other).size).toBe(44 * 50);
 });
 
-test('a new file that another process is writing at this moment is opened when it has finished', async () => {
+test('a new file that another process is writing is opened when it has finished', async () => {
   const other = join(folder, 'other.db');
   const program = `
     const db = new (require('bun:sqlite').Database)(${JSON.stringify(other)});
@@ -231,7 +231,7 @@ test('a new file that another process is writing at this moment is opened when i
   expect(await child.exited).toBe(0);
 });
 
-test('after the first sign of damage nothing is written, and the reason says what to do', async () => {
+test('after the first sign of damage writes are refused, and the reason says what to do', async () => {
   for (let at = 0; at < 50; at++) await db.run('insert into things values ($1)', [`${at}`.padEnd(4000, 'x')]);
   await db.close();
   await runSql(`sqlite:${path}`, 'pragma wal_checkpoint(truncate)');

@@ -69,7 +69,7 @@ const todo =
   (who) => ({ type: 'todo', id: of(who).todo, properties: { ownerID: of(who).email } });
 const anyTodo: Target = () => ({ type: 'todo', id: 'todo-1' });
 const own = (who: TodoUser) => who;
-/** Somebody else: Rick, or for Rick himself Morty. */
+/** Another user: Rick, or for Rick himself Morty. */
 const other = (who: TodoUser) => (who === rick ? morty : rick);
 
 const questions: [action: string, what: string, target: Target, ...expected: boolean[]][] = [

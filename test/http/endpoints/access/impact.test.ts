@@ -187,7 +187,7 @@ describe.each(databases)('the preview of an update on %s', (_, database) => {
     };
     for (let index = 0; index < 30; index++) {
       const max_uses = index % 3 === 0 ? 1 : undefined;
-      // In containers of their own: masked reads of one container are counted together.
+      // In different containers, because masked reads of one container are counted together.
       const container = `${randomContainer(random)}${max_uses ? '/limited' : ''}`.replace('//', '/');
       await token(`t.${index}`, container, max_uses);
       const purpose = index % 2 === 0 ? undefined : 'support';
