@@ -76,6 +76,12 @@ test('every page is in the index', () => {
   expect(pages.filter((path) => !indexed.includes(path))).toEqual([]);
 });
 
+test('a decision has at most 500 words', () => {
+  const words = (path: string) => read(path).match(/\S*\w\S*/g)?.length ?? 0;
+  const long = filesIn('docs/decisions', /\d.*\.md$/).filter((path) => words(path) > 500);
+  expect(long).toEqual([]);
+});
+
 test('messages, comments and manifests refer to pages that exist', () => {
   const files = ['src', 'sdk', 'console', 'deploy', 'demo', 'bench', 'torture', 'mutation'].flatMap(
     (folder) => filesIn(folder, /\.(ts|tsx|mjs|md|yaml|service|json)$/),
@@ -98,7 +104,9 @@ describe('the pages mention only existing', () => {
   });
 
   test('files of the project', () => {
-    const files = mentions(/`((?:src|test|docs|bin|sdk|deploy|\.ci)\/[\w./-]+)`/g);
+    const files = mentions(
+      /[` ]((?:src|test|docs|bin|sdk|torture|bench|\.ci|(?<=`)deploy)\/[\w./-]*[\w/])(?=[` ])/g,
+    );
     expect(files.length).toBeGreaterThan(8);
     expect(files.filter(({ name }) => !existsSync(join(root, name)))).toEqual([]);
   });
