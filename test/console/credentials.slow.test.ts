@@ -111,6 +111,34 @@ describeConsole('console credentials:', (suite) => {
     expect((await stored(key, id)).trusted_issuers).toEqual([next]);
   });
 
+  test('the form is usable after a save if the user returns before the page of the application is shown', async () => {
+    const { server, tab } = suite;
+    const { key } = await server.tenant();
+    const { id } = await server.application(key, { name: 'worker' });
+    const form = `#/applications/${id}/edit`;
+    await open(key, form);
+    const { page } = tab;
+    await page.getByLabel('Allowed networks').fill('10.0.0.0/8');
+    await page.evaluate((hash) => {
+      const back = () => {
+        location.hash = hash;
+      };
+      // Before the event `hashchange`, from which the console learns of a new address.
+      navigation.addEventListener('currententrychange', () => queueMicrotask(back), { once: true });
+    }, form);
+    await page.getByRole('button', { name: 'Review changes' }).click();
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByRole('dialog').waitFor({ state: 'hidden' });
+    await page.getByLabel('Name').fill('worker two');
+    await page.getByRole('button', { name: 'Review changes' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByText('name “worker” → “worker two”').waitFor();
+    expect(await dialog.getByRole('listitem').count()).toBe(1);
+    await dialog.getByRole('button', { name: 'Save' }).click();
+    await page.getByRole('heading', { name: 'worker two', exact: true }).waitFor();
+    expect(await stored(key, id)).toMatchObject({ name: 'worker two', allowed_networks: ['10.0.0.0/8'] });
+  });
+
   test('a new key can expire before its application', async () => {
     const { server, tab } = suite;
     const { key } = await server.tenant();

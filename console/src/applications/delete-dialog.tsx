@@ -18,6 +18,7 @@ export function DeleteDialog({ application, close }: { application: Application;
     await api.applications.delete(id);
     applications.remove(id);
     announce(`${name} deleted.`);
+    close();
     navigate('applications');
   };
   return (

@@ -66,11 +66,16 @@ export function EditApplication({ application }: { application?: Application }) 
         const now = await api.applications.get(before.id);
         if (differences(before, now).length > 0) return setConflict(now);
         const expiry = draft.expiry === '' ? {} : { expires_at: end ?? 'never' };
-        const saved = api.applications.update(before.id, { ...body, ...expiry }, { ifMatch: etagOf(now) });
-        applications.put(await saved);
+        const change = { ...body, ...expiry };
+        const saved = await api.applications.update(before.id, change, { ifMatch: etagOf(now) });
+        applications.put(saved);
         announce(`${name} saved.`);
         markSaved();
         removeDraft(id);
+        // The form stays if the user returns to its address before the browser reports the change of it.
+        setReviewing(false);
+        setBefore(saved);
+        setDraft(draftOf(saved));
         return navigate('applications', before.id);
       }
       const {

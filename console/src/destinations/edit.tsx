@@ -73,8 +73,9 @@ function fieldsOf({ name, origin, timeout, requests, headers, ca, client_certifi
   };
 }
 
-export function EditDestination({ destination }: { destination?: Destination }) {
+export function EditDestination({ destination: loaded }: { destination?: Destination }) {
   const { api } = useSignedIn();
+  const [destination, setDestination] = useState(loaded);
   const initial = draftOf(destination);
   const [draft, setDraft] = useState(initial);
   const [errors, setErrors] = useState<Errors>({});
@@ -103,6 +104,10 @@ export function EditDestination({ destination }: { destination?: Destination }) 
         : await api.destinations.create(body);
       announce(`${saved.name} saved.`);
       markSaved();
+      // The form stays if the user returns to its address before the browser reports the change of it.
+      setReviewing(false);
+      setDestination(saved);
+      setDraft(draftOf(saved));
       navigate('destinations', saved.id);
     } catch (failure) {
       if (!(failure instanceof ValidationError)) throw failure;

@@ -93,6 +93,7 @@ function DestinationView({ destination }: { destination: Destination }) {
   const remove = async () => {
     await signedIn.api.destinations.delete(id);
     announce(`${name} deleted.`);
+    setDeleting(false);
     navigate('destinations');
   };
   return (

@@ -12,7 +12,7 @@ export function confirmLeaving(): boolean {
 
 /**
  * Asks for confirmation when the user leaves without saving. Calls `discard` if the user goes to another page of the
- * console. Returns a function that turns the confirmation off. Call it after saving.
+ * console. Returns a function that turns the confirmation off until the next change. Call it after saving.
  */
 export function useUnsaved(unsaved: boolean, discard: () => void): () => void {
   const saved = useRef(false);
@@ -21,6 +21,7 @@ export function useUnsaved(unsaved: boolean, discard: () => void): () => void {
   useEffect(() => {
     if (!unsaved) return;
     unsavedPage = true;
+    saved.current = false;
     const leaving = (event: Event) => {
       if (!saved.current) event.preventDefault();
     };
