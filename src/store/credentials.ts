@@ -14,8 +14,9 @@ import {
   toOrigins,
 } from './applications.ts';
 import type { DbTime, Executor, Local } from './engine/db.ts';
+import { joinedLookup } from './engine/sql.ts';
 import { trustDigest } from './key-rows.ts';
-import { isValid, kindOf, ofCeiling, ownerAndAuthorizer } from './sessions.ts';
+import { isValid, isValidInRows, kindOf, ofCeiling, ownerAndAuthorizer } from './sessions.ts';
 import type { Credentials } from './store.ts';
 import type { TenantTags } from './tenants.ts';
 
@@ -63,25 +64,31 @@ interface SessionRow {
   purposes: string | null;
 }
 
-const byApplicationKey = `
-  select k.digest as key, :now as now, k.id as key_id, k.expires_at as key_expires_at, k.issuer,
+const byApplicationKey = joinedLookup({
+  columns: `k.digest as key, :now as now, k.id as key_id, k.expires_at as key_expires_at, k.issuer,
     k.subject, k.trust, k.person, k.ends_at, k.jkt, t.tag, t.max_lifetime,
     t.purposes,
-    ${applicationColumns('a')}
-  from application_keys k join applications a on a.tenant_id = k.tenant_id and a.id = k.application_id
-  join tenants t on t.id = k.tenant_id and t.disabled_at is null
-  where k.tenant_id = $2 and k.digest = :key and ${notExpired('k')} and ${notExpired('a')}`;
+    ${applicationColumns('a')}`,
+  from: `application_keys k join applications a on a.tenant_id = k.tenant_id and a.id = k.application_id
+    join tenants t on t.id = k.tenant_id`,
+  key: 'k.digest',
+  where: `t.disabled_at is null and ${notExpired('k')} and ${notExpired('a')}`,
+  rows: 'key_rows',
+});
 
-const bySessionKey = `
-  select s.key_digest as key, :now as now, s.tenant_id, s.application_id, s.id, s.authorized_by, s.permissions,
+const bySessionKey = joinedLookup({
+  columns: `s.key_digest as key, :now as now, s.tenant_id, s.application_id, s.id, s.authorized_by, s.permissions,
     s.rules, s.max_uses, s.jkt, s.subject, a.allowed_origins, a.allowed_networks, s.quarantined_at as session_quarantined_at, a.quarantined_at,
     c.quarantined_at as authorizer_quarantined_at, ${ofCeiling('permissions')} as ceiling_permissions,
     ${ofCeiling('rules')} as ceiling_rules, k.application_id as ceiling_application_id, k.id as ceiling_key_id,
     s.expires_at, a.expires_at as application_expires_at, ${ofCeiling('expires_at')} as ceiling_expires_at,
-    k.expires_at as ceiling_key_expires_at, t.tag, t.max_lifetime, t.purposes
-  from sessions s ${ownerAndAuthorizer('$2')}
-  join tenants t on t.id = s.tenant_id and t.disabled_at is null
-  where s.tenant_id = $2 and s.key_digest = :key and ${isValid('$2')}`;
+    k.expires_at as ceiling_key_expires_at, t.tag, t.max_lifetime, t.purposes`,
+  from: `sessions s ${ownerAndAuthorizer('$2')} join tenants t on t.id = s.tenant_id`,
+  key: 's.key_digest',
+  where: `t.disabled_at is null and ${isValid('$2')}`,
+  rows: 'session_rows',
+  whereOfRows: `t.disabled_at is null and ${isValidInRows}`,
+});
 
 type Source = Pick<Executor, 'lookup'> & { readonly local?: Local | undefined };
 

@@ -405,8 +405,8 @@ function instrument(db: Db, note: Timing): Instrumented {
       all: (sql, params) => watch('all', () => db.all(sql, params)),
       run: (sql, params) => watch('run', () => db.run(sql, params)),
       lookup: (sql, key, params) => watch('lookup', () => db.lookup(sql, key, params)),
-      transaction: (work) =>
-        watch('transaction', () => db.transaction(work)) as Promise<Awaited<ReturnType<typeof work>>>,
+      transaction: (work, tenant) =>
+        watch('transaction', () => db.transaction(work, tenant)) as Promise<Awaited<ReturnType<typeof work>>>,
       change: (work, entity, tenant, isEssential) =>
         watch('transaction', () => db.change(work, entity, tenant, isEssential)) as Promise<
           Awaited<ReturnType<typeof work>>

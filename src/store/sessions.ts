@@ -18,8 +18,9 @@ export const ownerAndAuthorizer = (tenant: string) => `
   join applications a on a.tenant_id = ${tenant} and a.id = s.application_id
   left join application_keys k on k.tenant_id = ${tenant} and k.digest = s.authorizer_digest and ${notExpired('k')}
   left join applications c on c.tenant_id = ${tenant} and c.id = s.authorized_by`;
-export const isValid = (tenant: string) => `s.expires_at > :now and ${notExpired('a')}
-  and (s.authorizer_digest is null or (k.application_id = c.id and ${notExpired('c')})) and ${notEnded('s', tenant)}`;
+export const isValid = (tenant: string) => validUnless(notEnded('s', tenant));
+/** For `session_rows` of citus.ts. */
+export const isValidInRows = validUnless(notEndedAt('s', 'l.digest', 'i.expires_at', 'e.ended_at'));
 /** A column of the authorizer, or null if the session has no ceiling. */
 export const ofCeiling = (column: string) => `case when k.id is not null then c.${column} end`;
 
@@ -335,18 +336,34 @@ function filtered(tenant: string, { ids, application, authorizer, kind, state, s
   };
 }
 
+function validUnless(notEnded: string): string {
+  return `s.expires_at > :now and ${notExpired('a')} and (s.authorizer_digest is null
+    or (k.application_id = c.id and ${notExpired('k')} and ${notExpired('c')})) and ${notEnded}`;
+}
+
 /**
  * An SQL condition: the key in `unlimited_by` was not revoked as leaked, the issuer in `unlimited_trust` is trusted since
  * the session was authorized, and the sessions of the subject were not ended. `leaked_keys` expire a fixed time after
  * the end.
  */
 function notEnded(session: string, tenant: string): string {
-  return `(select 1 from leaked_keys l
-    where l.tenant_id = ${tenant} and l.digest = ${session}.unlimited_by) is null
-    and (select 1 from leaked_keys l where l.tenant_id = ${tenant} and l.digest = ${session}.unlimited_trust
-      and l.expires_at >= ${session}.authorized_at + ${longestSession}) is null
-    and (select 1 from ended_subjects e where e.tenant_id = ${tenant}
-      and e.subject = ${session}.subject and e.ended_at > ${session}.subject_since) is null`;
+  const leaked = (selected: string, digest: string) => `(select l.${selected} from leaked_keys l
+    where l.tenant_id = ${tenant} and l.digest = ${session}.${digest})`;
+  const subjectEnd = `(select e.ended_at from ended_subjects e
+    where e.tenant_id = ${tenant} and e.subject = ${session}.subject)`;
+  return notEndedAt(
+    session,
+    leaked('digest', 'unlimited_by'),
+    leaked('expires_at', 'unlimited_trust'),
+    subjectEnd,
+  );
+}
+
+/** The last three are null if the key, the issuer or the subject has no row. */
+function notEndedAt(session: string, leaked: string, distrust: string, subjectEnd: string): string {
+  return `${leaked} is null
+    and coalesce(${distrust} < ${session}.authorized_at + ${longestSession}, true)
+    and coalesce(${subjectEnd} <= ${session}.subject_since, true)`;
 }
 
 /**

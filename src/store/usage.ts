@@ -50,7 +50,7 @@ export function usage(db: Executor): Usage {
     write: (uses) =>
       db.transaction(async (tx) => {
         for (const use of uses) await write(tx, use);
-      }),
+      }, uses[0]?.tenantId),
 
     list: async (tenant, application) => {
       const rows = await db.all<UseRow>(
@@ -240,7 +240,7 @@ export function requestCounts(db: Db): RequestCounts {
         else
           for (const [tenant, counts] of byTenant(rows, (row) => String(row.tenant_id)))
             await tx.run(addAll, [JSON.stringify(counts), tenant]);
-      });
+      }, intervals[0]?.tenantId);
     },
 
     list: async (tenant, { from, to }, now) => {

@@ -1,7 +1,7 @@
 /**
  * On a Citus cluster, every statement of a request goes to the server with the rows of the tenant, and a commit involves
- * one server. The coordinator reports each command that it sends to another server in a notice, and the test reads the
- * notices from the connections of the service. If a worker is lost, only its tenants are affected.
+ * one server. A server reports each command that it sends to another one in a notice, and the test reads the notices
+ * from the connections to all servers. If a worker is lost, only its tenants are affected.
  */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { Socket } from 'node:net';
@@ -10,6 +10,7 @@ import { authenticatedRoutes, callers, routeCaller, type Tenant } from '../suppo
 import { noCitus } from '../support/skip.ts';
 import { openTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
 import { citus, openTestServer, runPostgres, type TestServer } from '../support/test-server.ts';
+import { until } from '../support/until.ts';
 
 /** Two-phase commits, and rows that the coordinator copies between servers. */
 const expensive = /^(PREPARE TRANSACTION|COPY)/;
@@ -17,9 +18,10 @@ const expensive = /^(PREPARE TRANSACTION|COPY)/;
 describe.skipIf(noCitus('requests'))('on a Citus cluster', () => {
   const notices = new Map<Socket, string>();
   let commands: string[] = [];
-  /** How many connections the service has opened. */
+  /** How many connections the service has opened to the coordinator. */
   let connections = 0;
   let proxy: TcpProxy;
+  let workers: TcpProxy[];
   let server: TestServer;
   let coordinator: string;
   /** The start of the hash range of every shard. Co-located shards have the same. */
@@ -30,17 +32,32 @@ describe.skipIf(noCitus('requests'))('on a Citus cluster', () => {
   beforeAll(async () => {
     coordinator = await citus.createMigrated('');
     const { pathname, port } = new URL(coordinator);
-    await runPostgres(
+    const nodes = await runPostgres<{ id: number; host: string; port: number }>(
       coordinator,
-      `alter database "${pathname.slice(1)}" set citus.log_remote_commands = on`,
+      'select nodeid as id, nodename as host, nodeport as port from pg_dist_node where groupid > 0',
     );
-    proxy = await openTcpProxy(Number(port), (chunk, socket) => {
-      if (!notices.has(socket)) connections++;
+    const logged = `alter database "${pathname.slice(1)}" set citus.log_remote_commands = on`;
+    await runPostgres(coordinator, logged);
+    const watch = (chunk: Buffer, socket: Socket) => {
       const text = (notices.get(socket) ?? '') + chunk.toString('latin1');
       const end = text.lastIndexOf('\0');
       for (const [, command] of text.slice(0, end).matchAll(/\0Missuing ([^\0]*)/g)) commands.push(command!);
       notices.set(socket, text.slice(end));
+    };
+    proxy = await openTcpProxy(Number(port), (chunk, socket) => {
+      if (!notices.has(socket)) connections++;
+      watch(chunk, socket);
     });
+    workers = [];
+    for (const node of nodes) {
+      await runPostgres(
+        Object.assign(new URL(coordinator), { host: `${node.host}:${node.port}` }).href,
+        logged,
+      );
+      const worker = await openTcpProxy(node.port, watch);
+      workers.push(worker);
+      await runPostgres(coordinator, `select citus_update_node(${node.id}, '127.0.0.1', ${worker.port})`);
+    }
     server = await openTestServer(Object.assign(new URL(coordinator), { port: String(proxy.port) }).href);
     const shards = await runPostgres<{ id: string; start: string }>(
       coordinator,
@@ -57,7 +74,7 @@ describe.skipIf(noCitus('requests'))('on a Citus cluster', () => {
   });
   afterAll(async () => {
     await server.close();
-    await proxy.close();
+    for (const each of [proxy, ...workers]) await each.close();
   });
 
   async function rangeOf(id: string): Promise<string> {
@@ -93,6 +110,19 @@ describe.skipIf(noCitus('requests'))('on a Citus cluster', () => {
       }
     },
   );
+
+  test('a worker serves its tenants without the coordinator', async () => {
+    const call = async () => {
+      await take();
+      const body = { container: '/w/', data: 'x' };
+      await server.call('GET', '/applications/key', { key: tenant.key });
+      const { id } = (await server.call('POST', '/tokens', { key: tenant.key, body })).body as { id: string };
+      await server.call('GET', `/tokens/${id}`, { key: tenant.key });
+      await server.call('GET', '/tokens?container=/w/', { key: tenant.key });
+      return (await take()).count;
+    };
+    await until('requests without a command to another server', async () => (await call()) === 0);
+  });
 
   test('the notices include a statement about all tenants', async () => {
     await take();

@@ -133,7 +133,7 @@ async function sealNext(audit: AuditDb, tenantId: string, lock: Lock) {
     if (entries.length === 0) return none;
     const prepared = await prepare(audit, tenantId, entries, attempt > 0);
     const outcome = await db
-      .transaction((tx) => commit(tx, audit, prepared, lock))
+      .transaction((tx) => commit(tx, audit, prepared, lock), tenantId)
       .catch((error) => {
         if (error instanceof StaleSegment) return 'changed' as const;
         throw error;

@@ -104,7 +104,8 @@ async function recordApart(
   rows: readonly HeadRow[],
 ): Promise<void> {
   await db.transaction((tx) => write(tx, [entryOf(rows, now)]));
-  for (const row of rows) await db.transaction((tx) => markRecorded(tx, 'sqlite', keys, now, [row]));
+  for (const row of rows)
+    await db.transaction((tx) => markRecorded(tx, 'sqlite', keys, now, [row]), row.tenant_id);
 }
 
 function entryOf(rows: readonly HeadRow[], at: number): NewEntry {

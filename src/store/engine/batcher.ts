@@ -88,19 +88,26 @@ interface Lookup {
   readonly reject: (error: unknown) => void;
 }
 
+export type Wanted = Pick<Lookup, 'key' | 'params'>;
+
 /**
- * Returns a lookup function. Concurrent lookups with the same `params` share one query, which is sent after the last of
- * them was requested. `fetch` returns rows with their `key`, in any order.
+ * Returns a lookup function. Concurrent lookups of the same group share one query, which is sent after the last of them
+ * was requested: those with the same `params`, unless `groupOf` says otherwise. `fetch` returns the row of each, in
+ * their order.
  */
-export function batched(fetch: (sql: string, keys: Key[], params: readonly string[]) => Promise<unknown[]>) {
+export function batched(
+  fetch: (sql: string, wanted: readonly Wanted[]) => Promise<readonly unknown[]>,
+  groupOf: (sql: string, params: readonly string[]) => string = (_, params) => params.join(),
+) {
   const batchers = new Map<string, (lookup: Lookup) => void>();
 
   async function send(sql: string, lookups: readonly Lookup[]): Promise<void> {
-    const keys = new Map(lookups.map(({ name, key }) => [name, key]));
+    const same = Map.groupBy(lookups, ({ name }) => name);
+    const wanted = [...same.values()].map(([first]) => first as Lookup);
     try {
-      const rows = await fetch(sql, [...keys.values()], (lookups[0] as Lookup).params);
-      const found = new Map(rows.map((row) => [nameOf((row as { key: Key }).key), row]));
-      for (const { name, resolve } of lookups) resolve(found.get(name));
+      const rows = await fetch(sql, wanted);
+      for (const [at, { name }] of wanted.entries())
+        for (const { resolve } of same.get(name) ?? []) resolve(rows[at]);
     } catch (error) {
       for (const { reject } of lookups) reject(error);
     }
@@ -112,7 +119,7 @@ export function batched(fetch: (sql: string, keys: Key[], params: readonly strin
     const created = batcher<Lookup>(
       (lookups) => send(sql, lookups),
       lookupLimits,
-      ({ params }) => params.join(),
+      ({ params }) => groupOf(sql, params),
     );
     batchers.set(sql, created);
     return created;
@@ -120,7 +127,13 @@ export function batched(fetch: (sql: string, keys: Key[], params: readonly strin
 
   return <R>(sql: string, key: Key, params: readonly string[]): Promise<R | undefined> =>
     new Promise((resolve, reject) => {
-      batcherOf(sql)({ key, name: nameOf(key), params, resolve: resolve as (row: unknown) => void, reject });
+      batcherOf(sql)({
+        key,
+        name: `${nameOf(key)} ${params}`,
+        params,
+        resolve: resolve as (row: unknown) => void,
+        reject,
+      });
     });
 }
 

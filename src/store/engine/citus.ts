@@ -4,6 +4,7 @@
  * `tenant_tags`. The other tables remain on the coordinator. See docs/decisions/0032-citus.md.
  */
 import { type Db, DbUnavailable, type Queries } from './db.ts';
+import { unsettled } from './postgres-errors.ts';
 
 /** A table of Sallyport. The values of `is` and `wanted` are a distribution column, `reference` or `local`. */
 export interface Placement {
@@ -52,7 +53,16 @@ export class WrongPlacement extends Error {}
  */
 export async function distributeTables(db: Db, names: readonly string[]): Promise<void> {
   const missing = misplacedOf(await readPlacements(db, names));
-  if (missing.length === 0) return;
+  if (missing.length > 0) await distribute(db, names);
+  const defined = rowFunctions.map(({ name }) => `to_regproc('${name}') is not null`).join(' and ');
+  const found = await db.get<{ defined: boolean }>(`select ${defined} as defined`);
+  if (!found?.defined)
+    await db.exclusively(async (tx) => {
+      for (const sql of rowFunctions.flatMap(definitions)) await tx.run(sql);
+    });
+}
+
+async function distribute(db: Db, names: readonly string[]): Promise<void> {
   await db.exclusively(async (tx) => {
     const misplaced = misplacedOf(await readPlacements(tx, names));
     const wrong = misplaced.find(({ is }) => is !== 'local');
@@ -65,6 +75,90 @@ export async function distributeTables(db: Db, names: readonly string[]): Promis
       if (wanted !== 'reference')
         await tx.get(`select truncate_local_data_after_distributing_table('${name}')`);
   }, 'slow');
+}
+
+/**
+ * Functions that find the rows of many keys at once. Citus plans a join again for every request, which takes longer than
+ * all other work of a request, but it keeps the plan of a statement about one table. The statements of a `stable`
+ * function see the same state of the database. `joinedLookup` in sql.ts uses them.
+ */
+const rowFunctions: readonly RowFunction[] = [
+  {
+    name: 'key_rows',
+    columns: { k: 'application_keys', a: 'applications', t: 'tenants' },
+    body: `select x.* into k from application_keys x where x.tenant_id = tenant and x.digest = wanted;
+      if not found then return; end if;
+      select x.* into a from applications x where x.tenant_id = tenant and x.id = k.application_id;
+      if not found then return; end if;
+      select x.* into t from tenants x where x.id = tenant;
+      if found then return next; end if;`,
+  },
+  {
+    name: 'session_rows',
+    columns: {
+      s: 'sessions',
+      a: 'applications',
+      k: 'application_keys',
+      c: 'applications',
+      t: 'tenants',
+      l: 'leaked_keys',
+      i: 'leaked_keys',
+      e: 'ended_subjects',
+    },
+    body: `select x.* into s from sessions x where x.tenant_id = tenant and x.key_digest = wanted;
+      if not found then return; end if;
+      select x.* into a from applications x where x.tenant_id = tenant and x.id = s.application_id;
+      if not found then return; end if;
+      select x.* into t from tenants x where x.id = tenant;
+      if not found then return; end if;
+      if s.authorizer_digest is not null then
+        select x.* into k from application_keys x where x.tenant_id = tenant and x.digest = s.authorizer_digest;
+      end if;
+      if s.authorized_by is not null then
+        select x.* into c from applications x where x.tenant_id = tenant and x.id = s.authorized_by;
+      end if;
+      if s.unlimited_by is not null then
+        select x.* into l from leaked_keys x where x.tenant_id = tenant and x.digest = s.unlimited_by;
+      end if;
+      if s.unlimited_trust is not null then
+        select x.* into i from leaked_keys x where x.tenant_id = tenant and x.digest = s.unlimited_trust;
+      end if;
+      if s.subject is not null then
+        select x.* into e from ended_subjects x where x.tenant_id = tenant and x.subject = s.subject;
+      end if;
+      return next;`,
+  },
+];
+
+interface RowFunction {
+  readonly name: string;
+  /** The table of each row. */
+  readonly columns: Readonly<Record<string, string>>;
+  /** PL/pgSQL that finds the rows of the key `wanted` of `tenant`. */
+  readonly body: string;
+}
+
+/**
+ * While a shard moves, its old worker may be told last that it has moved, and others have already changed the rows on the
+ * new worker. Until then, the old worker has a prepared transaction. So the function for many keys fails if there is
+ * one, and only then reads, in a statement of its own.
+ */
+function definitions({ name, columns, body }: RowFunction): string[] {
+  const table = Object.entries(columns).map(([column, type]) => `${column} ${type}`);
+  const rows = Object.keys(columns).map((column) => `r.${column}`);
+  const one = `${name}_of_one`;
+  return [
+    `create or replace function ${one}(tenant uuid, wanted bytea) returns table (${table.join(', ')})
+     stable language plpgsql as $$ begin ${body} end $$`,
+    `create or replace function ${name}(tenants uuid[], keys bytea[]) returns table (at bigint, ${table.join(', ')})
+     volatile language plpgsql as $$ begin
+       if exists (select 1 from pg_prepared_xact()) then
+         raise exception 'a transaction is prepared' using errcode = '${unsettled}';
+       end if;
+       return query select w.at, ${rows.join(', ')}
+         from unnest(tenants, keys) with ordinality as w (tenant, key, at), ${one}(w.tenant, w.key) as r;
+     end $$`,
+  ];
 }
 
 /**

@@ -41,10 +41,11 @@ export interface Executor extends Transaction {
   readonly dialect: 'sqlite' | 'postgres';
   /**
    * The changes of `work` are durable when this resolves. If a transaction is already open, `work` becomes part of that
-   * transaction and is durable when it commits. `work` may await only its own statements.
+   * transaction and is durable when it commits. `work` may await only its own statements. A cluster is faster if it knows
+   * the tenant of the rows.
    */
-  transaction<T>(work: (tx: Queries) => Promise<T>): Promise<T>;
-  transaction<T>(work: (tx: Queries) => Awaitable<T>): Awaitable<T>;
+  transaction<T>(work: (tx: Queries) => Promise<T>, tenant?: string): Promise<T>;
+  transaction<T>(work: (tx: Queries) => Awaitable<T>, tenant?: string): Awaitable<T>;
 }
 
 /** The id of the entity that is changed, or a unique symbol for a new entity. */
@@ -63,7 +64,7 @@ export interface Local {
 }
 
 export interface Db extends Executor {
-  transaction<T>(work: (tx: Queries) => Awaitable<T>): Promise<T>;
+  transaction<T>(work: (tx: Queries) => Awaitable<T>, tenant?: string): Promise<T>;
   readonly local?: Local;
   /** Whether the tables are distributed by tenant over a Citus cluster. A transaction should then change one tenant. */
   isDistributed?(): Promise<boolean>;

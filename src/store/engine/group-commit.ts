@@ -9,8 +9,11 @@ import { type BatchLimits, batcher, nameOf } from './batcher.ts';
 import { DbUnavailable, type Entity, type Key, type Queries, type Transaction, type Value } from './db.ts';
 
 export interface Driver extends BatchLimits {
-  /** Runs work in one transaction. Durable when it resolves; rolled back if work throws. */
-  readonly transaction: <T>(work: (tx: Queries) => Awaitable<T>) => Promise<T>;
+  /**
+   * Runs work in one transaction. Durable when it resolves; rolled back if work throws. With `perTenant`, `tenant` is
+   * that of the changes: `nilTenant` if they have none.
+   */
+  readonly transaction: <T>(work: (tx: Queries) => Awaitable<T>, tenant: string) => Promise<T>;
   /** Whether only changes of the same tenant share a transaction. */
   readonly perTenant?: boolean;
   /** Whether statements of different changes may be sent without waiting for each other's answers. */
@@ -70,7 +73,8 @@ export function groupCommit(driver: Driver): Enqueue {
       return 1;
     }
     try {
-      const outcomes = await driver.transaction((tx) => runSome(batch, tx));
+      const { tenant } = batch[0] as Pending;
+      const outcomes = await driver.transaction((tx) => runSome(batch, tx), tenant);
       for (const settle of outcomes) settle();
       return outcomes.length;
     } catch (error) {
@@ -87,7 +91,7 @@ export function groupCommit(driver: Driver): Enqueue {
     return queued.filter(({ queuedAt }) => queuedAt >= earliest);
   }
 
-  async function commitAlone({ work, resolve, reject, checkDeadline }: Pending): Promise<void> {
+  async function commitAlone({ work, tenant, resolve, reject, checkDeadline }: Pending): Promise<void> {
     const run = async (queries: Queries) => {
       checkDeadline();
       const deferred = new DeferredWrites();
@@ -96,7 +100,7 @@ export function groupCommit(driver: Driver): Enqueue {
       checkDeadline();
       return value as never;
     };
-    await driver.transaction(run).then(resolve, reject);
+    await driver.transaction(run, tenant).then(resolve, reject);
   }
 
   async function runSome(batch: readonly Pending[], queries: Queries): Promise<Outcome[]> {

@@ -11,6 +11,9 @@ export class WorkerUnreachable extends DbUnavailable {}
 /** The server is a standby, or its transactions are read-only. */
 export class NotWritable extends DbUnavailable {}
 
+/** A worker of a Citus cluster may not know yet that rows were moved to another one: see citus.ts. */
+export class Unsettled extends DbUnavailable {}
+
 /** A serialization failure or a deadlock: the same transaction may succeed if it runs again. */
 export class Conflict extends DbUnavailable {}
 
@@ -39,6 +42,8 @@ const foreignKeyViolation = '23503';
 const divisionByZero = '22012';
 /** The error with which `sameServer` (postgres-pool.ts) fails. */
 const negativeRoot = '2201F';
+/** The error of `Unsettled`. */
+export const unsettled = 'SP001';
 
 /** `error` must be thrown by the driver itself, not by a callback that the driver has called. */
 export function mapDriverError(error: unknown): unknown {
@@ -55,6 +60,7 @@ export function mapDriverError(error: unknown): unknown {
   }
   const state = String(error.errno);
   if (state === foreignKeyViolation) return ownerDeleted(error);
+  if (state === unsettled) return new Unsettled(message, { cause: error });
   if (state === divisionByZero) return new NotWritable('the server is a standby or read-only');
   if (state === negativeRoot)
     return new Unreachable('the connection leads to another server, or the server was restarted');

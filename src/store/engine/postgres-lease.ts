@@ -7,7 +7,7 @@ import type { Awaitable } from '../../domain/awaitable.ts';
 import { DbUnavailable, type Queries } from './db.ts';
 import { isUndefinedTable, LockTimeout, lacksPrivilege } from './postgres-errors.ts';
 import type { Pools } from './postgres-pool.ts';
-import type { Late } from './postgres-retry.ts';
+import type { Call } from './postgres-retry.ts';
 
 /** In milliseconds. */
 export const leaseDuration = 15_000;
@@ -100,8 +100,8 @@ const margin = 1000;
 const connectionCheck = { name: 'client_connection_check_interval', value: 1000 };
 
 interface Transactions {
-  boundedBy<T>(longest: number, work: (late: Late) => Promise<T>): Promise<T>;
-  transaction<T>(work: (tx: Queries) => Awaitable<T>, late: Late): Promise<T>;
+  boundedBy<T>(longest: number, work: (call: Call) => Promise<T>): Promise<T>;
+  transaction<T>(work: (tx: Queries) => Awaitable<T>, call: Call): Promise<T>;
   shortTransaction<T>(work: (tx: Queries) => Awaitable<T>): Promise<T>;
 }
 
@@ -119,7 +119,7 @@ export function exclusiveWork(pools: Pools, { boundedBy, transaction, shortTrans
   return <T>(work: (tx: Queries) => Awaitable<T>, longest: number): Promise<T> => {
     const timeout = Math.max(longest - margin, 1);
     const deadline = performance.now() + timeout;
-    return boundedBy(longest, async (late) => {
+    return boundedBy(longest, async (call) => {
       const { advisoryLocks } = pools.current() ?? (await pools.find());
       const isChecked = await canCheckConnection();
       const begin = async (tx: Queries) => {
@@ -133,14 +133,14 @@ export function exclusiveWork(pools: Pools, { boundedBy, transaction, shortTrans
           await begin(tx);
           await tx.get(`select pg_advisory_xact_lock(${advisoryLock})`);
           return work(tx);
-        }, late);
+        }, call);
       return withLease(shortTransaction, deadline, (holder) =>
         transaction(async (tx) => {
           await begin(tx);
           const value = await work(tx);
           await releaseLease(tx, holder);
           return value;
-        }, late),
+        }, call),
       );
     });
   };

@@ -41,8 +41,12 @@ export interface Pool {
   readonly host: string;
   /** SQL that fails unless a connection leads to the server that was checked. */
   readonly sameServer: string;
-  /** Whether the server is the coordinator of a Citus cluster. */
+  /** Whether the server belongs to a Citus cluster. */
   readonly citus: boolean;
+  /** Whether it is a worker of the cluster, and not the coordinator. */
+  readonly isWorker: boolean;
+  /** The number of reads and transactions that succeeded. */
+  answers: number;
 }
 
 export interface PoolOptions {
@@ -52,6 +56,9 @@ export interface PoolOptions {
   /** Settings of every transaction, by name. */
   readonly settings: Readonly<Record<string, string>>;
   readonly positions: KnownPositions;
+  readonly isWorker?: boolean;
+  /** Called when a connection was closed. */
+  readonly onClose?: () => void;
 }
 
 export interface Pools {
@@ -194,6 +201,8 @@ async function openPool(host: PostgresHost, target: PostgresTarget, options: Poo
       host: nameOf(host),
       sameServer: sameServer(server),
       citus,
+      isWorker: options.isWorker ?? false,
+      answers: 0,
     };
     return { pool, readOnly, position };
   };
@@ -297,7 +306,7 @@ async function hasAdvisoryLocks(sql: SQL): Promise<boolean> {
 function connect(
   host: PostgresHost,
   target: PostgresTarget,
-  { maxConnections, connectTimeout }: PoolOptions,
+  { maxConnections, connectTimeout, onClose }: PoolOptions,
   settings: PoolOptions['settings'] | undefined,
 ): SQL {
   const { user, database, sslmode } = target;
@@ -311,6 +320,7 @@ function connect(
     database,
     ...(!isSocket && tlsOptions(target)),
     max: maxConnections,
+    ...(onClose && { onclose: onClose }),
     connectionTimeout: Math.ceil(connectTimeout / 1000),
     prepare: settings !== undefined,
     connection: { application_name: 'sallyport', ...settings },

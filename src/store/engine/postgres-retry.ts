@@ -1,8 +1,22 @@
 /** Repeats transactions that conflicted with others: serialization failures and deadlocks. */
 import { Conflict } from './postgres-errors.ts';
+import type { Pool } from './postgres-pool.ts';
 
 /** Returns true if the caller no longer waits for the result. */
 export type Late = () => boolean;
+
+/** One read or transaction, with its repetitions. */
+export interface Call {
+  readonly isLate: Late;
+  /** What the last attempt used. */
+  used?: Used;
+}
+
+export interface Used {
+  readonly pool: Pool;
+  /** How many answers the pool had given when the attempt began. */
+  readonly answers: number;
+}
 
 /** The longest pause before a transaction is repeated, in milliseconds. */
 const maxPause = 50;

@@ -7,9 +7,12 @@ import {
   newerThan,
   type Position,
 } from '../../domain/database-position.ts';
-import { batched } from './batcher.ts';
+import { nilTenant } from '../../domain/key.ts';
+import { batched, nameOf, type Wanted } from './batcher.ts';
+import { citusWorkers } from './citus-workers.ts';
 import {
   type Db,
+  type DbTime,
   DbUnavailable,
   defaultConnections,
   defaultTimeout,
@@ -24,14 +27,15 @@ import {
   mapDriverError,
   noAnswer,
   Unreachable,
+  Unsettled,
   WorkerUnreachable,
 } from './postgres-errors.ts';
 import { exclusiveWork } from './postgres-lease.ts';
-import { type Pool, type Pools, postgresPools } from './postgres-pool.ts';
+import { type Pool, postgresPools } from './postgres-pool.ts';
 import { readPosition } from './postgres-position.ts';
-import { afterConflict, type Late } from './postgres-retry.ts';
+import { afterConflict, type Call, type Late, type Used } from './postgres-retry.ts';
 import { type PostgresTarget, parsePostgresUrl } from './postgres-url.ts';
-import { citusAlternative } from './sql.ts';
+import { citusAlternative, rowLookup } from './sql.ts';
 
 /**
  * In milliseconds. `call` is the timeout of one read or transaction, retries included. All others but `slow` are
@@ -93,27 +97,23 @@ function settingsOf({ statement, lock, idleInTransaction }: Timeouts, { schema }
   };
 }
 
-function deadlines(pools: Pools, timeouts: Timeouts) {
-  let answers = 0;
-
+function deadlines(discard: (pool: Pool) => void, timeouts: Timeouts) {
   async function within<T>(
     longest: number,
-    isDead: () => boolean,
-    work: (late: Late) => Promise<T>,
+    isDead: (used: Used) => boolean,
+    work: (call: Call) => Promise<T>,
   ): Promise<T> {
-    const pool = pools.current();
     let isLate = false;
+    const call: Call = { isLate: () => isLate };
     const giveUp = Promise.withResolvers<never>();
     const timer = setTimeout(() => {
       isLate = true;
       // Connections hang while the network drops their packets, so the whole pool is replaced.
-      if (pool && isDead()) pools.discard(pool);
+      if (call.used && isDead(call.used)) discard(call.used.pool);
       giveUp.reject(new DbUnavailable(noAnswer));
     }, longest);
     try {
-      const value = await Promise.race([work(() => isLate), giveUp.promise]);
-      answers++;
-      return value;
+      return await Promise.race([work(call), giveUp.promise]);
     } finally {
       clearTimeout(timer);
     }
@@ -121,17 +121,24 @@ function deadlines(pools: Pools, timeouts: Timeouts) {
 
   return {
     /** For requests. Discards the pool if no query at all was answered during the timeout. */
-    bounded: <T>(work: (late: Late) => Promise<T>): Promise<T> => {
-      const before = answers;
-      return within(timeouts.call, () => answers === before, work);
-    },
+    bounded: <T>(work: (call: Call) => Promise<T>): Promise<T> =>
+      within(timeouts.call, ({ pool, answers }) => pool.answers === answers, work),
     /**
      * For work that the server's own timeout ends before `longest`. If it does not, the connection is probably lost, so
      * the pool is discarded.
      */
-    boundedBy: <T>(longest: number, work: (late: Late) => Promise<T>): Promise<T> =>
+    boundedBy: <T>(longest: number, work: (call: Call) => Promise<T>): Promise<T> =>
       within(longest, () => true, work),
   };
+}
+
+/** The parameter with the tenant of a statement about one tenant. */
+const tenantParameter = /\btenant_id = \$(\d+)/;
+
+function tenantOf(sql: string, params: readonly Value[] = []): string | undefined {
+  const found = tenantParameter.exec(sql);
+  const tenant = found ? params[Number(found[1]) - 1] : undefined;
+  return typeof tenant === 'string' ? tenant : undefined;
 }
 
 /**
@@ -148,15 +155,38 @@ export function openPostgres(
   const timeouts = timeoutsOf(timeout);
   const target = parsePostgresUrl(url);
   const settings = settingsOf(timeouts, target);
-  const pools = postgresPools(target, { maxConnections, connectTimeout: timeout, settings, positions });
-  const { bounded, boundedBy } = deadlines(pools, timeouts);
+  const options = { maxConnections, connectTimeout: timeout, settings, positions };
+  const pools = postgresPools(target, options);
+  const workers = citusWorkers(target, options);
+  const discard = (pool: Pool) => {
+    pools.discard(pool);
+    workers.discard(pool);
+  };
+  const { bounded, boundedBy } = deadlines(discard, timeouts);
 
-  async function onPool<T>(work: (pool: Pool) => Promise<T>): Promise<T> {
-    const pool = pools.current() ?? (await pools.find());
+  /** Where lookups of several tenants can share a query. */
+  const serverOf = (tenant = '') => {
+    const pool = pools.current();
+    return pool && (pool.citus ? workers.poolOf(tenant, pool) : pool)?.host;
+  };
+
+  /** Uses the worker with the rows of the tenant, if there is one. */
+  async function onPool<T>(
+    call: Call,
+    tenant: string | undefined,
+    work: (pool: Pool) => Promise<T>,
+  ): Promise<T> {
+    const coordinator = pools.current() ?? (await pools.find());
+    const pool = (tenant !== undefined && workers.poolOf(tenant, coordinator)) || coordinator;
+    call.used = { pool, answers: pool.answers };
     try {
-      return await work(pool);
+      const value = await work(pool);
+      pool.answers++;
+      return value;
     } catch (error) {
+      if (error instanceof Unsettled) return onPool(call, undefined, work);
       pools.discardAfter(error, pool);
+      workers.discardAfter(error, pool);
       throw error;
     }
   }
@@ -165,38 +195,40 @@ export function openPostgres(
    * Runs a read. Repeats it once if the connection was lost, and after every conflict, within the same timeout. A read
    * that was too slow is not repeated, because it would probably be too slow again.
    */
-  const read = <T>(work: (on: Session) => Promise<T>) => {
-    const attempt = () =>
-      onPool((pool) =>
-        pool.transactionSettings === undefined
-          ? work({ on: pool.sql, pool, clock })
-          : readThroughPooler(pool, pool.transactionSettings, clock, work),
-      );
-    return bounded(async (late) => {
+  const read = <T>(tenant: string | undefined, work: (on: Session) => Promise<T>) =>
+    bounded(async (call) => {
+      const attempt = () =>
+        onPool(call, tenant, (pool) =>
+          pool.transactionSettings === undefined
+            ? work({ on: pool.sql, pool, clock })
+            : readThroughPooler(pool, pool.transactionSettings, clock, work),
+        );
       try {
         return await attempt();
       } catch (error) {
         const isLost = error instanceof Unreachable || error instanceof WorkerUnreachable;
-        if (!isLost) return afterConflict(error, late, attempt);
+        if (!isLost) return afterConflict(error, call.isLate, attempt);
         await Bun.sleep(pause);
-        if (late()) throw error;
+        if (call.isLate()) throw error;
         return attempt();
       }
     });
-  };
 
-  function transaction<T>(work: Work<T>, late: Late): Promise<T> {
+  function transaction<T>(work: Work<T>, call: Call, tenant?: string): Promise<T> {
     const attempt = () =>
-      onPool((pool) => begin(pool, clock, (session) => withDeadline(work, late)(queries(session))));
-    return attempt().catch((error) => afterConflict(error, late, attempt));
+      onPool(call, tenant, (pool) =>
+        begin(pool, clock, (session) => withDeadline(work, call.isLate)(queries(session))),
+      );
+    return attempt().catch((error) => afterConflict(error, call.isLate, attempt));
   }
 
-  const shortTransaction = <T>(work: Work<T>) => bounded((late) => transaction(work, late));
+  const shortTransaction = <T>(work: Work<T>, tenant?: string) =>
+    bounded((call) => transaction(work, call, tenant));
 
   const exclusively = exclusiveWork(pools, { boundedBy, transaction, shortTransaction });
 
   const enqueue = groupCommit({
-    transaction: shortTransaction,
+    transaction: (work, tenant) => shortTransaction(work, tenant === nilTenant ? undefined : tenant),
     maxTotal: Math.max(1, Math.round(maxConnections * groupShare)),
     maxQueueTime: timeout * latestStart,
     ...grouping,
@@ -204,38 +236,109 @@ export function openPostgres(
 
   return {
     dialect: 'postgres',
-    isDistributed: () => onPool(async ({ citus }) => citus),
-    position: () => onPool((pool) => checkPosition(pool, target, positions)),
-    get: (sql, params) => read(async (session) => queries(session).get(sql, params)),
-    all: (sql, params) => read(async (session) => queries(session).all(sql, params)),
-    run: (sql, params) => shortTransaction(async (tx) => tx.run(sql, params)),
-    lookup: batched((sql, keys, params) => read((session) => findRows(session, sql, keys, params))),
+    isDistributed: async () => (pools.current() ?? (await pools.find())).citus,
+    position: async () => {
+      const pool = pools.current() ?? (await pools.find());
+      return checkPosition(pool, target, positions).catch((error) => {
+        pools.discardAfter(error, pool);
+        throw error;
+      });
+    },
+    get: (sql, params) => read(tenantOf(sql, params), async (session) => queries(session).get(sql, params)),
+    all: (sql, params) => read(tenantOf(sql, params), async (session) => queries(session).all(sql, params)),
+    run: (sql, params) => shortTransaction(async (tx) => tx.run(sql, params), tenantOf(sql, params)),
+    lookup: batched(
+      (sql, wanted) => read(wanted[0]?.params[0], (session) => findRows(session, sql, wanted)),
+      (sql, params) => (rowLookup(sql) && serverOf(params[0])) || params.join(),
+    ),
     transaction: shortTransaction,
     defer: (write, row) => shortTransaction((tx) => write(tx, [row])),
     change: (work, entity, tenant) =>
-      bounded((isLate) => enqueue(work, entity, tenant, () => checkDeadline(isLate))),
+      bounded((call) => enqueue(work, entity, tenant, () => checkDeadline(call.isLate))),
     exclusively: (work, pace) => exclusively(work, timeouts.exclusive[pace ?? 'usual']),
-    close: pools.close,
+    close: async () => {
+      await workers.close();
+      await pools.close();
+    },
   };
 }
 
 /**
- * Looks up one key after another in the unique index. A comparison with a list of keys would be planned every time, and
- * by the average tenant: PostgreSQL would read all rows of a large tenant. The length of a list in a subquery is unknown
- * to the planner, so the plan is cached.
+ * Looks up one key after another in the unique index, and returns the row of each. A comparison with a list of keys would
+ * be planned every time, and by the average tenant: PostgreSQL would read all rows of a large tenant. The length of a
+ * list in a subquery is unknown to the planner, so the plan is cached.
  */
-function findRows(session: Session, sql: string, keys: Key[], params: readonly string[]): Promise<unknown[]> {
+async function findRows(
+  session: Session,
+  sql: string,
+  wanted: readonly Wanted[],
+): Promise<readonly unknown[]> {
   const { pool } = session;
-  const find = (key: string) => sql.replace(keyMarker, () => key);
-  // On Citus a worker evaluates it, which was started at another time. A coordinator is checked when it is connected.
-  const check = `${isWritable(pool.citus ? undefined : pool.sameServer)} = 1`;
-  if (keys.length === 1) return execute(session, `${find('$1')} and ${check}`, [keys[0] as Value, ...params]);
-  const isText = typeof keys[0] === 'string';
-  const list = pool.sql.array(keys, isText ? 'TEXT' : 'BYTEA') as unknown as Value;
-  if (pool.citus) return execute(session, `${find('any($1)')} and ${check}`, [list, ...params]);
-  const type = sql.includes(':uuid') ? 'uuid' : isText ? 'text' : 'bytea';
-  const each = `unnest((select $1::${type}[])) as wanted (key), lateral (${find('wanted.key')} offset 0) as found`;
-  return execute(session, `select found.* from ${each} where ${check}`, [list, ...params]);
+  const ofRows = pool.isWorker ? rowLookup(sql) : undefined;
+  if (pool.citus && !ofRows) return findOnCitus(session, sql, wanted);
+  const check = `${isWritable(pool.sameServer)} = 1`;
+  const [{ key, params }] = wanted as readonly [Wanted];
+  if (wanted.length === 1 && !ofRows)
+    return execute(session, `${withKey(sql, '$1')} and ${check}`, [key, ...params]);
+  const hasTenant = params.length > 0;
+  const type = sql.includes(':uuid') ? 'uuid' : typeof key === 'string' ? 'text' : 'bytea';
+  const lists = `(select cast($1 as ${type}[]))${hasTenant ? ', (select cast($2 as uuid[]))' : ''}`;
+  const each = withKey(sql, 'wanted.key').replaceAll('$2', 'wanted.tenant');
+  const inOrder = `select wanted.at, found.* from unnest(${lists}) with ordinality
+    as wanted (key, ${hasTenant ? 'tenant, ' : ''}at), lateral (${each} offset 0) as found where true`;
+  const rows = await execute<{ at: DbTime | undefined }>(session, `${ofRows ?? inOrder} and ${check}`, [
+    keyList(pool, wanted),
+    ...(hasTenant ? [tenantList(pool, wanted)] : []),
+  ]);
+  const found: unknown[] = [];
+  for (const row of rows) {
+    found[Number(row.at) - 1] = row;
+    // Not a column of the lookup, and different in the next query.
+    row.at = undefined;
+  }
+  return found;
+}
+
+/**
+ * Through the coordinator, with one query for each tenant. A worker evaluates the check, and was started at another time.
+ * A coordinator is checked when it is connected.
+ */
+async function findOnCitus(
+  session: Session,
+  sql: string,
+  wanted: readonly Wanted[],
+): Promise<readonly unknown[]> {
+  const found = new Map<string, unknown>();
+  const name = (key: Key, params: readonly string[]) => `${nameOf(key)} ${params}`;
+  const find = async (some: readonly Wanted[]) => {
+    const { key, params } = some[0] as Wanted;
+    const text = `${withKey(sql, some.length === 1 ? '$1' : 'any($1)')} and ${isWritable()} = 1`;
+    const keys = some.length === 1 ? key : keyList(session.pool, some);
+    for (const row of await execute<{ key: Key }>(session, text, [keys, ...params]))
+      found.set(name(row.key, params), row);
+  };
+  await Promise.all(
+    Map.groupBy(wanted, ({ params }) => params.join())
+      .values()
+      .map(find),
+  );
+  return wanted.map(({ key, params }) => found.get(name(key, params)));
+}
+
+function withKey(sql: string, key: string): string {
+  return sql.replace(keyMarker, () => key);
+}
+
+function keyList({ sql }: Pool, wanted: readonly Wanted[]): Value {
+  const keys = wanted.map(({ key }) => key);
+  return sql.array(keys, typeof keys[0] === 'string' ? 'TEXT' : 'BYTEA') as unknown as Value;
+}
+
+function tenantList({ sql }: Pool, wanted: readonly Wanted[]): Value {
+  return sql.array(
+    wanted.map(({ params }) => params[0]),
+    'TEXT',
+  ) as unknown as Value;
 }
 
 /** Throws `Unreachable`, so that the node looks for another server, if this one is behind. */
@@ -350,7 +453,7 @@ function queries(session: Session): Queries {
     get: async <R>(sql: string, params: readonly Value[] = []) => (await execute<R>(session, sql, params))[0],
     all: (sql, params = []) => execute(session, sql, params),
     run: async (sql, params = []) => (await execute(session, sql, params)).count,
-    lookup: batched((sql, keys, params) => findRows(session, sql, keys, params)),
+    lookup: batched((sql, wanted) => findRows(session, sql, wanted)),
   };
 }
 

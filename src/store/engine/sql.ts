@@ -70,6 +70,36 @@ export function citusAlternative({ sql, params }: Statement): readonly Statement
   return alternatives.get(sql)?.(params);
 }
 
+/** By the lookup that they replace. */
+const rowLookups = new Map<string, string>();
+
+interface JoinedLookup {
+  readonly columns: string;
+  /** The first table has the key. The alias of each table is one letter. */
+  readonly from: string;
+  /** The column with the key, such as `k.digest`. */
+  readonly key: string;
+  readonly where: string;
+  /** A function that returns the joined rows, in columns with the names of the aliases: see citus.ts. */
+  readonly rows: string;
+  /** Replaces `where`, if that has subqueries. */
+  readonly whereOfRows?: string;
+}
+
+/** The SQL of a lookup with joins. The worker of a Citus cluster with the rows of the tenant calls `rows` instead. */
+export function joinedLookup({ columns, from, key, where, rows, whereOfRows = where }: JoinedLookup): string {
+  const sql = `select ${columns} from ${from} where ${key[0]}.tenant_id = $2 and ${key} = :key and ${where}`;
+  const ofRows = (text: string) => text.replace(/\b([a-z])\./g, '(r.$1).');
+  const found = `${rows}((select cast($2 as uuid[])), (select cast($1 as bytea[]))) as r`;
+  rowLookups.set(sql, `select r.at, ${ofRows(columns)} from ${found} where ${ofRows(whereOfRows)}`);
+  return sql;
+}
+
+/** Its parameters are a list of keys and a list of their tenants. `at` is the place of each row in the lists, from 1. */
+export function rowLookup(sql: string): string | undefined {
+  return rowLookups.get(sql);
+}
+
 /** Rows per statement. A parameter has a number of 16 bits. */
 const maxValues = 512;
 const fewValues = 16;

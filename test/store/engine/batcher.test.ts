@@ -1,20 +1,17 @@
 import { expect, test } from 'bun:test';
-import { batched, batcher } from '../../../src/store/engine/batcher.ts';
+import { batched, batcher, type Wanted } from '../../../src/store/engine/batcher.ts';
 import { until } from '../../support/until.ts';
 
 const bytes = (text: string) => new TextEncoder().encode(text);
-const texts = (keys: (string | Uint8Array)[]) =>
-  keys.map((key) => (typeof key === 'string' ? key : new TextDecoder().decode(key)));
+const texts = (wanted: readonly Wanted[]) =>
+  wanted.map(({ key }) => (typeof key === 'string' ? key : new TextDecoder().decode(key)));
 
 /** A table that can be changed between queries. Records the queries. */
 function table(rows: Record<string, string>) {
   const asked: string[][] = [];
-  const lookup = batched(async (sql, keys) => {
-    asked.push([sql, ...texts(keys)]);
-    return texts(keys)
-      .filter((key) => key in rows)
-      .toReversed()
-      .map((key) => ({ key: bytes(key), value: rows[key] }));
+  const lookup = batched(async (sql, wanted) => {
+    asked.push([sql, ...texts(wanted)]);
+    return texts(wanted).map((key) => (key in rows ? { value: rows[key] } : undefined));
   });
   const find = async (key: string, sql = 'q') =>
     (await lookup<{ value: string }>(sql, bytes(key), []))?.value;
@@ -31,12 +28,12 @@ test('lookups of one tick share one query, and each gets its own row', async () 
 test('a lookup never gets the result of a query that was sent before it', async () => {
   const rows: Record<string, string> = { a: 'old' };
   const sent: PromiseWithResolvers<void>[] = [];
-  const lookup = batched(async (_, keys) => {
+  const lookup = batched(async (_, wanted) => {
     const value = rows.a;
     const sending = Promise.withResolvers<void>();
     sent.push(sending);
     await sending.promise;
-    return keys.map((key) => ({ key, value }));
+    return wanted.map(() => ({ value }));
   });
   const first = lookup('q', bytes('a'), []);
   await until('1 queries', () => sent.length >= 1);
@@ -51,12 +48,12 @@ test('a lookup never gets the result of a query that was sent before it', async 
 test('lookups made while a query is in flight share the next query', async () => {
   const asked: string[][] = [];
   const back: PromiseWithResolvers<void>[] = [];
-  const lookup = batched(async (_, keys) => {
-    asked.push(texts(keys));
+  const lookup = batched(async (_, wanted) => {
+    asked.push(texts(wanted));
     const coming = Promise.withResolvers<void>();
     back.push(coming);
     await coming.promise;
-    return keys.map((key) => ({ key }));
+    return wanted;
   });
   const first = lookup('q', bytes('a'), []);
   await until('1 queries', () => asked.length >= 1);
@@ -91,9 +88,9 @@ test('different statements do not share a query', async () => {
 
 test('keys can be texts, and lookups share a query only with the same parameters', async () => {
   const asked: string[][] = [];
-  const lookup = batched(async (_, keys, params) => {
-    asked.push([...params, ...texts(keys)]);
-    return keys.map((key) => ({ key, value: `${params} ${key}` }));
+  const lookup = batched(async (_, wanted) => {
+    asked.push([...(wanted[0]?.params ?? []), ...texts(wanted)]);
+    return wanted.map(({ key, params }) => ({ value: `${params} ${key}` }));
   });
   const wanted = [
     ['t1', 'a'],
@@ -110,10 +107,27 @@ test('keys can be texts, and lookups share a query only with the same parameters
   ]);
 });
 
+test('lookups of a group share a query, and each tenant gets its own row of the same key', async () => {
+  const asked: (readonly Wanted[])[] = [];
+  const lookup = batched(
+    async (_, wanted) => {
+      asked.push(wanted);
+      return wanted.map(({ key, params: [tenant] }) => (tenant === 't2' ? undefined : `${tenant} ${key}`));
+    },
+    (_, [tenant]) => (tenant === 't4' ? 'other' : 'group'),
+  );
+  const found = await Promise.all(['t1', 't2', 't3', 't4', 't1'].map((tenant) => lookup('q', 'a', [tenant])));
+  expect(found).toEqual(['t1 a', undefined, 't3 a', 't4 a', 't1 a']);
+  expect(asked.map((wanted) => wanted.map(({ params }) => params.join()))).toEqual([
+    ['t1', 't2', 't3'],
+    ['t4'],
+  ]);
+});
+
 test('a failed query does not affect lookups with other parameters', async () => {
-  const lookup = batched(async (_, keys, [tenant]) => {
-    if (tenant === 't1') throw new Error('cut');
-    return keys.map((key) => ({ key }));
+  const lookup = batched(async (_, wanted) => {
+    if (wanted[0]?.params[0] === 't1') throw new Error('cut');
+    return wanted;
   });
   const outcomes = await Promise.allSettled([lookup('q', 'a', ['t1']), lookup('q', 'a', ['t2'])]);
   expect(outcomes).toMatchObject([{ reason: new Error('cut') }, { value: { key: 'a' } }]);
@@ -121,9 +135,9 @@ test('a failed query does not affect lookups with other parameters', async () =>
 
 test('a query has at most 32 keys', async () => {
   const sizes: number[] = [];
-  const lookup = batched(async (_, keys) => {
-    sizes.push(keys.length);
-    return keys.map((key) => ({ key }));
+  const lookup = batched(async (_, wanted) => {
+    sizes.push(wanted.length);
+    return wanted;
   });
   await Promise.all(Array.from({ length: 70 }, (_, at) => lookup('q', String(at), [])));
   expect(sizes).toEqual([32, 32, 6]);
@@ -131,30 +145,14 @@ test('a query has at most 32 keys', async () => {
 
 test('a failed query rejects its lookups, and the next lookup sends a new query', async () => {
   let failing = true;
-  const lookup = batched(async (_, keys) => {
+  const lookup = batched(async (_, wanted) => {
     if (failing) throw new Error('cut');
-    return keys.map((key) => ({ key }));
+    return wanted;
   });
   const outcomes = await Promise.allSettled([lookup('q', bytes('a'), []), lookup('q', bytes('b'), [])]);
   expect(outcomes).toMatchObject([{ reason: new Error('cut') }, { reason: new Error('cut') }]);
   failing = false;
   expect(await lookup('q', bytes('a'), [])).toMatchObject({ key: bytes('a') });
-});
-
-test('lookups with different parameters never share a query', async () => {
-  const asked: [string[], readonly string[]][] = [];
-  const lookup = batched(async (_, keys, params) => {
-    asked.push([texts(keys), params]);
-    return keys.map((key) => ({ key, value: params[0] }));
-  });
-  const found = await Promise.all(
-    ['x', 'y', 'x'].map((tenant, at) => lookup<{ value: string }>('q', bytes(`k${at}`), [tenant])),
-  );
-  expect(found.map((row) => row?.value)).toEqual(['x', 'y', 'x']);
-  expect(asked).toEqual([
-    [['k0', 'k2'], ['x']],
-    [['k1'], ['y']],
-  ]);
 });
 
 test('groups are sent at the same time up to the total, and each gets its turn', async () => {

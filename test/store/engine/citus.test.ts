@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { readConfig } from '../../../src/config/settings.ts';
+import type { Minted } from '../../../src/domain/key.ts';
 import { diagnose } from '../../../src/operations/diagnosis.ts';
 import { misplacedOf, readPlacements } from '../../../src/store/engine/citus.ts';
 import { type Migration, migrate, migrations, tablesOf } from '../../../src/store/engine/migrate.ts';
@@ -18,7 +19,8 @@ import {
   runPostgres,
   testMasterKey,
 } from '../../support/test-server.ts';
-import { masterKeys } from '../../support/test-store.ts';
+import { grants, masterKeys, openTestStore } from '../../support/test-store.ts';
+import { until } from '../../support/until.ts';
 
 const open = (url: string) => openPostgres(url, undefined, generousTimeout, fewConnections);
 
@@ -193,5 +195,139 @@ describe.skipIf(noCitus('migrations and dumps'))('on a Citus cluster', () => {
       url,
       `drop owned by ${owner}; drop owned by ${service}; drop role ${owner}; drop role ${service}`,
     );
+  });
+
+  /** A store, a tenant, and SQL on the worker with its rows. */
+  async function openOnWorker() {
+    const opened = await openTestStore(citus);
+    const tenant = await opened.tenant();
+    const [at] = await opened.runSql<{ host: string }>(
+      `select nodename || ':' || nodeport as host from pg_dist_placement join pg_dist_node using (groupid)
+       where shardid = get_shard_id_for_distribution_column('tenants', '${tenant}'::uuid)`,
+    );
+    const worker = Object.assign(new URL(opened.url), { host: at?.host }).href;
+    const onWorker = <R>(sql: string) => runPostgres<R>(worker, sql);
+    const find = (key: Minted) => opened.store.credentials.find(key);
+    /** Whether a connection of the store has called the function last. */
+    const called = async (name: string) => {
+      const found = await onWorker(
+        `select 1 from pg_stat_activity where datname = current_database() and application_name = 'sallyport'
+         and query like '%from ${name}(%'`,
+      );
+      return found.length > 0;
+    };
+    return { ...opened, tenant, onWorker, find, called };
+  }
+
+  test('the worker of a tenant looks up its keys and sessions, by the same conditions', async () => {
+    const { tenant, application, session, mint, store, runSql, find, called, close } = await openOnWorker();
+    const [owner, authorizer] = [await application(tenant, { type: 'public' }), await application(tenant)];
+    const pending = await session(tenant, owner.id);
+    const active = await session(tenant, owner.id);
+    const leaked = mint('pvt', tenant);
+    await store.sessions.authorize(tenant, active.nonce.digest, {
+      ...grants,
+      by: authorizer.id,
+      ceiling: authorizer.key.digest,
+      unlimitedBy: leaked.digest,
+      trust: leaked.digest,
+      subject: 'customer',
+      expiresAt: undefined,
+      maxLifetime: 180_000,
+    });
+    for (const [key, name] of [
+      [owner.key, 'key_rows'],
+      [active.key, 'session_rows'],
+    ] as const)
+      await until(`${name} on the worker`, async () => {
+        await find(key);
+        return called(name);
+      });
+    const all = async () => {
+      const found = [owner, authorizer, pending, active].map(
+        async ({ key }) => (await find(key))?.applicationId,
+      );
+      return (await Promise.all(found)).map((id) => (id === undefined ? '-' : '+')).join('');
+    };
+    expect(await all()).toBe('++++');
+    expect(await find(active.key)).toMatchObject({
+      kind: 'session',
+      tenantId: tenant,
+      applicationId: owner.id,
+      authorizedBy: authorizer.id,
+      subject: 'customer',
+      authority: { applicationId: authorizer.id },
+    });
+    const digest = `'\\x${leaked.digest.toHex()}'`;
+    const ownerEnds = (end: string) => `update applications set expires_at = ${end} where id = '${owner.id}'`;
+    const keyEnds = (end: string) =>
+      `update application_keys set expires_at = ${end} where application_id = '${authorizer.id}'`;
+    const trustEnds = (end: string) =>
+      `update leaked_keys set expires_at = ${end} where tenant_id = '${tenant}'`;
+    const subjectEnds = (end: string) =>
+      `update ended_subjects set ended_at = ${end} where tenant_id = '${tenant}'`;
+    const mark = (table: string, id: string, column: string, value: string) =>
+      `update ${table} set ${column} = ${value} where id = '${id}'`;
+    const unlimited = (column: string) => mark('sessions', active.id, column, 'null');
+    const states: [change: string, valid: string, undo: string][] = [
+      [mark('tenants', tenant, 'disabled_at', '1'), '----', mark('tenants', tenant, 'disabled_at', 'null')],
+      [ownerEnds('1'), '-+--', ownerEnds('null')],
+      [keyEnds('1'), '+-+-', keyEnds('null')],
+      [
+        mark('applications', authorizer.id, 'expires_at', '1'),
+        '+-+-',
+        mark('applications', authorizer.id, 'expires_at', 'null'),
+      ],
+      [
+        mark('sessions', pending.id, 'expires_at', '1'),
+        '++-+',
+        mark('sessions', pending.id, 'expires_at', '9e15'),
+      ],
+      [
+        mark('sessions', active.id, 'authorized_by', `'${owner.id}'`),
+        '+++-',
+        mark('sessions', active.id, 'authorized_by', `'${authorizer.id}'`),
+      ],
+      [
+        mark('applications', owner.id, 'quarantined_at', '1'),
+        '++++',
+        mark('applications', owner.id, 'quarantined_at', 'null'),
+      ],
+      [`insert into ended_subjects values ('${tenant}', 'customer', 1, 9e15)`, '+++-', subjectEnds('0')],
+      ['select 1', '++++', subjectEnds('2')],
+      ['select 1', '+++-', subjectEnds('0')],
+      [`insert into leaked_keys values ('${tenant}', ${digest}, 1)`, '+++-', unlimited('unlimited_by')],
+      ['select 1', '++++', trustEnds('9e15')],
+      ['select 1', '+++-', unlimited('unlimited_trust')],
+      [`delete from application_keys where application_id = '${authorizer.id}'`, '+-+-', 'select 1'],
+    ];
+    for (const [change, valid, undo] of states) {
+      await runSql(change);
+      expect({ change, valid: await all() }).toEqual({ change, valid });
+      await runSql(undo);
+    }
+    expect(await called('session_rows')).toBe(true);
+    await close();
+  });
+
+  test('lookups ask the coordinator while the worker may not know that rows were moved', async () => {
+    const { tenant, application, runSql, onWorker, find, called, close } = await openOnWorker();
+    const { key } = await application(tenant);
+    await until('a lookup on the worker', async () => {
+      await find(key);
+      return called('key_rows');
+    });
+    const id = `prepared_${tenant}`;
+    await onWorker(`begin; select txid_current(); prepare transaction '${id}'`);
+    try {
+      const direct = onWorker(`select 1 from key_rows(array['${tenant}']::uuid[], array['']::bytea[])`);
+      await expect(direct).rejects.toMatchObject({ errno: 'SP001' });
+      expect(await find(key)).toMatchObject({ tenantId: tenant });
+      await runSql(`delete from application_keys where tenant_id = '${tenant}'`);
+      expect(await find(key)).toBeUndefined();
+    } finally {
+      await onWorker(`rollback prepared '${id}'`);
+    }
+    await close();
   });
 });
