@@ -117,7 +117,7 @@ export const settings = {
   },
   databaseConnections: {
     variable: 'SALLYPORT_DATABASE_CONNECTIONS',
-    description: 'Maximum number of PostgreSQL connections per process.',
+    description: 'Maximum number of connections per process to each PostgreSQL server.',
     ...whole(defaultConnections, 2, 1000),
   },
   managementKeyFile: {

@@ -165,8 +165,8 @@ export async function newestPending(
   };
 }
 
-/** Tenants that one statement finds. */
-const tenantsPerStatement = 100;
+/** Tenants that one statement finds. In a Citus cluster, each statement reads all shards. */
+const tenantsPerStatement = { one: 100, cluster: 1000 };
 
 /**
  * The tenants with rows in `table`, in the order of ids. Reads one row of each, except in a Citus cluster, where a
@@ -177,6 +177,7 @@ export async function* tenantsIn(
   table: 'audit_pending' | 'audit_segments',
 ): AsyncGenerator<string> {
   const isDistributed = await db.isDistributed?.();
+  const limit = tenantsPerStatement[isDistributed ? 'cluster' : 'one'];
   const rows = (after: string) =>
     `from ${table} ${after && `where tenant_id > ${after}`} order by tenant_id limit`;
   for (let after: string[] = []; ; ) {
@@ -188,10 +189,10 @@ export async function* tenantsIn(
              select * from (select tenant_id ${first} 1) as first_one union all
              select (select tenant_id ${rows('found.tenant_id')} 1) from found where found.tenant_id is not null
            ) select tenant_id from found where tenant_id is not null limit $1`,
-      [tenantsPerStatement, ...after],
+      [limit, ...after],
     );
     for (const { tenant_id } of found) yield tenant_id;
-    if (found.length < tenantsPerStatement) return;
+    if (found.length < limit) return;
     after = found.slice(-1).map(({ tenant_id }) => tenant_id);
   }
 }

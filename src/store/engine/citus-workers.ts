@@ -1,10 +1,10 @@
 /**
- * Connections to the workers of a Citus cluster. Every server of a cluster runs any statement, and runs one about rows
- * of its own without another server. So the statements of a tenant go to the worker that has its rows, which takes a
- * third of the processor time that it takes through the coordinator.
+ * Connections to the workers of a Citus cluster. Every server of a cluster runs any statement, and needs no other server
+ * if it has the rows. So the statements of a tenant go to the worker with its rows, which costs much less than through
+ * the coordinator.
  *
- * Where a tenant is decides only the cost: a worker asks the others for rows that it does not have. No request waits for
- * what is read here. Until it is known, and while a worker cannot be connected, the coordinator is used.
+ * The placement of a tenant decides only the cost: a worker forwards statements about rows that it does not have. No
+ * request waits for the placement. Until it is known, and while a worker cannot be connected, the coordinator is used.
  */
 import { anyPosition } from '../../domain/database-position.ts';
 import { NotWritable, Unreachable } from './postgres-errors.ts';
@@ -16,7 +16,7 @@ export interface Workers {
   poolOf(tenant: string, coordinator: Pool): Pool | undefined;
   /** Closes the pool. The worker is connected again after its address was read again. */
   discard(pool: Pool): void;
-  /** Discards the pool if the error means that the coordinator should be asked where the tenant is. */
+  /** Discards the pool if the error means that the tenant may be on another worker now. */
   discardAfter(error: unknown, pool: Pool): void;
   close(): Promise<void>;
 }
@@ -53,7 +53,7 @@ export function citusWorkers(
   let readAt = Number.NEGATIVE_INFINITY;
   let isReading = false;
 
-  async function read({ sql }: Pool): Promise<void> {
+  async function read({ sql, host }: Pool): Promise<void> {
     const asked = [...unknown];
     const startedAt = now();
     const [found, rows] = await Promise.all([
@@ -62,7 +62,8 @@ export function citusWorkers(
         ? (sql.unsafe(hashes, [JSON.stringify(asked)]) as Promise<{ id: string; hash: number }[]>)
         : [],
     ]);
-    shards = found;
+    // A worker that is named like this machine is one only if the coordinator is here, too.
+    shards = found.filter((shard) => isLocal(host) || !isLocal(shard.host));
     readAt = startedAt;
     if (hashOf.size > maxTenants) hashOf.clear();
     for (const { id, hash } of rows) hashOf.set(id, hash);
@@ -119,6 +120,7 @@ export function citusWorkers(
   }
 
   function discard(pool: Pool): void {
+    if (!pool.isWorker) return;
     for (const pools of workers.values()) pools.discard(pool);
     readAt = Number.NEGATIVE_INFINITY;
   }
@@ -146,6 +148,11 @@ export function citusWorkers(
       await Promise.all([...workers.values()].map((pools) => pools.close()));
     },
   };
+}
+
+/** `host` may have a port, or be the folder of a socket. */
+function isLocal(host: string): boolean {
+  return /^(localhost|127\.|\[?::1|\/)/.test(host);
 }
 
 function nameOf({ host, port }: Shard): string {

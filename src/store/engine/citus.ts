@@ -78,9 +78,9 @@ async function distribute(db: Db, names: readonly string[]): Promise<void> {
 }
 
 /**
- * Functions that find the rows of many keys at once. Citus plans a join again for every request, which takes longer than
- * all other work of a request, but it keeps the plan of a statement about one table. The statements of a `stable`
- * function see the same state of the database. `joinedLookup` in sql.ts uses them.
+ * Functions that find the rows of many keys. Citus plans a join for every request, which takes longer than the rest of
+ * the request, but caches the plan of a statement about one table. The statements of a `stable` function see the same
+ * state of the database. `joinedLookup` in sql.ts uses the functions.
  */
 const rowFunctions: readonly RowFunction[] = [
   {
@@ -139,9 +139,9 @@ interface RowFunction {
 }
 
 /**
- * While a shard moves, its old worker may be told last that it has moved, and others have already changed the rows on the
- * new worker. Until then, the old worker has a prepared transaction. So the function for many keys fails if there is
- * one, and only then reads, in a statement of its own.
+ * When a shard has moved, the change of its placement may arrive last at its old worker, after rows were changed on the
+ * new one. Until then, the old worker has a prepared transaction. So the function for many keys first fails if there is
+ * one, and then reads in another statement, which sees what was committed before the check.
  */
 function definitions({ name, columns, body }: RowFunction): string[] {
   const table = Object.entries(columns).map(([column, type]) => `${column} ${type}`);
@@ -152,7 +152,7 @@ function definitions({ name, columns, body }: RowFunction): string[] {
      stable language plpgsql as $$ begin ${body} end $$`,
     `create or replace function ${name}(tenants uuid[], keys bytea[]) returns table (at bigint, ${table.join(', ')})
      volatile language plpgsql as $$ begin
-       if exists (select 1 from pg_prepared_xact()) then
+       if exists (select 1 from pg_prepared_xacts where database = current_database()) then
          raise exception 'a transaction is prepared' using errcode = '${unsettled}';
        end if;
        return query select w.at, ${rows.join(', ')}
