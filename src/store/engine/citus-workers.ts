@@ -11,16 +11,6 @@ import { NotWritable, Unreachable } from './postgres-errors.ts';
 import { type Pool, type PoolOptions, type Pools, postgresPools } from './postgres-pool.ts';
 import type { PostgresTarget } from './postgres-url.ts';
 
-export interface Workers {
-  /** A pool of connections to the worker with the rows of the tenant. Undefined if the coordinator should be used. */
-  poolOf(tenant: string, coordinator: Pool): Pool | undefined;
-  /** Closes the pool. The worker is connected again after its address was read again. */
-  discard(pool: Pool): void;
-  /** Discards the pool if the error means that the tenant may be on another worker now. */
-  discardAfter(error: unknown, pool: Pool): void;
-  close(): Promise<void>;
-}
-
 /** In milliseconds. After `refresh` the placement is read again, and after `placement` it is no longer used. */
 const ages = { refresh: 1000, placement: 3000, failure: 5000 };
 const maxTenants = 100_000;
@@ -39,115 +29,117 @@ interface Shard {
   readonly port: number;
 }
 
-export function citusWorkers(
-  target: PostgresTarget,
-  options: PoolOptions,
-  now = () => performance.now(),
-): Workers {
-  const workers = new Map<string, Pools>();
-  /** When a worker may be connected again. */
-  const failed = new Map<string, number>();
-  const hashOf = new Map<string, number>();
-  const unknown = new Set<string>();
-  let shards: readonly Shard[] = [];
-  let readAt = Number.NEGATIVE_INFINITY;
-  let isReading = false;
+export class CitusWorkers {
+  readonly #target: PostgresTarget;
+  readonly #options: PoolOptions;
+  readonly #pools = new Map<string, Pools>();
+  /** When a worker may be connected again, after an attempt. */
+  readonly #notBefore = new Map<string, number>();
+  readonly #hashes = new Map<string, number>();
+  readonly #unknown = new Set<string>();
+  #shards: readonly Shard[] = [];
+  #readAt = Number.NEGATIVE_INFINITY;
+  #isReading = false;
 
-  async function read({ sql, host }: Pool): Promise<void> {
-    const asked = [...unknown];
-    const startedAt = now();
-    const [found, rows] = await Promise.all([
+  constructor(target: PostgresTarget, options: PoolOptions) {
+    this.#target = target;
+    this.#options = options;
+  }
+
+  /** A pool of connections to the worker with the rows of the tenant. Undefined if the coordinator should be used. */
+  poolOf(tenant: string, coordinator: Pool): Pool | undefined {
+    // A pooler stands before one server only.
+    if (!coordinator.citus || coordinator.transactionSettings !== undefined) return undefined;
+    const hash = this.#hashes.get(tenant);
+    if (hash === undefined) this.#unknown.add(tenant);
+    const age = performance.now() - this.#readAt;
+    if (hash === undefined || age > ages.refresh) this.#refresh(coordinator);
+    if (hash === undefined || age > ages.placement) return undefined;
+    const shard = this.#shards.find(({ first }) => first <= hash);
+    if (!shard) return undefined;
+    const pool = this.#pools.get(nameOf(shard))?.current();
+    if (!pool) this.#connect(shard);
+    return pool;
+  }
+
+  /** Closes the pool. The worker is connected again after its address was read again. */
+  discard(pool: Pool): void {
+    if (!pool.isWorker) return;
+    for (const pools of this.#pools.values()) pools.discard(pool);
+    this.#readAt = Number.NEGATIVE_INFINITY;
+  }
+
+  /** Discards the pool if the error means that the tenant may be on another worker now. */
+  discardAfter(error: unknown, pool: Pool): void {
+    if (error instanceof Unreachable || error instanceof NotWritable) this.discard(pool);
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#pools.values()].map((pools) => pools.close()));
+  }
+
+  #refresh(coordinator: Pool): void {
+    if (this.#isReading) return;
+    this.#isReading = true;
+    this.#read(coordinator)
+      .catch(() => {})
+      .finally(() => {
+        this.#isReading = false;
+      });
+  }
+
+  async #read({ sql, host }: Pool): Promise<void> {
+    const asked = [...this.#unknown];
+    const startedAt = performance.now();
+    const [shards, rows] = await Promise.all([
       sql.unsafe(placement) as Promise<Shard[]>,
       asked.length > 0
         ? (sql.unsafe(hashes, [JSON.stringify(asked)]) as Promise<{ id: string; hash: number }[]>)
         : [],
     ]);
     // A worker that is named like this machine is one only if the coordinator is here, too.
-    shards = found.filter((shard) => isLocal(host) || !isLocal(shard.host));
-    readAt = startedAt;
-    if (hashOf.size > maxTenants) hashOf.clear();
-    for (const { id, hash } of rows) hashOf.set(id, hash);
-    for (const id of asked) unknown.delete(id);
-    const current = new Set(shards.map(nameOf));
-    for (const name of workers.keys()) if (!current.has(name)) drop(name);
+    this.#shards = shards.filter((shard) => isLocal(host) || !isLocal(shard.host));
+    this.#readAt = startedAt;
+    if (this.#hashes.size > maxTenants) this.#hashes.clear();
+    for (const { id, hash } of rows) this.#hashes.set(id, hash);
+    for (const id of asked) this.#unknown.delete(id);
+    const current = new Set(this.#shards.map(nameOf));
+    for (const [name, pools] of this.#pools)
+      if (!current.has(name)) {
+        this.#pools.delete(name);
+        pools.close().catch(() => {});
+      }
   }
 
-  function refresh(coordinator: Pool): void {
-    if (isReading) return;
-    isReading = true;
-    read(coordinator)
-      .catch(() => {})
-      .finally(() => {
-        isReading = false;
-      });
-  }
-
-  function drop(name: string): void {
-    workers
-      .get(name)
-      ?.close()
-      .catch(() => {});
-    workers.delete(name);
-  }
-
-  function connect(shard: Shard): void {
+  #connect(shard: Shard): void {
     const name = nameOf(shard);
-    if (now() < (failed.get(name) ?? 0)) return;
-    failed.set(name, now() + ages.failure);
-    const pools = workers.get(name) ?? open(shard);
-    workers.set(name, pools);
+    const now = performance.now();
+    if (now < (this.#notBefore.get(name) ?? 0)) return;
+    this.#notBefore.set(name, now + ages.failure);
+    const pools = this.#pools.get(name) ?? this.#open(shard);
+    this.#pools.set(name, pools);
     pools.find().then(
-      () => failed.delete(name),
+      () => this.#notBefore.delete(name),
       () => {},
     );
   }
 
-  function open(shard: Shard): Pools {
+  #open(shard: Shard): Pools {
     const pools: Pools = postgresPools(
-      { ...target, hosts: [shard] },
+      { ...this.#target, hosts: [shard] },
       {
-        ...options,
+        ...this.#options,
         positions: anyPosition,
         isWorker: true,
         // A statement would wait until its timeout, because the driver tries to connect again.
         onClose: () => {
           const pool = pools.current();
-          if (pool) discard(pool);
+          if (pool) this.discard(pool);
         },
       },
     );
     return pools;
   }
-
-  function discard(pool: Pool): void {
-    if (!pool.isWorker) return;
-    for (const pools of workers.values()) pools.discard(pool);
-    readAt = Number.NEGATIVE_INFINITY;
-  }
-
-  return {
-    poolOf: (tenant, coordinator) => {
-      // A pooler stands before one server only.
-      if (!coordinator.citus || coordinator.transactionSettings !== undefined) return undefined;
-      const hash = hashOf.get(tenant);
-      if (hash === undefined) unknown.add(tenant);
-      const age = now() - readAt;
-      if (hash === undefined || age > ages.refresh) refresh(coordinator);
-      if (hash === undefined || age > ages.placement) return undefined;
-      const shard = shards.find(({ first }) => first <= hash);
-      if (!shard) return undefined;
-      const pool = workers.get(nameOf(shard))?.current();
-      if (!pool) connect(shard);
-      return pool;
-    },
-    discard,
-    discardAfter: (error, pool) => {
-      if (error instanceof Unreachable || error instanceof NotWritable) discard(pool);
-    },
-    close: async () => {
-      await Promise.all([...workers.values()].map((pools) => pools.close()));
-    },
-  };
 }
 
 /** `host` may have a port, or be the folder of a socket. */

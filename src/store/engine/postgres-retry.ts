@@ -1,5 +1,6 @@
-/** Repeats transactions that conflicted with others: serialization failures and deadlocks. */
-import { Conflict } from './postgres-errors.ts';
+/** Deadlines, and repeats transactions that conflicted with others: serialization failures and deadlocks. */
+import { DbUnavailable } from './db.ts';
+import { Conflict, noAnswer } from './postgres-errors.ts';
 import type { Pool } from './postgres-pool.ts';
 
 /** Returns true if the caller no longer waits for the result. */
@@ -12,7 +13,7 @@ export interface Call {
   used?: Used;
 }
 
-export interface Used {
+interface Used {
   readonly pool: Pool;
   /** How many answers the pool had given when the attempt began. */
   readonly answers: number;
@@ -37,4 +38,40 @@ export async function afterConflict<T>(error: unknown, late: Late, attempt: () =
     }
   }
   throw last;
+}
+
+/** `discard` closes a pool whose connections hang. `timeout` is in milliseconds. */
+export function deadlines(discard: (pool: Pool) => void, timeout: number) {
+  async function within<T>(
+    longest: number,
+    isDead: (used: Used) => boolean,
+    work: (call: Call) => Promise<T>,
+  ): Promise<T> {
+    let isLate = false;
+    const call: Call = { isLate: () => isLate };
+    const giveUp = Promise.withResolvers<never>();
+    const timer = setTimeout(() => {
+      isLate = true;
+      // Connections hang while the network drops their packets, so the whole pool is replaced.
+      if (call.used && isDead(call.used)) discard(call.used.pool);
+      giveUp.reject(new DbUnavailable(noAnswer));
+    }, longest);
+    try {
+      return await Promise.race([work(call), giveUp.promise]);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  return {
+    /** For requests. Discards the pool if no query at all was answered during the timeout. */
+    bounded: <T>(work: (call: Call) => Promise<T>): Promise<T> =>
+      within(timeout, ({ pool, answers }) => pool.answers === answers, work),
+    /**
+     * For work that the server's own timeout ends before `longest`. If it does not, the connection is probably lost, so
+     * the pool is discarded.
+     */
+    boundedBy: <T>(longest: number, work: (call: Call) => Promise<T>): Promise<T> =>
+      within(longest, () => true, work),
+  };
 }

@@ -9,7 +9,7 @@ import {
 } from '../../domain/database-position.ts';
 import { nilTenant } from '../../domain/key.ts';
 import { batched, nameOf, type Wanted } from './batcher.ts';
-import { citusWorkers } from './citus-workers.ts';
+import { CitusWorkers } from './citus-workers.ts';
 import {
   type Db,
   type DbTime,
@@ -25,15 +25,14 @@ import {
   Conflict,
   isUniqueViolation,
   mapDriverError,
-  noAnswer,
   Unreachable,
   Unsettled,
   WorkerUnreachable,
 } from './postgres-errors.ts';
 import { exclusiveWork } from './postgres-lease.ts';
-import { type Pool, postgresPools } from './postgres-pool.ts';
+import { type Pool, type PoolOptions, postgresPools } from './postgres-pool.ts';
 import { readPosition } from './postgres-position.ts';
-import { afterConflict, type Call, type Late, type Used } from './postgres-retry.ts';
+import { afterConflict, type Call, deadlines, type Late } from './postgres-retry.ts';
 import { type PostgresTarget, parsePostgresUrl } from './postgres-url.ts';
 import { citusAlternative, rowLookup } from './sql.ts';
 
@@ -97,41 +96,6 @@ function settingsOf({ statement, lock, idleInTransaction }: Timeouts, { schema }
   };
 }
 
-function deadlines(discard: (pool: Pool) => void, timeouts: Timeouts) {
-  async function within<T>(
-    longest: number,
-    isDead: (used: Used) => boolean,
-    work: (call: Call) => Promise<T>,
-  ): Promise<T> {
-    let isLate = false;
-    const call: Call = { isLate: () => isLate };
-    const giveUp = Promise.withResolvers<never>();
-    const timer = setTimeout(() => {
-      isLate = true;
-      // Connections hang while the network drops their packets, so the whole pool is replaced.
-      if (call.used && isDead(call.used)) discard(call.used.pool);
-      giveUp.reject(new DbUnavailable(noAnswer));
-    }, longest);
-    try {
-      return await Promise.race([work(call), giveUp.promise]);
-    } finally {
-      clearTimeout(timer);
-    }
-  }
-
-  return {
-    /** For requests. Discards the pool if no query at all was answered during the timeout. */
-    bounded: <T>(work: (call: Call) => Promise<T>): Promise<T> =>
-      within(timeouts.call, ({ pool, answers }) => pool.answers === answers, work),
-    /**
-     * For work that the server's own timeout ends before `longest`. If it does not, the connection is probably lost, so
-     * the pool is discarded.
-     */
-    boundedBy: <T>(longest: number, work: (call: Call) => Promise<T>): Promise<T> =>
-      within(longest, () => true, work),
-  };
-}
-
 /** The parameter with the tenant of a statement about one tenant. */
 const tenantParameter = /\btenant_id = \$(\d+)/;
 
@@ -141,34 +105,19 @@ function tenantOf(sql: string, params: readonly Value[] = []): string | undefine
   return typeof tenant === 'string' ? tenant : undefined;
 }
 
-/**
- * Connects when the first statement is sent. Throws if the URL is invalid. `clock` replaces the database's own clock in
- * tests. `timeout` is the timeout of one read or transaction, in milliseconds.
- */
-export function openPostgres(
-  url: string,
-  clock?: () => number,
-  timeout = defaultTimeout,
-  maxConnections = defaultConnections,
-  positions = anyPosition,
-): Db {
-  const timeouts = timeoutsOf(timeout);
-  const target = parsePostgresUrl(url);
-  const settings = settingsOf(timeouts, target);
-  const options = { maxConnections, connectTimeout: timeout, settings, positions };
+/** Runs reads and transactions on the server, or on the worker of a Citus cluster with the rows of the tenant. */
+function connectionsTo(
+  target: PostgresTarget,
+  options: PoolOptions,
+  timeouts: Timeouts,
+  clock: (() => number) | undefined,
+) {
   const pools = postgresPools(target, options);
-  const workers = citusWorkers(target, options);
-  const discard = (pool: Pool) => {
+  const workers = new CitusWorkers(target, options);
+  const { bounded, boundedBy } = deadlines((pool) => {
     pools.discard(pool);
     workers.discard(pool);
-  };
-  const { bounded, boundedBy } = deadlines(discard, timeouts);
-
-  /** Where lookups of several tenants can share a query. */
-  const serverOf = (tenant = '') => {
-    const pool = pools.current();
-    return pool && (pool.citus ? workers.poolOf(tenant, pool) : pool)?.host;
-  };
+  }, timeouts.call);
 
   /** Uses the worker with the rows of the tenant, if there is one. */
   async function onPool<T>(
@@ -191,29 +140,6 @@ export function openPostgres(
     }
   }
 
-  /**
-   * Runs a read. Repeats it once if the connection was lost, and after every conflict, within the same timeout. A read
-   * that was too slow is not repeated, because it would probably be too slow again.
-   */
-  const read = <T>(tenant: string | undefined, work: (on: Session) => Promise<T>) =>
-    bounded(async (call) => {
-      const attempt = () =>
-        onPool(call, tenant, (pool) =>
-          pool.transactionSettings === undefined
-            ? work({ on: pool.sql, pool, clock })
-            : readThroughPooler(pool, pool.transactionSettings, clock, work),
-        );
-      try {
-        return await attempt();
-      } catch (error) {
-        const isLost = error instanceof Unreachable || error instanceof WorkerUnreachable;
-        if (!isLost) return afterConflict(error, call.isLate, attempt);
-        await Bun.sleep(pause);
-        if (call.isLate()) throw error;
-        return attempt();
-      }
-    });
-
   function transaction<T>(work: Work<T>, call: Call, tenant?: string): Promise<T> {
     const attempt = () =>
       onPool(call, tenant, (pool) =>
@@ -222,11 +148,66 @@ export function openPostgres(
     return attempt().catch((error) => afterConflict(error, call.isLate, attempt));
   }
 
-  const shortTransaction = <T>(work: Work<T>, tenant?: string) =>
-    bounded((call) => transaction(work, call, tenant));
+  return {
+    pools,
+    bounded,
+    boundedBy,
+    transaction,
+    shortTransaction: <T>(work: Work<T>, tenant?: string) =>
+      bounded((call) => transaction(work, call, tenant)),
+    /**
+     * Runs a read. Repeats it once if the connection was lost, and after every conflict, within the same timeout. A
+     * read that was too slow is not repeated, because it would probably be too slow again.
+     */
+    read: <T>(tenant: string | undefined, work: (on: Session) => Promise<T>) =>
+      bounded(async (call) => {
+        const attempt = () =>
+          onPool(call, tenant, (pool) =>
+            pool.transactionSettings === undefined
+              ? work({ on: pool.sql, pool, clock })
+              : readThroughPooler(pool, pool.transactionSettings, clock, work),
+          );
+        try {
+          return await attempt();
+        } catch (error) {
+          const isLost = error instanceof Unreachable || error instanceof WorkerUnreachable;
+          if (!isLost) return afterConflict(error, call.isLate, attempt);
+          await Bun.sleep(pause);
+          if (call.isLate()) throw error;
+          return attempt();
+        }
+      }),
+    /** Where lookups of several tenants can share a query. */
+    serverOf: (tenant = '') => {
+      const pool = pools.current();
+      return pool && (pool.citus ? workers.poolOf(tenant, pool) : pool)?.host;
+    },
+    close: async () => {
+      await workers.close();
+      await pools.close();
+    },
+  };
+}
 
-  const exclusively = exclusiveWork(pools, { boundedBy, transaction, shortTransaction });
-
+/**
+ * Connects when the first statement is sent. Throws if the URL is invalid. `clock` replaces the database's own clock in
+ * tests. `timeout` is the timeout of one read or transaction, in milliseconds.
+ */
+export function openPostgres(
+  url: string,
+  clock?: () => number,
+  timeout = defaultTimeout,
+  maxConnections = defaultConnections,
+  positions = anyPosition,
+): Db {
+  const timeouts = timeoutsOf(timeout);
+  const target = parsePostgresUrl(url);
+  const settings = settingsOf(timeouts, target);
+  const options = { maxConnections, connectTimeout: timeout, settings, positions };
+  const connections = connectionsTo(target, options, timeouts, clock);
+  const { pools, bounded, read, shortTransaction, serverOf, close } = connections;
+  const current = async () => pools.current() ?? (await pools.find());
+  const exclusively = exclusiveWork(pools, connections);
   const enqueue = groupCommit({
     transaction: (work, tenant) => shortTransaction(work, tenant === nilTenant ? undefined : tenant),
     maxTotal: Math.max(1, Math.round(maxConnections * groupShare)),
@@ -236,9 +217,9 @@ export function openPostgres(
 
   return {
     dialect: 'postgres',
-    isDistributed: async () => (pools.current() ?? (await pools.find())).citus,
+    isDistributed: async () => (await current()).citus,
     position: async () => {
-      const pool = pools.current() ?? (await pools.find());
+      const pool = await current();
       return checkPosition(pool, target, positions).catch((error) => {
         pools.discardAfter(error, pool);
         throw error;
@@ -256,10 +237,7 @@ export function openPostgres(
     change: (work, entity, tenant) =>
       bounded((call) => enqueue(work, entity, tenant, () => checkDeadline(call.isLate))),
     exclusively: (work, pace) => exclusively(work, timeouts.exclusive[pace ?? 'usual']),
-    close: async () => {
-      await workers.close();
-      await pools.close();
-    },
+    close,
   };
 }
 

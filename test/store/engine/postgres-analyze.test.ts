@@ -75,7 +75,9 @@ test('lookups in a large tenant among small ones read only the rows of their key
   expect(Number(planned?.made)).toBeLessThan(6);
   const keys = "array[sha256('k1'), sha256('k2')]";
   const plan = JSON.stringify(
-    await db.all<object>(`explain analyze execute "${planned?.name}" (${keys}, '${tenant}')`),
+    await db.all<object>(
+      `explain analyze execute "${planned?.name}" (${keys}, array['${tenant}', '${tenant}']::uuid[])`,
+    ),
   );
   expect(plan).toContain('key_digest_key');
   expect(plan).not.toContain('Rows Removed');
