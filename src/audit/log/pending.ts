@@ -54,10 +54,10 @@ const insertChangesOnSqlite: typeof insertPending.sqlite = async (tx, rows) => {
   await insertPending.sqlite(tx, rows);
 };
 
-/** The tenant moves, or was deleted after the caller was authenticated. */
+/** The tenant was deleted after the caller was authenticated. Otherwise it moves, or its data key could not be stored. */
 async function closed(tx: Queries, tenant: string): Promise<Failure> {
-  const isFrozen = await tx.get('select 1 as one from data_keys where tenant_id = $1', [tenant]);
-  return isFrozen ? fail('unavailable', { expected: true }) : fail('unauthenticated');
+  const exists = await tx.get('select 1 as one from tenants where id = $1 and deleted_at is null', [tenant]);
+  return exists ? fail('unavailable', { expected: true }) : fail('unauthenticated');
 }
 
 /**

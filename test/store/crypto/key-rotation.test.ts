@@ -102,6 +102,26 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
     for (const [tenant, id] of made) expect(await read(after, tenant, id)).toBe('secret');
   });
 
+  test('on another node refuses changes of a new tenant as unavailable, and of a deleted one as unauthenticated', async () => {
+    const both = await on.open(masterKeys(next, old));
+    await both.maintenance.rotateMasterKey(to(next));
+    const tenant = await on.tenant();
+    const change = () =>
+      on.store.change(tenant, async (tx) =>
+        tx.record({
+          tenantId: tenant,
+          at: on.clock.now(),
+          actor: { kind: 'operator' },
+          operation: 'test',
+          result: 'success',
+          from: {},
+        }),
+      );
+    await expect(change()).rejects.toMatchObject({ code: 'unavailable' });
+    await on.maintenance.tenants.markDeleted(tenant);
+    await expect(change()).rejects.toMatchObject({ code: 'unauthenticated' });
+  });
+
   test('that fails halfway leaves everything readable with both keys, and the next rotation finishes it', async () => {
     await create(on.store, tenants[0] as string, 'card-1');
     const broken = tenants.at(-1) as string;
