@@ -10,6 +10,7 @@ import { timestamp } from '../domain/common-fields.ts';
 import { bindMasterKey, currentMaster, type MasterKeys } from '../store/crypto/keyring.ts';
 import {
   describeMisplaced,
+  hasRowFunctions,
   misplacedOf,
   readClockDifferences,
   readPlacements,
@@ -103,7 +104,7 @@ export async function diagnose(
   }
 }
 
-/** Seconds. Reads compare expiry times with the clock of the worker, changes with that of the coordinator. */
+/** Seconds. Expiry times are compared with the clock of the worker, or of the coordinator if the statement goes through it. */
 const maxDifference = 2;
 
 /** A worker with this many times the mean has most of the load. */
@@ -128,6 +129,14 @@ async function checkCluster(db: Db): Promise<Check[]> {
     );
   if ((await readClockDifferences(db)).some((seconds) => Math.abs(seconds) > maxDifference))
     return failed('the clocks of the servers differ by more than two seconds', 'synchronise the clocks');
+  if (!(await hasRowFunctions(db)))
+    return [
+      warn(
+        'cluster',
+        'the functions that find keys on the workers are missing: the coordinator finds them, at a higher cost',
+        'run `sallyport migrate` with the URL of the role that owns the tables',
+      ),
+    ];
   const shards = rows.reduce((sum, row) => sum + row.shards, 0);
   const bytes = rows.map((row) => row.bytes);
   const mean = bytes.reduce((sum, each) => sum + each, 0) / rows.length;

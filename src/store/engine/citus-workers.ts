@@ -59,7 +59,7 @@ export class CitusWorkers {
     if (!shard) return undefined;
     const pool = this.#pools.get(nameOf(shard))?.current();
     if (!pool) this.#connect(shard);
-    return pool;
+    return pool?.citus ? pool : undefined;
   }
 
   /** Closes the pool. The worker is connected again after its address was read again. */
@@ -90,6 +90,7 @@ export class CitusWorkers {
 
   async #read({ sql, host }: Pool): Promise<void> {
     const asked = [...this.#unknown];
+    this.#unknown.clear();
     const startedAt = performance.now();
     const [shards, rows] = await Promise.all([
       sql.unsafe(placement) as Promise<Shard[]>,
@@ -102,7 +103,6 @@ export class CitusWorkers {
     this.#readAt = startedAt;
     if (this.#hashes.size > maxTenants) this.#hashes.clear();
     for (const { id, hash } of rows) this.#hashes.set(id, hash);
-    for (const id of asked) this.#unknown.delete(id);
     const current = new Set(this.#shards.map(nameOf));
     for (const [name, pools] of this.#pools)
       if (!current.has(name)) {
@@ -132,9 +132,9 @@ export class CitusWorkers {
         positions: anyPosition,
         isWorker: true,
         // A statement would wait until its timeout, because the driver tries to connect again.
-        onClose: () => {
+        onClose: (sql) => {
           const pool = pools.current();
-          if (pool) this.discard(pool);
+          if (pool?.sql === sql) this.discard(pool);
         },
       },
     );

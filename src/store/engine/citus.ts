@@ -54,12 +54,20 @@ export class WrongPlacement extends Error {}
 export async function distributeTables(db: Db, names: readonly string[]): Promise<void> {
   const missing = misplacedOf(await readPlacements(db, names));
   if (missing.length > 0) await distribute(db, names);
+  if (!(await hasRowFunctions(db)))
+    await db
+      .exclusively(async (tx) => {
+        for (const sql of rowFunctions.flatMap(definitions)) await tx.run(sql);
+      })
+      // Without them, or while a worker is lost, the coordinator finds the rows. `doctor` says so.
+      .catch((error) => {
+        if (!(error instanceof DbUnavailable)) throw error;
+      });
+}
+
+export async function hasRowFunctions(db: Pick<Queries, 'get'>): Promise<boolean> {
   const defined = rowFunctions.map(({ name }) => `to_regproc('${name}') is not null`).join(' and ');
-  const found = await db.get<{ defined: boolean }>(`select ${defined} as defined`);
-  if (!found?.defined)
-    await db.exclusively(async (tx) => {
-      for (const sql of rowFunctions.flatMap(definitions)) await tx.run(sql);
-    });
+  return (await db.get<{ defined: boolean }>(`select ${defined} as defined`))?.defined === true;
 }
 
 async function distribute(db: Db, names: readonly string[]): Promise<void> {
@@ -129,6 +137,9 @@ const rowFunctions: readonly RowFunction[] = [
       return next;`,
   },
 ];
+
+/** SQL that fails while a transaction is prepared, for the first statement of a transaction on a worker. */
+export const settled = "(select count(*) from key_rows('{}', '{}'))";
 
 interface RowFunction {
   readonly name: string;

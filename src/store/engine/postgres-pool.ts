@@ -58,7 +58,7 @@ export interface PoolOptions {
   readonly positions: KnownPositions;
   readonly isWorker?: boolean;
   /** Called when a connection was closed. */
-  readonly onClose?: () => void;
+  readonly onClose?: (pool: SQL) => void;
 }
 
 export interface Pools {
@@ -312,7 +312,7 @@ function connect(
   const { user, database, sslmode } = target;
   const isSocket = host.host.startsWith('/');
   const address = isSocket ? { path: host.host } : { hostname: host.host };
-  return new SQL(`postgres://localhost/?sslmode=${isSocket ? 'disable' : sslmode}`, {
+  const sql: SQL = new SQL(`postgres://localhost/?sslmode=${isSocket ? 'disable' : sslmode}`, {
     ...address,
     port: host.port,
     username: user,
@@ -320,11 +320,12 @@ function connect(
     database,
     ...(!isSocket && tlsOptions(target)),
     max: maxConnections,
-    ...(onClose && { onclose: onClose }),
+    ...(onClose && { onclose: () => onClose(sql) }),
     connectionTimeout: Math.ceil(connectTimeout / 1000),
     prepare: settings !== undefined,
     connection: { application_name: 'sallyport', ...settings },
   });
+  return sql;
 }
 
 function tlsOptions({ sslmode, sslrootcert, sslcert, sslkey }: PostgresTarget) {

@@ -9,6 +9,7 @@ import {
 } from '../../domain/database-position.ts';
 import { nilTenant } from '../../domain/key.ts';
 import { batched, nameOf, type Wanted } from './batcher.ts';
+import { settled } from './citus.ts';
 import { CitusWorkers } from './citus-workers.ts';
 import {
   type Db,
@@ -23,7 +24,10 @@ import {
 import { groupCommit } from './group-commit.ts';
 import {
   Conflict,
+  isUndefinedTable,
   isUniqueViolation,
+  isUnsupported,
+  lacksPrivilege,
   mapDriverError,
   Unreachable,
   Unsettled,
@@ -369,7 +373,7 @@ interface Session {
 const databaseClock = '(floor(extract(epoch from statement_timestamp()) * 1000)::bigint)';
 
 /** The first conflict of each transaction. Later statements of the transaction fail with other errors. */
-const conflicts = new WeakMap<Runner, Conflict>();
+const conflicts = new WeakMap<Runner, Conflict | Unsettled>();
 
 /**
  * Runs work in a transaction with the settings of the pool, on the server that was checked. Throws `Conflict` if a statement or the commit conflicted
@@ -385,13 +389,16 @@ async function begin<T>(
     return (await pool.sql.begin(async (tx) => {
       if (pool.transactionSettings !== undefined) await tx.unsafe(pool.transactionSettings);
       // Sent together with the first statement of the work.
-      const checked = tx.unsafe(`select ${pool.sameServer}`).execute();
+      const checked = tx.unsafe(`select ${pool.sameServer}${pool.isWorker ? `, ${settled}` : ''}`).execute();
       try {
         const value = await work({ on: tx, pool, clock });
         await checked;
         return value;
       } catch (error) {
-        const moved = await checked.then(() => undefined, mapDriverError);
+        const moved = await checked.then(
+          () => undefined,
+          (error) => mapWorkerError(pool, error),
+        );
         failed = { error: moved ?? conflicts.get(tx) ?? error };
         throw error;
       }
@@ -420,6 +427,17 @@ async function readThroughPooler<T>(
   } finally {
     connection.unsafe('commit').then(release, release);
   }
+}
+
+/**
+ * The coordinator is used for what a worker cannot do. It has no tables that are not distributed, the functions of
+ * citus.ts may be missing, for example after the number of shards was changed, and the role may not be allowed to call
+ * them.
+ */
+function mapWorkerError({ isWorker }: Pool, error: unknown): unknown {
+  const mapped = mapDriverError(error);
+  const isMissing = isWorker && (isUnsupported(error) || isUndefinedTable(error) || lacksPrivilege(mapped));
+  return isMissing ? new Unsettled((error as Error).message, { cause: error }) : mapped;
 }
 
 function rethrow(error: unknown): never {
@@ -455,11 +473,13 @@ async function execute<R>(session: Session, sql: string, params: readonly Value[
   try {
     return (await on.unsafe(pool.advisoryLocks ? text : text.replace(tryLock, 'true'), values)) as Result<R>;
   } catch (error) {
-    const isConflict = !pool.advisoryLocks && isUniqueViolation(error);
+    // On Citus, an advisory lock of a worker does not exclude transactions that go through the coordinator.
+    const isConflict = (!pool.advisoryLocks || pool.citus) && isUniqueViolation(error);
     const mapped = isConflict
       ? new Conflict((error as Error).message, { cause: error })
-      : mapDriverError(error);
-    if (mapped instanceof Conflict && !conflicts.has(on)) conflicts.set(on, mapped);
+      : mapWorkerError(pool, error);
+    if ((mapped instanceof Conflict || mapped instanceof Unsettled) && !conflicts.has(on))
+      conflicts.set(on, mapped);
     throw mapped;
   }
 }

@@ -310,24 +310,43 @@ describe.skipIf(noCitus('migrations and dumps'))('on a Citus cluster', () => {
     await close();
   });
 
-  test('lookups ask the coordinator while the worker may not know that rows were moved', async () => {
-    const { tenant, application, runSql, onWorker, find, called, close } = await openOnWorker();
-    const { key } = await application(tenant);
-    await until('a lookup on the worker', async () => {
-      await find(key);
-      return called('key_rows');
-    });
+  test('the coordinator is used while the worker may not know that rows were moved, and without the functions', async () => {
+    const { tenant, application, url, db, runSql, onWorker, find, called, close } = await openOnWorker();
+    const [{ key }, other] = [await application(tenant), await application(tenant)];
+    const lookedUp = () =>
+      until('a lookup on the worker', async () => {
+        await find(key);
+        return called('key_rows');
+      });
+    const change = () =>
+      db.transaction(
+        (tx) => tx.run('update applications set name = name where tenant_id = $1', [tenant]),
+        tenant,
+      );
+    const cluster = async () => (await checksOf(url)).find(({ name }) => name === 'cluster');
+    await lookedUp();
     const id = `prepared_${tenant}`;
     await onWorker(`begin; select txid_current(); prepare transaction '${id}'`);
     try {
       const direct = onWorker(`select 1 from key_rows(array['${tenant}']::uuid[], array['']::bytea[])`);
       await expect(direct).rejects.toMatchObject({ errno: 'SP001' });
       expect(await find(key)).toMatchObject({ tenantId: tenant });
-      await runSql(`delete from application_keys where tenant_id = '${tenant}'`);
-      expect(await find(key)).toBeUndefined();
+      expect(await change()).toBe(3);
+      await runSql(`delete from application_keys where application_id = '${other.id}'`);
+      expect(await find(other.key)).toBeUndefined();
     } finally {
       await onWorker(`rollback prepared '${id}'`);
     }
+    await lookedUp();
+    expect(await cluster()).toMatchObject({ state: 'ok' });
+    for (const name of ['key_rows', 'session_rows']) await runSql(`drop function ${name}(uuid[], bytea[])`);
+    expect(await find(key)).toMatchObject({ tenantId: tenant });
+    expect(await change()).toBe(3);
+    expect(await cluster()).toMatchObject({ state: 'warn', message: expect.stringContaining('functions') });
+    await migrateTo(url);
+    expect(await cluster()).toMatchObject({ state: 'ok' });
+    await runSql('revoke execute on function key_rows(uuid[], bytea[]) from public');
+    await lookedUp();
     await close();
   });
 });
