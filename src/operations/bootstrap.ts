@@ -6,6 +6,7 @@ import { type AuditedReads, byOperator, readsOperation, readsSetting } from '../
 import { Failure } from '../domain/error.ts';
 import { mint, newId, newTag, type ParsedKey, parseKey, type Secret } from '../domain/key.ts';
 import { builtIn } from '../domain/permission.ts';
+import { DbUnavailable } from '../store/engine/db.ts';
 import { createFolder, writeOwned } from '../store/engine/file-ownership.ts';
 import type { Maintenance, NewTenant } from '../store/maintenance.ts';
 import type { OpenedStore } from '../store/open.ts';
@@ -51,9 +52,8 @@ export async function bootstrap(
 ): Promise<Bootstrapped> {
   const temporary = `${keyFile}.new`;
   const tenant = newTenant('default', now);
-  const empty = (await maintenance.tenants.list()).length === 0;
   const created =
-    empty &&
+    !(await maintenance.tenants.exist()) &&
     (await maintenance.createFirstTenant(tenant, () => {
       refuseToReplace(keyFile);
       writeKey(temporary, tenant.secret);
@@ -65,7 +65,12 @@ export async function bootstrap(
 /** Returns false if the file is missing or unreadable, or if its key is invalid or of another database. */
 async function isValid(store: Store, keyFile: string): Promise<boolean> {
   const key = parseKey(textOf(keyFile)?.trim() ?? '');
-  return key?.kind === 'mgt' && (await isKnown(store, key));
+  if (key?.kind !== 'mgt') return false;
+  return isKnown(store, key).catch((error) => {
+    // Its tenant is on a worker of a Citus cluster that is lost.
+    if (error instanceof DbUnavailable) return true;
+    throw error;
+  });
 }
 
 /** Returns false for a key of a tenant that moves or has moved to another installation. */

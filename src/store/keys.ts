@@ -12,7 +12,7 @@ import {
 } from './applications.ts';
 import type { Keyring } from './crypto/keyring.ts';
 import type { Db, DbTime, Executor } from './engine/db.ts';
-import { databaseTime, everyTenant } from './engine/sql.ts';
+import { databaseTime, everyTenant, onCitus } from './engine/sql.ts';
 import {
   countKeys,
   endOldestSessions,
@@ -119,9 +119,24 @@ interface SessionRow {
  * Ends the sessions that the key authorized without being their ceiling. Sessions whose ceiling it is end when the key
  * is deleted.
  */
-const endUnlimitedSessions = `insert into leaked_keys (tenant_id, digest, expires_at)
-  select k.tenant_id, k.digest, :now + ${longestSession} from application_keys k
-  where k.tenant_id = $1 and k.digest = $2 and ${notExpired('k')} on conflict do nothing`;
+const endUnlimitedSessions = onCitus(
+  `insert into leaked_keys (tenant_id, digest, expires_at)
+   select k.tenant_id, k.digest, :now + ${longestSession} from application_keys k
+   where k.tenant_id = $1 and k.digest = $2 and ${notExpired('k')} on conflict do nothing`,
+  // With `select`, Citus waits while any shard moves.
+  (params) => [
+    {
+      sql: `select 1 as one from application_keys k
+        where k.tenant_id = $1 and k.digest = $2 and ${notExpired('k')}`,
+      params,
+    },
+    {
+      sql: `insert into leaked_keys (tenant_id, digest, expires_at) values ($1, $2, :now + ${longestSession})
+        on conflict do nothing`,
+      params,
+    },
+  ],
+);
 
 const deleteKey = `delete from application_keys as k where k.tenant_id = $1 and k.digest = $2 and ${notExpired('k')}
   returning tenant_id, application_id, id, ending`;

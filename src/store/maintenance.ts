@@ -31,6 +31,8 @@ export interface Tenants {
   get(id: string): Promise<Tenant | undefined>;
   /** Oldest first. */
   list(): Promise<Tenant[]>;
+  /** Whether there is a tenant, without those that have moved to other installations. */
+  exist(): Promise<boolean>;
   rename(id: string, name: string): Promise<boolean>;
   /**
    * Limits the lifetime of applications and keys to `max` milliseconds, for every request sent after this resolves.

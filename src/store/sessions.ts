@@ -5,7 +5,7 @@ import { longestSession, type Session } from '../domain/session.ts';
 import { notExpired, toGrants, toText } from './applications.ts';
 import { boundedList } from './bounded-list.ts';
 import { type DbTime, type Executor, type Queries, rowLock } from './engine/db.ts';
-import { all, inserter, Params } from './engine/sql.ts';
+import { all, inserter, onCitus, Params } from './engine/sql.ts';
 import type { Authorized, NewDelegation, NewSession, SessionFilter, Sessions } from './store.ts';
 
 /**
@@ -33,12 +33,19 @@ const endOne = `delete from sessions where tenant_id = $1 and id in (${oneValid}
  * Makes the sessions of a subject invalid without changing them, so that the cost does not depend on their number. A
  * session has the `ended_at` that its authorization read, in `subject_since`, so no clock decides which came first.
  */
-const endSubject = `insert into ended_subjects (tenant_id, subject, ended_at, expires_at)
-  select s.tenant_id, s.subject, :now, :now + ${longestSession} from sessions s
-  where s.tenant_id = $1 and s.subject = $2 limit 1
-  on conflict (tenant_id, subject) do update set expires_at = excluded.expires_at,
+const intoEnded = 'insert into ended_subjects (tenant_id, subject, ended_at, expires_at)';
+const endedLater = `on conflict (tenant_id, subject) do update set expires_at = excluded.expires_at,
     ended_at = case when excluded.ended_at > ended_subjects.ended_at then excluded.ended_at
       else ended_subjects.ended_at + 1 end`;
+const ofSubject = 'from sessions s where s.tenant_id = $1 and s.subject = $2 limit 1';
+const endSubject = onCitus(
+  `${intoEnded} select s.tenant_id, s.subject, :now, :now + ${longestSession} ${ofSubject} ${endedLater}`,
+  // With `select`, Citus waits while any shard moves.
+  (params) => [
+    { sql: `select 1 as one ${ofSubject}`, params },
+    { sql: `${intoEnded} values ($1, $2, :now, :now + ${longestSession}) ${endedLater}`, params },
+  ],
+);
 
 /** The application of a session is public, so it cannot authorize the session. That of a delegation is its issuer. */
 export function kindOf(row: {

@@ -32,6 +32,9 @@ export function tenants(db: Executor): Tenants {
       return row && toTenant(row);
     },
     list: async () => (await db.all<TenantRow>(`${select} order by id`)).map(toTenant),
+    // In a Citus cluster, the coordinator has a copy of the table, so the answer does not depend on the workers.
+    exist: async () =>
+      (await db.get('select 1 as one from tenant_tags where moved_at is null limit 1')) !== undefined,
     rename: (id, name) => alter(db, 'name = $2', [id, name]),
     limitLifetime: (id, max) => alter(db, 'max_lifetime = $2', [id, max ?? null]),
     setPurposes: (id, purposes) =>

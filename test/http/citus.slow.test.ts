@@ -266,6 +266,10 @@ describe.skipIf(noCitus('requests'))('on a Citus cluster', () => {
     expect(await statuses(true)).toEqual([503, 503, 503]);
     expect(await statuses(false)).toEqual([200, 200, 201]);
     expect((await server.call('GET', '/readyz')).status).toBe(200);
+    const started = await openTestServer(coordinator);
+    const { key: otherKey } = onWorker.get(false)!;
+    expect((await started.call('GET', '/tokens', { key: otherKey })).status).toBe(200);
+    await started.close();
     const before = connections;
     await Promise.all([true, false, true, false].map(statuses));
     expect(connections).toBe(before);

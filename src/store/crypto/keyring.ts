@@ -5,6 +5,7 @@
 import { generateKeyPairSync, randomBytes } from 'node:crypto';
 import { fail } from '../../domain/error.ts';
 import { type Db, type Queries, rowLock } from '../engine/db.ts';
+import { WorkerUnreachable } from '../engine/postgres-errors.ts';
 import { everyTenant } from '../engine/sql.ts';
 import { decrypt, encrypt, type MasterKey } from './cipher.ts';
 
@@ -61,7 +62,13 @@ const proof = { context: 'sallyport proof', text: Buffer.from('sallyport') };
  */
 export async function bindMasterKey(db: Db, masters: MasterKeys, readOnly = false): Promise<void> {
   // Essential, so that a service starts on a full disk.
-  const isBound = await db.change((tx) => checkMasterKeys(tx, masters), undefined, undefined, true);
+  const check = (inUse?: typeof mastersInUse) =>
+    db.change((tx) => checkMasterKeys(tx, masters, inUse), undefined, undefined, true);
+  const isBound = await check().catch((error) => {
+    if (!(error instanceof WorkerUnreachable)) throw error;
+    // While a worker of a Citus cluster is lost, nodes start for the tenants of the others.
+    return check(async () => []);
+  });
   if (isBound || readOnly) return;
   await db.exclusively(async (tx) => {
     if (!(await checkMasterKeys(tx, masters))) await writeMasterKey(tx, masters.current());
@@ -69,7 +76,7 @@ export async function bindMasterKey(db: Db, masters: MasterKeys, readOnly = fals
 }
 
 /** Returns false if the database is not bound to a master key yet. */
-async function checkMasterKeys(tx: Queries, masters: MasterKeys): Promise<boolean> {
+async function checkMasterKeys(tx: Queries, masters: MasterKeys, inUse = mastersInUse): Promise<boolean> {
   const row = await tx.get<{ id: string; proof: Uint8Array }>(
     'select id, proof from master_key where one = 1',
   );
@@ -77,7 +84,7 @@ async function checkMasterKeys(tx: Queries, masters: MasterKeys): Promise<boolea
   const key = masters.find(row.id);
   if (!key || !decrypt(key.bytes, proof.context, row.proof))
     throw new WrongMasterKey(`the database needs the master key ${row.id}, ${missingReason(masters)}`);
-  const missing = (await mastersInUse(tx)).find((id) => !masters.find(id));
+  const missing = (await inUse(tx)).find((id) => !masters.find(id));
   if (missing === undefined) return true;
   throw new WrongMasterKey(
     `a rotation of the master key is not finished and needs the old key ${missing}, ${missingReason(masters)}`,

@@ -183,12 +183,21 @@ const incomplete = `select distinct unnest(string_to_array(result, ' ')) as name
   where i.indisprimary and i.indnkeyatts > 1 and a.attname = 'tenant_id' and c.relname ~ '_\\d+$'
     and not coalesce('n_distinct=1' = any(a.attoptions), false) $run$) where success`;
 
-/** Does what migration 0015 does to the shards that lack it. Leaves workers that cannot be reached to a later start. */
+const isOwner = `select pg_has_role(relowner, 'usage') as owns from pg_class where oid = to_regclass('tenants')`;
+
+/**
+ * Does what migration 0015 does to the shards that lack it, if the role owns the tables. Leaves workers that cannot be
+ * reached to a later start.
+ */
 export async function alterShards(db: Db, names: readonly string[]): Promise<void> {
   const command = 'alter table %s alter column tenant_id set (n_distinct = 1)';
   try {
-    for (const { name } of await db.all<{ name: string }>(incomplete))
-      if (names.includes(name)) await db.get(`select run_command_on_shards('${name}', '${command}')`);
+    const rows = await db.all<{ name: string }>(incomplete);
+    const lacking = rows.filter(({ name }) => names.includes(name));
+    if (lacking.length === 0 || !(await db.get<{ owns: boolean }>(isOwner))?.owns) return;
+    await db.exclusively(async (tx) => {
+      for (const { name } of lacking) await tx.get(`select run_command_on_shards('${name}', '${command}')`);
+    }, 'slow');
   } catch (error) {
     if (!(error instanceof DbUnavailable)) throw error;
   }
