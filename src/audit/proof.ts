@@ -3,6 +3,7 @@ import { manifestText, type ReportManifest } from '../domain/access/report.ts';
 import type { ChainKeys, MasterKeys } from '../store/crypto/keyring.ts';
 import { unwrapChainKeys, wrappedChainKeys } from '../store/crypto/keyring.ts';
 import type { Db, Queries } from '../store/engine/db.ts';
+import { everyTenant } from '../store/engine/sql.ts';
 import { allChains, type Chain, chainOf, eachSegment, emptyChain, segmentAt } from './log/chain.ts';
 import { macOf } from './log/entry.ts';
 import { newestPending } from './log/pending.ts';
@@ -199,6 +200,11 @@ export async function chainKeysOf(db: Db, masters: MasterKeys): Promise<ChainKey
   const stored = await wrappedChainKeys(db);
   const master = stored && masters.find(stored.master_id);
   return master && unwrapChainKeys(master, stored.wrapped);
+}
+
+/** Whether the log has no segments yet, as in a database that no node has used. */
+export async function isEmptyLog(db: Pick<Db, 'get'>): Promise<boolean> {
+  return (await db.get(everyTenant('select 1 as one from audit_segments limit 1'))) === undefined;
 }
 
 export interface HeadsCheck {

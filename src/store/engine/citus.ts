@@ -139,7 +139,7 @@ const rowFunctions: readonly RowFunction[] = [
 ];
 
 /** SQL that fails while a transaction is prepared, for the first statement of a transaction on a worker. */
-export const settled = "(select count(*) from key_rows('{}', '{}'))";
+export const settled = `(select count(*) from ${rowFunctions[0]?.name}('{}', '{}'))`;
 
 interface RowFunction {
   readonly name: string;
