@@ -127,8 +127,24 @@ async function checkCluster(db: Db): Promise<Check[]> {
       `${inactive.join(', ')} is not active: requests of its tenants fail with 503`,
       'start it, and activate it with citus_activate_node',
     );
-  if ((await readClockDifferences(db)).some((seconds) => Math.abs(seconds) > maxDifference))
+  const clocks = await readClockDifferences(db);
+  const lost = clocks.filter(([, seconds]) => seconds === undefined).map(([worker]) => worker);
+  if (lost.length > 0)
+    return failed(
+      `the coordinator cannot connect to ${lost.join(', ')}: requests of its tenants get 503`,
+      'start the worker, and check that the coordinator can log in there as this role',
+    );
+  if (clocks.some(([, seconds = 0]) => Math.abs(seconds) > maxDifference))
     return failed('the clocks of the servers differ by more than two seconds', 'synchronise the clocks');
+  const problems = (await db.workerProblems?.()) ?? [];
+  if (problems.length > 0)
+    return [
+      warn(
+        'cluster',
+        `this machine cannot use workers (${problems.join('; ')}): statements go through the coordinator, at a higher cost`,
+        'let the role of DATABASE_URL log in to the workers from here, with the same password',
+      ),
+    ];
   if (!(await hasRowFunctions(db)))
     return [
       warn(

@@ -5,11 +5,20 @@
  */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { Socket } from 'node:net';
+import { readConfig } from '../../src/config/settings.ts';
 import { nilTenant } from '../../src/domain/key.ts';
+import { diagnose } from '../../src/operations/diagnosis.ts';
 import { authenticatedRoutes, callers, routeCaller, type Tenant } from '../support/route-access.ts';
 import { noCitus } from '../support/skip.ts';
 import { openTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
-import { citus, openTestServer, runPostgres, type TestServer } from '../support/test-server.ts';
+import {
+  citus,
+  openTestServer,
+  runPostgres,
+  type TestServer,
+  testMasterKey,
+} from '../support/test-server.ts';
+import { masterKeys } from '../support/test-store.ts';
 import { until } from '../support/until.ts';
 
 /** Two-phase commits, and rows that the coordinator copies between servers. */
@@ -266,6 +275,10 @@ describe.skipIf(noCitus('requests'))('on a Citus cluster', () => {
     expect(await statuses(true)).toEqual([503, 503, 503]);
     expect(await statuses(false)).toEqual([200, 200, 201]);
     expect((await server.call('GET', '/readyz')).status).toBe(200);
+    const config = readConfig({ env: { DATABASE_URL: coordinator } });
+    const checks = await diagnose(config, masterKeys(testMasterKey), Date.now);
+    const lost = `the coordinator cannot connect to ${host}:${between.port}: requests of its tenants get 503`;
+    expect(checks.find(({ name }) => name === 'cluster')).toMatchObject({ state: 'fail', message: lost });
     const started = await openTestServer(coordinator);
     const { key: otherKey } = onWorker.get(false)!;
     expect((await started.call('GET', '/tokens', { key: otherKey })).status).toBe(200);

@@ -74,6 +74,20 @@ export class CitusWorkers {
     if (error instanceof Unreachable || error instanceof NotWritable) this.discard(pool);
   }
 
+  /** Connects to each worker. Returns the names of those that cannot be used, with the reasons. */
+  async problems(coordinator: Pool): Promise<string[]> {
+    if (!coordinator.citus || coordinator.transactionSettings !== undefined) return [];
+    await this.#read(coordinator);
+    const workers = new Map(this.#shards.map((shard) => [nameOf(shard), shard]));
+    const tried = [...workers].map(async ([name, shard]) => {
+      const pools = this.#open(shard);
+      const found = await pools.find().catch((error: Error) => error.message);
+      await pools.close();
+      return typeof found === 'string' ? [`${name}: ${found}`] : [];
+    });
+    return (await Promise.all(tried)).flat();
+  }
+
   async close(): Promise<void> {
     await Promise.all([...this.#pools.values()].map((pools) => pools.close()));
   }

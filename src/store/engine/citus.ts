@@ -240,10 +240,15 @@ const workers = `select n.nodename || ':' || n.nodeport as worker, n.isactive as
 
 export const readWorkers = async (db: Db): Promise<Worker[]> => db.all<Worker>(workers);
 
-const clocks = `select extract(epoch from statement_timestamp()) - cast(result as numeric) as difference
-  from run_command_on_workers('select extract(epoch from statement_timestamp())') where success`;
+const clocks = `select nodename || ':' || nodeport as worker,
+    case when success then extract(epoch from statement_timestamp()) - cast(result as numeric) end as difference
+  from run_command_on_workers('select extract(epoch from statement_timestamp())')`;
 
-/** By how many seconds the clock of each worker differs from that of the coordinator. */
-export async function readClockDifferences(db: Db): Promise<number[]> {
-  return (await db.all<{ difference: string }>(clocks)).map(({ difference }) => Number(difference));
+/**
+ * By how many seconds the clock of each worker differs from that of the coordinator. Undefined if the coordinator cannot
+ * connect to it.
+ */
+export async function readClockDifferences(db: Db): Promise<[worker: string, seconds: number | undefined][]> {
+  const rows = await db.all<{ worker: string; difference: string | null }>(clocks);
+  return rows.map(({ worker, difference }) => [worker, difference === null ? undefined : Number(difference)]);
 }

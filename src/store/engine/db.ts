@@ -68,6 +68,8 @@ export interface Db extends Executor {
   readonly local?: Local;
   /** Whether the tables are distributed by tenant over a Citus cluster. A transaction should then change one tenant. */
   isDistributed?(): Promise<boolean>;
+  /** On Citus: why this process cannot connect to workers, with their names. Empty if it can, or uses a pooler. */
+  workerProblems?(): Promise<string[]>;
   /** On PostgreSQL: throws if the server is behind what was seen. Undefined if the database has no schema yet. */
   position?(): Promise<Position | undefined>;
   /**

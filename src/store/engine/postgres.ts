@@ -186,6 +186,7 @@ function connectionsTo(
       const pool = pools.current();
       return pool && (pool.citus ? workers.poolOf(tenant, pool) : pool)?.host;
     },
+    workerProblems: async () => workers.problems(pools.current() ?? (await pools.find())),
     close: async () => {
       await workers.close();
       await pools.close();
@@ -209,7 +210,7 @@ export function openPostgres(
   const settings = settingsOf(timeouts, target);
   const options = { maxConnections, connectTimeout: timeout, settings, positions };
   const connections = connectionsTo(target, options, timeouts, clock);
-  const { pools, bounded, read, shortTransaction, serverOf, close } = connections;
+  const { pools, bounded, read, shortTransaction, serverOf, workerProblems, close } = connections;
   const current = async () => pools.current() ?? (await pools.find());
   const exclusively = exclusiveWork(pools, connections);
   const enqueue = groupCommit({
@@ -222,6 +223,7 @@ export function openPostgres(
   return {
     dialect: 'postgres',
     isDistributed: async () => (await current()).citus,
+    workerProblems,
     position: async () => {
       const pool = await current();
       return checkPosition(pool, target, positions).catch((error) => {

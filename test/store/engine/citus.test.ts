@@ -4,11 +4,15 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { readConfig } from '../../../src/config/settings.ts';
+import { anyPosition } from '../../../src/domain/database-position.ts';
 import type { Minted } from '../../../src/domain/key.ts';
 import { diagnose } from '../../../src/operations/diagnosis.ts';
 import { misplacedOf, readPlacements } from '../../../src/store/engine/citus.ts';
+import { CitusWorkers } from '../../../src/store/engine/citus-workers.ts';
 import { type Migration, migrate, migrations, tablesOf } from '../../../src/store/engine/migrate.ts';
 import { openPostgres } from '../../../src/store/engine/postgres.ts';
+import { postgresPools } from '../../../src/store/engine/postgres-pool.ts';
+import { parsePostgresUrl } from '../../../src/store/engine/postgres-url.ts';
 import { citusBinaries } from '../../../torture/crash/citus.ts';
 import { noCitus } from '../../support/skip.ts';
 import {
@@ -348,5 +352,22 @@ describe.skipIf(noCitus('migrations and dumps'))('on a Citus cluster', () => {
     await runSql('revoke execute on function key_rows(uuid[], bytea[]) from public');
     await lookedUp();
     await close();
+  });
+
+  test('names the workers to which this process cannot connect', async () => {
+    const target = parsePostgresUrl(await citus.createMigrated(''));
+    const options = {
+      maxConnections: 1,
+      connectTimeout: generousTimeout,
+      settings: {},
+      positions: anyPosition,
+    };
+    const pools = postgresPools(target, options);
+    const coordinator = await pools.find();
+    expect(await new CitusWorkers(target, options).problems(coordinator)).toEqual([]);
+    const other = new CitusWorkers({ ...target, user: 'absent' }, options);
+    const problem = expect.stringMatching(/^127\.0\.0\.1:\d+: .*role "absent" does not exist/);
+    expect(await other.problems(coordinator)).toEqual([problem, problem]);
+    await pools.close();
   });
 });
