@@ -81,6 +81,7 @@ describeConsole('console credentials:', (suite) => {
       await page.getByRole('button', { name: 'Review changes' }).click();
       await page.getByRole('dialog').getByText(review).waitFor();
       await page.getByRole('button', { name: 'Save' }).click();
+      await page.getByRole('dialog').waitFor({ state: 'hidden' });
       await page.getByText('Trusted issuers', { exact: true }).waitFor();
     };
     await tab.navigate(`#/applications/${id}/edit`);
@@ -90,7 +91,6 @@ describeConsole('console credentials:', (suite) => {
       allowed_networks: ['10.0.0.0/8'],
       trusted_issuers: [issuer],
     });
-    await page.getByRole('dialog').waitFor({ state: 'hidden' });
     await tab.navigate(`#/applications/${id}/edit`);
     const field = page.getByLabel('Trusted issuers');
     for (const [text, error] of [

@@ -76,10 +76,11 @@ describe.each(databases)('audit tail on %s', (_, database) => {
     }));
     const lines = async () => (await gapCli.entries('audit', 'tail', '--tenant', id)).length;
     const before = await lines();
-    await runSql(
-      gap.config.databaseUrl,
-      'update audit_segments set number = 1000000 where number = (select max(number) from audit_segments)',
-    );
+    for (const table of ['audit_segments', 'audit_chains'])
+      await runSql(
+        gap.config.databaseUrl,
+        `update ${table} set number = 1000000 where tenant_id = '${id}' and number = 1`,
+      );
     await gap.application(key);
     await gap.flush();
     expect(await lines()).toBe(before + 1);
