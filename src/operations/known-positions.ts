@@ -39,6 +39,7 @@ export function positionMemory(file: string, log: Log, now: () => number): Posit
   let host: string | undefined;
   let asked: { readonly at: number; readonly answers: Promise<Position[]> } | undefined;
   let mayWarn = true;
+  const unusable = new Set<string>();
 
   function store(next: Stored): void {
     stored = next;
@@ -71,6 +72,11 @@ export function positionMemory(file: string, log: Log, now: () => number): Posit
       if (first?.installation === position.installation && !isBehind(first, position)) return;
       const others = stored.positions.filter(({ installation }) => installation !== position.installation);
       store({ ...stored, positions: [position, ...others].slice(0, maxInstallations) });
+    },
+    triedWorker: (worker, error) => {
+      if (error && !unusable.has(worker)) log.warn('a Citus worker cannot be used', { worker, error });
+      if (error) unusable.add(worker);
+      else if (unusable.delete(worker)) log.info('a Citus worker can be used again', { worker });
     },
     setNodes: (nodes) => {
       if (nodes.join() !== stored.nodes.join()) store({ ...stored, nodes });

@@ -174,7 +174,7 @@ class FailureLimiter {
 }
 
 /** Fields that distinguish kinds of failures. Other fields, such as the request id, differ for each failure. */
-const distinctive = ['code', 'sink', 'error'];
+const distinctive = ['code', 'sink', 'worker', 'error'];
 
 function nameOf(message: string, fields: Fields): string {
   return [message, ...distinctive.map((name) => describe(fields[name]))].join('\n');

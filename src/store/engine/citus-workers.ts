@@ -32,6 +32,7 @@ interface Shard {
 export class CitusWorkers {
   readonly #target: PostgresTarget;
   readonly #options: PoolOptions;
+  readonly #now: () => number;
   readonly #pools = new Map<string, Pools>();
   /** When a worker may be connected again, after an attempt. */
   readonly #notBefore = new Map<string, number>();
@@ -41,18 +42,18 @@ export class CitusWorkers {
   #readAt = Number.NEGATIVE_INFINITY;
   #isReading = false;
 
-  constructor(target: PostgresTarget, options: PoolOptions) {
+  constructor(target: PostgresTarget, options: PoolOptions, now = () => performance.now()) {
     this.#target = target;
     this.#options = options;
+    this.#now = now;
   }
 
   /** A pool of connections to the worker with the rows of the tenant. Undefined if the coordinator should be used. */
   poolOf(tenant: string, coordinator: Pool): Pool | undefined {
-    // A pooler stands before one server only.
-    if (!coordinator.citus || coordinator.transactionSettings !== undefined) return undefined;
+    if (!hasWorkers(coordinator)) return undefined;
     const hash = this.#hashes.get(tenant);
     if (hash === undefined) this.#unknown.add(tenant);
-    const age = performance.now() - this.#readAt;
+    const age = this.#now() - this.#readAt;
     if (hash === undefined || age > ages.refresh) this.#refresh(coordinator);
     if (hash === undefined || age > ages.placement) return undefined;
     const shard = this.#shards.find(({ first }) => first <= hash);
@@ -76,7 +77,7 @@ export class CitusWorkers {
 
   /** Connects to each worker. Returns the names of those that cannot be used, with the reasons. */
   async problems(coordinator: Pool): Promise<string[]> {
-    if (!coordinator.citus || coordinator.transactionSettings !== undefined) return [];
+    if (!hasWorkers(coordinator)) return [];
     await this.#read(coordinator);
     const workers = new Map(this.#shards.map((shard) => [nameOf(shard), shard]));
     const tried = [...workers].map(async ([name, shard]) => {
@@ -105,7 +106,7 @@ export class CitusWorkers {
   async #read({ sql, host }: Pool): Promise<void> {
     const asked = [...this.#unknown];
     this.#unknown.clear();
-    const startedAt = performance.now();
+    const startedAt = this.#now();
     const [shards, rows] = await Promise.all([
       sql.unsafe(placement) as Promise<Shard[]>,
       asked.length > 0
@@ -127,14 +128,18 @@ export class CitusWorkers {
 
   #connect(shard: Shard): void {
     const name = nameOf(shard);
-    const now = performance.now();
+    const now = this.#now();
     if (now < (this.#notBefore.get(name) ?? 0)) return;
     this.#notBefore.set(name, now + ages.failure);
     const pools = this.#pools.get(name) ?? this.#open(shard);
     this.#pools.set(name, pools);
+    const { positions } = this.#options;
     pools.find().then(
-      () => this.#notBefore.delete(name),
-      () => {},
+      () => {
+        this.#notBefore.delete(name);
+        positions.triedWorker?.(name);
+      },
+      (error: Error) => positions.triedWorker?.(name, error),
     );
   }
 
@@ -155,6 +160,9 @@ export class CitusWorkers {
     return pools;
   }
 }
+
+/** A pooler stands before one server only. */
+const hasWorkers = ({ citus, transactionSettings }: Pool) => citus && transactionSettings === undefined;
 
 /** `host` may have a port, or be the folder of a socket. */
 function isLocal(host: string): boolean {

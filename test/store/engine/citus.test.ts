@@ -7,12 +7,14 @@ import { readConfig } from '../../../src/config/settings.ts';
 import { anyPosition } from '../../../src/domain/database-position.ts';
 import type { Minted } from '../../../src/domain/key.ts';
 import { diagnose } from '../../../src/operations/diagnosis.ts';
+import { positionMemory } from '../../../src/operations/known-positions.ts';
 import { misplacedOf, readPlacements } from '../../../src/store/engine/citus.ts';
 import { CitusWorkers } from '../../../src/store/engine/citus-workers.ts';
 import { type Migration, migrate, migrations, tablesOf } from '../../../src/store/engine/migrate.ts';
 import { openPostgres } from '../../../src/store/engine/postgres.ts';
 import { postgresPools } from '../../../src/store/engine/postgres-pool.ts';
 import { parsePostgresUrl } from '../../../src/store/engine/postgres-url.ts';
+import { makeLog } from '../../../src/telemetry/log.ts';
 import { citusBinaries } from '../../../torture/crash/citus.ts';
 import { noCitus } from '../../support/skip.ts';
 import {
@@ -354,14 +356,15 @@ describe.skipIf(noCitus('migrations and dumps'))('on a Citus cluster', () => {
     await close();
   });
 
+  const options = {
+    maxConnections: 1,
+    connectTimeout: generousTimeout,
+    settings: {},
+    positions: anyPosition,
+  };
+
   test('names the workers to which this process cannot connect', async () => {
     const target = parsePostgresUrl(await citus.createMigrated(''));
-    const options = {
-      maxConnections: 1,
-      connectTimeout: generousTimeout,
-      settings: {},
-      positions: anyPosition,
-    };
     const pools = postgresPools(target, options);
     const coordinator = await pools.find();
     expect(await new CitusWorkers(target, options).problems(coordinator)).toEqual([]);
@@ -369,5 +372,44 @@ describe.skipIf(noCitus('migrations and dumps'))('on a Citus cluster', () => {
     const problem = expect.stringMatching(/^127\.0\.0\.1:\d+: .*role "absent" does not exist/);
     expect(await other.problems(coordinator)).toEqual([problem, problem]);
     await pools.close();
+  });
+
+  test('logs once that a worker cannot be used, and once that it can be used again', async () => {
+    const url = await citus.createMigrated('');
+    const [target, role] = [parsePostgresUrl(url), `late_${crypto.randomUUID().slice(0, 8)}`];
+    const pools = postgresPools(target, options);
+    const coordinator = await pools.find();
+    const [logged, tried] = [[] as string[], [] as string[]];
+    const log = makeLog({ level: 'info', asText: true, now: () => 0, write: (line) => logged.push(line) });
+    const memory = positionMemory(join(tmpdir(), role), log, Date.now);
+    const triedWorker = (worker: string, error?: Error) => {
+      tried.push(worker);
+      memory.triedWorker?.(worker, error);
+    };
+    let time = 0;
+    const positions = { ...anyPosition, triedWorker };
+    const workers = new CitusWorkers({ ...target, user: role }, { ...options, positions }, () => time);
+    const ids = Array.from({ length: 30 }, (_, at) => `00000000-0000-7000-8000-0000000000${10 + at}`);
+    const bothTried = async () => {
+      const before = tried.length;
+      time += 5000;
+      await until('an attempt to connect to both workers', () => {
+        for (const id of ids) workers.poolOf(id, coordinator);
+        return tried.length === before + 2;
+      });
+      return logged.splice(0).sort();
+    };
+    const lines = (rest: string) =>
+      [...new Set(tried)].sort().map((worker) => expect.stringContaining(`${rest} worker=${worker}`));
+    const failed = await bothTried();
+    expect(failed).toEqual(lines('warn  a Citus worker cannot be used'));
+    expect(failed[0]).toContain(`role "${role}" does not exist`);
+    expect(await bothTried()).toEqual([]);
+    await runPostgres(url, `create role ${role} login`);
+    expect(await bothTried()).toEqual(lines('info  a Citus worker can be used again'));
+    expect(workers.poolOf(ids[0]!, coordinator)).toMatchObject({ isWorker: true });
+    await workers.close();
+    await pools.close();
+    await runPostgres(url, `drop role ${role}`);
   });
 });
