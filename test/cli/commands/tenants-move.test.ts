@@ -7,6 +7,7 @@ import { tablesOf } from '../../../src/store/engine/migrate.ts';
 import { notCopied } from '../../../src/store/tenant-move.ts';
 import { type Cli, openCli } from '../../support/cli.ts';
 import { failInserts } from '../../support/database.ts';
+import { tokenExchange } from '../../support/issuer.ts';
 import { readExample } from '../../support/page-examples.ts';
 import { freePort } from '../../support/postgres.ts';
 import { noNginx } from '../../support/skip.ts';
@@ -46,6 +47,11 @@ async function stop(): Promise<void> {
 
 const move = (...words: string[]) =>
   cli.run('tenants', 'move', tenant.id, '--to', cli.path('next.env'), '--yes', ...words);
+/** Runs a command in the new installation. */
+function runThere(...words: string[]) {
+  const there = openCli(() => ({ DATABASE_URL: urlOf(next), SALLYPORT_MASTER_KEY: otherMasterKey }));
+  return there.run(...words).finally(there.remove);
+}
 const create = (server: TestServer, body: Record<string, unknown>) =>
   server.call('POST', '/tokens', { key: tenant.key, body: { container: '/a/', data: 'secret', ...body } });
 const statusOf = async (server: TestServer, key = tenant.key) =>
@@ -98,28 +104,15 @@ async function rowsOf(url: string, table: string): Promise<string[]> {
     `select * from ${table} where tenant_id = '${tenant.id}'`,
   );
   const text = (value: unknown) => (value instanceof Uint8Array ? value.toHex() : String(value));
-  return rows
-    .map((row) =>
-      JSON.stringify(
-        Object.entries(row)
-          .map(([name, value]) => [name, text(value)])
-          .sort(),
-      ),
-    )
-    .sort();
+  const fields = (row: object) => Object.entries(row).map(([name, value]) => [name, text(value)]);
+  return rows.map((row) => JSON.stringify(fields(row).sort())).sort();
 }
 
-const [[, first] = [], [, second] = []] = databases;
-const pairs: [name: string, from: Database, to: Database][] = [
-  ['from SQLite to PostgreSQL', first as Database, second as Database],
-  ['from PostgreSQL to SQLite', second as Database, first as Database],
-  ...databases
-    .slice(2)
-    .map(([name, citus]): [string, Database, Database] => [
-      `from PostgreSQL to ${name}`,
-      second as Database,
-      citus,
-    ]),
+type Pair = [name: string, from: Database, to: Database];
+const pairs: Pair[] = [
+  ['from SQLite to PostgreSQL', sqlite, postgres],
+  ['from PostgreSQL to SQLite', postgres, sqlite],
+  ...databases.slice(2).map(([name, citus]): Pair => [`from PostgreSQL to ${name}`, postgres, citus]),
 ];
 
 describe.each(pairs)('a move %s', (_, from, to) => {
@@ -184,9 +177,7 @@ describe.each(pairs)('a move %s', (_, from, to) => {
     expect(operations.map(({ operation }: { operation: string }) => operation)).toEqual(
       expect.arrayContaining(['tenant.move', 'tenant.receive']),
     );
-    const there = openCli(() => ({ DATABASE_URL: urlOf(next), SALLYPORT_MASTER_KEY: otherMasterKey }));
-    const verified = await there.run('audit', 'verify');
-    there.remove();
+    const verified = await runThere('audit', 'verify');
     expect(verified).toMatchObject({ code: 0, err: '' });
     expect(verified.out).toContain(tenant.id);
     await old.flush();
@@ -296,9 +287,7 @@ describe.each(pairs)('a move %s', (_, from, to) => {
     for (const table of (await columnsOf()).keys())
       expect([table, await rowsOf(urlOf(next), table)]).toEqual([table, []]);
     expect((await cancel()).err).toContain('no move of this tenant can be canceled');
-    const there = openCli(() => ({ DATABASE_URL: urlOf(next), SALLYPORT_MASTER_KEY: otherMasterKey }));
-    expect(await there.run('audit', 'verify')).toMatchObject({ code: 0, err: '' });
-    there.remove();
+    expect(await runThere('audit', 'verify')).toMatchObject({ code: 0, err: '' });
     // A copy that remained after an earlier cancellation.
     await copy();
     expect(await source.cancel(tenant.id)).toBe(true);
@@ -334,9 +323,7 @@ describe.each(pairs)('a move %s', (_, from, to) => {
     expect(await move()).toMatchObject({ code: 0 });
     const settings = `DATABASE_URL=${urlOf(old)}\nSALLYPORT_MASTER_KEY=${testMasterKey}\n`;
     writeFileSync(cli.path('old.env'), settings);
-    const there = openCli(() => ({ DATABASE_URL: urlOf(next), SALLYPORT_MASTER_KEY: otherMasterKey }));
-    const back = await there.run('tenants', 'move', tenant.id, '--to', cli.path('old.env'), '--yes');
-    there.remove();
+    const back = await runThere('tenants', 'move', tenant.id, '--to', cli.path('old.env'), '--yes');
     expect(back.err).toContain('it has this tenant');
     expect(await statusOf(next)).toBe(200);
   });
@@ -436,21 +423,20 @@ describe.skipIf(noNginx())('a key that is revoked through the proxy of the guide
       process.kill();
       await process.exited;
     };
-    await until('the proxy answers', () =>
-      fetch(`${proxy}/livez`).then(
-        ({ ok }) => ok,
-        () => false,
-      ),
-    );
+    const isUp = async () => (await fetch(`${proxy}/livez`).catch(() => undefined))?.ok ?? false;
+    await until('the proxy answers', isUp);
   }
   afterEach(async () => {
     await stopProxy();
     await stop();
   });
 
-  const revoke = async (key: string, headers: Record<string, string> = {}) => {
+  const revoke = async (
+    key: string,
+    headers: Record<string, string> = {},
+    body = JSON.stringify({ key }),
+  ) => {
     const json = { 'Content-Type': 'application/json', ...headers };
-    const body = JSON.stringify({ key });
     return (await fetch(`${proxy}/keys/revoke`, { method: 'POST', headers: json, body })).status;
   };
   const statusThroughProxy = async (key: string) =>
@@ -496,5 +482,19 @@ describe.skipIf(noNginx())('a key that is revoked through the proxy of the guide
     expect(await revoke(other.key, { 'SVC-API-KEY': elsewhere })).toBe(503);
     expect(await revoke(elsewhere)).toBe(204);
     expect(await statusOf(next, elsewhere)).toBe(401);
+  });
+
+  test('is revoked by a copy if it has JSON escapes; a JWT goes to the tenant of its client id', async () => {
+    await start(sqlite, sqlite);
+    await startProxy(next, old, tagOf(tenant.key));
+    const { id, key } = await old.application(tenant.key);
+    expect(await revoke(key, {}, `{"key": "\\u0073${key.slice(1)}"}`)).toBe(204);
+    await until('the copy is answered', async () => (await statusOf(old, key)) === 401);
+    const client_id = `${tagOf(tenant.key)}.${id}`;
+    const body = new URLSearchParams({ ...tokenExchange, client_id, subject_token: 'x' });
+    expect((await fetch(`${proxy}/oauth/token`, { method: 'POST', body })).status).toBe(400);
+    await old.flush();
+    const logs = await old.call('GET', '/logs?operation=key.exchange', { key: tenant.key });
+    expect(logs.body.data).toHaveLength(1);
   });
 });
