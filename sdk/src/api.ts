@@ -319,7 +319,7 @@ export interface Impact {
       count: number;
     }>;
   };
-  /** Recorded uses, decided again with the current and with the new rules. */
+  /** Recorded uses, decided again with the current and with the new rules. A use that returned less than the current rules allow counts as one that asked for less with `transform`. */
   reads: {
     /** Entries of the audit log since this time are examined. */
     since: string;
@@ -327,7 +327,7 @@ export interface Impact {
     recorded: 'all' | 'reveal' | 'off';
     /** False if only a part of the entries was examined: the counts are then lower bounds. Entries that are not written yet are not part of it: reads of masked or redacted data are written up to a minute later. */
     complete: boolean;
-    /** Reads of sessions or tokens about which too little is recorded, such as deleted tokens that may have had `max_uses`. */
+    /** Reads of sessions or tokens about which too little is recorded, such as deleted tokens that may have had `max_uses`, and tokens beyond those that an entry names. */
     undecided: number;
     /** The number of uses by change, largest first. */
     data: Array<{

@@ -130,7 +130,7 @@ function Notes({ impact: { reads, quarantined } }: { impact: ImpactData }) {
     <p className="fine">
       {recorded}
       {reads.undecided > 0 &&
-        ` ${formatNumber(reads.undecided)} could not be compared: their token or session is gone.`}
+        ` ${formatNumber(reads.undecided)} could not be compared: too little is recorded about them.`}
       {quarantined && ' The application is in quarantine: this applies after its release.'}
     </p>
   );

@@ -68,7 +68,7 @@ export const Impact = z
           'False if only a part of the entries was examined: the counts are then lower bounds. Entries that are not written yet are not part of it: reads of masked or redacted data are written up to a minute later.',
         ),
         undecided: Count.describe(
-          'Reads of sessions or tokens about which too little is recorded, such as deleted tokens that may have had `max_uses`.',
+          'Reads of sessions or tokens about which too little is recorded, such as deleted tokens that may have had `max_uses`, and tokens beyond those that an entry names.',
         ),
         data: z
           .array(
@@ -81,7 +81,9 @@ export const Impact = z
           )
           .describe('The number of uses by change, largest first.'),
       })
-      .describe('Recorded uses, decided again with the current and with the new rules.'),
+      .describe(
+        'Recorded uses, decided again with the current and with the new rules. A use that returned less than the current rules allow counts as one that asked for less with `transform`.',
+      ),
   })
   .meta({ id: 'Impact' });
 export type Impact = z.infer<typeof Impact>;

@@ -14,7 +14,6 @@ import { compilePolicy, type Policy, type Resource } from '../../../domain/polic
 import { canonicalContainer } from '../../../domain/rule.ts';
 import type { Steps } from '../../../domain/steps.ts';
 import type { Store, TokenLocation } from '../../../store/store.ts';
-import { maxIds } from '../../pipeline/audit-recorder.ts';
 import type { RunSteps } from '../../pipeline/long-work.ts';
 import { scanLog } from './log-scan.ts';
 
@@ -172,32 +171,31 @@ function* outcomeOf(
 ): Steps<Outcome | undefined> {
   yield;
   const permission = permissionOf(entry);
-  const { ids = [], container } = entry.resource ?? {};
+  const { ids = [], container, omitted = 0 } = entry.resource ?? {};
   if (!hasTrait(permission, 'scoped')) return actor.decide(permission, {});
   if (container === undefined) return undefined;
   const isUniform = isUniformIn(canonicalContainer(container), permission, actor);
-  const isAggregated = (entry.count ?? 1) > 1;
-  if (isAggregated && ids.length >= maxIds && !isUniform) return undefined;
-  const resources: readonly Resource[] =
+  const resources: Resource[] =
     ids.length > 1
       ? ids.map((id) => tokens.get(id) ?? { id })
       : [{ id: ids[0], container, max_uses: tokens.get(ids[0] ?? '')?.max_uses }];
+  // One stands for all tokens that the entry does not name.
+  if (omitted > 0) resources.push({});
   const outcomes: Outcome[] = [];
   for (const resource of resources) {
     yield;
     const place = resource.container ?? (isUniform ? container : undefined);
     if (place === undefined) return undefined;
-    const [outcome, other = outcome] = possibleUses(resource, entry).map((max_uses): Outcome => {
-      const [from, to] = actor.decide(permission, { ...resource, container: place, max_uses });
-      return [received(from, entry), received(to, entry)];
-    });
+    const [outcome, other = outcome] = possibleUses(resource, entry).map((max_uses) =>
+      received(actor.decide(permission, { ...resource, container: place, max_uses }), entry),
+    );
     if (!outcome || !other || !isSameEffect(permission, outcome, other)) return undefined;
     outcomes.push(outcome);
   }
   outcomes.sort(([, a], [, b]) => compareAccess(a, b));
   const [first] = outcomes;
   const isSame = outcomes.every(([from, to]) => from === first?.[0] && to === first[1]);
-  return isSame || !isAggregated ? first : undefined;
+  return isSame || (entry.count ?? 1) === 1 ? first : undefined;
 }
 
 /**
@@ -213,10 +211,19 @@ function isSameEffect(permission: string, [from, to]: Outcome, [otherFrom, other
   return !isChange(permission, from, to) && !isChange(permission, otherFrom, otherTo);
 }
 
-/** What a request gets, depending on whether it stated a purpose. */
-function received(access: Access, { purpose }: LogEntry): Access {
-  if (access !== 'reveal_with_purpose') return access;
-  return purpose === undefined ? 'mask' : 'reveal';
+/**
+ * What a request gets, depending on whether it stated a purpose. One that got less than the current rules allow counts
+ * as one that asked for less with `transform`.
+ */
+function received(outcome: Outcome, { purpose, decision }: LogEntry): Outcome {
+  const most = purpose === undefined ? 'mask' : 'reveal';
+  const [from, to] = outcome.map((access) => (access === 'reveal_with_purpose' ? most : access)) as [
+    Access,
+    Access,
+  ];
+  const got = decision?.transform ?? 'reveal';
+  if (compareAccess(from, got) <= 0) return [from, to];
+  return [got, compareAccess(to, got) > 0 ? got : to];
 }
 
 /** Whether the decision is the same for every token in the container and below. */

@@ -135,30 +135,74 @@ describe.each(databases)('the preview of an update on %s', (_, database) => {
     expect(await counts(3)).toEqual([{ ...change, count: 4, applications: 2 }]);
   });
 
+  const reads = async (rules: object[], id = desk.id) => {
+    const { undecided, data } = (await preview({ rules }, '', tenant.key, id)).body.reads;
+    return { undecided, data };
+  };
+  const changed = { permission: 'token:read', count: 1, applications: 1 };
+
+  test('reads of tokens that an entry does not name are undecided where these could change otherwise', async () => {
+    const clerk = await server.application(tenant.key, { permissions: [], rules: [read('/cards/', 'mask')] });
+    await token('oldest', '/cards/old/');
+    for (let count = 0; count < 20; count++) await token(`card-${count}`, '/cards/');
+    const list = await server.call('GET', '/tokens?size=100', { key: clerk.key });
+    expect(list.body.data).toHaveLength(21);
+    await server.flush();
+    expect(await reads([read('/cards/', 'mask'), read('/cards/old/', 'redact')], clerk.id)).toEqual({
+      undecided: 1,
+      data: [],
+    });
+    expect(await reads([read('/cards/', 'redact')], clerk.id)).toEqual({
+      undecided: 0,
+      data: [{ ...changed, from: 'mask', to: 'redact' }],
+    });
+    // The oldest could have max_uses. Then it would not change.
+    expect(await reads([read('/cards/', 'reveal')], clerk.id)).toEqual({ undecided: 1, data: [] });
+  });
+
+  test('a read that asked for less than the rules allow changes only if it gets even less', async () => {
+    await token('card', '/cards/');
+    await server.call('GET', '/tokens/card?transform=mask', { key: desk.key });
+    await server.flush();
+    for (const [to, data] of [
+      ['mask', []],
+      ['redact', [{ ...changed, from: 'mask', to: 'redact' }]],
+    ] as const)
+      expect(await reads([read('/cards/', to)])).toEqual({ undecided: 0, data });
+  });
+
   test('masked reads of deleted tokens are undecided where a token with max_uses would change otherwise', async () => {
+    const rules = [read('/cards/', 'mask')];
+    const clerk = await server.application(tenant.key, { permissions: [], rules });
     for (const [id, max_uses] of [
       ['used', 1],
       ['plain', undefined],
     ] as const) {
       await token(id, `/cards/${id}/`, max_uses);
       await readToken(desk.key, id);
+      await readToken(clerk.key, id);
       await server.call('DELETE', `/tokens/${id}`, { key: tenant.key });
     }
     await server.flush();
-    const reads = async (rules: object[]) => {
-      const { undecided, data } = (await preview({ rules })).body.reads;
-      return { undecided, data };
-    };
-    const plain = { permission: 'token:read', from: 'reveal', count: 1, applications: 1 };
-    const used = { ...plain, from: 'mask' };
+    const [plain, used] = [
+      { ...changed, from: 'reveal' },
+      { ...changed, from: 'mask' },
+    ];
     expect(await reads([read('/cards/', 'mask')])).toEqual({
-      undecided: 1,
+      undecided: 0,
       data: [{ ...plain, to: 'mask' }],
     });
     const denied = await reads([read('/other/', 'reveal')]);
-    expect(denied).toEqual({ undecided: 1, data: [{ ...plain, to: 'denied' }] });
+    expect(denied).toEqual({
+      undecided: 0,
+      data: [
+        { ...used, to: 'denied' },
+        { ...plain, to: 'denied' },
+      ],
+    });
+    expect(await reads([read('/cards/', 'reveal')], clerk.id)).toEqual({ undecided: 2, data: [] });
     // Neither a token with max_uses nor another one changes.
-    expect(await reads([read('/cards/', 'reveal'), read('/other/', 'mask')])).toEqual({
+    expect(await reads([read('/cards/', 'mask'), read('/other/', 'mask')], clerk.id)).toEqual({
       undecided: 0,
       data: [],
     });
