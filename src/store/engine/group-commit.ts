@@ -20,7 +20,7 @@ export interface Driver extends BatchLimits {
   readonly pipelined: boolean;
   /** Milliseconds after which a queued change is not started: it would probably miss its deadline. */
   readonly maxQueueTime?: number;
-  /** A monotonic clock, in milliseconds. */
+  /** A clock, in milliseconds. Must be monotonic with `maxQueueTime`. */
   readonly now?: () => number;
 }
 
@@ -107,10 +107,10 @@ export function groupCommit(driver: Driver): Enqueue {
     const deferred = new DeferredWrites();
     const run = (pending: Pending) => attempt(pending, new SharedTransaction(queries, deferred));
     try {
-      const end = now() + maxTime;
+      const startedAt = now();
       const outcomes = driver.pipelined
         ? await pipeline(batch, run)
-        : await inTurn(batch, run, () => now() > end);
+        : await inTurn(batch, run, () => Math.abs(now() - startedAt) > maxTime);
       await deferred.flush(queries);
       for (const { checkDeadline } of batch.slice(0, outcomes.length)) checkDeadline();
       return outcomes;

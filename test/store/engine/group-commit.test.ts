@@ -306,7 +306,10 @@ describe('on PostgreSQL, changes that time out', () => {
   });
 });
 
-test('changes that take long share a transaction for a few milliseconds only, and stay in order', async () => {
+test.each([
+  ['that take long', 4],
+  ['during which the clock is set back', -4],
+])('changes %s share a transaction for a few milliseconds only, and stay in order', async (_, step) => {
   let [time, transactions] = [0, 0];
   const done: number[] = [];
   const enqueue = groupCommit({
@@ -321,7 +324,7 @@ test('changes that take long share a transaction for a few milliseconds only, an
   });
   const change = (number: number) =>
     enqueue(async () => {
-      time += 4;
+      time += step;
       done.push(number);
     }, undefined);
   await Promise.all(Array.from({ length: 10 }, (_, number) => change(number)));
