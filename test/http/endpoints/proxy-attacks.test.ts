@@ -4,13 +4,7 @@
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { noOpenssl } from '../../support/certificates.ts';
-import {
-  chargeRequest,
-  json,
-  openReceiver,
-  type Receiver,
-  tokenUseRule,
-} from '../../support/destination-receiver.ts';
+import { chargeRequest, json, openReceiver, tokenUseRule } from '../../support/destination-receiver.ts';
 import { openTestServer, sqlite, type TestServer, testMasterKey } from '../../support/test-server.ts';
 
 const number = '4929135568201737';
@@ -25,7 +19,7 @@ const requests = [{ ...chargeRequest, reply: ['', 'header:x-echo'] }];
 
 describe.skipIf(noOpenssl)('a holder of token:use', () => {
   let server: TestServer;
-  let receiver: Receiver;
+  let receiver: Awaited<ReturnType<typeof openReceiver>>;
   let key: string;
   let user: string;
   let id: string;
