@@ -111,6 +111,16 @@ describeConsole('console credentials:', (suite) => {
     expect((await stored(key, id)).trusted_issuers).toEqual([next]);
   });
 
+  /** Returns to the address as soon as the page changes it. */
+  const returnTo = (form: string) =>
+    suite.tab.page.evaluate((hash) => {
+      const back = () => {
+        location.hash = hash;
+      };
+      // Before the event `hashchange`, from which the console learns of a new address.
+      navigation.addEventListener('currententrychange', () => queueMicrotask(back), { once: true });
+    }, form);
+
   test('the form is usable after a save if the user returns before the page of the application is shown', async () => {
     const { server, tab } = suite;
     const { key } = await server.tenant();
@@ -119,13 +129,7 @@ describeConsole('console credentials:', (suite) => {
     await open(key, form);
     const { page } = tab;
     await page.getByLabel('Allowed networks').fill('10.0.0.0/8');
-    await page.evaluate((hash) => {
-      const back = () => {
-        location.hash = hash;
-      };
-      // Before the event `hashchange`, from which the console learns of a new address.
-      navigation.addEventListener('currententrychange', () => queueMicrotask(back), { once: true });
-    }, form);
+    await returnTo(form);
     await page.getByRole('button', { name: 'Review changes' }).click();
     await page.getByRole('button', { name: 'Save' }).click();
     await page.getByRole('dialog').waitFor({ state: 'hidden' });
@@ -137,6 +141,16 @@ describeConsole('console credentials:', (suite) => {
     await dialog.getByRole('button', { name: 'Save' }).click();
     await page.getByRole('heading', { name: 'worker two', exact: true }).waitFor();
     expect(await stored(key, id)).toMatchObject({ name: 'worker two', allowed_networks: ['10.0.0.0/8'] });
+    await tab.navigate('#/applications/new');
+    await page.getByRole('button', { name: /^Backend reader/ }).click();
+    await page.getByLabel('Name').fill('reader');
+    await page.getByRole('button', { name: 'Review and create' }).click();
+    await page.getByRole('button', { name: 'Create', exact: true }).click();
+    await page.getByLabel('I have stored the key').check();
+    await returnTo('#/applications/new');
+    await page.getByRole('button', { name: 'Done' }).click();
+    await page.getByRole('dialog').waitFor({ state: 'hidden' });
+    expect(await page.getByLabel('Name').inputValue()).toBe('');
   });
 
   test('a new key can expire before its application', async () => {

@@ -213,7 +213,11 @@ export function EditApplication({ application }: { application?: Application }) 
           secret={created.key}
           name={draft.name}
           note={created.note}
-          close={() => navigate('applications', created.id)}
+          close={() => {
+            setCreated(undefined);
+            discard();
+            navigate('applications', created.id);
+          }}
         />
       )}
     </div>

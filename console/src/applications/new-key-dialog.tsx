@@ -1,10 +1,11 @@
 /** Shows a new key once. Closes only after the user confirms that it is stored. */
 import { Button, Checkbox, Modal, Tabs } from '@mantine/core';
-import { useEffect, useRef, useState } from 'react';
+import { useRef, useState } from 'react';
 import { type CopyResult, copyMessages } from '../frame/copy.ts';
 import { CopyButton } from '../frame/copy-button.tsx';
 import { formatDate } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
+import { useUnsaved } from '../frame/unsaved.ts';
 
 interface Props {
   readonly secret: string;
@@ -43,19 +44,14 @@ export function NewKeyDialog({ secret, name, note, close }: Props) {
   const [stored, setStored] = useState(false);
   const [copied, setCopied] = useState<CopyResult>();
   const field = useRef<HTMLInputElement>(null);
-  useEffect(() => {
-    if (stored) return;
-    const ask = (event: BeforeUnloadEvent) => event.preventDefault();
-    addEventListener('beforeunload', ask);
-    return () => removeEventListener('beforeunload', ask);
-  }, [stored]);
+  useUnsaved(!stored, () => {});
   return (
     <Modal
       opened
       onClose={close}
-      withCloseButton={false}
+      withCloseButton={stored}
       closeOnClickOutside={false}
-      closeOnEscape={false}
+      closeOnEscape={stored}
       size={560}
       title={`New key for ${name}`}
     >

@@ -1,7 +1,7 @@
 /** Asks for confirmation before unsaved changes are lost. */
 import { useEffect, useRef } from 'react';
 
-const question = 'Leave without saving? Your changes will be lost.';
+const question = 'Leave without saving? Your changes or the new key will be lost.';
 
 let unsavedPage = false;
 
