@@ -3,16 +3,17 @@ import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 import { type AuditedReads, auditedReads } from '../domain/audit.ts';
+import type { Age } from '../domain/duration.ts';
 import { Secret } from '../domain/key.ts';
 import { longestSession } from '../domain/session.ts';
 import { maxTokenBytes } from '../domain/token.ts';
 import { defaultConnections, defaultTimeout } from '../store/engine/db.ts';
 import { parseTrust, type Trust, trustNobody } from './trusted-proxies.ts';
 import {
+  age,
   checkedMasterKey,
   commandLine,
   databaseUrl,
-  duration,
   integer,
   issuerUrls,
   oneOf,
@@ -354,10 +355,10 @@ export const settings = {
   auditRetention: {
     variable: 'SALLYPORT_AUDIT_RETENTION',
     description:
-      'Age after which audit entries are deleted, such as 90d or 24h. Only entries that every sink has received are deleted; without sinks, none. Also the default age of `audit archive`. If unset, entries are never deleted.',
+      'Age after which audit entries are deleted, such as 90d or 24h, or whole months such as 3mo. Only entries that every sink has received are deleted; without sinks, none. Also the default age of `audit archive`. If unset, entries are never deleted.',
     fallback: unset,
-    parse: duration,
-  } satisfies Setting<number | undefined>,
+    parse: age,
+  } satisfies Setting<Age | undefined>,
   logLevel: {
     variable: 'SALLYPORT_LOG_LEVEL',
     description: `Minimum level of log messages: ${logLevels.join(', ')}.`,

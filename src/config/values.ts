@@ -1,6 +1,6 @@
 /** The type of a setting, and functions that parse values. They throw messages such as "must be …". */
 import { join, resolve } from 'node:path';
-import { parseDuration } from '../domain/duration.ts';
+import { type Age, parseAge } from '../domain/duration.ts';
 import { Secret } from '../domain/key.ts';
 import { isIssuerUrl } from '../domain/trusted-issuer.ts';
 import { parseMasterKeys } from '../store/crypto/cipher.ts';
@@ -42,12 +42,12 @@ export function zeroOrInteger(text: string | undefined, fallback: number, min: n
   }
 }
 
-/** Returns milliseconds, or undefined if the setting is unset. */
-export function duration(text: string | undefined): number | undefined {
+/** Returns undefined if the setting is unset. */
+export function age(text: string | undefined): Age | undefined {
   if (text === undefined) return undefined;
-  const value = parseDuration(text);
+  const value = parseAge(text);
   if (value) return value;
-  throw new Error(`must be a duration such as 90d, 24h, 30m or 10s, not ${JSON.stringify(text)}`);
+  throw new Error(`must be an age such as 3mo, 90d, 24h, 30m or 10s, not ${JSON.stringify(text)}`);
 }
 
 export function oneOf<T extends string>(text: string, values: readonly T[]): T {

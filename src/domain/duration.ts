@@ -6,3 +6,19 @@ export function parseDuration(text: string): number | undefined {
   const [, count, unit] = /^(\d{1,6})([smhd])$/.exec(text) ?? [];
   return unit === undefined ? undefined : Number(count) * (units[unit] as number);
 }
+
+/** Milliseconds, or whole months of the UTC calendar. */
+export type Age = number | { readonly months: number };
+
+/** An age such as `90d`, `24h` or `3mo`. Returns undefined for other text. */
+export function parseAge(text: string): Age | undefined {
+  const [, months] = /^([1-9]\d{0,3})mo$/.exec(text) ?? [];
+  return months === undefined ? parseDuration(text) : { months: Number(months) };
+}
+
+/** What is from before this time has the age. With months, the start of a month. */
+export function timeOfAge(now: number, age: Age): number {
+  if (typeof age === 'number') return now - age;
+  const date = new Date(now);
+  return Date.UTC(date.getUTCFullYear(), date.getUTCMonth() - age.months);
+}

@@ -293,12 +293,15 @@ const pages = "pg_relation_size(oid) / current_setting('block_size')::int";
 /** Changed rows below which the statistics of a table that was emptied and filled again are good enough. */
 const few = 2000;
 
+const regclasses = (names: readonly string[]) => names.map((name) => `'${name}'::regclass`).join(', ');
+
 /**
- * Tables that have several times as many pages, or changed rows, as the statistics say. The rows matter after most rows
+ * Tables or partitions that have several times as many pages, or changed rows, as the statistics say. The rows matter after most rows
  * were deleted: new rows then fill the same pages. Only the owner of a table can analyze it.
  */
 const outgrown = (names: readonly string[]) => `select relname as name from pg_class
-  where oid in (${names.map((name) => `'${name}'::regclass`).join(', ')}) and pg_has_role(relowner, 'usage')
+  where (oid in (${regclasses(names)}) or oid in (select inhrelid from pg_inherits where inhparent in (${regclasses(names)})))
+    and pg_has_role(relowner, 'usage')
     and ${pages} between ${small} and ${huge}
     and (relpages < ${large} and ${pages} >= 4 * relpages
       or (select n_mod_since_analyze from pg_stat_user_tables where relid = oid) > greatest(${few}, 4 * reltuples))`;

@@ -118,6 +118,105 @@ describe.each(databases)('the retention of the audit log in %s', (_, database) =
     }
   });
 
+  describe('by month', () => {
+    let other: string;
+    beforeEach(async () => {
+      other = await testStore.tenant();
+    });
+
+    /** Writes a segment of each tenant on the first three days of the month of 2030. */
+    async function writeMonths(...months: number[]): Promise<void> {
+      for (const month of months)
+        for (const day of [1, 2, 3]) {
+          const at = Date.UTC(2030, month - 1, day);
+          testStore.clock.advance(at - testStore.clock.now());
+          await testStore.store.audit.write([tenant, other].map((id) => ({ ...entry(1, id), at })));
+          await testStore.maintenance.audit.seal();
+        }
+    }
+
+    /** Entries are deleted when two months have passed after theirs. Returns the number of shortened chains. */
+    const run = (deliveredUpTo: Retention['deliveredUpTo'] = async () => 1000) =>
+      testStore.maintenance.audit.deleteDelivered({ ...retention(deliveredUpTo), age: { months: 2 } });
+
+    const firsts = async () => {
+      const numbers = new Map((await first()) as [string, number][]);
+      return [tenant, other].map((id) => numbers.get(id));
+    };
+
+    const isPostgres = database.name === 'PostgreSQL';
+
+    /** Segments per partition. Rows that were deleted one by one leave pages. */
+    const stored = async () => {
+      const found: Record<string, number | 'empty' | 'pages'> = {};
+      for (const month of '0123456789abcde') {
+        const table = `audit_segments_m${month}`;
+        const [row] = await testStore.runSql<{ segments: string; bytes: string }>(
+          `select count(*) as segments, pg_relation_size('${table}') + pg_relation_size('audit_index_m${month}') as bytes
+           from ${table}`,
+        );
+        if (Number(row?.segments) > 0) found[month] = Number(row?.segments);
+        else if (Number(row?.bytes) > 0) found[month] = 'pages';
+      }
+      return found;
+    };
+
+    test('keeps whole months, and empties the partitions of the others on PostgreSQL', async () => {
+      await writeMonths(1, 2, 3, 4);
+      if (isPostgres) expect(Object.values(await stored())).toEqual([6, 6, 6, 6]);
+      expect(await run()).toBe(2);
+      expect(await firsts()).toEqual([4, 4]);
+      if (isPostgres) expect(Object.values(await stored())).toEqual([6, 6, 6]);
+      expect(await run()).toBe(0);
+      await writeMonths(6);
+      expect(await run()).toBe(isPostgres ? 4 : 2);
+      expect(await firsts()).toEqual([10, 10]);
+      const { ok, findings, notes } = await verified();
+      expect({ ok, findings }).toEqual({ ok: true, findings: [] });
+      expect(notes).toContain(`segments 1 to 3 of chain ${tenant} were deleted after delivery to all sinks`);
+      const { entries } = await testStore.store.audit.list(
+        other,
+        { operation: entry(1).operation },
+        { limit: 99 },
+      );
+      expect(entries).toHaveLength(6);
+    });
+
+    test('deletes row by row if one tenant keeps its segments', async () => {
+      await writeMonths(1, 2, 3, 4);
+      expect(await run(async (id) => (id === other ? 2 : 1000))).toBe(2);
+      expect(await firsts()).toEqual([4, 3]);
+      if (isPostgres) expect(Object.values(await stored())).toEqual([1, 6, 6, 6]);
+      expect((await verified()).ok).toBe(true);
+    });
+
+    test('deletes row by row from a month with segments of a tenant that has no chain', async () => {
+      await writeMonths(1, 2, 3, 4);
+      await testStore.runSql(`delete from audit_chains where tenant_id = '${other}'`);
+      expect(await run()).toBe(1);
+      if (isPostgres) expect(Object.values(await stored())).toEqual([3, 6, 6, 6]);
+    });
+
+    test('loses no entry of a kept month if the database fails at any step', async () => {
+      const faults = new Faults();
+      const { maintenance } = await testStore.open(undefined, faults.through);
+      await writeMonths(1, 2, 3);
+      for (let call = 1, hit = true; hit; call++) {
+        await writeMonths(call + 3);
+        faults.arm('down', call);
+        const months = { ...retention(async () => 1000), age: { months: 2 } };
+        await maintenance.audit.deleteDelivered(months).catch(() => {});
+        hit = faults.disarm().hit;
+        const { ok, findings } = await verified();
+        expect({ ok, findings }).toEqual({ ok: true, findings: [] });
+        await maintenance.audit.deleteDelivered(months);
+        const filter = { operation: entry(1).operation };
+        const { entries } = await testStore.store.audit.list(tenant, filter, { limit: 99 });
+        expect(entries).toHaveLength(9);
+      }
+    });
+  });
+
   test('stops between two segments', async () => {
     await write(20);
     let segments = 3;

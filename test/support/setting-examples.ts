@@ -281,12 +281,13 @@ export const table: { [K in Name]: Row } = {
   auditRetention: {
     unset: undefined,
     valid: [
+      ['3mo', { months: 3 }],
       ['90d', 90 * 86_400_000],
       ['24h', 86_400_000],
       ['30m', 1_800_000],
       ['10s', 10_000],
     ],
-    invalid: ['0', '0d', '90', '90 days', '-1d', '1.5h', '1w', 'forever'],
+    invalid: ['0', '0d', '0mo', '90', '90 days', '-1d', '1.5h', '1w', 'forever'],
   },
   logLevel: {
     unset: 'info',

@@ -174,7 +174,7 @@ const tenantsPerStatement = { one: 100, cluster: 1000 };
  */
 export async function* tenantsIn(
   db: Pick<Db, 'all' | 'isDistributed'>,
-  table: 'audit_pending' | 'audit_segments',
+  table: 'audit_pending' | 'audit_segments' | `audit_segments_m${string}`,
 ): AsyncGenerator<string> {
   const isDistributed = await db.isDistributed?.();
   const limit = tenantsPerStatement[isDistributed ? 'cluster' : 'one'];

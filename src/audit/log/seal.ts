@@ -223,7 +223,6 @@ async function lastNumber(db: Queries, { tenantId, number }: Chain): Promise<num
 /** Changes nothing if another node has extended the chain. */
 const extendChain = `update audit_chains set number = $4, seq = $5, hash = $6, sealed_at = $7, max_delay = $8
   where tenant_id = $1 and number = $2 and hash = $3`;
-const insertNew = `${insertSegment} on conflict (tenant_id, number) do nothing`;
 
 /** Throws `StaleSegment` if the segment must be prepared again. */
 async function commit(
@@ -242,7 +241,7 @@ async function commit(
   const [extended, deleted, inserted] = await Promise.all([
     tx.run(extendChain, [tenantId, before.number, bytesOf(before.hash), number, last, ...end]),
     tx.run(deletePending, pending.values),
-    tx.run(insertNew, segmentValues(segment, packed)),
+    tx.run(`${insertSegment[db.dialect]} on conflict do nothing`, segmentValues(db.dialect, segment, packed)),
     insertIndex(tx, db.dialect, segment, index),
   ]);
   if (extended !== 1 || deleted !== ids.length || inserted !== 1) throw new StaleSegment();

@@ -4,7 +4,8 @@
  */
 
 import { byOperator } from '../../domain/audit.ts';
-import { rowLock } from '../../store/engine/db.ts';
+import { type Age, timeOfAge } from '../../domain/duration.ts';
+import { type Db, type DbTime, type Queries, rowLock } from '../../store/engine/db.ts';
 import { databaseTime } from '../../store/engine/sql.ts';
 import { DamagedChain } from '../errors.ts';
 import {
@@ -19,9 +20,19 @@ import {
   segmentsIn,
 } from '../log/chain.ts';
 import type { AuditEntry } from '../log/entry.ts';
-import type { EntryWriter } from '../log/pending.ts';
+import { type EntryWriter, tenantsIn } from '../log/pending.ts';
 import { indexOf } from '../log/seal.ts';
-import { bytesOf, positionOf, type SegmentHeader } from '../log/segment.ts';
+import {
+  bytesOf,
+  type HeaderRow,
+  headerColumns,
+  partitionAt,
+  partitions,
+  positionOf,
+  type SegmentHeader,
+  type SignedHeader,
+  toHeader,
+} from '../log/segment.ts';
 import { deleteIndex } from '../log/terms.ts';
 import type { Position } from '../records.ts';
 import { beforeFirst, beforeNext, checkSegment } from './check.ts';
@@ -37,12 +48,12 @@ import {
  * Segments whose latest entry is older than `before` are old enough. If the clock was fast when entries were written,
  * their times are after `now`; then the earliest entry counts.
  */
-export interface Age {
+export interface Old {
   readonly before: number;
   readonly now: number;
 }
 
-function isOld({ earliestAt, latestAt }: SegmentHeader, { before, now }: Age): boolean {
+function isOld({ earliestAt, latestAt }: SegmentHeader, { before, now }: Old): boolean {
   if (latestAt <= now) return latestAt < before;
   return earliestAt < before || earliestAt > now;
 }
@@ -63,17 +74,17 @@ export interface Cut {
 export async function findCut(
   { db }: AuditDb,
   { tenantId, base, number }: Chain,
-  age: Age,
+  old: Old,
   max = number,
 ): Promise<Cut | undefined> {
   let last: SegmentHeader | undefined;
   let entries = 0;
   for (let first = base.number + 1, isEnd = false; !isEnd; first += pageSize) {
     const page = await headersIn(db, tenantId, { first, last: Math.min(max, number) }, 'asc', pageSize);
-    const end = page.findIndex((header) => !isOld(header, age));
-    const old = end < 0 ? page : page.slice(0, end);
-    last = old.at(-1) ?? last;
-    entries += old.reduce((sum, header) => sum + header.last - header.first + 1, 0);
+    const end = page.findIndex((header) => !isOld(header, old));
+    const found = end < 0 ? page : page.slice(0, end);
+    last = found.at(-1) ?? last;
+    entries += found.reduce((sum, header) => sum + header.last - header.first + 1, 0);
     isEnd = end >= 0 || page.length < pageSize;
   }
   if (!last) return undefined;
@@ -152,17 +163,22 @@ export async function deleteFirst({ db }: AuditDb, tenantId: string, upTo: Posit
     if (now?.base.number !== chain.base.number) return true;
     await tx.run('delete from audit_segments where tenant_id = $1 and number = $2', [tenantId, number]);
     await deleteIndex(tx, db.dialect, segment, index);
-    await tx.run(
-      'update audit_chains set base_number = $2, base_seq = $3, base_hash = $4 where tenant_id = $1',
-      [tenantId, number, segment.last, bytesOf(position.hash)],
-    );
+    await tx.run(moveBase, baseAfter(segment));
     return true;
   });
 }
 
+const moveBase =
+  'update audit_chains set base_number = $2, base_seq = $3, base_hash = $4 where tenant_id = $1';
+
+/** The parameters of `moveBase`. */
+function baseAfter(segment: SignedHeader) {
+  return [segment.tenantId, segment.number, segment.last, bytesOf(positionOf(segment).hash)];
+}
+
 export interface Retention {
-  /** Milliseconds after which delivered entries are deleted. */
-  readonly age: number;
+  /** The age at which delivered entries are deleted. */
+  readonly age: Age;
   /**
    * The last segment of a chain that every sink has received. Returns undefined without sinks: then no entry is deleted.
    */
@@ -182,7 +198,7 @@ export async function deleteDelivered(
 ): Promise<number> {
   const now = await databaseTime(audit.db);
   const errors: unknown[] = [];
-  let shortened = 0;
+  let shortened = audit.db.dialect === 'postgres' ? await emptyMonths(audit, write, now, retention) : 0;
   for (const chain of await allChains(audit.db)) {
     if (!retention.goOn()) break;
     try {
@@ -204,7 +220,7 @@ async function shorten(
 ): Promise<boolean> {
   const { tenantId, base } = chain;
   const first = await firstHeader(audit.db, chain);
-  const old = { before: now - age, now };
+  const old = { before: timeOfAge(now, age), now };
   if (!first || !isOld(first, old)) return false;
   const delivered = await deliveredUpTo(tenantId);
   if (delivered === undefined || delivered <= base.number) return false;
@@ -214,4 +230,116 @@ async function shorten(
   await recordRemoval(audit, write, now, tenantId, { first: base.number + 1, last: cut.last });
   while (goOn() && (await deleteFirst(audit, tenantId, cut.last)));
   return true;
+}
+
+/**
+ * On PostgreSQL, empties the partitions of months in which every segment is old enough and delivered. This takes the
+ * same time for any number of rows. Returns the number of shortened chains. Rows of other months are deleted one by one.
+ */
+async function emptyMonths(
+  audit: AuditDb,
+  write: EntryWriter,
+  now: number,
+  retention: Retention,
+): Promise<number> {
+  let shortened = 0;
+  // From the oldest month to the last one.
+  for (let later = 1; later < partitions.length; later++) {
+    const month = partitionAt(now, later);
+    const cuts = await cutsOf(audit, month, timeOfAge(now, retention.age), retention);
+    for (const { chain, last } of cuts) {
+      const removal = { first: chain.base.number + 1, last: positionOf(last) };
+      await recordRemoval(audit, write, now, chain.tenantId, removal);
+    }
+    if (cuts.length > 0) await emptyMonth(audit.db, month, cuts);
+    shortened += cuts.length;
+  }
+  return shortened;
+}
+
+/** A chain, and its last segment in a month. */
+interface MonthCut {
+  readonly chain: Chain;
+  readonly last: SignedHeader;
+}
+
+/** Where the chains with segments in a month continue after it. Empty if one of them cannot lose these segments. */
+async function cutsOf(
+  audit: AuditDb,
+  month: string,
+  before: number,
+  { deliveredUpTo, goOn }: Retention,
+): Promise<MonthCut[]> {
+  const { db } = audit;
+  const [segments] = tablesOf(month);
+  const cuts: MonthCut[] = [];
+  for await (const tenantId of tenantsIn(db, segments)) {
+    const chain = await chainOf(db, tenantId);
+    const row = await db.get<HeaderRow>(
+      `select ${headerColumns} from ${segments} where tenant_id = $1 order by number desc limit 1`,
+      [tenantId],
+    );
+    if (!chain || !row || Number(row.sealed_at) >= before) return [];
+    const last = toHeader(row);
+    if (last.number > ((await deliveredUpTo(tenantId)) ?? 0)) return [];
+    const sql = `select count(*) as count from ${segments} where tenant_id = $1`;
+    const found = await db.get<{ count: DbTime }>(sql, [tenantId]);
+    if (Number(found?.count) !== last.number - chain.base.number) return [];
+    cuts.push({ chain, last });
+  }
+  if (cuts.length === 0 || !(await canEmpty(db, month))) return [];
+  for (const { chain, last } of cuts) {
+    if (!goOn()) return [];
+    try {
+      for await (const _ of verifiedSegments(audit, chain, positionOf(last), 'deleted'));
+    } catch (error) {
+      if (error instanceof DamagedChain) return [];
+      throw error;
+    }
+  }
+  return cuts;
+}
+
+function tablesOf(month: string) {
+  return [`audit_segments_m${month}`, `audit_index_m${month}`] as const;
+}
+
+/** Whether the role has the privilege. Throws if another transaction uses the tables for long, such as a backup. */
+async function canEmpty(db: Db, month: string): Promise<boolean> {
+  const allowed = tablesOf(month).map((table) => `has_table_privilege('${table}', 'truncate')`);
+  const row = await db.get<{ allowed: boolean }>(`select ${allowed.join(' and ')} as allowed`);
+  if (row?.allowed) await db.exclusively((tx) => lock(tx, month));
+  return row?.allowed === true;
+}
+
+/** Readers wait behind this lock, so it does not wait long for them. */
+async function lock(tx: Queries, month: string): Promise<void> {
+  await tx.run("set local lock_timeout = '2s'");
+  await tx.run(`lock table ${tablesOf(month).join(', ')} in access exclusive mode`);
+}
+
+/** In one transaction. Changes nothing and throws if the month has other segments by now. */
+async function emptyMonth(db: Db, month: string, cuts: readonly MonthCut[]): Promise<void> {
+  const [segments, index] = tablesOf(month);
+  const isDistributed = await db.isDistributed?.();
+  const changed = new Error('segments were added to a month while it was deleted');
+  await db.exclusively(async (tx) => {
+    // With one connection to each worker, a chain and its segments change at the same time.
+    if (isDistributed) await tx.run("set local citus.multi_shard_modify_mode to 'sequential'");
+    for (const { chain, last } of cuts) {
+      const isLast = `not exists (select 1 from ${segments} where tenant_id = $1 and number > $2)`;
+      const params = [...baseAfter(last), chain.base.number];
+      const moved = await tx.run(`${moveBase} and base_number = $5 and ${isLast}`, params);
+      if (moved !== 1) throw changed;
+    }
+    await lock(tx, month);
+    let tenants = 0;
+    for await (const _ of tenantsIn(
+      { all: tx.all, isDistributed: async () => isDistributed === true },
+      segments,
+    ))
+      tenants += 1;
+    if (tenants !== cuts.length) throw changed;
+    await tx.run(`truncate ${segments}, ${index}`);
+  }, 'slow');
 }

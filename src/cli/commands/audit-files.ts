@@ -25,7 +25,7 @@ import {
   systemTenant,
 } from '../../audit/records.ts';
 import { timestamp } from '../../domain/common-fields.ts';
-import { parseDuration } from '../../domain/duration.ts';
+import { type Age, parseAge, timeOfAge } from '../../domain/duration.ts';
 import { masterKeys } from '../../operations/master-key.ts';
 import type { Maintenance } from '../../store/maintenance.ts';
 import { type Command, type Invocation, type Options, option } from '../command.ts';
@@ -76,7 +76,10 @@ export const commands: readonly Command[] = [
   {
     usage: 'audit archive <FOLDER>',
     options: [
-      option('older-than AGE', 'Age of the entries, such as 90d or 24h. Default: SALLYPORT_AUDIT_RETENTION.'),
+      option(
+        'older-than AGE',
+        'Age of the entries, such as 3mo, 90d or 24h. Default: SALLYPORT_AUDIT_RETENTION.',
+      ),
       tenantOption,
       option(
         'skip-undelivered',
@@ -321,7 +324,7 @@ async function archiveAudit(invocation: Invocation): Promise<number> {
     try {
       mkdirSync(folder, { recursive: true, mode: 0o700 });
       const now = Date.now();
-      const chosen = { folder, now, before: now - age, tenantId, sinks, skipUndelivered };
+      const chosen = { folder, now, before: timeOfAge(now, age), tenantId, sinks, skipUndelivered };
       const { archived, held } = await showingSteps(invocation, (between) =>
         maintenance.audit.archive({ ...chosen, between }),
       );
@@ -362,13 +365,13 @@ async function showingSteps<T>(
   }
 }
 
-function ageOf(options: Options, retention: number | undefined): number {
+function ageOf(options: Options, retention: Age | undefined): Age {
   const text = options.value('older-than');
   if (text === undefined && retention === undefined)
     throw new UsageError('audit archive needs --older-than AGE or SALLYPORT_AUDIT_RETENTION');
-  const age = text === undefined ? retention : parseDuration(text);
+  const age = text === undefined ? retention : parseAge(text);
   if (age === undefined)
-    throw new UsageError(`--older-than must be an age such as 90d or 24h, not "${text}"`);
+    throw new UsageError(`--older-than must be an age such as 3mo, 90d or 24h, not "${text}"`);
   return age;
 }
 

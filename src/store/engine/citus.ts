@@ -193,7 +193,7 @@ export async function alterShards(db: Db, names: readonly string[]): Promise<voi
   const command = 'alter table %s alter column tenant_id set (n_distinct = 1)';
   try {
     const rows = await db.all<{ name: string }>(incomplete);
-    const lacking = rows.filter(({ name }) => names.includes(name));
+    const lacking = rows.filter(({ name }) => names.includes(name.replace(/_m\w$/, '')));
     if (lacking.length === 0 || !(await db.get<{ owns: boolean }>(isOwner))?.owns) return;
     await db.exclusively(async (tx) => {
       for (const { name } of lacking) await tx.get(`select run_command_on_shards('${name}', '${command}')`);

@@ -18,6 +18,10 @@ import consoleSessions from './migrations/0012_console_sessions.sql' with { type
 import sessionsBySid from './migrations/0013_sessions_by_sid.sql' with { type: 'text' };
 import indexColumns from './migrations/0014_index_columns.postgres.sql' with { type: 'text' };
 import oneTenant from './migrations/0015_one_tenant.postgres.sql' with { type: 'text' };
+import segmentMonths from './migrations/0016_segment_months.postgres.sql' with { type: 'text' };
+import indexMonths from './migrations/0017_index_months.postgres.sql' with { type: 'text' };
+import segmentPartitions from './migrations/0018_segment_partitions.postgres.sql' with { type: 'text' };
+import indexPartitions from './migrations/0019_index_partitions.postgres.sql' with { type: 'text' };
 import { lacksPrivilege } from './postgres-errors.ts';
 
 type Dialect = Db['dialect'];
@@ -50,6 +54,10 @@ export const migrations: readonly Migration[] = [
   { name: '0013_sessions_by_sid', sql: sessionsBySid },
   { name: '0014_index_columns', sql: '', only: { postgres: indexColumns } },
   { name: '0015_one_tenant', sql: '', only: { postgres: oneTenant } },
+  { name: '0016_segment_months', sql: '', only: { postgres: segmentMonths } },
+  { name: '0017_index_months', sql: '', only: { postgres: indexMonths } },
+  { name: '0018_segment_partitions', sql: '', only: { postgres: segmentPartitions } },
+  { name: '0019_index_partitions', sql: '', only: { postgres: indexPartitions } },
   // New migrations go here.
 ];
 

@@ -129,7 +129,7 @@ export function insertValues(
   return inserted;
 }
 
-export type ColumnType = 'uuid' | 'text' | 'smallint' | 'integer' | 'bigint' | 'bytea';
+export type ColumnType = 'uuid' | 'text' | 'smallint' | 'integer' | 'bigint' | 'bytea' | '"char"';
 
 /** The fields of each row must be in the order of the columns. */
 export type Insert<R> = (tx: Queries, rows: readonly R[]) => Promise<void>;
