@@ -6,7 +6,7 @@ import { Glob } from 'bun';
 const source = join(import.meta.dirname, '../../src');
 const onlySqlite = /sqlite|commit-watch|file-ownership/;
 const looksLikeSql =
-  /\b(select|insert into|delete from|update \w+ set|create (unique )?(table|index)|analyze|from|where|and|order by|limit|values|set local|for update|for share|for no key update|returning)\b|\(/;
+  /\b(select|insert into|delete from|update \w+ set|create (unique )?(table|index)|analyze|from|where|and|order by|limit|values|set local|lock table|truncate|for update|for share|for no key update|returning)\b|\(/;
 
 /** One text per file, with the SQL of its string literals. Expressions inside templates are left out. */
 export function sqlInSource(): string[] {

@@ -239,7 +239,7 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     [['audit', 'head', '--tenant', 'x'], /--tenant must be the id of a tenant or system, not "x"/],
     [['audit', 'export', 'no/such/folder'], /cannot write/],
     [['audit', 'archive', 'x'], /needs --older-than AGE or SALLYPORT_AUDIT_RETENTION/],
-    [['audit', 'archive', 'x', '--older-than', '90'], /--older-than must be an age such as 90d or 24h/],
+    [['audit', 'archive', 'x', '--older-than', '90'], /--older-than must be an age such as 3mo, 90d or 24h/],
   ])('%p is rejected', async (words, message) => {
     const { code, out, err } = await cli.run(...words);
     expect({ code, out }).toEqual({ code: 2, out: '' });
@@ -252,7 +252,7 @@ describe.each(databases)('the audit log on %s', (_, database) => {
       out: 'no entries are old enough\n',
     });
     expect((await cli.run('audit', 'archive', 'x', '--audit-retention', 'soon')).err).toContain(
-      '--audit-retention (SALLYPORT_AUDIT_RETENTION) must be a duration such as 90d',
+      '--audit-retention (SALLYPORT_AUDIT_RETENTION) must be an age such as 3mo, 90d',
     );
   });
 });

@@ -58,13 +58,15 @@ const clauses: Record<string, RegExp> = {
   'autovacuum_…': /autovacuum_/,
   materialized: /materialized/,
   merge: /merge into/,
+  'partition by list': /partition by list/,
+  truncate: /truncate /,
   deferrable: /deferrable/,
 };
 
 test('exactly the clauses and types of the SQL are documented', () => {
   const used = Object.keys(clauses).filter((name) => clauses[name]?.test(sql));
   const types = found(
-    /\b(uuid|bytea|bigint|integer|smallint|text|boolean|jsonb?|numeric|timestamptz?|interval)(?= not null| primary|,)/g,
+    /("char"|\b(?:uuid|bytea|bigint|integer|smallint|text|boolean|jsonb?|numeric|timestamptz?|interval))(?= not null| primary|,)/g,
   );
   expect(listed('clause').sort()).toEqual([...used, ...types].sort());
 });
