@@ -35,7 +35,7 @@ export async function auditLogRows(
 ): Promise<Row[]> {
   const count = effort.quick ? 60_000 : million;
   const rows: Row[] = [];
-  for (const measure of [sizeRows, sealRows, verifyRow, backlogRow]) {
+  for (const measure of [sizeRows, sealRows, verifyRow, retentionRow, backlogRow]) {
     const folder = mkdtempSync(join(tmpdir(), 'sallyport-audit-'));
     const onSqlite = name === 'SQLite';
     const url = onSqlite ? `sqlite:${join(folder, 'sallyport.db')}` : await environment.database();
@@ -68,8 +68,13 @@ function entryOf(tenantId: string, number: number, at: number): NewEntry {
 }
 
 /** Writes entries in batches of one tenant each, `perSecond` with the times of a second. */
-async function write({ store }: OpenedStore, tenants: readonly string[], count: number, perSecond = 1000) {
-  const start = Date.now();
+async function write(
+  { store }: OpenedStore,
+  tenants: readonly string[],
+  count: number,
+  perSecond = 1000,
+  start = Date.now(),
+) {
   for (let written = 0; written < count; ) {
     const tenant = tenants[Math.floor(written / 1000) % tenants.length] as string;
     const batch = Array.from({ length: Math.min(1000, count - written) }, (_, at) => {
@@ -175,6 +180,34 @@ async function verifyRow({ name, url, server, folder }: Target, count: number): 
     max: verifyBefore / 5,
   };
   return [maxRow(spec, figure([seconds]), figure([verifyBefore]))];
+}
+
+/** The CPU time of this process and of PostgreSQL for a month of the log that is deleted whole, or row by row. */
+async function retentionRow({ name, url, server }: Target, count: number): Promise<Row[]> {
+  if (server === undefined) return [];
+  const opened = await openFilledStore(url);
+  const entries = count / 5;
+  const now = new Date();
+  const measure = async (monthsAgo: number, isWhole: boolean) => {
+    const tenants = await newTenants(opened, 8);
+    const start = Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - monthsAgo);
+    await write(opened, tenants, entries, 1000, start);
+    await opened.maintenance.audit.seal();
+    const before = processorTime(server);
+    const own = process.cpuUsage();
+    const deliveredUpTo = async (tenant: string) =>
+      isWhole || tenant !== tenants[0] ? Number.MAX_SAFE_INTEGER : 1;
+    const retention = { age: { months: monthsAgo - 1 }, deliveredUpTo, goOn: () => true };
+    if ((await opened.maintenance.audit.deleteDelivered(retention)) < tenants.length)
+      throw new Error('the month was not deleted');
+    const { user, system } = process.cpuUsage(own);
+    return figure([(processorTime(server) - before + user + system) / entries]);
+  };
+  const byRow = await measure(2, false);
+  const whole = await measure(3, true);
+  await opened.close();
+  const work = `delete a sealed entry with its month, ${name}`;
+  return [maxRow({ group: 'audit', work, baseline: 'row by row', unit: 'µs of CPU time' }, whole, byRow)];
 }
 
 /** The latency of `GET /logs` while the service seals the entries that waited at its start, and without such entries. */
