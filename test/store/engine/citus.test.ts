@@ -87,7 +87,8 @@ describe.skipIf(noCitus('migrations and dumps'))('on a Citus cluster', () => {
     const onShards = (command: string) =>
       runPostgres<{ result: string }>(
         url,
-        `select result from run_command_on_shards('tokens', $$${command}$$)`,
+        `select result from run_command_on_shards('tokens', $$${command}$$)
+         union all select result from run_command_on_shards('audit_index_m0', $$${command}$$)`,
       );
     const settings = async () => {
       const found = await onShards(
@@ -101,6 +102,13 @@ describe.skipIf(noCitus('migrations and dumps'))('on a Citus cluster', () => {
       await onShards('alter table %s alter column tenant_id reset (n_distinct)');
       expect(await settings()).toEqual(new Set([undefined]));
     }
+    expect(await placementsOf(url)).toMatchObject({ audit_segments: 'tenant_id', audit_index: 'tenant_id' });
+    const partitions = await runPostgres<{ count: number }>(
+      url,
+      `select count(*)::int as count from pg_dist_partition
+       where logicalrelid::text ~ '^audit_(segments|index)_m.$'`,
+    );
+    expect(partitions).toEqual([{ count: 30 }]);
   });
 
   test('rows from before the cluster remain, without a copy on the coordinator', async () => {
