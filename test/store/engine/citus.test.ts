@@ -88,7 +88,8 @@ describe.skipIf(noCitus('migrations and dumps'))('on a Citus cluster', () => {
       runPostgres<{ result: string }>(
         url,
         `select result from run_command_on_shards('tokens', $$${command}$$)
-         union all select result from run_command_on_shards('audit_index_m0', $$${command}$$)`,
+         union all select result from run_command_on_shards(
+           coalesce(to_regclass('audit_index_m1'), to_regclass('audit_index')), $$${command}$$)`,
       );
     const settings = async () => {
       const found = await onShards(
