@@ -149,7 +149,7 @@ async function checkCluster(db: Db): Promise<Check[]> {
     return [
       warn(
         'cluster',
-        'the functions that find keys on the workers are missing: the coordinator finds them, at a higher cost',
+        'the functions that find keys on the workers are missing, or lack new shards: the coordinator finds them, at a higher cost',
         'run `sallyport migrate` with the URL of the role that owns the tables',
       ),
     ];

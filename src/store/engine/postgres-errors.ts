@@ -42,8 +42,8 @@ const foreignKeyViolation = '23503';
 const divisionByZero = '22012';
 /** The error with which `sameServer` (postgres-pool.ts) fails. */
 const negativeRoot = '2201F';
-/** The error of `Unsettled`. */
-export const unsettled = 'SP001';
+/** The error of `Unsettled`: that of the logarithm of 0. */
+export const unsettled = '2201E';
 
 /** `error` must be thrown by the driver itself, not by a callback that the driver has called. */
 export function mapDriverError(error: unknown): unknown {

@@ -391,7 +391,9 @@ async function begin<T>(
     return (await pool.sql.begin(async (tx) => {
       if (pool.transactionSettings !== undefined) await tx.unsafe(pool.transactionSettings);
       // Sent together with the first statement of the work.
-      const checked = tx.unsafe(`select ${pool.sameServer}${pool.isWorker ? `, ${settled}` : ''}`).execute();
+      const checked = pool.isWorker
+        ? tx.unsafe(`select ${pool.sameServer}, ${settled}, cast($1 as text)`, ['']).execute()
+        : tx.unsafe(`select ${pool.sameServer}`).execute();
       try {
         const value = await work({ on: tx, pool, clock });
         await checked;

@@ -193,7 +193,11 @@ describe.skipIf(noCitus('migrations and dumps'))('on a Citus cluster', () => {
     await migrateTo(as(owner));
     await placementsOf(as(service));
     const server = await openTestServer(as(service));
-    const { key } = await server.tenant();
+    const { key, id: tenant } = await server.tenant();
+    const functions = ['key_rows', 'session_rows'].map(async (name) =>
+      runPostgres(await workerOf(as(service), tenant), `select 1 from ${name}('{${tenant}}', '{""}')`),
+    );
+    expect(await Promise.all(functions)).toEqual([[], []] as never);
     const { id: application } = await server.application(key);
     expect((await server.call('POST', '/tokens', { key, body: { data: 'x' } })).status).toBe(201);
     expect((await server.call('DELETE', `/applications/${application}`, { key })).status).toBe(204);
@@ -213,15 +217,21 @@ describe.skipIf(noCitus('migrations and dumps'))('on a Citus cluster', () => {
     );
   });
 
+  /** The URL of the worker with the rows of the tenant. */
+  async function workerOf(url: string, tenant: string): Promise<string> {
+    const [at] = await runPostgres<{ host: string }>(
+      url,
+      `select nodename || ':' || nodeport as host from pg_dist_placement join pg_dist_node using (groupid)
+       where shardid = get_shard_id_for_distribution_column('tenants', '${tenant}'::uuid)`,
+    );
+    return Object.assign(new URL(url), { host: at?.host }).href;
+  }
+
   /** A store, a tenant, and SQL on the worker with its rows. */
   async function openOnWorker() {
     const opened = await openTestStore(citus);
     const tenant = await opened.tenant();
-    const [at] = await opened.runSql<{ host: string }>(
-      `select nodename || ':' || nodeport as host from pg_dist_placement join pg_dist_node using (groupid)
-       where shardid = get_shard_id_for_distribution_column('tenants', '${tenant}'::uuid)`,
-    );
-    const worker = Object.assign(new URL(opened.url), { host: at?.host }).href;
+    const worker = await workerOf(opened.url, tenant);
     const onWorker = <R>(sql: string) => runPostgres<R>(worker, sql);
     const find = (key: Minted) => opened.store.credentials.find(key);
     /** Whether a connection of the store has called the function last. */
@@ -326,7 +336,7 @@ describe.skipIf(noCitus('migrations and dumps'))('on a Citus cluster', () => {
     await close();
   });
 
-  test('the coordinator is used while the worker may not know that rows were moved, and without the functions', async () => {
+  test('the coordinator is used while the worker may not know that rows were moved, and without the functions or their shards', async () => {
     const { tenant, application, url, db, runSql, onWorker, find, called, close } = await openOnWorker();
     const [{ key }, other] = [await application(tenant), await application(tenant)];
     const lookedUp = () =>
@@ -342,10 +352,12 @@ describe.skipIf(noCitus('migrations and dumps'))('on a Citus cluster', () => {
     const cluster = async () => (await checksOf(url)).find(({ name }) => name === 'cluster');
     await lookedUp();
     const id = `prepared_${tenant}`;
-    await onWorker(`begin; select txid_current(); prepare transaction '${id}'`);
+    const direct = () => onWorker(`select 1 from key_rows(array['${tenant}']::uuid[], array['']::bytea[])`);
+    const move = `update pg_dist_placement set groupid = groupid
+      where shardid = get_shard_id_for_distribution_column('applications', '${tenant}'::uuid)`;
+    await onWorker(`begin; ${move}; prepare transaction '${id}'`);
     try {
-      const direct = onWorker(`select 1 from key_rows(array['${tenant}']::uuid[], array['']::bytea[])`);
-      await expect(direct).rejects.toMatchObject({ errno: 'SP001' });
+      await expect(direct()).rejects.toMatchObject({ errno: '2201E' });
       expect(await find(key)).toMatchObject({ tenantId: tenant });
       expect(await change()).toBe(3);
       await runSql(`delete from application_keys where application_id = '${other.id}'`);
@@ -353,7 +365,7 @@ describe.skipIf(noCitus('migrations and dumps'))('on a Citus cluster', () => {
     } finally {
       await onWorker(`rollback prepared '${id}'`);
     }
-    await lookedUp();
+    await direct();
     expect(await cluster()).toMatchObject({ state: 'ok' });
     for (const name of ['key_rows', 'session_rows']) await runSql(`drop function ${name}(uuid[], bytea[])`);
     expect(await find(key)).toMatchObject({ tenantId: tenant });
@@ -361,6 +373,15 @@ describe.skipIf(noCitus('migrations and dumps'))('on a Citus cluster', () => {
     expect(await cluster()).toMatchObject({ state: 'warn', message: expect.stringContaining('functions') });
     await migrateTo(url);
     expect(await cluster()).toMatchObject({ state: 'ok' });
+    await direct();
+    await runSql(`select isolate_tenant_to_new_shard('tenants', '${tenant}', 'CASCADE', 'block_writes')`);
+    // Citus may have dropped the old shard.
+    await expect(direct()).rejects.toMatchObject({ errno: expect.stringMatching(/^(2201E|42P01)$/) });
+    expect(await find(key)).toMatchObject({ tenantId: tenant });
+    expect(await cluster()).toMatchObject({ state: 'warn', message: expect.stringContaining('new shards') });
+    await migrateTo(url);
+    expect(await cluster()).toMatchObject({ state: 'ok' });
+    await direct();
     await runSql('revoke execute on function key_rows(uuid[], bytea[]) from public');
     await lookedUp();
     await close();
