@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import type { Retention, Verdict } from '../../src/audit/proof.ts';
 import { Faults } from '../../torture/crash/faults.ts';
 import { entry, named, verifyDatabase } from '../support/audit-export.ts';
+import { duringTransaction, untilBlocked } from '../support/postgres-locks.ts';
 import { databases } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
 
@@ -195,6 +196,29 @@ describe.each(databases)('the retention of the audit log in %s', (_, database) =
       await testStore.runSql(`delete from audit_chains where tenant_id = '${other}'`);
       expect(await run()).toBe(1);
       if (isPostgres) expect(Object.values(await stored())).toEqual([3, 6, 6, 6]);
+    });
+
+    test('keeps a segment that is sealed into a month while it is emptied', async () => {
+      await writeMonths(1);
+      const at = testStore.clock.now();
+      await testStore.store.audit.write([{ ...entry(2, tenant), at }]);
+      testStore.clock.advance(90 * 24 * hour);
+      const lock = `select 1 from audit_pending where tenant_id = '${tenant}' for update`;
+      if (isPostgres)
+        await duringTransaction(testStore.url, lock, async (sql) => {
+          const sealing = testStore.maintenance.audit.seal();
+          await untilBlocked(testStore.url);
+          const running = run(async () => 3).catch(String);
+          await untilBlocked(testStore.url, 2);
+          await sql('commit');
+          await sealing;
+          expect(await running).toContain('segments were added');
+        });
+      else await testStore.maintenance.audit.seal();
+      await run(async () => 3);
+      expect(await firsts()).toEqual([4, 4]);
+      const { ok, findings } = await verified();
+      expect({ ok, findings }).toEqual({ ok: true, findings: [] });
     });
 
     test('loses no entry of a kept month if the database fails at any step', async () => {

@@ -330,6 +330,8 @@ async function emptyMonth(db: Db, month: string, cuts: readonly MonthCut[]): Pro
     // With one connection to each worker, a chain and its segments change at the same time.
     if (isDistributed) await tx.run("set local citus.multi_shard_modify_mode to 'sequential'");
     for (const { chain, last } of cuts) {
+      // Waits for a transaction that seals a segment. A statement that began before does not find the segment.
+      await chainOf(tx, chain.tenantId, rowLock(db, 'for update'));
       const isLast = `not exists (select 1 from ${segments} where tenant_id = $1 and number > $2)`;
       const params = [...baseAfter(last), chain.base.number];
       const moved = await tx.run(`${moveBase} and base_number = $5 and ${isLast}`, params);
