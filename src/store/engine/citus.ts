@@ -67,7 +67,9 @@ export async function distributeTables(db: Db, names: readonly string[]): Promis
 
 /** Whether the functions exist and know all shards. */
 export async function hasRowFunctions(db: Pick<Queries, 'all'>): Promise<boolean> {
-  const oids = rowFunctions.map(({ name }) => `to_regproc('${name}')`).join();
+  const oids = Object.keys(rowFunctions)
+    .map((name) => `to_regproc('${name}')`)
+    .join();
   const rows = await db.all<{ body: string }>(`select prosrc as body from pg_proc where oid in (${oids})`);
   return (await definitions(db)).every(({ body }) => rows.some((row) => row.body === body));
 }
@@ -88,47 +90,22 @@ async function distribute(db: Db, names: readonly string[]): Promise<void> {
 }
 
 /**
- * Functions that find the rows of many keys. Citus plans a join for every request, which takes longer than the rest of
- * the request, and a statement about one table takes it 35 µs longer than PostgreSQL. So the functions read the shards.
- * `joinedLookup` in sql.ts uses them.
+ * Functions that find the rows of the key `wanted` of `tenant`. Citus plans a join for every request, which takes longer
+ * than the rest of the request, and a statement about one table takes it 35 µs longer than PostgreSQL. So the functions
+ * read the shards. `joinedLookup` in sql.ts uses them. The alias of each table is one letter.
  */
-const rowFunctions: readonly RowFunction[] = [
-  {
-    name: 'key_rows',
-    columns: { k: 'application_keys', a: 'applications', t: 'tenants' },
-    from: `from application_keys k join applications a on a.tenant_id = k.tenant_id and a.id = k.application_id
-      join tenants t on t.id = k.tenant_id where k.tenant_id = tenant and k.digest = wanted`,
-  },
-  {
-    name: 'session_rows',
-    columns: {
-      s: 'sessions',
-      a: 'applications',
-      k: 'application_keys',
-      c: 'applications',
-      t: 'tenants',
-      l: 'leaked_keys',
-      i: 'leaked_keys',
-      e: 'ended_subjects',
-    },
-    from: `from sessions s join applications a on a.tenant_id = s.tenant_id and a.id = s.application_id
-      join tenants t on t.id = s.tenant_id
-      left join application_keys k on k.tenant_id = s.tenant_id and k.digest = s.authorizer_digest
-      left join applications c on c.tenant_id = s.tenant_id and c.id = s.authorized_by
-      left join leaked_keys l on l.tenant_id = s.tenant_id and l.digest = s.unlimited_by
-      left join leaked_keys i on i.tenant_id = s.tenant_id and i.digest = s.unlimited_trust
-      left join ended_subjects e on e.tenant_id = s.tenant_id and e.subject = s.subject
-      where s.tenant_id = tenant and s.key_digest = wanted`,
-  },
-];
-
-interface RowFunction {
-  readonly name: string;
-  /** The table of each row. */
-  readonly columns: Readonly<Record<string, string>>;
-  /** SQL that finds the rows of the key `wanted` of `tenant`. */
-  readonly from: string;
-}
+const rowFunctions = {
+  key_rows: `from application_keys k join applications a on a.tenant_id = k.tenant_id and a.id = k.application_id
+    join tenants t on t.id = k.tenant_id where k.tenant_id = tenant and k.digest = wanted`,
+  session_rows: `from sessions s join applications a on a.tenant_id = s.tenant_id and a.id = s.application_id
+    left join application_keys k on k.tenant_id = s.tenant_id and k.digest = s.authorizer_digest
+    left join applications c on c.tenant_id = s.tenant_id and c.id = s.authorized_by
+    join tenants t on t.id = s.tenant_id
+    left join leaked_keys l on l.tenant_id = s.tenant_id and l.digest = s.unlimited_by
+    left join leaked_keys i on i.tenant_id = s.tenant_id and i.digest = s.unlimited_trust
+    left join ended_subjects e on e.tenant_id = s.tenant_id and e.subject = s.subject
+    where s.tenant_id = tenant and s.key_digest = wanted`,
+};
 
 /**
  * SQL that fails while a transaction is prepared, for the first statement of a transaction on a worker. When a shard has
@@ -151,11 +128,14 @@ interface Shard {
 
 async function definitions(db: Pick<Queries, 'all'>): Promise<{ body: string; sql: string }[]> {
   const found = await db.all<Shard>(shards);
-  return rowFunctions.map(({ name, columns, from }) => {
-    const table = Object.entries(columns).map(([column, type]) => `${column} ${type}`);
-    const body = bodyOf(found, columns, from);
+  return Object.entries(rowFunctions).map(([name, from]) => {
+    const tables = Array.from(
+      from.matchAll(/(?:from|join) (\w+) (\w)/g),
+      ([, table, alias]) => `${alias} ${table}`,
+    );
+    const body = bodyOf(found, from, tables);
     const sql = `create or replace function ${name}(tenants uuid[], keys bytea[])
-      returns table (at bigint, ${table.join(', ')}) volatile language plpgsql as $$${body}$$`;
+      returns table (at bigint, ${tables.join(', ')}) volatile language plpgsql as $$${body}$$`;
     return { body, sql };
   });
 }
@@ -165,12 +145,12 @@ async function definitions(db: Pick<Queries, 'all'>): Promise<{ body: string; sq
  * unless this server has the shards. Before a move is committed anywhere, it changes the placement on all servers, which
  * sets `xmax` of the row. An aborted move leaves it.
  */
-function bodyOf(shards: readonly Shard[], columns: RowFunction['columns'], from: string): string {
-  const rows = Object.entries(columns).map(([column, type]) => `cast(row(${column}.*) as ${type})`);
+function bodyOf(shards: readonly Shard[], from: string, tables: readonly string[]): string {
+  const rows = tables.map((table) => table.replace(/(\w) (\w+)/, 'cast(row($1.*) as $2)'));
   const read = ({ ids }: Shard) => {
-    const used = new Set(Object.values(columns).map((table) => ids[table]));
+    const used = tables.map((table) => ids[table.slice(2)]);
     const query = from.replace(/(from|join) (\w+)/g, (_, word, table) => `${word} ${table}_${ids[table]}`);
-    return `used := used || array[${[...used].join()}];
+    return `used := used || array[${used.join()}];
       return query select place, ${rows.join(', ')} ${query};`;
   };
   const find = (some: readonly Shard[]): string => {

@@ -199,8 +199,10 @@ class DeferredWrites {
     else this.#rows.set(write, [row]);
   }
 
+  /** Sends the batches together. Waits for all of them, also if one fails: the connection is used again afterwards. */
   async flush(tx: Queries): Promise<void> {
-    for (const [write, rows] of this.#rows) await write(tx, rows as never[]);
+    const writing = Array.from(this.#rows, ([write, rows]) => write(tx, rows as never[]));
+    for (const each of await Promise.allSettled(writing)) if (each.status === 'rejected') throw each.reason;
   }
 }
 

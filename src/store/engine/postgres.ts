@@ -38,7 +38,7 @@ import { type Pool, type PoolOptions, postgresPools } from './postgres-pool.ts';
 import { readPosition } from './postgres-position.ts';
 import { afterConflict, type Call, deadlines, type Late } from './postgres-retry.ts';
 import { type PostgresTarget, parsePostgresUrl } from './postgres-url.ts';
-import { citusAlternative, rowLookup } from './sql.ts';
+import { citusAlternative, rowLookup, type Statement } from './sql.ts';
 
 /**
  * In milliseconds. `call` is the timeout of one read or transaction, retries included. All others but `slow` are
@@ -391,9 +391,9 @@ async function begin<T>(
     return (await pool.sql.begin(async (tx) => {
       if (pool.transactionSettings !== undefined) await tx.unsafe(pool.transactionSettings);
       // Sent together with the first statement of the work.
-      const checked = pool.isWorker
-        ? tx.unsafe(`select ${pool.sameServer}, ${settled}, cast($1 as text)`, ['']).execute()
-        : tx.unsafe(`select ${pool.sameServer}`).execute();
+      const check = `select cast($1 as text), ${pool.sameServer}${pool.isWorker ? `, ${settled}` : ''}`;
+      // With a parameter, the driver prepares the statement.
+      const checked = tx.unsafe(check, ['']).execute();
       try {
         const value = await work({ on: tx, pool, clock });
         await checked;
@@ -467,8 +467,10 @@ async function execute<R>(session: Session, sql: string, params: readonly Value[
   const { on, pool, clock } = session;
   const [first, ...others] = (pool.citus && citusAlternative({ sql, params })) || [];
   if (first) {
-    const result = await execute<R>(session, first.sql, first.params);
-    if (result.count > 0) for (const each of others) await execute(session, each.sql, each.params);
+    const send = <T>({ sql, params }: Statement) => execute<T>(session, sql, params);
+    const { now = [], later = [] } = Object.groupBy(others, ({ atOnce }) => (atOnce ? 'now' : 'later'));
+    const [result] = await Promise.all([send<R>(first), ...now.map(send)]);
+    if (result.count > 0) await Promise.all(later.map(send));
     return result;
   }
   const now = clock === undefined ? databaseClock : `($${params.length + 1}::bigint)`;

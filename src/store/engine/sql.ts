@@ -52,6 +52,8 @@ export function byTenant<T>(rows: readonly T[], tenantOf: (row: T) => string): [
 export interface Statement {
   readonly sql: string;
   readonly params: readonly Value[];
+  /** Whether `onCitus` runs it even if the first statement changes no row, because the transaction then fails. */
+  readonly atOnce?: true;
 }
 
 /** By the statement that they replace. */
@@ -59,7 +61,8 @@ const alternatives = new Map<string, (params: readonly Value[]) => readonly Stat
 
 /**
  * Says what a Citus cluster runs instead of `sql`, which it would commit in two phases, even if only one server has the
- * rows. If the first statement changes no row, the others do not run. Must be called inside a transaction.
+ * rows. If the first statement changes no row, the others do not run. They are sent together. Must be called inside a
+ * transaction.
  */
 export function onCitus(sql: string, instead: (params: readonly Value[]) => readonly Statement[]): string {
   alternatives.set(sql, instead);
@@ -172,7 +175,7 @@ export function inserter<R extends Record<string, Value>>(
     insertIf: (condition) => {
       const manyIf = onCitus(`${fromJson} where exists (${condition})`, ([json, tenant = null]) => [
         { sql: condition.replace('$2', '$1'), params: [tenant] },
-        ...listed(json),
+        ...listed(json).map((each) => ({ ...each, atOnce: true as const })),
       ]);
       return async (tx, rows, tenant) =>
         (await tx.run(manyIf, [JSON.stringify(rows.map(bytesToHex)), tenant])) > 0;
