@@ -48,31 +48,37 @@ const addOne = `insert into application_storage as stored (${columns})
   select tenant_id, id, $3, $4, $5 from applications where tenant_id = $1 and id = $2 ${addToStored}`;
 
 /**
- * For the applications of the tenant $2. Each application has up to 16 rows of each kind. A transaction locks one of them until it commits. The connection determines which
- * one, so that few transactions wait for each other. Rows are locked in the order of the applications, so that
- * transactions cannot deadlock.
+ * Each application has up to 16 rows of each kind. A transaction locks one of them until it commits. The connection
+ * determines which one, so that few transactions wait for each other.
  */
-const addAll = onCitus(
+const addOneShared = onCitus(
   `insert into application_storage as stored (${columns})
+  select tenant_id, id, cast($3 as integer) + pg_backend_pid() % 16, $4, $5
+  from applications where tenant_id = $1 and id = $2 ${addToStored}`,
+  // Without `select`, Citus plans the statement once and not each time, which takes a millisecond.
+  (params) => [
+    {
+      sql: 'select 1 as one from applications where tenant_id = $1 and id = $2 for key share',
+      params: params.slice(0, 2),
+    },
+    {
+      sql: `insert into application_storage as stored (${columns})
+        values ($1, $2, cast($3 as integer) + pg_backend_pid() % 16, $4, $5) ${addToStored}`,
+      params,
+    },
+  ],
+);
+
+/**
+ * For several applications of the tenant $2. Rows are locked in the order of the applications, so that transactions
+ * cannot deadlock. For one application, PostgreSQL would plan this for a hundred, and may read the whole table.
+ */
+const addAll = `insert into application_storage as stored (${columns})
   select a.tenant_id, a.id, c.shard + pg_backend_pid() % 16, c.tokens, c.bytes
   from json_to_recordset(cast(cast($1 as text) as json))
     as c (application uuid, shard integer, tokens bigint, bytes bigint)
   join applications a on a.tenant_id = $2 and a.id = c.application
-  order by c.application, c.shard ${addToStored}`,
-  // Without `select`, Citus plans the statement once and not each time, which takes a millisecond.
-  ([json, tenant = null]) => {
-    const [charge, ...others] = JSON.parse(json as string) as [Charge & { shard: number }];
-    if (others.length > 0) return [];
-    const { application, shard, tokens, bytes } = charge;
-    const exists = 'select 1 as one from applications where tenant_id = $1 and id = $2 for key share';
-    const insert = `insert into application_storage as stored (${columns})
-      values ($1, $2, cast($3 as integer) + pg_backend_pid() % 16, $4, $5) ${addToStored}`;
-    return [
-      { sql: exists, params: [tenant, application] },
-      { sql: insert, params: [tenant, application, shard, tokens, bytes] },
-    ];
-  },
-);
+  order by c.application, c.shard ${addToStored}`;
 
 export const writeCharges: Record<
   Executor['dialect'],
@@ -83,8 +89,12 @@ export const writeCharges: Record<
       await tx.run(addOne, [tenant, application, shard, tokens, bytes]);
   },
   postgres: async (tx, charges) => {
-    for (const [tenant, sums] of byTenant(summed(charges), (sum) => sum.tenant))
-      await tx.run(addAll, [JSON.stringify(sums), tenant]);
+    for (const [tenant, sums] of byTenant(summed(charges), (sum) => sum.tenant)) {
+      const [sum, ...others] = sums;
+      if (sum && others.length === 0)
+        await tx.run(addOneShared, [tenant, sum.application, sum.shard, sum.tokens, sum.bytes]);
+      else await tx.run(addAll, [JSON.stringify(sums), tenant]);
+    }
   },
 };
 
