@@ -40,7 +40,7 @@ export class CitusWorkers {
   readonly #unknown = new Set<string>();
   #shards: readonly Shard[] = [];
   #readAt = Number.NEGATIVE_INFINITY;
-  #isReading = false;
+  #reading: Promise<void> | undefined;
 
   constructor(target: PostgresTarget, options: PoolOptions, now = () => performance.now()) {
     this.#target = target;
@@ -94,12 +94,10 @@ export class CitusWorkers {
   }
 
   #refresh(coordinator: Pool): void {
-    if (this.#isReading) return;
-    this.#isReading = true;
-    this.#read(coordinator)
+    this.#reading ??= this.#read(coordinator)
       .catch(() => {})
       .finally(() => {
-        this.#isReading = false;
+        this.#reading = undefined;
       });
   }
 
@@ -133,14 +131,11 @@ export class CitusWorkers {
     this.#notBefore.set(name, now + ages.failure);
     const pools = this.#pools.get(name) ?? this.#open(shard);
     this.#pools.set(name, pools);
-    const { positions } = this.#options;
-    pools.find().then(
-      () => {
-        this.#notBefore.delete(name);
-        positions.triedWorker?.(name);
-      },
-      (error: Error) => positions.triedWorker?.(name, error),
-    );
+    const report = (error?: Error) => this.#options.positions.triedWorker?.(name, error);
+    pools.find().then(() => {
+      this.#notBefore.delete(name);
+      report();
+    }, report);
   }
 
   #open(shard: Shard): Pools {

@@ -217,10 +217,7 @@ function isSameEffect(permission: string, [from, to]: Outcome, [otherFrom, other
  */
 function received(outcome: Outcome, { purpose, decision }: LogEntry): Outcome {
   const most = purpose === undefined ? 'mask' : 'reveal';
-  const [from, to] = outcome.map((access) => (access === 'reveal_with_purpose' ? most : access)) as [
-    Access,
-    Access,
-  ];
+  const [from, to] = outcome.map((one) => (one === 'reveal_with_purpose' ? most : one)) as [Access, Access];
   const got = decision?.transform ?? 'reveal';
   if (compareAccess(from, got) <= 0) return [from, to];
   return [got, compareAccess(to, got) > 0 ? got : to];
