@@ -315,7 +315,7 @@ describe.each(databases)('on %s, a search', (_, database) => {
     };
 
     // The statements are the same on both databases.
-    const worlds = database === sqlite ? 60 : 20;
+    const worlds = database === sqlite ? 30 : 20;
 
     test('for random grants', async () => {
       for (let world = 0; world < worlds; world++) {
@@ -432,7 +432,7 @@ describe.each(databases)('two nodes on %s', (_, database) => {
     const first = await openTestServer(database, env);
     const nodes = [first, await openTestServer(first.config.databaseUrl, env)] as const;
     const { key } = await first.tenant();
-    for (let round = 0; round < 3; round++) {
+    for (let round = 0; round < 2; round++) {
       const answers = await Promise.all(
         Array.from({ length: 50 }, (_, at) => {
           const number = `${round}${at % 2}`;
