@@ -159,7 +159,7 @@ async function archiveChain(
     const total = last.number - first + 1;
     const recording = { doing: `recording ${file}`, done: 0, total };
     await options.between?.(recording);
-    await recordRemoval(audit, write, now, tenantId, { first, last, file });
+    await audit.db.transaction((tx) => recordRemoval(tx, write, now, tenantId, { first, last, file }));
     await options.between?.(recording);
     if (options.skipUndelivered)
       for (const sink of await sinks.withActive(options.sinks ?? [])) await sinks.markSkipped(sink, tenantId);

@@ -7,7 +7,7 @@ import { byOperator } from '../../domain/audit.ts';
 import { type Age, timeOfAge } from '../../domain/duration.ts';
 import { type Db, type DbTime, type Queries, rowLock } from '../../store/engine/db.ts';
 import { databaseTime, everyTenant } from '../../store/engine/sql.ts';
-import { DamagedChain } from '../errors.ts';
+import { DamagedChain, EntriesDeleted } from '../errors.ts';
 import {
   type AuditDb,
   allChains,
@@ -36,6 +36,7 @@ import {
 import { deleteIndex } from '../log/terms.ts';
 import type { Position } from '../records.ts';
 import { beforeFirst, beforeNext, checkSegment } from './check.ts';
+import { checkNotDeleted } from './export.ts';
 import {
   archiveOperation,
   type Removal,
@@ -102,7 +103,7 @@ const maxRecords = 3;
 
 /** Records in the chain that segments will be deleted. */
 export async function recordRemoval(
-  { db }: AuditDb,
+  tx: Queries,
   write: EntryWriter,
   at: number,
   tenantId: string,
@@ -110,7 +111,7 @@ export async function recordRemoval(
 ): Promise<void> {
   const operation = removal.file === undefined ? retentionOperation : archiveOperation;
   const difference = removalDifference(removal);
-  await db.transaction((tx) => write(tx, [{ ...byOperator, tenantId, at, operation, difference }]));
+  await write(tx, [{ ...byOperator, tenantId, at, operation, difference }]);
 }
 
 export interface VerifiedSegment {
@@ -120,7 +121,7 @@ export interface VerifiedSegment {
 
 /**
  * Reads the segments of a chain up to `end`, which will be deleted or moved. Throws `DamagedChain` if one does not
- * verify.
+ * verify, or `EntriesDeleted` if another process has deleted it.
  */
 export async function* verifiedSegments(
   { db, keys }: AuditDb,
@@ -136,17 +137,30 @@ export async function* verifiedSegments(
     const entries = packed.all() ?? [];
     const { problems } = await checkSegment(chainKeys, header, entries, before);
     const follows = header.number === position.number + 1 && header.previous === position.hash;
-    if (problems.length > 0 || !follows) throw new DamagedChain(tenantId, done);
+    if (problems.length > 0 || !follows) throw await damaged(db, tenantId, base, done);
     before = beforeNext(header);
     position = positionOf(header);
     yield { header, entries };
   }
-  if (position.number !== end.number || position.hash !== end.hash) throw new DamagedChain(tenantId, done);
+  if (position.number !== end.number || position.hash !== end.hash)
+    throw await damaged(db, tenantId, base, done);
+}
+
+/** Throws `EntriesDeleted` if the chain no longer starts after `base`. */
+async function damaged(
+  db: Db,
+  tenantId: string,
+  base: Position,
+  done?: 'deleted' | 'moved',
+): Promise<DamagedChain> {
+  await checkNotDeleted(db, tenantId, base.number);
+  return new DamagedChain(tenantId, done);
 }
 
 /**
  * Deletes the oldest segment of a chain, if its number is at most that of `upTo`. Returns whether it deleted one. Throws
- * `DamagedChain` if the segment is missing, or if the hash at `upTo` differs.
+ * `DamagedChain` if the segment is missing, or if the hash at `upTo` differs. Throws `EntriesDeleted` if another process
+ * has deleted the segment meanwhile.
  */
 export async function deleteFirst({ db }: AuditDb, tenantId: string, upTo: Position): Promise<boolean> {
   const chain = await chainOf(db, tenantId);
@@ -154,7 +168,8 @@ export async function deleteFirst({ db }: AuditDb, tenantId: string, upTo: Posit
   const number = chain.base.number + 1;
   const segment = await segmentAt(db, tenantId, number);
   const entries = segment?.packed.all();
-  if (!segment || !entries || segment.previous !== chain.base.hash) throw new DamagedChain(tenantId);
+  if (!segment || !entries || segment.previous !== chain.base.hash)
+    throw await damaged(db, tenantId, chain.base);
   const position = positionOf(segment);
   if (number === upTo.number && position.hash !== upTo.hash) throw new DamagedChain(tenantId);
   const { index } = await indexOf(entries);
@@ -204,7 +219,8 @@ export async function deleteDelivered(
     try {
       if (await shorten(audit, write, now, chain, retention)) shortened += 1;
     } catch (error) {
-      errors.push(error);
+      // Another node deletes entries of the chain at the same time.
+      if (!(error instanceof EntriesDeleted)) errors.push(error);
     }
   }
   if (errors.length > 0) throw errors[0];
@@ -227,7 +243,8 @@ async function shorten(
   const cut = await findCut(audit, chain, old, delivered);
   if (!cut) return false;
   for await (const _ of verifiedSegments(audit, chain, cut.last, 'deleted'));
-  await recordRemoval(audit, write, now, tenantId, { first: base.number + 1, last: cut.last });
+  const removal = { first: base.number + 1, last: cut.last };
+  await audit.db.transaction((tx) => recordRemoval(tx, write, now, tenantId, removal));
   while (goOn() && (await deleteFirst(audit, tenantId, cut.last)));
   return true;
 }
@@ -247,12 +264,7 @@ async function emptyMonths(
   for (let later = 1; later < partitions.length; later++) {
     const month = partitionAt(now, later);
     const cuts = await cutsOf(audit, month, timeOfAge(now, retention.age), retention);
-    for (const { chain, last } of cuts) {
-      const removal = { first: chain.base.number + 1, last: positionOf(last) };
-      await recordRemoval(audit, write, now, chain.tenantId, removal);
-    }
-    if (cuts.length > 0) await emptyMonth(audit.db, month, cuts);
-    shortened += cuts.length;
+    if (cuts.length > 0 && (await emptyMonth(audit.db, write, now, month, cuts))) shortened += cuts.length;
   }
   return shortened;
 }
@@ -296,7 +308,7 @@ async function cutsOf(
     try {
       for await (const _ of verifiedSegments(audit, chain, positionOf(last), 'deleted'));
     } catch (error) {
-      if (error instanceof DamagedChain) return [];
+      if (error instanceof DamagedChain || error instanceof EntriesDeleted) return [];
       throw error;
     }
   }
@@ -321,21 +333,29 @@ async function lock(tx: Queries, month: string): Promise<void> {
   await tx.run(`lock table ${tablesOf(month).join(', ')} in access exclusive mode`);
 }
 
-/** In one transaction. Changes nothing and throws if the month has other segments by now. */
-async function emptyMonth(db: Db, month: string, cuts: readonly MonthCut[]): Promise<void> {
+/** In one transaction, which also records the deletion. Returns false if the month or a chain has changed. */
+async function emptyMonth(
+  db: Db,
+  write: EntryWriter,
+  now: number,
+  month: string,
+  cuts: readonly MonthCut[],
+): Promise<boolean> {
   const [segments, index] = tablesOf(month);
   const isDistributed = await db.isDistributed?.();
-  const changed = new Error('segments were added to a month while it was deleted');
-  await db.exclusively(async (tx) => {
+  const changed = new Error('the month has changed');
+  const work = async (tx: Queries) => {
     // With one connection to each worker, a chain and its segments change at the same time.
     if (isDistributed) await tx.run("set local citus.multi_shard_modify_mode to 'sequential'");
     for (const { chain, last } of cuts) {
+      const { tenantId, base } = chain;
       // Waits for a transaction that seals a segment. A statement that began before does not find the segment.
-      await chainOf(tx, chain.tenantId, rowLock(db, 'for update'));
+      await chainOf(tx, tenantId, rowLock(db, 'for update'));
       const isLast = `not exists (select 1 from ${segments} where tenant_id = $1 and number > $2)`;
-      const params = [...baseAfter(last), chain.base.number];
+      const params = [...baseAfter(last), base.number];
       const moved = await tx.run(`${moveBase} and base_number = $5 and ${isLast}`, params);
       if (moved !== 1) throw changed;
+      await recordRemoval(tx, write, now, tenantId, { first: base.number + 1, last: positionOf(last) });
     }
     await lock(tx, month);
     let tenants = 0;
@@ -346,5 +366,10 @@ async function emptyMonth(db: Db, month: string, cuts: readonly MonthCut[]): Pro
       tenants += 1;
     if (tenants !== cuts.length) throw changed;
     await tx.run(`truncate ${segments}, ${index}`);
-  }, 'slow');
+    return true;
+  };
+  return db.exclusively(work, 'slow').catch((error) => {
+    if (error === changed) return false;
+    throw error;
+  });
 }
