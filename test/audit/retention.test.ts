@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import type { Retention, Verdict } from '../../src/audit/proof.ts';
-import type { Db } from '../../src/store/engine/db.ts';
+import { type Db, defaultTimeout } from '../../src/store/engine/db.ts';
 import { Faults } from '../../torture/crash/faults.ts';
 import { entry, named, verifyDatabase } from '../support/audit-export.ts';
 import { duringTransaction, untilBlocked } from '../support/postgres-locks.ts';
@@ -253,6 +253,22 @@ describe.each(databases)('the retention of the audit log in %s', (kind, database
         expect(new Set(named(await verified()))).toEqual(new Set(['broken_chain 2']));
       },
     );
+
+    test.if(kind === 'PostgreSQL')('fails no search, and records nothing, while a backup runs', async () => {
+      await writeMonths(1, 2, 3, 4);
+      const { store } = await testStore.open(undefined, undefined, defaultTimeout);
+      const list = async (operation: string) =>
+        (await store.audit.list(tenant, { operation }, { limit: 99 })).entries.length;
+      const backup = 'lock table audit_segments, audit_index in access share mode';
+      await duringTransaction(testStore.url, backup, async () => {
+        const running = run().catch(String);
+        await untilBlocked(testStore.url);
+        expect(await list(entry(1).operation)).toBe(12);
+        expect(await running).toContain('lock timeout');
+      });
+      expect(await list('audit.retention')).toBe(0);
+      expect(await run()).toBe(2);
+    });
 
     test('loses no entry of a kept month if the database fails at any step', async () => {
       const faults = new Faults();

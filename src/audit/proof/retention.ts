@@ -327,9 +327,9 @@ async function canEmpty(db: Db, month: string): Promise<boolean> {
   return row?.allowed === true;
 }
 
-/** Readers wait behind this lock, so it does not wait long for them. */
+/** Requests that read the log wait behind this lock. Their own timeout is longer, so they do not fail. */
 async function lock(tx: Queries, month: string): Promise<void> {
-  await tx.run("set local lock_timeout = '2s'");
+  await tx.run("set local lock_timeout = '100ms'");
   await tx.run(`lock table ${tablesOf(month).join(', ')} in access exclusive mode`);
 }
 
