@@ -7,7 +7,6 @@
  * request waits for the placement. Until it is known, and while a worker cannot be connected, the coordinator is used.
  */
 import { anyPosition } from '../../domain/database-position.ts';
-import { NotWritable, Unreachable } from './postgres-errors.ts';
 import { type Pool, type PoolOptions, type Pools, postgresPools } from './postgres-pool.ts';
 import type { PostgresTarget } from './postgres-url.ts';
 
@@ -18,7 +17,7 @@ const maxTenants = 100_000;
 /** The first hash of each shard, and the worker that has it. */
 const placement = `select cast(s.shardminvalue as integer) as first, n.nodename as host, n.nodeport as port
   from pg_dist_shard s join pg_dist_placement p on p.shardid = s.shardid join pg_dist_node n on n.groupid = p.groupid
-  where s.logicalrelid = to_regclass('tenants') and n.noderole = 'primary' and n.isactive and n.metadatasynced
+  where s.logicalrelid = to_regclass($1) and n.noderole = 'primary' and n.isactive and n.metadatasynced
   order by first desc`;
 const hashes =
   'select id, worker_hash(cast(id as uuid)) as hash from json_array_elements_text(cast(cast($1 as text) as json)) as id';
@@ -70,11 +69,6 @@ export class CitusWorkers {
     this.#readAt = Number.NEGATIVE_INFINITY;
   }
 
-  /** Discards the pool if the error means that the tenant may be on another worker now. */
-  discardAfter(error: unknown, pool: Pool): void {
-    if (error instanceof Unreachable || error instanceof NotWritable) this.discard(pool);
-  }
-
   /** Connects to each worker. Returns the names of those that cannot be used, with the reasons. */
   async problems(coordinator: Pool): Promise<string[]> {
     if (!hasWorkers(coordinator)) return [];
@@ -106,7 +100,7 @@ export class CitusWorkers {
     this.#unknown.clear();
     const startedAt = this.#now();
     const [shards, rows] = await Promise.all([
-      sql.unsafe(placement) as Promise<Shard[]>,
+      sql.unsafe(placement, ['tenants']) as Promise<Shard[]>,
       asked.length > 0
         ? (sql.unsafe(hashes, [JSON.stringify(asked)]) as Promise<{ id: string; hash: number }[]>)
         : [],

@@ -67,10 +67,10 @@ export async function distributeTables(db: Db, names: readonly string[]): Promis
 
 /** Whether the functions exist and know all shards. */
 export async function hasRowFunctions(db: Pick<Queries, 'all'>): Promise<boolean> {
-  const oids = Object.keys(rowFunctions)
-    .map((name) => `to_regproc('${name}')`)
-    .join();
-  const rows = await db.all<{ body: string }>(`select prosrc as body from pg_proc where oid in (${oids})`);
+  const names = Object.keys(rowFunctions).join("', '");
+  const rows = await db.all<{ body: string }>(
+    `select prosrc as body from pg_proc where proname in ('${names}')`,
+  );
   return (await definitions(db)).every(({ body }) => rows.some((row) => row.body === body));
 }
 
@@ -108,9 +108,8 @@ const rowFunctions = {
 };
 
 /**
- * SQL that fails while a transaction is prepared, for the first statement of a transaction on a worker. When a shard has
- * moved, the change of its placement may arrive last at its old worker, after rows were changed on the new one. Until
- * then, the old worker has a prepared transaction.
+ * SQL that fails while a transaction is prepared, for the first statement of a transaction on a worker. The old worker of
+ * a shard has one until it knows that the shard has moved, which may be after rows were changed on the new worker.
  */
 export const settled = `ln(1 - (select count(*) from pg_prepared_xact()
   where dbid = (select oid from pg_database where datname = current_database())))`;
@@ -121,10 +120,7 @@ const shards = `select cast(s.shardminvalue as integer) as first, json_object_ag
   join pg_dist_shard s on s.logicalrelid = d.logicalrelid join pg_class c on c.oid = d.logicalrelid
   where t.logicalrelid = to_regclass('tenants') group by s.shardminvalue order by first`;
 
-interface Shard {
-  readonly first: number;
-  readonly ids: Readonly<Record<string, number>>;
-}
+type Shard = { readonly first: number; readonly ids: Readonly<Record<string, number>> };
 
 async function definitions(db: Pick<Queries, 'all'>): Promise<{ body: string; sql: string }[]> {
   const found = await db.all<Shard>(shards);
@@ -134,23 +130,20 @@ async function definitions(db: Pick<Queries, 'all'>): Promise<{ body: string; sq
       ([, table, alias]) => `${alias} ${table}`,
     );
     const body = bodyOf(found, from, tables);
-    const sql = `create or replace function ${name}(tenants uuid[], keys bytea[])
-      returns table (at bigint, ${tables.join(', ')}) volatile language plpgsql as $$${body}$$`;
-    return { body, sql };
+    const head = `create or replace function ${name}(tenants uuid[], keys bytea[]) returns table (at bigint, ${tables})`;
+    return { body, sql: `${head} volatile language plpgsql as $$${body}$$` };
   });
 }
 
 /**
- * PL/pgSQL prepares a query when it is first used, so a worker may lack the shards of other workers. After reading, fails
- * unless this server has the shards. Before a move is committed anywhere, it changes the placement on all servers, which
- * sets `xmax` of the row. An aborted move leaves it.
+ * PL/pgSQL prepares a query when it is first used, so a worker may lack the shards of others. After reading, fails unless
+ * this server has the shards. A move sets `xmax` of the placements on all servers before it is committed on any.
  */
 function bodyOf(shards: readonly Shard[], from: string, tables: readonly string[]): string {
   const rows = tables.map((table) => table.replace(/(\w) (\w+)/, 'cast(row($1.*) as $2)'));
   const read = ({ ids }: Shard) => {
-    const used = tables.map((table) => ids[table.slice(2)]);
     const query = from.replace(/(from|join) (\w+)/g, (_, word, table) => `${word} ${table}_${ids[table]}`);
-    return `used := used || array[${used.join()}];
+    return `used := used || array[${tables.map((table) => ids[table.slice(2)])}];
       return query select place, ${rows.join(', ')} ${query};`;
   };
   const find = (some: readonly Shard[]): string => {

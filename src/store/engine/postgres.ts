@@ -29,6 +29,7 @@ import {
   isUnsupported,
   lacksPrivilege,
   mapDriverError,
+  NotWritable,
   Unreachable,
   Unsettled,
   WorkerUnreachable,
@@ -38,7 +39,7 @@ import { type Pool, type PoolOptions, postgresPools } from './postgres-pool.ts';
 import { readPosition } from './postgres-position.ts';
 import { afterConflict, type Call, deadlines, type Late } from './postgres-retry.ts';
 import { type PostgresTarget, parsePostgresUrl } from './postgres-url.ts';
-import { citusAlternative, rowLookup, type Statement } from './sql.ts';
+import { alternatives, rowLookups, type Statement } from './sql.ts';
 
 /**
  * In milliseconds. `call` is the timeout of one read or transaction, retries included. All others but `slow` are
@@ -139,7 +140,8 @@ function connectionsTo(
     } catch (error) {
       if (error instanceof Unsettled) return onPool(call, undefined, work);
       pools.discardAfter(error, pool);
-      workers.discardAfter(error, pool);
+      // The tenant may be on another worker now.
+      if (error instanceof Unreachable || error instanceof NotWritable) workers.discard(pool);
       throw error;
     }
   }
@@ -236,7 +238,7 @@ export function openPostgres(
     run: (sql, params) => shortTransaction(async (tx) => tx.run(sql, params), tenantOf(sql, params)),
     lookup: batched(
       (sql, wanted) => read(wanted[0]?.params[0], (session) => findRows(session, sql, wanted)),
-      (sql, params) => (rowLookup(sql) && serverOf(params[0])) || params.join(),
+      (sql, params) => (rowLookups.has(sql) && serverOf(params[0])) || params.join(),
     ),
     transaction: shortTransaction,
     defer: (write, row) => shortTransaction((tx) => write(tx, [row])),
@@ -258,7 +260,7 @@ async function findRows(
   wanted: readonly Wanted[],
 ): Promise<readonly unknown[]> {
   const { pool } = session;
-  const ofRows = pool.isWorker ? rowLookup(sql) : undefined;
+  const ofRows = pool.isWorker ? rowLookups.get(sql) : undefined;
   if (pool.citus && !ofRows) return findOnCitus(session, sql, wanted);
   const check = `${isWritable(pool.sameServer)} = 1`;
   const [{ key, params }] = wanted as readonly [Wanted];
@@ -390,9 +392,8 @@ async function begin<T>(
   try {
     return (await pool.sql.begin(async (tx) => {
       if (pool.transactionSettings !== undefined) await tx.unsafe(pool.transactionSettings);
-      // Sent together with the first statement of the work.
+      // Sent together with the first statement of the work. With a parameter, the driver prepares it.
       const check = `select cast($1 as text), ${pool.sameServer}${pool.isWorker ? `, ${settled}` : ''}`;
-      // With a parameter, the driver prepares the statement.
       const checked = tx.unsafe(check, ['']).execute();
       try {
         const value = await work({ on: tx, pool, clock });
@@ -465,7 +466,7 @@ const tryLock = /pg_try_advisory_xact_lock\(-?\d+\)/;
 
 async function execute<R>(session: Session, sql: string, params: readonly Value[]): Promise<Result<R>> {
   const { on, pool, clock } = session;
-  const [first, ...others] = (pool.citus && citusAlternative({ sql, params })) || [];
+  const [first, ...others] = (pool.citus && alternatives.get(sql)?.(params)) || [];
   if (first) {
     const send = <T>({ sql, params }: Statement) => execute<T>(session, sql, params);
     const { now = [], later = [] } = Object.groupBy(others, ({ atOnce }) => (atOnce ? 'now' : 'later'));

@@ -57,7 +57,7 @@ export interface Statement {
 }
 
 /** By the statement that they replace. */
-const alternatives = new Map<string, (params: readonly Value[]) => readonly Statement[]>();
+export const alternatives = new Map<string, (params: readonly Value[]) => readonly Statement[]>();
 
 /**
  * Says what a Citus cluster runs instead of `sql`, which it would commit in two phases, even if only one server has the
@@ -69,12 +69,11 @@ export function onCitus(sql: string, instead: (params: readonly Value[]) => read
   return sql;
 }
 
-export function citusAlternative({ sql, params }: Statement): readonly Statement[] | undefined {
-  return alternatives.get(sql)?.(params);
-}
-
-/** By the lookup that they replace. */
-const rowLookups = new Map<string, string>();
+/**
+ * By the lookup that they replace. Their parameters are a list of keys and a list of their tenants. `at` is the place of
+ * each row in the lists, from 1.
+ */
+export const rowLookups = new Map<string, string>();
 
 interface JoinedLookup {
   readonly columns: string;
@@ -96,11 +95,6 @@ export function joinedLookup({ columns, from, key, where, rows, whereOfRows = wh
   const found = `${rows}((select cast($2 as uuid[])), (select cast($1 as bytea[]))) as r`;
   rowLookups.set(sql, `select r.at, ${ofRows(columns)} from ${found} where ${ofRows(whereOfRows)}`);
   return sql;
-}
-
-/** Its parameters are a list of keys and a list of their tenants. `at` is the place of each row in the lists, from 1. */
-export function rowLookup(sql: string): string | undefined {
-  return rowLookups.get(sql);
 }
 
 /** Rows per statement. A parameter has a number of 16 bits. */
