@@ -16,7 +16,7 @@ export function parseAge(text: string): Age | undefined {
   return months === undefined ? parseDuration(text) : { months: Number(months) };
 }
 
-/** What is from before this time has the age. With months, the start of a month. */
+/** Entries from before this time have reached the age. With months, it is the start of a month. */
 export function timeOfAge(now: number, age: Age): number {
   if (typeof age === 'number') return now - age;
   const date = new Date(now);

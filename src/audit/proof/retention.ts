@@ -160,7 +160,7 @@ async function damaged(
 /**
  * Deletes the oldest segment of a chain, if its number is at most that of `upTo`. Returns whether it deleted one. Throws
  * `DamagedChain` if the segment is missing, or if the hash at `upTo` differs. Throws `EntriesDeleted` if another process
- * has deleted the segment meanwhile.
+ * deleted the segment first.
  */
 export async function deleteFirst({ db }: AuditDb, tenantId: string, upTo: Position): Promise<boolean> {
   const chain = await chainOf(db, tenantId);

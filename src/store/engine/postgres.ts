@@ -481,7 +481,8 @@ async function execute<R>(session: Session, sql: string, params: readonly Value[
     return (await on.unsafe(pool.advisoryLocks ? text : text.replace(tryLock, 'true'), values)) as Result<R>;
   } catch (error) {
     // On Citus, an advisory lock of a worker does not exclude transactions that go through the coordinator.
-    const isConflict = (!pool.advisoryLocks || pool.citus) && isUniqueViolation(error);
+    const isLocked = pool.advisoryLocks && !(pool.citus && /"idempotency_/.test(String(error)));
+    const isConflict = !isLocked && isUniqueViolation(error);
     const mapped = isConflict
       ? new Conflict((error as Error).message, { cause: error })
       : mapWorkerError(pool, error);

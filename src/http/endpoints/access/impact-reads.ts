@@ -212,7 +212,7 @@ function isSameEffect(permission: string, [from, to]: Outcome, [otherFrom, other
 }
 
 /**
- * What a request gets, depending on whether it stated a purpose. One that got less than the current rules allow counts
+ * The access that a request gets, depending on whether it stated a purpose. One that got less than the current rules allow counts
  * as one that asked for less with `transform`.
  */
 function received(outcome: Outcome, { purpose, decision }: LogEntry): Outcome {
