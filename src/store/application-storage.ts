@@ -5,7 +5,7 @@
 import { fail } from '../domain/error.ts';
 import { storageUnit, storedSize } from '../domain/token.ts';
 import type { DbTime, Executor, Queries, Value } from './engine/db.ts';
-import { byTenant, onCitus } from './engine/sql.ts';
+import { byTenant } from './engine/sql.ts';
 import type { StorageUsed } from './store.ts';
 import { deleteTokenRows } from './token-index.ts';
 
@@ -49,25 +49,11 @@ const addOne = `insert into application_storage as stored (${columns})
 
 /**
  * Each application has up to 16 rows of each kind. A transaction locks one of them until it commits. The connection
- * determines which one, so that few transactions wait for each other.
+ * determines which one, so that few transactions wait for each other. The application of such a row exists.
  */
-const addOneShared = onCitus(
-  `insert into application_storage as stored (${columns})
-  select tenant_id, id, cast($3 as integer) + pg_backend_pid() % 16, $4, $5
-  from applications where tenant_id = $1 and id = $2 ${addToStored}`,
-  // Without `select`, Citus plans the statement once and not each time, which takes a millisecond.
-  (params) => [
-    {
-      sql: 'select 1 as one from applications where tenant_id = $1 and id = $2 for key share',
-      params: params.slice(0, 2),
-    },
-    {
-      sql: `insert into application_storage as stored (${columns})
-        values ($1, $2, cast($3 as integer) + pg_backend_pid() % 16, $4, $5) ${addToStored}`,
-      params,
-    },
-  ],
-);
+const addToShared = `update application_storage set tokens = tokens + $4, bytes = bytes + $5
+  where tenant_id = $1 and application_id = $2 and shard = cast($3 as integer) + pg_backend_pid() % 16`;
+const addOneShared = addOne.replace('$3', 'cast($3 as integer) + pg_backend_pid() % 16');
 
 /**
  * For several applications of the tenant $2. Rows are locked in the order of the applications, so that transactions
@@ -91,9 +77,10 @@ export const writeCharges: Record<
   postgres: async (tx, charges) => {
     for (const [tenant, sums] of byTenant(summed(charges), (sum) => sum.tenant)) {
       const [sum, ...others] = sums;
-      if (sum && others.length === 0)
-        await tx.run(addOneShared, [tenant, sum.application, sum.shard, sum.tokens, sum.bytes]);
-      else await tx.run(addAll, [JSON.stringify(sums), tenant]);
+      if (sum && others.length === 0) {
+        const params = [tenant, sum.application, sum.shard, sum.tokens, sum.bytes];
+        if ((await tx.run(addToShared, params)) === 0) await tx.run(addOneShared, params);
+      } else await tx.run(addAll, [JSON.stringify(sums), tenant]);
     }
   },
 };

@@ -14,9 +14,10 @@ import type { PostgresTarget } from './postgres-url.ts';
 const ages = { refresh: 1000, placement: 3000, failure: 5000 };
 const maxTenants = 100_000;
 
-/** The first hash of each shard, and the worker that has it. */
+/** The first hash of each shard, and the worker that has it. `offset` prevents a plan that reads all placements. */
 const placement = `select cast(s.shardminvalue as integer) as first, n.nodename as host, n.nodeport as port
-  from pg_dist_shard s join pg_dist_placement p on p.shardid = s.shardid join pg_dist_node n on n.groupid = p.groupid
+  from pg_dist_shard s, lateral (select groupid from pg_dist_placement p where p.shardid = s.shardid offset 0) as p
+  join pg_dist_node n on n.groupid = p.groupid
   where s.logicalrelid = to_regclass($1) and n.noderole = 'primary' and n.isactive and n.metadatasynced
   order by first desc`;
 const hashes =

@@ -137,13 +137,15 @@ async function definitions(db: Pick<Queries, 'all'>): Promise<{ body: string; sq
 
 /**
  * PL/pgSQL prepares a query when it is first used, so a worker may lack the shards of others. After reading, fails unless
- * this server has the shards. A move sets `xmax` of the placements on all servers before it is committed on any.
+ * this server has the shards of `tenants`, because all shards with the same tenants move together. A move sets `xmax` of
+ * the placements on all servers before it is committed on any. The length of a list in a subquery is unknown to the
+ * planner, so the plan is cached.
  */
 function bodyOf(shards: readonly Shard[], from: string, tables: readonly string[]): string {
   const rows = tables.map((table) => table.replace(/(\w) (\w+)/, 'cast(row($1.*) as $2)'));
   const read = ({ ids }: Shard) => {
     const query = from.replace(/(from|join) (\w+)/g, (_, word, table) => `${word} ${table}_${ids[table]}`);
-    return `used := used || array[${tables.map((table) => ids[table.slice(2)])}];
+    return `used := used || cast(${ids.tenants} as bigint);
       return query select place, ${rows.join(', ')} ${query};`;
   };
   const find = (some: readonly Shard[]): string => {
@@ -159,7 +161,7 @@ function bodyOf(shards: readonly Shard[], from: string, tables: readonly string[
         place := place + 1; wanted := keys[place]; hash := worker_hash(tenant);
         ${find(shards)}
       end loop;
-      if exists (select 1 from unnest(used) as u (id) where not exists (
+      if exists (select 1 from unnest((select used)) as u (id) where not exists (
         select 1 from pg_dist_placement p join pg_dist_local_group using (groupid)
         where p.shardid = u.id and (p.xmax = 0 or pg_xact_status(cast(cast(p.xmax as text) as xid8)) = 'aborted'))) then
         raise exception 'a shard has moved' using errcode = '${unsettled}';
