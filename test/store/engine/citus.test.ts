@@ -354,7 +354,7 @@ describe.skipIf(noCitus('migrations and dumps'))('on a Citus cluster', () => {
     const id = `prepared_${tenant}`;
     const direct = () => onWorker(`select 1 from key_rows(array['${tenant}']::uuid[], array['']::bytea[])`);
     const move = `update pg_dist_placement set groupid = groupid
-      where shardid = get_shard_id_for_distribution_column('applications', '${tenant}'::uuid)`;
+      where shardid = get_shard_id_for_distribution_column('tenants', '${tenant}'::uuid)`;
     await onWorker(`begin; ${move}; prepare transaction '${id}'`);
     try {
       await expect(direct()).rejects.toMatchObject({ errno: '2201E' });
