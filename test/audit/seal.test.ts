@@ -78,19 +78,38 @@ describe.each(databases)('sealing the audit log on %s', (_, database) => {
     );
   });
 
-  test('sealing the entries of a tenant takes six statements, in a Citus cluster seven, each about one table', async () => {
+  test('sealing the entries of a tenant takes six statements, each about one table, and once a second reads the end of the system chain', async () => {
     const [tenant, statements] = [await on.tenant(), recorder()];
+    let now = 0;
+    const seals = sealer({ db: statements.through(on.db), keys: on.maintenance.chainKeys }, () => now);
+    const sealed = async () => {
+      await on.store.audit.write(entries(3, tenant));
+      expect(await seals.sealTenant(tenant)).toBe(3);
+      const taken = statements.take().map(({ sql }) => sql.replace(/\s+/g, ' '));
+      expect(taken.filter((sql) => /\bjoin\b|\bwith\b|\(select\b/.test(sql))).toEqual([]);
+      const tables = taken.map((sql) => /(?:from|into|update) (\w+)/.exec(sql)?.[1]);
+      return tables.filter((table) => table !== 'audit_index').toSorted();
+    };
+    const system = async () =>
+      (await headersIn(on.db, tenant, { first: 1, last: 9 }, 'asc', 9)).at(-1)?.system;
+    const others = ['audit_chains', 'audit_chains', 'audit_pending', 'audit_pending', 'audit_segments'];
     await on.store.audit.write([...entries(1, tenant), ...entries(1, undefined)]);
     await seal();
-    await on.store.audit.write(entries(3, tenant));
-    const seals = sealer({ db: statements.through(on.db), keys: on.maintenance.chainKeys });
-    expect(await seals.sealTenant(tenant)).toBe(3);
-    const taken = statements.take().map(({ sql }) => sql.replace(/\s+/g, ' '));
-    expect(taken.filter((sql) => /\bjoin\b|\bwith\b|\(select\b/.test(sql))).toEqual([]);
-    const tables = taken.map((sql) => /(?:from|into|update) (\w+)/.exec(sql)?.[1]);
-    const chains = Array((await on.db.isDistributed?.()) ? 3 : 2).fill('audit_chains');
-    const others = [...chains, 'audit_pending', 'audit_pending', 'audit_segments'];
-    expect(tables.filter((table) => table !== 'audit_index').toSorted()).toEqual(others);
+    expect(await sealed()).toEqual(['audit_chains', ...others]);
+    const before = await system();
+    await on.store.audit.write(entries(1, undefined));
+    await seal();
+    now = 999;
+    expect(await sealed()).toEqual(others);
+    expect(await system()).toEqual(before);
+    now = 1000;
+    expect(await sealed()).toEqual(['audit_chains', ...others]);
+    expect((await system())?.number).toBe((before?.number as number) + 1);
+    await on.store.audit.write(entries(1, undefined));
+    await seals.sealAll();
+    statements.take();
+    expect(await sealed()).toEqual(['audit_chains', ...others]);
+    expect((await system())?.number).toBe((before?.number as number) + 2);
   });
 
   test('entries of many tenants are found, one row of each', async () => {

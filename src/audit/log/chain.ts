@@ -64,14 +64,6 @@ export async function chainOf(
   return row && toChain(row);
 }
 
-/** The chains of several tenants that have sealed entries. In a Citus cluster, they can be on several servers. */
-export async function chainsOf(db: Db, tenantIds: readonly string[]): Promise<(Chain | undefined)[]> {
-  if (await db.isDistributed?.()) return Promise.all(tenantIds.map((id) => chainOf(db, id)));
-  const params = new Params();
-  const sql = `select ${chainColumns.join(', ')} from audit_chains where tenant_id in ${params.list(tenantIds)}`;
-  return (await db.all<ChainRow>(sql, params.values)).map(toChain);
-}
-
 /** All chains, sorted by tenant. The system chain is first. */
 export async function allChains(db: Pick<Queries, 'all'>): Promise<Chain[]> {
   const rows = await db.all<ChainRow>(

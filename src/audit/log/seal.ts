@@ -7,8 +7,8 @@ import { nextTurn } from '../../domain/steps.ts';
 import type { ChainKeys } from '../../store/crypto/keyring.ts';
 import { type DbTime, type Queries, rowLock } from '../../store/engine/db.ts';
 import { Params } from '../../store/engine/sql.ts';
-import { genesis, systemTenant } from '../records.ts';
-import { type AuditDb, type Chain, chainOf, chainsOf, emptyChain } from './chain.ts';
+import { genesis, type Position, systemTenant } from '../records.ts';
+import { type AuditDb, type Chain, chainOf, emptyChain } from './chain.ts';
 import { nextPending, type PendingEntry, tenantsIn } from './pending.ts';
 import {
   bytesOf,
@@ -32,6 +32,8 @@ import { insertIndex, packIndex, termsOf } from './terms.ts';
 const maxWait = 5000;
 /** Minimum milliseconds between two times that readers cause entries of a tenant to be sealed. */
 const readerInterval = 1000;
+/** Milliseconds for which the end of the system chain, which the segments of tenants name, is not read again. */
+const systemAge = 1000;
 /** Maximum number of tenants whose times are remembered. */
 const maxTenants = 10_000;
 /** Attempts to seal a segment while other nodes seal entries of the same tenant. */
@@ -66,11 +68,32 @@ export interface Sealer {
 export function sealer(audit: AuditDb, clock: () => number = () => performance.now()): Sealer {
   const waiting = new Map<string, Waiting>();
   const read = new Map<string, number>();
+  let system: { readonly end: Position; readonly readAt: number } | undefined;
+
+  async function endOfSystem(): Promise<Position> {
+    const readAt = clock();
+    if (system && readAt - system.readAt < systemAge) return system.end;
+    const { number, hash } = (await chainOf(audit.db, systemTenant)) ?? genesis;
+    system = { end: { number, hash }, readAt };
+    return system.end;
+  }
+
+  /** Forgets the end of the system chain after a failure, which may have led to another server. */
+  async function sealNext(tenantId: string, lock: Lock): Promise<Sealed> {
+    let isSealed = false;
+    try {
+      const next = await sealSegment(audit, tenantId, lock, endOfSystem);
+      isSealed = true;
+      return next;
+    } finally {
+      if (!isSealed || tenantId === systemTenant) system = undefined;
+    }
+  }
 
   async function sealWhole(tenantId: string, lock: Lock, goOn: GoOn = () => true): Promise<number> {
     let total = 0;
     for (let isFull = true; isFull && (await goOn()); ) {
-      const next = await sealNext(audit, tenantId, lock);
+      const next = await sealNext(tenantId, lock);
       total += next.sealed;
       isFull = next.isFull;
     }
@@ -101,7 +124,7 @@ export function sealer(audit: AuditDb, clock: () => number = () => performance.n
         // Entries that are not committed yet are sealed with later ones, or by `sealRest`.
         total += isOld
           ? await sealWhole(tenantId, 'for update')
-          : (await sealNext(audit, tenantId, 'for update')).sealed;
+          : (await sealNext(tenantId, 'for update')).sealed;
       }
       return total;
     },
@@ -113,25 +136,36 @@ export function sealer(audit: AuditDb, clock: () => number = () => performance.n
       if (last !== undefined && clock() - last < readerInterval) return;
       if (read.size >= maxTenants) read.clear();
       read.set(tenantId, clock());
-      await sealNext(audit, tenantId, 'for update');
+      await sealNext(tenantId, 'for update');
     },
   };
 }
 
 type Lock = 'for update' | 'for update skip locked';
 
+interface Sealed {
+  /** The number of entries: 0 if none are pending, or if `lock` skips a chain that another node has locked. */
+  readonly sealed: number;
+  /** Whether more entries may be pending. */
+  readonly isFull: boolean;
+}
+
 /**
- * Seals one segment. Returns the number of its entries: 0 if none are pending, or if `lock` skips a chain that another
- * node has locked. `isFull`: whether more entries may be pending. The segment is prepared before the transaction, so that
- * other changes do not wait for it. If other nodes have sealed entries in the meantime, it is prepared again.
+ * Seals one segment. It is prepared before the transaction, so that other changes do not wait for it. If other nodes have
+ * sealed entries in the meantime, it is prepared again.
  */
-async function sealNext(audit: AuditDb, tenantId: string, lock: Lock) {
+async function sealSegment(
+  audit: AuditDb,
+  tenantId: string,
+  lock: Lock,
+  endOfSystem: () => Promise<Position>,
+): Promise<Sealed> {
   const { db } = audit;
   const none = { sealed: 0, isFull: false };
   for (let attempt = 0; attempt < maxAttempts; attempt++) {
     const { entries, isFull } = await nextPending(db, tenantId);
     if (entries.length === 0) return none;
-    const prepared = await prepare(audit, tenantId, entries, attempt > 0);
+    const prepared = await prepare(audit, tenantId, entries, endOfSystem, attempt > 0);
     const outcome = await db
       .transaction((tx) => commit(tx, audit, prepared, lock), tenantId)
       .catch((error) => {
@@ -157,13 +191,10 @@ async function prepare(
   { db, keys }: AuditDb,
   tenantId: string,
   entries: readonly PendingEntry[],
+  endOfSystem: () => Promise<Position>,
   isRepeated: boolean,
 ): Promise<Prepared> {
-  const isSystem = tenantId === systemTenant;
-  const chains = await chainsOf(db, isSystem ? [tenantId] : [tenantId, systemTenant]);
-  const chainOfTenant = (id: string) => chains.find((chain) => chain?.tenantId === id);
-  const before = chainOfTenant(tenantId) ?? emptyChain(tenantId);
-  const { number, hash } = chainOfTenant(systemTenant) ?? genesis;
+  const before = (await chainOf(db, tenantId)) ?? emptyChain(tenantId);
   const { index, counts } = await indexOf(entries);
   const header = {
     format: entries[0]?.format as number,
@@ -174,7 +205,7 @@ async function prepare(
     ...timesOf(entries, before),
     counts,
     previous: before.hash,
-    ...(!isSystem && { system: { number, hash } }),
+    ...(tenantId !== systemTenant && { system: await endOfSystem() }),
     contentHash: contentHashOf(entries),
     indexHash: sha256(index),
   };
