@@ -9,6 +9,8 @@ import { type Result, Run } from '../torture/runner.ts';
 import { isMissing } from './support/skip.ts';
 
 const seed = 7;
+/** Milliseconds. The rows on Citus take as long as all others. */
+const maxTime = 2_400_000;
 const noCitus = isMissing(citusBinaries() !== undefined, 'torture rows on Citus: it is not installed');
 
 describe(`short torture run, seed ${seed}:`, () => {
@@ -16,7 +18,7 @@ describe(`short torture run, seed ${seed}:`, () => {
   let results: Result[] = [];
   beforeAll(async () => {
     results = await run.all(rows);
-  });
+  }, maxTime);
   afterAll(() => run.close());
 
   const cases = rows.flatMap((row) =>
