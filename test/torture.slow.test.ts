@@ -9,7 +9,7 @@ import { type Result, Run } from '../torture/runner.ts';
 import { isMissing } from './support/skip.ts';
 
 const seed = 7;
-/** Milliseconds. The rows on Citus take as long as all others. */
+/** Milliseconds. With Citus, the run can take more than ten minutes. */
 const maxTime = 2_400_000;
 const noCitus = isMissing(citusBinaries() !== undefined, 'torture rows on Citus: it is not installed');
 

@@ -80,14 +80,12 @@ export function sealer(audit: AuditDb, clock: () => number = () => performance.n
 
   /** Forgets the end of the system chain after a failure, which may have led to another server. */
   async function sealNext(tenantId: string, lock: Lock): Promise<Sealed> {
-    let isSealed = false;
-    try {
-      const next = await sealSegment(audit, tenantId, lock, endOfSystem);
-      isSealed = true;
-      return next;
-    } finally {
-      if (!isSealed || tenantId === systemTenant) system = undefined;
-    }
+    const next = await sealSegment(audit, tenantId, lock, endOfSystem).catch((error) => {
+      system = undefined;
+      throw error;
+    });
+    if (tenantId === systemTenant) system = undefined;
+    return next;
   }
 
   async function sealWhole(tenantId: string, lock: Lock, goOn: GoOn = () => true): Promise<number> {
