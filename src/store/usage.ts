@@ -12,7 +12,7 @@ import {
 } from '../domain/usage.ts';
 import { notExpired } from './applications.ts';
 import type { Db, DbTime, Executor, Queries, Value } from './engine/db.ts';
-import { byTenant, inserter, insertValues, onCitus, Params } from './engine/sql.ts';
+import { inserter, Params } from './engine/sql.ts';
 import type { ApplicationUse, CountedInterval, RequestCounts, Usage } from './store.ts';
 
 /** Maximum number of containers that are recorded per permission of an application. */
@@ -189,32 +189,15 @@ function durationText(milliseconds: number): string {
 const counters = ['denied', ...durationColumns];
 const columns = ['tenant_id', 'started_at', ...counters];
 
-const addToStored = `on conflict (tenant_id, started_at) do update set
+const params = columns.map((_, at) => `$${at + 1}`);
+
+const addToStored = `update request_counts set ${counters.map((name, at) => `${name} = ${name} + ${params[at + 2]}`).join(', ')}
+  where tenant_id = $1 and started_at = $2`;
+
+/** Counts of deleted tenants are dropped. With $1 instead of `id`, Citus would commit in two phases. */
+const insertFirst = `insert into request_counts as stored (${columns.join(', ')})
+  select id, ${params.slice(1).join(', ')} from tenants where id = $1 on conflict (tenant_id, started_at) do update set
   ${counters.map((name) => `${name} = stored.${name} + excluded.${name}`).join(', ')}`;
-const insert = `insert into request_counts as stored (${columns.join(', ')})`;
-
-/** Counts of deleted tenants are dropped. */
-const addOne = `${insert} select ${columns.map((_, at) => `$${at + 1}`).join(', ')} from tenants where id = $1 ${addToStored}`;
-
-/**
- * For the tenant $2. Rows are locked in the order of the primary key, so that nodes that write concurrently cannot
- * deadlock.
- */
-const addAll = onCitus(
-  `${insert} select t.id, c.started_at, ${counters.map((name) => `c.${name}`).join(', ')}
-  from json_to_recordset(cast(cast($1 as text) as json))
-    as c (started_at bigint, ${counters.map((name) => `${name} integer`).join(', ')})
-  join tenants t on t.id = $2
-  order by c.started_at ${addToStored}`,
-  ([json, tenant = null]) => {
-    const rows = JSON.parse(json as string) as Record<string, Value>[];
-    const values = rows.map((row) => columns.map((name) => row[name] ?? null));
-    values.sort(([, a], [, b]) => Number(a) - Number(b));
-    const types = columns.map((_, at) => (['uuid', 'bigint'] as const)[at] ?? 'integer');
-    const exists = 'select 1 as one from tenants where id = $1 for key share';
-    return [{ sql: exists, params: [tenant] }, ...insertValues(insert, types, values, addToStored)];
-  },
-);
 
 /** Adds the stored intervals up, into longer ones. Casts, because SQLite would otherwise divide as floating point. */
 const sums = `select (started_at - cast($2 as bigint)) / cast($3 as bigint) as number,
@@ -233,15 +216,14 @@ export function requestCounts(db: Db): RequestCounts {
   }
 
   return {
-    add: async (intervals) => {
-      const rows = intervals.map(rowOf);
-      await db.transaction(async (tx) => {
-        if (db.dialect === 'sqlite') for (const row of rows) await tx.run(addOne, Object.values(row));
-        else
-          for (const [tenant, counts] of byTenant(rows, (row) => String(row.tenant_id)))
-            await tx.run(addAll, [JSON.stringify(counts), tenant]);
-      }, intervals[0]?.tenantId);
-    },
+    /** Rows are locked in the order of the primary key, so that nodes that write concurrently cannot deadlock. */
+    add: (intervals) =>
+      db.transaction(async (tx) => {
+        for (const interval of intervals.toSorted((a, b) => a.start - b.start)) {
+          const values = valuesOf(interval);
+          if ((await tx.run(addToStored, values)) === 0) await tx.run(insertFirst, values);
+        }
+      }, intervals[0]?.tenantId),
 
     list: async (tenant, { from, to }, now) => {
       // An open period includes the interval that starts in this millisecond.
@@ -262,7 +244,7 @@ export function requestCounts(db: Db): RequestCounts {
 
 const noRequests: IntervalCounts = { denied: 0, durations: Array(durationLimits.length + 1).fill(0) };
 
-function rowOf({ tenantId, start, denied, durations }: CountedInterval): Record<string, string | number> {
-  const byDuration = durationColumns.map((name, bucket) => [name, durations[bucket] ?? 0] as const);
-  return { tenant_id: tenantId, started_at: start, denied, ...Object.fromEntries(byDuration) };
+/** In the order of the columns. */
+function valuesOf({ tenantId, start, denied, durations }: CountedInterval): Value[] {
+  return [tenantId, start, denied, ...durationColumns.map((_, bucket) => durations[bucket] ?? 0)];
 }
