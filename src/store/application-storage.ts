@@ -5,7 +5,6 @@
 import { fail } from '../domain/error.ts';
 import { storageUnit, storedSize } from '../domain/token.ts';
 import type { DbTime, Executor, Queries, Value } from './engine/db.ts';
-import { byTenant } from './engine/sql.ts';
 import type { StorageUsed } from './store.ts';
 import { deleteTokenRows } from './token-index.ts';
 
@@ -51,20 +50,13 @@ const addOne = `insert into application_storage as stored (${columns})
  * Each application has up to 16 rows of each kind. A transaction locks one of them until it commits. The connection
  * determines which one, so that few transactions wait for each other. The application of such a row exists.
  */
+const sharedShard = 'cast($3 as integer) + pg_backend_pid() % 16';
 const addToShared = `update application_storage set tokens = tokens + $4, bytes = bytes + $5
-  where tenant_id = $1 and application_id = $2 and shard = cast($3 as integer) + pg_backend_pid() % 16`;
-const addOneShared = addOne.replace('$3', 'cast($3 as integer) + pg_backend_pid() % 16');
-
-/**
- * For several applications of the tenant $2. Rows are locked in the order of the applications, so that transactions
- * cannot deadlock. For one application, PostgreSQL would plan this for a hundred, and may read the whole table.
- */
-const addAll = `insert into application_storage as stored (${columns})
-  select a.tenant_id, a.id, c.shard + pg_backend_pid() % 16, c.tokens, c.bytes
-  from json_to_recordset(cast(cast($1 as text) as json))
-    as c (application uuid, shard integer, tokens bigint, bytes bigint)
-  join applications a on a.tenant_id = $2 and a.id = c.application
-  order by c.application, c.shard ${addToStored}`;
+  where tenant_id = $1 and application_id = $2 and shard = ${sharedShard}`;
+/** With `insert … select`, Citus would wait while any shard moves. */
+const applicationExists = 'select 1 as one from applications where tenant_id = $1 and id = $2 for key share';
+const insertShared = `insert into application_storage as stored (${columns})
+  values ($1, $2, ${sharedShard}, $4, $5) ${addToStored}`;
 
 export const writeCharges: Record<
   Executor['dialect'],
@@ -74,14 +66,19 @@ export const writeCharges: Record<
     for (const { tenant, application, shard, tokens, bytes } of summed(charges))
       await tx.run(addOne, [tenant, application, shard, tokens, bytes]);
   },
+  /** Rows are locked in the order of the applications, so that transactions cannot deadlock. */
   postgres: async (tx, charges) => {
-    for (const [tenant, sums] of byTenant(summed(charges), (sum) => sum.tenant)) {
-      const [sum, ...others] = sums;
-      if (sum && others.length === 0) {
-        const params = [tenant, sum.application, sum.shard, sum.tokens, sum.bytes];
-        if ((await tx.run(addToShared, params)) === 0) await tx.run(addOneShared, params);
-      } else await tx.run(addAll, [JSON.stringify(sums), tenant]);
-    }
+    const sums = summed(charges).map((sum) => [
+      sum.tenant,
+      sum.application,
+      sum.shard,
+      sum.tokens,
+      sum.bytes,
+    ]);
+    sums.sort((a, b) => (a.join() < b.join() ? -1 : 1));
+    const updated = await Promise.all(sums.map((sum) => tx.run(addToShared, sum)));
+    for (const sum of sums.filter((_, at) => updated[at] === 0))
+      if (await tx.get(applicationExists, sum.slice(0, 2))) await tx.run(insertShared, sum);
   },
 };
 

@@ -194,9 +194,10 @@ const params = columns.map((_, at) => `$${at + 1}`);
 const addToStored = `update request_counts set ${counters.map((name, at) => `${name} = ${name} + ${params[at + 2]}`).join(', ')}
   where tenant_id = $1 and started_at = $2`;
 
-/** Counts of deleted tenants are dropped. With $1 instead of `id`, Citus would commit in two phases. */
-const insertFirst = `insert into request_counts as stored (${columns.join(', ')})
-  select id, ${params.slice(1).join(', ')} from tenants where id = $1 on conflict (tenant_id, started_at) do update set
+/** Counts of deleted tenants are dropped. With `insert … select`, Citus would wait while any shard moves. */
+const tenantExists = 'select 1 as one from tenants where id = $1';
+const insertFirst = `insert into request_counts as stored (${columns.join(', ')}) values (${params.join(', ')})
+  on conflict (tenant_id, started_at) do update set
   ${counters.map((name) => `${name} = stored.${name} + excluded.${name}`).join(', ')}`;
 
 /** Adds the stored intervals up, into longer ones. Casts, because SQLite would otherwise divide as floating point. */
@@ -221,7 +222,8 @@ export function requestCounts(db: Db): RequestCounts {
       db.transaction(async (tx) => {
         for (const interval of intervals.toSorted((a, b) => a.start - b.start)) {
           const values = valuesOf(interval);
-          if ((await tx.run(addToStored, values)) === 0) await tx.run(insertFirst, values);
+          if ((await tx.run(addToStored, values)) > 0) continue;
+          if (await tx.get(tenantExists, [interval.tenantId])) await tx.run(insertFirst, values);
         }
       }, intervals[0]?.tenantId),
 

@@ -19,6 +19,7 @@ const maxTenants = 100_000;
  * time of the servers.
  */
 const workerShare = 0.6;
+export const connectionsToWorker = (max: number) => Math.max(2, Math.round(max * workerShare));
 
 /** The first hash of each shard, and the worker that has it. `offset` prevents a plan that reads all placements. */
 const placement = `select cast(s.shardminvalue as integer) as first, n.nodename as host, n.nodeport as port
@@ -144,7 +145,7 @@ export class CitusWorkers {
       { ...this.#target, hosts: [shard] },
       {
         ...this.#options,
-        maxConnections: Math.max(2, Math.round(this.#options.maxConnections * workerShare)),
+        maxConnections: connectionsToWorker(this.#options.maxConnections),
         positions: anyPosition,
         isWorker: true,
         // A statement would wait until its timeout, because the driver tries to connect again.

@@ -46,10 +46,17 @@ interface Pending {
 type Outcome = () => void;
 
 /**
- * The shared transaction was rolled back because of one of its changes. Each change can be run again in its own
- * transaction.
+ * The shared transaction was rolled back because of one of its changes, the first that failed. Each change can be run
+ * again in its own transaction.
  */
-class RolledBack extends Error {}
+class RolledBack extends Error {
+  readonly culprit: Pending | undefined;
+
+  constructor(culprit: Pending | undefined, cause: unknown) {
+    super('', { cause });
+    this.culprit = culprit;
+  }
+}
 
 export function groupCommit(driver: Driver): Enqueue {
   const { maxQueueTime = Number.POSITIVE_INFINITY, now = () => performance.now() } = driver;
@@ -78,10 +85,16 @@ export function groupCommit(driver: Driver): Enqueue {
       for (const settle of outcomes) settle();
       return outcomes.length;
     } catch (error) {
-      if (error instanceof RolledBack) await Promise.all(batch.map(commitAlone));
+      if (error instanceof RolledBack) await commitEach(batch, error.culprit);
       else for (const { reject } of batch) reject(error);
       return batch.length;
     }
+  }
+
+  /** One after another, so that they need no more connections than before. The culprit may wait for a lock again. */
+  async function commitEach(batch: readonly Pending[], culprit: Pending | undefined): Promise<void> {
+    for (const pending of batch) if (pending !== culprit) await commitAlone(pending);
+    if (culprit) await commitAlone(culprit);
   }
 
   function rejectStale(queued: readonly Pending[]): readonly Pending[] {
@@ -105,7 +118,11 @@ export function groupCommit(driver: Driver): Enqueue {
 
   async function runSome(batch: readonly Pending[], queries: Queries): Promise<Outcome[]> {
     const deferred = new DeferredWrites();
-    const run = (pending: Pending) => attempt(pending, new SharedTransaction(queries, deferred));
+    let culprit: Pending | undefined;
+    const run = (pending: Pending) =>
+      attempt(pending, new SharedTransaction(queries, deferred), () => {
+        culprit ??= pending;
+      });
     try {
       const startedAt = now();
       const outcomes = driver.pipelined
@@ -115,7 +132,7 @@ export function groupCommit(driver: Driver): Enqueue {
       for (const { checkDeadline } of batch.slice(0, outcomes.length)) checkDeadline();
       return outcomes;
     } catch (error) {
-      throw new RolledBack('', { cause: error });
+      throw new RolledBack(culprit, error);
     }
   }
 
@@ -171,11 +188,16 @@ function compareEntities(a: Entity | undefined, b: Entity | undefined): number {
  * Runs one change without a savepoint, which would cost more than most changes do. If it fails before it wrote
  * anything, only its own outcome is an error. If it fails after writing, throws: the transaction must be rolled back.
  */
-function attempt({ work, resolve, reject }: Pending, tx: SharedTransaction): Awaitable<Outcome> {
+function attempt(
+  { work, resolve, reject }: Pending,
+  tx: SharedTransaction,
+  onRollback: () => void,
+): Awaitable<Outcome> {
   const succeed = (value: unknown) => () => resolve(value as never);
   const failWith = (error: unknown): Outcome => {
-    if (tx.mayHaveWritten) throw error;
-    return () => reject(error);
+    if (!tx.mayHaveWritten) return () => reject(error);
+    onRollback();
+    throw error;
   };
   try {
     const value = work(tx);

@@ -1,7 +1,14 @@
-/** Reads the position of a PostgreSQL server: see domain/database-position.ts. */
+/** Reads and checks the position of a PostgreSQL server: see domain/database-position.ts. */
 import type { SQL } from 'bun';
-import type { Position } from '../../domain/database-position.ts';
-import { isUndefinedTable, isUnsupported } from './postgres-errors.ts';
+import {
+  describePosition,
+  type KnownPositions,
+  newerThan,
+  type Position,
+} from '../../domain/database-position.ts';
+import { isUndefinedTable, isUnsupported, mapDriverError, Unreachable } from './postgres-errors.ts';
+import type { Pool } from './postgres-pool.ts';
+import type { PostgresTarget } from './postgres-url.ts';
 
 /**
  * The timeline is the first part of the names of WAL files. A standby has none of its own, and databases that are only
@@ -27,4 +34,20 @@ export async function readPosition(sql: SQL, schema: string | undefined): Promis
     if (isUndefinedTable(error)) return undefined;
     throw error;
   }
+}
+
+/** Throws `Unreachable`, so that the node looks for another server, if this one is behind. */
+export async function checkPosition(
+  { sql, host }: Pool,
+  { schema }: PostgresTarget,
+  positions: KnownPositions,
+): Promise<Position | undefined> {
+  const seen = await positions.newest();
+  const found = await readPosition(sql, schema).catch((error) => {
+    throw mapDriverError(error);
+  });
+  const newer = found && newerThan(found, seen);
+  if (newer) throw new Unreachable(`${host} is behind: ${describePosition(newer)} was seen`);
+  if (found) positions.saw(found, host);
+  return found;
 }

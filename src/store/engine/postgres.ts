@@ -1,16 +1,10 @@
 import type { SQL } from 'bun';
 import type { Awaitable } from '../../domain/awaitable.ts';
-import {
-  anyPosition,
-  describePosition,
-  type KnownPositions,
-  newerThan,
-  type Position,
-} from '../../domain/database-position.ts';
+import { anyPosition } from '../../domain/database-position.ts';
 import { nilTenant } from '../../domain/key.ts';
 import { batched, nameOf, type Wanted } from './batcher.ts';
 import { settled } from './citus.ts';
-import { CitusWorkers } from './citus-workers.ts';
+import { CitusWorkers, connectionsToWorker } from './citus-workers.ts';
 import {
   type Db,
   type DbTime,
@@ -21,7 +15,7 @@ import {
   type Queries,
   type Value,
 } from './db.ts';
-import { groupCommit } from './group-commit.ts';
+import { type Enqueue, groupCommit } from './group-commit.ts';
 import {
   Conflict,
   isUndefinedTable,
@@ -36,7 +30,7 @@ import {
 } from './postgres-errors.ts';
 import { exclusiveWork } from './postgres-lease.ts';
 import { type Pool, type PoolOptions, postgresPools } from './postgres-pool.ts';
-import { readPosition } from './postgres-position.ts';
+import { checkPosition } from './postgres-position.ts';
 import { afterConflict, type Call, deadlines, type Late } from './postgres-retry.ts';
 import { type PostgresTarget, parsePostgresUrl } from './postgres-url.ts';
 import { alternatives, rowLookups, type Statement } from './sql.ts';
@@ -74,7 +68,7 @@ const keyMarker = /:(key|uuid)\b/g;
 
 /** How many changes share a transaction, and how many such transactions of a tenant run at a time. */
 const grouping = { maxBatch: 32, maxInFlight: 4, pipelined: true, perTenant: true };
-/** The fraction of the connections that such transactions of all tenants use. The rest is for reads. */
+/** The fraction of the connections to a server that such transactions of all tenants use. The rest is for reads. */
 const groupShare = 0.6;
 /** The fraction of the timeout after which a queued change is not started. */
 const latestStart = 0.625;
@@ -183,10 +177,10 @@ function connectionsTo(
           return attempt();
         }
       }),
-    /** Where lookups of several tenants can share a query. */
-    serverOf: (tenant = '') => {
+    /** Undefined if lookups of several tenants cannot share a query. */
+    poolOf: (tenant: string) => {
       const pool = pools.current();
-      return pool && (pool.citus ? workers.poolOf(tenant, pool) : pool)?.host;
+      return pool?.citus ? workers.poolOf(tenant, pool) : pool;
     },
     workerProblems: async () => workers.problems(pools.current() ?? (await pools.find())),
     close: async () => {
@@ -212,15 +206,26 @@ export function openPostgres(
   const settings = settingsOf(timeouts, target);
   const options = { maxConnections, connectTimeout: timeout, settings, positions };
   const connections = connectionsTo(target, options, timeouts, clock);
-  const { pools, bounded, read, shortTransaction, serverOf, workerProblems, close } = connections;
+  const { pools, bounded, read, shortTransaction, poolOf, workerProblems, close } = connections;
   const current = async () => pools.current() ?? (await pools.find());
   const exclusively = exclusiveWork(pools, connections);
-  const enqueue = groupCommit({
-    transaction: (work, tenant) => shortTransaction(work, tenant === nilTenant ? undefined : tenant),
-    maxTotal: Math.max(1, Math.round(maxConnections * groupShare)),
-    maxQueueTime: timeout * latestStart,
-    ...grouping,
-  });
+  const queueFor = (connections: number) =>
+    groupCommit({
+      transaction: (work, tenant) => shortTransaction(work, tenant === nilTenant ? undefined : tenant),
+      maxTotal: Math.max(1, Math.round(connections * groupShare)),
+      maxQueueTime: timeout * latestStart,
+      ...grouping,
+    });
+  const queue = queueFor(maxConnections);
+  /** Tenants on other workers do not wait for one that is slow. */
+  const queuesOfWorkers = new WeakMap<Pool, Enqueue>();
+  const queueOf = (tenant = nilTenant) => {
+    const pool = tenant === nilTenant ? undefined : poolOf(tenant);
+    if (!pool?.isWorker) return queue;
+    const found = queuesOfWorkers.get(pool) ?? queueFor(connectionsToWorker(maxConnections));
+    queuesOfWorkers.set(pool, found);
+    return found;
+  };
 
   return {
     dialect: 'postgres',
@@ -238,12 +243,12 @@ export function openPostgres(
     run: (sql, params) => shortTransaction(async (tx) => tx.run(sql, params), tenantOf(sql, params)),
     lookup: batched(
       (sql, wanted) => read(wanted[0]?.params[0], (session) => findRows(session, sql, wanted)),
-      (sql, params) => (rowLookups.has(sql) && serverOf(params[0])) || params.join(),
+      (sql, params) => (rowLookups.has(sql) && params[0] && poolOf(params[0])?.host) || params.join(),
     ),
     transaction: shortTransaction,
     defer: (write, row) => shortTransaction((tx) => write(tx, [row])),
     change: (work, entity, tenant) =>
-      bounded((call) => enqueue(work, entity, tenant, () => checkDeadline(call.isLate))),
+      bounded((call) => queueOf(tenant)(work, entity, tenant, () => checkDeadline(call.isLate))),
     exclusively: (work, pace) => exclusively(work, timeouts.exclusive[pace ?? 'usual']),
     close,
   };
@@ -325,22 +330,6 @@ function tenantList({ sql }: Pool, wanted: readonly Wanted[]): Value {
     wanted.map(({ params }) => params[0]),
     'TEXT',
   ) as unknown as Value;
-}
-
-/** Throws `Unreachable`, so that the node looks for another server, if this one is behind. */
-async function checkPosition(
-  { sql, host }: Pool,
-  { schema }: PostgresTarget,
-  positions: KnownPositions,
-): Promise<Position | undefined> {
-  const seen = await positions.newest();
-  const found = await readPosition(sql, schema).catch((error) => {
-    throw mapDriverError(error);
-  });
-  const newer = found && newerThan(found, seen);
-  if (newer) throw new Unreachable(`${host} is behind: ${describePosition(newer)} was seen`);
-  if (found) positions.saw(found, host);
-  return found;
 }
 
 /**

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { readConfig } from '../../../src/config/settings.ts';
 import { anyPosition } from '../../../src/domain/database-position.ts';
-import type { Minted } from '../../../src/domain/key.ts';
+import { type Minted, nilTenant } from '../../../src/domain/key.ts';
 import { diagnose } from '../../../src/operations/diagnosis.ts';
 import { positionMemory } from '../../../src/operations/known-positions.ts';
 import { misplacedOf, readPlacements } from '../../../src/store/engine/citus.ts';
@@ -393,6 +393,38 @@ describe.skipIf(noCitus('migrations and dumps'))('on a Citus cluster', () => {
     settings: {},
     positions: anyPosition,
   };
+
+  test('changes that wait on a worker leave connections for its reads, and changes on other workers go on', async () => {
+    const db = openPostgres(await citus.createMigrated(''), undefined, generousTimeout, 5);
+    const port = 'select inet_server_port() as port';
+    const read = async (tenant: string) => {
+      const sql = `${port} from (select cast($1 as uuid) as tenant_id) as t where tenant_id = $1`;
+      return (await db.get<{ port: number }>(sql, [tenant]))?.port;
+    };
+    const tenants = Array.from({ length: 40 }, () => crypto.randomUUID());
+    const coordinator = await read(nilTenant);
+    await until('every tenant is read from its worker', async () =>
+      (await Promise.all(tenants.map(read))).every((found) => found !== coordinator),
+    );
+    const started: unknown[] = [];
+    const gate = Promise.withResolvers<void>();
+    const changes = tenants.map((tenant) =>
+      db.change(
+        async (tx) => {
+          started.push((await tx.get<{ port: number }>(port))?.port);
+          await gate.promise;
+        },
+        undefined,
+        tenant,
+      ),
+    );
+    await until('two changes on each worker', () => started.length >= 4);
+    const workers = [...new Set(await Promise.all(tenants.map(read)))].sort();
+    expect(started.toSorted()).toEqual(workers.flatMap((worker) => [worker, worker]));
+    gate.resolve();
+    await Promise.all(changes);
+    await db.close();
+  });
 
   test('names the workers to which this process cannot connect', async () => {
     const target = parsePostgresUrl(await citus.createMigrated(''));
