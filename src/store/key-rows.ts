@@ -87,22 +87,22 @@ export async function endUntrusted(
   const kept = after.map(trustOf);
   const ended = before.map(trustOf).filter((trust) => !kept.includes(trust));
   if (ended.length === 0) return;
-  for (const trust of ended)
-    await tx.run(
-      `insert into leaked_keys (tenant_id, digest, expires_at) values ($1, $2, :now + ${longestSession})
-       on conflict (tenant_id, digest) do update set expires_at = excluded.expires_at`,
-      [tenant, trustDigest(application, trust)],
-    );
   const params = new Params();
-  const untrusted = `application_keys where tenant_id = ${params.add(tenant)}
-    and application_id = ${params.add(application)} and trust in ${params.list(ended)}`;
-  await tx.run(
-    `insert into leaked_keys (tenant_id, digest, expires_at)
-     select tenant_id, digest, :now + ${longestSession} from ${untrusted} on conflict do nothing`,
+  const deleted = await tx.all<{ digest: Digest }>(
+    `delete from application_keys where tenant_id = ${params.add(tenant)}
+       and application_id = ${params.add(application)} and trust in ${params.list(ended)} returning digest`,
     params.values,
   );
-  await tx.run(`delete from ${untrusted}`, params.values);
+  const digests = [
+    ...ended.map((trust) => trustDigest(application, trust)),
+    ...deleted.map(({ digest }) => digest),
+  ];
+  // One by one: with `insert … select`, Citus would wait while any shard moves.
+  await Promise.all(digests.map((digest) => tx.run(insertLeaked, [tenant, digest])));
 }
+
+const insertLeaked = `insert into leaked_keys (tenant_id, digest, expires_at) values ($1, $2, :now + ${longestSession})
+  on conflict (tenant_id, digest) do update set expires_at = excluded.expires_at`;
 
 /** The keys from `POST /oauth/token` that an application can have at a time. */
 const maxIssuedKeys = 1000;

@@ -177,6 +177,17 @@ describe.skipIf(noCitus('requests'))('on a Citus cluster', () => {
     expect((await take()).wrong).toEqual([]);
   });
 
+  test('withdrawing the trust in an issuer asks one server', async () => {
+    const trusted = { issuer: 'https://issuer.example', audience: 'a', claims: { sub: 'b' } };
+    const body = { name: 'x', type: 'private', permissions: ['token:read'], trusted_issuers: [trusted] };
+    const created = await server.call('POST', '/applications', { key: tenant.key, body });
+    const { id } = created.body as { id: string };
+    await take();
+    const change = { key: tenant.key, body: { ...body, trusted_issuers: [] } };
+    expect((await server.call('PUT', `/applications/${id}`, change)).status).toBe(200);
+    expect((await take()).wrong).toEqual([]);
+  });
+
   test('a repeated request with an idempotency key, and concurrent changes of a tenant, ask one server', async () => {
     const create = (headers: Record<string, string>) =>
       server.call('POST', '/tokens', { key: tenant.key, body: { container: '/i/', data: 'x' }, headers });
