@@ -96,6 +96,13 @@ describe.skipIf(noCitus('requests'))('on a Citus cluster', () => {
     return ranges.get(String(row?.shard)) as string;
   }
 
+  /** Waits until the workers know the addresses of all. */
+  const untilSynced = () =>
+    until('the workers are synced', async () => {
+      const sql = 'select 1 from pg_dist_node where groupid > 0 and not metadatasynced';
+      return (await runPostgres(coordinator, sql)).length === 0;
+    });
+
   /** The commands since the last call that involve other tenants' servers or a two-phase commit. */
   async function take(): Promise<{ count: number; wrong: string[] }> {
     const taken = commands;
@@ -240,10 +247,7 @@ describe.skipIf(noCitus('requests'))('on a Citus cluster', () => {
       }
     })();
     try {
-      await until('the workers know the addresses of all', async () => {
-        const sql = 'select 1 from pg_dist_node where groupid > 0 and not metadatasynced';
-        return (await runPostgres(coordinator, sql)).length === 0;
-      });
+      await untilSynced();
       await runPostgres(
         coordinator,
         `select citus_move_shard_placement(${id}, '${host}', ${port}, '${host}', ${other}, 'block_writes')`,
@@ -284,6 +288,10 @@ describe.skipIf(noCitus('requests'))('on a Citus cluster', () => {
       const one = await server.tenant();
       onWorker.set((await portOf(one)) === between.port, one);
     }
+    const second = await openTestServer(coordinator);
+    let created = await second.tenant();
+    while ((await portOf(created)) === between.port) created = await second.tenant();
+    await second.close();
     const statuses = async (isLost: boolean) => {
       const { key } = onWorker.get(isLost)!;
       const read = await server.call('GET', '/applications/key', { key });
@@ -292,10 +300,12 @@ describe.skipIf(noCitus('requests'))('on a Citus cluster', () => {
       return [read, list, change].map(({ status }) => status);
     };
     expect(await statuses(true)).toEqual([200, 200, 201]);
+    await untilSynced();
     between.setMode('refuse');
     between.disconnect();
-    expect(await statuses(true)).toEqual([503, 503, 503]);
+    // Also lets the service notice that its connections were closed.
     expect(await statuses(false)).toEqual([200, 200, 201]);
+    expect(await statuses(true)).toEqual([503, 503, 503]);
     expect((await server.call('GET', '/readyz')).status).toBe(200);
     const config = readConfig({ env: { DATABASE_URL: coordinator } });
     const checks = await diagnose(config, masterKeys(testMasterKey), Date.now);
@@ -308,8 +318,17 @@ describe.skipIf(noCitus('requests'))('on a Citus cluster', () => {
     const before = connections;
     await Promise.all([true, false, true, false].map(statuses));
     expect(connections).toBe(before);
+    // Now the coordinator gets no answer from the worker, and waits.
+    between.setMode('swallow');
+    const waiting = Promise.allSettled(Array.from({ length: 20 }, () => statuses(true)));
+    const answers = await Promise.all(Array.from({ length: 20 }, () => statuses(false)));
+    expect(new Set(answers.flat())).toEqual(new Set([200, 201]));
+    // Only the coordinator knows where this tenant is.
+    expect((await server.call('GET', '/applications/key', { key: created.key })).status).toBe(200);
     between.setMode('pass');
-    expect(await statuses(true)).toEqual([200, 200, 201]);
+    between.disconnect();
+    await waiting;
+    await until('answers for the worker', async () => (await statuses(true)).join() === '200,200,201');
     await move(port);
     await between.close();
   });

@@ -3,7 +3,7 @@ import { connect, createServer, type Socket } from 'node:net';
 
 /**
  * - `pass`: forwards both directions.
- * - `refuse`: closes new connections.
+ * - `refuse`: accepts no new connections.
  * - `swallow`: accepts data but forwards nothing, not even that the other end has closed.
  * - `mute`: forwards to the server, but drops what the server sends.
  */
@@ -53,10 +53,6 @@ export async function openTcpProxy(
 
   const server = createServer((client) => {
     track(client);
-    if (mode === 'refuse') {
-      client.destroy();
-      return;
-    }
     const upstream = track(connect(targetPort, '127.0.0.1'));
     forward(client, upstream, ['swallow']);
     forward(upstream, client, ['swallow', 'mute']);
@@ -66,9 +62,12 @@ export async function openTcpProxy(
     for (const socket of sockets) socket.destroy();
   };
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as { port: number };
   return {
-    port: (server.address() as { port: number }).port,
+    port,
     setMode: (next) => {
+      if (next === 'refuse') server.close();
+      else if (mode === 'refuse') server.listen(port, '127.0.0.1');
       mode = next;
     },
     setDelay: (milliseconds) => {

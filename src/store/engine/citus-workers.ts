@@ -22,10 +22,11 @@ const workerShare = 0.6;
 export const connectionsToWorker = (max: number) => Math.max(2, Math.round(max * workerShare));
 
 /** The first hash of each shard, and the worker that has it. `offset` prevents a plan that reads all placements. */
-const placement = `select cast(s.shardminvalue as integer) as first, n.nodename as host, n.nodeport as port
+const placement = `select cast(s.shardminvalue as integer) as first, n.nodename as host, n.nodeport as port,
+    n.isactive and n.metadatasynced as usable
   from pg_dist_shard s, lateral (select groupid from pg_dist_placement p where p.shardid = s.shardid offset 0) as p
   join pg_dist_node n on n.groupid = p.groupid
-  where s.logicalrelid = to_regclass($1) and n.noderole = 'primary' and n.isactive and n.metadatasynced
+  where s.logicalrelid = to_regclass($1) and n.noderole = 'primary'
   order by first desc`;
 const hashes =
   'select id, worker_hash(cast(id as uuid)) as hash from json_array_elements_text(cast(cast($1 as text) as json)) as id';
@@ -34,6 +35,8 @@ interface Shard {
   readonly first: number;
   readonly host: string;
   readonly port: number;
+  /** False if the worker is disabled, or does not know the placement yet. */
+  readonly usable: boolean;
 }
 
 export class CitusWorkers {
@@ -43,10 +46,15 @@ export class CitusWorkers {
   readonly #pools = new Map<string, Pools>();
   /** When a worker may be connected again, after an attempt. */
   readonly #notBefore = new Map<string, number>();
+  /** Names of workers whose connections have failed, until they are connected again. */
+  readonly #lost = new Set<string>();
+  #detours: Pools | undefined;
   readonly #hashes = new Map<string, number>();
   readonly #unknown = new Set<string>();
   #shards: readonly Shard[] = [];
   #readAt = Number.NEGATIVE_INFINITY;
+  /** Whether the placement should be read before it is old. */
+  #isDue = false;
   #reading: Promise<void> | undefined;
 
   constructor(target: PostgresTarget, options: PoolOptions, now = () => performance.now()) {
@@ -55,33 +63,58 @@ export class CitusWorkers {
     this.#now = now;
   }
 
-  /** A pool of connections to the worker with the rows of the tenant. Undefined if the coordinator should be used. */
-  poolOf(tenant: string, coordinator: Pool): Pool | undefined {
+  /**
+   * A pool of connections to the worker with the rows of the tenant. Undefined if the coordinator should be used, and
+   * `lost` if `detour` should be used, because the worker cannot be connected.
+   */
+  poolOf(tenant: string, coordinator: Pool): Pool | 'lost' | undefined {
     if (!hasWorkers(coordinator)) return undefined;
     const hash = this.#hashes.get(tenant);
     if (hash === undefined) this.#unknown.add(tenant);
     const age = this.#now() - this.#readAt;
-    if (hash === undefined || age > ages.refresh) this.#refresh(coordinator);
+    if (hash === undefined || this.#isDue || age > ages.refresh) this.#refresh(coordinator);
     if (hash === undefined || age > ages.placement) return undefined;
     const shard = this.#shards.find(({ first }) => first <= hash);
     if (!shard) return undefined;
     const pool = this.#pools.get(nameOf(shard))?.current();
-    if (!pool) this.#connect(shard);
-    return pool?.citus ? pool : undefined;
+    if (pool) return pool.citus && shard.usable ? pool : undefined;
+    this.#connect(shard);
+    return this.#lost.has(nameOf(shard)) ? 'lost' : undefined;
   }
 
-  /** Closes the pool. The worker is connected again after its address was read again. */
+  /** Other connections to the coordinator. Each call may wait until its timeout, and others would wait behind it. */
+  async detour(): Promise<Pool> {
+    this.#detours ??= postgresPools(this.#target, {
+      ...this.#options,
+      maxConnections: connectionsToWorker(this.#options.maxConnections),
+    });
+    return this.#detours.current() ?? this.#detours.find();
+  }
+
+  /** Closes the pool. A worker may have another address when it is connected again. */
   discard(pool: Pool): void {
-    if (!pool.isWorker) return;
-    for (const pools of this.#pools.values()) pools.discard(pool);
-    this.#readAt = Number.NEGATIVE_INFINITY;
+    if (!pool.isWorker) {
+      this.#endDetours();
+      return;
+    }
+    for (const [name, pools] of this.#pools) {
+      if (pools.current() === pool) this.#lost.add(name);
+      pools.discard(pool);
+    }
+    this.#isDue = true;
+  }
+
+  #endDetours(): void {
+    this.#detours?.close().catch(() => {});
+    this.#detours = undefined;
   }
 
   /** Connects to each worker. Returns the names of those that cannot be used, with the reasons. */
   async problems(coordinator: Pool): Promise<string[]> {
     if (!hasWorkers(coordinator)) return [];
     await this.#read(coordinator);
-    const workers = new Map(this.#shards.map((shard) => [nameOf(shard), shard]));
+    const usable = this.#shards.filter((shard) => shard.usable);
+    const workers = new Map(usable.map((shard) => [nameOf(shard), shard]));
     const tried = [...workers].map(async ([name, shard]) => {
       const pools = this.#open(shard);
       const found = await pools.find().catch((error: Error) => error.message);
@@ -92,7 +125,7 @@ export class CitusWorkers {
   }
 
   async close(): Promise<void> {
-    await Promise.all([...this.#pools.values()].map((pools) => pools.close()));
+    await Promise.all([...this.#pools.values(), this.#detours].map((pools) => pools?.close()));
   }
 
   #refresh(coordinator: Pool): void {
@@ -106,6 +139,7 @@ export class CitusWorkers {
   async #read({ sql, host }: Pool): Promise<void> {
     const asked = [...this.#unknown];
     this.#unknown.clear();
+    this.#isDue = false;
     const startedAt = this.#now();
     const [shards, rows] = await Promise.all([
       sql.unsafe(placement, ['tenants']) as Promise<Shard[]>,
@@ -114,7 +148,8 @@ export class CitusWorkers {
         : [],
     ]);
     // A worker that is named like this machine is one only if the coordinator is here, too.
-    this.#shards = shards.filter((shard) => isLocal(host) || !isLocal(shard.host));
+    const areNamed = isLocal(host) || !shards.some((shard) => isLocal(shard.host));
+    this.#shards = areNamed ? shards : [];
     this.#readAt = startedAt;
     if (this.#hashes.size > maxTenants) this.#hashes.clear();
     for (const { id, hash } of rows) this.#hashes.set(id, hash);
@@ -134,10 +169,18 @@ export class CitusWorkers {
     const pools = this.#pools.get(name) ?? this.#open(shard);
     this.#pools.set(name, pools);
     const report = (error?: Error) => this.#options.positions.triedWorker?.(name, error);
-    pools.find().then(() => {
-      this.#notBefore.delete(name);
-      report();
-    }, report);
+    pools.find().then(
+      () => {
+        this.#notBefore.delete(name);
+        this.#lost.delete(name);
+        this.#endDetours();
+        report();
+      },
+      (error) => {
+        this.#lost.add(name);
+        report(error);
+      },
+    );
   }
 
   #open(shard: Shard): Pools {

@@ -15,7 +15,7 @@ import {
   type Queries,
   type Value,
 } from './db.ts';
-import { type Enqueue, groupCommit } from './group-commit.ts';
+import { groupCommit } from './group-commit.ts';
 import {
   Conflict,
   isUndefinedTable,
@@ -125,8 +125,10 @@ function connectionsTo(
     work: (pool: Pool) => Promise<T>,
   ): Promise<T> {
     const coordinator = pools.current() ?? (await pools.find());
-    const pool = (tenant !== undefined && workers.poolOf(tenant, coordinator)) || coordinator;
-    call.used = { pool, answers: pool.answers };
+    const found = tenant === undefined ? undefined : workers.poolOf(tenant, coordinator);
+    const pool = found === 'lost' ? await workers.detour() : (found ?? coordinator);
+    // A detour hangs because of the worker, not because of its connections.
+    if (found !== 'lost') call.used = { pool, answers: pool.answers };
     try {
       const value = await work(pool);
       pool.answers++;
@@ -177,7 +179,6 @@ function connectionsTo(
           return attempt();
         }
       }),
-    /** Undefined if lookups of several tenants cannot share a query. */
     poolOf: (tenant: string) => {
       const pool = pools.current();
       return pool?.citus ? workers.poolOf(tenant, pool) : pool;
@@ -216,15 +217,19 @@ export function openPostgres(
       maxQueueTime: timeout * latestStart,
       ...grouping,
     });
-  const queue = queueFor(maxConnections);
-  /** Tenants on other workers do not wait for one that is slow. */
-  const queuesOfWorkers = new WeakMap<Pool, Enqueue>();
+  /** By worker, so that changes on others do not wait for one that is slow or lost. */
+  const queues = new Map([['', queueFor(maxConnections)]]);
   const queueOf = (tenant = nilTenant) => {
-    const pool = tenant === nilTenant ? undefined : poolOf(tenant);
-    if (!pool?.isWorker) return queue;
-    const found = queuesOfWorkers.get(pool) ?? queueFor(connectionsToWorker(maxConnections));
-    queuesOfWorkers.set(pool, found);
-    return found;
+    const found = tenant === nilTenant ? undefined : poolOf(tenant);
+    const name = found === 'lost' ? found : found?.isWorker ? found.host : '';
+    const queue = queues.get(name) ?? queueFor(connectionsToWorker(maxConnections));
+    queues.set(name, queue);
+    return queue;
+  };
+  /** Lookups of several tenants can share a query if it goes to one server. */
+  const groupOf = (sql: string, params: readonly string[]) => {
+    const found = rowLookups.has(sql) && params[0] ? poolOf(params[0]) : undefined;
+    return found === undefined || found === 'lost' ? params.join() : found.host;
   };
 
   return {
@@ -243,7 +248,7 @@ export function openPostgres(
     run: (sql, params) => shortTransaction(async (tx) => tx.run(sql, params), tenantOf(sql, params)),
     lookup: batched(
       (sql, wanted) => read(wanted[0]?.params[0], (session) => findRows(session, sql, wanted)),
-      (sql, params) => (rowLookups.has(sql) && params[0] && poolOf(params[0])?.host) || params.join(),
+      groupOf,
     ),
     transaction: shortTransaction,
     defer: (write, row) => shortTransaction((tx) => write(tx, [row])),
