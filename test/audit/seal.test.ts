@@ -6,6 +6,7 @@ import { entryWriter, tenantsIn } from '../../src/audit/log/pending.ts';
 import { sealer } from '../../src/audit/log/seal.ts';
 import { systemTenant } from '../../src/audit/records.ts';
 import { headsOperation, type LogEntry } from '../../src/domain/audit.ts';
+import { type Db, DbUnavailable } from '../../src/store/engine/db.ts';
 import type { NewEntry } from '../../src/store/store.ts';
 import { exportOf, verify } from '../support/audit-export.ts';
 import { recorder } from '../support/statement-recorder.ts';
@@ -119,6 +120,31 @@ describe.each(databases)('sealing the audit log on %s', (_, database) => {
     expect(await Array.fromAsync(tenantsIn(on.db, 'audit_pending'))).toEqual(tenants.toSorted());
     expect(await seal()).toBe(3 * tenants.length);
     await on.maintenance.audit.recordHeads();
+  });
+
+  test('tenants whose server is lost do not stop the sealing of others, for a few seconds', async () => {
+    const tenants = await Promise.all(Array.from({ length: 5 }, () => on.tenant()));
+    const [, other, , , last] = tenants as [string, string, string, string, string];
+    await seal();
+    let time = 0;
+    const all: Db['all'] = async (sql, params) => {
+      const isLost = tenants.some(
+        (tenant) => tenant !== other && tenant !== last && params?.includes(tenant),
+      );
+      if (!isLost) return on.db.all(sql, params);
+      time += 3000;
+      throw new DbUnavailable('the worker is lost');
+    };
+    const log = { db: Object.assign(Object.create(on.db), { all }) as Db, keys: on.maintenance.chainKeys };
+    const seals = sealer(log, () => time);
+    const write = entryWriter(log, seals.written);
+    for (const tenant of tenants) await log.db.transaction((tx) => write(tx, entries(1, tenant)), tenant);
+    time = 5000;
+    await expect(seals.sealDue()).rejects.toThrow('the worker is lost');
+    expect([(await headOf(other))?.seq, await headOf(last)]).toEqual([1, undefined]);
+    expect(await seals.sealDue()).toBe(1);
+    expect((await headOf(last))?.seq).toBe(1);
+    await seal();
   });
 
   test('this process seals its tenants when 1024 entries wait, or after five seconds', async () => {

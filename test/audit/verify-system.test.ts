@@ -4,9 +4,13 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { exportPaths, verifyFiles } from '../../src/audit/files.ts';
+import type { AuditDb } from '../../src/audit/log/chain.ts';
+import { exportedParts } from '../../src/audit/proof/export.ts';
+import { verifyParts } from '../../src/audit/proof/verify.ts';
 import type { Verdict } from '../../src/audit/proof.ts';
 import { systemTenant } from '../../src/audit/records.ts';
 import { checkHeads } from '../../src/operations/diagnosis.ts';
+import type { Db } from '../../src/store/engine/db.ts';
 import { exportOf, masters, named, verify, verifyDatabase, write } from '../support/audit-export.ts';
 import { databases, startTime } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
@@ -106,5 +110,19 @@ describe.each(databases)('the system chain in %s', (_, database) => {
     }
     expect((await verify(lines)).findings).toEqual([]);
     expect((await verified()).findings).toEqual([]);
+  });
+
+  test('and the other chains are one state if the system chain grows while a cluster reads them', async () => {
+    const all: Db['all'] = async (sql, params) => {
+      if (sql.includes('from audit_chains order by')) {
+        await write(on, 1);
+        await write(on, 1, tenant);
+      }
+      return on.db.all(sql, params);
+    };
+    const db: Db = Object.assign(Object.create(on.db), { all, isDistributed: async () => true });
+    const parts = await exportedParts({ db } as AuditDb, { at: startTime });
+    expect(parts.map(({ end }) => end?.number)).toEqual([2, 2]);
+    expect((await verifyParts(parts, { masters }, [])).findings).toEqual([]);
   });
 });

@@ -38,6 +38,8 @@ const systemAge = 1000;
 const maxTenants = 10_000;
 /** Attempts to seal a segment while other nodes seal entries of the same tenant. */
 const maxAttempts = 5;
+/** Milliseconds after which a failure ends a round. Until then, tenants on other servers of a cluster are sealed. */
+const maxFailing = 5000;
 /** Entries that are prepared before other requests can be handled. */
 const entriesPerTurn = 64;
 
@@ -115,15 +117,22 @@ export function sealer(audit: AuditDb, clock: () => number = () => performance.n
     },
     sealDue: async () => {
       let total = 0;
+      let failed: { error: unknown; at: number } | undefined;
       for (const [tenantId, { since, entries }] of waiting) {
         const isOld = clock() - since >= maxWait;
         if (!isOld && entries < maxEntries) continue;
+        if (failed && clock() - failed.at > maxFailing) break;
         waiting.delete(tenantId);
         // Entries that are not committed yet are sealed with later ones, or by `sealRest`.
-        total += isOld
-          ? await sealWhole(tenantId, 'for update')
-          : (await sealNext(tenantId, 'for update')).sealed;
+        const sealing = isOld
+          ? sealWhole(tenantId, 'for update')
+          : sealNext(tenantId, 'for update').then(({ sealed }) => sealed);
+        total += await sealing.catch((error) => {
+          failed ??= { error, at: clock() };
+          return 0;
+        });
       }
+      if (failed) throw failed.error;
       return total;
     },
     sealAll: (goOn = () => true) => sealEach(goOn, () => true),

@@ -14,7 +14,15 @@ import {
 } from '../../store/crypto/keyring.ts';
 import type { Db, DbTime } from '../../store/engine/db.ts';
 import { EntriesDeleted } from '../errors.ts';
-import { type AuditDb, allChains, type Chain, chainOf, eachSegment, emptyChain } from '../log/chain.ts';
+import {
+  type AuditDb,
+  allChains,
+  type Chain,
+  chainOf,
+  eachSegment,
+  emptyChain,
+  headerAt,
+} from '../log/chain.ts';
 import { tenantsIn } from '../log/pending.ts';
 import { hexOf, maxEntries, type SignedHeader, signText } from '../log/segment.ts';
 import { formatPosition, type Position, parsePosition, positionPattern, systemTenant } from '../records.ts';
@@ -198,7 +206,7 @@ export async function exportedParts(
   { at, tenantId, since }: ExportOptions,
 ): Promise<Part[]> {
   const wrapped = await wrappedKeys(db);
-  const chains = tenantId === undefined ? await allChains(db) : [await chainOf(db, tenantId)];
+  const chains = tenantId === undefined ? await chainsAtOnce(db) : [await chainOf(db, tenantId)];
   const found = chains.filter((chain) => chain !== undefined);
   // An export of the whole log always has a system chain, so that the export of an empty log is a valid file.
   if (tenantId === undefined && found[0]?.tenantId !== systemTenant) found.unshift(emptyChain(systemTenant));
@@ -211,6 +219,32 @@ export async function exportedParts(
     const parts = { part: index + 1, parts: found.length };
     return storedPart(db, chain, wrapped, { at, scope, ...parts, after, end: chain, isRest });
   });
+}
+
+/**
+ * All chains as they were at one time. A cluster reads each shard at its own time. So if the system chain grows meanwhile,
+ * its new segments are left out, and with them the segments of other chains that name one of them.
+ */
+async function chainsAtOnce(db: Db): Promise<Chain[]> {
+  if (!(await db.isDistributed?.())) return allChains(db);
+  const system = (await chainOf(db, systemTenant)) ?? emptyChain(systemTenant);
+  const chains = await allChains(db);
+  const grown = (await chainOf(db, systemTenant)) ?? system;
+  if (grown.number <= system.number) return chains;
+  const names = ({ system: named }: SignedHeader) =>
+    named !== undefined && named.number > system.number && named.number <= grown.number;
+  const cut: Chain[] = [];
+  for (const chain of chains)
+    cut.push(chain.tenantId === systemTenant ? system : await cutWhile(db, chain, names));
+  return cut;
+}
+
+/** Leaves out the segments at the end of a chain that `isNew` accepts. */
+async function cutWhile(db: Db, chain: Chain, isNew: (header: SignedHeader) => boolean): Promise<Chain> {
+  const header = await headerAt(db, chain.tenantId, chain.number);
+  if (!header || !isNew(header)) return chain;
+  const before = { ...chain, number: chain.number - 1, hash: header.previous };
+  return before.number > chain.base.number ? cutWhile(db, before, isNew) : before;
 }
 
 /** The oldest segments of a chain, up to `end`. */
