@@ -50,11 +50,17 @@ type Outcome = () => void;
  * again in its own transaction.
  */
 class RolledBack extends Error {
-  readonly culprit: Pending | undefined;
+  readonly #culprit: Pending | undefined;
 
   constructor(culprit: Pending | undefined, cause: unknown) {
     super('', { cause });
-    this.culprit = culprit;
+    this.#culprit = culprit;
+  }
+
+  /** The culprit is last, because it may wait for a lock again. */
+  again(batch: readonly Pending[]): readonly Pending[] {
+    const others = batch.filter((pending) => pending !== this.#culprit);
+    return this.#culprit ? [...others, this.#culprit] : others;
   }
 }
 
@@ -85,16 +91,11 @@ export function groupCommit(driver: Driver): Enqueue {
       for (const settle of outcomes) settle();
       return outcomes.length;
     } catch (error) {
-      if (error instanceof RolledBack) await commitEach(batch, error.culprit);
+      // One after another, so that they need no more connections than before.
+      if (error instanceof RolledBack) for (const each of error.again(batch)) await commitAlone(each);
       else for (const { reject } of batch) reject(error);
       return batch.length;
     }
-  }
-
-  /** One after another, so that they need no more connections than before. The culprit may wait for a lock again. */
-  async function commitEach(batch: readonly Pending[], culprit: Pending | undefined): Promise<void> {
-    for (const pending of batch) if (pending !== culprit) await commitAlone(pending);
-    if (culprit) await commitAlone(culprit);
   }
 
   function rejectStale(queued: readonly Pending[]): readonly Pending[] {

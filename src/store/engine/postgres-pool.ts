@@ -16,6 +16,7 @@ import {
 } from '../../domain/database-position.ts';
 import { DbUnavailable } from './db.ts';
 import {
+  isUndefinedTable,
   isUnsupported,
   mapDriverError,
   NotWritable,
@@ -23,7 +24,6 @@ import {
   rejectsStartupParameters,
   Unreachable,
 } from './postgres-errors.ts';
-import { readPosition } from './postgres-position.ts';
 import type { PostgresHost, PostgresTarget } from './postgres-url.ts';
 
 /**
@@ -112,6 +112,48 @@ export function postgresPools(target: PostgresTarget, options: PoolOptions): Poo
       await current?.sql.close({ timeout: 5 });
     },
   };
+}
+
+/**
+ * The timeline is the first part of the names of WAL files. A standby has none of its own, and databases that are only
+ * compatible with PostgreSQL do not know these functions.
+ */
+const timeline =
+  'case when not pg_is_in_recovery() then substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) end';
+
+/** Undefined if the database has no schema yet. */
+async function readPosition(sql: SQL, schema: string | undefined): Promise<Position | undefined> {
+  const read = (selected: string) =>
+    sql.unsafe(
+      `select installation, era, beat, ${selected} as timeline
+       from ${schema === undefined ? '' : `"${schema}".`}heartbeat`,
+    );
+  try {
+    const [row] = await read(timeline).catch((error) => {
+      if (!isUnsupported(error)) throw error;
+      return read('null');
+    });
+    return row && { ...row, beat: Number(row.beat), timeline: Number.parseInt(row.timeline ?? '0', 16) };
+  } catch (error) {
+    if (isUndefinedTable(error)) return undefined;
+    throw error;
+  }
+}
+
+/** Throws `Unreachable`, so that the node looks for another server, if this one is behind. */
+export async function checkPosition(
+  { sql, host }: Pool,
+  { schema }: PostgresTarget,
+  positions: KnownPositions,
+): Promise<Position | undefined> {
+  const seen = await positions.newest();
+  const found = await readPosition(sql, schema).catch((error) => {
+    throw mapDriverError(error);
+  });
+  const newer = found && newerThan(found, seen);
+  if (newer) throw new Unreachable(`${host} is behind: ${describePosition(newer)} was seen`);
+  if (found) positions.saw(found, host);
+  return found;
 }
 
 async function findServer(target: PostgresTarget, options: PoolOptions): Promise<Pool> {

@@ -29,8 +29,7 @@ import {
   WorkerUnreachable,
 } from './postgres-errors.ts';
 import { exclusiveWork } from './postgres-lease.ts';
-import { type Pool, type PoolOptions, postgresPools } from './postgres-pool.ts';
-import { checkPosition } from './postgres-position.ts';
+import { checkPosition, type Pool, type PoolOptions, postgresPools } from './postgres-pool.ts';
 import { afterConflict, type Call, deadlines, type Late } from './postgres-retry.ts';
 import { type PostgresTarget, parsePostgresUrl } from './postgres-url.ts';
 import { alternatives, rowLookups, type Statement } from './sql.ts';
