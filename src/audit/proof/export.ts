@@ -222,8 +222,8 @@ export async function exportedParts(
 }
 
 /**
- * All chains as they were at one time. A cluster reads each shard at its own time. So if the system chain grows meanwhile,
- * its new segments are left out, and with them the segments of other chains that name one of them.
+ * All chains in one state. A cluster reads its shards one after another. If the system chain grows meanwhile, its new
+ * segments are left out, and with them the segments of other chains that name one of them.
  */
 async function chainsAtOnce(db: Db): Promise<Chain[]> {
   if (!(await db.isDistributed?.())) return allChains(db);
@@ -231,11 +231,11 @@ async function chainsAtOnce(db: Db): Promise<Chain[]> {
   const chains = await allChains(db);
   const grown = (await chainOf(db, systemTenant)) ?? system;
   if (grown.number <= system.number) return chains;
-  const names = ({ system: named }: SignedHeader) =>
+  const isNew = ({ system: named }: SignedHeader) =>
     named !== undefined && named.number > system.number && named.number <= grown.number;
   const cut: Chain[] = [];
   for (const chain of chains)
-    cut.push(chain.tenantId === systemTenant ? system : await cutWhile(db, chain, names));
+    cut.push(chain.tenantId === systemTenant ? system : await cutWhile(db, chain, isNew));
   return cut;
 }
 
