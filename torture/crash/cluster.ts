@@ -128,7 +128,7 @@ export class Cluster {
   }
 
   async sql<R>(text: string, name?: string): Promise<R[]> {
-    const sql = new SQL(this.url(name), { max: 1, connectionTimeout: 2 });
+    const sql = new SQL(this.url(name), { max: 1 });
     try {
       return (await sql.unsafe(text)) as R[];
     } finally {
