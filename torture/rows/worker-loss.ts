@@ -4,6 +4,7 @@ import { brokenInvariants } from '../crash/invariants.ts';
 import { Ledger } from '../crash/ledger.ts';
 import { operatorChecks } from '../crash/operator.ts';
 import type { Tenant } from '../fleet.ts';
+import { maxAttempts } from '../retry.ts';
 import type { Context, Outcome, Row } from '../row.ts';
 import { openPair } from './failover.ts';
 
@@ -53,9 +54,16 @@ async function run(context: Context): Promise<Outcome> {
     return new Set(await Promise.all(asked));
   };
   const failures: string[] = [];
+  // In the short run, which shares the CPU with other tests, a request may exceed the timeout.
+  const attempts = context.sized(1, maxAttempts);
   const expectStatuses = async (whose: string, key: string, expected: string) => {
-    for (const seen of await statuses(key))
-      if (seen !== expected) failures.push(`${whose}: ${seen} instead of ${expected}`);
+    for (let attempt = 1; ; attempt++) {
+      const others = [...(await statuses(key))].filter((seen) => seen !== expected);
+      if (others.length === 0) return;
+      if (attempt === attempts)
+        return void failures.push(`${whose}: ${others.join(' and ')} instead of ${expected}`);
+      await Bun.sleep(100);
+    }
   };
   const away: number[] = [];
   for (let round = 0; round < rounds; round++) {
@@ -69,7 +77,7 @@ async function run(context: Context): Promise<Outcome> {
     await expectStatuses('a tenant of the lost worker', lost.key, '503,503,503,200');
     await expectStatuses('a tenant of the other worker', other.key, '200,200,201,200');
     await other.ledger.more(meanwhile);
-    if (other.ledger.unanswered > before)
+    if (context.size === 'full' && other.ledger.unanswered > before)
       failures.push(`${other.ledger.unanswered - before} changes on the other worker were not answered`);
     await lost.pair.standby.promote();
     await cluster.replace(port, lost.pair.standby.port);
