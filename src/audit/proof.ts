@@ -90,7 +90,7 @@ export function proof(log: OpenLog, masters: MasterKeys, sinks: Received): Proof
       exportedParts(log, { at, since: new Map(since.map(({ tenantId, ...head }) => [tenantId, head])) }),
     isKeyMissing: async () => !(await wrappedChainKeys(db)),
     archive: (options) => archiveLog({ audit: log, masters, write, sealer, sinks }, options),
-    deleteDelivered: (retention) => deleteDelivered(log, write, retention),
+    deleteDelivered: (retention) => deleteDelivered({ audit: log, write, sealer }, retention),
     release: async (tenantId) => {
       await sealer.sealTenant(tenantId);
       const chain = (await chainOf(db, tenantId)) ?? emptyChain(tenantId);

@@ -14,7 +14,7 @@ import {
   misplacedOf,
   readClockDifferences,
   readPlacements,
-  readWorkers,
+  readServers,
 } from '../store/engine/citus.ts';
 import { commandTimeout, type Db, DbUnavailable } from '../store/engine/db.ts';
 import {
@@ -107,7 +107,7 @@ export async function diagnose(
 /** Seconds. Expiry times are compared with the clock of the worker, or of the coordinator if the statement goes through it. */
 const maxDifference = 2;
 
-/** A worker with this many times the mean has most of the load. */
+/** A server with this many times the mean has most of the load. */
 const maxSkew = 2;
 
 /** Checks where the tables are in a Citus cluster. Returns no check if the database is not in one. */
@@ -120,8 +120,8 @@ async function checkCluster(db: Db): Promise<Check[]> {
       describeMisplaced(misplaced),
       'run `sallyport migrate` with the URL of the role that owns the tables',
     );
-  const rows = await readWorkers(db);
-  const inactive = rows.filter(({ active }) => !active).map(({ worker }) => worker);
+  const rows = await readServers(db);
+  const inactive = rows.filter(({ active }) => !active).map(({ server }) => server);
   if (inactive.length > 0)
     return failed(
       `${inactive.join(', ')} is not active: requests of its tenants fail with 503`,
@@ -157,7 +157,8 @@ async function checkCluster(db: Db): Promise<Check[]> {
   const bytes = rows.map((row) => row.bytes);
   const mean = bytes.reduce((sum, each) => sum + each, 0) / rows.length;
   const skew = mean > 0 ? Math.max(...bytes) / mean : 1;
-  const state = `Citus: ${shards} shards on ${rows.length} workers, the fullest has ${skew.toFixed(1)} times the mean`;
+  const fullest = `${rows.length} servers, the fullest has ${skew.toFixed(1)} times the mean`;
+  const state = `Citus: ${shards} shards on ${rows.length === 1 ? 'one server' : fullest}`;
   return [
     skew > maxSkew
       ? warn('cluster', state, 'move shards with citus_rebalance_start, or give a large tenant its own shard')

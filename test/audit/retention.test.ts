@@ -4,7 +4,7 @@ import { type Db, defaultTimeout } from '../../src/store/engine/db.ts';
 import { Faults } from '../../torture/crash/faults.ts';
 import { entry, named, verifyDatabase } from '../support/audit-export.ts';
 import { duringTransaction, untilBlocked } from '../support/postgres-locks.ts';
-import { databases } from '../support/test-server.ts';
+import { databases, startTime } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
 
 const hour = 3_600_000;
@@ -39,7 +39,11 @@ describe.each(databases)('the retention of the audit log in %s', (kind, database
     return rows.map(({ tenant_id, base_number }) => [tenant_id, Number(base_number) + 1]);
   };
 
-  const verified = (): Promise<Verdict> => verifyDatabase(testStore, { archives: 'required' });
+  /** Pending entries are not sealed before: the record of a deletion is sealed with it. */
+  const verified = async (): Promise<Verdict> => {
+    const parts = await testStore.maintenance.audit.parts(startTime);
+    return verifyDatabase(testStore, { archives: 'required', parts });
+  };
 
   test('deletes nothing without sinks', async () => {
     await write(20);
@@ -148,7 +152,7 @@ describe.each(databases)('the retention of the audit log in %s', (kind, database
 
     const isPostgres = database.name === 'PostgreSQL';
 
-    /** Segments per partition. Rows that were deleted one by one leave pages. */
+    /** Segments per partition; the last one also has the records of deletions. Rows that were deleted one by one leave pages. */
     const stored = async () => {
       const found: Record<string, number | 'empty' | 'pages'> = {};
       for (const month of '0123456789abcde') {
@@ -168,7 +172,7 @@ describe.each(databases)('the retention of the audit log in %s', (kind, database
       if (isPostgres) expect(Object.values(await stored())).toEqual([6, 6, 6, 6]);
       expect(await run()).toBe(2);
       expect(await firsts()).toEqual([4, 4]);
-      if (isPostgres) expect(Object.values(await stored())).toEqual([6, 6, 6]);
+      if (isPostgres) expect(Object.values(await stored())).toEqual([6, 6, 8]);
       expect(await run()).toBe(0);
       await writeMonths(6);
       expect(await run()).toBe(isPostgres ? 4 : 2);
@@ -188,7 +192,7 @@ describe.each(databases)('the retention of the audit log in %s', (kind, database
       await writeMonths(1, 2, 3, 4);
       expect(await run(async (id) => (id === other ? 2 : 1000))).toBe(2);
       expect(await firsts()).toEqual([4, 3]);
-      if (isPostgres) expect(Object.values(await stored())).toEqual([1, 6, 6, 6]);
+      if (isPostgres) expect(Object.values(await stored())).toEqual([1, 6, 6, 8]);
       expect((await verified()).ok).toBe(true);
     });
 
@@ -196,7 +200,7 @@ describe.each(databases)('the retention of the audit log in %s', (kind, database
       await writeMonths(1, 2, 3, 4);
       await testStore.runSql(`delete from audit_chains where tenant_id = '${other}'`);
       expect(await run()).toBe(1);
-      if (isPostgres) expect(Object.values(await stored())).toEqual([3, 6, 6, 6]);
+      if (isPostgres) expect(Object.values(await stored())).toEqual([3, 6, 6, 7]);
     });
 
     test('keeps a segment that is sealed into a month while it is emptied', async () => {
@@ -222,7 +226,11 @@ describe.each(databases)('the retention of the audit log in %s', (kind, database
       const { ok, findings } = await verified();
       expect({ ok, findings }).toEqual({ ok: true, findings: [] });
       const recorded = { operation: 'audit.retention' };
-      expect((await testStore.store.audit.list(tenant, recorded, { limit: 9 })).entries).toHaveLength(1);
+      // The month was not emptied after the first record.
+      const records = kind === 'PostgreSQL' ? 2 : 1;
+      expect((await testStore.store.audit.list(tenant, recorded, { limit: 9 })).entries).toHaveLength(
+        records,
+      );
     });
 
     test.if(isPostgres)(

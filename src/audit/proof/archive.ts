@@ -1,6 +1,6 @@
 /**
  * Moves old entries of the audit log into files, in three steps. First, the file is written, flushed and verified. Then
- * an entry about it is added to the chain. Last, the archived segments are deleted, each in one transaction. If a run stops at
+ * an entry about it is sealed in the chain. Last, the archived segments are deleted, each in one transaction. If a run stops at
  * any point, no entry is lost, and the next run continues with the files that exist.
  */
 import { closeSync, readdirSync, renameSync, rmSync } from 'node:fs';
@@ -11,11 +11,10 @@ import { syncFolderOf, writeFileLines } from '../../store/engine/line-writer.ts'
 import { ArchiveError, DamagedChain } from '../errors.ts';
 import { verifyFiles } from '../files.ts';
 import { type AuditDb, allChains, type Chain, chainOf } from '../log/chain.ts';
-import type { EntryWriter } from '../log/pending.ts';
 import type { Sealer } from '../log/seal.ts';
 import { chainName, type Position, parseAnchor } from '../records.ts';
 import { archivePart, exportLines } from './export.ts';
-import { deleteFirst, findCut, recordRemoval, verifiedSegments } from './retention.ts';
+import { deleteFirst, findCut, type Remover, recordRemoval, verifiedSegments } from './retention.ts';
 
 export interface ArchiveOptions {
   /** An existing folder. */
@@ -76,10 +75,8 @@ export interface Received {
   markSkipped(sink: string, tenantId: string): Promise<void>;
 }
 
-export interface ArchiveContext {
-  readonly audit: AuditDb;
+export interface ArchiveContext extends Remover {
   readonly masters: MasterKeys;
-  readonly write: EntryWriter;
   readonly sealer: Sealer;
   readonly sinks: Received;
 }
@@ -143,7 +140,7 @@ async function archiveChain(
   options: ArchiveOptions,
   max = Number.MAX_SAFE_INTEGER,
 ): Promise<Archived[]> {
-  const { audit, write, sealer, sinks } = context;
+  const { audit, sinks } = context;
   const { folder, now } = options;
   const archived: Archived[] = [];
   for (let chain = await chainOf(audit.db, tenantId); chain; chain = await chainOf(audit.db, tenantId)) {
@@ -159,7 +156,7 @@ async function archiveChain(
     const total = last.number - first + 1;
     const recording = { doing: `recording ${file}`, done: 0, total };
     await options.between?.(recording);
-    await audit.db.transaction((tx) => recordRemoval(tx, write, now, tenantId, { first, last, file }));
+    await recordRemoval(context, now, tenantId, { first, last, file });
     await options.between?.(recording);
     if (options.skipUndelivered)
       for (const sink of await sinks.withActive(options.sinks ?? [])) await sinks.markSkipped(sink, tenantId);
@@ -167,7 +164,6 @@ async function archiveChain(
       await options.between?.({ doing: `deleting the segments of ${file}`, done: ++done, total });
     archived.push({ chain: chainName(tenantId), file, first, last: last.number, entries });
   }
-  if (archived.length > 0) await sealer.sealTenant(tenantId);
   return archived;
 }
 

@@ -21,7 +21,7 @@ import {
 } from '../log/chain.ts';
 import type { AuditEntry } from '../log/entry.ts';
 import { type EntryWriter, tenantsIn } from '../log/pending.ts';
-import { indexOf } from '../log/seal.ts';
+import { indexOf, type Sealer } from '../log/seal.ts';
 import {
   bytesOf,
   type HeaderRow,
@@ -101,17 +101,23 @@ export async function findCut(
  */
 const maxRecords = 3;
 
-/** Records in the chain that segments will be deleted. */
+export interface Remover {
+  readonly audit: AuditDb;
+  readonly write: EntryWriter;
+  readonly sealer: Pick<Sealer, 'sealTenant'>;
+}
+
+/** Records in the chain that segments will be deleted, and seals the entry: verification ignores pending entries. */
 export async function recordRemoval(
-  tx: Queries,
-  write: EntryWriter,
+  { audit, write, sealer }: Remover,
   at: number,
   tenantId: string,
   removal: Removal,
 ): Promise<void> {
   const operation = removal.file === undefined ? retentionOperation : archiveOperation;
   const difference = removalDifference(removal);
-  await write(tx, [{ ...byOperator, tenantId, at, operation, difference }]);
+  await audit.db.transaction((tx) => write(tx, [{ ...byOperator, tenantId, at, operation, difference }]));
+  await sealer.sealTenant(tenantId);
 }
 
 export interface VerifiedSegment {
@@ -206,18 +212,15 @@ export interface Retention {
  * Deletes segments that are older than the retention and were delivered. Returns the number of shortened chains. If some
  * chains fail, the others are still processed, and the first error is thrown at the end.
  */
-export async function deleteDelivered(
-  audit: AuditDb,
-  write: EntryWriter,
-  retention: Retention,
-): Promise<number> {
+export async function deleteDelivered(remover: Remover, retention: Retention): Promise<number> {
+  const { audit } = remover;
   const now = await databaseTime(audit.db);
   const errors: unknown[] = [];
-  let shortened = audit.db.dialect === 'postgres' ? await emptyMonths(audit, write, now, retention) : 0;
+  let shortened = audit.db.dialect === 'postgres' ? await emptyMonths(remover, now, retention) : 0;
   for (const chain of await allChains(audit.db)) {
     if (!retention.goOn()) break;
     try {
-      if (await shorten(audit, write, now, chain, retention)) shortened += 1;
+      if (await shorten(remover, now, chain, retention)) shortened += 1;
     } catch (error) {
       // Another node deletes entries of the chain at the same time.
       if (!(error instanceof EntriesDeleted)) errors.push(error);
@@ -228,12 +231,12 @@ export async function deleteDelivered(
 }
 
 async function shorten(
-  audit: AuditDb,
-  write: EntryWriter,
+  remover: Remover,
   now: number,
   chain: Chain,
   { age, deliveredUpTo, goOn }: Retention,
 ): Promise<boolean> {
+  const { audit } = remover;
   const { tenantId, base } = chain;
   const first = await firstHeader(audit.db, chain);
   const old = { before: timeOfAge(now, age), now };
@@ -243,8 +246,7 @@ async function shorten(
   const cut = await findCut(audit, chain, old, delivered);
   if (!cut) return false;
   for await (const _ of verifiedSegments(audit, chain, cut.last, 'deleted'));
-  const removal = { first: base.number + 1, last: cut.last };
-  await audit.db.transaction((tx) => recordRemoval(tx, write, now, tenantId, removal));
+  await recordRemoval(remover, now, tenantId, { first: base.number + 1, last: cut.last });
   while (goOn() && (await deleteFirst(audit, tenantId, cut.last)));
   return true;
 }
@@ -253,18 +255,17 @@ async function shorten(
  * On PostgreSQL, empties the partitions of months in which every segment is old enough and delivered. This takes the
  * same time for any number of rows. Returns the number of shortened chains. Rows of other months are deleted one by one.
  */
-async function emptyMonths(
-  audit: AuditDb,
-  write: EntryWriter,
-  now: number,
-  retention: Retention,
-): Promise<number> {
+async function emptyMonths(remover: Remover, now: number, retention: Retention): Promise<number> {
   let shortened = 0;
   // From the oldest month to the last one.
   for (let later = 1; later < partitions.length; later++) {
     const month = partitionAt(now, later);
-    const cuts = await cutsOf(audit, month, timeOfAge(now, retention.age), retention);
-    if (cuts.length > 0 && (await emptyMonth(audit.db, write, now, month, cuts))) shortened += cuts.length;
+    const cuts = await cutsOf(remover.audit, month, timeOfAge(now, retention.age), retention);
+    for (const { chain, last } of cuts) {
+      const removal = { first: chain.base.number + 1, last: positionOf(last) };
+      await recordRemoval(remover, now, chain.tenantId, removal);
+    }
+    if (cuts.length > 0 && (await emptyMonth(remover.audit.db, month, cuts))) shortened += cuts.length;
   }
   return shortened;
 }
@@ -333,14 +334,8 @@ async function lock(tx: Queries, month: string): Promise<void> {
   await tx.run(`lock table ${tablesOf(month).join(', ')} in access exclusive mode`);
 }
 
-/** In one transaction, which also records the deletion. Returns false if the month or a chain has changed. */
-async function emptyMonth(
-  db: Db,
-  write: EntryWriter,
-  now: number,
-  month: string,
-  cuts: readonly MonthCut[],
-): Promise<boolean> {
+/** In one transaction. Returns false if the month or a chain has changed. */
+async function emptyMonth(db: Db, month: string, cuts: readonly MonthCut[]): Promise<boolean> {
   const [segments, index] = tablesOf(month);
   const isDistributed = await db.isDistributed?.();
   const changed = new Error('the month has changed');
@@ -355,7 +350,6 @@ async function emptyMonth(
       const params = [...baseAfter(last), base.number];
       const moved = await tx.run(`${moveBase} and base_number = $5 and ${isLast}`, params);
       if (moved !== 1) throw changed;
-      await recordRemoval(tx, write, now, tenantId, { first: base.number + 1, last: positionOf(last) });
     }
     await lock(tx, month);
     let tenants = 0;

@@ -220,22 +220,24 @@ function word(placement: string): string {
   return placement === 'other' ? 'distributed in another way' : `distributed by ${placement}`;
 }
 
-export interface Worker {
-  readonly worker: string;
+/** A server with shards. The coordinator may be one. */
+export interface Server {
+  readonly server: string;
   readonly active: boolean;
   /** Co-located shards with the same tenants count once. */
   readonly shards: number;
   readonly bytes: number;
 }
 
-const workers = `select n.nodename || ':' || n.nodeport as worker, n.isactive as active,
+const servers = `select n.nodename || ':' || n.nodeport as server, n.isactive as active,
     cast(sum(case when s.table_name = 'tenants'::regclass then 1 else 0 end) as integer) as shards,
     cast(coalesce(sum(s.shard_size), 0) as float8) as bytes
   from pg_dist_node n
   left join citus_shards s on s.nodename = n.nodename and s.nodeport = n.nodeport and s.citus_table_type = 'distributed'
-  where n.groupid > 0 and n.noderole = 'primary' group by n.nodename, n.nodeport, n.isactive order by 1`;
+  where (n.groupid > 0 or n.shouldhaveshards) and n.noderole = 'primary'
+  group by n.nodename, n.nodeport, n.isactive order by 1`;
 
-export const readWorkers = async (db: Db): Promise<Worker[]> => db.all<Worker>(workers);
+export const readServers = async (db: Db): Promise<Server[]> => db.all<Server>(servers);
 
 const clocks = `select nodename || ':' || nodeport as worker,
     case when success then extract(epoch from statement_timestamp()) - cast(result as numeric) end as difference

@@ -19,6 +19,7 @@ import { citusBinaries } from '../../../torture/crash/citus.ts';
 import { noCitus } from '../../support/skip.ts';
 import {
   citus,
+  databaseUrl,
   fewConnections,
   generousTimeout,
   openTestServer,
@@ -164,7 +165,7 @@ describe.skipIf(noCitus('migrations and dumps'))('on a Citus cluster', () => {
       name: 'cluster',
       state: 'ok',
       message: expect.stringMatching(
-        /^Citus: 8 shards on \d+ workers, the fullest has \d\.\d times the mean$/,
+        /^Citus: 8 shards on \d+ servers, the fullest has \d\.\d times the mean$/,
       ),
     });
     await runPostgres(url, "select undistribute_table('audit_pending')");
@@ -177,6 +178,22 @@ describe.skipIf(noCitus('migrations and dumps'))('on a Citus cluster', () => {
       message: 'the table audit_pending is copied to every server instead of distributed by tenant_id',
       todo: expect.stringContaining('undistribute_table'),
     });
+  });
+
+  test('doctor counts the shards of a coordinator, which may be the only server', async () => {
+    const coordinator = await citus.createEmpty('');
+    const name = `single_${crypto.randomUUID().slice(0, 8)}`;
+    const url = databaseUrl(coordinator, name);
+    await runPostgres(coordinator, `create database ${name}`);
+    try {
+      await runPostgres(url, 'create extension citus');
+      await runPostgres(url, `alter database ${name} set citus.shard_count = 2`);
+      await migrateTo(url);
+      const messages = (await checksOf(url)).filter((check) => check.name === 'cluster');
+      expect(messages).toEqual([{ name: 'cluster', state: 'ok', message: 'Citus: 2 shards on one server' }]);
+    } finally {
+      await runPostgres(coordinator, `drop database ${name} with (force)`);
+    }
   });
 
   test('the service runs with the rights to read and write rows, after another role has migrated', async () => {
