@@ -212,7 +212,9 @@ const secretFields = {
   ),
 };
 
+/** Seconds. */
 const defaultTimeout = 25;
+export const maxTimeout = 60;
 
 const changeableFields = {
   name: DestinationName.describe('Name in the path `/proxy/NAME/…`. Unique in the tenant.'),
@@ -224,9 +226,9 @@ const changeableFields = {
       'must be PEM: one or more certificates',
     ),
   ).describe('CA certificates in PEM that are trusted instead of the public ones.'),
-  timeout: optional(z.int().min(1).max(60))
+  timeout: optional(z.int().min(1).max(maxTimeout))
     .transform((seconds) => seconds ?? defaultTimeout)
-    .describe('Seconds for the whole exchange, 1 to 60. 25 by default.'),
+    .describe(`Seconds for the whole exchange, 1 to ${maxTimeout}. ${defaultTimeout} by default.`),
 };
 
 export const DestinationCreate = z

@@ -1,5 +1,6 @@
 /** Listens, and passes each request to its route. */
 import { type Trust, trustNobody } from '../../config/trusted-proxies.ts';
+import { maxTimeout } from '../../domain/destination.ts';
 import { fail } from '../../domain/error.ts';
 import type { Log } from '../../telemetry/log.ts';
 import type { Observed } from '../../telemetry/observe.ts';
@@ -31,8 +32,8 @@ export interface ListenOptions {
 
 /** Seconds after which a connection without traffic is closed, also if a response is awaited. */
 const idleTimeout = 10;
-/** The same after a request that may take long. */
-const longestResponse = 60;
+/** The same after a request that may take long, such as one to a destination. Bun may be seconds early. */
+const longestResponse = maxTimeout + 30;
 
 export function listen(routes: readonly Route[], context: HandlerContext, options: ListenOptions): Server {
   const { host, port, shared, trusts, framesRoutes } = options;

@@ -3,6 +3,7 @@
  * Others are in proxy.test.ts: forms of echoes, addresses, revocations during a request, and destinations that misbehave.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import type { TLSSocket } from 'node:tls';
 import { noOpenssl } from '../../support/certificates.ts';
 import { chargeRequest, json, openReceiver, tokenUseRule } from '../../support/destination-receiver.ts';
 import { openTestServer, sqlite, type TestServer, testMasterKey } from '../../support/test-server.ts';
@@ -55,7 +56,15 @@ describe.skipIf(noOpenssl)('a holder of token:use', () => {
   const admin = (method: string, path: string, body?: unknown) => server.call(method, path, { key, body });
   async function destination(name: string, fields: object = {}): Promise<string> {
     const headers = { authorization: `Bearer ${secret}` };
-    const body = { name, origin: receiver.origin, ca: receiver.ca, requests, headers, timeout: 1, ...fields };
+    const body = {
+      name,
+      origin: receiver.origin,
+      ca: receiver.ca,
+      requests,
+      headers,
+      timeout: 60,
+      ...fields,
+    };
     return (await admin('POST', '/destinations', body)).body.id;
   }
   /** Sends a request as the holder, and records the response. */
@@ -206,9 +215,12 @@ describe.skipIf(noOpenssl)('a holder of token:use', () => {
       rules: [tokenUseRule('/cards/', [slow, id])],
     });
     const body = { card: { number: '{{ token: card }}' } };
-    receiver.answer(
-      (socket, request) => void (request.includes('/v1/charges/hang') || socket.write(json({ id: 'ok' }))),
-    );
+    const held: TLSSocket[] = [];
+    const reply = json({ id: 'ok' });
+    receiver.answer((socket, request) => {
+      if (request.includes('/v1/charges/hang')) held.push(socket);
+      else socket.write(reply);
+    });
     let pending = 0;
     const hanging = Array.from({ length: 40 }, async () => {
       pending++;
@@ -217,6 +229,8 @@ describe.skipIf(noOpenssl)('a holder of token:use', () => {
     });
     expect((await server.call('POST', '/proxy/payments/v1/charges/7', { key: busy, body })).status).toBe(200);
     expect(pending).toBe(40);
+    receiver.answer((socket) => socket.write(reply));
+    for (const socket of held) socket.write(reply);
     await Promise.all(hanging);
   });
 

@@ -55,7 +55,7 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
     { origin, ca }: Pick<Receiver, 'origin' | 'ca'>,
     fields: object = {},
   ) {
-    const { body } = await call('/destinations', { name, origin, ca, requests, timeout: 1, ...fields });
+    const { body } = await call('/destinations', { name, origin, ca, requests, timeout: 60, ...fields });
     const { key: user } = await server.application(key, { rules: [tokenUseRule('/', [body.id])] });
     const charge = () => call(`/proxy/${name}/v1/charges`, { number: '{{ token: card }}' }, user);
     return { id: body.id as string, charge };
@@ -86,7 +86,7 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
   });
 
   test('ends at the timeout, even while bytes arrive', async () => {
-    const { charge } = await destination('dripping', receiver);
+    const { charge } = await destination('dripping', receiver, { timeout: 1 });
     receiver.answer((socket) => {
       socket.write('HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 10000\r\n\r\n');
       const drip = setInterval(() => socket.write(' '), 20);

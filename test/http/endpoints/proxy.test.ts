@@ -69,10 +69,12 @@ describe.skipIf(noOpenssl).each(databases)('the proxy on %s', (_, database) => {
   const call = (method: string, path: string, body?: unknown, as = key, headers = {}) =>
     server.call(method, path, { key: as, body, headers });
   const token = (fields: object) => call('POST', '/tokens', { container: '/cards/', ...fields });
-  async function destination(name: string, fields: object = {}): Promise<string> {
+  const fieldsOf = (name: string, fields: object = {}) => {
     const headers = { authorization: 'Bearer sk_live_12345678' };
-    const body = { name, origin: receiver.origin, ca: receiver.ca, requests, headers, timeout: 1, ...fields };
-    const created = await call('POST', '/destinations', body);
+    return { name, origin: receiver.origin, ca: receiver.ca, requests, headers, timeout: 60, ...fields };
+  };
+  async function destination(name: string, fields: object = {}): Promise<string> {
+    const created = await call('POST', '/destinations', fieldsOf(name, fields));
     expect(created.status).toBe(201);
     return created.body.id;
   }
@@ -303,7 +305,11 @@ describe.skipIf(noOpenssl).each(databases)('the proxy on %s', (_, database) => {
     'after %s, the error says that the request was sent, and it is not repeated',
     async (_, code, answer) => {
       receiver.answer(answer);
+      const limit = (timeout: number) =>
+        call('PUT', `/destinations/${id}`, fieldsOf('payments', { timeout }));
+      if (code === 'destination_timeout') await limit(1);
       const { body } = await charge();
+      await limit(60);
       expect([body.code, body.sent]).toEqual([code, true]);
       expect(receiver.received).toHaveLength(1);
       expect((await uses()).map(([operation, reason]: string[]) => [operation, reason])).toEqual([
