@@ -29,7 +29,7 @@ import { CitusCluster, citusBinaries } from '../torture/crash/citus.ts';
 import { createCitusTemplate } from './support/citus.ts';
 import { initializedData, startPostgres } from './support/postgres.ts';
 import { report } from './support/test-report.ts';
-import { databaseUrl } from './support/test-server.ts';
+import { databaseUrl, generousTimeout } from './support/test-server.ts';
 
 const root = join(import.meta.dirname, '..');
 /** Milliseconds after which a test counts as hung. No test relies on it. */
@@ -190,8 +190,8 @@ async function createTemplates(): Promise<void> {
   const admin = new SQL(postgres.url, { max: 1 });
   await admin.unsafe(`create database ${name}`);
   await admin.close();
-  const opened = [openPostgres(databaseUrl(postgres.url, name), undefined), openSqlite(path, Date.now)];
-  for (const db of opened) {
+  const url = databaseUrl(postgres.url, name);
+  for (const db of [openPostgres(url, undefined, generousTimeout, 1), openSqlite(path, Date.now)]) {
     await migrate(db);
     await db.close();
   }
