@@ -155,7 +155,7 @@ async function whenServed(request: () => Promise<ClientResponse>): Promise<numbe
   for (let attempt = 1; ; attempt++) {
     const { status } = await request();
     if (status !== 503 || attempt === maxAttempts) return status;
-    await Bun.sleep(5);
+    await Bun.sleep(attempt < 100 ? 5 : 100);
   }
 }
 
