@@ -143,8 +143,8 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     running: { version: build(), schema: newestSchema },
     checkReplies: options.checkReplies ?? false,
   };
-  const { host, port } = config;
-  const at = { variable: 'PORT', host, port, shared, trusts: config.trustedProxies, framesRoutes };
+  const { host, port, databaseTimeout, trustedProxies: trusts } = config;
+  const at = { variable: 'PORT', host, port, shared, trusts, framesRoutes, databaseTimeout };
   const opened: Closeable[] = [data];
   const server = await tryListen(opened, at, () => listen(routesFor(options, context), context, at));
   listening.url = nodeUrlOf(config, server.port);

@@ -28,15 +28,23 @@ export interface ListenOptions {
   readonly trusts: Trust;
   /** The routes of requests to `framesUrl` of the context, which get no others. */
   readonly framesRoutes: readonly Route[];
+  /** In milliseconds. */
+  readonly databaseTimeout: number;
 }
 
 /** Seconds after which a connection without traffic is closed, also if a response is awaited. */
 const idleTimeout = 10;
-/** The same after a request that may take long, such as one to a destination. Bun may be seconds early. */
-const longestResponse = maxTimeout + 30;
+/** Bun may close a connection this many seconds early. */
+const inaccuracy = 4;
+/** A request waits for the database at most this many times: for the key, the change and the audit entry. */
+const waits = 3;
+/** Added to the seconds that a request to a destination or the database may take. */
+const margin = 30;
 
 export function listen(routes: readonly Route[], context: HandlerContext, options: ListenOptions): Server {
-  const { host, port, shared, trusts, framesRoutes } = options;
+  const { host, port, shared, trusts, framesRoutes, databaseTimeout } = options;
+  const longestWait = (waits * databaseTimeout) / 1000;
+  const longestResponse = Math.ceil(Math.max(maxTimeout, longestWait)) + margin;
   const peerOf = (request: Request) => server.requestIP(request)?.address;
   const connections: Connections = {
     senderOf: clientAddressOf(peerOf, trusts, context.log),
@@ -49,6 +57,7 @@ export function listen(routes: readonly Route[], context: HandlerContext, option
   };
   const handlers = handlersByPath(routes, context, connections);
   const ofFrames = () => handlersByPath(framesRoutes, context, connections);
+  const all = context.framesUrl ? byHost(context.framesUrl, ofFrames(), handlers, unknownPath) : handlers;
   const server: Bun.Server<undefined> = Bun.serve({
     hostname: host,
     port,
@@ -56,7 +65,7 @@ export function listen(routes: readonly Route[], context: HandlerContext, option
     development: false,
     idleTimeout,
     maxRequestBodySize: 1024 * 1024 * 1024,
-    routes: context.framesUrl ? byHost(context.framesUrl, ofFrames(), handlers, unknownPath) : handlers,
+    routes: longestWait + inaccuracy > idleTimeout ? keptOpen(all, connections) : all,
     fetch: (request) => unknownPath(request as RoutedRequest),
     error: (error) => {
       const requestInfo = new RequestInfo(new Request('http://unknown/'), noConnections);
@@ -67,6 +76,21 @@ export function listen(routes: readonly Route[], context: HandlerContext, option
 }
 
 type BunHandler = (request: RoutedRequest) => Response | Promise<Response>;
+
+/** For a long timeout of the database: a request that waits for it gets 503 instead of a closed connection. */
+function keptOpen(
+  handlers: Record<string, BunHandler>,
+  { keepOpen }: Connections,
+): Record<string, BunHandler> {
+  const entries = Object.entries(handlers).map(([path, handle]): [string, BunHandler] => [
+    path,
+    (request) => {
+      keepOpen(request);
+      return handle(request);
+    },
+  ]);
+  return Object.fromEntries(entries);
+}
 
 const untrustedProxy =
   'received X-Forwarded-For from an address that is not a trusted proxy: all clients behind it share its rate limit; if it is your proxy, add it to SALLYPORT_TRUSTED_PROXIES';
