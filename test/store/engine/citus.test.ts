@@ -19,7 +19,6 @@ import { citusBinaries } from '../../../torture/crash/citus.ts';
 import { noCitus } from '../../support/skip.ts';
 import {
   citus,
-  databaseUrl,
   fewConnections,
   generousTimeout,
   openTestServer,
@@ -183,7 +182,7 @@ describe.skipIf(noCitus('migrations and dumps'))('on a Citus cluster', () => {
   test('doctor counts the shards of a coordinator, which may be the only server', async () => {
     const coordinator = await citus.createEmpty('');
     const name = `single_${crypto.randomUUID().slice(0, 8)}`;
-    const url = databaseUrl(coordinator, name);
+    const url = Object.assign(new URL(coordinator), { pathname: `/${name}` }).href;
     await runPostgres(coordinator, `create database ${name}`);
     try {
       await runPostgres(url, 'create extension citus');
