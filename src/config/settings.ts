@@ -114,7 +114,7 @@ export const settings = {
   databaseTimeout: {
     variable: 'SALLYPORT_DATABASE_TIMEOUT',
     description: 'Timeout of PostgreSQL queries, in milliseconds. A request that waits longer gets 503.',
-    ...whole(defaultTimeout, 100, 60_000),
+    ...whole(defaultTimeout, 200, 60_000),
   },
   databaseConnections: {
     variable: 'SALLYPORT_DATABASE_CONNECTIONS',

@@ -35,8 +35,8 @@ export interface Lease {
 export interface Outbound {
   /**
    * Connects, or reuses an idle connection. Throws `destination_unreachable` if that fails, and
-   * `destination_suspended` if too many requests wait or the last ones failed. Sends no request. `timeout` is for all of
-   * the request, in milliseconds.
+   * `destination_suspended` if too many requests wait or the last ones failed. Sends no request. `timeout` is for
+   * connecting and the exchange, in milliseconds.
    */
   open(target: DestinationTarget, timeout: number): Promise<Lease>;
   /** The ids of the destinations that get no requests at present, because the last ones failed. */
@@ -129,10 +129,14 @@ export function outboundDestinations({ allowPrivate, resolve, now, onFailure }: 
         leaveTenant = await tenants.enter(target.tenantId, signal);
         const [name, connection] = await connected(target, signal);
         clearTimeout(timer);
-        timer = setTimeout(() => deadline.abort(), timeout - (now() - began));
+        const rest = Math.max(1, timeout - (now() - began));
         return {
           isOpen: () => connection.isOpen,
-          exchange: (request, limit) => connection.exchange(request, signal, limit),
+          exchange: (request, limit) => {
+            // Not before: the caller has recorded that it sends the request, which may have taken long.
+            timer = setTimeout(() => deadline.abort(), rest);
+            return connection.exchange(request, signal, limit);
+          },
           release: (isFailure) => {
             leave();
             count(target.id, isFailure);

@@ -39,6 +39,8 @@ export interface ListPage<T> {
   readonly total: number | undefined;
   /** The page number is too high to be reached. */
   readonly tooDeep: boolean;
+  /** The page has too many bytes, and lacks rows that page numbers would skip. */
+  readonly isCut?: boolean;
 }
 
 export interface NewApplication extends Grants {

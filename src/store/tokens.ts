@@ -107,8 +107,9 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
       const key = await dataKey(tenant);
       const { tokens, ...list } = await find(db, tenant, key, query);
       const page = withinBytes(tokens);
-      const next = page.length < tokens.length ? page.at(-1)?.seq : list.next;
-      return { ...list, next, rows: await readTokens(db, tenant, key, page, query.transformFor) };
+      const isCut = page.length < tokens.length;
+      const next = isCut ? page.at(-1)?.seq : list.next;
+      return { ...list, next, isCut, rows: await readTokens(db, tenant, key, page, query.transformFor) };
     },
 
     update: async (tenant, id, change, revise, quota) => {

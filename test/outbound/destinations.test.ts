@@ -9,10 +9,11 @@ import { json, openReceiver, type Receiver } from '../support/destination-receiv
 import { until } from '../support/until.ts';
 
 describe.skipIf(noOpenssl)('a connection to a destination', () => {
+  let time = 0;
   const outbound = outboundDestinations({
     allowPrivate: allowAll,
     resolve: async () => ['127.0.0.1'],
-    now: () => 0,
+    now: () => time,
     onFailure: () => {},
   });
   const request = { method: 'GET', path: '/', headers: { host: 'localhost' } };
@@ -94,6 +95,18 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
     socket?.destroy();
     await until('closed', () => !lease.isOpen());
     lease.release(false);
+  });
+
+  test('sends a request that the caller has recorded, however long connecting and recording took', async () => {
+    receiver.received.length = 0;
+    receiver.answer((socket) => socket.write(json({})));
+    const opening = open('slow');
+    time += 60_000;
+    const { exchange, release } = await opening;
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    const sent = exchange(request).then(release.bind(undefined, false), () => release(true));
+    await until('the request arrives', () => receiver.received.length === 1);
+    await sent;
   });
 
   test('sends nothing after the deadline, and no server name for an address', async () => {

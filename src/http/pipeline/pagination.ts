@@ -97,7 +97,13 @@ export async function paginate<T>(
 ): Promise<{ pagination: z.infer<typeof Pagination>; data: T[] }> {
   const page = before === undefined ? (given ?? 1) : undefined;
   const found = await fetch({ size, page, before });
-  return { pagination: paginationOf(size, page, found), data: [...found.rows] };
+  const { isCut, next, rows } = found;
+  if (isCut && given !== undefined)
+    throwIfInvalid({
+      size: ['makes the page larger than 8 MiB: use a smaller one, or `start` without `page`'],
+    });
+  const pagination = isCut ? paginationOf(size, undefined, { next }) : paginationOf(size, page, found);
+  return { pagination, data: [...rows] };
 }
 
 /** Serializes a page row by row, because its rows can be large. */

@@ -59,15 +59,15 @@ describe('doctor on PostgreSQL', () => {
 
   test('reports a server to which a connection takes longer than the timeout of a request', async () => {
     const proxy = await openTcpProxy(server.port);
-    proxy.setDelay(120);
+    proxy.setDelay(220);
     await runSql(server.url, 'create database slow');
     const url = server.url.replace(String(server.port), String(proxy.port)).replace(/postgres$/, 'slow');
-    const { code, checks } = await runDoctor(cli, '--database-url', url, '--database-timeout', '100');
+    const { code, checks } = await runDoctor(cli, '--database-url', url, '--database-timeout', '200');
     await proxy.close();
     expect({ code, problems: formatProblems(checks) }).toEqual({
       code: 1,
       problems: [
-        'fail timeouts: a new connection took longer than SALLYPORT_DATABASE_TIMEOUT, 100 ms: the service would respond with 503',
+        'fail timeouts: a new connection took longer than SALLYPORT_DATABASE_TIMEOUT, 200 ms: the service would respond with 503',
         expect.stringMatching(/^warn schema: version 0/),
       ],
     });

@@ -156,6 +156,18 @@ describe.each(databases)('bounds on %s', (_, database) => {
       }
     });
 
+    test('has no totals, and no page number, because later numbers would skip tokens', async () => {
+      const list = (query: string) => server.call('GET', `/tokens?${query}`, { key: reveals });
+      expect((await list('size=100')).body.pagination).toEqual({ page_size: 100, next: expect.any(String) });
+      const { status, body } = await list('size=100&page=1');
+      expect([status, body.errors]).toEqual([
+        400,
+        { size: ['makes the page larger than 8 MiB: use a smaller one, or `start` without `page`'] },
+      ]);
+      const numbered = await Promise.all(['1', '2'].map((page) => list(`size=5&page=${page}`)));
+      expect(numbered.flatMap((page) => page.body.data.map(({ id }: { id: string }) => id))).toEqual(ids);
+    });
+
     test('reads only the data that it returns', async () => {
       const [page] = await pages(masks);
       expect(page?.ids).toEqual(ids);
