@@ -7,6 +7,7 @@ import { parseAllDocuments } from 'yaml';
 import { z } from 'zod';
 import { allCommands } from '../src/cli/commands.ts';
 import { settings } from '../src/config/settings.ts';
+import { maxTimeout } from '../src/domain/destination.ts';
 import { routes } from '../src/http/routes.ts';
 import { isMissing } from './support/skip.ts';
 
@@ -87,7 +88,7 @@ test('the compose file starts the service with least privileges', () => {
         cap_drop: z.tuple([z.literal('ALL')]),
         security_opt: z.tuple([z.literal('no-new-privileges:true')]),
         restart: z.string(),
-        stop_grace_period: z.literal('35s'),
+        stop_grace_period: z.literal('80s'),
       }),
       database: z.looseObject({ image: z.string().regex(/^postgres:\d+$/), healthcheck: z.looseObject({}) }),
     }),
@@ -191,7 +192,7 @@ describe('in Kubernetes', () => {
     const [drain] = container.env.filter(({ name }: { name: string }) => name === 'SALLYPORT_DRAIN');
     const { periodSeconds, failureThreshold } = container.readinessProbe;
     expect(Number(drain.value)).toBeGreaterThanOrEqual(periodSeconds * failureThreshold);
-    expect(pod.terminationGracePeriodSeconds).toBeGreaterThan(Number(drain.value) + 10);
+    expect(pod.terminationGracePeriodSeconds).toBeGreaterThan(Number(drain.value) + maxTimeout + 10);
   });
 
   test('the container has least privileges and only known settings', () => {

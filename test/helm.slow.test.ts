@@ -172,7 +172,7 @@ describe.skipIf(noHelm)('the rendered Helm chart', () => {
     expect(container.image).toBe('registry.example.com/sallyport@sha256:abc');
     expect(container.env).toContainEqual({ name: 'SALLYPORT_WORKERS', value: '2' });
     expect(container.env).toContainEqual({ name: 'SALLYPORT_DRAIN', value: '40' });
-    expect(spec.template.spec.terminationGracePeriodSeconds).toBe(70);
+    expect(spec.template.spec.terminationGracePeriodSeconds).toBe(115);
     expect(find(objects, 'HorizontalPodAutoscaler').spec).toMatchObject({
       scaleTargetRef: { kind: 'Deployment', name: find(objects, 'Deployment').metadata.name },
       minReplicas: 3,

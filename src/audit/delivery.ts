@@ -93,6 +93,9 @@ const maxStopTime = 3000;
  */
 const backoff = { first: 1000, max: 30_000, maxAsked: 300_000 };
 
+/** Milliseconds, so that a timer never ends before the time of the next attempt in the database. */
+const clockStep = 10;
+
 export function startDelivery(
   sinks: readonly Sink[],
   source: AuditSource,
@@ -131,6 +134,7 @@ class SinkDelivery {
   readonly #stopped: AbortSignal;
   readonly #options: DeliveryOptions;
   readonly #timer: Timer | undefined;
+  #retry: Timer | undefined;
   #running: Promise<void> | undefined;
   #isFirstClaim = true;
   #nextCheck = 0;
@@ -148,12 +152,12 @@ class SinkDelivery {
     this.#holder = holder;
     this.#stopped = stopped;
     this.#options = options;
-    if (!options.timers) return;
-    this.#timer = setInterval(() => {
-      if (!this.#running) void this.run();
-    }, sink.interval);
-    this.#timer.unref();
+    if (options.timers) this.#timer = setInterval(this.#runIfIdle, sink.interval).unref();
   }
+
+  readonly #runIfIdle = () => {
+    if (!this.#running) void this.run();
+  };
 
   /** Waits for a run in progress, then starts another run. */
   async run(): Promise<void> {
@@ -173,6 +177,7 @@ class SinkDelivery {
     const { log } = this.#options;
     clearInterval(this.#timer);
     await this.#running;
+    clearTimeout(this.#retry);
     await this.#deliveries
       .release(this.#sink.name, this.#holder)
       .catch((error) => log.warn('could not release a sink', { sink: this.#sink.name, error }));
@@ -241,9 +246,13 @@ class SinkDelivery {
       observer.deliveryFailed(name);
       const message = describeError(error);
       log.warn('could not deliver the audit log to a sink', { sink: name, error: message });
-      await this.#deliveries.fail(name, this.#holder, chain, message, (failures) =>
-        delayAfter(failures, error, random),
-      );
+      let delay = 0;
+      await this.#deliveries.fail(name, this.#holder, chain, message, (failures) => {
+        delay = delayAfter(failures, error, random);
+        return delay;
+      });
+      // A long interval collects entries. It does not delay the next attempt.
+      if (this.#timer) this.#retry = setTimeout(this.#runIfIdle, delay + clockStep).unref();
       return false;
     }
     const rejection = describeRejection(receipt, batch);

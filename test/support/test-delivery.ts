@@ -23,10 +23,11 @@ export function openDelivery(
   sinks: readonly Sink[],
   { clock }: TestStore,
   { sinks: source }: Pick<Maintenance, 'sinks'>,
+  timers = false,
 ): TestDelivery {
   const logged: string[] = [];
   const log = makeLog({ level: 'debug', asText: false, now: clock.now, write: (line) => logged.push(line) });
-  const options = { log, observer: unobserved, now: clock.now, random: () => 0, timers: false };
+  const options = { log, observer: unobserved, now: clock.now, random: () => 0, timers };
   return { logged, ...startDelivery(sinks, source, options) };
 }
 

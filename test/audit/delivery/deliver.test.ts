@@ -11,6 +11,7 @@ import {
 import { openDelivery, openSink, operationsOf, writeEntries } from '../../support/test-delivery.ts';
 import { databases } from '../../support/test-server.ts';
 import { openTestStore, type TestStore } from '../../support/test-store.ts';
+import { until } from '../../support/until.ts';
 
 describe.each(databases)('delivery on %s', (name, database) => {
   let data: TestStore;
@@ -83,6 +84,17 @@ describe.each(databases)('delivery on %s', (name, database) => {
     await restarted.flush();
     expect(operationsOf(receiver, tenant)).toEqual(['1 a', '2 b', '3 c']);
     expect(await restarted.states()).toMatchObject([{ lagEntries: 0, lagSeconds: 0, failures: 0 }]);
+  });
+
+  test('is retried without waiting for the interval of the sink', async () => {
+    await writeEntries(data, await data.tenant(), 'a');
+    receiver.setAnswer(() => new Response(null, { status: 500 }));
+    const delivery = openDelivery([webhook({ interval: 3600 })], data, data.maintenance, true);
+    await delivery.flush();
+    receiver.setAnswer(undefined);
+    data.clock.advance(1000);
+    await until('the entry arrives', () => receiver.received.length === 1);
+    await delivery.stop();
   });
 
   test('repeats the same bytes after new entries were written', async () => {
