@@ -275,6 +275,8 @@ async function received(response: Response): Promise<Received> {
 async function errorOf(response: Response): Promise<SallyportError> {
   const problem = (await response.json().catch(() => undefined)) as Problem | undefined;
   if (typeof problem?.code !== 'string') {
+    if (response.status === 431)
+      return new SallyportError('the URL and headers are too long: send fewer filters');
     return new ConnectionError(`unexpected response with status ${response.status}: not a Sallyport service`);
   }
   const seconds = Number(response.headers.get('Retry-After') ?? Number.NaN);

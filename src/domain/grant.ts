@@ -1,6 +1,6 @@
 /** Grants: the permissions and rules of an application or session. Which of them are allowed depends on the owner. */
 import { z } from 'zod';
-import { optional, optionalList, originalIndex } from './common-fields.ts';
+import { hasLength, optional, optionalList, originalIndex } from './common-fields.ts';
 import type { Errors } from './error.ts';
 import { Mask, templateProblem } from './mask.ts';
 import { hasTrait, Permissions } from './permission.ts';
@@ -68,7 +68,7 @@ function defaultFaults({ defaults, priority }: Rule, created: DefaultsByPriority
   const checked = check(Defaults, defaults);
   if ('faults' in checked) return checked.faults;
   const texts = [...created.values()].flatMap((some) => [...some]);
-  if (texts.reduce((sum, text) => sum + text.length, 0) > maxDefaults)
+  if (!hasLength(texts.join(''), 0, maxDefaults))
     return [
       { path: [], message: `must have at most ${maxDefaults} characters as JSON, in all rules together` },
     ];

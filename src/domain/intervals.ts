@@ -4,6 +4,8 @@ const hour = 60 * minute;
 const day = 24 * hour;
 const lengths = [minute, 5 * minute, 15 * minute, hour, 3 * hour, 6 * hour, day, 7 * day, 30 * day];
 const year = 365 * day;
+/** Earlier times have another format. */
+const yearZero = Date.parse('0000-01-01T00:00:00Z');
 
 export const maxIntervals = 60;
 
@@ -20,7 +22,7 @@ export interface Intervals {
  */
 export function intervalsBetween(from: number, to: number, minLength = minute): Intervals {
   const divide = (length: number) => {
-    const start = Math.floor(from / length) * length;
+    const start = Math.max(yearZero, Math.floor(from / length) * length);
     return { start, length, count: Math.ceil((to - start) / length) };
   };
   const fitting = lengths.find((length) => length >= minLength && divide(length).count <= maxIntervals);

@@ -157,10 +157,9 @@ function scalarText(value: unknown): string {
 }
 
 function excerptOf({ context }: FilterThis, value: unknown): Excerpt {
-  const excerpt = value instanceof Excerpt ? value : undefined;
-  const text = excerpt ? undefined : scalarText(value);
-  context.memoryLimit.use(excerpt?.length ?? text?.length ?? 0);
-  return excerpt ?? Excerpt.of(text ?? '');
+  const excerpt = value instanceof Excerpt ? value : Excerpt.of(scalarText(value));
+  context.memoryLimit.use(excerpt.length);
+  return excerpt;
 }
 
 function oneCharacter(replacement: unknown): string {
@@ -286,7 +285,7 @@ export function rendererOf(data: unknown, maxLength: number) {
     let text = '';
     for (const part of orMaskError(() => parse(template))) {
       const rendered = orMaskError(() => engine.renderSync([part], context) as string);
-      length += rendered.length;
+      length += lengthOf(rendered);
       if (length > maxLength) throw new MaskError(`must not render to more than ${maxLength} characters`);
       text += rendered;
     }

@@ -1,6 +1,6 @@
 /** Search for tokens by exact value: the templates of a token, and the values that a request compares with them. */
 import { z } from 'zod';
-import { mapOf, text } from './common-fields.ts';
+import { hasLength, mapOf, text } from './common-fields.ts';
 import { rendererOf } from './mask.ts';
 
 const maxNames = 5;
@@ -35,7 +35,7 @@ function normalized(value: string): string {
 const SearchValue = z
   .string()
   .refine((value) => value.isWellFormed(), { error: 'must be well-formed Unicode', abort: true })
-  .refine((value) => value.length <= maxValueLength, {
+  .refine((value) => hasLength(value, 0, maxValueLength), {
     error: `must have at most ${maxValueLength} characters`,
     abort: true,
   })

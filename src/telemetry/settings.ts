@@ -63,10 +63,13 @@ function readRatio(text: string | undefined): number {
   throw new ConfigError(`OTEL_TRACES_SAMPLER_ARG must be a number from 0 to 1, not "${text}"`);
 }
 
+/** A timer with a longer time would end at once. */
+const longestTimer = 2_147_483_647;
+
 function readInterval({ OTEL_METRIC_EXPORT_INTERVAL: text }: Env): number {
   const interval = text ? Number(text) : 60_000;
-  if (Number.isInteger(interval) && interval >= 1000) return interval;
+  if (Number.isInteger(interval) && interval >= 1000 && interval <= longestTimer) return interval;
   throw new ConfigError(
-    `OTEL_METRIC_EXPORT_INTERVAL must be a number of milliseconds from 1000, not "${text}"`,
+    `OTEL_METRIC_EXPORT_INTERVAL must be a number of milliseconds from 1000 to ${longestTimer}, not "${text}"`,
   );
 }

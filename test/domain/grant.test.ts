@@ -273,6 +273,8 @@ describe('defaults of rules', () => {
   test('have at most 8,192 characters in all rules, where equal ones of a priority count once', () => {
     const long = (at: number) => create({ mask: `${at}${'x'.repeat(2000)}` }, at);
     expect(errorsOf(...[1, 2, 3, 4].map(long), ...Array(46).fill(long(4)))).toEqual({});
+    const emoji = (at: number) => create({ mask: `${at}${'😀'.repeat(2000)}` }, at);
+    expect(errorsOf(...[1, 2, 3, 4].map(emoji))).toEqual({});
     expect(Object.keys(errorsOf(...[1, 2, 3, 4, 5].map(long)))).toEqual(
       [0, 1, 2, 3, 4].map((at) => `rules.${at}.defaults`),
     );

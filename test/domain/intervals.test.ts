@@ -18,6 +18,13 @@ test('intervals cover the period with at most the allowed number, aligned to the
   );
 });
 
+test('no interval starts before the year 0, whose dates have another format', () => {
+  const from = Date.parse('0000-01-01T00:00:00Z');
+  const { start, length, count } = intervalsBetween(from, Date.UTC(2030, 0));
+  expect(start).toBe(from);
+  expect(start + count * length).toBeGreaterThanOrEqual(Date.UTC(2030, 0));
+});
+
 test.each([
   [1, 1],
   [5, 5],

@@ -236,6 +236,11 @@ describe('limits:', () => {
       expect(errorOf(`{{ data | ${filter} }}`, `${long}${long}x`)).toBe(memory);
   });
 
+  test('characters are counted, not their UTF-16 code units', () => {
+    expect(render('{{ data | last: 1 }}', `${'😀'.repeat(99_999)}a`)).toBe('a');
+    expect(render('{{ data | hide: "😀" }}', 'x'.repeat(65_536))).toBe('😀'.repeat(65_536));
+  });
+
   test('the limit applies to each mask separately', () => {
     const long = 'x'.repeat(75_000);
     for (let n = 0; n < 3; n++) expect(render('{{ data | last: 2 }}', long)).toBe('xx');

@@ -147,6 +147,7 @@ describe.each(databases)('the record of a node on %s', (_, database) => {
       delays = [...delay];
       await node.record();
     }
+    expect(lines.filter((line) => line.includes('differs from'))).toEqual([]);
     const logged = lines.map((line) => JSON.parse(line)).filter(({ message }) => message.includes('was set'));
     expect(logged).toMatchObject([
       { level: 'warn', message: 'the clock was set forward', seconds: 10 },

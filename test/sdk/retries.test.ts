@@ -103,6 +103,16 @@ describe('SDK timeouts and retries:', () => {
     return { proxy, requests, client: new Sallyport({ url: `http://127.0.0.1:${proxy.port}` }) };
   }
 
+  test('a list with more filters than fit into a URL fails at once, and the error says why', async () => {
+    const { key } = await server.tenant();
+    const client = new Sallyport({ url: server.url, key });
+    const id = Array.from({ length: 100 }, (_, at) => `${at}-`.padEnd(200, 'x'));
+    expect(await thrown(client.tokens.list({ id }))).toMatchObject({
+      name: 'SallyportError',
+      message: 'the URL and headers are too long: send fewer filters',
+    });
+  });
+
   test('a retry waits for the time in Retry-After', async () => {
     const { proxy, requests, client } = rateLimitedProxy(1);
     expect((await client.permissions()).length).toBeGreaterThan(5);

@@ -200,6 +200,7 @@ describe('the settings of OpenTelemetry', () => {
       'OTEL_TRACES_SAMPLER_ARG must be a number from 0 to 1, not "2"',
     ],
     [{ OTEL_METRIC_EXPORT_INTERVAL: '1s' }, 'OTEL_METRIC_EXPORT_INTERVAL must be a number of milliseconds'],
+    [{ OTEL_METRIC_EXPORT_INTERVAL: '2147483648' }, 'milliseconds from 1000 to 2147483647'],
   ])('%j is rejected', (env, message) => {
     expect(() => readTelemetrySettings({ ...endpoint, ...env })).toThrow(message);
   });

@@ -68,6 +68,7 @@ describe.each(databases)('on %s, a search', (_, database) => {
     expect(await found({ equals: { pan: ` ${pan.replace('4', '４')}\n` } })).toEqual([other, second, first]);
     expect(await found({ equals: { pan, country: 'DE' } })).toEqual([second, first]);
     expect(await found({ equals: { pan: '42' } })).toEqual([]);
+    expect(await found({ equals: { pan: '😀'.repeat(1000) } })).toEqual([]);
     expect(await found({ equals: { country: pan } })).toEqual([]);
     expect(await found({ equals: { constructor: 'x' } })).toEqual([]);
     const page = await search({ equals: { pan }, size: 2 });
