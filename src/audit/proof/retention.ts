@@ -262,6 +262,7 @@ async function emptyMonths(remover: Remover, now: number, retention: Retention):
     const month = partitionAt(now, later);
     const cuts = await cutsOf(remover.audit, month, timeOfAge(now, retention.age), retention);
     for (const { chain, last } of cuts) {
+      if (!retention.goOn()) return shortened;
       const removal = { first: chain.base.number + 1, last: positionOf(last) };
       await recordRemoval(remover, now, chain.tenantId, removal);
     }
