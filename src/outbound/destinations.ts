@@ -76,26 +76,7 @@ export function outboundDestinations({ allowPrivate, resolve, now, onFailure }: 
   const idle = new IdleConnections(now);
   const destinations = new Slots(maxPerDestination);
   const tenants = new Slots(maxPerTenant);
-  const breakers = new Map<string, { failures: number; until: number }>();
-
-  function isSuspended(id: string): boolean {
-    const { failures = 0, until = 0 } = breakers.get(id) ?? {};
-    return failures >= maxFailures && now() < until;
-  }
-
-  function checkBreaker(id: string): void {
-    const breaker = breakers.get(id);
-    if (!breaker || breaker.failures < maxFailures) return;
-    if (isSuspended(id))
-      throw suspended('The last requests to this destination failed.', breaker.until - now());
-    // One request finds out whether the destination answers again.
-    breaker.until = now() + suspension;
-  }
-
-  function count(id: string, isFailure: boolean): void {
-    if (!isFailure) breakers.delete(id);
-    else breakers.set(id, { failures: (breakers.get(id)?.failures ?? 0) + 1, until: now() + suspension });
-  }
+  const breakers = breakersOf(now);
 
   async function connected(
     target: DestinationTarget,
@@ -110,7 +91,7 @@ export function outboundDestinations({ allowPrivate, resolve, now, onFailure }: 
 
   return {
     open: async (target, timeout) => {
-      checkBreaker(target.id);
+      breakers.check(target.id);
       // `AbortSignal.timeout` would stay in memory until it aborts, long after most requests.
       const deadline = new AbortController();
       const { signal } = deadline;
@@ -139,7 +120,7 @@ export function outboundDestinations({ allowPrivate, resolve, now, onFailure }: 
           },
           release: (isFailure) => {
             leave();
-            count(target.id, isFailure);
+            breakers.count(target.id, isFailure);
             idle.keep(target.tenantId, name, connection);
           },
         };
@@ -147,14 +128,40 @@ export function outboundDestinations({ allowPrivate, resolve, now, onFailure }: 
         // Until the system gives up, the attempt counts, so that sockets to a destination are limited.
         leave(error instanceof ConnectTimeout ? error.attempt : undefined);
         if ((error as { code?: Code }).code === 'destination_suspended') throw error;
-        count(target.id, true);
+        breakers.count(target.id, true);
         onFailure(target, error);
         throw fail('destination_unreachable', { expected: true, cause: error });
       }
     },
-    suspended: () => [...breakers.keys()].filter(isSuspended),
+    suspended: breakers.suspended,
     close: () => idle.close(),
   };
+}
+
+/** Suspends destinations after `maxFailures` in a row. */
+function breakersOf(now: () => number) {
+  const breakers = new Map<string, { failures: number; until: number }>();
+
+  function isSuspended(id: string): boolean {
+    const { failures = 0, until = 0 } = breakers.get(id) ?? {};
+    return failures >= maxFailures && now() < until;
+  }
+
+  function check(id: string): void {
+    const breaker = breakers.get(id);
+    if (!breaker || breaker.failures < maxFailures) return;
+    if (isSuspended(id))
+      throw suspended('The last requests to this destination failed.', breaker.until - now());
+    // One request finds out whether the destination answers again.
+    breaker.until = now() + suspension;
+  }
+
+  function count(id: string, isFailure: boolean): void {
+    if (!isFailure) breakers.delete(id);
+    else breakers.set(id, { failures: (breakers.get(id)?.failures ?? 0) + 1, until: now() + suspension });
+  }
+
+  return { check, count, suspended: () => [...breakers.keys()].filter(isSuspended) };
 }
 
 /** Connections that wait for the next request, at most `maxPerTenant` of a tenant. */
