@@ -55,13 +55,14 @@ export async function handleRequest(
   let principal: Principal | undefined;
   let release: Release | undefined;
   let receiving: Promise<ReceivedBody> | undefined;
+  let key: ParsedKey | undefined;
   try {
     if (route.kind === 'open') {
       const reply = await route.handle(context, request, requestInfo);
       return respond(route, reply, undefined, requestInfo, context);
     }
     limits.checkAddress(requestInfo); // 429
-    const key = presentedKey(request.headers, route); // 401
+    key = presentedKey(request.headers, route); // 401
     limits.checkKey(key.digest, requestInfo); // 429
     // Not awaited yet: the body arrives during the key lookup. Its errors are thrown by `readInput`, after 401 and 403.
     receiving = takesBody(route) ? receiveBody(request, route.bodyLimit ?? bodyLimit) : undefined;
@@ -113,7 +114,8 @@ export async function handleRequest(
     if (principal.policy.quarantined)
       countQuarantinedRead(context, { route, request, principal, requestInfo }, reply);
     return respond(route, reply, principal, requestInfo, context);
-  } catch (error) {
+  } catch (thrown) {
+    const error = principal && key ? await causeOf(thrown, key, store.credentials) : thrown;
     if (route.kind !== 'open')
       await recordDenial(context, { route, principal, error, request, receiving, requestInfo });
     if (route.kind !== 'open' && principal?.policy.quarantined)
@@ -159,6 +161,17 @@ function authenticate(key: ParsedKey, credentials: Credentials): Awaitable<Princ
     if (!principal) throw fail('unauthenticated');
     return principal;
   });
+}
+
+/** Rows of a tenant that moved to another installation are gone, also for a request that was authenticated before. */
+async function causeOf(error: unknown, key: ParsedKey, credentials: Credentials): Promise<unknown> {
+  if (!(error instanceof Failure) || !['unauthenticated', 'not_found'].includes(error.code)) return error;
+  try {
+    await credentials.find(key);
+    return error;
+  } catch (failure) {
+    return failure;
+  }
 }
 
 function requireAccess(

@@ -10,6 +10,7 @@ import { failInserts } from '../../support/database.ts';
 import { tokenExchange } from '../../support/issuer.ts';
 import { readExample } from '../../support/page-examples.ts';
 import { freePort } from '../../support/postgres.ts';
+import { duringTransaction, untilBlocked } from '../../support/postgres-locks.ts';
 import { noNginx } from '../../support/skip.ts';
 import {
   type Database,
@@ -207,6 +208,23 @@ describe.each(pairs)('a move %s', (_, from, to) => {
       if ((await next.call('GET', `/tokens/${id}`, { key: tenant.key })).status !== 200) lost.push(id);
     expect(lost).toEqual([]);
   });
+
+  test.if(from === postgres)(
+    'a change that was authenticated before the move gets 421 after it',
+    async () => {
+      let [creating, moving] = [create(old, { id: 'one' }), undefined as ReturnType<typeof move> | undefined];
+      expect((await creating).status).toBe(201);
+      await duringTransaction(urlOf(old), 'lock table token_contents in share mode', async () => {
+        creating = create(old, { id: 'two' });
+        await untilBlocked(urlOf(old));
+        moving = move();
+        const left = `select 1 from tenants where id = '${tenant.id}' and deleted_at is not null`;
+        await until('the tenant has left', async () => (await runSql(urlOf(old), left)).length > 0);
+      });
+      expect((await creating).body.code).toBe('tenant_moved');
+      expect(await moving).toMatchObject({ code: 0 });
+    },
+  );
 
   test('every well-formed key with the tag gets 421 in the old installation, also to revoke it', async () => {
     const { key } = await old.application(tenant.key);
