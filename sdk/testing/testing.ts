@@ -117,6 +117,8 @@ export const fakeSallyport: typeof Declared = (options = {}) => {
 
   const answer = async (request: Request, path: string): Promise<Response> => {
     const found = match(Object.keys(handlers), path);
+    const isPreview = new URL(request.url).searchParams.get('dry_run') === 'true';
+    if (found && isPreview) return notSupported(request, `${path}?dry_run=true`);
     if (found)
       return (handlers[found.pattern] as (typeof handlers)[string])(withParams(request, found.params));
     if (match(unsupported, path)) return notSupported(request, path);

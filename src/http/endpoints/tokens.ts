@@ -215,6 +215,7 @@ export const searchTokens = readEndpoint({
   body: TokenSearch,
   bodyExample: example.tokenSearch,
   replies: { 200: reply('A page of tokens, without totals.', pageOf(TokenView), example.tokenSearchPage) },
+  failures: ['quarantined'],
   handle: async ({ principal, body, requestInfo }, { store, usage, limits }) => {
     const container = canonicalContainer(body.container ?? '/');
     const both = inBoth(visible(principal, 'token:search'), visible(principal, 'token:read'));

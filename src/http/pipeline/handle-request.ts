@@ -9,7 +9,7 @@ import { JsonText } from '../../domain/json-text.ts';
 import { type ParsedKey, parseKey, redactSecrets } from '../../domain/key.ts';
 import { hasTrait } from '../../domain/permission.ts';
 import { forPurpose } from '../../domain/policy.ts';
-import { denyQuarantined, identityOf, mustHold, ownerOf, type Principal } from '../../domain/principal.ts';
+import { denyQuarantined, holds, identityOf, mustHold, ownerOf, type Principal } from '../../domain/principal.ts';
 import type { Credentials, IdempotentRequest, StoreTransaction } from '../../store/store.ts';
 import { ProofError } from '../dpop/proof.ts';
 import { countBreakGlass, countQuarantinedNotFound, countQuarantinedRead, recordDenial } from './denials.ts';
@@ -175,7 +175,7 @@ async function causeOf(error: unknown, key: ParsedKey, credentials: Credentials)
 }
 
 function requireAccess(
-  { kind, callers, permission, onFrames }: KeyedRoute,
+  { kind, callers, permission, onFrames, failures }: KeyedRoute,
   principal: Principal,
   headers: Headers,
   requestInfo: RequestInfo,
@@ -195,7 +195,9 @@ function requireAccess(
       { reason: `this operation requires ${required}, and this is the key of ${presented}` },
     );
   }
-  if (kind === 'change') denyQuarantined(principal);
+  // In quarantine, an application does not lack a permission that it had.
+  const isSuspended = permission && failures?.includes('quarantined') && !holds(principal, permission);
+  if (kind === 'change' || isSuspended) denyQuarantined(principal);
   if (permission) mustHold(principal, permission);
 }
 

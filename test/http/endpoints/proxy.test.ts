@@ -321,6 +321,28 @@ describe.skipIf(noOpenssl).each(databases)('the proxy on %s', (_, database) => {
     },
   );
 
+  test('an application in quarantine is told so, before and after the request is checked', async () => {
+    const rules = [tokenUseRule('/cards/', [id])];
+    const suspect = await server.application(key, { rules });
+    await call('POST', `/applications/${suspect.id}/quarantine`);
+    const { status, body } = await call('POST', '/proxy/payments/v1/charges/7', {}, suspect.key);
+    expect([status, body.code]).toEqual([403, 'quarantined']);
+  });
+
+  test('a DELETE with a body is refused, because the body would not be sent', async () => {
+    await destination('deleting', {
+      requests: [{ method: 'DELETE', path: '/v1/charges/:id', reply: ['/id'] }],
+    });
+    const { id: deleting } = (await call('GET', '/destinations?name=deleting')).body.data[0];
+    const { key: as } = await server.application(key, { rules: [tokenUseRule('/cards/', [deleting])] });
+    const remove = (body?: unknown) => call('DELETE', '/proxy/deleting/v1/charges/7', body, as);
+    expect((await remove()).status).toBe(200);
+    expect((await remove({ number: placeholder })).body.errors).toEqual({
+      body: ['cannot be sent with GET or DELETE'],
+    });
+    expect(receiver.received).toHaveLength(1);
+  });
+
   test('a redirect is not followed', async () => {
     receiver.answer((socket) =>
       socket.write(json({ id: 'x' }, `HTTP/1.1 302 Found\r\nLocation: ${receiver.origin}/stolen`)),
