@@ -9,7 +9,14 @@ import { JsonText } from '../../domain/json-text.ts';
 import { type ParsedKey, parseKey, redactSecrets } from '../../domain/key.ts';
 import { hasTrait } from '../../domain/permission.ts';
 import { forPurpose } from '../../domain/policy.ts';
-import { denyQuarantined, holds, identityOf, mustHold, ownerOf, type Principal } from '../../domain/principal.ts';
+import {
+  denyQuarantined,
+  holds,
+  identityOf,
+  mustHold,
+  ownerOf,
+  type Principal,
+} from '../../domain/principal.ts';
 import type { Credentials, IdempotentRequest, StoreTransaction } from '../../store/store.ts';
 import { ProofError } from '../dpop/proof.ts';
 import { countBreakGlass, countQuarantinedNotFound, countQuarantinedRead, recordDenial } from './denials.ts';
