@@ -6,7 +6,7 @@ import type { Database } from 'bun:sqlite';
 import type { AuditSource } from '../audit/delivery.ts';
 import type { LogMaintenance } from '../audit/log.ts';
 import type { Proof } from '../audit/proof.ts';
-import type { ApplicationAccess, AuditRow } from '../domain/access/revocation.ts';
+import type { ApplicationAccess, AuditRow, Closed } from '../domain/access/revocation.ts';
 import type { Minted } from '../domain/key.ts';
 import type { CopyOptions } from './copy-to-postgres.ts';
 import type { Rotated, Rotation } from './crypto/key-rotation.ts';
@@ -115,14 +115,14 @@ export interface Settings {
 /** Access that was revoked after the backup and is valid again. */
 export interface Revived {
   readonly tenants: readonly RevivedTenant[];
-  /** Applications of tenants that are not in `tenants`. */
+  /** Without those of deleted tenants. */
   readonly applications: readonly RevivedApplication[];
 }
 
 export interface RevivedTenant {
   readonly tenant_id: string;
   readonly name: string;
-  readonly closed: 'disabled' | 'deleted';
+  readonly closed: Closed;
 }
 
 export interface RevivedApplication {
@@ -133,7 +133,7 @@ export interface RevivedApplication {
   readonly deleted: boolean;
   /** Keys that were revoked and are valid again. */
   readonly keys: readonly { readonly id: string; readonly ending: string }[];
-  /** The last grants, origins and networks before the restore, if they allowed less than those in the backup. */
+  /** The last grants, origins, networks and expiry before the restore, if they allowed less than those in the backup. */
   readonly access?: ApplicationAccess;
   /** Whether the application was in quarantine. */
   readonly quarantined: boolean;

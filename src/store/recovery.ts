@@ -25,9 +25,8 @@ export async function lookUpRevived(db: Db, rows: readonly AuditRow[]): Promise<
     const done = how === 'deleted' ? tenant?.deleted_at : tenant?.disabled_at;
     if (tenant && done === undefined) found.push({ tenant_id: id, name: tenant.name, closed: how });
   }
-  const others = changed.filter(({ tenant }) => !found.some(({ tenant_id }) => tenant_id === tenant));
   const back: RevivedApplication[] = [];
-  for (const one of others) {
+  for (const one of changed.filter(({ tenant }) => closed.get(tenant) !== 'deleted')) {
     const application = await lookUpApplication(db, one);
     if (application) back.push(application);
   }
@@ -77,6 +76,7 @@ export function repeatRevocations(
   }, 'slow');
 }
 
+/** A tenant that has moved is disabled: another installation serves it. */
 async function close(tx: Queries, record: Write, { tenant_id: id, closed }: RevivedTenant): Promise<void> {
   await (closed === 'deleted' ? markDeleted(tx, id) : disable(tx, id));
   const operation = closed === 'deleted' ? 'tenant.delete' : 'tenant.disable';
@@ -116,7 +116,7 @@ async function remove(
   if (!access) return;
   await tx.run(
     `update applications set permissions = $3, rules = $4, allowed_origins = $5, require_bound_sessions = $6,
-       allowed_networks = $7, modified_at = ${laterThanBefore('$8')}, trusted_issuers = $9
+       allowed_networks = $7, modified_at = ${laterThanBefore('$8')}, trusted_issuers = $9, expires_at = $10
      where tenant_id = $1 and id = $2`,
     [
       tenantId,
@@ -127,6 +127,7 @@ async function remove(
       listText(access.allowed_networks),
       at,
       listText(access.trusted_issuers),
+      access.expires_at === undefined ? null : Date.parse(access.expires_at),
     ],
   );
   const to = Object.entries(JSON.parse(JSON.stringify(access)) as object).map(([field, value]) => [

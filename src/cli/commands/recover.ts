@@ -69,7 +69,7 @@ export async function recoverStore(
 ): Promise<Report> {
   const paths = options.values('audit');
   const revoked = options.on('revoke');
-  const auditExport = paths && (await readExports(maintenance, paths));
+  const auditExport = paths && (await readExports(maintenance, paths, restore.takenAt));
   const revived = auditExport?.revived ?? none;
   const recovered = await recover(maintenance, { ...restore, at: Date.now() }, revoked ? revived : none);
   await maintenance.audit.seal();
@@ -79,9 +79,16 @@ export async function recoverStore(
 async function readExports(
   maintenance: Maintenance,
   paths: readonly string[],
+  takenAt = '',
 ): Promise<{ revived: Revived; exportedAt: string }> {
   const { verdict, revived } = await findRevived(maintenance, exportFilesOf(paths));
-  if (verdict.ok) return { revived, exportedAt: verdict.exported_at as string };
+  const exportedAt = verdict.exported_at as string;
+  if (verdict.ok && exportedAt < takenAt)
+    throw new CommandError(
+      `${paths.join(', ')} was exported at ${exportedAt}, before the backup was taken at ${takenAt}`,
+      'pass an export that was made after the backup, or restore without --audit',
+    );
+  if (verdict.ok) return { revived, exportedAt };
   throw new CommandError(
     `${paths.join(', ')} is not a valid audit export of this database: ${formatVerdict(verdict)[0]}`,
     'run `sallyport audit verify` for details, or recover without --audit',
@@ -114,7 +121,7 @@ function formatApplication(revived: RevivedApplication): string {
   const changes = [
     deleted && 'was deleted',
     keys.length > 0 && `${keys.length > 1 ? 'keys' : 'key'} ${endings} revoked`,
-    access && 'had fewer grants',
+    access && 'had fewer grants, or an earlier expiry',
     quarantined && 'was in quarantine',
   ];
   return `tenant ${tenant_id}  application ${application_id}  ${quoteName(name)}  ${changes.filter(Boolean).join('; ')}`;
@@ -162,6 +169,8 @@ interface Restore {
   readonly at: number;
   /** Added to the audit entry of the system chain. */
   readonly difference: NonNullable<Entry['difference']>;
+  /** When the backup was taken, if that is known. */
+  readonly takenAt?: string | undefined;
   /** The ends of the audit chains of the database that was replaced, if they are known. */
   readonly replaced?: readonly Head[] | undefined;
 }

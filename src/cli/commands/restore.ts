@@ -107,7 +107,8 @@ async function stage(
   copyOwnership(target, staged);
   const { maintenance, close } = await openStore(`sqlite:${staged}`, { masters });
   try {
-    const restored = { difference: { backup: { to: verification } }, replaced: before };
+    const takenAt = verification.verified ? verification.taken_at : undefined;
+    const restored = { difference: { backup: { to: verification } }, replaced: before, takenAt };
     return { verification, report: await recoverStore(maintenance, options, restored) };
   } finally {
     await close();

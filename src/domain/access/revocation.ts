@@ -19,6 +19,7 @@ export const accessFields = [
   'require_bound_sessions',
   'allowed_networks',
   'trusted_issuers',
+  'expires_at',
 ] as const;
 export type ApplicationAccess = Pick<Application, (typeof accessFields)[number]>;
 
@@ -36,9 +37,12 @@ export interface Revocation {
 
 export interface Revocations {
   readonly applications: readonly Revocation[];
-  /** Tenants that are disabled or deleted after the last entry, by id. */
-  readonly tenants: ReadonlyMap<string, 'disabled' | 'deleted'>;
+  /** How tenants are closed after the last entry, by id. */
+  readonly tenants: ReadonlyMap<string, Closed>;
 }
+
+/** `moved`: to another installation, or a move has begun. */
+export type Closed = 'disabled' | 'deleted' | 'moved';
 
 type Reducer = (before: Revocation, difference: Difference) => Revocation;
 
@@ -63,10 +67,13 @@ const applicationReducers: Record<string, Reducer> = {
   }),
 };
 
-const tenantStates: Record<string, 'disabled' | 'deleted' | undefined> = {
+const tenantStates: Record<string, Closed | undefined> = {
   'tenant.disable': 'disabled',
   'tenant.enable': undefined,
   'tenant.delete': 'deleted',
+  'tenant.move': 'moved',
+  'tenant.move_cancel': undefined,
+  'tenant.receive': undefined,
 };
 
 export function changesAccess({ operation, result }: AuditRow): boolean {
@@ -78,7 +85,7 @@ export function changesAccess({ operation, result }: AuditRow): boolean {
 
 export function revocations(rows: readonly AuditRow[]): Revocations {
   const applications = new Map<string, Revocation>();
-  const tenants = new Map<string, 'disabled' | 'deleted'>();
+  const tenants = new Map<string, Closed>();
   for (const { tenant_id: tenant, entity_id: entity, operation, entry } of rows.filter(changesAccess)) {
     if (tenant === null || entity === null) continue;
     const reduce = applicationReducers[operation];
@@ -125,6 +132,7 @@ export function isNarrower(now: ApplicationAccess, then: Partial<ApplicationAcce
   if (rules && JSON.stringify(rules) !== JSON.stringify(now.rules)) return true;
   if (permissions && now.permissions.some((name) => !permissions.includes(name))) return true;
   if (then.require_bound_sessions && !now.require_bound_sessions) return true;
+  if (then.expires_at && !(now.expires_at && now.expires_at <= then.expires_at)) return true;
   if ('trusted_issuers' in then && trustsMore(now.trusted_issuers, then.trusted_issuers)) return true;
   return (
     isWider(now.allowed_origins, then.allowed_origins) || isWider(now.allowed_networks, then.allowed_networks)

@@ -100,7 +100,7 @@ export const updateApplication = changeEndpoint({
     };
     const change = changeBy(principal);
     const after = orNotFound(await store.applications.update(principal.tenantId, params.id, change, revise));
-    const fields = ['name', ...accessFields, 'labels', 'expires_at'] as const;
+    const fields = ['name', ...accessFields, 'labels'] as const;
     const changed = difference(orNotFound(before), after, fields);
     return { ...applicationReply(after), entity: entityOf(params.id), difference: changed };
   },

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import type { LogEntry } from '../../../src/domain/audit.ts';
 import type { Revived } from '../../../src/store/maintenance.ts';
 import { type Backup, postgresBackup, sqliteBackup } from '../../support/backups.ts';
@@ -229,6 +229,35 @@ describe.each(databases)('a restore on %s: access that was revoked after the bac
     const remaining = (await cli.json('tenants', 'list', ...at())).body.map(({ id }: { id: string }) => id);
     expect(remaining).toContain(disabled.id);
     expect(remaining).not.toContain(deleted.id);
+  });
+
+  test('includes keys of tenants that were also disabled, earlier expiries, and tenants that have moved', async () => {
+    const [disabled, moved] = [await server.tenant(), await server.tenant()];
+    const [leaked, ended] = [await server.application(disabled.key), await make({ name: 'ended' })];
+    await backup.take();
+    await server.call('DELETE', `/applications/${leaked.id}`, { key: disabled.key });
+    await cli.run('tenants', 'disable', disabled.id, ...at());
+    const body = { name: 'ended', permissions: ['application:read'], expires_at: '2030-01-01T00:00:00.000Z' };
+    await server.call('PUT', `/applications/${ended.id}`, { key, body });
+    const other = mkdtempSync(cli.path('other-'));
+    writeFileSync(cli.path('next.env'), `DATABASE_URL=${await sqlite.createMigrated(other)}\n`);
+    await cli.run('tenants', 'move', moved.id, '--to', cli.path('next.env'), '--yes', ...at());
+    const { revived } = await restore('--audit', exported(), '--revoke');
+    expect(revived.tenants).toEqual([
+      { tenant_id: disabled.id, name: 'test', closed: 'disabled' },
+      { tenant_id: moved.id, name: 'test', closed: 'moved' },
+    ]);
+    const changes = revived.applications.map((one) => [one.name, one.deleted, one.access?.expires_at]);
+    expect(changes.toSorted()).toEqual([
+      ['an application', true, undefined],
+      ['ended', false, '2030-01-01T00:00:00.000Z'],
+    ]);
+    expect(await statusOf(moved.key)).toBe(401);
+    await cli.run('tenants', 'enable', disabled.id, ...at());
+    expect([await statusOf(disabled.key), await statusOf(leaked.key)]).toEqual([200, 401]);
+    expect((await server.call('GET', `/applications/${ended.id}`, { key })).body.expires_at).toBe(
+      body.expires_at,
+    );
   });
 
   test('is not read from a changed export or that of another database', async () => {

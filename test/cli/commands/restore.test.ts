@@ -15,6 +15,7 @@ import { newMasterKey } from '../../../src/store/crypto/cipher.ts';
 import { type Cli, openCli, openSqliteCli } from '../../support/cli.ts';
 import { openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
+import { until } from '../../support/until.ts';
 
 let cli: Cli;
 let server: TestServer;
@@ -220,6 +221,18 @@ describe('a restore', () => {
     const audit = ['--audit', young.path('audit.jsonl')];
     expect((await young.run('restore', young.path('first.db'), '--force', ...audit)).code).toBe(0);
     young.remove();
+  });
+
+  test('refuses an audit export that is older than the backup', async () => {
+    await server.close();
+    const exported = cli.path('old.jsonl');
+    await cli.run('audit', 'export', exported);
+    const taken = cli.path('later.db');
+    const exportedBefore = Date.now();
+    await until('a later time', () => Date.now() > exportedBefore);
+    await cli.run('backup', taken);
+    const { code, err } = await cli.run('restore', taken, '--force', '--audit', exported);
+    expect([code, err]).toEqual([1, expect.stringContaining('before the backup was taken')]);
   });
 
   test('has an audit entry, and the chain continues from the backup', async () => {

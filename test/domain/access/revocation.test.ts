@@ -148,8 +148,9 @@ test('the access of an application has its grants and limits, without absent fie
     allowed_origins: ['o'],
     require_bound_sessions: false,
     allowed_networks: ['n'],
+    expires_at: '2030-01-01T00:00:00.000Z',
   };
-  const other = { id: 'a', name: 'one', type: 'public', expires_at: '2030-01-01T00:00:00.000Z' };
+  const other = { id: 'a', name: 'one', type: 'public', created_at: '2030-01-01T00:00:00.000Z' };
   for (const access of [least, most])
     expect(applicationAccess({ ...other, ...access } as Application)).toStrictEqual(access);
   expect(applicationAccess({ ...other, ...least, allowed_origins: undefined } as never)).toStrictEqual(least);
@@ -202,6 +203,10 @@ describe('access was reduced', () => {
       { allowed_networks: ['n', 'm'] },
       false,
     ],
+    ['if an expiry was set', now, { expires_at: '2030' }, true],
+    ['if the expiry is earlier', { ...now, expires_at: '2031' }, { expires_at: '2030' }, true],
+    ['not if the expiry is later', { ...now, expires_at: '2030' }, { expires_at: '2031' }, false],
+    ['not if the expiry was removed', { ...now, expires_at: '2030' }, { expires_at: undefined }, false],
     ['if origins were limited', now, { allowed_origins: ['o'] }, true],
     ['if an origin was removed', { ...now, allowed_origins: ['o', 'p'] }, { allowed_origins: ['o'] }, true],
     [
