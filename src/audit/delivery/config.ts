@@ -19,6 +19,7 @@ import {
   refusedHost,
 } from '../../outbound/address.ts';
 import { type HttpTarget, send } from '../../outbound/request.ts';
+import { createOwned } from '../../store/engine/file-ownership.ts';
 import { syncFolderOf } from '../../store/engine/line-writer.ts';
 import { chainName, systemTenant } from '../records.ts';
 import { type Batch, toJsonLines } from './batch.ts';
@@ -302,6 +303,8 @@ function pathProblem(path: string): string | undefined {
 function fileSender({ path }: { readonly path: string }): Sender {
   return {
     send: async (batch) => {
+      // If root creates the file, for example with `sinks test`, the service must be able to write to it.
+      createOwned(path);
       // Without O_NONBLOCK, opening a named pipe would wait for a reader.
       const file = await open(path, O_APPEND | O_CREAT | O_RDWR | O_NONBLOCK, 0o600);
       try {

@@ -227,7 +227,7 @@ async function verifyArchive(
   if (finding)
     throw new ArchiveError(
       `${path} does not verify: ${finding.message}`,
-      'no entry was deleted; run `sallyport audit verify`, and move the file away if it is damaged',
+      'no entry of this chain was deleted; run `sallyport audit verify`, and move the file away if it is damaged',
     );
   const last = parseAnchor(chains[0]?.anchor ?? '') as Position;
   try {
@@ -238,7 +238,7 @@ async function verifyArchive(
     if (!(error instanceof DamagedChain)) throw error;
     throw new ArchiveError(
       `${path} has other entries than the database`,
-      'no entry was deleted; use another folder if the database was restored from a backup',
+      'no entry of this chain was deleted; use another folder if the database was restored from a backup',
     );
   }
   return { last: { number: last.number, hash: last.hash }, entries };

@@ -24,7 +24,7 @@ export const commands: Command = {
 };
 
 const pgDump =
-  'pg_dump --format=custom --exclude-table-data=sessions --exclude-table-data=idempotency --file=FILE "$DATABASE_URL"';
+  '(umask 077; pg_dump --format=custom --exclude-table-data=sessions --exclude-table-data=idempotency --file=FILE "$OWNER_URL")';
 
 async function backup({ config, args, printResult, terminal }: Invocation): Promise<number> {
   const from = sqlitePath(config.databaseUrl);

@@ -54,8 +54,15 @@ async function rotate(invocation: Invocation): Promise<number> {
   const keys = rotation(config, dropOld);
   if (dropOld) await confirm(invocation, dropQuestion(config));
   return withStore(invocation, async (maintenance, store) => {
-    if (!options.on('force')) await checkNodes(invocation, maintenance, keys);
-    const rotated = await maintenance.rotateMasterKey(keys);
+    const checked = options.on('force') ? undefined : await checkNodes(invocation, maintenance, keys);
+    const next = (from: string) => {
+      if (checked === undefined || from === checked) return keys.next(from);
+      throw new CommandError(
+        `another process has rotated the master key from ${checked} to ${from}`,
+        'run this command again if you want to rotate it once more',
+      );
+    };
+    const rotated = await maintenance.rotateMasterKey({ ...keys, next });
     const { from, to } = rotated;
     // The entry contains fingerprints, which reveal nothing about the keys.
     const difference = { master_key: { from, to } };
@@ -68,17 +75,21 @@ async function rotate(invocation: Invocation): Promise<number> {
 }
 
 /**
- * Waits until all nodes have the new key, and throws if one does not get it. `keys.next` stores the key before the
+ * Waits until all nodes have the new key, and throws if one does not get it. Returns the current key. `keys.next` stores the key before the
  * database needs it, so that nodes with the same key file can read it.
  */
-async function checkNodes({ config, terminal }: Invocation, maintenance: Maintenance, keys: Rotation) {
+async function checkNodes(
+  { config, terminal }: Invocation,
+  maintenance: Maintenance,
+  keys: Rotation,
+): Promise<string> {
   const { current, next } = await maintenance.nextMasterKey(keys);
-  if (next === current) return;
+  if (next === current) return current;
   const lacking = await nodesWithoutKey(maintenance.nodes, next, (nodes, seconds) => {
     const expiry = `if a node has stopped, its record expires within ${seconds} s`;
     terminal.writeError(`waiting for ${namesOf(nodes)} to read the new key; ${expiry}\n`);
   });
-  if (lacking.length === 0) return;
+  if (lacking.length === 0) return current;
   const variable = config.masterKey ? 'SALLYPORT_MASTER_KEY' : 'SALLYPORT_MASTER_KEY_COMMAND';
   const source = !usesKeyFile(config)
     ? `restart them with the same ${variable}`

@@ -140,7 +140,7 @@ function requireFreePort({ host, port }: Config): void {
   }
 }
 
-/** Overrides the settings of the supervisor for one worker. */
+/** The settings of one worker. They replace those of the supervisor. */
 function workerFlags(port: number, metricsPort: number | undefined): string[] {
   const metrics = metricsPort === undefined ? [] : ['--metrics-port', String(metricsPort)];
   return ['--port', String(port), ...metrics, '--workers', '1'];
@@ -159,7 +159,10 @@ function portOf(url: string | undefined): number | undefined {
 function program(): string[] {
   const [, script, ...args] = process.argv;
   const scripts = script === undefined || script.startsWith('/$bunfs/') ? [] : [script];
-  return [process.execPath, ...process.execArgv, ...scripts, ...args];
+  const isReplaced = (arg = '') => /^--(port|metrics-port|workers)(=|$)/.test(arg);
+  const isValue = (at: number) => isReplaced(args[at - 1]) && !args[at - 1]?.includes('=');
+  const others = args.filter((arg, at) => !isReplaced(arg) && !isValue(at));
+  return [process.execPath, ...process.execArgv, ...scripts, ...others];
 }
 
 type Opened = Pick<App, 'url' | 'migrated' | 'bootstrapped' | 'link'>;

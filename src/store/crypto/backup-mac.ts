@@ -27,7 +27,7 @@ export function appendMac(file: number, master: MasterKey, at: number): BackupMa
   const hmac = startMac(master, taken_at);
   eachChunk(file, length, (bytes) => hmac.update(bytes));
   const mac = hmac.digest('hex');
-  writeSync(file, `\nsallyport-backup 1 ${taken_at} ${master.id} ${mac}\n`, length);
+  writeAll(file, Buffer.from(`\nsallyport-backup 1 ${taken_at} ${master.id} ${mac}\n`), length);
   fsyncSync(file);
   return { taken_at, master_key: master.id, mac, length };
 }
@@ -48,14 +48,26 @@ export function copyChecked(from: number, to: number, found: BackupMac, master: 
   const hmac = startMac(master, found.taken_at);
   eachChunk(from, found.length, (bytes) => {
     hmac.update(bytes);
-    writeSync(to, bytes);
+    writeAll(to, bytes);
   });
   return timingSafeEqual(hmac.digest(), Buffer.from(found.mac, 'hex'));
 }
 
 /** Copies the first `length` bytes of a file. */
 export function copyBytes(from: number, to: number, length: number): void {
-  eachChunk(from, length, (bytes) => writeSync(to, bytes));
+  eachChunk(from, length, (bytes) => writeAll(to, bytes));
+}
+
+/** On a full disk, a write may succeed in part. The next one then fails with the reason. */
+function writeAll(file: number, bytes: Uint8Array, position?: number): void {
+  for (let done = 0; done < bytes.length; )
+    done += writeSync(
+      file,
+      bytes,
+      done,
+      bytes.length - done,
+      position === undefined ? null : position + done,
+    );
 }
 
 function startMac({ bytes, id }: MasterKey, takenAt: string) {

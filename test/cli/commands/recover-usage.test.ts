@@ -33,7 +33,7 @@ test('backup and restore print the commands to use on PostgreSQL', async () => {
   const url = ['--database-url', await postgres.createEmpty('')];
   expect(await cli.run('backup', cli.path('x'), ...url)).toMatchObject({
     code: 2,
-    err: expect.stringContaining('hint: back up PostgreSQL with: pg_dump '),
+    err: expect.stringContaining('hint: back up PostgreSQL with: (umask 077; pg_dump '),
   });
   expect(await cli.run('restore', cli.path('x'), ...url)).toMatchObject({
     code: 2,

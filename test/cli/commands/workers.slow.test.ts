@@ -8,7 +8,7 @@ let service: RunningProgram;
 let workers: number[];
 beforeEach(async () => {
   program = new ProgramFolder();
-  service = await program.serve({ SALLYPORT_WORKERS: '2', SALLYPORT_LOG_LEVEL: 'debug' });
+  service = await program.serve({ SALLYPORT_LOG_LEVEL: 'debug' }, ['--workers', '2', '--port=0']);
   workers = listening();
 });
 afterEach(async () => {
