@@ -59,7 +59,7 @@ describe('doctor on PostgreSQL', () => {
 
   test('reports a server to which a connection takes longer than the timeout of a request', async () => {
     const proxy = await openTcpProxy(server.port);
-    proxy.setDelay(220);
+    proxy.setDelay(120);
     await runSql(server.url, 'create database slow');
     const url = server.url.replace(String(server.port), String(proxy.port)).replace(/postgres$/, 'slow');
     const { code, checks } = await runDoctor(cli, '--database-url', url, '--database-timeout', '200');
