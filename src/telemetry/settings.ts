@@ -63,7 +63,7 @@ function readRatio(text: string | undefined): number {
   throw new ConfigError(`OTEL_TRACES_SAMPLER_ARG must be a number from 0 to 1, not "${text}"`);
 }
 
-/** A timer with a longer time would end at once. */
+/** The longest time of a timer, in milliseconds. One that is set to more ends immediately. */
 const longestTimer = 2_147_483_647;
 
 function readInterval({ OTEL_METRIC_EXPORT_INTERVAL: text }: Env): number {

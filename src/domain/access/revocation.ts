@@ -103,6 +103,9 @@ export function revocations(rows: readonly AuditRow[]): Revocations {
       continue;
     }
     const state = tenantStates[operation];
+    const isMove = /^tenant\.(move|receive)/.test(operation);
+    // A tenant that was disabled before stays disabled when a move begins, is canceled, or brings it back.
+    if (isMove && (tenants.get(tenant) ?? 'moved') !== 'moved') continue;
     if (state) tenants.set(tenant, state);
     else tenants.delete(tenant);
   }

@@ -67,7 +67,6 @@ function proxyEndpoint(name: string, method: string): Endpoint {
 
 async function useTokens(call: Call, context: HandlerContext): Promise<Reply> {
   const { principal } = call;
-  denyQuarantined(principal);
   for (let attempt = 0; attempt < maxAttempts; attempt++) {
     const use = await check(call, context);
     const { tenantId } = principal;

@@ -119,6 +119,18 @@ describe('revocations in the audit log:', () => {
     expect(revocations(rows).applications).toStrictEqual(expected as never);
   });
 
+  test.each([
+    [['move'], 'moved'],
+    [['move', 'move_cancel'], undefined],
+    [['move', 'receive'], undefined],
+    [['disable', 'move'], 'disabled'],
+    [['disable', 'move', 'move_cancel'], 'disabled'],
+    [['move', 'move_cancel', 'disable', 'enable'], undefined],
+  ])('a tenant after %j', (operations, state) => {
+    const rows = operations.map((operation) => row(`tenant.${operation}`, 't'));
+    expect(revocations(rows).tenants.get('t')).toBe(state as never);
+  });
+
   test('the final state of tenants', () => {
     const { tenants } = revocations([
       row('tenant.disable', 't'),
