@@ -1,6 +1,6 @@
 import { type Database, SQLiteError, type SQLQueryBindings, type Statement } from 'bun:sqlite';
 import { randomBytes } from 'node:crypto';
-import { existsSync, lstatSync, rmSync, statfsSync } from 'node:fs';
+import { existsSync, lstatSync, rmSync, statfsSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { Awaitable } from '../../domain/awaitable.ts';
 import { fail } from '../../domain/error.ts';
@@ -105,6 +105,7 @@ function connectTwice(
   let unlock = () => {};
   try {
     unlock = alone ? lockExclusively(path) : lockShared(path);
+    refuseToDiscard(path);
     return { counters: mapCounters(path), writer: connect(path), reader: connect(path), unlock };
   } catch (error) {
     unlock();
@@ -112,6 +113,19 @@ function connectTwice(
     if (isFullDisk(error) && shrinkOwned(reserveFile(path), reserveStep)) return connectTwice(path, alone);
     throw new DbUnavailable(`cannot be opened: ${(error as Error).message}`, { cause: error });
   }
+}
+
+/**
+ * SQLite deletes a write-ahead log beside a missing or empty file. The log can have the only copy of the data. A first
+ * start writes to the file before it creates the log, so the log is looked for first.
+ */
+function refuseToDiscard(path: string): void {
+  const file = pathWithoutLinks(path);
+  const sizeOf = (name: string) => statSync(name, { throwIfNoEntry: false })?.size;
+  if (sizeOf(`${file}-wal`) && !sizeOf(file))
+    throw new Error(
+      `${file} is missing or empty, but ${file}-wal has data of it. Move the database back beside it, or restore a backup. For a new database, move ${file}-wal away`,
+    );
 }
 
 function connect(path: string): Database {

@@ -1,9 +1,11 @@
 import { afterEach, beforeEach, expect, test } from 'bun:test';
 import {
   closeSync,
+  existsSync,
   mkdtempSync,
   openSync,
   readdirSync,
+  readFileSync,
   rmSync,
   statSync,
   symlinkSync,
@@ -217,6 +219,20 @@ test('a file that is not a database is reported as unavailable and not overwritt
   expect(() => openSqlite(other, Date.now)).toThrow(DbUnavailable);
   expect(statSync(other).size).toBe(44 * 50);
 });
+
+test.each(['missing', 'empty'])(
+  'beside a file that is %s, a write-ahead log with data is not deleted',
+  (state) => {
+    const lost = join(folder, 'lost.db');
+    if (state === 'empty') writeFileSync(lost, '');
+    writeFileSync(`${lost}-wal`, 'the only copy');
+    expect(() => openSqlite(lost, Date.now)).toThrow(
+      /lost.db is missing or empty, but .*-wal has data of it/,
+    );
+    expect(readFileSync(`${lost}-wal`, 'utf8')).toBe('the only copy');
+    expect(existsSync(lost)).toBe(state === 'empty');
+  },
+);
 
 test('a new file that another process is writing is opened when it has finished', async () => {
   const other = join(folder, 'other.db');
