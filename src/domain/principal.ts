@@ -257,8 +257,11 @@ function reaches({ policy, ceiling }: Principal, resource: Resource): Set<string
   return theirs ? new Set([...own].filter((destination) => theirs.has(destination))) : own;
 }
 
+/** A search finds tokens that the caller can also read. */
 function finds({ policy, ceiling }: Principal, resource: Resource): boolean {
-  return decideUnder(policy, ceiling, 'token:search', resource).allowed;
+  return ['token:search', 'token:read'].every(
+    (permission) => decideUnder(policy, ceiling, permission, resource).allowed,
+  );
 }
 
 /** The permissions whose responses contain data of a stored token. */

@@ -24,7 +24,7 @@ import {
 } from '../../domain/token.ts';
 import { validate } from '../../domain/validate.ts';
 import type { LockedToken, TokenContent, TokenRecord, TokenRevision } from '../../store/store.ts';
-import type { RequireMatch } from '../pipeline/etag.ts';
+import type { Call } from '../pipeline/route.ts';
 
 /** The fields that are not encrypted. */
 const OpenFields = TokenContentFields.omit({ data: true });
@@ -82,11 +82,10 @@ export interface PatchedContent {
  * the two transforms. Stored data is decrypted only to merge a patch, to render a new mask or search template, or for the response.
  */
 export async function patchedContent(
-  principal: Principal,
+  call: Call<unknown, unknown, TokenPatch>,
   current: LockedToken,
-  patch: TokenPatch,
-  requireMatch: RequireMatch,
 ): Promise<PatchedContent> {
+  const { principal, body: patch } = call;
   const before = permit(principal, 'token:update', current);
   const { type, mask, search, metadata, max_uses, expires_at } = current.token;
   const { data: newData, ...rest } = patch;
@@ -110,7 +109,15 @@ export async function patchedContent(
   const keeps = newData === undefined || merges;
   if (keeps && needsReveal(principal, { from: current, to: next, renders, merges }))
     throw revealRequired(principal, current);
-  requireMatch(tokenVersion(current));
+  call.requireMatch(tokenVersion(current));
+  if (keeps && (renders || merges)) {
+    const disclosure = {
+      tokens: [current],
+      transform: 'reveal',
+      rule: ruleOf(principal.kind, before),
+    } as const;
+    call.examined = { operation: 'token.read', disclosures: [disclosure] };
+  }
 
   const data =
     newData === undefined

@@ -73,7 +73,8 @@ export const createToken = changeEndpoint({
   entityOf: ({ body }) =>
     body.unless_exists &&
     `${body.unless_exists} ${canonicalContainer(containerOf(body) ?? defaultContainer)}`,
-  handle: async ({ principal, body, requestInfo }, { store, usage, limits }) => {
+  handle: async (call, { store, usage, limits }) => {
+    const { principal, body, requestInfo } = call;
     const id = body.id ?? newId(principal.now);
     const container = containerOf(body) ?? defaultContainer;
     const content = contentOf(withDefaults(body, principal, { id, container }), principal.now);
@@ -91,6 +92,7 @@ export const createToken = changeEndpoint({
       const values = valueToFind(names[0] as string, content);
       const found = limits.checkSearch(principal.applicationId, requestInfo);
       const existing = await store.tokens.findEqual(principal.tenantId, container, values);
+      call.examined = { operation: 'token.search', search: { names, hits: existing ? 1 : 0 } };
       if (existing) {
         found();
         return existingToken(principal, existing, names);
@@ -285,10 +287,11 @@ export const updateToken = changeEndpoint({
     limits.checkTokens(principal.applicationId, bodyBytes, requestInfo);
     return undefined;
   },
-  handle: async ({ principal, params, body, requireMatch }, { store, usage, storageQuota }) => {
+  handle: async (call, { store, usage, storageQuota }) => {
+    const { principal, params } = call;
     let next: PatchedContent | undefined;
     const revise = async (current: LockedToken) => {
-      next = await patchedContent(principal, current, body, requireMatch);
+      next = await patchedContent(call, current);
       for (const { container } of [current, next.content]) usage.record(principal, 'token:update', container);
       return next.content;
     };

@@ -37,7 +37,7 @@ export function disclosureFields({ tokens, transform, rule }: Disclosure) {
  */
 export function recordDisclosures(
   operation: string,
-  { disclosures = [], search, report }: Reply,
+  { disclosures = [], search, report }: Pick<Reply, 'disclosures' | 'search' | 'report'>,
   principal: Principal,
   requestInfo: RequestInfo,
   context: HandlerContext,

@@ -269,7 +269,8 @@ async function counted(
     if (isRead) await spend();
     return reply;
   } catch (error) {
-    if (error instanceof Failure && answered.has(problem(error.code).status)) await spend();
+    const isUse = error instanceof Failure && answered.has(problem(error.code).status);
+    if (isUse || call.examined) await spend();
     throw error;
   }
 }
@@ -334,8 +335,14 @@ async function runChange(
   // Changes of the same entity run one after the other.
   const entity = (params as { id?: string } | undefined)?.id ?? route.entityOf?.(call) ?? Symbol('new');
   const commit = () => context.store.change(tenant, inTransaction, entity, route.essential);
-  if (!idempotency) return commit();
-  return excludeConcurrent(context.idempotentRequests, tenant, idempotency, commit);
+  try {
+    if (!idempotency) return await commit();
+    return await excludeConcurrent(context.idempotentRequests, tenant, idempotency, commit);
+  } catch (error) {
+    const { examined } = call;
+    if (examined) await recordDisclosures(examined.operation, examined, principal, requestInfo, context); // 503
+    throw error;
+  }
 }
 
 function respond(

@@ -86,6 +86,8 @@ export interface Call<P = unknown, Q = unknown, B = unknown> {
   readonly body: B;
   /** The thumbprint of the key of the request's DPoP proof, if the endpoint has `bindsSession`. */
   jkt?: string | undefined;
+  /** Set by changes whose errors depend on stored token data. If the change fails, it is recorded like a reply. */
+  examined?: Pick<Reply, 'disclosures' | 'search'> & { readonly operation: string };
   /** Checks `If-Match`, if the endpoint has `takesIfMatch`. Call it with the locked row, after all access checks. */
   readonly requireMatch: RequireMatch;
   readonly requestInfo: RequestInfo;

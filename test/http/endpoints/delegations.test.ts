@@ -302,6 +302,16 @@ describe.each(databases)('delegations on %s', (_, database) => {
   });
 
   describe('with max_uses', () => {
+    test('a change that fails because of stored data is a use', async () => {
+      const { delegation } = await scene();
+      const rules = [{ ...ruleFor(['token:update']), transform: 'reveal' }];
+      const agent = await delegation({ rules, max_uses: 1 });
+      const guess = async () =>
+        (await server.call('PATCH', '/tokens/card-42', { key: agent.key, body: { mask: '{{ data }}' } }))
+          .status;
+      expect([await guess(), await guess()]).toEqual([400, 401]);
+    });
+
     test('a use is a request that passed authorization', async () => {
       const { issuer, delegation } = await scene();
       const agent = await delegation({

@@ -136,6 +136,27 @@ describe.each(databases)('disclosures on %s', (_, database) => {
     expect(await entriesOf('after-a-change')).toEqual([]);
   });
 
+  test('a change that fails because of stored data has an entry about them, other failures have none', async () => {
+    const patch = async (id: string, body: object) => {
+      const answer = await server.call('PATCH', '/tokens/card-1', {
+        key: desk.key,
+        body,
+        headers: named(id),
+      });
+      return [answer.status, await entriesOf(id)];
+    };
+    const told = {
+      operation: 'token.read',
+      resource: { ids: ['card-1'] },
+      decision: { transform: 'reveal', rule },
+    };
+    expect(await patch('whole', { mask: '{{ data.number }}' })).toMatchObject([400, [told]]);
+    const merged = { data: { more: 'x' }, mask: '{{ data.number }}{{ data.more }}' };
+    expect(await patch('merged', merged)).toMatchObject([400, [told]]);
+    expect(await patch('replaced', { data: '1', mask: '{{ data }}' })).toEqual([400, []]);
+    expect(await patch('invalid', { type: '' })).toEqual([400, []]);
+  });
+
   test('masked and redacted reads and HEAD have no entry by default', async () => {
     await server.call('GET', '/tokens/note-1', { key: desk.key });
     await server.call('GET', '/tokens?container=/notes/', { key: desk.key });
@@ -158,11 +179,12 @@ describe.each(databases)('disclosures on %s', (_, database) => {
       await server.call('GET', '/tokens', { key: desk.key }),
       await create('card-6', '/cards/', desk.key),
       await server.call('PATCH', '/tokens/card-1', { key: desk.key, body: { metadata: { a: 'b' } } }),
+      await server.call('PATCH', '/tokens/card-1', { key: desk.key, body: { mask: '{{ data.number }}' } }),
       await replay(),
     ];
     const masked = await server.call('GET', '/tokens/note-1', { key: desk.key });
     await allow();
-    expect(answers.map(({ status }) => status)).toEqual([503, 503, 503, 503, 503]);
+    expect(answers.map(({ status }) => status)).toEqual([503, 503, 503, 503, 503, 503]);
     expect(JSON.stringify(answers.map(({ body }) => body))).not.toContain(plaintext);
     expect(masked.status).toBe(200);
   });

@@ -180,6 +180,12 @@ describe.each(databases)('on %s, a search', (_, database) => {
     });
     expect(await status({ container: '/mine/' }, mover.key)).toBe('reveal_required');
     expect(await status({ container: '/other/' }, mover.key)).toBe('done');
+    // A search finds only tokens that its caller can also read.
+    const searcher = await server.application(owner.key, {
+      permissions: ['token:search', 'token:update'],
+      rules: [{ priority: 1, container: '/mine/', transform: 'mask', permissions: ['token:read'] }],
+    });
+    expect(await status({ container: '/mine/' }, searcher.key)).toBe('reveal_required');
   });
 
   test('returns only what its caller can search and read, as it can read it, and no sign of other tokens', async () => {
@@ -383,6 +389,16 @@ describe.each(databases)('on %s, a search', (_, database) => {
       expect(changes.map(({ operation }: ApiResponse['body']) => operation)).toEqual([
         'token.create',
         'application.create',
+      ]);
+    });
+
+    test('is recorded as a search, also if the id is taken and nothing is created', async () => {
+      await newTenant();
+      const id = await create();
+      const taken = await call('POST', '/tokens', { ...body, id, data: { ...card.data, number: '4000' } });
+      expect(taken.body.code).toBe('token_exists');
+      expect(await entries('size=1')).toMatchObject([
+        { operation: 'token.search', search: { names: ['pan'], hits: 0 }, result: 'success' },
       ]);
     });
 
