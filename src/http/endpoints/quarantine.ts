@@ -76,7 +76,7 @@ export const releaseSession = changeEndpoint({
   tag: 'Sessions',
   summary: 'Release a session from quarantine',
   description:
-    'Ends the quarantine immediately. A quarantine of its application, or of the application that authorized it, continues.',
+    'Ends the quarantine immediately. A quarantine of its application, or of the application that authorized it, continues, also for about a minute after that application was deleted.',
   params: sessionParams,
   replies: { 204: { description: 'The session is not in quarantine.' } },
   failures: ['not_found'],

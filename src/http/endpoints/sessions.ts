@@ -89,6 +89,7 @@ export const authorizeSession = changeEndpoint({
     },
   },
   failures: ['grant_not_held', 'nonce_not_found', 'nonce_used'],
+  endsWithKey: true,
   ignoresQuota: true,
   handle: async ({ principal, body }, { store, usage, sessionTtlMax }) => {
     throwIfInvalid(grantErrors('session', body));
@@ -131,11 +132,12 @@ export const createDelegation = changeEndpoint({
   tag,
   summary: 'Create a delegation',
   description:
-    'Issues a key for a job or an agent. Call it from your backend with the key of a private application. Send at least one permission or rule, as for a session. You can grant only permissions that your key holds, and your key is the ceiling of the delegation: at any time, it can do only what your key can do. It ends with your key, and works only where your key works (`allowed_networks`). With `max_uses`, at most that many requests succeed: a use is a request that passed authorization. Requests with the status 400, 401, 403, 413, 415 or 429 are not counted; one with 5xx may be. Delegations are listed, ended and put into quarantine like sessions.',
+    'Issues a key for a job or an agent. Call it from your backend with the key of a private application. Send at least one permission or rule, as for a session. You can grant only permissions that your key holds, and your key is the ceiling of the delegation: at any time, it can do only what your key can do. It ends with your key, and works only where your key works (`allowed_networks`). With `max_uses`, at most that many requests succeed: a use is a request that passed authorization. Requests with the status 400, 401, 403, 413, 415 or 429 are not counted, except a 400 that depends on stored data; one with 5xx may be. Delegations are listed, ended and put into quarantine like sessions.',
   body: DelegationCreate,
   bodyExample: example.delegationCreate,
   replies: { 201: reply('The delegation, with its key.', DelegationCreated, example.delegationCreated) },
   failures: ['grant_not_held'],
+  endsWithKey: true,
   checkLimits: async ({ principal }, { delegations }) =>
     delegations.reserve(principal.tenantId, principal.applicationId),
   handle: async ({ principal, body }, { store, sessionTtl, sessionTtlMax }) => {

@@ -465,7 +465,7 @@ const idempotencyHeader = 'idempotency-key';
 
 /** Returns undefined if the request has no idempotency key. Throws `validation_failed` if the key is invalid. */
 function idempotencyOf(
-  route: Route,
+  route: ChangeRoute,
   { principal, params }: Call,
   headers: Headers,
   bodyText: string,
@@ -481,7 +481,9 @@ function idempotencyOf(
   const { policy, ceiling } = principal;
   const person =
     principal.kind === 'application' && principal.person ? [principal.person.subject, principal.issuer] : [];
-  const grants = route.method === 'PUT' ? '' : JSON.stringify([policy.grants, ceiling?.grants, ...person]);
+  const issuer = route.endsWithKey ? [principal.authority?.keyId] : [];
+  const grants =
+    route.method === 'PUT' ? '' : JSON.stringify([policy.grants, ceiling?.grants, ...person, ...issuer]);
   const { applicationId: application } = principal;
   return { caller: identityOf(principal).id, application, key, request: `${target}\n${grants}\n${bodyText}` };
 }

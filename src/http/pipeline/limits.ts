@@ -74,6 +74,8 @@ export function makeLimits(
   const misses = limit('search-misses', 'searches without a result by one application');
   const uses = limit('uses', 'uses of one token');
   const processing = limit('processing', 'milliseconds of long computations for one application');
+  // A change can run several times before its commit, and counts once.
+  const searching = new WeakMap<RequestInfo, () => void>();
 
   function limit(name: keyof Rates, what: string, quotaUnit = '') {
     const { rate, per, burst } = rates[name];
@@ -110,10 +112,18 @@ export function makeLimits(
       tokenBytes?.check(application, requestInfo, bytes);
     },
     checkSearch: (application, requestInfo) => {
+      const earlier = searching.get(requestInfo);
+      if (earlier) return earlier;
       searches?.check(application, requestInfo);
       // Taken before the search, so that concurrent guesses cannot exceed the limit.
       misses?.check(application, requestInfo);
-      return () => misses?.spend(application, -1);
+      let isMiss = true;
+      const found = () => {
+        if (isMiss) misses?.spend(application, -1);
+        isMiss = false;
+      };
+      searching.set(requestInfo, found);
+      return found;
     },
     checkUse: (tenant, token, requestInfo) => uses?.check(`${tenant} ${token}`, requestInfo),
     checkProcessing: (application) => processing?.check(application, undefined, 0),

@@ -162,6 +162,24 @@ describe.each(databases)('delegations on %s', (_, database) => {
     expect([await read(first.key), await read(second.key)]).toEqual([401, 200]);
   });
 
+  test('another key of its issuer does not get it with the same idempotency key', async () => {
+    const { key, issuer } = await scene();
+    const added = await server.call('POST', `/applications/${issuer.id}/keys`, { key });
+    const issue = (by: string) =>
+      server.call('POST', '/delegations', {
+        key: by,
+        body: { rules: [ruleFor(['token:read'])] },
+        headers: { 'Idempotency-Key': 'agent' },
+      });
+    const [first, again, other] = [
+      await issue(issuer.key),
+      await issue(issuer.key),
+      await issue(added.body.key),
+    ];
+    expect([again.status, again.body]).toEqual([201, first.body]);
+    expect(other.body.code).toBe('idempotency_mismatch');
+  });
+
   test('it ends with a key that expires earlier, and says so', async () => {
     const { key, issuer, issue } = await scene();
     const at = new Date(server.clock.now() + 60_000).toISOString();

@@ -1,4 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { makeLimits, type Rates } from '../../../src/http/pipeline/limits.ts';
+import type { RequestInfo } from '../../../src/http/pipeline/request-info.ts';
 import { dumpDatabase, hideTable } from '../../support/database.ts';
 import { type ApiResponse, openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
@@ -7,6 +9,21 @@ const rateLimitHeaders = ({ headers }: ApiResponse) => [
   headers.get('ratelimit'),
 ];
 const limitsOff = { SALLYPORT_RATE_PER_KEY: '0', SALLYPORT_RATE_PER_ADDRESS: '0' };
+
+test('a search in a change that runs again before its commit counts once, and so does its success', () => {
+  const rates = new Proxy({} as Rates, { get: () => ({ rate: 1, per: 60_000, burst: 2 }) });
+  const { checkSearch } = makeLimits(
+    rates,
+    () => 0,
+    () => {},
+  );
+  const request = () => ({ rateLimits: { add: () => {} } }) as unknown as RequestInfo;
+  const first = request();
+  const found = [checkSearch('app', first), checkSearch('app', first)];
+  for (const succeed of found) succeed();
+  checkSearch('app', request());
+  expect(() => checkSearch('app', request())).toThrow('too_many_requests');
+});
 
 describe('rate limits', () => {
   let server: TestServer;
