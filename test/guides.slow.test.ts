@@ -8,6 +8,7 @@ import { noBrowser, openBrowser } from './support/browser.ts';
 import { noOpenssl } from './support/certificates.ts';
 import { installSdk } from './support/install-sdk.ts';
 import { type ExampleSetup, readExample, runExample } from './support/page-examples.ts';
+import { freePort } from './support/postgres.ts';
 import { root, type Service, startService } from './support/service.ts';
 import { noCurl, noNginx } from './support/skip.ts';
 import { postgres } from './support/test-server.ts';
@@ -226,11 +227,4 @@ async function enterCardInFrames(url: string): Promise<void> {
   } finally {
     await browser.close();
   }
-}
-
-function freePort(): number {
-  const server = Bun.serve({ port: 0, hostname: '127.0.0.1', fetch: () => new Response() });
-  const { port } = server;
-  void server.stop(true);
-  return port as number;
 }

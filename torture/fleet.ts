@@ -72,7 +72,7 @@ export async function startFleet(
   for (let number = 0; number < count; number++) started.push(startNode(number));
 
   async function startNode(number: number): Promise<Node> {
-    const metricsPort = await freePort();
+    const metricsPort = freePort();
     const service = await program.serve({
       DATABASE_URL: databaseUrl,
       SALLYPORT_DATA_DIR: dataOf(number),

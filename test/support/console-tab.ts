@@ -93,7 +93,13 @@ export async function openTab(browser: Browser, url: string): Promise<Tab> {
       leaving = accept;
     },
     screenshot: async (name) => {
-      await page.screenshot({ path: join(pictures, `${name}.png`) });
+      const path = join(pictures, `${name}.png`);
+      // If Chromium loses a frame, for example on a machine that stands still, it waits for it without end.
+      for (let attempt = 1; attempt < 4; attempt++) {
+        const taken = page.screenshot({ path, timeout: 20_000 });
+        if (await taken.catch(() => undefined)) return;
+      }
+      await page.screenshot({ path });
     },
     reset: async () => {
       leaving = true;

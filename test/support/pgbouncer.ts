@@ -36,7 +36,7 @@ export async function startPgbouncer(
 ): Promise<Pgbouncer> {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-pgbouncer-'));
   chmodSync(folder, 0o755);
-  const port = await freePort();
+  const port = freePort();
   const users = join(folder, 'users.txt');
   writeFileSync(users, '"postgres" ""\n');
   const options = {

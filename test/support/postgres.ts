@@ -1,7 +1,6 @@
 /** Starts the PostgreSQL from npm on a free port with a temporary data folder. */
 import { spawn, spawnSync } from 'node:child_process';
 import { chownSync, cpSync, mkdtempSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 
@@ -25,7 +24,7 @@ export async function startPostgres(settings: Record<string, string> = {}): Prom
   const initialized = process.env.POSTGRES_INITIALIZED;
   if (initialized) runIn(folder, 'cp', '-R', initialized, data);
   else initialize(bin, folder, data);
-  const port = await freePort();
+  const port = freePort();
   const options = {
     port: String(port),
     listen_addresses: '127.0.0.1',
@@ -102,12 +101,18 @@ export async function postgresBinaries(folder: string): Promise<string> {
   return join(copy, 'bin');
 }
 
-export function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const probe = createServer().once('error', reject);
-    probe.listen(0, '127.0.0.1', () => {
-      const { port } = probe.address() as { port: number };
-      probe.close(() => resolve(port));
-    });
-  });
+/**
+ * A port that nothing listens on. It is below the ports that operating systems give to outgoing connections, so that
+ * none of these takes it before it is used, or while a server restarts.
+ */
+export function freePort(): number {
+  const port = 10_000 + Math.floor(Math.random() * 22_000);
+  try {
+    const probe = Bun.serve({ port, hostname: '127.0.0.1', fetch: () => new Response() });
+    void probe.stop(true);
+    return port;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EADDRINUSE') return freePort();
+    throw error;
+  }
 }

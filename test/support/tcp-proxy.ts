@@ -1,5 +1,6 @@
 /** A TCP proxy that a test can disconnect, delay, silence or point at another server. */
 import { connect, createServer, type Socket } from 'node:net';
+import { freePort } from './postgres.ts';
 
 /**
  * - `pass`: forwards both directions.
@@ -61,8 +62,8 @@ export async function openTcpProxy(
   const disconnect = () => {
     for (const socket of sockets) socket.destroy();
   };
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as { port: number };
+  const port = freePort();
+  await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
   return {
     port,
     setMode: (next) => {

@@ -37,7 +37,7 @@ export class Cluster {
   static async make(folder: string, bin?: string, more: Record<string, string> = {}): Promise<Cluster> {
     createFolder(folder);
     const programs = bin ?? (await postgresBinaries(folder));
-    const cluster = new Cluster(folder, programs, more, await freePort());
+    const cluster = new Cluster(folder, programs, more, freePort());
     const flags = [
       '-U',
       'postgres',
@@ -139,7 +139,7 @@ export class Cluster {
   /** Creates a standby without starting it. `folder` must not exist. */
   async copy(folder: string): Promise<Cluster> {
     createFolder(folder);
-    const copy = new Cluster(folder, this.#bin, this.#settings, await freePort());
+    const copy = new Cluster(folder, this.#bin, this.#settings, freePort());
     await this.backUp(copy.data);
     writeFileSync(join(copy.data, 'standby.signal'), '');
     const source = `host=127.0.0.1 port=${this.port} user=postgres`;

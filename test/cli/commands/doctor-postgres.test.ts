@@ -156,7 +156,7 @@ describe('doctor on PostgreSQL', () => {
       'fail database: the encoding of the database is LATIN1',
       `warn schema: version 0; this program needs version ${newestSchema}`,
     ]);
-    const nowhere = `postgres://postgres@127.0.0.1:${await freePort()}/postgres`;
+    const nowhere = `postgres://postgres@127.0.0.1:${freePort()}/postgres`;
     const { code, checks: none } = await runDoctor(cli, '--database-url', nowhere);
     expect({ code, problems: formatProblems(none) }).toEqual({
       code: 1,

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import type { NewEntry } from '../../../src/store/store.ts';
 import { type Cli, openCli } from '../../support/cli.ts';
+import { freePort } from '../../support/postgres.ts';
 import { ProgramFolder } from '../../support/program.ts';
 import { openTestServer, sqlite, startTime, type TestServer } from '../../support/test-server.ts';
 
@@ -162,8 +163,8 @@ async function refuseConnections(port: number, count: number): Promise<void> {
 
 test('logs tail --follow survives a restart of the service with one warning, and prints every entry once', async () => {
   const program = new ProgramFolder();
-  const first = await program.serve();
-  const env = { PORT: new URL(first.url).port };
+  const env = { PORT: String(freePort()) };
+  const first = await program.serve(env);
   const key = readFileSync(program.path('data/management.key'), 'utf8').trim();
   const cli = openCli(() => ({ SALLYPORT_URL: first.url, SALLYPORT_KEY: key }));
   const create = async (name: string) =>

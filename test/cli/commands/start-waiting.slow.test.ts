@@ -17,7 +17,7 @@ describe('a start that waits', () => {
   let folder: ProgramFolder;
   beforeEach(async () => {
     url = await postgres.createEmpty('');
-    port = await freePort();
+    port = freePort();
     folder = new ProgramFolder();
   });
   afterEach(() => folder.close());

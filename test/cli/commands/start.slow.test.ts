@@ -95,7 +95,7 @@ describe('a failed start prints one error and one hint, without the password:', 
   beforeAll(async () => {
     taken = Bun.serve({ port: 0, hostname: '127.0.0.1', fetch: () => new Response() });
     fleet = await postgres.createEmpty('');
-    closed = await freePort();
+    closed = freePort();
   });
   afterAll(() => taken.stop());
   beforeEach(() => {

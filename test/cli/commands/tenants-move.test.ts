@@ -427,7 +427,7 @@ describe.skipIf(noNginx())('a key that is revoked through the proxy of the guide
   async function startProxy(us: TestServer, eu: TestServer, ...tagsOfEu: string[]): Promise<void> {
     const folder = cli.path('proxy');
     mkdirSync(folder);
-    proxy = `http://127.0.0.1:${await freePort()}`;
+    proxy = `http://127.0.0.1:${freePort()}`;
     const { files } = readExample('docs/guides/several-installations.md');
     const addresses = { '127.0.0.1:8081': us.url, '127.0.0.1:8082': eu.url, '127.0.0.1:3000': proxy };
     const text = Object.entries(addresses).reduce(

@@ -39,7 +39,7 @@ describe('a database that cannot be reached', () => {
   });
 
   const cases: [problem: string, url: () => Promise<string>][] = [
-    ['connections are refused', async () => `postgres://postgres@127.0.0.1:${await freePort()}/postgres`],
+    ['connections are refused', async () => `postgres://postgres@127.0.0.1:${freePort()}/postgres`],
     ['the name does not resolve', async () => 'postgres://postgres@no-such-host.invalid/postgres'],
     ['the database does not exist', () => replaced(/\/[^/]*$/, '/missing')],
     ['the role does not exist', () => replaced('postgres@', 'missing@')],
@@ -165,7 +165,7 @@ describe('several hosts', () => {
   });
 
   test('the error names every host and its problem', async () => {
-    const [first, second] = [await freePort(), await freePort()];
+    const [first, second] = [freePort(), freePort()];
     await using(`postgres://127.0.0.1:${first},localhost:${second}/x`, async (db) => {
       const failing = Promise.try(() => db.get('select 1'));
       await expect(failing).rejects.toThrow(
