@@ -51,16 +51,17 @@ export async function reviewPage(
   const [start, end] = [(page - 1) * size, page * size];
   const groups: Record<Transform, FoundSubject[]> = { reveal: [], mask: [], redact: [] };
   const totals: Record<Transform, number> = { reveal: 0, mask: 0, redact: 0 };
-  if (start >= maxListed) return { found: [], next: undefined, tooDeep: true };
+  const isDeep = start >= maxListed;
   const stoppedAt = await examine(store, run, review, undefined, budget, (subject) => {
     totals[subject.transform]++;
-    if (groups[subject.transform].length < end) groups[subject.transform].push(subject);
+    if (!isDeep && groups[subject.transform].length < end) groups[subject.transform].push(subject);
     return true;
   });
+  const total = totals.reveal + totals.mask + totals.redact;
+  if (isDeep && (stoppedAt || total > start)) return { found: [], next: undefined, tooDeep: true };
   if (stoppedAt) return incompletePage(groups.reveal.slice(start), size, page, stoppedAt);
   const listed = riskiestFirst.flatMap((transform) => groups[transform]);
   const found = listed.slice(start, end);
-  const total = totals.reveal + totals.mask + totals.redact;
   return { found, totals, next: total > end ? positionAfter(found) : undefined };
 }
 

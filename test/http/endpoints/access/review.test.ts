@@ -139,6 +139,8 @@ describe.each(databases)('an access review on %s', (_, database) => {
         expect(await everyPage(query, 4 + random.below(9))).toEqual(body.data);
         const second = (await who(`${query}&size=5&page=2`)).body;
         expect([second.data, second.totals]).toEqual([body.data.slice(5, 10), body.totals]);
+        const after = (await who(`${query}&size=100&page=101`)).body;
+        expect([after.data, after.totals]).toEqual([[], body.totals]);
       }
     },
   );
