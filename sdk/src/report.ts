@@ -1,4 +1,5 @@
 /** The access report for auditors: CSV files, a page to print, and a manifest that the service signs. */
+import { ReadCounts } from './about.ts';
 import type { AccessRule, ApplicationKey, LogEntry, LogGap } from './api.ts';
 import type { Sallyport } from './client.ts';
 import { NotFoundError } from './errors.ts';
@@ -63,9 +64,11 @@ async function filesOf(source: Sallyport, options: ReportOptions): Promise<Repor
   for (const table of tablesOf(source, options, held)) {
     const [name, title] = table.about;
     const rows: Row[] = [];
+    let found = 0;
+    // Reads to the end, because later tables need all applications.
     for await (const row of held.has(table.needs) ? table.rows() : []) {
-      if (rows.push(row.map(visible)) > maxRows) break;
-      if (rows.length % 100 === 1) await options.progress?.(title, rows.length);
+      if (rows.length <= maxRows) rows.push(row.map(visible));
+      if (++found % 100 === 1) await options.progress?.(title, found);
     }
     if (held.has(table.needs))
       files.push({ name, text: toCsv([table.head.split(', '), ...rows.slice(0, maxRows)]) });
@@ -79,21 +82,33 @@ async function filesOf(source: Sallyport, options: ReportOptions): Promise<Repor
   return [{ name: 'report.html', text: pageHtml(options, gaps, parts) }, ...files];
 }
 
-/** Operations that change who has access. Sessions are left out: they are short-lived, and the log has them. */
+/**
+ * Operations that change who has access. Sessions are left out: they are short-lived, and the log has them. So is
+ * `key.exchange`, which gives nobody more access than `trusted_issuers` do.
+ */
 const changes = 'create update delete expire quarantine release regenerate key.create key.delete'
   .split(' ')
-  .map((name) => `application.${name}`);
+  .map((name) => `application.${name}`)
+  .concat('key.revoke');
 /** The risks that are reported. */
 const reported: readonly string[] = ['management', 'reveal', 'change'];
+
+/** The columns of `actorOf`. */
+const actorHead = 'By, By id, Person, Subject, Authorized by, Authorizer id';
+const reportedNote =
+  'Rows with Reported by are decisions that this application recorded: Sallyport did not see what it returned.';
 
 function tablesOf(source: Sallyport, { from, to }: ReportOptions, held: ReadonlySet<string>): Table[] {
   const names = new Map<string, string>();
   const nameOf = (id = '') => names.get(id) ?? id;
-  const actorOf = ({ actor }: LogEntry) => [
-    nameOf(actor.application_id) || actor.kind,
+  // Names of applications are not unique, so their ids follow.
+  const actorOf = ({ actor: { application_id = '', authorized_by = '', ...actor } }: LogEntry) => [
+    nameOf(application_id) || actor.kind,
+    application_id,
     personOf(actor),
     actor.subject ?? '',
-    nameOf(actor.authorized_by),
+    nameOf(authorized_by),
+    authorized_by,
   ];
   const lasting: string[] = [];
   const reads: Row[] = [];
@@ -107,8 +122,8 @@ function tablesOf(source: Sallyport, { from, to }: ReportOptions, held: Readonly
     }
     if (!held.has('session:read')) return;
     for await (const session of source.sessions.all({ state: 'active' })) {
-      const { id, application_id, subject = '' } = session;
-      yield* grantRows(['session', nameOf(application_id), id, subject], session, '');
+      const { id, kind, application_id, subject = '' } = session;
+      yield* grantRows([kind, nameOf(application_id), id, subject], session, '');
     }
   }
 
@@ -125,20 +140,16 @@ function tablesOf(source: Sallyport, { from, to }: ReportOptions, held: Readonly
   }
 
   async function* readers() {
-    const found = new Map<string, { cells: Row; responses: number; first: string; last: string }>();
+    const found = new ReadCounts<{ readonly cells: Row }>();
     for await (const entry of source.logs.all({ from, to, transform: 'reveal' })) {
-      const { at, count = 1, purpose = 'none stated', operation, resource, request_id = '' } = entry;
-      const cells = [...actorOf(entry), purpose];
-      const known = found.get(JSON.stringify(cells));
-      if (known) Object.assign(known, { responses: known.responses + count, first: at });
-      else found.set(JSON.stringify(cells), { cells, responses: count, first: at, last: at });
-      const { ids = [], container = '' } = resource ?? {};
+      const { at, count = 1, purpose = 'none stated', reported_by = '', request_id = '' } = entry;
+      const cells = [...actorOf(entry), purpose, reported_by];
+      found.add(JSON.stringify(cells), { cells }, entry);
+      const { ids = [], container = '' } = entry.resource ?? {};
       if (reads.length <= maxRows)
-        reads.push([at, ...cells, operation, container, ids.join(' '), String(count), request_id]);
+        reads.push([at, ...cells, entry.operation, container, ids.join(' '), String(count), request_id]);
     }
-    for (const { cells, responses, first, last } of [...found.values()].sort(
-      (a, b) => b.responses - a.responses,
-    ))
+    for (const { cells, responses, first, last } of found.list().sort((a, b) => b.responses - a.responses))
       yield [...cells, String(responses), first, last];
   }
 
@@ -169,21 +180,29 @@ function tablesOf(source: Sallyport, { from, to }: ReportOptions, held: Readonly
       rows: access,
     },
     {
-      about: ['changes.csv', 'What changed', 'Changes of applications and their keys in the period.'],
+      about: ['changes.csv', 'What changed', 'Changes of applications and keys in the period.'],
       needs: 'log:read',
-      head: 'Time, By, Person, Subject, Authorized by, Operation, Of, Id, Change, Request',
+      head: `Time, ${actorHead}, Operation, Of, Id, Change, Request`,
       rows: changed,
     },
     {
-      about: ['plaintext-readers.csv', 'Who read plaintext, and why', 'Responses in the period, by purpose.'],
+      about: [
+        'plaintext-readers.csv',
+        'Who read plaintext, and why',
+        `Responses in the period, by purpose. ${reportedNote}`,
+      ],
       needs: 'log:read',
-      head: 'By, Person, Subject, Authorized by, Purpose, Responses, First, Last',
+      head: `${actorHead}, Purpose, Reported by, Responses, First, Last`,
       rows: readers,
     },
     {
-      about: ['plaintext-reads.csv', 'Responses with plaintext', 'Each of them, newest first.'],
+      about: [
+        'plaintext-reads.csv',
+        'Responses with plaintext',
+        `Each of them, newest first. ${reportedNote}`,
+      ],
       needs: 'log:read',
-      head: 'Time, By, Person, Subject, Authorized by, Purpose, Operation, Container, Tokens, Responses, Request',
+      head: `Time, ${actorHead}, Purpose, Reported by, Operation, Container, Tokens, Responses, Request`,
       async *rows() {
         yield* reads;
       },
@@ -260,7 +279,9 @@ function tableHtml(
   held: boolean,
 ): string {
   const total = `${Math.min(rows.length, maxRows)} ${rows.length === 1 ? 'row' : 'rows'}`;
-  const more = rows.length > maxRows ? 'More than that were found: choose a shorter period.' : '';
+  // Only the tables from the log have a period.
+  const rest = needs === 'log:read' ? 'choose a shorter period' : 'the API lists the others';
+  const more = rows.length > maxRows ? `More than that were found: ${rest}.` : '';
   const printed = rows.length > printedRows ? `, of which the first ${printedRows} are printed here` : '';
   const note = held
     ? `${text} ${file} has ${total}${printed}. ${more}`

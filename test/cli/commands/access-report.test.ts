@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { appendFileSync, cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { accessReport, type Sallyport } from '../../../sdk/src/sallyport.ts';
 import { type Cli, openCli } from '../../support/cli.ts';
 import { ada, signInAs } from '../../support/people.ts';
 import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
@@ -13,6 +14,7 @@ describe.each(databases)('an access report on %s', (_, database) => {
   let cli: Cli;
   let folder: string;
   let tenant: string;
+  let [desk, twin, leaked, manager] = ['', '', '', ''];
   beforeAll(async () => {
     server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
     ({ key, id: tenant } = await server.tenant());
@@ -22,7 +24,18 @@ describe.each(databases)('an access report on %s', (_, database) => {
     const rules = [
       { priority: 1, container: '/cards/', transform: 'reveal', permissions: ['token:read', 'token:create'] },
     ];
-    const desk = await server.application(key, { name: formula, permissions: undefined, rules });
+    const reader = { name: formula, permissions: undefined, rules };
+    const [first, second] = [await server.application(key, reader), await server.application(key, reader)];
+    const third = await server.application(key, {});
+    const { body: own } = await server.call('GET', '/applications/key', { key });
+    [desk, twin, leaked, manager] = [first.id, second.id, third.id, own.id];
+    await server.call('POST', '/keys/revoke', { body: { key: third.key } });
+    const conditions = [{ attribute: 'container', operator: 'starts_with', value: '/cards/' }];
+    const delegated = [{ priority: 1, transform: 'reveal', permissions: ['token:read'], conditions }];
+    const delegation = { rules: delegated, subject: 'job:1' };
+    expect((await server.call('POST', '/delegations', { key: first.key, body: delegation })).status).toBe(
+      201,
+    );
     await server.application(key, { name: 'ends', expires_at: '2100-01-01T00:00:00Z' });
     const renamed = await server.application(key, { name: '<b>old</b>', permissions: ['invoice:read'] });
     const body = { name: '<b>new</b>', permissions: ['invoice:read'] };
@@ -30,9 +43,13 @@ describe.each(databases)('an access report on %s', (_, database) => {
     await server.call('PUT', `/applications/${renamed.id}`, { key, body });
     signOut();
     const token = { id: 'card-1', container: '/cards/', data: '4242' };
-    await server.call('POST', '/tokens', { key: desk.key, body: token });
+    await server.call('POST', '/tokens', { key: first.key, body: token });
     for (const purpose of ['chargeback', 'chargeback', 'support'])
-      await server.call('GET', '/tokens/card-1', { key: desk.key, headers: { 'SVC-PURPOSE': purpose } });
+      await server.call('GET', '/tokens/card-1', { key: first.key, headers: { 'SVC-PURPOSE': purpose } });
+    await server.call('GET', '/tokens/card-1', { key: second.key, headers: { 'SVC-PURPOSE': 'support' } });
+    const question = { permission: 'token:read', resource: { id: 'card-1', container: '/cards/' } };
+    const recorded = { ...question, credential: second.key, purpose: 'support', record: true };
+    await server.call('POST', '/decisions', { key, body: recorded });
     await cli.run('audit', 'head');
     const made = await cli.run('access', 'report', '--from', '2020-01-01T00:00:00Z', '--out', folder);
     expect(made).toMatchObject({ code: 0, err: '' });
@@ -51,26 +68,25 @@ describe.each(databases)('an access report on %s', (_, database) => {
         [...line.matchAll(/"((?:[^"]|"")*)"/g)].map(([, cell = '']) => cell.replaceAll('""', '"')),
       );
 
+  const columnsOf = (name: string, ...wanted: string[]) => {
+    const [head = [], ...rows] = rowsOf(name);
+    return rows.map((row) => wanted.map((column) => row[head.indexOf(column)]));
+  };
+
   test('lists grants, changes, readers with their purpose, and keys without an end', () => {
     expect(
       rowsOf('access.csv').map(([, name, , , grant, , where, transform]) => [name, grant, where, transform]),
     ).toContainEqual([`'${formula}`, 'rule 1', '/cards/', 'reveal']);
-    const changes = rowsOf('changes.csv').map(([, , person, , , operation, of]) => [person, operation, of]);
-    expect(changes.slice(1)).toContainEqual([
+    expect(rowsOf('access.csv').filter(([kind]) => kind === 'delegation')).toHaveLength(1);
+    const changes = columnsOf('changes.csv', 'By', 'By id', 'Person', 'Operation', 'Of', 'Id');
+    const ofAda = changes.find(([, , person]) => person !== '');
+    expect(ofAda?.slice(1, 5)).toEqual([
+      manager,
       'Ada Lovelace <ada@example.com>',
       'application.update',
       '<b>new</b>',
     ]);
-    expect(
-      rowsOf('plaintext-readers.csv')
-        .slice(1)
-        .map(([by, , , , purpose, count]) => [by, purpose, count]),
-    ).toEqual([
-      [`'${formula}`, 'chargeback', '2'],
-      [`'${formula}`, 'support', '1'],
-      [`'${formula}`, 'none stated', '1'],
-    ]);
-    expect(rowsOf('plaintext-reads.csv')).toHaveLength(5);
+    expect(changes).toContainEqual(['anonymous', '', '', 'key.revoke', 'an application', leaked]);
     const lasting = rowsOf('keys-without-end.csv').map(([name]) => name);
     expect(lasting).toContain('<b>new</b>');
     expect(lasting).not.toContain('ends');
@@ -78,6 +94,22 @@ describe.each(databases)('an access report on %s', (_, database) => {
       'management',
       'application:delete',
     ]);
+  });
+
+  test('tells readers of the same name apart, and recorded decisions from responses', () => {
+    const head = ['By', 'By id', 'Purpose', 'Reported by', 'Responses'];
+    const readers = columnsOf('plaintext-readers.csv', ...head);
+    expect(readers[0]?.slice(1)).toEqual([desk, 'chargeback', '', '2']);
+    const rest = [
+      [`'${formula}`, desk, 'none stated', '', '1'],
+      [`'${formula}`, desk, 'support', '', '1'],
+      [`'${formula}`, twin, 'support', '', '1'],
+      [`'${formula}`, twin, 'support', manager, '1'],
+    ];
+    expect(readers.slice(1).sort()).toEqual(rest.sort());
+    const reads = columnsOf('plaintext-reads.csv', ...head);
+    expect(reads).toHaveLength(6);
+    for (const row of rest) expect(reads).toContainEqual(row);
   });
 
   test('is a page without markup from names, whose pages are numbered', () => {
@@ -192,4 +224,26 @@ describe.each(databases)('an access report on %s', (_, database) => {
       new RegExp(`^${tenant}:[1-9]\\d*:[0-9a-f]{64}$`),
     );
   });
+});
+
+test('a report that cuts a table has the keys of all applications, and says how to see the rest', async () => {
+  const [applications, rulesOfEach] = [4100, 49];
+  const rules = Array.from({ length: rulesOfEach }, (_, index) => ({
+    ...{ priority: index + 1, container: `/${index}/`, transform: 'mask', permissions: ['token:read'] },
+  }));
+  async function* all() {
+    for (let id = 0; id < applications; id++)
+      yield { id: `id-${id}`, name: 'x', type: 'private', permissions: [], rules };
+  }
+  async function* none() {}
+  const source = {
+    ownPermissions: async () => ['access:review', 'application:read'],
+    applications: { all, keys: async () => [{ ending: 'abcd', created_at: '' }] },
+    access: { adviceOnAll: none, createReport: async () => ({}) },
+  } as unknown as Sallyport;
+  const period = { from: '2026-01-01T00:00:00Z', to: '2026-02-01T00:00:00Z' };
+  const files = await accessReport(source, period);
+  const rowsIn = (name: string) => files.find((file) => file.name === name)?.text.split('\r\n').length;
+  expect([rowsIn('access.csv'), rowsIn('keys-without-end.csv')]).toEqual([200_002, applications + 2]);
+  expect(files[0]?.text).toContain('More than that were found: the API lists the others.');
 });
