@@ -6,6 +6,8 @@ import { PermissionError } from './errors.ts';
 /** Responses with plaintext: their number, and the times of the first and the last. */
 export interface Reads {
   responses: number;
+  /** How many of them are decisions that an application recorded. Sallyport did not see what it returned. */
+  reported: number;
   first: string;
   last: string;
 }
@@ -14,13 +16,15 @@ export interface Reads {
 export class ReadCounts<T> {
   readonly #counts = new Map<string, Reads & { readonly about: T }>();
 
-  add(name: string, about: T, { at, count = 1 }: LogEntry): void {
+  add(name: string, about: T, { at, count = 1, reported_by }: LogEntry): void {
+    const reported = reported_by === undefined ? 0 : count;
     const known = this.#counts.get(name);
     if (!known) {
-      this.#counts.set(name, { about, responses: count, first: at, last: at });
+      this.#counts.set(name, { about, responses: count, reported, first: at, last: at });
       return;
     }
     known.responses += count;
+    known.reported += reported;
     if (at < known.first) known.first = at;
     if (at > known.last) known.last = at;
   }
@@ -62,7 +66,10 @@ export interface AboutSubject {
   readonly readers: readonly (Reads & LogEntry['actor'])[];
   /** Periods in which entries may be missing. */
   readonly gaps: readonly LogGap[];
-  /** The parts of the log that were not searched, as sentences. Empty if the lists are complete, apart from the gaps. */
+  /**
+   * The parts of the log that were not searched, and whether responses were only reported, as sentences. Empty if the
+   * lists are complete, apart from the gaps.
+   */
   readonly omissions: readonly string[];
 }
 
@@ -137,5 +144,10 @@ export async function aboutSubject(client: Sallyport, options: AboutOptions): Pr
   const readers = new ReadCounts<LogEntry['actor']>();
   for (const entry of entries.values()) readers.add(readerName(entry), entry.actor, entry);
 
-  return { seen: seen.list(), readers: readers.list(), gaps: [...gaps.values()], omissions: [...omissions] };
+  const found = { seen: seen.list(), readers: readers.list() };
+  if ([...found.seen, ...found.readers].some(({ reported }) => reported > 0))
+    omissions.add(
+      'Some of the responses are decisions that an application recorded: what it returned is not known.',
+    );
+  return { ...found, gaps: [...gaps.values()], omissions: [...omissions] };
 }

@@ -8,6 +8,8 @@ import { printTable, rowsOption } from '../terminal/print.ts';
 import { filterOptions, filterValue, follow, lines, printEntries, tailOptions } from '../terminal/tail.ts';
 import { ApplicationNames } from './application-names.ts';
 
+const reportedNote =
+  'REPORTED counts those responses that are decisions recorded by an application: Sallyport did not see what it returned.';
 const sinceOption = option('since TIME', 'Only reads at or after this time, such as 2030-01-31T12:00:00Z.');
 
 export const commands: readonly RemoteCommand[] = [
@@ -32,8 +34,7 @@ export const commands: readonly RemoteCommand[] = [
     options: [sinceOption, rowsOption],
     summary: 'List who has received the plaintext of a token.',
     examples: ['sallyport logs who-read card-4242 --since 2030-01-28T00:00:00Z'],
-    details:
-      'Lists every application and session with the number of responses that contained the plaintext, and the first and the last time. Warns if entries were archived or reads were not recorded in that time; --json lists these periods in `gaps`.',
+    details: `Lists every application and session with the number of responses that contained the plaintext, and the first and the last time. ${reportedNote} Warns if entries were archived or reads were not recorded in that time; --json lists these periods in \`gaps\`.`,
     call: whoRead,
   },
   {
@@ -41,8 +42,7 @@ export const commands: readonly RemoteCommand[] = [
     options: [sinceOption, rowsOption],
     summary: 'List the tokens whose plaintext an application or a session has received.',
     examples: ['sallyport logs seen-by 0198c0de-0000-7000-8000-000000000000'],
-    details:
-      'For an application, includes its sessions. Lists every token with the number of responses, and the first and the last time. Warns if entries were archived or reads were not recorded in that time; --json lists these periods in `gaps`.',
+    details: `For an application, includes its sessions. Lists every token with the number of responses, and the first and the last time. ${reportedNote} Warns if entries were archived or reads were not recorded in that time; --json lists these periods in \`gaps\`.`,
     call: seenBy,
   },
   {
@@ -50,8 +50,7 @@ export const commands: readonly RemoteCommand[] = [
     options: [option('container PATH', 'Where the data about the subject is stored.'), sinceOption],
     summary: "List the tokens that a subject has seen, and everyone who has seen the subject's data.",
     examples: ['sallyport logs about user:42 --container /customers/42/'],
-    details:
-      'Lists the tokens whose plaintext sessions of the subject have received, and then every application and session that has received plaintext of the container or of a token that was in it. Masked data is not listed. Warns if entries were archived or reads were not recorded in that time, and if parts of the log were not searched; --json has these in `gaps` and `omissions`.',
+    details: `Lists the tokens whose plaintext sessions of the subject have received, and then every application and session that has received plaintext of the container or of a token that was in it. Masked data is not listed. ${reportedNote} Warns if entries were archived or reads were not recorded in that time, and if parts of the log were not searched; --json has these in \`gaps\` and \`omissions\`.`,
     call: about,
   },
 ];
@@ -103,12 +102,12 @@ async function newest(entries: AsyncIterable<LogEntry>, count: number): Promise<
 }
 
 type Reader = Reads & LogEntry['actor'];
-const readColumns = ['RESPONSES', 'FIRST', 'LAST'];
+const readColumns = ['RESPONSES', 'REPORTED', 'FIRST', 'LAST'];
 const readerHead = ['KIND', 'ID', 'SUBJECT', 'APPLICATION', 'AUTHORIZED BY', ...readColumns];
 const tokenHead = ['TOKEN', ...readColumns];
 
-function readCells({ responses, first, last }: Reads): string[] {
-  return [String(responses), first, last];
+function readCells({ responses, reported, first, last }: Reads): string[] {
+  return [String(responses), String(reported), first, last];
 }
 
 async function whoRead(call: Call): Promise<number> {

@@ -48,7 +48,7 @@ describe('questions about disclosures', () => {
         kind: 'application',
         id: auditor.id,
         application_id: auditor.id,
-        responses: 1,
+        ...{ responses: 1, reported: 0 },
         first: time(4),
         last: time(4),
       },
@@ -56,7 +56,7 @@ describe('questions about disclosures', () => {
         kind: 'application',
         id: desk.id,
         application_id: desk.id,
-        responses: 2,
+        ...{ responses: 2, reported: 0 },
         first: time(1),
         last: time(3),
       },
@@ -64,17 +64,19 @@ describe('questions about disclosures', () => {
     expect((await cli.json('logs', 'who-read', 'note-1')).body.readers).toEqual([]);
     const { out } = await cli.run('logs', 'who-read', 'card-1', '--since', time(4));
     expect(out.trim().split('\n')).toEqual([
-      expect.stringMatching(/^KIND +ID +SUBJECT +APPLICATION +AUTHORIZED BY +RESPONSES +FIRST +LAST$/),
       expect.stringMatching(
-        new RegExp(`^application +${auditor.id} +an application +1 +${time(4)} +${time(4)}$`),
+        /^KIND +ID +SUBJECT +APPLICATION +AUTHORIZED BY +RESPONSES +REPORTED +FIRST +LAST$/,
+      ),
+      expect.stringMatching(
+        new RegExp(`^application +${auditor.id} +an application +1 +0 +${time(4)} +${time(4)}$`),
       ),
     ]);
   });
 
   test('seen-by lists the tokens whose plaintext an application received', async () => {
     expect((await cli.json('logs', 'seen-by', desk.id)).body.tokens).toEqual([
-      { token: 'card-2', responses: 1, first: time(3), last: time(3) },
-      { token: 'card-1', responses: 2, first: time(1), last: time(3) },
+      { token: 'card-2', responses: 1, reported: 0, first: time(3), last: time(3) },
+      { token: 'card-1', responses: 2, reported: 0, first: time(1), last: time(3) },
     ]);
     expect((await cli.json('logs', 'seen-by', desk.id, '--since', time(4))).body.tokens).toEqual([]);
   });
@@ -115,6 +117,27 @@ describe('questions about disclosures', () => {
     expect(out).toMatch(/^TOKEN .*\ncard-41 .*\n\nKIND +ID +SUBJECT .*\n/);
     expect(out).toMatch(/^session +\S+ +user:42 /m);
     expect((await own.run('logs', 'about', 'user:42')).code).toBe(2);
+    own.remove();
+  });
+
+  test('responses that an application reported are counted as such', async () => {
+    const { key } = await server.tenant();
+    const rules = [{ priority: 1, container: '/c/', permissions: ['token:read'], transform: 'reveal' }];
+    const reader = await server.application(key, { rules });
+    await server.call('POST', '/tokens', { key, body: { id: 'c-1', container: '/c/', data: 'x' } });
+    await server.call('GET', '/tokens/c-1', { key: reader.key });
+    const resource = { id: 'c-1', container: '/c/' };
+    const body = { credential: reader.key, permission: 'token:read', resource, record: true };
+    await server.call('POST', '/decisions', { key, body });
+    const own = openCli(() => ({ SALLYPORT_URL: server.url, SALLYPORT_KEY: key }));
+    const counts = [{ responses: 2, reported: 1 }];
+    expect((await own.json('logs', 'who-read', 'c-1')).body.readers).toMatchObject(counts);
+    expect((await own.json('logs', 'seen-by', reader.id)).body.tokens).toMatchObject(counts);
+    const { body: about } = await own.json('logs', 'about', 'user:1', '--container', '/c/');
+    expect(about).toMatchObject({
+      readers: counts,
+      omissions: [expect.stringContaining('decisions that an application recorded')],
+    });
     own.remove();
   });
 
