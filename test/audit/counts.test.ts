@@ -1,6 +1,7 @@
 /** Counting entries of the audit log by result and time. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { countDenials, countEntries } from '../../src/audit/log/count.ts';
+import { maxExamined } from '../../src/audit/log/search.ts';
 import type { Db } from '../../src/store/engine/db.ts';
 import type { CountFilter, LogCounts, NewEntry, Store } from '../../src/store/store.ts';
 import { plansOf, recorder, rowsVisited } from '../support/statement-recorder.ts';
@@ -139,6 +140,30 @@ describe.each(databases)('counting the audit log on %s', (name, database) => {
     const sure = entries.filter(({ at }) => at > countedFrom).length;
     expect(sure).toBeLessThanOrEqual(sum);
     expect(sure).toBeGreaterThan(1000);
+  });
+
+  test('counts only the newest of very many pending entries, and says since when', async () => {
+    const busy = await on.tenant();
+    const start = end + 60 * minute;
+    const many = Array.from({ length: maxExamined + 100 }, (_, number) => ({
+      ...entryAt(busy, 9),
+      at: start + number,
+    }));
+    await on.store.audit.write(many.slice(0, 10));
+    await on.maintenance.audit.seal();
+    await on.store.audit.write(many.slice(10));
+    const oldest = start + 100;
+    const countFrom = async (filter: CountFilter) => {
+      const { counts, countedFrom, denials } = await on.store.audit.count(busy, filter, start + 9999, true);
+      const total = counts.reduce((sum, { denied }) => sum + denied, 0);
+      expect(denials?.counts.reduce((sum, each) => sum + each, 0)).toBe(total);
+      expect(denials?.countedFrom).toBe(countedFrom);
+      return [total, countedFrom];
+    };
+    expect(await countFrom({})).toEqual([maxExamined, oldest]);
+    expect(await countFrom({ from: oldest + 1 })).toEqual([maxExamined - 1, undefined]);
+    await on.maintenance.audit.seal();
+    expect(await countFrom({})).toEqual([many.length, undefined]);
   });
 
   test('segments that are not decompressed count in the interval of their end', async () => {

@@ -17,7 +17,7 @@ import {
   segmentAt,
   segmentsAt,
 } from './chain.ts';
-import { toLogEntry } from './entry.ts';
+import { timeOfId, toLogEntry } from './entry.ts';
 import { newestPending } from './pending.ts';
 import { maxExamined, numbersOf } from './search.ts';
 import { chunkSize, type SegmentHeader } from './segment.ts';
@@ -47,21 +47,19 @@ export async function countEntries(
   now: number,
   limits = defaults,
 ): Promise<Omit<LogCounts, 'gaps'>> {
-  const pending = await newestPending(db, tenantId, maxExamined);
-  const chain = (pending ? pending.chain : await chainOf(db, tenantId)) ?? emptyChain(tenantId);
-  const range = await numbersOf(db, chain, filter);
-  const oldest = (await firstHeader(db, chain))?.earliestAt ?? pending?.entries.at(-1)?.at;
+  const { pending, chain, range, pendingFrom } = await startOf(db, tenantId, filter);
+  const oldest = (await firstHeader(db, chain))?.earliestAt ?? pending.at(-1)?.at;
   const to = filter.to ?? now;
   const from = filter.from ?? Math.min(oldest ?? Number.POSITIVE_INFINITY, to - 1);
   // Without `to`, entries of the current millisecond are counted too.
   const tally = new Tally(intervalsBetween(from, filter.to ?? now + 1), filter);
-  for (const entry of pending?.entries ?? []) {
+  for (const entry of pending) {
     const found = toLogEntry(tenantId, entry);
     if (matches(found, filter)) tally.add(entry.at, found.result);
   }
   const first = Math.max(range.first, range.last - limits.segments + 1);
   let { entries, opened } = limits;
-  let countedFrom = first > range.first ? (await headerAt(db, tenantId, first - 1))?.sealedAt : undefined;
+  let countedFrom = first > range.first ? (await headerAt(db, tenantId, first - 1))?.sealedAt : pendingFrom;
   for await (const { header, hits } of matching(db, tenantId, filter, { first, last: range.last })) {
     if (entries < header.last - header.first + 1) {
       countedFrom = header.sealedAt;
@@ -74,6 +72,22 @@ export async function countEntries(
   }
   const { start, length } = tally.intervals;
   return { start, length, end: to, counts: tally.counts, countedFrom };
+}
+
+/**
+ * Where counting starts: the newest pending entries and the range of the segments. If older pending entries may match,
+ * `pendingFrom` is the time from which all were read, and the range is empty, because entries before it are left out.
+ */
+async function startOf(db: Reader, tenantId: string, filter: AuditFilter) {
+  const page = await newestPending(db, tenantId, maxExamined);
+  const chain = (page ? page.chain : await chainOf(db, tenantId)) ?? emptyChain(tenantId);
+  const pending = page?.entries ?? [];
+  const last = pending[maxExamined - 1];
+  // The time of the id, because an aggregated entry is written after its `at`. It is no number in an altered id.
+  const pendingFrom = last && (timeOfId(last.id) || last.at);
+  if (pendingFrom === undefined || pendingFrom < (filter.from ?? 0))
+    return { pending, chain, range: await numbersOf(db, chain, filter), pendingFrom: undefined };
+  return { pending, chain, range: { first: 1, last: 0 }, pendingFrom };
 }
 
 type Result = Entry['result'];
@@ -218,11 +232,10 @@ export async function countDenials(
     const id = actor.application_id ?? actor.id;
     if (id !== undefined) applications.set(id, (applications.get(id) ?? 0) + count);
   };
-  const pending = await newestPending(db, tenantId, maxExamined);
-  for (const entry of pending?.entries ?? []) add(entry);
-  const chain = (pending ? pending.chain : await chainOf(db, tenantId)) ?? emptyChain(tenantId);
-  let countedFrom: number | undefined;
-  for await (const batch of readsOf(matching(db, tenantId, denied, await numbersOf(db, chain, denied)))) {
+  const { pending, range, pendingFrom } = await startOf(db, tenantId, denied);
+  for (const entry of pending) add(entry);
+  let countedFrom = pendingFrom;
+  for await (const batch of readsOf(matching(db, tenantId, denied, range))) {
     const segments = await segmentsAt(db, tenantId, [...batch.keys()]);
     for (const segment of segments) {
       if (budget <= 0) {
