@@ -95,7 +95,7 @@ export async function diagnose(
       await checkLifetimes(db),
       await checkBoundSessions(db, config),
       await checkStorage(db, tokenBytes),
-      checkSealed(await pendingEntries(db, 10_000)),
+      checkSealed(await pendingEntries(db, maxCounted + 1)),
       ...(await checkHeads(db, masters, auditHint)),
       ...(await checkSinks(db, masters, sinks)),
     ];
@@ -239,17 +239,19 @@ function checkSweep(lag: number): Check {
     : ok('sweep', 'no expired rows are overdue for removal');
 }
 
-/** How many applications and keys the message names, and how many are counted. */
-const [maxNamed, maxCounted] = [10, 1000];
+/** How many applications and keys a message names, and how many rows are counted. */
+const [maxNamed, maxCounted] = [10, 10_000];
+
+const counted = (rows: number) => (rows > maxCounted ? `more than ${maxCounted}` : `${rows}`);
 
 async function checkLifetimes(db: Db): Promise<Check> {
-  const tooLong = await listTooLong(db, maxCounted);
+  const tooLong = await listTooLong(db, maxCounted + 1);
   if (tooLong.length === 0) return ok('lifetimes', 'no key exceeds the maximum lifetime of its tenant');
   const named = tooLong.slice(0, maxNamed).map(describe).join(', ');
-  const rest = tooLong.length > maxNamed ? `, and ${tooLong.length - maxNamed} more` : '';
+  const rest = tooLong.length > maxNamed ? ', and others' : '';
   return warn(
     'lifetimes',
-    `${tooLong.length} applications and keys exceed the maximum lifetime of their tenant: ${named}${rest}`,
+    `${counted(tooLong.length)} applications and keys exceed the maximum lifetime of their tenant: ${named}${rest}`,
     'set an expiry with `sallyport apps update`, and replace keys with `sallyport keys create --old-keys-expire-at`',
   );
 }
@@ -305,8 +307,8 @@ async function checkNodes(db: Db, now: () => number, inUse: boolean): Promise<Ch
     ),
   ]);
   if (problems.length > 0) return problems;
-  const count = active.length === 1 ? '1 node is' : `${active.length} nodes are`;
-  return [ok('nodes', `${count} running, with the master key and a correct clock`)];
+  const running = count(active.length, 'node is', 'nodes are');
+  return [ok('nodes', `${running} running, with the master key and a correct clock`)];
 }
 
 /** A node that stops deletes its row. A row that has expired is of a node that was killed, or that cannot write. */
@@ -341,8 +343,6 @@ function checkClockOfNode(name: string, offset: number): Check[] {
   return [warn('nodes', message, hint)];
 }
 
-const oldestPostgres = 140_000;
-
 async function checkPostgres(db: Db, config: Config): Promise<Check[]> {
   return [...(await checkServer(db, config.databaseConnections)), await checkTimeouts(config)];
 }
@@ -370,7 +370,7 @@ async function checkServer(db: Db, maxConnections: number): Promise<Check[]> {
     failed('synchronous_commit is off: a crash can lose acknowledged writes', 'set synchronous_commit = on');
   if (state.encoding !== 'UTF8')
     failed(`the encoding of the database is ${state.encoding}`, 'create a database with encoding UTF8');
-  if (state.number < oldestPostgres)
+  if (state.number < 140_000)
     warned(`PostgreSQL ${state.version} is not supported`, 'use PostgreSQL 14 or later');
   if (state.left < maxConnections)
     warned(
@@ -416,7 +416,7 @@ function formatTimeouts({ statement, lock, idle, onConnection }: Timeouts): Chec
 const maxUnsealed = 60_000;
 
 function checkSealed({ entries, age }: PendingEntries): Check {
-  const some = entries === 1 ? '1 entry is' : `${entries} entries are`;
+  const some = entries === 1 ? '1 entry is' : `${counted(entries)} entries are`;
   if (age > maxUnsealed)
     return warn('audit log', `${some} not sealed yet, the oldest for ${Math.round(age / 1000)} s`, startHint);
   return ok('audit log', entries === 0 ? 'all entries are sealed' : `${some} not sealed yet`);
@@ -432,7 +432,7 @@ export async function checkHeads(db: Db, masters: MasterKeys, hint: string): Pro
   const { chains, entries, problem } = await verifyHeads(db, keys);
   if (problem !== undefined) return [fail('audit log', problem, hint)];
   if (chains === 0) return [];
-  return [ok('audit log', `signed: ${entries} entries in ${chains} ${chains === 1 ? 'chain' : 'chains'}`)];
+  return [ok('audit log', `signed: ${entries} entries in ${count(chains, 'chain')}`)];
 }
 
 /**

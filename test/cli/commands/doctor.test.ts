@@ -71,12 +71,14 @@ describe('doctor on SQLite', () => {
   });
 
   const day = 86_400_000;
-  const addUnsealed = (at: number) =>
+  const addUnsealed = (at: number, tenant = systemTenant) =>
     runSql(
       url(),
       `insert into audit_pending (tenant_id, id, at, format, mac, entry)
-       values ('${systemTenant}', '${newEntryId(at)}', ${at}, 1, x'00', '{}')`,
+       values ('${tenant}', '${newEntryId(at)}', ${at}, 1, x'00', '{}')`,
     );
+  /** More rows than are counted. */
+  const many = 'with recursive many (n) as (select 1 union all select n + 1 from many where n < 10001)';
   const problems: [string, (cli: Cli) => unknown, number, RegExp][] = [
     [
       'a data folder that other users can read',
@@ -134,6 +136,32 @@ describe('doctor on SQLite', () => {
       () => addUnsealed(Date.now() - day),
       0,
       /^warn audit log: \d+ entries are not sealed yet, the oldest for 864\d\d s$/,
+    ],
+    [
+      'an old entry of the last of many tenants',
+      async () => {
+        await runSql(
+          url(),
+          `${many} insert into audit_pending (tenant_id, id, at, format, mac, entry)
+           select printf('%08d', n), '${newEntryId(Date.now())}', ${Date.now()}, 1, x'00', '{}' from many`,
+        );
+        await addUnsealed(Date.now() - day, 'f'.repeat(8));
+      },
+      0,
+      /^warn audit log: more than 10000 entries are not sealed yet, the oldest for 864\d\d s$/,
+    ],
+    [
+      'more keys that live too long than are counted',
+      async () => {
+        await cli.run('tenants', 'max-lifetime', 'x', '90d');
+        await runSql(
+          url(),
+          `${many} insert into application_keys (tenant_id, application_id, id, digest, ending, created_at)
+           select tenant_id, id, printf('%08d', n), cast(n as blob), 'abcd', 0 from many join applications`,
+        );
+      },
+      0,
+      /^warn lifetimes: more than 10000 applications and keys exceed .*, and others$/,
     ],
     [
       'a sweep that does not run',
