@@ -211,6 +211,10 @@ describe('options', () => {
     [['tenants', 'list', '--url', 'http://127.0.0.1'], "unknown option '--url'"],
     [['apps', 'list', '--limit', '0'], '--limit must be'],
     [['apps', 'list', '--limit', 'many'], '--limit must be'],
+    [['tokens', 'create', '--max-uses', '1x'], '--max-uses must be a whole number, not "1x"'],
+    [['delegations', 'create', '--max-uses', '1O'], '--max-uses must be a whole number, not "1O"'],
+    [['delegations', 'create', '--max-uses', ''], '--max-uses must be a whole number, not ""'],
+    [['delegations', 'create', '--max-uses', '9'.repeat(400)], '--max-uses must be a whole number'],
     [['whoami', '--key-file', 'a', '--key-stdin'], 'cannot both be given'],
     [['whoami', '--key-file', '/nowhere/key'], '/nowhere/key: no such file'],
   ])('%p is rejected', async (argv, message) => {

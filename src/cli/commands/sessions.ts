@@ -2,7 +2,15 @@ import type { DelegationCreate, Session, SessionAuthorize } from '../../../sdk/s
 import { SessionKind, SessionState } from '../../domain/session.ts';
 import { type Call, option, type RemoteCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
-import { confirm, expiryOption, fileOption, only, permissionOption, yesOption } from '../terminal/options.ts';
+import {
+  confirm,
+  expiryOption,
+  fileOption,
+  only,
+  permissionOption,
+  wholeNumberOf,
+  yesOption,
+} from '../terminal/options.ts';
 import { fields, limitOption, printList } from '../terminal/print.ts';
 import { ApplicationNames } from './application-names.ts';
 import { appArgument, findApplication, summarizeGrants } from './apps.ts';
@@ -93,12 +101,11 @@ async function authorize({ service, options, input, printResult }: Call): Promis
 }
 
 async function delegate({ service, options, input, printResult }: Call): Promise<number> {
-  const maxUses = options.value('max-uses');
   const fromOptions = only({
     permissions: options.values('permission'),
     subject: options.value('subject'),
     expires_at: options.value('expires-at'),
-    max_uses: maxUses === undefined ? undefined : Number(maxUses),
+    max_uses: wholeNumberOf({ options }, 'max-uses'),
   });
   const body = { ...(await input.body(options.value('file'))), ...fromOptions } as DelegationCreate;
   const { id, key, expires_at } = await service.delegations.create(body);

@@ -8,6 +8,7 @@ import {
   formatPairs,
   only,
   pairsOf,
+  wholeNumberOf,
   yesOption,
 } from '../terminal/options.ts';
 import { fields, limitOption, printList } from '../terminal/print.ts';
@@ -72,9 +73,8 @@ export const commands: readonly RemoteCommand[] = [
       'sallyport tokens create --container /customers/42/ --text-file code --max-uses 1',
     ],
     call: async (call) => {
-      const [id, maxUses] = ['id', 'max-uses'].map((name) => call.options.value(name));
-      const max_uses = maxUses === undefined ? undefined : Number(maxUses);
-      const body = { ...(await bodyOf(call)), ...only({ id, max_uses }) };
+      const fromOptions = only({ id: call.options.value('id'), max_uses: wholeNumberOf(call, 'max-uses') });
+      const body = { ...(await bodyOf(call)), ...fromOptions };
       return show(call, await call.service.tokens.create(body as unknown as TokenCreate));
     },
   },

@@ -76,6 +76,14 @@ export function timeOf({ options }: Pick<Context, 'options'>, { name }: Option):
   return duration === undefined ? text : timestamp(Date.now() + duration);
 }
 
+/** The value of an option for a whole number. Throws UsageError for other text, which JSON would send as null. */
+export function wholeNumberOf({ options }: Pick<Context, 'options'>, name: string): number | undefined {
+  const text = options.value(name);
+  if (text === undefined) return undefined;
+  if (/^\d{1,15}$/.test(text)) return Number(text);
+  throw new UsageError(`--${name} must be a whole number, not "${text}"`);
+}
+
 export function only<T extends object>(fields: T): Defined<T> {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Defined<T>;
 }
