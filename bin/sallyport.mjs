@@ -3,7 +3,7 @@
 import { spawn } from 'node:child_process';
 import { statSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { devNull } from 'node:os';
+import { constants, devNull } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -19,7 +19,7 @@ const command = [...ignoreCurrentFolder, join(root, 'src', 'main.ts'), ...proces
 const child = spawn(bun, command, { stdio: 'inherit' });
 
 for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP']) process.on(signal, () => child.kill(signal));
-child.on('exit', (code, signal) => process.exit(code ?? (signal === 'SIGINT' ? 130 : 143)));
+child.on('exit', (code, signal) => process.exit(code ?? 128 + constants.signals[signal]));
 child.on('error', giveUp);
 
 /** The install script of the package `bun` replaces its placeholder. If scripts are disabled, uses the platform package. */

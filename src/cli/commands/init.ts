@@ -14,7 +14,8 @@ export const commands: RemoteCommand = {
   usage: 'init',
   options: [
     option('name TEXT', 'Project name; default is the name of the folder.'),
-    option('env-file FILE', 'File for the keys; default .env. An existing file is extended.'),
+    // Not --env-file: Node, which runs the launcher, takes that option for its own.
+    option('keys-to FILE', 'File for the keys; default .env. An existing file is extended.'),
     yesOption,
   ],
   summary: 'Set up a project: create a backend and a browser application and write their keys to .env.',
@@ -74,7 +75,7 @@ async function projectOf({ options, terminal }: Call): Promise<Project> {
       `cannot name a container after "${name}": it has no letter or digit from a to z or 0 to 9`,
       'choose another name with --name',
     );
-  const file = options.value('env-file') ?? '.env';
+  const file = options.value('keys-to') ?? '.env';
   return { name, container: `/${segment.slice(0, 100)}/`, file, existing: contentOf(file) };
 }
 
@@ -186,6 +187,6 @@ function requireOthersUnchanged(
   const names = variables.map(({ name }) => name).join(', ');
   throw new UsageError(
     `cannot add ${names} to ${path} without changing its other variables`,
-    'choose another file with --env-file, and copy the variables yourself',
+    'choose another file with --keys-to, and copy the variables yourself',
   );
 }

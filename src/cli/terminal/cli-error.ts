@@ -31,9 +31,9 @@ export const exitCodes: readonly (readonly [code: number, meaning: string])[] = 
     negativeExitCode,
     'the check succeeded with a negative result: for `can`, denied; for `apply --plan`, changes to make',
   ],
-  [129, '`import` was stopped because its terminal was closed (SIGHUP)'],
-  [130, '`import` was interrupted with Ctrl-C (SIGINT); any command was interrupted twice'],
-  [143, '`import` was stopped by SIGTERM'],
+  [129, 'stopped because the terminal was closed (SIGHUP); `serve` and `--follow` then exit with 0'],
+  [130, 'interrupted with Ctrl-C (SIGINT), or twice; `serve` and `--follow` exit with 0 the first time'],
+  [143, 'stopped by SIGTERM; `serve` and `--follow` then exit with 0'],
 ];
 
 export interface CliError {

@@ -34,7 +34,7 @@ beforeEach(async () => {
 afterEach(() => rmSync(folder, { recursive: true }));
 
 function init(options: string[], { env, ...rest }: ShellOptions = {}) {
-  return shell(['init', '--env-file', file, ...options], {
+  return shell(['init', '--keys-to', file, ...options], {
     ...rest,
     env: { SALLYPORT_URL: server.url, SALLYPORT_KEY: key, ...env },
   });
