@@ -147,6 +147,37 @@ describe('exit codes:', () => {
   });
 });
 
+describe('2 and one error line, without a stack trace, if the SDK refuses', () => {
+  const refused: [string, string[], Record<string, string>, string][] = [
+    ['an empty id', ['tokens', 'get', ''], {}, '`id` must be a non-empty string'],
+    ['the id .', ['sessions', 'end', '.', '--yes'], {}, '`id` must be a non-empty string'],
+    [
+      'more filters than fit into a URL',
+      ['tokens', 'list', ...Array.from({ length: 600 }, () => ['--id', newId(0)]).flat()],
+      {},
+      'the URL and headers are too long',
+    ],
+    [
+      'a very long key',
+      ['whoami'],
+      { SALLYPORT_KEY: 'x'.repeat(200_000) },
+      'the URL and headers are too long',
+    ],
+    [
+      'a job of GitHub Actions without its permission',
+      ['whoami'],
+      { SALLYPORT_KEY: '', SALLYPORT_CLIENT_ID: 'x.y', ACTIONS_ID_TOKEN_REQUEST_URL: 'http://127.0.0.1:1/' },
+      'this is not a job of GitHub Actions',
+    ],
+  ];
+  test.each(refused)('%s', async (_, argv, env, message) => {
+    const { code, out, err } = await call(argv, { env });
+    expect([code, out]).toEqual([2, '']);
+    expect(err).toStartWith(`sallyport: error: ${message}`);
+    expect(err.trimEnd().split('\n')).toHaveLength(1);
+  });
+});
+
 describe('colors', () => {
   const colored = async (options: ShellOptions) =>
     (await call(['apps', 'list'], options)).out.includes('\x1b[');

@@ -6,6 +6,7 @@ import {
   ExchangeError,
   ProblemError,
   RateLimitError,
+  SallyportError,
   UnavailableError,
   ValidationError,
 } from '../../../sdk/src/sallyport.ts';
@@ -61,6 +62,8 @@ export function toCliError(error: unknown, context: ErrorContext): CliError {
       hint: 'run `sallyport logs tail --operation key.exchange` with a key that holds log:read',
       code: 4,
     };
+  // Arguments that the SDK refuses, or that are too long for a request.
+  if (error instanceof SallyportError) return { errors: [error.message], code: 2 };
   if (error instanceof UsageError) {
     const help = ['sallyport', context.command, '--help'].filter(Boolean).join(' ');
     return { errors: error.message.split('\n'), hint: error.hint ?? `run \`${help}\``, code: 2 };
