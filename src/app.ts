@@ -145,7 +145,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   };
   const { host, port, databaseTimeout, trustedProxies: trusts } = config;
   const at = { variable: 'PORT', host, port, shared, trusts, framesRoutes, databaseTimeout };
-  const opened: Closeable[] = [data];
+  const opened: Closeable[] = [{ close: node.remove }, data];
   const server = await tryListen(opened, at, () => listen(routesFor(options, context), context, at));
   listening.url = nodeUrlOf(config, server.port);
   const metricsServer = metrics && (await startMetricsServer(config, metrics, opened));
@@ -196,7 +196,10 @@ interface Closeable {
   close(): Promise<void>;
 }
 
-/** Adds the server to `opened`. If it cannot listen, closes the servers in `opened` and throws. */
+/**
+ * Adds the server to `opened`. If it cannot listen, closes everything in `opened` and throws. The record of the node is
+ * in it, because a rotation of the master key would wait for a node that did not start.
+ */
 async function tryListen<T extends Closeable>(
   opened: Closeable[],
   { variable, host, port }: { variable: string; host: string; port: number },

@@ -3,7 +3,7 @@ import { nodesWithoutKey } from '../../src/cli/commands/master-key.ts';
 import { type NodeRecorder, nodeRecorder } from '../../src/operations/node-recorder.ts';
 import { type Nodes, nodeLifetime } from '../../src/store/nodes.ts';
 import { type Log, makeLog } from '../../src/telemetry/log.ts';
-import { databases } from '../support/test-server.ts';
+import { databases, openTestServer, testMasterKey } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
 
 describe.each(databases)('the record of a node on %s', (_, database) => {
@@ -54,6 +54,17 @@ describe.each(databases)('the record of a node on %s', (_, database) => {
         },
       },
     });
+
+  test.each(['PORT', 'SALLYPORT_METRICS_PORT'])('is removed if %s is in use', async (variable) => {
+    const running = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+    const { nodes } = running.app.maintenance;
+    const before = await nodes.active();
+    const { port } = new URL(running.url);
+    const second = openTestServer(running.config.databaseUrl, { [variable]: port });
+    await expect(second).rejects.toThrow(`${variable}: cannot listen on 127.0.0.1:${port}`);
+    expect([before.length, await nodes.active()]).toEqual([1, before]);
+    await running.close();
+  });
 
   test('has its name and master keys, is renewed in time, and expires', async () => {
     const start = data.clock.now();
