@@ -228,6 +228,28 @@ test('--json prints nothing if a later page of a list fails', async () => {
   await failing.stop(true);
 });
 
+test.each([
+  ['key', ['whoami', '--key-stdin']],
+  ['value', ['tokens', 'search', 'pan']],
+])('a %s is not read from a terminal, which would show it', async (noun, argv) => {
+  expect(await call(argv, { answers: [], stdin: key })).toEqual({
+    code: 2,
+    out: '',
+    err: `sallyport: error: no ${noun} was given\nsallyport: hint: pipe the ${noun} to standard input\n`,
+  });
+});
+
+test('JSON files can start with a byte order mark', async () => {
+  const [body, data] = [join(folder, 'body.json'), join(folder, 'data.json')];
+  writeFileSync(body, '\ufeff{"id": "marked"}');
+  writeFileSync(data, '\ufeff"x"');
+  expect(await call(['tokens', 'create', '--file', body, '--data-file', data])).toMatchObject({
+    code: 0,
+    err: '',
+    out: expect.stringMatching(/^id +marked$/m),
+  });
+});
+
 test('two options cannot both read standard input', async () => {
   const { code, err } = await call(['tokens', 'create', '--key-stdin', '--text-file', '-'], { stdin: key });
   expect(code).toBe(2);

@@ -118,10 +118,9 @@ async function exchange(call: Call): Promise<number> {
   return withKey(call, async () => ({ key: await exchanged() }), show);
 }
 
-async function revoke({ input, terminal, service, printResult }: Call): Promise<number> {
-  if (terminal.isTty.stdin)
-    throw new UsageError('no key was given', 'pipe the key to standard input: sallyport keys revoke < FILE');
-  const key = parseSecret(await input.standard('the key'), 'the key on standard input');
+async function revoke({ input, service, printResult }: Call): Promise<number> {
+  const hint = 'pipe the key to standard input: sallyport keys revoke < FILE';
+  const key = parseSecret(await input.piped('key', 'the key', hint), 'the key on standard input');
   // The response is the same for valid and invalid keys, so an incomplete key must be detected here.
   const kind = parseKey(key)?.kind;
   if (kind === undefined || kind === 'non')

@@ -129,7 +129,7 @@ function list(call: Call): Promise<number> {
 /** The value is never an argument, because every user of the machine can read arguments. */
 async function search(call: Call): Promise<number> {
   const { args, options, input, service } = call;
-  const equals = { [args[0] as string]: await input.standard('the value') };
+  const equals = { [args[0] as string]: await input.piped('value', 'the value') };
   const filter = only({ type: options.value('type'), container: options.value('container') });
   return printTokens(call, service.tokens.searchAll({ equals, ...filter }));
 }

@@ -104,7 +104,7 @@ export async function keyOf(
     throw new UsageError('--key-file and --key-stdin cannot both be given');
   }
   if (file !== undefined) return parseSecret(await input.text(file, '--key-file'), `--key-file ${file}`);
-  if (options.on('key-stdin')) return parseSecret(await input.standard('--key-stdin'), '--key-stdin');
+  if (options.on('key-stdin')) return parseSecret(await input.piped('key', '--key-stdin'), '--key-stdin');
   if (env.SALLYPORT_KEY) return parseSecret(env.SALLYPORT_KEY, 'SALLYPORT_KEY');
   const exchanged = workloadKeyOf(serviceUrl(options, terminal), terminal);
   if (exchanged) return exchanged;

@@ -27,7 +27,7 @@ export class Input {
 
   /** Throws for numbers that JavaScript cannot represent exactly, because it would send other numbers. */
   async json(path: string, option: string): Promise<unknown> {
-    const text = await this.text(path, option);
+    const text = (await this.text(path, option)).replace(/^\ufeff/, '');
     let value: unknown;
     try {
       value = JSON.parse(text);
@@ -54,11 +54,17 @@ export class Input {
   async secret(variable: string, noun: string): Promise<string> {
     const given = this.#terminal.env[variable];
     if (given) return parseSecret(given, variable);
-    if (this.#terminal.isTty.stdin)
-      throw new UsageError(`no ${noun} was given`, `set ${variable}, or pipe the ${noun} to standard input`);
-    return parseSecret(await this.standard(noun), `the ${noun} on standard input`);
+    const hint = `set ${variable}, or pipe the ${noun} to standard input`;
+    return parseSecret(await this.piped(noun, noun, hint), `the ${noun} on standard input`);
   }
 
+  /** Like `standard`. Throws on a terminal, which would show the secret while it is typed. */
+  async piped(noun: string, what: string, hint = `pipe the ${noun} to standard input`): Promise<string> {
+    if (this.#terminal.isTty.stdin) throw new UsageError(`no ${noun} was given`, hint);
+    return this.standard(what);
+  }
+
+  /** Reads standard input. `what` names the reader if a second one also wants it. */
   async standard(what: string): Promise<string> {
     if (this.#stdinUsedBy)
       throw new UsageError(`${this.#stdinUsedBy} and ${what} cannot both read standard input`);
