@@ -28,30 +28,36 @@ export async function parseAndRun(
   suggestValues: SuggestValues = async () => [],
 ): Promise<number> {
   let code = 0;
-  const words = (argv[0] === completeCommand ? argv.slice(1, -1) : argv).map(withoutAlias);
+  const isCompletion = argv[0] === completeCommand;
+  const words = (isCompletion ? argv.slice(1) : argv).map(withoutAlias);
   const program = await buildProgram(
-    words,
+    isCompletion ? words.slice(0, -1) : words,
     async (command, parsed) => {
       code = await execute(command, parsed);
       return code;
     },
     { writeOut: print, writeErr: print },
   );
-  if (argv[0] === completeCommand) {
-    for (const line of await completionsFor(program, argv.slice(1), suggestValues)) print(`${line}\n`);
+  if (isCompletion) {
+    for (const line of await completionsFor(program, words, suggestValues)) print(`${line}\n`);
     return 0;
   }
   try {
-    await program.parseAsync(normalizeHelp(argv.map(withoutAlias), program), { from: 'user' });
+    await program.parseAsync(normalizeHelp(words, program), { from: 'user' });
   } catch (error) {
     if (!(error instanceof CommanderError)) throw error;
   }
   return code;
 }
 
-/** `applications` is the same as `apps`. */
+/** As the name of a command, `applications` is the same as `apps`. */
 function withoutAlias(word: string, index: number, words: readonly string[]): string {
-  return word === 'applications' && words.slice(0, index).every((each) => each === 'help') ? 'apps' : word;
+  return word === 'applications' && words.findIndex(isCommandName) === index ? 'apps' : word;
+}
+
+/** Global options have no values, so the first such word is the name of the command. */
+function isCommandName(word: string): boolean {
+  return word !== 'help' && !word.startsWith('-');
 }
 
 /** Turns `help apps list` into `apps list --help`. After an unknown command, drops --help so that the error appears. */
@@ -92,7 +98,7 @@ async function buildProgram(
     .configureHelp({ showGlobalOptions: true, formatHelp, subcommandTerm: (command) => command.name() })
     .configureOutput({ ...output, outputError: () => {} });
   reportErrors(program);
-  const word = words.find((each) => each !== 'help' && !each.startsWith('-'));
+  const word = words.find(isCommandName);
   for (const [name, topic] of Object.entries(topics)) {
     if (name === word) await addTopic(program, name, topic, execute);
     else program.command(name).helpGroup(headings[topic.kind]).description(topic.summary);
@@ -135,11 +141,11 @@ async function add(program: Program, command: Command, execute: Execute): Promis
   reportErrors(program);
   program.summary(summary).description([summary, details].filter(Boolean).join('\n\n'));
   if (choices) program.registeredArguments[0]?.choices(choices);
-  for (const option of options) program.addOption(toProgramOption(option));
+  for (const option of options) program.addOption(toProgramOption(option, program));
   if ('call' in command) {
     program.optionsGroup('Connection options:');
     const connection = command.withoutKey ? callOptions.filter(({ name }) => name === 'url') : callOptions;
-    for (const option of connection) program.addOption(toProgramOption(option));
+    for (const option of connection) program.addOption(toProgramOption(option, program));
   } else if (!command.standalone) await addSettings(program, command);
   if (examples.length > 0)
     program.addHelpText('after', `\nExamples:\n${examples.map((example) => `  $ ${example}`).join('\n')}`);
@@ -158,7 +164,7 @@ async function addSettings(program: Program, { usage }: Command): Promise<void> 
   for (const { variable, description, fallback } of settingList.filter(({ secret }) => !secret)) {
     const text = `${description}\n[env: ${variable}, default: ${fallback}]`;
     const option = { name: flagOf(variable), value: 'VALUE', description: text };
-    program.addOption(toProgramOption(option).hideHelp(!listed));
+    program.addOption(toProgramOption(option, program).hideHelp(!listed));
   }
   if (!listed) {
     const pointer =
@@ -171,7 +177,10 @@ async function addSettings(program: Program, { usage }: Command): Promise<void> 
   program.addHelpText('after', `\nEnvironment variables without an option:\n${items.join('\n')}`);
 }
 
-function toProgramOption({ name, value, choices, repeatable, description }: Option): ProgramOption {
+function toProgramOption(
+  { name, value, choices, repeatable, description }: Option,
+  program: Program,
+): ProgramOption {
   const option = new ProgramOption(value ? `--${name} <${value}>` : `--${name}`, description);
   if (choices) option.choices(choices);
   if (!value) return option;
@@ -179,7 +188,7 @@ function toProgramOption({ name, value, choices, repeatable, description }: Opti
   return option.argParser((text: string, previous: string | string[] | undefined) => {
     const checked = check ? (check(text, undefined as never) as string) : text;
     if (repeatable) return [...((previous as string[] | undefined) ?? []), checked];
-    if (previous !== undefined) throw new UsageError(`--${name} can be given only once`);
+    if (previous !== undefined) program.error(`--${name} can be given only once`);
     return checked;
   });
 }

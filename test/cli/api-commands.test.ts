@@ -93,6 +93,10 @@ test.each([['nonsense'], ['ftp://127.0.0.1'], ['http://user:pass@127.0.0.1'], ['
   },
 );
 
+test('an empty --url is rejected by its name', async () => {
+  expect((await call(['whoami', '--url', ''])).err).toStartWith('sallyport: error: --url must be');
+});
+
 describe('exit codes:', () => {
   test('3 if the service is unreachable', async () => {
     const closed = Bun.listen({ hostname: '127.0.0.1', port: 0, socket: { data: () => {} } });
@@ -277,13 +281,18 @@ describe('options', () => {
   });
 });
 
-test('a typo in a command or option gets a suggestion and a pointer to the help', async () => {
+test('a typo or a repeated option gets a pointer to the help of the command, and a typo a suggestion', async () => {
   const typos = [
     [['app', 'list'], "unknown command 'app' (Did you mean apps?)", 'sallyport --help'],
     [['apps', 'crate'], "apps: unknown command 'crate' (Did you mean create?)", 'sallyport apps --help'],
     [
       ['apps', 'list', '--nmae', 'x'],
       "apps list: unknown option '--nmae' (Did you mean --name?)",
+      'sallyport apps list --help',
+    ],
+    [
+      ['apps', 'list', '--type', 'public', '--type', 'private'],
+      'apps list: --type can be given only once',
       'sallyport apps list --help',
     ],
   ] as const;
@@ -294,6 +303,12 @@ test('a typo in a command or option gets a suggestion and a pointer to the help'
       err: `sallyport: error: ${error}\nsallyport: hint: run \`${help}\`\n`,
     });
   }
+});
+
+test('applications is the same as apps, also after a global option', async () => {
+  const listed = await call(['--json', 'applications', 'list', '--name', 'applications']);
+  expect(listed).toEqual({ code: 0, out: '[]\n', err: '' });
+  expect((await call(['help', 'applications'])).out).toBe((await call(['apps', '--help'])).out);
 });
 
 test('a group without a command lists its commands', async () => {

@@ -206,7 +206,9 @@ function changeOf(from: string, to: string): string {
 async function who(call: Call): Promise<number> {
   const { options, service, terminal } = call;
   const [container, token] = [options.value('container'), options.value('token')];
-  if ((container === undefined) === (token === undefined))
+  if (container !== undefined && token !== undefined)
+    throw new UsageError('--container and --token cannot both be given');
+  if (container === undefined && token === undefined)
     throw new UsageError('nothing to review', 'pass either --container or --token');
   const destination = options.value('destination');
   const permission = options.value('permission') ?? (destination === undefined ? undefined : 'token:use');

@@ -66,7 +66,7 @@ export const callOptions: readonly Option[] = [
 export function serviceUrl(options: Options, { env }: Terminal): string {
   const flag = options.value('url');
   const given = flag ?? (env.SALLYPORT_URL || callVariables[0].fallback);
-  return parseUrl(given, flag ? '--url' : 'SALLYPORT_URL');
+  return parseUrl(given, flag !== undefined ? '--url' : 'SALLYPORT_URL');
 }
 
 /** Returns the URL without a trailing slash. Throws UsageError, with `name` in its message. */

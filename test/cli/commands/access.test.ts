@@ -36,13 +36,13 @@ test('access who prints JSON, and reads further pages', async () => {
   expect(JSON.parse(out)).toHaveLength(130);
 });
 
-test.each([[[]], [['--container', '/', '--token', 'card-42']]])(
-  'access who %p is a usage error',
-  async (argv) => {
-    const { code, err } = await run(...argv);
-    expect([code, err]).toEqual([2, expect.stringContaining('either --container or --token')]);
-  },
-);
+test.each([
+  [[], 'pass either --container or --token'],
+  [['--container', '/', '--token', 'card-42'], '--container and --token cannot both be given'],
+])('access who %p is a usage error', async (argv, message) => {
+  const { code, err } = await run(...argv);
+  expect([code, err]).toEqual([2, expect.stringContaining(message)]);
+});
 
 test('access diff lists who gained and lost access since a time', async () => {
   const from = new Date(server.clock.now()).toISOString();

@@ -44,6 +44,13 @@ test('help is followed by commands', async () => {
   expect(await suggestions('help', 'keys', '')).toEqual(['list', 'create', 'delete', 'exchange', 'revoke']);
 });
 
+test('applications is followed by the commands of apps', async () => {
+  const commandsOfApps = await suggestions('apps', '');
+  for (const before of [['applications'], ['--json', 'applications'], ['help', 'applications']])
+    expect(await suggestions(...before, '')).toEqual(commandsOfApps);
+  expect(await suggestions('applications', 'create', '--type', '')).toContain('private');
+});
+
 test('an option or argument with a fixed set of values suggests these', async () => {
   expect(await suggestions('apps', 'create', '--type', '')).toEqual(['private', 'public', 'management']);
   expect(await suggestions('logs', 'tail', '--lines', '5', '--result', '')).toContain('denied');
