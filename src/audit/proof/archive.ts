@@ -30,6 +30,8 @@ export interface ArchiveOptions {
   readonly skipUndelivered?: boolean;
   /** Called between steps. May throw to stop. */
   readonly between?: (step: ArchiveStep) => Promise<void>;
+  /** Called for every completed file. A later failure does not affect it. */
+  readonly onArchived?: (archived: Archived) => void;
 }
 
 /** The current step, such as `writing FILE`. Counts are of segments; the total can be unknown. */
@@ -162,7 +164,9 @@ async function archiveChain(
       for (const sink of await sinks.withActive(options.sinks ?? [])) await sinks.markSkipped(sink, tenantId);
     for (let done = 0; await deleteFirst(audit, tenantId, last); )
       await options.between?.({ doing: `deleting the segments of ${file}`, done: ++done, total });
-    archived.push({ chain: chainName(tenantId), file, first, last: last.number, entries });
+    const completed = { chain: chainName(tenantId), file, first, last: last.number, entries };
+    options.onArchived?.(completed);
+    archived.push(completed);
   }
   return archived;
 }

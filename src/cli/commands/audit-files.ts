@@ -1,6 +1,6 @@
 import { mkdirSync, readFileSync, statSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
-import { resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import { configuredSinks } from '../../audit/delivery.ts';
 import { ArchiveError, DamagedChain } from '../../audit/errors.ts';
 import { exportPaths, isReport, verifyFiles, verifyReport } from '../../audit/files.ts';
@@ -320,18 +320,24 @@ async function archiveAudit(invocation: Invocation): Promise<number> {
   const folder = resolve(args[0] as string);
   const sinks = (await configuredSinks(config, { env: terminal.env, now: Date.now })).map(({ name }) => name);
   const skipUndelivered = options.on('skip-undelivered');
+  const completed: Archived[] = [];
+  const onArchived = (one: Archived) => completed.push(one);
   return withStore(invocation, async (maintenance) => {
     try {
       mkdirSync(folder, { recursive: true, mode: 0o700 });
       const now = Date.now();
       const chosen = { folder, now, before: timeOfAge(now, age), tenantId, sinks, skipUndelivered };
       const { archived, held } = await showingSteps(invocation, (between) =>
-        maintenance.audit.archive({ ...chosen, between }),
+        maintenance.audit.archive({ ...chosen, between, onArchived }),
       );
       const lines = [...formatArchived(folder, archived), ...formatHeld(held)];
       const text = lines.length === 0 ? 'no entries are old enough' : lines.join('\n');
       return printResult({ folder, archived, held }, text, held.length > 0 ? 1 : 0);
     } catch (error) {
+      for (const { file, entries } of completed)
+        terminal.writeError(
+          `sallyport: warning: before the error, ${countOf(entries, 'entry was', 'entries were')} archived to ${join(folder, file)}\n`,
+        );
       if (error instanceof DamagedChain || error instanceof ArchiveError)
         throw new CommandError(error.message, error.hint);
       throw describeSystemError(`cannot write to ${folder}`, error);

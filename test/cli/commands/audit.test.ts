@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
 import { type Cli, openCli } from '../../support/cli.ts';
 import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
@@ -193,6 +193,24 @@ describe.each(databases)('the audit log on %s', (_, database) => {
       ),
     });
     expect(process.listenerCount(signal)).toBe(before);
+  });
+
+  test('names the files that an archive completed before it failed', async () => {
+    const other = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+    const at = ['--database-url', other.config.databaseUrl];
+    await cli.run('audit', 'head', ...at);
+    const folder = cli.path('incomplete');
+    const damaged = join(folder, 'audit-system-1-1.jsonl');
+    mkdirSync(folder);
+    writeFileSync(damaged, 'damaged');
+    const { code, out, err } = await cli.run('audit', 'archive', folder, '--older-than', '0', ...at);
+    await other.close();
+    expect([code, out]).toEqual([1, '']);
+    const [completed, ...more] = readdirSync(folder).filter((name) => name !== basename(damaged));
+    expect(more).toEqual([]);
+    expect(err).toStartWith(
+      `sallyport: warning: before the error, 1 entry was archived to ${join(folder, String(completed))}\nsallyport: error: ${damaged}`,
+    );
   });
 
   test('is archived, and the archives are verified with the database', async () => {
