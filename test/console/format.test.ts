@@ -1,5 +1,6 @@
 /** Formatting functions of the console, without a browser. */
 import { describe, expect, test } from 'bun:test';
+import { join } from 'node:path';
 import { sampleResources } from '../../console/src/access/evaluate.ts';
 import { differences } from '../../console/src/access/grants.ts';
 import { readableChanges } from '../../console/src/activity/entry.tsx';
@@ -51,6 +52,15 @@ test.each([
   [-40 * day, 'last month'],
 ])('timeAgo formats a time %d ms from now', (offset, expected) => {
   expect(timeAgo(at(offset), now)).toBe(expected);
+});
+
+test('the name of the time zone is that of the time', () => {
+  const format = join(import.meta.dirname, '../../console/src/frame/format.ts');
+  const script = `const { timeZoneAt } = await import(${JSON.stringify(format)});
+    console.log(...['2030-01-15', '2030-07-15'].map((date) => timeZoneAt(Date.parse(date))));`;
+  // The zone of a process is fixed when it first formats a time.
+  const env = { ...process.env, TZ: 'America/New_York', LC_ALL: 'en_US.UTF-8' };
+  expect(Bun.spawnSync([process.execPath, '-e', script], { env }).stdout.toString()).toBe('EST EDT\n');
 });
 
 describe('grants', () => {

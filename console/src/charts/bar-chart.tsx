@@ -1,6 +1,6 @@
 /** Bars over time as SVG, and a table with the same numbers. The arrow keys move between the bars. */
 import { type KeyboardEvent, type ReactNode, useState } from 'react';
-import { formatDate, formatNumber, formatPeriod, formatTime, timeZone } from '../frame/format.ts';
+import { formatDate, formatNumber, formatPeriod, formatTime, timeZoneAt } from '../frame/format.ts';
 import { TableTools } from '../frame/table-tools.tsx';
 import { Scrollable } from './scrollable.tsx';
 
@@ -55,6 +55,7 @@ export function BarChart({
   const describe = (values: readonly number[]) =>
     series.map(({ label }, index) => `${format(values[index] ?? 0)} ${label}`).join(', ');
   const bar = active === undefined ? undefined : bars[active];
+  const end = bars.at(-1)?.to;
   const pressed = (event: KeyboardEvent) => {
     const last = bars.length - 1;
     const next = {
@@ -126,9 +127,7 @@ export function BarChart({
       <div className="plot-axis" aria-hidden="true">
         <span>{bars[0] && formatTime(bars[0].from)}</span>
         <span>{bars.length > 2 && formatTime((bars[Math.floor(bars.length / 2)] as Bar).from)}</span>
-        <span>
-          {bars.length > 0 && formatTime((bars.at(-1) as Bar).to)} {timeZone}
-        </span>
+        <span>{end !== undefined && `${formatTime(end)} ${timeZoneAt(end)}`}</span>
       </div>
       {note}
       <details className="chart-table">

@@ -34,8 +34,10 @@ export function formatDate(moment: string): string {
   return exact.format(Date.parse(moment));
 }
 
-/** The time zone of all times, such as `UTC` or `GMT+1`. */
-export const timeZone = exact.formatToParts(0).find(({ type }) => type === 'timeZoneName')?.value ?? '';
+/** The time zone of a time, such as `UTC` or `GMT+1`. It depends on the time: EST in January, EDT in July. */
+export function timeZoneAt(time: number): string {
+  return exact.formatToParts(time).find(({ type }) => type === 'timeZoneName')?.value ?? '';
+}
 
 /** Without year and seconds, such as `15 Nov, 14:00`. */
 export function formatTime(time: number): string {

@@ -1,4 +1,4 @@
-import { timeZone } from './format.ts';
+import { timeZoneAt } from './format.ts';
 
 /** A date and time in the time zone of the browser. Its value is an ISO 8601 date-time, or empty. */
 interface Props {
@@ -10,7 +10,7 @@ interface Props {
 export function TimeInput({ label, value, change }: Props) {
   return (
     <label className="time-input">
-      {label} ({timeZone})
+      {label} ({timeZoneAt(isTime(value) ? Date.parse(value) : Date.now())})
       <input
         type="datetime-local"
         value={localTime(value)}
