@@ -8,6 +8,7 @@ import { defaults, type Filters, type Found, logQuery } from '../../console/src/
 import { describeGap } from '../../console/src/activity/gaps.tsx';
 import { operations } from '../../console/src/activity/operations.ts';
 import { readsOf, summarizeGrants } from '../../console/src/applications/grants-summary.ts';
+import { describeOmitted } from '../../console/src/charts/log-counts.tsx';
 import { requiredPermission } from '../../console/src/frame/connection.ts';
 import { countdown, formatDate, timeAgo } from '../../console/src/frame/format.ts';
 import { parseRoute } from '../../console/src/frame/route.ts';
@@ -31,6 +32,17 @@ test.each([
   ],
 ] as [LogGap, string][])('a gap in the log is described: %p', (gap, expected) => {
   expect(describeGap(gap)).toMatch(new RegExp(expected));
+});
+
+test('what counts leave out is described: entries, denials and gaps', () => {
+  const denials = { total: 0, data: [], applications: [], counted_from: at(-hour) };
+  const gap: LogGap = { reason: 'archived', to: at(-day) };
+  expect(describeOmitted({ counted_from: at(0), denials, gaps: [gap, gap] })).toEqual([
+    `Too many entries to count: those before ${formatDate(at(0))} are left out.`,
+    `Too many denials to count: those before ${formatDate(at(-hour))} are left out.`,
+    describeGap(gap),
+  ]);
+  expect(describeOmitted({})).toEqual([]);
 });
 
 test.each([

@@ -1,5 +1,8 @@
-/** How the activity page shows aggregated, overflow and missing entries, in a browser. */
+/** How the console shows aggregated, overflow and missing entries of the audit log, in a browser. */
 import { expect, test } from 'bun:test';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { maxGroups, maxIds } from '../../src/http/pipeline/audit-recorder.ts';
 import { describeConsole } from '../support/console-suite.ts';
 
@@ -52,5 +55,33 @@ describeConsole('console activity, incomplete:', (suite) => {
     await tab.navigate('#/activity?result=denied');
     await tab.page.getByRole('heading', { name: 'No activity' }).waitFor();
     expect(await missing.count()).toBe(0);
+  });
+
+  test('charts and numbers say that archived entries are not counted', async () => {
+    const { server, tab } = suite;
+    const { id: tenantId, key } = await server.tenant();
+    const idle = await server.application(key, { permissions: ['token:create'] });
+    await server.call('GET', '/tokens/none', { key: idle.key });
+    await server.flush();
+    const folder = mkdtempSync(join(tmpdir(), 'sallyport-console-archive-'));
+    const { audit } = server.app.maintenance;
+    await audit.seal();
+    await audit.archive({ folder, now: server.clock.now(), before: server.clock.now() + 1, tenantId });
+    rmSync(folder, { recursive: true });
+    await open(key, '#/overview');
+    const { page } = tab;
+    for (const name of ['Denials', 'Most denied', 'Authorizations of sessions'])
+      await page
+        .getByRole('region', { name, exact: true })
+        .getByText(/moved to an archive/)
+        .waitFor();
+    await page.getByText('No denials are recorded in this period.').waitFor();
+    await page.getByRole('link', { name: 'Denials 0 requests, not all counted' }).waitFor();
+    expect(await page.getByText('have not been recorded').count()).toBe(0);
+    expect(await page.getByRole('region', { name: 'First steps' }).count()).toBe(0);
+    await tab.navigate(`#/applications/${idle.id}`);
+    const activity = page.locator('section').filter({ hasText: 'Recorded activity, 30 days' });
+    await activity.getByText(/moved to an archive/).waitFor();
+    await activity.getByText(/have not been recorded/).waitFor();
   });
 });

@@ -9,7 +9,7 @@ const maxGaps = 5;
 export function describeGap({ reason, transforms, from, to }: LogGap): string {
   if (reason === 'archived') {
     const before = to === undefined ? 'Earlier entries' : `Entries before ${formatDate(to)}`;
-    return `${before} were moved to an archive and are not listed.`;
+    return `${before} were moved to an archive and are not included.`;
   }
   const reads = transforms ? `Reads with ${transforms.join(' or ')}` : 'Reads';
   if (to !== undefined) {
@@ -20,16 +20,22 @@ export function describeGap({ reason, transforms, from, to }: LogGap): string {
   return `${reads} have not been recorded${since}. The operator can change this with SALLYPORT_AUDIT_READS.`;
 }
 
+/** A sentence for each gap, without duplicates. */
+export function describeGaps(gaps: readonly LogGap[]): string[] {
+  const shown = new Set(gaps.slice(0, maxGaps).map(describeGap));
+  if (gaps.length > maxGaps) shown.add('There are more such periods. Choose a shorter one.');
+  return [...shown];
+}
+
 export function Gaps({ gaps }: { gaps: readonly LogGap[] }) {
   if (gaps.length === 0) return null;
   return (
     <section className="notice gaps" aria-label="Missing entries">
       <Icon name="info" />
       <ul>
-        {gaps.slice(0, maxGaps).map((gap) => (
-          <li key={`${gap.reason} ${gap.from} ${gap.to}`}>{describeGap(gap)}</li>
+        {describeGaps(gaps).map((text) => (
+          <li key={text}>{text}</li>
         ))}
-        {gaps.length > maxGaps && <li>There are more such periods. Choose a shorter one.</li>}
       </ul>
     </section>
   );

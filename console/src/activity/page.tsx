@@ -3,10 +3,10 @@ import { Button } from '@mantine/core';
 import { type ReactNode, useCallback, useMemo, useState } from 'react';
 import type { LogEntry, LogGap } from '../../../sdk/src/sallyport.ts';
 import { BarChart } from '../charts/bar-chart.tsx';
-import { barsOf, resultSeries } from '../charts/log-counts.tsx';
+import { barsOf, NotCounted, resultSeries } from '../charts/log-counts.tsx';
 import { Choice } from '../frame/choice.tsx';
 import { ErrorNotice } from '../frame/error-notice.tsx';
-import { formatDate, formatNumber, plural } from '../frame/format.ts';
+import { formatNumber, plural } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
 import { useLiveUpdates, useLoad, useNow } from '../frame/load.ts';
 import { usePaged } from '../frame/paged.ts';
@@ -147,14 +147,7 @@ function Log({ choice }: { choice: ReactNode }) {
               bars={bars}
               series={resultSeries}
               pick={({ from, to }) => set({ period: 'custom', from: isoTime(from), to: isoTime(to) })}
-              note={
-                counts.data?.counted_from !== undefined && (
-                  <p className="fine">
-                    Too many entries to count: those before {formatDate(counts.data.counted_from)} are left
-                    out.
-                  </p>
-                )
-              }
+              note={<NotCounted counted_from={counts.data?.counted_from} denials={counts.data?.denials} />}
             />
           )}
         </section>

@@ -6,7 +6,7 @@ import { useState } from 'react';
 import type { Application, ApplicationUsage } from '../../../sdk/src/sallyport.ts';
 import { openPeriod } from '../activity/filters.tsx';
 import { BarChart } from '../charts/bar-chart.tsx';
-import { barsOf, resultSeries } from '../charts/log-counts.tsx';
+import { barsOf, NotCounted, resultSeries } from '../charts/log-counts.tsx';
 import { timeAgo } from '../frame/format.ts';
 import { useLoad, useNow } from '../frame/load.ts';
 import { holds, useSignedIn } from '../frame/signed-in.ts';
@@ -85,9 +85,10 @@ export function RecordedActivity({ application: { id } }: { application: Applica
         series={resultSeries}
         pick={(bar) => openPeriod(bar, { application: id })}
         note={
-          <p className="fine">
-            Entries of its keys and sessions in the audit log, which does not record every read.
-          </p>
+          <>
+            <p className="fine">Entries of its keys and sessions in the audit log.</p>
+            <NotCounted {...data} />
+          </>
         }
       />
     </section>

@@ -1,5 +1,6 @@
 /** The counts of the audit log as bars. */
-import type { DenialCounts, LogCounts } from '../../../sdk/src/sallyport.ts';
+import type { LogCounts } from '../../../sdk/src/sallyport.ts';
+import { describeGaps } from '../activity/gaps.tsx';
 import { formatDate } from '../frame/format.ts';
 import type { Bar, Series } from './bar-chart.tsx';
 
@@ -30,11 +31,23 @@ export function denialBars(counts: LogCounts): Bar[] {
   return barsOf(counts, 'denials').map(({ values, ...bar }) => ({ ...bar, values: values.slice(1) }));
 }
 
-export function NotCounted({ denials }: { denials: DenialCounts | undefined }) {
-  if (denials?.counted_from === undefined) return null;
-  return (
-    <p className="fine">
-      Too many denials to count: those before {formatDate(denials.counted_from)} are left out.
-    </p>
+/** The fields of counts that say what the shown numbers do not include. */
+export type Omitted = {
+  readonly [Field in 'counted_from' | 'denials' | 'gaps']?: LogCounts[Field] | undefined;
+};
+
+export function describeOmitted({ counted_from: entriesFrom, denials, gaps = [] }: Omitted): string[] {
+  const tooMany = [['entries', entriesFrom] as const, ['denials', denials?.counted_from] as const];
+  const left = tooMany.flatMap(([what, from]) =>
+    from === undefined ? [] : [`Too many ${what} to count: those before ${formatDate(from)} are left out.`],
   );
+  return [...left, ...describeGaps(gaps)];
+}
+
+export function NotCounted(counts: Omitted) {
+  return describeOmitted(counts).map((text) => (
+    <p key={text} className="fine">
+      {text}
+    </p>
+  ));
 }

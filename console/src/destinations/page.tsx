@@ -7,7 +7,7 @@ import { ruleTitle } from '../access/grants.ts';
 import { openPeriod } from '../activity/filters.tsx';
 import { useApplications } from '../applications/application-store.ts';
 import { BarChart } from '../charts/bar-chart.tsx';
-import { barsOf, resultSeries } from '../charts/log-counts.tsx';
+import { barsOf, NotCounted, resultSeries } from '../charts/log-counts.tsx';
 import { announce } from '../frame/announce.ts';
 import { ConfirmDialog } from '../frame/confirm-dialog.tsx';
 import { ErrorNotice } from '../frame/error-notice.tsx';
@@ -212,9 +212,12 @@ function Uses({ id }: { id: string }) {
         series={resultSeries}
         pick={(bar) => openPeriod(bar, { operation: 'token.use' })}
         note={
-          <p className="fine">
-            Requests with an entry in the audit log, which is written before they are sent.
-          </p>
+          <>
+            <p className="fine">
+              Requests with an entry in the audit log, which is written before they are sent.
+            </p>
+            <NotCounted {...data} />
+          </>
         }
       />
     </section>

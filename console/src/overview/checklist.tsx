@@ -63,7 +63,8 @@ function useProgress() {
     return {
       hasToken: tokens.data.length > 0,
       hasSession: created.totals.success > 0,
-      isAuthorized: authorized.totals.success > 0,
+      // A tenant with archived entries is not new.
+      isAuthorized: authorized.totals.success > 0 || authorized.gaps !== undefined,
     };
   }).data;
 }

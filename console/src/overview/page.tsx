@@ -1,6 +1,6 @@
 /** The overview: recent activity, risks, and next steps. */
 import { useState } from 'react';
-import type { DenialCounts, RequestCounts } from '../../../sdk/src/sallyport.ts';
+import type { LogCounts, RequestCounts } from '../../../sdk/src/sallyport.ts';
 import { openPeriod } from '../activity/filters.tsx';
 import { maxNewest, useNewestApplications } from '../applications/application-store.ts';
 import { BarChart } from '../charts/bar-chart.tsx';
@@ -44,8 +44,8 @@ export function Overview() {
   const name = JSON.stringify(times);
   const requests = useLoad(`requests ${name}`, (signal) => api.requests.counts(times, { signal }));
   useLiveUpdates(requests.reload, 60_000);
-  const all = useLoad(`counts ${name}`, (signal) =>
-    api.logs.counts({ ...times, denials: 'true' }, { signal }),
+  const denials = useLoad(`denials ${name}`, (signal) =>
+    api.logs.counts({ ...times, result: 'denied', denials: 'true' }, { signal }),
   );
   const sessions = useLoad(`authorized ${name}`, (signal) =>
     api.logs.counts({ ...times, operation: 'session.authorize', denials: 'true' }, { signal }),
@@ -77,21 +77,21 @@ export function Overview() {
       </header>
       <Checklist />
       <Tiles
-        denials={all.data?.denials}
+        denials={denials.data}
         requests={requests.data?.totals}
         expiring={expiring}
         denied={inActivity({ result: 'denied' })}
       />
       <div className="panels">
         <RequestPanels loaded={requests} />
-        <Panel title="Denials" link={['Activity', inActivity({ result: 'denied' })]} loaded={all}>
-          {all.data && (
+        <Panel title="Denials" link={['Activity', inActivity({ result: 'denied' })]} loaded={denials}>
+          {denials.data && (
             <BarChart
               title="Denials"
-              bars={denialBars(all.data)}
+              bars={denialBars(denials.data)}
               series={denialSeries}
               pick={(bar) => openPeriod(bar, { result: 'denied' })}
-              note={<NotCounted denials={all.data.denials} />}
+              note={<NotCounted denials={denials.data.denials} gaps={denials.data.gaps} />}
             />
           )}
         </Panel>
@@ -106,12 +106,13 @@ export function Overview() {
               bars={barsOf(sessions.data, 'denials')}
               series={authorizations}
               pick={(bar) => openPeriod(bar, { operation: 'session.authorize' })}
+              note={<NotCounted {...sessions.data} />}
             />
           )}
         </Panel>
       </div>
       <div className="panels panels-3">
-        <MostDenied loaded={all} inActivity={inActivity} />
+        <MostDenied loaded={denials} inActivity={inActivity} />
         <Expiries expiring={expiring} />
         <UnusedGrants />
       </div>
@@ -129,7 +130,7 @@ function useSessionCount(state: 'active' | 'pending') {
 }
 
 interface TilesProps {
-  readonly denials: DenialCounts | undefined;
+  readonly denials: LogCounts | undefined;
   readonly requests: RequestCounts['totals'] | undefined;
   readonly expiring: Expiring;
   readonly denied: string;
@@ -155,6 +156,7 @@ function Tiles({ denials, requests, expiring, denied }: TilesProps) {
   const [active, pending] = [useSessionCount('active'), useSessionCount('pending')];
   const quarantined = list.filter(({ quarantined_at }) => quarantined_at !== undefined).length;
   const expiries = expiriesOf(expiring.list, now, 0).counts;
+  const isWhole = denials?.denials?.counted_from === undefined && denials?.gaps === undefined;
   const soon = (expiries[1] ?? 0) + (expiries[2] ?? 0);
   return (
     <ul className="tiles">
@@ -173,8 +175,8 @@ function Tiles({ denials, requests, expiring, denied }: TilesProps) {
       <Tile
         label="Denials"
         to={denied}
-        value={denials?.total}
-        note={denials?.counted_from === undefined ? 'requests in the period' : 'requests, not all counted'}
+        value={denials?.denials?.total}
+        note={isWhole ? 'requests in the period' : 'requests, not all counted'}
       />
       <Tile
         label="Expire within 7 days"

@@ -54,7 +54,7 @@ export function MostDenied({ loaded, inActivity }: MostDeniedProps) {
   const result = 'denied';
   return (
     <Panel title="Most denied" link={['Denials', inActivity({ result })]} loaded={loaded}>
-      {denials && top.length === 0 && <p className="fine">Nothing was denied in this period.</p>}
+      {denials && top.length === 0 && <p className="fine">No denials are recorded in this period.</p>}
       <ol className="ranking">
         {top.map(({ id, denials: count }) => (
           <li key={id}>
@@ -66,7 +66,7 @@ export function MostDenied({ loaded, inActivity }: MostDeniedProps) {
           </li>
         ))}
       </ol>
-      <NotCounted denials={denials} />
+      <NotCounted denials={denials} gaps={loaded.data?.gaps} />
     </Panel>
   );
 }
