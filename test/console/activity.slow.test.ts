@@ -97,6 +97,21 @@ describeConsole('console activity:', (suite) => {
     await page.getByText('121 entries, with 1 denial', { exact: true }).waitFor();
   });
 
+  test('a failed request of an application in quarantine is counted', async () => {
+    const { key } = await suite.server.tenant();
+    const { id, key: reader } = await suite.server.application(key, { name: 'reader' });
+    await suite.server.call('POST', `/applications/${id}/quarantine`, { key });
+    expect((await suite.server.call('GET', '/tokens/none', { key: reader })).status).toBe(404);
+    await suite.server.flush();
+    await open(key, `#/activity?application=${id}`);
+    const { page } = suite.tab;
+    await page.getByText('1 entry', { exact: true }).waitFor();
+    const chart = page.getByRole('slider', { name: 'Entries over time' });
+    expect(await chart.getAttribute('aria-valuetext')).toBe(
+      '0 successful entries, 0 denied entries, 1 failed entries',
+    );
+  });
+
   test('about a subject: what it has seen and who has seen its data, with links and CSV', async () => {
     const { key } = await suite.server.tenant();
     const backend = await suite.server.application(key, {

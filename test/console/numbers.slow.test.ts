@@ -158,7 +158,7 @@ for (const [name, database] of databases)
           async () => {
             const { totals } = await get('/logs/counts');
             const { total: denied } = await denials();
-            return `${format(totals.success + totals.denied)} entries, with ${format(denied)} denials`;
+            return `${format(totals.success + totals.denied + totals.failed)} entries, with ${format(denied)} denials`;
           },
         ],
       ])('%s', async (hash, heading, expected) => {

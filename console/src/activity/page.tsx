@@ -3,7 +3,7 @@ import { Button } from '@mantine/core';
 import { type ReactNode, useCallback, useMemo, useState } from 'react';
 import type { LogEntry, LogGap } from '../../../sdk/src/sallyport.ts';
 import { BarChart } from '../charts/bar-chart.tsx';
-import { barsOf, NotCounted, resultSeries } from '../charts/log-counts.tsx';
+import { NotCounted, resultBars, resultSeries } from '../charts/log-counts.tsx';
 import { Choice } from '../frame/choice.tsx';
 import { ErrorNotice } from '../frame/error-notice.tsx';
 import { formatNumber, plural } from '../frame/format.ts';
@@ -100,15 +100,13 @@ function Log({ choice }: { choice: ReactNode }) {
     api.logs.list({ ...query, size: pageSize }, { signal }).then(({ data }) => data),
   );
   const shown = withNew(added, entries.items);
-  const bars = useMemo(() => counts.data && barsOf(counts.data, 'entries'), [counts.data]);
+  const bars = useMemo(() => counts.data && resultBars(counts.data), [counts.data]);
   const error = unknown ?? entries.error ?? counts.error;
   const isLoading = entries.loading || !query;
   const isWhole = !countable && !isLoading && !entries.more && error === undefined;
-  const total = counts.data
-    ? counts.data.totals.success + counts.data.totals.denied
-    : isWhole
-      ? entries.items.length
-      : undefined;
+  const { success = 0, denied = 0, failed = 0 } = counts.data?.totals ?? {};
+  const counted = counts.data && success + denied + failed;
+  const total = counted ?? (isWhole ? entries.items.length : undefined);
   const denials = counts.data?.denials?.total ?? 0;
   return (
     <div className="page">
@@ -141,13 +139,13 @@ function Log({ choice }: { choice: ReactNode }) {
       {error !== undefined && <ErrorNotice error={error} retry={refresh} />}
       {error === undefined && (!found || countable) && (
         <section className="card activity-chart" aria-busy={!bars}>
-          {bars && (
+          {counts.data && bars && (
             <BarChart
               title="Entries over time"
               bars={bars}
-              series={resultSeries}
+              series={resultSeries(counts.data)}
               pick={({ from, to }) => set({ period: 'custom', from: isoTime(from), to: isoTime(to) })}
-              note={<NotCounted counted_from={counts.data?.counted_from} denials={counts.data?.denials} />}
+              note={<NotCounted counted_from={counts.data.counted_from} denials={counts.data.denials} />}
             />
           )}
         </section>

@@ -6,7 +6,7 @@ import { useState } from 'react';
 import type { Application, ApplicationUsage } from '../../../sdk/src/sallyport.ts';
 import { openPeriod } from '../activity/filters.tsx';
 import { BarChart } from '../charts/bar-chart.tsx';
-import { barsOf, NotCounted, resultSeries } from '../charts/log-counts.tsx';
+import { NotCounted, resultBars, resultSeries } from '../charts/log-counts.tsx';
 import { timeAgo } from '../frame/format.ts';
 import { useLoad, useNow } from '../frame/load.ts';
 import { holds, useSignedIn } from '../frame/signed-in.ts';
@@ -81,8 +81,8 @@ export function RecordedActivity({ application: { id } }: { application: Applica
       <h2>Recorded activity, 30 days</h2>
       <BarChart
         title="Recorded activity"
-        bars={barsOf(data, 'entries')}
-        series={resultSeries}
+        bars={resultBars(data)}
+        series={resultSeries(data)}
         pick={(bar) => openPeriod(bar, { application: id })}
         note={
           <>

@@ -4,35 +4,45 @@ import { describeGaps } from '../activity/gaps.tsx';
 import { formatDate } from '../frame/format.ts';
 import type { Bar, Series } from './bar-chart.tsx';
 
-/**
- * Omits `failed`. In a tenant's log, only requests in quarantine for a resource that does not exist have this result.
- */
-export const resultSeries: readonly Series[] = [
-  { label: 'successful entries', color: 'success' },
-  { label: 'denied entries', color: 'denied' },
-];
+/** Failed entries are rare: in a tenant's log, only requests in quarantine for a resource that does not exist. */
+export function resultSeries({ totals }: LogCounts): Series[] {
+  return [
+    { label: 'successful entries', color: 'success' },
+    { label: 'denied entries', color: 'denied' },
+    ...(totals.failed > 0 ? [{ label: 'failed entries', color: 'failed' }] : []),
+  ];
+}
 
 /** Everywhere in the console, a denial is a denied request: an aggregated entry counts with its number of events. */
 export const denialSeries: readonly Series[] = [{ label: 'denials', color: 'denied' }];
 
-/** Successful entries, and denied entries or denials. */
-export function barsOf(
-  { data, denials, interval_seconds: seconds }: LogCounts,
-  of: 'entries' | 'denials',
-): Bar[] {
-  return data.map(({ from, success, denied }, index) => {
-    const start = Date.parse(from);
-    const second = of === 'entries' ? denied : (denials?.data[index] ?? 0);
-    return { from: start, to: start + seconds * 1000, values: [success, second] };
-  });
+/** The values of `resultSeries`. */
+export function resultBars(counts: LogCounts): Bar[] {
+  const hasFailed = counts.totals.failed > 0;
+  return barsOf(counts, ({ success, denied, failed }) => [success, denied, ...(hasFailed ? [failed] : [])]);
+}
+
+/** Successful entries and denials. */
+export function successAndDenialBars(counts: LogCounts): Bar[] {
+  return barsOf(counts, ({ success }, index) => [success, counts.denials?.data[index] ?? 0]);
 }
 
 export function denialBars(counts: LogCounts): Bar[] {
-  return barsOf(counts, 'denials').map(({ values, ...bar }) => ({ ...bar, values: values.slice(1) }));
+  return barsOf(counts, (_, index) => [counts.denials?.data[index] ?? 0]);
+}
+
+function barsOf(
+  { data, interval_seconds: seconds }: LogCounts,
+  valuesOf: (counts: LogCounts['totals'], index: number) => number[],
+): Bar[] {
+  return data.map((counts, index) => {
+    const start = Date.parse(counts.from);
+    return { from: start, to: start + seconds * 1000, values: valuesOf(counts, index) };
+  });
 }
 
 /** The fields of counts that say what the shown numbers do not include. */
-export type Omitted = {
+type Omitted = {
   readonly [Field in 'counted_from' | 'denials' | 'gaps']?: LogCounts[Field] | undefined;
 };
 

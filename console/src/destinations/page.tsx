@@ -7,7 +7,7 @@ import { ruleTitle } from '../access/grants.ts';
 import { openPeriod } from '../activity/filters.tsx';
 import { useApplications } from '../applications/application-store.ts';
 import { BarChart } from '../charts/bar-chart.tsx';
-import { barsOf, NotCounted, resultSeries } from '../charts/log-counts.tsx';
+import { NotCounted, resultBars, resultSeries } from '../charts/log-counts.tsx';
 import { announce } from '../frame/announce.ts';
 import { ConfirmDialog } from '../frame/confirm-dialog.tsx';
 import { ErrorNotice } from '../frame/error-notice.tsx';
@@ -208,8 +208,8 @@ function Uses({ id }: { id: string }) {
       <h2>Uses, 30 days</h2>
       <BarChart
         title="Uses"
-        bars={barsOf(data, 'entries')}
-        series={resultSeries}
+        bars={resultBars(data)}
+        series={resultSeries(data)}
         pick={(bar) => openPeriod(bar, { operation: 'token.use' })}
         note={
           <>

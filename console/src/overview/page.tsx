@@ -4,7 +4,7 @@ import type { LogCounts, RequestCounts } from '../../../sdk/src/sallyport.ts';
 import { openPeriod } from '../activity/filters.tsx';
 import { maxNewest, useNewestApplications } from '../applications/application-store.ts';
 import { BarChart } from '../charts/bar-chart.tsx';
-import { barsOf, denialBars, denialSeries, NotCounted } from '../charts/log-counts.tsx';
+import { denialBars, denialSeries, NotCounted, successAndDenialBars } from '../charts/log-counts.tsx';
 import { Choice } from '../frame/choice.tsx';
 import { formatNumber } from '../frame/format.ts';
 import { useLiveUpdates, useLoad, useNow } from '../frame/load.ts';
@@ -103,7 +103,7 @@ export function Overview() {
           {sessions.data && (
             <BarChart
               title="Authorizations of sessions"
-              bars={barsOf(sessions.data, 'denials')}
+              bars={successAndDenialBars(sessions.data)}
               series={authorizations}
               pick={(bar) => openPeriod(bar, { operation: 'session.authorize' })}
               note={<NotCounted {...sessions.data} />}
