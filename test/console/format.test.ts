@@ -13,6 +13,7 @@ import { requiredPermission } from '../../console/src/frame/connection.ts';
 import { countdown, formatDate, timeAgo } from '../../console/src/frame/format.ts';
 import { parseRoute } from '../../console/src/frame/route.ts';
 import { accessLinks, coherentPart, groupedBelow, nodesOf } from '../../console/src/overview/access-links.ts';
+import { countsWithin, expiriesOf } from '../../console/src/overview/summaries.ts';
 import { treeOf } from '../../console/src/tokens/tree.ts';
 import type { Application, LogGap, Token } from '../../sdk/src/sallyport.ts';
 import { operationOf } from '../../src/http/pipeline/route.ts';
@@ -181,6 +182,19 @@ test('the console knows the permission of every route, so that it sends no reque
     const permission = 'permission' in route ? route.permission : undefined;
     expect([route.name, requiredPermission(route.method, path)]).toEqual([route.name, permission]);
   }
+});
+
+test('expiries are counted in the first horizon that includes them, unless the service did not count', () => {
+  const expiries = (...offsets: number[]) =>
+    expiriesOf(
+      offsets.map((offset) => ({ expires_at: at(offset) }) as Application),
+      now,
+      0,
+    ).counts;
+  const expected = [0, 1, 2, 0, 7];
+  expect(countsWithin([0, 1, 3, 3, 10])).toEqual(expected);
+  expect(expiries(hour, 2 * day, 7 * day, ...Array(7).fill(31 * day))).toEqual(expected);
+  expect(countsWithin([0, 1, 3, 3, undefined])).toBeUndefined();
 });
 
 test('every application on the access map is connected, and zooming shows the containers below', () => {

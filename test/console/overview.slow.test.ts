@@ -127,6 +127,27 @@ describeConsole('console overview:', (suite) => {
     expect(await steps.count()).toBe(0);
   });
 
+  test('more applications than the page loads: older ones count, or the page says that they do not', async () => {
+    const { server, tab } = suite;
+    const { key } = await server.tenant();
+    const inDays = (days: number) => new Date(server.clock.now() + days * 86_400_000).toISOString();
+    await server.application(key, { name: 'old worker', expires_at: inDays(2) });
+    for (let number = 0; number < 1010; number += 10)
+      await Promise.all(
+        Array.from({ length: 10 }, () => server.application(key, { expires_at: inDays(60) })),
+      );
+    await open(key);
+    await tab.page.getByRole('link', { name: /^Expire within 7 days 1 applications/ }).waitFor();
+    await panel('Expiries').getByRole('link', { name: 'old worker' }).waitFor();
+    expect(await textOf('Expiries')).toMatch(/Next 7 days 1 Next 30 days 0 Later 1,010 /);
+    const steps = panel('First steps');
+    await steps.getByText('Create a private application for your backend (done)').waitFor();
+    await steps.getByRole('link', { name: 'Create' }).waitFor();
+    await panel('Access map').getByRole('combobox', { name: 'Permission' }).click();
+    await tab.page.getByRole('option', { name: 'token:delete' }).click();
+    await panel('Access map').getByText('None of the newest 1,000 applications has token:delete.').waitFor();
+  });
+
   test('a key with few permissions sees which ones are missing', async () => {
     const { server } = suite;
     const { key } = await server.tenant();

@@ -44,6 +44,7 @@ export function AccessMap() {
   const [at, setAt] = useState('/');
   const [limit, setLimit] = useState(maxNodes);
   const all = useDeferredValue(complete ? list : list.slice(0, maxWhileLoading));
+  const isWhole = complete && all === list;
   const links = useMemo(() => accessLinks(all, permission), [all, permission]);
   const part = useMemo(() => groupedBelow(links, at), [links, at]);
   const connected = useMemo(
@@ -78,15 +79,18 @@ export function AccessMap() {
         />
       </div>
       {links.length === 0 ? (
-        <p className="fine">
-          {error === undefined ? (
-            <>
-              No application has <code>{permission}</code>.
-            </>
-          ) : (
-            `${describeError(error).title}.`
-          )}
-        </p>
+        isWhole && (
+          <p className="fine">
+            {error === undefined ? (
+              <>
+                {hasMore ? `None of the newest ${formatNumber(maxNewest)} applications` : 'No application'}{' '}
+                has <code>{permission}</code>.
+              </>
+            ) : (
+              `${describeError(error).title}.`
+            )}
+          </p>
+        )
       ) : (
         <>
           <Path at={at} open={(path) => show({ at: path })} />

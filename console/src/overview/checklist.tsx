@@ -1,7 +1,6 @@
 /** First steps: what is still to do until a browser has its first session. */
 import { Button } from '@mantine/core';
 import { type ReactNode, useState } from 'react';
-import { useNewestApplications } from '../applications/application-store.ts';
 import { CopyButton } from '../frame/copy-button.tsx';
 import { Icon } from '../frame/icons.tsx';
 import { useLoad } from '../frame/load.ts';
@@ -55,12 +54,18 @@ interface Step {
 function useProgress() {
   const { api } = useSignedIn();
   return useLoad('first steps', async (signal) => {
-    const [tokens, created, authorized] = await Promise.all([
+    const hasType = async (type: 'private' | 'public') =>
+      (await api.applications.all({ type, size: 1 }, { signal }).next()).done === false;
+    const [hasPrivate, hasPublic, tokens, created, authorized] = await Promise.all([
+      hasType('private'),
+      hasType('public'),
       api.tokens.list({ size: 1 }, { signal }),
       api.logs.counts({ operation: 'session.create' }, { signal }),
       api.logs.counts({ operation: 'session.authorize' }, { signal }),
     ]);
     return {
+      hasPrivate,
+      hasPublic,
       hasToken: tokens.data.length > 0,
       hasSession: created.totals.success > 0,
       // A tenant with archived entries is not new.
@@ -71,10 +76,9 @@ function useProgress() {
 
 export function Checklist() {
   const signedIn = useSignedIn();
-  const { list, complete, hasMore, error } = useNewestApplications(signedIn.applications);
   const progress = useProgress();
   const [isHidden, setHidden] = useState(wasHidden);
-  if (isHidden || !complete || error !== undefined || !progress || progress.isAuthorized) return null;
+  if (isHidden || !progress || progress.isAuthorized) return null;
   const mayCreate = holds(signedIn, 'application:create');
   const create = mayCreate && (
     <Button component="a" variant="default" size="compact-xs" href={href('applications', 'new')}>
@@ -85,13 +89,13 @@ export function Checklist() {
     {
       title: 'Create a private application for your backend',
       text: 'Its key authorizes sessions, for instance to show customers their own data.',
-      done: hasMore || list.some(({ type }) => type === 'private'),
+      done: progress.hasPrivate,
       action: create,
     },
     {
       title: 'Create a public application for your web page',
       text: 'Its key may be public: it only starts sessions.',
-      done: hasMore || list.some(({ type }) => type === 'public'),
+      done: progress.hasPublic,
       action: create,
     },
     {

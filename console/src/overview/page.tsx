@@ -155,9 +155,11 @@ function Tiles({ denials, requests, expiring, denied }: TilesProps) {
   const now = useNow(60_000);
   const [active, pending] = [useSessionCount('active'), useSessionCount('pending')];
   const quarantined = list.filter(({ quarantined_at }) => quarantined_at !== undefined).length;
-  const expiries = expiriesOf(expiring.list, now, 0).counts;
+  const expiries = expiring.counts ?? expiriesOf(expiring.list, now, 0).counts;
   const isWhole = denials?.denials?.counted_from === undefined && denials?.gaps === undefined;
   const soon = (expiries[1] ?? 0) + (expiries[2] ?? 0);
+  // The service does not count if there are too many applications.
+  const isEstimate = expiring.hasMore && !expiring.counts;
   return (
     <ul className="tiles">
       <Tile
@@ -182,7 +184,7 @@ function Tiles({ denials, requests, expiring, denied }: TilesProps) {
         label="Expire within 7 days"
         to={href('applications')}
         value={expiring.complete && expiring.error === undefined ? soon : undefined}
-        note={soon > 0 ? 'applications' : undefined}
+        note={isEstimate ? `of the newest ${formatNumber(maxNewest)}` : soon > 0 ? 'applications' : undefined}
       />
       <ResponseTimeTile totals={requests} />
     </ul>

@@ -72,16 +72,17 @@ export function MostDenied({ loaded, inActivity }: MostDeniedProps) {
 }
 
 export function Expiries({ expiring }: { expiring: Expiring }) {
-  const { list, hasMore, error } = expiring;
+  const { list, complete, hasMore, error } = expiring;
   const now = useNow(60_000);
-  const { counts, next } = expiriesOf(list, now, maxRows);
+  const { counts: listed, next } = expiriesOf(list, now, maxRows);
+  const counts = expiring.counts ?? listed;
   const highest = Math.max(1, ...counts);
   const rows = horizons.map(([label], index) => ({ label, count: counts[index] ?? 0 }));
   const isEmpty = counts.every((count) => count === 0);
   return (
     <Panel title="Expiries" link={['Applications', href('applications')]} loaded={{ data: list, error }}>
       {isEmpty ? (
-        <p className="fine">No application expires.</p>
+        complete && <p className="fine">No application expires.</p>
       ) : (
         <ol className="ranking ranking-short">
           {rows
@@ -108,7 +109,10 @@ export function Expiries({ expiring }: { expiring: Expiring }) {
         </ul>
       )}
       {hasMore && (
-        <p className="fine">Of the newest {formatNumber(maxNewest)} applications with an expiry.</p>
+        <p className="fine">
+          {expiring.counts ? 'The list is' : 'Numbers and list are'} of the newest {formatNumber(maxNewest)}{' '}
+          applications that expire.
+        </p>
       )}
     </Panel>
   );

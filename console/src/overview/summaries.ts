@@ -10,6 +10,23 @@ export const horizons: readonly (readonly [label: string, days: number])[] = [
   ['Later', Number.POSITIVE_INFINITY],
 ];
 
+/** Later than every expiry. */
+export const never = '9999-12-31T23:59:59Z';
+
+/** The end of each horizon. */
+export function horizonEnds(now: number): string[] {
+  return horizons.map(([, days]) =>
+    Number.isFinite(days) ? new Date(now + days * day).toISOString() : never,
+  );
+}
+
+/** How many expire within each horizon, from how many expire before its end. Undefined if one of them is unknown. */
+export function countsWithin(totals: readonly (number | undefined)[]): number[] | undefined {
+  if (totals.includes(undefined)) return undefined;
+  // Applications may change between the requests.
+  return totals.map((total = 0, index) => Math.max(0, total - (totals[index - 1] ?? 0)));
+}
+
 export interface Expiries {
   /** How many applications expire within each horizon. Each is counted only in the first horizon that includes it. */
   readonly counts: readonly number[];
