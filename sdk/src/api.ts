@@ -525,7 +525,7 @@ export interface KeyUsage {
   days: Array<{
     /** The day, in UTC. */
     date: string;
-    /** How many requests were made with the key. */
+    /** How many requests were made with the key, or by sessions that it limits. Requests without the permission of the endpoint do not count. Those that a rule denies do. */
     requests: number;
   }>;
 }
@@ -1537,7 +1537,7 @@ export interface LogGap {
 export interface LogCounts {
   /** Start of the first interval. */
   from: string;
-  /** End of the last interval. */
+  /** End of the period: `to` of the query, or now. The last interval may end later. */
   to: string;
   /** Length of an interval in seconds. */
   interval_seconds: number;
@@ -1588,7 +1588,7 @@ export interface DenialCounts {
 export interface RequestCounts {
   /** Start of the first interval. */
   from: string;
-  /** End of the last interval. */
+  /** End of the period: `to` of the query, or now. The last interval may end later. */
   to: string;
   /** Length of an interval in seconds. */
   interval_seconds: number;

@@ -45,7 +45,11 @@ export const KeyUsage = z
       .array(
         z.object({
           date: z.iso.date().describe('The day, in UTC.'),
-          requests: z.int().describe('How many requests were made with the key.'),
+          requests: z
+            .int()
+            .describe(
+              'How many requests were made with the key, or by sessions that it limits. Requests without the permission of the endpoint do not count. Those that a rule denies do.',
+            ),
         }),
       )
       .describe(`The days with requests among the last ${keptDays}, earliest first.`),

@@ -81,7 +81,15 @@ describe.each(databases)('the store on %s: request counts', (_, database) => {
       [5, 4],
       [0, 0],
     ]);
-    // The first interval contains `from`, the last one starts before `to`.
+    // The first interval contains `from`, the last one starts before `to`. Both count completely.
+    const start = await list(tenant, startTime, startTime + 6 * 60_000);
+    expect([start.end, start.counts]).toEqual([
+      startTime + 6 * 60_000,
+      [
+        [1, 0],
+        [2, 1],
+      ],
+    ]);
     const part = await list(tenant, startTime + 6 * 60_000, startTime + 12 * storedInterval);
     expect(part.counts.reduce((sum, [requests]) => sum + (requests ?? 0), 0)).toBe(2 + 3);
   });

@@ -203,4 +203,15 @@ describe.each(databases)('metrics on %s', (name, database) => {
     expect(documented).toMatchObject(served);
     expect(Object.keys(served).length).toBeGreaterThan(20);
   });
+
+  test('of limits are documented by name', async () => {
+    const names = Array.from(
+      (await scrape()).matchAll(/^sallyport_limited_total{limit="([^"]+)"}/gm),
+      ([, name]) => name,
+    );
+    const row = /^\| `sallyport_limited_total` .*by `limit`: (.*) \|$/m.exec(
+      docs('operations/monitoring.md'),
+    )?.[1];
+    expect(row).toBe(names.map((name) => `\`${name}\``).join(', '));
+  });
 });

@@ -99,7 +99,7 @@ const Denials = z
 const LogCounts = z
   .object({
     from: Timestamp.describe('Start of the first interval.'),
-    to: Timestamp.describe('End of the last interval.'),
+    to: Timestamp.describe('End of the period: `to` of the query, or now. The last interval may end later.'),
     interval_seconds: z.int().min(60).describe('Length of an interval in seconds.'),
     counted_from: Timestamp.optional().describe(
       'Entries before this time were not counted, because there are too many. Absent if all were counted.',

@@ -27,7 +27,7 @@ const counts = {
 const RequestCounts = z
   .object({
     from: Timestamp.describe('Start of the first interval.'),
-    to: Timestamp.describe('End of the last interval.'),
+    to: Timestamp.describe('End of the period: `to` of the query, or now. The last interval may end later.'),
     interval_seconds: z.int().min(300).describe('Length of an interval in seconds.'),
     totals: z.object(counts).describe('All intervals together.'),
     data: z
@@ -41,7 +41,7 @@ export const countRequests = readEndpoint({
   name: 'countRequests',
   tag: 'Requests',
   summary: 'Count requests',
-  description: `Counts the authenticated requests of the tenant, those that were denied, and estimates their response times, for at most ${maxIntervals} intervals of equal length. Without \`from\`, the period starts at the first count; without \`to\`, it ends now. Requests are counted in intervals of five minutes, so \`from\` is rounded down to one. Nodes add their counts once a minute. Counts are stored for 30 days. Response times are upper limits of buckets (${durationLimits.join(', ')} ms), so the real ones are shorter or equal. ${maxLimit} ms also stands for longer times. Requests without a valid key belong to no tenant and are not counted.`,
+  description: `Counts the authenticated requests of the tenant, those that were denied, and estimates their response times, for at most ${maxIntervals} intervals of equal length. Without \`from\`, the period starts at the first count; without \`to\`, it ends now. Requests are counted in intervals of five minutes. One that contains \`from\` or \`to\` counts completely, so two adjacent periods count it twice, unless they meet at a multiple of five minutes. Nodes add their counts once a minute. Counts are stored for 30 days. Response times are upper limits of buckets (${durationLimits.join(', ')} ms), so the real ones are shorter or equal. ${maxLimit} ms also stands for longer times. Requests without a valid key belong to no tenant and are not counted.`,
   query: z
     .strictObject({
       from: DateTime.optional().describe('Only intervals that contain this time, or start after it.'),

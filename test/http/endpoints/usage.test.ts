@@ -70,7 +70,7 @@ describe.each(databases)('usage on %s', (_, database) => {
     ]);
   });
 
-  test('denied requests do not count', async () => {
+  test('denied requests are no uses; those that a rule denies count as requests of the key', async () => {
     const { key } = await server.tenant();
     const created = await server.application(key, { permissions: ['token:read'] });
     expect((await me(created.key)).status).toBe(403);
@@ -84,7 +84,10 @@ describe.each(databases)('usage on %s', (_, database) => {
       unused: [{ rule: 'permissions', permission: 'token:read', container: '/' }],
       keys: [{ id: expect.any(String), ending: created.key.slice(-4), days: [] }],
     });
-    expect((await usage(key, narrow.id)).uses).toEqual([]);
+    expect(await usage(key, narrow.id)).toMatchObject({
+      uses: [],
+      keys: [{ days: [{ date: now().slice(0, 10), requests: 1 }] }],
+    });
   });
 
   test('token requests are recorded by permission and container, and unused grants are listed', async () => {
