@@ -122,6 +122,23 @@ describeConsole('console reports and history:', (suite) => {
     expect(await chart.getAttribute('aria-valuetext')).toEndWith(`: 1 with …${newer}, 2 with …${older}`);
   });
 
+  test('the page of an application lists the latest uses, and all on request', async () => {
+    const { server, tab } = suite;
+    const { key } = await server.tenant();
+    const writer = await server.application(key, { permissions: ['token:create'] });
+    for (let number = 0; number < 8; number++)
+      await server.call('POST', '/tokens', {
+        key: writer.key,
+        body: { container: `/c${number}/`, data: 'x' },
+      });
+    await server.flush();
+    await open(key, `/console#/applications/${writer.id}`);
+    await tab.page.getByText('The latest 6 of 8 uses').waitFor();
+    expect(await tab.page.locator('.uses li').count()).toBe(6);
+    await tab.page.getByRole('button', { name: 'Show all' }).click();
+    await tab.page.locator('.uses li').nth(7).waitFor();
+  });
+
   test('a label is set on all applications that the list shows, and the list is a CSV file', async () => {
     const { server, tab } = suite;
     const { key } = await server.tenant();

@@ -2,12 +2,13 @@
  * When the permissions of an application were last used, the requests with its keys, and its entries in the audit log
  * over time. Its unused grants are in advice.tsx.
  */
+import { Button } from '@mantine/core';
 import { useState } from 'react';
 import type { Application, ApplicationUsage } from '../../../sdk/src/sallyport.ts';
 import { openPeriod } from '../activity/filters.tsx';
 import { BarChart } from '../charts/bar-chart.tsx';
 import { NotCounted, resultBars, resultSeries } from '../charts/log-counts.tsx';
-import { timeAgo } from '../frame/format.ts';
+import { plural, timeAgo } from '../frame/format.ts';
 import { useLoad, useNow } from '../frame/load.ts';
 import { holds, useSignedIn } from '../frame/signed-in.ts';
 import { usageDelay } from './table.tsx';
@@ -16,6 +17,7 @@ const maxRows = 6;
 
 export function Usage({ usage: { uses } }: { usage: ApplicationUsage }) {
   const now = useNow(30_000);
+  const [limit, setLimit] = useState(maxRows);
   return (
     <section className="card">
       <h2>Usage</h2>
@@ -23,13 +25,23 @@ export function Usage({ usage: { uses } }: { usage: ApplicationUsage }) {
         <p className="fine">No recorded use. {usageDelay}</p>
       ) : (
         <ul className="uses">
-          {uses.slice(0, maxRows).map(({ permission, container, last_used_at: at }) => (
+          {uses.slice(0, limit).map(({ permission, container, last_used_at: at }) => (
             <li key={`${permission} ${container}`}>
               <code>{permission}</code> <span className="faint">{container}</span>
               <small>{timeAgo(at, now)}</small>
             </li>
           ))}
         </ul>
+      )}
+      {uses.length > limit && (
+        <div className="foot">
+          <span className="fine">
+            The latest {limit} of {plural(uses.length, 'use')}
+          </span>
+          <Button variant="default" size="compact-xs" onClick={() => setLimit(uses.length)}>
+            Show all
+          </Button>
+        </div>
       )}
     </section>
   );
@@ -58,8 +70,8 @@ export function KeyRequests({ id, usage: { keys } }: { id: string; usage: Applic
         pick={(bar) => openPeriod(bar, { application: id })}
         note={
           <p className="fine">
-            By day in UTC, with the requests of sessions that a key limits. Denied requests do not count.{' '}
-            {usageDelay}
+            By day in UTC, with the requests of sessions that a key limits. Requests without the permission of
+            the endpoint do not count. {usageDelay}
           </p>
         }
       />
