@@ -9,6 +9,7 @@ import { describeGap } from '../../console/src/activity/gaps.tsx';
 import { operations } from '../../console/src/activity/operations.ts';
 import { readsOf, summarizeGrants } from '../../console/src/applications/grants-summary.ts';
 import { describeOmitted } from '../../console/src/charts/log-counts.tsx';
+import { describeMissing } from '../../console/src/charts/request-counts.ts';
 import { requiredPermission } from '../../console/src/frame/connection.ts';
 import { countdown, formatDate, timeAgo } from '../../console/src/frame/format.ts';
 import { parseRoute } from '../../console/src/frame/route.ts';
@@ -65,6 +66,16 @@ test.each([
   [-40 * day, 'last month'],
 ])('timeAgo formats a time %d ms from now', (offset, expected) => {
   expect(timeAgo(at(offset), now)).toBe(expected);
+});
+
+test.each([
+  [at(-day), undefined, 0, 'No requests are recorded in this period. New ones appear within a minute.'],
+  [at(-30 * day), at(-day), 0, 'No requests are recorded in this period.'],
+  [at(-31 * day), at(-day), 0, 'No requests are recorded in this period. Counts are stored for 30 days.'],
+  [at(-31 * day), undefined, 7, 'Counts are stored for 30 days.'],
+  [at(-day), undefined, 7, ''],
+])('requests from %s to %s: %d', (from, to, requests, expected) => {
+  expect(describeMissing({ from, ...(to !== undefined && { to }) }, now, { requests })).toBe(expected);
 });
 
 test('the name of the time zone is that of the time', () => {

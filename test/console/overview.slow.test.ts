@@ -100,7 +100,7 @@ describeConsole('console overview:', (suite) => {
     const { key } = await server.tenant();
     await open(key);
     for (const name of ['Requests', 'Response time'])
-      await panel(name).getByText('No requests yet').waitFor();
+      await panel(name).getByText('No requests are recorded in this period. New ones').waitFor();
     const steps = panel('First steps');
     await steps.getByRole('link', { name: 'Create' }).waitFor();
     const backend = await server.application(key, { name: 'backend', permissions: ['token:read'] });

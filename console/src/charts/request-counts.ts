@@ -25,6 +25,23 @@ export function responseTimes({ p50_ms = 0, p99_ms = 0 }: Counts): [p50: number,
   return [p50_ms, p99_ms];
 }
 
+const storedFor = 30 * 86_400_000;
+
+/** What the counts of a period do not show. Empty if there is nothing to say. */
+export function describeMissing(
+  { from, to }: { readonly from: string; readonly to?: string },
+  now: number,
+  { requests }: Pick<Counts, 'requests'>,
+): string {
+  const isPast = to !== undefined && Date.parse(to) <= now;
+  const sentences = [
+    requests === 0 && 'No requests are recorded in this period.',
+    requests === 0 && !isPast && 'New ones appear within a minute.',
+    now - Date.parse(from) > storedFor && 'Counts are stored for 30 days.',
+  ];
+  return sentences.filter(Boolean).join(' ');
+}
+
 export function formatMilliseconds(value: number): string {
   return value === 0 ? '–' : `${formatNumber(value)} ms`;
 }

@@ -83,7 +83,7 @@ export function Overview() {
         denied={inActivity({ result: 'denied' })}
       />
       <div className="panels">
-        <RequestPanels loaded={requests} />
+        <RequestPanels loaded={requests} period={times} now={opened} />
         <Panel title="Denials" link={['Activity', inActivity({ result: 'denied' })]} loaded={denials}>
           {denials.data && (
             <BarChart

@@ -3,6 +3,7 @@ import type { RequestCounts } from '../../../sdk/src/sallyport.ts';
 import { openPeriod } from '../activity/filters.tsx';
 import { BarChart } from '../charts/bar-chart.tsx';
 import {
+  describeMissing,
   formatMilliseconds,
   requestBars,
   requestSeries,
@@ -13,22 +14,26 @@ import {
 import type { Loaded } from '../frame/load.ts';
 import { Panel } from './panels.tsx';
 
-export function RequestPanels({ loaded }: { loaded: Pick<Loaded<RequestCounts>, 'data' | 'error'> }) {
+interface RequestPanelsProps {
+  readonly loaded: Pick<Loaded<RequestCounts>, 'data' | 'error'>;
+  readonly period: { readonly from: string; readonly to?: string };
+  readonly now: number;
+}
+
+export function RequestPanels({ loaded, period, now }: RequestPanelsProps) {
   const counts = loaded.data;
   const hasRequests = counts !== undefined && counts.totals.requests > 0;
-  const empty = counts && !hasRequests && (
-    <p className="fine">No requests yet. New ones appear within a minute.</p>
-  );
+  const missing = counts ? describeMissing(period, now, counts.totals) : '';
+  const note = missing !== '' && <p className="fine">{missing}</p>;
   return (
     <>
       <Panel title="Requests" loaded={loaded}>
-        {empty}
         {hasRequests && (
           <BarChart title="Requests" bars={requestBars(counts)} series={requestSeries} pick={openPeriod} />
         )}
+        {note}
       </Panel>
       <Panel title="Response time" loaded={loaded}>
-        {empty}
         {hasRequests && (
           <BarChart
             title="Response time"
@@ -40,6 +45,7 @@ export function RequestPanels({ loaded }: { loaded: Pick<Loaded<RequestCounts>, 
             isLayered
           />
         )}
+        {note}
       </Panel>
     </>
   );
