@@ -82,6 +82,8 @@ describeConsole('console access review:', (suite) => {
       permissions: [],
       rules: [rule('reveal')],
     });
+    const withPurpose = { ...rule('reveal'), require_purpose: true };
+    await server.application(key, { name: 'refunds', permissions: [], rules: [withPurpose] });
     const state = async () =>
       (await server.call('GET', `/applications/${desk.id}`, { key })).body.quarantined_at;
     await open(key, '#/who?q=/pci/');
@@ -94,6 +96,11 @@ describeConsole('console access review:', (suite) => {
     await dialog.getByRole('button', { name: 'Quarantine' }).click();
     await row('help desk').getByText('in quarantine').waitFor();
     await row('help desk').getByText('redact').waitFor();
+    const downloading = page.waitForEvent('download');
+    await page.getByRole('button', { name: 'CSV' }).click();
+    const csv = await Bun.file(await (await downloading).path()).text();
+    expect(csv).toContain('"redact","no","application 1","","application help desk",');
+    expect(csv).toContain('"reveal","yes","application 1","","",');
     expect(await state()).toBeString();
     await tab.navigate('#/applications');
     await row('help desk').getByText('in quarantine').waitFor();

@@ -89,8 +89,10 @@ const reviewHead = [
   'Subject',
   'Permission',
   'Transform',
+  'Purpose required',
   'Rule',
   'Limited by',
+  'Quarantine of',
   'Last used',
 ];
 
@@ -98,12 +100,16 @@ function cellsOf({
   subject,
   permission,
   transform,
+  require_purpose: isPurposeRequired,
   rule,
   limited_by: limit,
+  quarantine,
   last_used_at: used,
 }: AccessEntry) {
   const who = [subject.type, subject.name, subject.id, subject.subject ?? ''];
-  return [...who, permission, transform, `${rule.of} ${rule.rule}`, limit?.name ?? '', used ?? ''];
+  const access = [permission, transform, isPurposeRequired ? 'yes' : 'no', `${rule.of} ${rule.rule}`];
+  const quarantineOf = quarantine ? `${quarantine.type} ${quarantine.name}` : '';
+  return [...who, ...access, limit?.name ?? '', quarantineOf, used ?? ''];
 }
 
 /** Every application and active session that has a permission in a container or on a token. */
