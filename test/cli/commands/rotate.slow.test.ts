@@ -78,7 +78,9 @@ describe.each(databases)('the master key on %s', (_, database) => {
   const newTenantKey = () => newTenantIn(tenants);
 
   async function refused(settings: Record<string, string>, message: string): Promise<void> {
-    const { code, out, err } = await program.run(['serve'], { ...env, PORT: '0', ...settings });
+    // Without the warning that a start is slow.
+    const quiet = { PORT: '0', SALLYPORT_LOG_LEVEL: 'error' };
+    const { code, out, err } = await program.run(['serve'], { ...env, ...quiet, ...settings });
     expect([code, out]).toEqual([1, '']);
     expect(err.split('\n')).toEqual([
       expect.stringContaining(`sallyport: error: ${message}`),

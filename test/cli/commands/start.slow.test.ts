@@ -142,7 +142,8 @@ describe('a failed start prints one error and one hint, without the password:', 
   ];
 
   test.each(cases)('%s', async (_, settings, message, code) => {
-    const env = environment(folder, settings());
+    // Without the warning that a start is slow.
+    const env = environment(folder, { SALLYPORT_LOG_LEVEL: 'error', ...settings() });
     const start = Bun.spawn(program, { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] });
     const [out, err] = await Promise.all([
       new Response(start.stdout).text(),
