@@ -1,11 +1,9 @@
 /** The steps of every request, in order. A comment such as `// 429` is the status with which a step can fail. */
 
-import { isDeepStrictEqual } from 'node:util';
 import { resourceOf } from '../../domain/audit.ts';
 import { type Awaitable, then } from '../../domain/awaitable.ts';
 import { Denial } from '../../domain/denial.ts';
 import { Failure, fail, problem, throwIfInvalid } from '../../domain/error.ts';
-import { JsonText } from '../../domain/json-text.ts';
 import { type ParsedKey, parseKey, redactSecrets } from '../../domain/key.ts';
 import { hasTrait } from '../../domain/permission.ts';
 import { forPurpose } from '../../domain/policy.ts';
@@ -38,7 +36,8 @@ import { closeIfStopping, toResponse } from './response.ts';
 import {
   type Call,
   type ChangeRoute,
-  failuresOf,
+  checkFailure,
+  checkReply,
   type HandlerContext,
   type KeyedRoute,
   operationOf,
@@ -431,34 +430,6 @@ const missing =
 /** The URL of the origin that serves the route, if it is configured. */
 function baseOf({ onFrames }: Route, { publicUrl, framesUrl }: HandlerContext): string | undefined {
   return onFrames ? framesUrl : publicUrl;
-}
-
-/**
- * Throws if the reply has an undeclared status or field, or lacks a declared header. Parsing with the schema removes
- * undeclared fields.
- */
-function checkReply(route: Route, reply: Reply): void {
-  const declared = route.replies[reply.status];
-  if (reply.headers?.ETag !== undefined && !route.sendsEtag)
-    throw new Error(`${route.name} returned an ETag that it does not declare`);
-  for (const name of declared?.headers ?? [])
-    if (reply.headers?.[name] === undefined)
-      throw new Error(`${route.name} returned ${reply.status} without ${name}`);
-  if (declared && !declared.schema) return;
-  const body = reply.body instanceof JsonText ? reply.body.value() : reply.body;
-  const parsed = declared?.schema?.parse(body);
-  if (declared && isDeepStrictEqual(asJson(body), asJson(parsed))) return;
-  throw new Error(`${route.name} returned ${reply.status} with a body that it does not declare`);
-}
-
-/** Returns the error, or an internal error if the route does not declare its code. */
-function checkFailure(route: Route, error: unknown): unknown {
-  if (!(error instanceof Failure) || failuresOf(route).includes(error.code)) return error;
-  return new Error(`${route.name} failed with ${error.code}, which it does not declare`);
-}
-
-function asJson(value: unknown): unknown {
-  return value === undefined ? undefined : JSON.parse(JSON.stringify(value));
 }
 
 const idempotencyHeader = 'idempotency-key';

@@ -1,11 +1,13 @@
 /** Types and helpers to declare endpoints and routes. */
 
+import { isDeepStrictEqual } from 'node:util';
 import type { z } from 'zod';
 import type { AuditedReads, Difference, Entry, EntryDecision, EntryResource } from '../../domain/audit.ts';
 import type { Position } from '../../domain/database-position.ts';
-import type { Code, Failure } from '../../domain/error.ts';
+import { type Code, Failure } from '../../domain/error.ts';
 import type { DecidingRule } from '../../domain/explain.ts';
 import type { Owner } from '../../domain/grant.ts';
+import { JsonText } from '../../domain/json-text.ts';
 import type { Secret } from '../../domain/key.ts';
 import type { BuiltIn } from '../../domain/permission.ts';
 import type { Resource } from '../../domain/policy.ts';
@@ -362,4 +364,32 @@ export function takesIdempotencyKey(route: Route): boolean {
 
 export function takesIfMatch(route: Route): boolean {
   return route.kind === 'change' && route.takesIfMatch === true;
+}
+
+/**
+ * Throws if the reply has an undeclared status or field, or lacks a declared header. Parsing with the schema removes
+ * undeclared fields.
+ */
+export function checkReply(route: Route, reply: Reply): void {
+  const declared = route.replies[reply.status];
+  if (reply.headers?.ETag !== undefined && !route.sendsEtag)
+    throw new Error(`${route.name} returned an ETag that it does not declare`);
+  for (const name of declared?.headers ?? [])
+    if (reply.headers?.[name] === undefined)
+      throw new Error(`${route.name} returned ${reply.status} without ${name}`);
+  if (declared && !declared.schema) return;
+  const body = reply.body instanceof JsonText ? reply.body.value() : reply.body;
+  const parsed = declared?.schema?.parse(body);
+  if (declared && isDeepStrictEqual(asJson(body), asJson(parsed))) return;
+  throw new Error(`${route.name} returned ${reply.status} with a body that it does not declare`);
+}
+
+/** Returns the error, or an internal error if the route does not declare its code. */
+export function checkFailure(route: Route, error: unknown): unknown {
+  if (!(error instanceof Failure) || failuresOf(route).includes(error.code)) return error;
+  return new Error(`${route.name} failed with ${error.code}, which it does not declare`);
+}
+
+function asJson(value: unknown): unknown {
+  return value === undefined ? undefined : JSON.parse(JSON.stringify(value));
 }
