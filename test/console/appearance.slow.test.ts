@@ -201,7 +201,7 @@ describe.skipIf(noBrowser)('console pages:', () => {
     await page.getByText('of the newest 1,000').waitFor();
     await page.getByRole('link', { name: 'Applications 1,000+' }).waitFor();
     await page.getByRole('region', { name: 'Expiries' }).getByText('old worker').waitFor();
-    expect(pages.length).toBeLessThan(40);
+    expect(pages.length).toBeLessThan(50);
     expect(advice.length).toBeLessThan(60);
     await page.getByText(/^50,\d+ grants of .* without recorded use in the last 90 days\. /).waitFor();
     const rest = Promise.withResolvers<void>();
