@@ -57,10 +57,12 @@ class RolledBack extends Error {
     this.#culprit = culprit;
   }
 
-  /** The culprit is last, because it may wait for a lock again. */
+  /** The culprit and changes of the same entity are last, because they may wait for the lock again. */
   again(batch: readonly Pending[]): readonly Pending[] {
-    const others = batch.filter((pending) => pending !== this.#culprit);
-    return this.#culprit ? [...others, this.#culprit] : others;
+    const culprit = this.#culprit;
+    const entity = culprit?.entity;
+    const mayWait = (each: Pending) => each === culprit || (entity !== undefined && each.entity === entity);
+    return batch.toSorted((a, b) => Number(mayWait(a)) - Number(mayWait(b)));
   }
 }
 
