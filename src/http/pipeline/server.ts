@@ -36,8 +36,11 @@ export interface ListenOptions {
 const idleTimeout = 10;
 /** Bun may close a connection this many seconds early. */
 const inaccuracy = 4;
-/** A request waits for the database at most this many times: for the key, the change and the audit entry. */
-const waits = 3;
+/**
+ * A request waits for the database at most this many times: for the key, the change, the audit entry, the use of a
+ * delegation, and after an error for the key again.
+ */
+const waits = 5;
 /** Added to the seconds that a request to a destination or the database may take. */
 const margin = 30;
 
