@@ -8,6 +8,7 @@ import { nextTurn } from '../../domain/steps.ts';
 import type { Db } from '../../store/engine/db.ts';
 import type { AuditFilter, DenialCounts, LogCounts } from '../records.ts';
 import {
+  type Chain,
   chainOf,
   emptyChain,
   firstHeader,
@@ -18,7 +19,7 @@ import {
   segmentsAt,
 } from './chain.ts';
 import { timeOfId, toLogEntry } from './entry.ts';
-import { newestPending } from './pending.ts';
+import { newestPending, type PendingEntry } from './pending.ts';
 import { maxExamined, numbersOf } from './search.ts';
 import { chunkSize, type SegmentHeader } from './segment.ts';
 import { type Hits, hitsAt, intersect, isBetween, matches, segmentsWith, termsFor } from './terms.ts';
@@ -32,9 +33,11 @@ export interface CountLimits {
    * one of them.
    */
   readonly opened: number;
+  /** Maximum number of pending entries that are counted, rounded up to a page. A node leaves about 500 of a busy tenant. */
+  readonly pending: number;
 }
 
-const defaults: CountLimits = { entries: 2 ** 21, segments: 100_000, opened: 256 };
+const defaults: CountLimits = { entries: 2 ** 21, segments: 100_000, opened: 256, pending: 10_000 };
 /** Segments per statement. */
 const batchSize = 512;
 
@@ -47,13 +50,13 @@ export async function countEntries(
   now: number,
   limits = defaults,
 ): Promise<Omit<LogCounts, 'gaps'>> {
-  const { pending, chain, range, pendingFrom } = await startOf(db, tenantId, filter);
+  const { pending, chain, range, pendingFrom } = await startOf(db, tenantId, filter, limits.pending);
   const oldest = (await firstHeader(db, chain))?.earliestAt ?? pending.at(-1)?.at;
   const to = filter.to ?? now;
   const from = filter.from ?? Math.min(oldest ?? Number.POSITIVE_INFINITY, to - 1);
   // Without `to`, entries of the current millisecond are counted too.
   const tally = new Tally(intervalsBetween(from, filter.to ?? now + 1), filter);
-  for (const entry of pending) {
+  for await (const entry of inTurns(pending)) {
     const found = toLogEntry(tenantId, entry);
     if (matches(found, filter)) tally.add(entry.at, found.result);
   }
@@ -78,16 +81,51 @@ export async function countEntries(
  * Where counting starts: the newest pending entries and the range of the segments. If older pending entries may match,
  * `pendingFrom` is the time from which all were read, and the range is empty, because entries before it are left out.
  */
-async function startOf(db: Reader, tenantId: string, filter: AuditFilter) {
-  const page = await newestPending(db, tenantId, maxExamined);
-  const chain = (page ? page.chain : await chainOf(db, tenantId)) ?? emptyChain(tenantId);
-  const pending = page?.entries ?? [];
-  const last = pending[maxExamined - 1];
-  // The time of the id, because an aggregated entry is written after its `at`. It is no number in an altered id.
-  const pendingFrom = last && (timeOfId(last.id) || last.at);
-  if (pendingFrom === undefined || pendingFrom < (filter.from ?? 0))
+async function startOf(db: Reader, tenantId: string, filter: AuditFilter, max: number) {
+  const { entries: pending, chain, isCut } = await readPending(db, tenantId, max);
+  const last = isCut ? pending.at(-1) : undefined;
+  if (!last || !(await isOlderPending(db, tenantId, last.id, filter)))
     return { pending, chain, range: await numbersOf(db, chain, filter), pendingFrom: undefined };
-  return { pending, chain, range: { first: 1, last: 0 }, pendingFrom };
+  // The time of the id, because an aggregated entry is written after its `at`. It is no number in an altered id.
+  return { pending, chain, range: { first: 1, last: 0 }, pendingFrom: timeOfId(last.id) || last.at };
+}
+
+/** How often the pages are read again because entries were sealed meanwhile. */
+const maxRestarts = 3;
+
+/** The newest pending entries, in pages, and the chain in the same state. `isCut` if there may be older ones. */
+async function readPending(db: Reader, tenantId: string, max: number) {
+  let entries: PendingEntry[] = [];
+  let chain: Chain | undefined;
+  let isCut = true;
+  for (let restarts = 0; isCut && entries.length < max; ) {
+    const page = await newestPending(db, tenantId, maxExamined, entries.at(-1)?.id);
+    const isFirst = entries.length === 0;
+    const isSame = isFirst || (page !== undefined && page.chain?.number === chain?.number);
+    if (!isSame && restarts++ === maxRestarts) break;
+    chain = page ? page.chain : await chainOf(db, tenantId);
+    // A page begins with the last entry of the one before.
+    entries = isSame ? [...entries, ...(page?.entries.slice(isFirst ? 0 : 1) ?? [])] : [];
+    isCut = !isSame || page?.entries.length === maxExamined;
+  }
+  return { entries, chain: chain ?? emptyChain(tenantId), isCut };
+}
+
+/** Whether a pending entry that is older than `id` may match. */
+async function isOlderPending(db: Reader, tenantId: string, id: string, { from, to }: AuditFilter) {
+  const sql = `select 1 as one from audit_pending
+    where tenant_id = $1 and id < $2 and at >= $3 and at < $4 limit 1`;
+  return (await db.get(sql, [tenantId, id, from ?? 0, to ?? Number.MAX_SAFE_INTEGER])) !== undefined;
+}
+
+/** Pending entries that are examined before other requests can be handled. */
+const entriesPerTurn = 500;
+
+async function* inTurns(pending: readonly PendingEntry[]): AsyncGenerator<PendingEntry> {
+  for (const [at, entry] of pending.entries()) {
+    if (at % entriesPerTurn === entriesPerTurn - 1) await nextTurn();
+    yield entry;
+  }
 }
 
 type Result = Entry['result'];
@@ -217,6 +255,7 @@ export async function countDenials(
   filter: AuditFilter,
   within: Pick<LogCounts, 'start' | 'length' | 'counts'>,
   budget = denialBudget,
+  maxPending = defaults.pending,
 ): Promise<DenialCounts> {
   const denied = { ...filter, result: 'denied' as const };
   const counts = within.counts.map(() => 0);
@@ -232,8 +271,8 @@ export async function countDenials(
     const id = actor.application_id ?? actor.id;
     if (id !== undefined) applications.set(id, (applications.get(id) ?? 0) + count);
   };
-  const { pending, range, pendingFrom } = await startOf(db, tenantId, denied);
-  for (const entry of pending) add(entry);
+  const { pending, range, pendingFrom } = await startOf(db, tenantId, denied, maxPending);
+  for await (const entry of inTurns(pending)) add(entry);
   let countedFrom = pendingFrom;
   for await (const batch of readsOf(matching(db, tenantId, denied, range))) {
     const segments = await segmentsAt(db, tenantId, [...batch.keys()]);

@@ -124,7 +124,7 @@ export const countLogs = readEndpoint({
   mayTakeLong: true,
   tag: 'Logs',
   summary: 'Count audit log entries',
-  description: `Counts the entries that \`GET /logs\` lists with the same filters, by result, for at most ${maxIntervals} intervals of equal length. Without \`from\`, the period starts at the first entry; without \`to\`, it ends now. An aggregated entry counts once; \`denials\` counts its events. At most the last two million entries, or those of the last 100,000 segments, are counted. If 2,000 entries or more are not sealed yet, only the newest 2,000 are counted. If entries that match the filters may be missing, \`gaps\` says so.`,
+  description: `Counts the entries that \`GET /logs\` lists with the same filters, by result, for at most ${maxIntervals} intervals of equal length. Without \`from\`, the period starts at the first entry; without \`to\`, it ends now. An aggregated entry counts once; \`denials\` counts its events. At most the last two million entries, or those of the last 100,000 segments, are counted. If more than 10,000 entries are not sealed yet and older ones of them may match, only the newest 10,000 are counted. If entries that match the filters may be missing, \`gaps\` says so.`,
   query: z
     .strictObject({
       token,
