@@ -82,6 +82,22 @@ describe.each(databases)('the retention of the audit log in %s', (kind, database
     ]);
   });
 
+  test('records a deletion once, also if its first attempts fail after the record', async () => {
+    const faults = new Faults();
+    const { maintenance } = await testStore.open(undefined, faults.through);
+    await write(20);
+    for (let call = 1, hit = true; hit; call++) {
+      faults.arm('down', call);
+      await maintenance.audit.deleteDelivered(retention(async () => 7)).catch(() => {});
+      hit = faults.disarm().hit;
+    }
+    expect(await first()).toEqual([[tenant, 8]]);
+    const filter = { operation: 'audit.retention' };
+    const { entries } = await testStore.store.audit.list(tenant, filter, { limit: 100 });
+    expect(entries.map(({ difference }) => difference?.segments)).toEqual([{ from: 1, to: 7 }]);
+    expect(await verified()).toMatchObject({ ok: true, findings: [] });
+  });
+
   test('deletes nothing if only its own entries are old enough', async () => {
     await write(5);
     const { audit } = testStore.maintenance;
@@ -226,11 +242,8 @@ describe.each(databases)('the retention of the audit log in %s', (kind, database
       const { ok, findings } = await verified();
       expect({ ok, findings }).toEqual({ ok: true, findings: [] });
       const recorded = { operation: 'audit.retention' };
-      // The month was not emptied after the first record.
-      const records = kind === 'PostgreSQL' ? 2 : 1;
-      expect((await testStore.store.audit.list(tenant, recorded, { limit: 9 })).entries).toHaveLength(
-        records,
-      );
+      // On PostgreSQL, the month was not emptied after the record, only by the second run.
+      expect((await testStore.store.audit.list(tenant, recorded, { limit: 9 })).entries).toHaveLength(1);
     });
 
     test.if(isPostgres)(

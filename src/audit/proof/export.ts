@@ -233,18 +233,34 @@ async function chainsAtOnce(db: Db): Promise<Chain[]> {
   if (grown.number <= system.number) return chains;
   const isNew = ({ system: named }: SignedHeader) =>
     named !== undefined && named.number > system.number && named.number <= grown.number;
+  const from = (await headerAt(db, systemTenant, system.number + 1))?.sealedAt ?? 0;
   const cut: Chain[] = [];
   for (const chain of chains)
-    cut.push(chain.tenantId === systemTenant ? system : await cutWhile(db, chain, isNew));
+    cut.push(chain.tenantId === systemTenant ? system : await cutBefore(db, chain, from - maxLag, isNew));
   return cut;
 }
 
-/** Leaves out the segments at the end of a chain that `isNew` accepts. */
-async function cutWhile(db: Db, chain: Chain, isNew: (header: SignedHeader) => boolean): Promise<Chain> {
-  const header = await headerAt(db, chain.tenantId, chain.number);
-  if (!header || !isNew(header)) return chain;
-  const before = { ...chain, number: chain.number - 1, hash: header.previous };
-  return before.number > chain.base.number ? cutWhile(db, before, isNew) : before;
+/**
+ * Milliseconds by which the clocks of nodes may differ. Each node also knows the end of the system chain for a second,
+ * so that a segment may name an earlier one than the segment before it.
+ */
+const maxLag = 5000;
+
+/** Leaves out the segments from the first one on that `isNew` accepts, of those that were sealed since `since`. */
+async function cutBefore(
+  db: Db,
+  chain: Chain,
+  since: number,
+  isNew: (header: SignedHeader) => boolean,
+): Promise<Chain> {
+  let cut = chain;
+  for (let end = chain; end.number > end.base.number; ) {
+    const header = await headerAt(db, chain.tenantId, end.number);
+    if (!header || header.sealedAt < since) break;
+    end = { ...end, number: end.number - 1, hash: header.previous };
+    if (isNew(header)) cut = end;
+  }
+  return cut;
 }
 
 /** The oldest segments of a chain, up to `end`. */

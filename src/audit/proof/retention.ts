@@ -3,6 +3,7 @@
  * entry of the chain must record the deletion. See archive.ts for archives.
  */
 
+import { isDeepStrictEqual } from 'node:util';
 import { byOperator } from '../../domain/audit.ts';
 import { type Age, timeOfAge } from '../../domain/duration.ts';
 import { type Db, type DbTime, type Queries, rowLock } from '../../store/engine/db.ts';
@@ -22,6 +23,7 @@ import {
 import type { AuditEntry } from '../log/entry.ts';
 import { type EntryWriter, tenantsIn } from '../log/pending.ts';
 import { indexOf, type Sealer } from '../log/seal.ts';
+import { searchBackwards } from '../log/search.ts';
 import {
   bytesOf,
   type HeaderRow,
@@ -107,7 +109,10 @@ export interface Remover {
   readonly sealer: Pick<Sealer, 'sealTenant'>;
 }
 
-/** Records in the chain that segments will be deleted, and seals the entry: verification ignores pending entries. */
+/**
+ * Records in the chain that segments will be deleted, and seals the entry: verification ignores pending entries. Writes
+ * no second entry if the last one covers them: another node or an attempt that failed has written it.
+ */
 export async function recordRemoval(
   { audit, write, sealer }: Remover,
   at: number,
@@ -116,7 +121,13 @@ export async function recordRemoval(
 ): Promise<void> {
   const operation = removal.file === undefined ? retentionOperation : archiveOperation;
   const difference = removalDifference(removal);
-  await audit.db.transaction((tx) => write(tx, [{ ...byOperator, tenantId, at, operation, difference }]));
+  const { entries } = await searchBackwards(audit.db, tenantId, { operation }, { limit: 1 });
+  const latest = entries[0]?.difference ?? {};
+  const isCovered =
+    Number(latest.segments?.from) <= removal.first &&
+    isDeepStrictEqual({ ...latest, segments: { ...latest.segments, from: removal.first } }, difference);
+  if (!isCovered)
+    await audit.db.transaction((tx) => write(tx, [{ ...byOperator, tenantId, at, operation, difference }]));
   await sealer.sealTenant(tenantId);
 }
 
