@@ -113,16 +113,20 @@ describe.each(databases)('the system chain in %s', (_, database) => {
   });
 
   test('and the other chains are one state if the system chain grows while a cluster reads them', async () => {
+    const late = await on.open();
+    await write(late, 1, tenant);
     const all: Db['all'] = async (sql, params) => {
       if (sql.includes('from audit_chains order by')) {
         await write(on, 1);
         await write(on, 1, tenant);
+        // This node may still know the end of the system chain from before.
+        await write(late, 1, tenant);
       }
       return on.db.all(sql, params);
     };
     const db: Db = Object.assign(Object.create(on.db), { all, isDistributed: async () => true });
     const parts = await exportedParts({ db } as AuditDb, { at: startTime });
-    expect(parts.map(({ end }) => end?.number)).toEqual([2, 2]);
+    expect(parts.map(({ end }) => end?.number)).toEqual([2, 3]);
     expect((await verifyParts(parts, { masters }, [])).findings).toEqual([]);
   });
 });
