@@ -1,5 +1,5 @@
 import { SQLiteError } from 'bun:sqlite';
-import { existsSync, realpathSync } from 'node:fs';
+import { existsSync, realpathSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import type { Head } from '../../audit/records.ts';
 import { masterKeys } from '../../operations/master-key.ts';
@@ -60,7 +60,9 @@ async function restore(invocation: Invocation): Promise<number> {
   try {
     checkTarget(file, target, options.on('force'));
     const staged = `${target}.restoring`;
-    const before = existsSync(target) ? settle(target) : undefined;
+    // Opening an empty file would delete the write-ahead log beside it.
+    const isEmpty = !statSync(target, { throwIfNoEntry: false })?.size;
+    const before = isEmpty ? undefined : settle(target);
     const { verification, report } = await stage(file, staged, target, before, invocation).catch((error) => {
       removeDatabase(staged);
       throw error;

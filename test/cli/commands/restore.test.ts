@@ -196,15 +196,18 @@ describe('a restore', () => {
     expect(await statusOf(backedUp)).toBe(200);
   });
 
-  test('ignores the write-ahead log of a deleted database', async () => {
+  test.each([
+    ['a deleted', () => rmSync(database()), []],
+    ['an empty', () => truncateSync(database()), ['--force']],
+  ])('ignores the write-ahead log of %s database, and keeps it', async (_, lose, options) => {
     const { key: backedUp } = await server.application(key, { permissions: ['application:read'] });
     await cli.run('backup', backup());
     const { key: later } = await server.application(key, { permissions: ['application:read'] });
     const log = readFileSync(`${database()}-wal`);
     await server.close();
-    rmSync(database());
+    lose();
     writeFileSync(`${database()}-wal`, log);
-    const { body } = await cli.json('restore', backup());
+    const { body } = await cli.json('restore', backup(), ...options);
     expect(readFileSync(`${body.replaced}-wal`)).toEqual(log);
     await start();
     expect([await statusOf(backedUp), await statusOf(later)]).toEqual([200, 401]);
