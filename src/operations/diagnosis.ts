@@ -161,7 +161,7 @@ async function checkCluster(db: Db): Promise<Check[]> {
   const state = `Citus: ${shards} shards on ${rows.length === 1 ? 'one server' : fullest}`;
   return [
     skew > maxSkew
-      ? warn('cluster', state, 'move shards with citus_rebalance_start, or give a large tenant its own shard')
+      ? warn('cluster', state, 'run citus_rebalance_start, or `tenants move --worker` for large tenants')
       : ok('cluster', state),
   ];
 }

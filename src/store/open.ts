@@ -24,6 +24,7 @@ import {
   missingReason,
 } from './crypto/keyring.ts';
 import { destinations } from './destinations.ts';
+import { moveTenantRows } from './engine/citus.ts';
 import {
   type Db,
   DbUnavailable,
@@ -203,6 +204,11 @@ function maintenanceOn(
     tenants: tenants(db),
     audit,
     moves: tenantMoves({ db, keys, masters, audit }),
+    moveToServer: async (id, server) => {
+      const from = await moveTenantRows(db, id, server);
+      await migrate(db);
+      return from;
+    },
     sinks,
     nodes: nodes(db),
     changeTenants: (work) => run(undefined, work, undefined, true),

@@ -8,6 +8,7 @@ import type { Socket } from 'node:net';
 import { readConfig } from '../../src/config/settings.ts';
 import { nilTenant } from '../../src/domain/key.ts';
 import { diagnose } from '../../src/operations/diagnosis.ts';
+import { openCli } from '../support/cli.ts';
 import { authenticatedRoutes, callers, routeCaller, type Tenant } from '../support/route-access.ts';
 import { noCitus } from '../support/skip.ts';
 import { openTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
@@ -227,16 +228,10 @@ describe.skipIf(noCitus('requests'))('on a Citus cluster', () => {
     expect(server.logged.filter((line) => line.includes('could not'))).toEqual([]);
   });
 
-  test('a tenant moves to another worker while it is changed, and no answered change is lost', async () => {
+  test('a tenant moves to another worker and back while it is changed, and no answered change is lost', async () => {
     const moved = await server.tenant();
-    const [shard] = await runPostgres<{ id: string; port: number; other: number; host: string }>(
-      coordinator,
-      `select p.shardid as id, n.nodeport as port, o.nodeport as other, o.nodename as host
-       from pg_dist_placement p join pg_dist_node n using (groupid)
-       join pg_dist_node o on o.groupid > 0 and o.groupid <> p.groupid
-       where p.shardid = get_shard_id_for_distribution_column('tenants', '${moved.id}'::uuid) limit 1`,
-    );
-    const { id, port, other, host } = shard!;
+    const cli = openCli(() => ({ DATABASE_URL: coordinator, SALLYPORT_MASTER_KEY: testMasterKey }));
+    const move = (worker: string) => cli.run('tenants', 'move', moved.id, '--worker', worker);
     const answered: string[] = [];
     let isMoved = false;
     const writing = (async () => {
@@ -246,25 +241,54 @@ describe.skipIf(noCitus('requests'))('on a Citus cluster', () => {
         if (status === 201) answered.push(body.id);
       }
     })();
+    const place = async () => {
+      const [row] = await runPostgres<{ worker: string; shard: string; alone: boolean }>(
+        coordinator,
+        `select nodename || ':' || nodeport as worker, shardid as shard, shardminvalue = shardmaxvalue as alone
+         from pg_dist_shard join pg_dist_placement using (shardid) join pg_dist_node using (groupid)
+         where shardid = get_shard_id_for_distribution_column('tenants', '${moved.id}'::uuid)`,
+      );
+      return row!;
+    };
+    const workers = await runPostgres<{ name: string }>(
+      coordinator,
+      "select nodename || ':' || nodeport as name from pg_dist_node where groupid > 0 order by 1",
+    );
+    const { worker: first } = await place();
+    const names = workers.map(({ name }) => name);
+    const other = names.find((name) => name !== first) as string;
     try {
       await untilSynced();
-      await runPostgres(
-        coordinator,
-        `select citus_move_shard_placement(${id}, '${host}', ${port}, '${host}', ${other}, 'block_writes')`,
-      );
+      expect((await move(other)).out).toBe(`moved ${moved.id} from ${first} to ${other}\n`);
+      const there = await place();
+      expect(there).toMatchObject({ worker: other, alone: true });
+      expect(await move(first)).toMatchObject({ code: 0 });
+      expect(await place()).toEqual({ ...there, worker: first });
     } finally {
       isMoved = true;
       await writing;
     }
+    expect((await move(first)).out).toBe(`${moved.id} is on ${first} already\n`);
+    expect((await move('nowhere:1')).err).toContain(
+      `no server nowhere:1 for rows, only ${names.join(' and ')}`,
+    );
+    expect((await cli.run('tenants', 'move', moved.id, '--worker', other, '--cancel')).code).toBe(2);
     const statuses = new Set<number>();
     for (const each of answered)
       statuses.add((await server.call('GET', `/tokens/${each}`, { key: moved.key })).status);
     expect([...statuses]).toEqual([200]);
-    const [now] = await runPostgres<{ port: number }>(
-      coordinator,
-      `select nodeport as port from pg_dist_placement join pg_dist_node using (groupid) where shardid = ${id}`,
+    const logged = await server.call('GET', '/logs?operation=tenant.move_to_worker', { key: moved.key });
+    expect(logged.body.data).toMatchObject([
+      { difference: { worker: { from: other, to: first } } },
+      { difference: { worker: { from: first, to: other } } },
+    ]);
+    const checks = await diagnose(
+      readConfig({ env: { DATABASE_URL: coordinator } }),
+      masterKeys(testMasterKey),
+      Date.now,
     );
-    expect(now?.port).toBe(other);
+    expect(checks.find(({ name }) => name === 'cluster')).toMatchObject({ state: 'ok' });
+    cli.remove();
   });
 
   test('requests of tenants on a lost worker get 503, and those of other tenants go on', async () => {

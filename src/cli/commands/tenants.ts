@@ -9,6 +9,7 @@ import { mint } from '../../domain/key.ts';
 import { latestExpiry } from '../../domain/lifetime.ts';
 import { ListedPurpose, maxPurposes } from '../../domain/purpose.ts';
 import { managementOf, newTenant } from '../../operations/bootstrap.ts';
+import { NoSuchServer } from '../../store/engine/citus.ts';
 import type { Maintenance, Tenants } from '../../store/maintenance.ts';
 import type { NewEntry, Tenant } from '../../store/store.ts';
 import { MoveInterrupted, type MoveState, TenantExists } from '../../store/tenant-move.ts';
@@ -93,12 +94,14 @@ export const commands: readonly LocalCommand[] = [
         'Settings of the other installation, one NAME=VALUE per line: DATABASE_URL, and its master key.',
       ),
       option('cancel', 'Serve the tenant here again. With --to, also delete its copy there.'),
+      option('worker HOST:PORT', 'Move the tenant to this worker of the Citus cluster of this installation.'),
       yesOption,
     ],
-    summary: 'Move a tenant with its keys and data to another installation.',
-    details: `Requests of the tenant get 503 while its rows are copied, then 421 here. Keys, sessions, tokens and the audit log stay valid. Then its rows are deleted here, except the audit log. If it is interrupted, run it again, or cancel it. The tenant cannot return to an installation in which it has been. ${tenantArgument}`,
+    summary: 'Move a tenant with its keys and data to another installation, or to another worker.',
+    details: `With --to, requests of the tenant get 503 while its rows are copied, then 421 here. Keys, sessions, tokens and the audit log stay valid. Then its rows are deleted here, except the audit log. If it is interrupted, run it again, or cancel it. The tenant cannot return to an installation in which it has been. With --worker, changes of the tenant and of others in its shard wait or get 503 until it has moved. ${tenantArgument}`,
     examples: [
       'sallyport tenants move "Second shop" --to eu.env',
+      'sallyport tenants move "Second shop" --worker worker2.example.com:5432',
       'sallyport tenants move "Second shop" --cancel --to eu.env',
     ],
     run: move,
@@ -252,9 +255,18 @@ function move(invocation: Invocation): Promise<number> {
     const { id, name } = await findTenant(source.tenants, invocation.args[0]);
     const file = invocation.options.value('to');
     const isCanceled = invocation.options.on('cancel');
+    const worker = invocation.options.value('worker');
+    if (worker !== undefined) {
+      if (file !== undefined || isCanceled)
+        throw new UsageError('--worker cannot be used with --to or --cancel');
+      return moveToWorker(invocation, source, worker);
+    }
     if (file === undefined && isCanceled) return cancelMove(invocation, id, source);
     if (file === undefined)
-      throw new UsageError('--to is missing', 'name a file with the settings of the other installation');
+      throw new UsageError(
+        '--to or --worker is missing',
+        'name a file with the settings of the other installation, or a worker of the Citus cluster',
+      );
     requireFile(resolve(file));
     const config = readConfig({ envFile: resolve(file) });
     return withStore({ ...invocation, config }, async (target) => {
@@ -265,6 +277,30 @@ function move(invocation: Invocation): Promise<number> {
       return invocation.printResult({ moved: id, to, rows }, `moved ${id} with ${rows} rows to ${to}`);
     });
   });
+}
+
+async function moveToWorker(
+  { args, terminal, printResult }: Invocation,
+  source: Maintenance,
+  worker: string,
+): Promise<number> {
+  const { id } = await findChangeable(source.tenants, args[0]);
+  const progress = showProgress(terminal);
+  progress.update('moving the shard of the tenant');
+  let from: string;
+  try {
+    from = await source.moveToServer(id, worker);
+  } catch (error) {
+    if (!(error instanceof NoSuchServer)) throw error;
+    throw new CommandError(error.message);
+  } finally {
+    progress.clear();
+  }
+  const result = { moved: id, from, to: worker };
+  if (from === worker) return printResult(result, `${id} is on ${worker} already`);
+  const changed = { worker: { from, to: worker } };
+  await source.changeTenants(async (tx) => tx.record(entry('tenant.move_to_worker', id, changed)));
+  return printResult(result, `moved ${id} from ${from} to ${worker}`);
 }
 
 /** A copy for a later freeze than the one that is canceled is not deleted: another process may have opened it. */

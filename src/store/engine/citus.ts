@@ -239,6 +239,40 @@ const servers = `select n.nodename || ':' || n.nodeport as server, n.isactive as
 
 export const readServers = async (db: Db): Promise<Server[]> => db.all<Server>(servers);
 
+/** The database is not on a Citus cluster, or the cluster has no such server. */
+export class NoSuchServer extends Error {}
+
+const shardOf = `select cast(s.shardid as text) as id, s.shardminvalue = s.shardmaxvalue as alone, n.nodename as host,
+    n.nodeport as port
+  from pg_dist_shard s join pg_dist_placement p using (shardid) join pg_dist_node n using (groupid)
+  where s.shardid = get_shard_id_for_distribution_column('tenants', cast($1 as uuid)) and n.noderole = 'primary'`;
+const isolate = `select isolate_tenant_to_new_shard('tenants', cast($1 as uuid), 'CASCADE', shard_transfer_mode => 'block_writes')`;
+const moveShard = `select citus_move_shard_placement(cast(cast($1 as text) as bigint), $2, $3, n.nodename, n.nodeport, 'block_writes')
+  from pg_dist_node n where n.nodename || ':' || n.nodeport = $4`;
+
+/**
+ * Moves a tenant to a server of the cluster with the functions of Citus. Its shards then have no other tenant. Returns the
+ * server that had them, which may be the same. Call `distributeTables` and `alterShards` afterwards. If it is
+ * interrupted, it can be called again. Throws `NoSuchServer`.
+ */
+export async function moveTenantRows(db: Db, tenant: string, server: string): Promise<string> {
+  if (!(await db.isDistributed?.())) throw new NoSuchServer('the database is not on a Citus cluster');
+  const names = (await readServers(db)).map((each) => each.server);
+  if (!names.includes(server))
+    throw new NoSuchServer(`the cluster has no server ${server} for rows, only ${names.join(' and ')}`);
+  type Shard = { id: string; alone: boolean; host: string; port: number };
+  const before = await db.get<Shard>(shardOf, [tenant]);
+  const from = `${before?.host}:${before?.port}`;
+  if (from === server) return from;
+  // In two transactions, because the move reads the new shard with other connections.
+  if (!before?.alone) await db.exclusively(async (tx) => tx.get(isolate, [tenant]), 'slow');
+  await db.exclusively(async (tx) => {
+    const shard = await tx.get<Shard>(shardOf, [tenant]);
+    if (shard) await tx.get(moveShard, [shard.id, shard.host, shard.port, server]);
+  }, 'slow');
+  return from;
+}
+
 const clocks = `select nodename || ':' || nodeport as worker,
     case when success then extract(epoch from statement_timestamp()) - cast(result as numeric) end as difference
   from run_command_on_workers('select extract(epoch from statement_timestamp())')`;
