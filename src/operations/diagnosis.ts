@@ -12,6 +12,7 @@ import {
   describeMisplaced,
   hasRowFunctions,
   misplacedOf,
+  placementHint,
   readClockDifferences,
   readPlacements,
   readServers,
@@ -115,11 +116,7 @@ async function checkCluster(db: Db): Promise<Check[]> {
   if (!(await db.isDistributed?.())) return [];
   const failed = (message: string, todo: string) => [fail('cluster', message, todo)];
   const misplaced = misplacedOf(await readPlacements(db, tablesOf('postgres')));
-  if (misplaced.length > 0)
-    return failed(
-      describeMisplaced(misplaced),
-      'run `sallyport migrate` with the URL of the role that owns the tables',
-    );
+  if (misplaced.length > 0) return failed(describeMisplaced(misplaced), placementHint(misplaced));
   const rows = await readServers(db);
   const inactive = rows.filter(({ active }) => !active).map(({ server }) => server);
   if (inactive.length > 0)

@@ -176,9 +176,10 @@ export interface Maintenance {
   readonly moves: TenantMoves;
   /**
    * Moves a tenant to another server of a Citus cluster, such as `host:5432`. Returns the server that had its rows.
-   * Changes of the tenant wait or fail meanwhile, and so do those of tenants in the same shard. Throws `NoSuchServer`.
+   * Changes of the tenant wait or fail meanwhile, and so do those of tenants in the same shard. Calls `onStart` unless the
+   * tenant is there already. Throws `NoSuchServer`.
    */
-  moveToServer(id: string, server: string): Promise<string>;
+  moveToServer(id: string, server: string, onStart: (from: string) => Promise<void>): Promise<string>;
   /** Copies all rows of a SQLite database to this database, which must be empty. See `copyToPostgres`. */
   copyFrom(source: Database, options: CopyOptions): Promise<Record<string, number>>;
   /** Finds what the audit entries `rows` revoked and this database still allows. */

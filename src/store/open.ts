@@ -204,8 +204,8 @@ function maintenanceOn(
     tenants: tenants(db),
     audit,
     moves: tenantMoves({ db, keys, masters, audit }),
-    moveToServer: async (id, server) => {
-      const from = await moveTenantRows(db, id, server);
+    moveToServer: async (...move) => {
+      const from = await moveTenantRows(db, ...move);
       await migrate(db);
       return from;
     },

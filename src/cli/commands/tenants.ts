@@ -2,7 +2,7 @@
 import { resolve } from 'node:path';
 import { readConfig } from '../../config/settings.ts';
 import { byOperator, type Difference, difference } from '../../domain/audit.ts';
-import { Name } from '../../domain/common-fields.ts';
+import { Id, Name } from '../../domain/common-fields.ts';
 import { parseDuration } from '../../domain/duration.ts';
 import { escapeText } from '../../domain/escape.ts';
 import { mint } from '../../domain/key.ts';
@@ -10,6 +10,7 @@ import { latestExpiry } from '../../domain/lifetime.ts';
 import { ListedPurpose, maxPurposes } from '../../domain/purpose.ts';
 import { managementOf, newTenant } from '../../operations/bootstrap.ts';
 import { NoSuchServer } from '../../store/engine/citus.ts';
+import { lacksPrivilege } from '../../store/engine/postgres-errors.ts';
 import type { Maintenance, Tenants } from '../../store/maintenance.ts';
 import type { NewEntry, Tenant } from '../../store/store.ts';
 import { MoveInterrupted, type MoveState, TenantExists } from '../../store/tenant-move.ts';
@@ -287,20 +288,25 @@ async function moveToWorker(
   const { id } = await findChangeable(source.tenants, args[0]);
   const progress = showProgress(terminal);
   progress.update('moving the shard of the tenant');
-  let from: string;
+  // Before the move, so that an interrupted one has an entry, too.
+  const record = (from: string) =>
+    source.changeTenants(async (tx) =>
+      tx.record(entry('tenant.move_to_worker', id, { worker: { from, to: worker } })),
+    );
   try {
-    from = await source.moveToServer(id, worker);
+    const from = await source.moveToServer(id, worker, record);
+    const text = from === worker ? `${id} is on ${worker} already` : `moved ${id} from ${from} to ${worker}`;
+    return printResult({ moved: id, from, to: worker }, text);
   } catch (error) {
-    if (!(error instanceof NoSuchServer)) throw error;
-    throw new CommandError(error.message);
+    if (error instanceof NoSuchServer) throw new CommandError(error.message);
+    if (!lacksPrivilege(error)) throw error;
+    throw new CommandError(
+      'the role of DATABASE_URL may not move rows',
+      'use the URL of the role that owns the tables',
+    );
   } finally {
     progress.clear();
   }
-  const result = { moved: id, from, to: worker };
-  if (from === worker) return printResult(result, `${id} is on ${worker} already`);
-  const changed = { worker: { from, to: worker } };
-  await source.changeTenants(async (tx) => tx.record(entry('tenant.move_to_worker', id, changed)));
-  return printResult(result, `moved ${id} from ${from} to ${worker}`);
 }
 
 /** A copy for a later freeze than the one that is canceled is not deleted: another process may have opened it. */
@@ -405,11 +411,10 @@ function entry(operation: string, tenant: string, difference?: Difference): NewE
   };
 }
 
-/** Finds a tenant by id or by exact name. */
-async function findTenant(tenants: Pick<Tenants, 'list'>, wanted = ''): Promise<Tenant> {
-  const all = await tenants.list();
-  const byId = all.find(({ id }) => id === wanted.toLowerCase());
-  const named = byId ? [byId] : all.filter(({ name }) => name === wanted);
+/** Finds a tenant by exact name, or by id, which works while other workers of a Citus cluster are lost. */
+async function findTenant(tenants: Pick<Tenants, 'list' | 'get'>, wanted = ''): Promise<Tenant> {
+  const byId = Id.safeParse(wanted).success ? await tenants.get(wanted.toLowerCase()) : undefined;
+  const named = byId ? [byId] : (await tenants.list()).filter(({ name }) => name === wanted);
   const [tenant] = named;
   if (tenant && named.length === 1) return tenant;
   if (!tenant)

@@ -5,6 +5,7 @@
  */
 import { type Db, DbUnavailable, type Queries } from './db.ts';
 import { unsettled } from './postgres-errors.ts';
+import { advisoryLocks } from './postgres-lease.ts';
 
 /** A table of Sallyport. The values of `is` and `wanted` are a distribution column, `reference` or `local`. */
 export interface Placement {
@@ -41,6 +42,13 @@ export function misplacedOf(tables: readonly Placement[]): Placement[] {
   return tables.filter(
     (table) => table.is !== table.wanted || (/id$/.test(table.wanted) && table.group !== group),
   );
+}
+
+export const undoPlacement = 'undo it with undistribute_table, or use a new database';
+
+export function placementHint(misplaced: readonly Placement[]): string {
+  if (misplaced.some(({ is }) => is !== 'local')) return undoPlacement;
+  return 'run `sallyport migrate` with the URL of the role that owns the tables';
 }
 
 /** The tables are distributed in a way that this function does not change. */
@@ -170,15 +178,14 @@ function bodyOf(shards: readonly Shard[], from: string, tables: readonly string[
 }
 
 /**
- * Tables with a shard that lacks what migration 0015 sets: a new one, one of an older build, or one that was moved to
- * another worker. Citus does not copy this setting.
+ * Shards on this worker that lack what migration 0015 sets: new ones, those of an older build, and those that were moved
+ * to it. Citus does not copy this setting.
  */
-const incomplete = `select distinct unnest(string_to_array(result, ' ')) as name from run_command_on_workers($run$
-  select string_agg(distinct regexp_replace(c.relname, '_\\d+$', ''), ' ')
-  from pg_index i join pg_class c on c.oid = i.indrelid
+const incomplete = (names: readonly string[]) => `from pg_index i join pg_class c on c.oid = i.indrelid
   join pg_attribute a on a.attrelid = c.oid and a.attnum = i.indkey[0]
-  where i.indisprimary and i.indnkeyatts > 1 and a.attname = 'tenant_id' and c.relname ~ '_\\d+$'
-    and not coalesce('n_distinct=1' = any(a.attoptions), false) $run$) where success`;
+  where i.indisprimary and i.indnkeyatts > 1 and a.attname = 'tenant_id'
+    and regexp_replace(c.relname, '(_m\\w)?_\\d+$', '') in ('${names.join("', '")}') and c.relname ~ '_\\d+$'
+    and not coalesce('n_distinct=1' = any(a.attoptions), false)`;
 
 const isOwner = `select pg_has_role(relowner, 'usage') as owns from pg_class where oid = to_regclass('tenants')`;
 
@@ -187,18 +194,25 @@ const isOwner = `select pg_has_role(relowner, 'usage') as owns from pg_class whe
  * reached to a later start.
  */
 export async function alterShards(db: Db, names: readonly string[]): Promise<void> {
-  const command = 'alter table %s alter column tenant_id set (n_distinct = 1)';
+  const found = `select 1 from run_command_on_workers($run$ select count(*) ${incomplete(names)} $run$)
+    where success and result <> '0'`;
+  const alter = `select run_command_on_workers($run$ do $do$ declare shard regclass; begin
+      for shard in select c.oid ${incomplete(names)} loop
+        execute format('alter table %s alter column tenant_id set (n_distinct = 1)', shard);
+      end loop;
+    end $do$ $run$)`;
   try {
-    const rows = await db.all<{ name: string }>(incomplete);
-    const lacking = rows.filter(({ name }) => names.includes(name.replace(/_m\w$/, '')));
-    if (lacking.length === 0 || !(await db.get<{ owns: boolean }>(isOwner))?.owns) return;
+    if (!(await db.get(found)) || !(await db.get<{ owns: boolean }>(isOwner))?.owns) return;
     await db.exclusively(async (tx) => {
-      for (const { name } of lacking) await tx.get(`select run_command_on_shards('${name}', '${command}')`);
+      // The statements would wait for a move, which sets the option of its shards afterwards.
+      if ((await tx.get<{ idle: boolean }>(noMove))?.idle) await tx.get(alter);
     }, 'slow');
   } catch (error) {
     if (!(error instanceof DbUnavailable)) throw error;
   }
 }
+
+const noMove = `select pg_try_advisory_xact_lock(${advisoryLocks.moving}) as idle`;
 
 function distribution(name: string, wanted: string): string {
   if (wanted === 'reference') return `select create_reference_table('${name}')`;
@@ -253,23 +267,36 @@ const moveShard = `select citus_move_shard_placement(cast(cast($1 as text) as bi
 /**
  * Moves a tenant to a server of the cluster with the functions of Citus. Its shards then have no other tenant. Returns the
  * server that had them, which may be the same. Call `distributeTables` and `alterShards` afterwards. If it is
- * interrupted, it can be called again. Throws `NoSuchServer`.
+ * interrupted, it can be called again. Calls `onStart` if it moves anything. Throws `NoSuchServer`.
  */
-export async function moveTenantRows(db: Db, tenant: string, server: string): Promise<string> {
+export async function moveTenantRows(
+  db: Db,
+  tenant: string,
+  server: string,
+  onStart: (from: string) => Promise<void>,
+): Promise<string> {
   if (!(await db.isDistributed?.())) throw new NoSuchServer('the database is not on a Citus cluster');
   const names = (await readServers(db)).map((each) => each.server);
   if (!names.includes(server))
     throw new NoSuchServer(`the cluster has no server ${server} for rows, only ${names.join(' and ')}`);
-  type Shard = { id: string; alone: boolean; host: string; port: number };
-  const before = await db.get<Shard>(shardOf, [tenant]);
-  const from = `${before?.host}:${before?.port}`;
-  if (from === server) return from;
+  const shardIn = ({ get }: Pick<Queries, 'get'>) =>
+    get<{ id: string; alone: boolean; host: string; port: number }>(shardOf, [tenant]);
+  const serverOf = ({ host, port }: { host: string; port: number }) => `${host}:${port}`;
+  let from = server;
   // In two transactions, because the move reads the new shard with other connections.
-  if (!before?.alone) await db.exclusively(async (tx) => tx.get(isolate, [tenant]), 'slow');
   await db.exclusively(async (tx) => {
-    const shard = await tx.get<Shard>(shardOf, [tenant]);
-    if (shard) await tx.get(moveShard, [shard.id, shard.host, shard.port, server]);
-  }, 'slow');
+    const shard = await shardIn(tx);
+    if (shard) from = serverOf(shard);
+    if (from === server) return;
+    await onStart(from);
+    if (!shard?.alone) await tx.get(isolate, [tenant]);
+  }, 'moving');
+  if (from === server) return from;
+  await db.exclusively(async (tx) => {
+    const shard = await shardIn(tx);
+    if (shard && serverOf(shard) !== server)
+      await tx.get(moveShard, [shard.id, shard.host, shard.port, server]);
+  }, 'moving');
   return from;
 }
 

@@ -87,9 +87,10 @@ export interface Db extends Executor {
   ): Promise<T>;
   /**
    * Runs `work` alone: other processes that call this on the same database wait. On PostgreSQL, `work` may run again
-   * after a conflict. There the timeout is a few seconds, or an hour with `slow`.
+   * after a conflict. There the timeout is a few seconds, or an hour with `slow` or `moving`. Work that is `moving` rows
+   * between servers of a cluster waits only for other such work.
    */
-  exclusively<T>(work: (tx: Queries) => Promise<T>, pace?: 'slow'): Promise<T>;
+  exclusively<T>(work: (tx: Queries) => Promise<T>, pace?: 'slow' | 'moving'): Promise<T>;
   close(): Promise<void>;
 }
 

@@ -1,5 +1,5 @@
 import { Database } from 'bun:sqlite';
-import { alterShards, distributeTables, WrongPlacement } from './citus.ts';
+import { alterShards, distributeTables, undoPlacement, WrongPlacement } from './citus.ts';
 import type { Db } from './db.ts';
 import initialPostgres from './migrations/0001_initial.postgres.sql' with { type: 'text' };
 import initial from './migrations/0001_initial.sql' with { type: 'text' };
@@ -218,8 +218,7 @@ export async function migrate(db: Db, known: readonly Migration[] = migrations):
   try {
     await distributeTables(db, tables);
   } catch (error) {
-    if (error instanceof WrongPlacement)
-      throw new IncompatibleSchema(error.message, 'undo it with undistribute_table, or use a new database');
+    if (error instanceof WrongPlacement) throw new IncompatibleSchema(error.message, undoPlacement);
     if (!lacksPrivilege(error)) throw error;
     throw new IncompatibleSchema(
       'some tables are not distributed over the Citus cluster, and the role of DATABASE_URL may not distribute them',

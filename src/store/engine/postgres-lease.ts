@@ -93,7 +93,8 @@ async function createTable(transaction: Transaction): Promise<void> {
   }
 }
 
-const advisoryLock = 7_255_901_877;
+/** Keys of advisory locks. A move of rows between servers may take hours, and other work does not wait for it. */
+export const advisoryLocks = { usual: 7_255_901_877, moving: 7_255_901_878 };
 /** Milliseconds by which the server's timeout is shorter than ours, because the server starts to count later. */
 const margin = 1000;
 /** How often the server checks that this process is still connected, in milliseconds. */
@@ -105,7 +106,7 @@ interface Transactions {
   shortTransaction<T>(work: (tx: Queries) => Awaitable<T>): Promise<T>;
 }
 
-/** Returns a function that runs work while no other node does, for at most `longest` milliseconds. */
+/** Returns a function that runs work while no other node with the same lock does, for at most `longest` milliseconds. */
 export function exclusiveWork(pools: Pools, { boundedBy, transaction, shortTransaction }: Transactions) {
   /** PostgreSQL has the setting on most operating systems; other databases may not. */
   const canCheckConnection = () =>
@@ -116,11 +117,11 @@ export function exclusiveWork(pools: Pools, { boundedBy, transaction, shortTrans
       () => false,
     );
 
-  return <T>(work: (tx: Queries) => Awaitable<T>, longest: number): Promise<T> => {
+  return <T>(work: (tx: Queries) => Awaitable<T>, longest: number, lock: number): Promise<T> => {
     const timeout = Math.max(longest - margin, 1);
     const deadline = performance.now() + timeout;
     return boundedBy(longest, async (call) => {
-      const { advisoryLocks } = pools.current() ?? (await pools.find());
+      const pool = pools.current() ?? (await pools.find());
       const isChecked = await canCheckConnection();
       const begin = async (tx: Queries) => {
         await tx.run(`set local statement_timeout = ${timeout}`);
@@ -128,10 +129,10 @@ export function exclusiveWork(pools: Pools, { boundedBy, transaction, shortTrans
         // Without it, a process that exits while it waits for a lock leaves a server process that continues to wait.
         if (isChecked) await tx.run(`set local ${connectionCheck.name} = ${connectionCheck.value}`);
       };
-      if (advisoryLocks)
+      if (pool.advisoryLocks)
         return transaction(async (tx) => {
           await begin(tx);
-          await tx.get(`select pg_advisory_xact_lock(${advisoryLock})`);
+          await tx.get(`select pg_advisory_xact_lock(${lock})`);
           return work(tx);
         }, call);
       return withLease(shortTransaction, deadline, (holder) =>

@@ -28,7 +28,7 @@ import {
   Unsettled,
   WorkerUnreachable,
 } from './postgres-errors.ts';
-import { exclusiveWork } from './postgres-lease.ts';
+import { advisoryLocks, exclusiveWork } from './postgres-lease.ts';
 import { checkPosition, type Pool, type PoolOptions, postgresPools } from './postgres-pool.ts';
 import { afterConflict, type Call, deadlines, type Late } from './postgres-retry.ts';
 import { type PostgresTarget, parsePostgresUrl } from './postgres-url.ts';
@@ -253,7 +253,12 @@ export function openPostgres(
     defer: (write, row) => shortTransaction((tx) => write(tx, [row])),
     change: (work, entity, tenant) =>
       bounded((call) => queueOf(tenant)(work, entity, tenant, () => checkDeadline(call.isLate))),
-    exclusively: (work, pace) => exclusively(work, timeouts.exclusive[pace ?? 'usual']),
+    exclusively: (work, pace) =>
+      exclusively(
+        work,
+        timeouts.exclusive[pace ? 'slow' : 'usual'],
+        advisoryLocks[pace === 'moving' ? pace : 'usual'],
+      ),
     close,
   };
 }
