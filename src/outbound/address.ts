@@ -22,18 +22,26 @@ export type Resolve = (host: string) => Promise<readonly string[]>;
 export const resolveBySystem: Resolve = async (host) =>
   (await lookup(host, { all: true })).map(({ address }) => address);
 
-/** Address ranges that are not public, from the IANA special-purpose registries. */
+/**
+ * All IPv4 networks of the IANA special-purpose registries, multicast, and those of IPv6 within `globalIpv6`. They
+ * include the forms of IPv6 that contain an IPv4 address: 6to4 and Teredo.
+ */
 const special = networks(
   '0.0.0.0/8',
   '10.0.0.0/8',
   '100.64.0.0/10',
   '127.0.0.0/8',
+  // Azure's agent, which has certificates and settings of the machine. All other clouds use special networks.
+  '168.63.129.16',
   '169.254.0.0/16',
   '172.16.0.0/12',
   '192.0.0.0/24',
   '192.0.2.0/24',
+  '192.31.196.0/24',
+  '192.52.193.0/24',
   '192.88.99.0/24',
   '192.168.0.0/16',
+  '192.175.48.0/24',
   '198.18.0.0/15',
   '198.51.100.0/24',
   '203.0.113.0/24',
@@ -42,8 +50,10 @@ const special = networks(
   '2001::/23',
   '2001:db8::/32',
   '2002::/16',
+  '2620:4f:8000::/48',
   '3fff::/20',
 );
+/** Mapped addresses are IPv4. Others that contain one, such as NAT64 and compatible addresses, are not in here. */
 const globalIpv6 = networks('2000::/3');
 
 /** The address must be in canonical form. */

@@ -10,10 +10,11 @@ import { type HttpTarget, send } from '../../../src/outbound/request.ts';
 const pem = readFileSync(join(import.meta.dirname, 'fixtures/sink.example.pem'), 'utf8');
 
 describe('public addresses', () => {
-  test.each(['8.8.8.8', '1.1.1.1', '172.32.0.1', '192.0.1.1', '2606:4700::1111', '2a00:1450::1'])(
-    'include %s',
-    (address) => expect(isPublic(address)).toBe(true),
-  );
+  test.each([
+    ...['8.8.8.8', '1.1.1.1', '172.32.0.1', '192.0.1.1', '100.63.255.255', '100.128.0.0'],
+    ...['168.63.129.15', '168.63.129.17', '198.17.255.255', '198.20.0.0', '223.255.255.255'],
+    ...['2606:4700::1111', '2a00:1450::1', '2001:200::1', '2003::1', '3ffe::1', '::ffff:8.8.8.8'],
+  ])('include %s', (address) => expect(isPublic(addressOf(address) as string)).toBe(true));
 
   test.each([
     '127.0.0.1',
@@ -39,6 +40,17 @@ describe('public addresses', () => {
     '2002:7f00:1::',
     '2001::1',
     '2001:db8::1',
+    // The rest of the special-purpose registries, by their first and last addresses.
+    ...['0.255.255.255', '10.255.255.255', '127.255.255.255', '172.31.255.255', '100.127.255.255'],
+    ...['192.0.0.0', '192.0.0.255', '192.0.2.1', '192.31.196.1', '192.52.193.1', '192.88.99.1'],
+    ...['192.175.48.1', '198.19.255.255', '198.51.100.1', '203.0.113.1', '239.255.255.255', '240.0.0.1'],
+    ...['64:ff9b::8.8.8.8', '64:ff9b:1::1', '64:ff9b:1:ffff::7f00:1', '100::1', '100:0:0:1::1'],
+    ...['2001:1::1', '2001:2::1', '2001:4:112::1', '2001:20::1', '2001:1ff:ffff::1', '2002:808:808::1'],
+    ...['2001:0:4136:e378:8000:63bf:3fff:fdd2', '2620:4f:8000::1', '3fff:fff::1', '5f00::1', 'fec0::1'],
+    ...['::8.8.8.8', '::ffff:0:8.8.8.8', '::fffe:8.8.8.8', '1fff::1', '4000::1', 'ff0e::1'],
+    // Metadata services of clouds: Azure, Alibaba, Oracle, Google, Scaleway, ECS.
+    ...['168.63.129.16', '::ffff:168.63.129.16', '::ffff:a83f:8110', '100.100.100.200', '192.0.0.192'],
+    ...['fd20:ce::254', 'fd00:c1::a9fe:a9fe', 'fd00:42::42', '169.254.170.2', 'fe80::a9fe:a9fe%eth0'],
   ])('do not include %s', (address) => expect(isPublic(addressOf(address) as string)).toBe(false));
 });
 
