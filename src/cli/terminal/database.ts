@@ -13,10 +13,10 @@ import type { Store } from '../../store/store.ts';
 import type { Invocation } from '../command.ts';
 import { CommandError } from '../errors.ts';
 
-/** Relative to the current folder if the path is below it, otherwise unchanged. */
+/** Relative to the current folder if the path is below it, otherwise unchanged. Never empty. */
 export function shortPath(path: string): string {
   const fromHere = relative(process.cwd(), path);
-  return fromHere.startsWith('..') ? path : fromHere;
+  return fromHere === '' || fromHere.startsWith('..') ? path : fromHere;
 }
 
 /**
