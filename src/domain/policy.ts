@@ -172,13 +172,22 @@ export function decide(policy: Policy, permission: string, resource: Resource): 
   const given = canonicalResource(resource);
   for (const { conditions, verdict } of steps)
     if (matches(conditions, given))
-      return isHidden(verdict, resource) ? { ...verdict, transform: 'mask' } : verdict;
+      return isHidden(permission, verdict, resource) ? { ...verdict, transform: 'mask' } : verdict;
   return denied;
 }
 
 /** Whether the transform would reveal a token with `max_uses`, which no one may read. */
-export function isHidden({ transform }: Pick<Rule, 'transform'>, { max_uses }: Resource): boolean {
-  return transform === 'reveal' && typeof max_uses === 'number';
+export function isHidden(
+  permission: string,
+  { transform }: Pick<Rule, 'transform'>,
+  { max_uses }: Resource,
+): boolean {
+  return transform === 'reveal' && typeof max_uses === 'number' && isOfTokens(permission);
+}
+
+/** Whether the permission is one on stored tokens. Custom permissions do not depend on their `max_uses`. */
+export function isOfTokens(permission: string): boolean {
+  return permission.startsWith('token:');
 }
 
 /** With a ceiling, `policy` and `ceiling` must both allow the permission. The stricter transform applies. */
@@ -206,7 +215,7 @@ export function transformUnder(
   resource: Resource,
 ): Transform | undefined {
   const given = canonicalResource(resource);
-  const most = typeof resource.max_uses === 'number' ? 'mask' : 'reveal';
+  const most = isHidden(permission, { transform: 'reveal' }, resource) ? 'mask' : 'reveal';
   const own = transformOf(grants, permission, given);
   const above = own && ceiling ? transformOf(ceiling, permission, given) : own;
   return own && above && stricter(stricter(own, above), most);

@@ -72,7 +72,7 @@ export function allowReason(
   if (quarantined) return `the ${quarantined} is in quarantine: ${permission} has the transform redact`;
   if (!rule) return `${holderOf(of)} has ${permission} in its permissions, with the transform ${transform}`;
   const because = why(rule, permission, canonicalResource(resource));
-  const remark = isHidden(rule.rule, resource)
+  const remark = isHidden(permission, rule.rule, resource)
     ? ', because a token with max_uses is never revealed'
     : !requiresPurpose(rule.rule)
       ? ''

@@ -65,7 +65,8 @@ export function naiveDecide(
   const deciders = first.filter((rule) => kindOf(rule) === strictestKind).map((rule) => rule.index);
   const isRevealed =
     strictestKind === 'reveal' || (strictestKind === 'reveal with purpose' && purpose !== undefined);
-  const hasMaxUses = resource.max_uses !== undefined && resource.max_uses !== null;
+  const hasMaxUses =
+    permission.split(':')[0] === 'token' && resource.max_uses !== undefined && resource.max_uses !== null;
   const shown = strictestKind === 'redact' ? 'redact' : isRevealed && !hasMaxUses ? 'reveal' : 'mask';
   return { allowed: true, transform: shown, deciders };
 }

@@ -9,7 +9,7 @@ import { Explanation, explain, explainDenial, Step, trace } from '../../domain/e
 import { JsonText } from '../../domain/json-text.ts';
 import { parseKey } from '../../domain/key.ts';
 import { Permission } from '../../domain/permission.ts';
-import { decideUnder, forPurpose, type Resource } from '../../domain/policy.ts';
+import { decideUnder, forPurpose, isOfTokens, type Resource } from '../../domain/policy.ts';
 import {
   denyQuarantined,
   identityOf,
@@ -164,7 +164,7 @@ async function withMaxUses(
     const verdict = decideUnder(policy, ceiling, permission, resource);
     return verdict.allowed && verdict.transform === 'reveal';
   };
-  if (permission !== 'token:read' && permission !== 'token:update') return resources;
+  if (!isOfTokens(permission)) return resources;
   const revealed = resources.filter((resource) => resource.id !== undefined && isRevealed(resource));
   const ids = [...new Set(revealed.flatMap(({ id = [] }) => id))];
   if (ids.length === 0) return resources;

@@ -46,7 +46,9 @@ describe.each(databases)('decisions on %s', (_, database) => {
 
   const rule = { priority: 1, container: '/customers/', transform: 'reveal', permissions: [read] };
 
-  test('a stored token with max_uses is masked; another container tells nothing about it', async () => {
+  const tokenPermissions = ['create', 'read', 'update', 'delete', 'search'].map((name) => `token:${name}`);
+
+  test('a stored token with max_uses is masked, as AuthZEN says it is; another container tells nothing about it', async () => {
     const code = { id: 'code-42', container: '/Customers/42/', data: '123', max_uses: 1 };
     expect((await server.call('POST', '/tokens', { key: management, body: code })).status).toBe(201);
     const desk = await server.application(management, {
@@ -63,6 +65,24 @@ describe.each(databases)('decisions on %s', (_, database) => {
     ])
       expect(await transformOf(resource)).toBe('reveal');
     const recorded = { resources: [{ id: code.id, container: code.container }], record: true };
+    const wide = { ...rule, container: '/', permissions: [...tokenPermissions, 'route:get'] };
+    const { id, key } = await server.application(management, { permissions: [], rules: [wide] });
+    for (const permission of wide.permissions) {
+      const [, action] = permission.startsWith('token:') ? permission.split(':') : ['', permission];
+      const evaluation = {
+        subject: { type: 'application', id },
+        action: { name: action },
+        resource: { type: 'token', id: code.id },
+      };
+      const authZen = await server.call('POST', '/access/v1/evaluation', {
+        key: management,
+        body: evaluation,
+      });
+      const decided = await decision(key, permission, { id: code.id, container: code.container });
+      const expected = permission === 'route:get' ? 'reveal' : 'mask';
+      expect([permission, decided.transform]).toEqual([permission, expected]);
+      expect([permission, authZen.body.context.transform]).toEqual([permission, expected]);
+    }
     const { body } = await ask(desk.key, read, recorded, management);
     expect(body.decisions).toMatchObject([{ transform: 'mask' }]);
   });
