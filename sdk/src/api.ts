@@ -663,7 +663,7 @@ export interface TokenCreate {
   data: unknown;
   /** Template of the masked value: Liquid outputs in a string, object or list, such as `{{ data.number | reveal_last: 4 }}`. Callers with the transform `mask` get the rendered value instead of the data. */
   mask?: string | Record<string, unknown> | Array<unknown>;
-  /** Up to 5 names, each with a template of Liquid outputs, such as `{{ data.number }}`. `POST /tokens/search` finds the token by the rendered values. Of these, only a keyed hash is stored. */
+  /** Up to 5 names, each with a template: one Liquid output of the data without other text, such as `{{ data.number }}`. `POST /tokens/search` finds the token by the rendered values. Of these, only a keyed hash is stored. */
   search?: Record<string, string>;
   /** Names and values for filtering lists. Stored unencrypted. */
   metadata?: Record<string, string>;

@@ -275,6 +275,16 @@ export function templateProblem(template: unknown): string | undefined {
   }
 }
 
+/** Whether the template is one output of a variable and nothing else. Also true if it cannot be parsed. */
+export function isOneOutput(template: string): boolean {
+  try {
+    const [first, ...others] = parse(template).map(({ token }) => token.getText());
+    return others.length === 0 && variable.test(first ?? '');
+  } catch {
+    return true;
+  }
+}
+
 /** Renders the outputs of texts. Throws a MaskError if they render to more than `maxLength` characters together. */
 export function rendererOf(data: unknown, maxLength: number) {
   const context = new Context({ data }, engine.options, { memoryLimit: maxFilteredCharacters });

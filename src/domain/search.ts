@@ -1,7 +1,7 @@
 /** Search for tokens by exact value: the templates of a token, and the values that a request compares with them. */
 import { z } from 'zod';
 import { hasLength, mapOf, text } from './common-fields.ts';
-import { rendererOf } from './mask.ts';
+import { isOneOutput, rendererOf } from './mask.ts';
 
 const maxNames = 5;
 const maxTemplateLength = 500;
@@ -14,12 +14,18 @@ export const SearchName = z
     'must have 1 to 50 lower-case letters, digits, - and _, and start with a letter',
   );
 
-export const SearchTemplates = mapOf(maxNames, SearchName, text(1, maxTemplateLength)).meta({
+/** A text of the template itself would let a caller store a value that is not in the data. */
+const SearchTemplate = text(1, maxTemplateLength).refine(
+  isOneOutput,
+  'must be one output of the data without other text, such as {{ data.number }}',
+);
+
+export const SearchTemplates = mapOf(maxNames, SearchName, SearchTemplate).meta({
   type: 'object',
   additionalProperties: { type: 'string', minLength: 1, maxLength: maxTemplateLength },
   maxProperties: maxNames,
   examples: [{ pan: '{{ data.number }}' }],
-  description: `Up to ${maxNames} names, each with a template of Liquid outputs, such as \`{{ data.number }}\`. \`POST /tokens/search\` finds the token by the rendered values. Of these, only a keyed hash is stored.`,
+  description: `Up to ${maxNames} names, each with a template: one Liquid output of the data without other text, such as \`{{ data.number }}\`. \`POST /tokens/search\` finds the token by the rendered values. Of these, only a keyed hash is stored.`,
 });
 export type SearchTemplates = z.infer<typeof SearchTemplates>;
 

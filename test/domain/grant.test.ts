@@ -261,12 +261,24 @@ describe('defaults of rules', () => {
     expect(errors[`rules.0.defaults.${field}`]?.[0]).toMatch(problem);
   });
 
-  test.each(['{{ data["a b"].c[0] | reveal_first: 2, "*" | hide }}', 'card', '{{ data }}', '{{-data.x-}}'])(
+  test.each(['{{ data["a b"].c[0] | reveal_first: 2, "*" | hide }}', '{{ data }}', '{{-data.x-}}'])(
     'may be the template %s',
     (template) => {
       expect(errorsOf(create({ mask: { number: [template, 1, null] }, search: { pan: template } }))).toEqual(
         {},
       );
+    },
+  );
+
+  test.each(['card', ' {{ data }}', '{{ data }}!', '{{ data.a }}{{ data.b }}', '{{ "4000" }}', '{{ 4000 }}'])(
+    'with the text of %s are for masks, not for search',
+    (template) => {
+      expect(errorsOf(create({ mask: template }))).toEqual({});
+      expect(errorsOf(create({ search: { pan: template } }))).toEqual({
+        'rules.0.defaults.search.pan': [
+          'must be one output of the data without other text, such as {{ data.number }}',
+        ],
+      });
     },
   );
 
@@ -281,8 +293,14 @@ describe('defaults of rules', () => {
   });
 
   test('are the same with the names in another order, and without empty fields', () => {
-    const first = { mask: { a: '1', b: { c: '2', d: '3' } }, search: { pan: '4', iban: '5' } };
-    const second = { search: { iban: '5', pan: '4' }, mask: { b: { d: '3', c: '2' }, a: '1' } };
+    const first = {
+      mask: { a: '1', b: { c: '2', d: '3' } },
+      search: { pan: '{{ data.a }}', iban: '{{ data.b }}' },
+    };
+    const second = {
+      search: { iban: '{{ data.b }}', pan: '{{ data.a }}' },
+      mask: { b: { d: '3', c: '2' }, a: '1' },
+    };
     expect(errorsOf(create(first), create(second))).toEqual({});
     expect(errorsOf(create({}), create(undefined), create({ mask: undefined }))).toEqual({});
   });

@@ -109,6 +109,7 @@ export async function patchedContent(
   const keeps = newData === undefined || merges;
   if (keeps && needsReveal(principal, { from: current, to: next, renders, merges }))
     throw revealRequired(principal, current);
+  if (patch.expires_at !== undefined) permitExpiry(principal, current, open.expiresAt);
   call.requireMatch(tokenVersion(current));
   if (keeps && (renders || merges)) {
     const disclosure = {
@@ -136,6 +137,18 @@ export async function patchedContent(
     visibleData: await readVisibleData(transform, content, current),
     difference: contentDifference(current.token, content, patch),
   };
+}
+
+/**
+ * An earlier expiry deletes the token sooner, so it needs `token:delete`. A token with `max_uses` must not be stored for
+ * longer than its creator said. Throws `validation_failed` if it would be.
+ */
+function permitExpiry(principal: Principal, current: LockedToken, next = Number.POSITIVE_INFINITY): void {
+  const { max_uses, expires_at } = current.token;
+  const now = expires_at === undefined ? Number.POSITIVE_INFINITY : Date.parse(expires_at);
+  if (next < now) permit(principal, 'token:delete', current);
+  if (next > now && max_uses !== undefined)
+    throwIfInvalid({ expires_at: ['cannot be made later or removed, because the token has `max_uses`'] });
 }
 
 function revealRequired(principal: Principal, current: LockedToken): Denial {

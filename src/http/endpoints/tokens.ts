@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { DateTime, optional } from '../../domain/common-fields.ts';
+import { Denial } from '../../domain/denial.ts';
 import { type Failure, fail, orNotFound } from '../../domain/error.ts';
 import { type DecidingRule, ruleOf } from '../../domain/explain.ts';
 import { JsonText } from '../../domain/json-text.ts';
@@ -63,7 +64,7 @@ export const createToken = changeEndpoint({
     201: tokenReplyDocs,
     200: reply('The existing token with the value of `unless_exists`.', TokenView, example.token),
   },
-  failures: ['token_exists', 'idempotency_outdated'],
+  failures: ['reveal_required', 'token_exists', 'idempotency_outdated'],
   sendsEtag: true,
   checkLimits: async ({ principal, requestInfo, bodyBytes }, { limits, storage }) => {
     limits.checkTokens(principal.applicationId, bodyBytes, requestInfo);
@@ -108,16 +109,35 @@ export const createToken = changeEndpoint({
   },
 });
 
-/** Adds the templates of the caller's rule, if the request has none. Tokens with `max_uses` get none: they are secrets. */
-function withDefaults(body: TokenCreate, { policy }: Principal, resource: Resource): TokenCreate {
+/**
+ * Adds the templates of the caller's rule, if the request has none. Tokens with `max_uses` get none: they are secrets.
+ * Throws `reveal_required` if a ceiling could not set them on the stored token: its holder chose these templates, and
+ * does not know the data.
+ */
+function withDefaults(body: TokenCreate, principal: Principal, resource: Resource): TokenCreate {
   if (body.max_uses !== undefined) return body;
+  const { policy, ceiling } = principal;
   const verdict = decide(policy, 'token:create', resource);
-  const { mask, search } = (verdict.allowed && verdict.rule?.rule.defaults) || {};
-  return {
-    ...body,
-    mask: body.mask ?? (mask as TokenCreate['mask'] | null) ?? undefined,
-    search: body.search ?? (search as TokenCreate['search'] | null) ?? undefined,
-  };
+  const defaults = (verdict.allowed && verdict.rule?.rule.defaults) || {};
+  const mask = body.mask ?? (defaults.mask as TokenCreate['mask'] | null) ?? undefined;
+  const search = body.search ?? (defaults.search as TokenCreate['search'] | null) ?? undefined;
+  const isAdded = mask !== body.mask || search !== body.search;
+  const above = ceiling && isAdded ? decide(ceiling, 'token:update', resource) : undefined;
+  if (above && !(above.allowed && above.transform === 'reveal')) throw defaultsRefused(resource, body.id);
+  return { ...body, mask, search };
+}
+
+function defaultsRefused({ container }: Resource, id: string | undefined): Denial {
+  const permission = 'token:update';
+  return new Denial(
+    'reveal_required',
+    'The `defaults` of your rule set a mask or search templates. For this, the application that authorized you needs `token:update` with the transform `reveal` in this container.',
+    {
+      reason: `the defaults of the rule need ${permission} with the transform reveal, which the authorizer does not have here`,
+      missing: { permission, container: canonicalContainer(container ?? '/'), transform: 'reveal' },
+    },
+    { id, container, isStored: false },
+  );
 }
 
 /** The search value that `unless_exists` names. Throws `validation_failed` if the token has no such value. */

@@ -157,6 +157,47 @@ describe.each(databases)('a limited session on %s', (_, database) => {
     expect((await patch('card-42', wider)).status).toBe(200);
   });
 
+  test('applies the defaults of its rule only where its authorizer could set them afterwards', async () => {
+    const rules = [rule('/customers/42/', 'mask'), rule('/customers/43/', 'reveal')];
+    await setRules(...rules, rule('/customers/44/', 'reveal', ['token:create', 'token:read']));
+    const wide = {
+      mask: '{{ data.number | first: 15 }}/{{ data.name }}',
+      search: { pan: '{{ data.number }}' },
+    };
+    const everywhere = [{ attribute: 'container', operator: 'starts_with', value: '/' }];
+    const grants = {
+      rules: [
+        {
+          priority: 1,
+          transform: 'reveal',
+          permissions: ['token:create'],
+          conditions: everywhere,
+          defaults: wide,
+        },
+      ],
+    };
+    const web = await server.application(management, { type: 'public' });
+    const { body: opened } = await server.call('POST', '/sessions', { key: web.key });
+    const call = (path: string, body: object) => server.call('POST', path, { key: backend.key, body });
+    await call('/sessions/authorize', { nonce: opened.nonce, ...grants });
+    const delegation = (await call('/delegations', grants)).body;
+    for (const key of [opened.session_key, delegation.key])
+      for (const [customer, fields, status] of [
+        ['42', {}, 403],
+        ['42', { mask: '***' }, 403],
+        ['42', { search: {} }, 403],
+        ['42', { mask: '***', search: {} }, 201],
+        ['42', { max_uses: 1 }, 201],
+        ['44', {}, 403],
+        ['43', {}, 201],
+      ] as const) {
+        const container = `/customers/${customer}/`;
+        const created = await server.call('POST', '/tokens', { key, body: { container, data, ...fields } });
+        expect([customer, fields, created.status]).toEqual([customer, fields, status]);
+        if (status === 403) expect(created.body.code).toBe('reveal_required');
+      }
+  });
+
   test.each([
     ['regenerated', () => server.call('POST', `/applications/${backend.id}/regenerate`, { key: management })],
     ['deleted', () => server.call('DELETE', `/applications/${backend.id}`, { key: management })],

@@ -64,7 +64,8 @@ describe.each(databases)('a PATCH of a token with 1 MB of data on %s', (name, da
   const versions = new Set<string>();
 
   async function withTransform(transform: string): Promise<string> {
-    const rule = { priority: 1, container: '/', transform, permissions: ['token:read', 'token:update'] };
+    const permissions = ['token:read', 'token:update', 'token:delete'];
+    const rule = { priority: 1, container: '/', transform, permissions };
     return (await server.application(tenant.key, { rules: [rule] })).key;
   }
 

@@ -72,6 +72,34 @@ describe.each(databases)('a token with an expiry on %s', (_, database) => {
     expect((await get('brief')).status).toBe(404);
   });
 
+  test('expires sooner only if the caller may delete it', async () => {
+    const rules = [{ priority: 1, container: '/', transform: 'reveal', permissions: ['token:update'] }];
+    const updater = await server.application(key, { permissions: [], rules });
+    await create('brief', 5000);
+    await server.call('POST', '/tokens', { key, body: { id: 'lasting', data: 'x' } });
+    const change = (id: string, expires_at: string | null) =>
+      server.call('PATCH', `/tokens/${id}`, { key: updater.key, body: { expires_at } });
+    for (const id of ['brief', 'lasting']) {
+      const { status, body } = await change(id, at(4999));
+      expect([status, body.detail]).toEqual([403, 'You cannot use `token:delete` on this token.']);
+    }
+    expect((await change('brief', at(5000))).status).toBe(200);
+    expect((await change('brief', at(6000))).status).toBe(200);
+    expect((await change('brief', null)).status).toBe(200);
+  });
+
+  test('and limited uses is never stored for longer', async () => {
+    const body = { id: 'code', data: '123', max_uses: 1, expires_at: at(5000) };
+    await server.call('POST', '/tokens', { key, body });
+    for (const expires_at of [at(5001), null]) {
+      const refused = await patch('code', { expires_at });
+      const message = 'cannot be made later or removed, because the token has `max_uses`';
+      expect([refused.status, refused.body.errors]).toEqual([400, { expires_at: [message] }]);
+    }
+    expect((await patch('code', { expires_at: at(5000), metadata: { seen: 'yes' } })).status).toBe(200);
+    expect((await patch('code', { expires_at: at(4000) })).status).toBe(200);
+  });
+
   test('expires sooner if a patch says so', async () => {
     await create('brief', 5000);
     await patch('brief', { expires_at: at(1) });

@@ -11,7 +11,7 @@ const rules = [
     priority: 1,
     container: '/',
     transform: 'reveal',
-    permissions: ['token:create', 'token:read', 'token:update'],
+    permissions: ['token:create', 'token:read', 'token:update', 'token:delete'],
   },
 ];
 const nested = (levels: number): string => '['.repeat(levels) + ']'.repeat(levels);

@@ -117,6 +117,8 @@ describe.each(databases)('on %s, a search', (_, database) => {
     for (const [fields, field] of [
       [{ search: { pan: '{{ data.nubmer }}' } }, 'search.pan'],
       [{ search: { pan: '{% if x %}' } }, 'search.pan'],
+      [{ search: { pan } }, 'search.pan'],
+      [{ search: { pan: '{{ data.number }}{{ data.country }}' } }, 'search.pan'],
       [{ data: 'x'.repeat(1001), search: { pan: '{{ data }}' }, mask: undefined }, 'search.pan'],
       [{ unless_exists: 'none' }, 'unless_exists'],
       [{ unless_exists: 'constructor' }, 'unless_exists'],
