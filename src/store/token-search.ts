@@ -10,7 +10,6 @@ import { renderSearch, type SearchTemplates, type SearchValues } from '../domain
 import type { Keyring } from './crypto/keyring.ts';
 import { type Db, type Executor, type Queries, rowLock } from './engine/db.ts';
 import { everyTenant, inserter, type Params } from './engine/sql.ts';
-import { containersOf } from './token-index.ts';
 import { columns, decryptPart, type TokenRow } from './token-row.ts';
 
 /** The digests of one name and value, by version of the key, oldest first. */
@@ -47,32 +46,12 @@ function hmac(key: Uint8Array, text: string): Buffer {
   return createHmac('sha256', key).update(text).digest();
 }
 
-/** The containers of the index rows of a token: its own, and a pattern for each one above it. */
-function indexedContainers(token: Pick<TokenRow, 'container'>): string[] {
-  const [own, ...above] = containersOf(token) as [string, ...string[]];
-  if (own !== '/') above.push('/');
-  return [own, ...above.map((container) => `${container}*`)];
-}
-
 const insertRows = inserter('token_search', {
   tenant_id: 'uuid',
   digest: 'text',
   container: 'text',
   seq: 'uuid',
 });
-
-function writeRows(
-  tx: Queries,
-  dialect: Db['dialect'],
-  row: Pick<TokenRow, 'tenant_id' | 'seq' | 'container'>,
-  digests: readonly string[],
-): Promise<void> {
-  const { tenant_id, seq } = row;
-  const rows = indexedContainers(row).flatMap((container) =>
-    digests.map((digest) => ({ tenant_id, digest, container, seq })),
-  );
-  return insertRows[dialect](tx, rows);
-}
 
 /** Indexes the values of a token with the version in its row. */
 export function indexSearch(
@@ -82,8 +61,14 @@ export function indexSearch(
   row: TokenRow,
   values: SearchValues = {},
 ): Promise<void> {
-  if (row.search_version === null) return Promise.resolve();
-  return writeRows(tx, dialect, row, termsOf(dataKey, row.tenant_id, [row.search_version], values).flat());
+  const { tenant_id, seq, search_version } = row;
+  if (search_version === null) return Promise.resolve();
+  const container = canonicalContainer(row.container);
+  const digests = termsOf(dataKey, tenant_id, [search_version], values).flat();
+  return insertRows[dialect](
+    tx,
+    digests.map((digest) => ({ tenant_id, digest, container, seq })),
+  );
 }
 
 /** Replaces the index rows of a changed token. Without `values`, those that it has move with it. */
@@ -95,20 +80,17 @@ export async function updateSearch(
   row: TokenRow,
   values: SearchValues | undefined,
 ): Promise<void> {
-  const own = canonicalContainer(old.container);
-  const keeps = values === undefined && row.search !== null;
-  if (keeps && own === canonicalContainer(row.container)) return;
   const ofToken = [row.tenant_id, row.seq];
-  const kept = keeps
-    ? await tx.all<{ digest: string }>(
-        'select digest from token_search where tenant_id = $1 and seq = $2 and container = $3',
-        [...ofToken, own],
-      )
-    : [];
+  if (values === undefined && row.search !== null) {
+    const own = canonicalContainer(row.container);
+    if (own === canonicalContainer(old.container)) return;
+    const sql = 'update token_search set container = $3 where tenant_id = $1 and seq = $2';
+    await tx.run(sql, [...ofToken, own]);
+    return;
+  }
   if (old.search !== null)
     await tx.run('delete from token_search where tenant_id = $1 and seq = $2', ofToken);
-  const digests = kept.map(({ digest }) => digest);
-  await (keeps ? writeRows(tx, dialect, row, digests) : indexSearch(tx, dialect, dataKey, row, values));
+  await indexSearch(tx, dialect, dataKey, row, values);
 }
 
 /** Makes other transactions that call this for the same value and container wait until this one ends. */

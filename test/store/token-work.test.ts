@@ -1,6 +1,7 @@
 /** The work of one list request is bounded, independent of rules, filters and hidden tokens. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { Grants } from '../../src/domain/grant.ts';
+import { JsonText } from '../../src/domain/json-text.ts';
 import { newId } from '../../src/domain/key.ts';
 import { compilePolicy, decideUnder } from '../../src/domain/policy.ts';
 import { visible } from '../../src/domain/visible-scopes.ts';
@@ -32,6 +33,19 @@ const cases: [name: string, count: number, own: Grants, filter?: TokenFilter, ab
   ['a filter by type', shown, grants('token:read'), { type: 'rare' }],
   ['a filter by metadata', shown, grants('token:read'), { metadata: { rare: 'yes' } }],
   ['ten filters by metadata', shown, grants('token:read'), { metadata: { ...entries, rare: 'yes' } }],
+  ['a search for a value', shown, grants('token:read'), { equals: { rare: 'yes' } }],
+  [
+    'a search for a value that hidden tokens have',
+    shown,
+    grants({ container: '/seen/' }, when(['container', 'equals', '/seen/deep/'])),
+    { equals: { common: 'yes' } },
+  ],
+  [
+    'a search for two values, one of which every token has',
+    shown,
+    grants('token:read'),
+    { equals: { common: 'yes', rare: 'yes' } },
+  ],
   [
     'a container in which every token has the metadata',
     shown,
@@ -72,6 +86,12 @@ const endless: typeof cases = [
     { metadata: entries },
   ],
   [
+    'a search for a value that every token has in a container full of the wrong type',
+    0,
+    grants({ container: '/hidden/' }),
+    { type: 'rare', equals: { common: 'yes' } },
+  ],
+  [
     'fifty containers full of the wrong type',
     0,
     grants(...range(50, (n) => ({ container: `/hidden/${n}/` }))),
@@ -110,6 +130,26 @@ async function fill(url: string, tenant: string, now: number): Promise<void> {
   for (const sql of derived) await runSql(url, sql);
 }
 
+/** All tokens have the value `yes` of `common`, the shown ones also that of `rare`. */
+async function fillSearch({ url, store }: TestStore, tenant: string): Promise<void> {
+  const of = `from token_search where tenant_id = '${tenant}'`;
+  for (const [name, types] of Object.entries({ common: "'rare', 'card'", rare: "'rare'" })) {
+    const data = JsonText.of(1);
+    const content = { type: 'token', container: '/', data, search: { [name]: '{{ data }}' } };
+    const none = { mask: undefined, masked: undefined, metadata: undefined, expiresAt: undefined };
+    const values = { searchValues: { [name]: 'yes' } };
+    await store.tokens.create(tenant, name, { ...content, ...none, ...values }, { by: newId(1), at: 1 });
+    await runSql(
+      url,
+      `insert into token_search (tenant_id, digest, container, seq)
+         select s.tenant_id, s.digest, t.container, t.seq from token_search s
+         join tokens t on t.tenant_id = s.tenant_id and t.type in (${types}) where s.container = '/'`,
+    );
+    await store.tokens.delete(tenant, name, () => {});
+    expect((await runSql(url, `select 1 as one ${of} and container = '/'`)).length).toBe(0);
+  }
+}
+
 describe.each(databases)('on %s, a list of few tokens among many', (name, database) => {
   const asked = recorder();
   let on: TestStore;
@@ -119,6 +159,7 @@ describe.each(databases)('on %s, a list of few tokens among many', (name, databa
     on = await openTestStore(database);
     tenant = await on.tenant();
     await fill(on.url, tenant, on.clock.now());
+    await fillSearch(on, tenant);
     if (name !== 'SQLite') await runSql(on.url, 'analyze');
     store = await on.openNode(undefined, asked.through);
     await store.tokens.get(tenant, 'none');
@@ -154,7 +195,7 @@ describe.each(databases)('on %s, a list of few tokens among many', (name, databa
     }
   }
   const narrow =
-    /\((?:tenant_id=\? AND (expires_at<\?|seq=\?|seq>\? AND seq<\?|id=\?|id>\? AND id<\?|type=\? AND seq(=\?|>\? AND seq<\?)|container=\? AND own=\? AND seq>\? AND seq<\?|name=\? AND value=\? AND seq(=\?|>\? AND seq<\?)))\)$/;
+    /data_keys_1 \(tenant_id=\?\)$|\((?:tenant_id=\? AND (expires_at<\?|seq=\?( AND digest=\? AND container=\?)?|seq>\? AND seq<\?|id=\?|id>\? AND id<\?|type=\? AND seq(=\?|>\? AND seq<\?)|container=\? AND own=\? AND seq>\? AND seq<\?|name=\? AND value=\? AND seq(=\?|>\? AND seq<\?)|digest=\? AND container>\? AND container<\?))\)$/;
 
   test.each(cases)('%s: finds them in one request', async (_, count, own, filter = {}, above) => {
     asked.take();

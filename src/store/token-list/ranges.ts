@@ -27,9 +27,9 @@ export interface Scan {
   readonly terms: readonly Term[] | undefined;
 }
 
-type Kind = 'all' | 'type' | 'container' | 'metadata' | 'search';
+type Kind = 'all' | 'type' | 'container' | 'metadata';
 
-/** All tokens of a tenant, of a type, in a container (directly or below), with a metadata entry, or with a search value. */
+/** All tokens of a tenant, of a type, in a container (directly or below), or with a metadata entry. */
 export interface Range {
   readonly kind: Kind;
   /** The values of the index columns. */
@@ -44,7 +44,6 @@ const kinds: Record<Kind, { table: string; where: (a: string, b: string) => stri
     where: (a, b) => `and r.container = ${a} and r.own = cast(${b} as integer)`,
   },
   metadata: { table: 'token_metadata', where: (a, b) => `and r.name = ${a} and r.value = ${b}` },
-  search: { table: 'token_search', where: (a, b) => `and r.digest = ${a} and r.container = ${b}` },
 };
 
 /** SQL for the newest entries of a range. Parameters: $1 tenant, $2 before, $3 limit, $4 from. */
@@ -68,37 +67,39 @@ export async function readRanges(
 }
 
 /**
- * Runs a query for each pair of values, on PostgreSQL in one statement. `params` are the parameters before the pair.
+ * Runs a query for each list of up to three values, on PostgreSQL in one statement. `params` are the parameters before
+ * the values.
  */
 export async function readEach(
   db: Scan['db'],
-  query: (a: string, b: string) => string,
-  pairs: readonly (readonly string[])[],
+  query: (a: string, b: string, c: string) => string,
+  lists: readonly (readonly string[])[],
   params: readonly Value[],
 ): Promise<string[][]> {
   if (db.dialect === 'sqlite') {
-    const sql = query(`$${params.length + 1}`, `$${params.length + 2}`);
+    const [a, b, c] = [1, 2, 3].map((at) => `$${params.length + at}`) as [string, string, string];
+    const sql = query(a, b, c);
     return Promise.all(
-      pairs.map(async (pair) =>
-        (await db.all<{ seq: string }>(sql, [...params, ...pair])).map(({ seq }) => seq),
+      lists.map(async (values) =>
+        (await db.all<{ seq: string }>(sql, [...params, ...values])).map(({ seq }) => seq),
       ),
     );
   }
   const rows = await db.all<{ number: number; seq: string }>(
-    `select s.number, e.seq ${forEach(params.length + 1)} cross join lateral (${query('s.a', 's.b')}) e`,
-    [...params, toJson(pairs)],
+    `select s.number, e.seq ${forEach(params.length + 1)} cross join lateral (${query('s.a', 's.b', 's.c')}) e`,
+    [...params, toJson(lists)],
   );
-  const seqs: string[][] = pairs.map(() => []);
+  const seqs: string[][] = lists.map(() => []);
   for (const { number, seq } of rows) seqs[number]?.push(seq);
   return seqs;
 }
 
-/** On PostgreSQL, a row `s` for each pair of values. */
+/** On PostgreSQL, a row `s` for each list of values. */
 const forEach = (param: number) =>
-  `from json_to_recordset(cast(cast($${param} as text) as json)) as s (number integer, a text, b text)`;
+  `from json_to_recordset(cast(cast($${param} as text) as json)) as s (number integer, a text, b text, c text)`;
 
-function toJson(pairs: readonly (readonly string[])[]): string {
-  return JSON.stringify(pairs.map(([a, b], number) => ({ number, a, b })));
+function toJson(lists: readonly (readonly string[])[]): string {
+  return JSON.stringify(lists.map(([a, b, c], number) => ({ number, a, b, c })));
 }
 
 function valuesOf(ranges: readonly Range[]): (readonly string[])[] {

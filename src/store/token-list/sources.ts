@@ -3,7 +3,6 @@ import type { Bound, Scope } from '../../domain/scope.ts';
 import { maxId } from '../bounded-list.ts';
 import { Params } from '../engine/sql.ts';
 import type { TokenQuery } from '../store.ts';
-import type { Term } from '../token-search.ts';
 import { type Range, readEach, readRanges, type Scan } from './ranges.ts';
 
 /** All candidates from `before` down to `end`, newest first. If `end` is undefined, no more follow. */
@@ -29,14 +28,6 @@ export const isEverything = ({ container, id }: Scope) => !container && !id;
 export function inContainer({ container }: Scope): Range[] {
   const { value, exact } = container as Bound;
   return (exact ? ['1'] : ['1', '0']).map((own) => ({ kind: 'container', values: [value, own] }));
-}
-
-/** The tokens of a scope with the first of the terms. The oldest digest is read first: tokens move from older ones. */
-function withTerm([digests]: readonly Term[], { container }: Scope): Range[] {
-  const { value, exact } = container ?? { value: '/', exact: false };
-  return (digests ?? []).flatMap((digest) =>
-    (exact ? [value] : [value, `${value}*`]).map((of): Range => ({ kind: 'search', values: [digest, of] })),
-  );
 }
 
 /**
@@ -68,19 +59,18 @@ export async function sourceOf(scan: Scan, { visible, filter, before = maxId }: 
   return best;
 }
 
-async function sourceOfScopes(scan: Scan, scopes: readonly Scope[]): Promise<Source> {
-  const { terms } = scan;
-  const everywhere = terms ? withTerm(terms, {}) : [everything];
-  if (scopes.some(isEverything)) return source(scan, everywhere);
+async function sourceOfScopes(scan: Scan, all: readonly Scope[]): Promise<Source> {
+  const indexed = await seqsOfTerms(scan, all);
+  const scopes = all.filter((_, at) => indexed[at] === undefined);
+  if (scopes.some(isEverything)) return source(scan, [everything]);
   const ids = scopes.flatMap(({ id }) => (id?.exact ? [id.value] : []));
   const prefixes = scopes.filter(({ id }) => id && !id.exact);
   const few = await seqsOfPrefixes(scan, prefixes);
   const many = prefixes.filter((_, at) => few[at] === undefined);
-  if (many.some(({ container }) => !container)) return source(scan, everywhere);
-  const ranges = [...many, ...scopes.filter(({ id }) => !id)].flatMap((scope) =>
-    terms ? withTerm(terms, scope) : inContainer(scope),
-  );
-  return source(scan, ranges, [...(await seqsOfIds(scan, ids)), ...few.flatMap((seqs) => seqs ?? [])]);
+  if (many.some(({ container }) => !container)) return source(scan, [everything]);
+  const ranges = [...many, ...scopes.filter(({ id }) => !id)].flatMap(inContainer);
+  const some = [...indexed, ...few].flatMap((seqs) => seqs ?? []);
+  return source(scan, ranges, [...(await seqsOfIds(scan, ids)), ...some]);
 }
 
 /**
@@ -123,17 +113,50 @@ async function seqsOfIds(scan: Scan, ids: readonly string[]): Promise<string[]> 
   return (await scan.db.all<{ seq: string }>(sql, params.values)).map(({ seq }) => seq);
 }
 
+/**
+ * For each scope, all tokens in its container that have one of the search terms. Undefined if there are too many with
+ * each term. Then the tokens of the scope are read and checked one by one.
+ */
+async function seqsOfTerms(scan: Scan, scopes: readonly Scope[]): Promise<(string[] | undefined)[]> {
+  const found: (string[] | undefined)[] = scopes.map(() => undefined);
+  for (const digests of scan.terms ?? []) {
+    const open = scopes.flatMap((_, at) => (found[at] ? [] : [at]));
+    // The oldest digest is read first: tokens move from older ones. "!" sorts before all characters of containers.
+    const bounds = open.flatMap((at) => {
+      const { value, exact } = scopes[at]?.container ?? { value: '/', exact: false };
+      return digests.map((digest) => [digest, value, exact ? `${value}!` : `${value}~`]);
+    });
+    const seqs = await readFew(
+      scan,
+      (digest, from, to) => `select r.seq from token_search r where r.tenant_id = $1 and r.digest = ${digest}
+        and r.container >= ${from} and r.container < ${to} limit $2`,
+      bounds,
+    );
+    for (const [n, at] of open.entries()) {
+      const each = seqs.slice(n * digests.length, (n + 1) * digests.length);
+      if (each.every((some) => some !== undefined)) found[at] = each.flat();
+    }
+  }
+  return found;
+}
+
 /** For each scope, all tokens whose id has its prefix; undefined if there are too many. */
-async function seqsOfPrefixes(
-  { db, tenant, budget }: Scan,
-  scopes: readonly Scope[],
-): Promise<(string[] | undefined)[]> {
-  if (scopes.length === 0) return [];
-  const limit = Math.max(1, Math.floor(budget.scan / scopes.length));
-  /** Every character of an id sorts before "~". */
+function seqsOfPrefixes(scan: Scan, scopes: readonly Scope[]): Promise<(string[] | undefined)[]> {
+  /** Every character of ids and containers sorts before "~". */
   const bounds = scopes.map(({ id }) => [(id as Bound).value, `${(id as Bound).value}~`]);
   const query = (from: string, to: string) =>
     `select t.seq from tokens t where t.tenant_id = $1 and t.id >= ${from} and t.id < ${to} limit $2`;
+  return readFew(scan, query, bounds);
+}
+
+/** Runs a query for each of the bounds. Undefined where it returns more rows than its part of the budget. */
+async function readFew(
+  { db, tenant, budget }: Scan,
+  query: Parameters<typeof readEach>[1],
+  bounds: readonly (readonly string[])[],
+): Promise<(string[] | undefined)[]> {
+  if (bounds.length === 0) return [];
+  const limit = Math.max(1, Math.floor(budget.scan / bounds.length));
   const found = await readEach(db, query, bounds, [tenant, limit]);
   return found.map((seqs) => (seqs.length < limit ? seqs : undefined));
 }

@@ -227,19 +227,6 @@ create table token_metadata (
 );
 create index token_metadata_by_token on token_metadata (tenant_id, seq);
 
--- Finds tokens by exact value. digest is an HMAC of a name and a value, under a key of the tenant. Each value of a token
--- has a row for its own container (such as /a/b/) and one for each container above it (/a/* and /*), so that a search
--- reads only the tokens that its caller can see.
-create table token_search (
-  tenant_id uuid not null,
-  digest text collate "C" not null,
-  container text collate "C" not null,
-  seq uuid not null,
-  primary key (tenant_id, digest, container, seq),
-  foreign key (tenant_id, seq) references tokens (tenant_id, seq) on delete cascade
-);
-create index token_search_by_token on token_search (tenant_id, seq);
-
 -- The end of each audit chain: the last segment, with its number, last position and hash. Sealing locks this row.
 -- sealed_at and max_delay repeat the values of the last segment. Segments up to base_number were deleted after they
 -- were archived or delivered. recorded_number is the last segment that an `audit.heads` entry of the system chain has

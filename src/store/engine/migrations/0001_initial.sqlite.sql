@@ -20,6 +20,18 @@ create trigger delete_token_containers after delete on tokens begin
   );
 end;
 
+-- Finds tokens by exact value. digest is an HMAC of a name and a value, under a key of the tenant. container is that of
+-- the token, so that a search reads only the tokens that its caller can see.
+create table token_search (
+  tenant_id text not null,
+  digest text not null,
+  container text not null,
+  seq text not null,
+  primary key (tenant_id, digest, container, seq),
+  foreign key (tenant_id, seq) references tokens (tenant_id, seq) on delete cascade
+) strict, without rowid;
+create index token_search_by_token on token_search (tenant_id, seq);
+
 -- Audit entries that are not sealed yet. A request writes its entries here. tenant_id is the nil UUID for entries
 -- without a tenant. id is a UUIDv7; entries are sealed in its order. entry is JSON. mac covers all columns.
 create table audit_pending (
