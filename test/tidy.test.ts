@@ -287,6 +287,11 @@ describe('each side effect is confined to few files:', () => {
     expect(found(/Date\.now|new Date\(\)/, sources, ...allowed)).toEqual([]);
   });
 
+  test('cutting texts, which must not end in the middle of a character', () => {
+    const cutting = /\.(slice|substring)\(0, (max\w*Length|\d{3,})\)/;
+    expect(found(cutting, sources)).toEqual([]);
+  });
+
   test('printing', () => {
     expect(found(/\bconsole\.\w/, sources)).toEqual([]);
     expect(found(/process\.(stdout|stderr)\.write/, sources, 'src/cli/', 'src/telemetry/log.ts')).toEqual([]);

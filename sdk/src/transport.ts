@@ -236,7 +236,7 @@ function utf8Header(text: string): string {
 
 /** Rejects an empty id, `.` and `..`, which would address another path. */
 export function pathSegment(name: string, id: unknown): string {
-  if (typeof id === 'string' && !/^\.{0,2}$/.test(id)) return encodeURIComponent(id);
+  if (typeof id === 'string' && !/^\.{0,2}$/.test(id)) return encode(id);
   throw new SallyportError(`\`${name}\` must be a non-empty string other than "." and ".."`);
 }
 
@@ -249,16 +249,24 @@ export function randomId(): string {
 }
 
 function queryString(query: Record<string, unknown>): string {
-  const pairs = new URLSearchParams();
+  const pairs: string[] = [];
+  const add = (name: string, value: unknown) => pairs.push(`${encode(name)}=${encode(String(value))}`);
   for (const [name, value] of Object.entries(query)) {
     if (value === undefined) continue;
     if (typeof value === 'object' && !Array.isArray(value)) {
-      for (const [key, text] of Object.entries(value as object))
-        pairs.append(`${name}[${key}]`, String(text));
-    } else for (const one of [value].flat()) pairs.append(name, String(one));
+      for (const [key, text] of Object.entries(value as object)) add(`${name}[${key}]`, text);
+    } else for (const one of [value].flat()) add(name, one);
   }
-  const text = pairs.toString();
-  return text === '' ? '' : `?${text}`;
+  return pairs.length === 0 ? '' : `?${pairs.join('&')}`;
+}
+
+/** Throws for half a surrogate pair. `URLSearchParams` would send U+FFFD, which may be part of another name. */
+function encode(text: string): string {
+  try {
+    return encodeURIComponent(text);
+  } catch {
+    throw new SallyportError('names and filters must be well-formed Unicode');
+  }
 }
 
 /** Whether a retried DELETE got 404. An earlier attempt, whose response was lost, may have deleted the entity. */

@@ -4,7 +4,7 @@
  * not wait for each other, and requests do not wait for sinks.
  */
 import type { Config } from '../config/settings.ts';
-import { escapeText } from '../domain/escape.ts';
+import { cut, escapeText } from '../domain/escape.ts';
 import { newId, redactSecrets } from '../domain/key.ts';
 import { type Batch, makeBatch, testBatch } from './delivery/batch.ts';
 import type { Sink, SinkEnvironment } from './delivery/config.ts';
@@ -281,5 +281,5 @@ export function delayAfter(failures: number, error: unknown, random: () => numbe
 export function describeError(error: unknown): string {
   const { message, code } = error as NodeJS.ErrnoException;
   const text = error instanceof DeliveryError ? message : [code, message].filter(Boolean).join(': ');
-  return escapeText(redactSecrets(text.slice(0, 300)));
+  return escapeText(cut(redactSecrets(text), 300));
 }

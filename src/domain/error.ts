@@ -1,3 +1,5 @@
+import { cut } from './escape.ts';
+
 /** The error table: status, title and default detail of every error code. */
 const table = {
   validation_failed: [
@@ -194,7 +196,8 @@ function truncate(errors: Errors): Errors {
   const result: Errors = Object.create(null);
   let [count, bytes] = [0, 2];
   for (const name in errors) {
-    const path = name.length <= maxNameLength ? name : `${name.slice(0, maxNameLength).toWellFormed()}…`;
+    const start = cut(name, maxNameLength);
+    const path = start.length === name.length ? name : `${start}…`;
     for (const message of errors[name] ?? []) {
       bytes += Buffer.byteLength(JSON.stringify(path)) + Buffer.byteLength(JSON.stringify(message)) + 4;
       if (++count > maxErrors || bytes > maxErrorBytes) return result;

@@ -40,6 +40,14 @@ export function escapeJson(json: string): string {
   );
 }
 
+/**
+ * The first `max` code points of the text, with U+FFFD for half a surrogate pair. Cuts every text that is stored or sent:
+ * receivers of the audit log reject half a pair.
+ */
+export function cut(text: string, max: number): string {
+  return [...text.slice(0, 2 * max)].slice(0, max).join('').toWellFormed();
+}
+
 /** The character as `U+202E`. */
 export function codePoint(character: string): string {
   return `U+${hex(character.codePointAt(0) as number).toUpperCase()}`;

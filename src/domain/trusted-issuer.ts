@@ -135,7 +135,8 @@ export function matchIssuer(
   return { issuer, subject: sub, jti: once ? (jti as string) : undefined, expiresAt: (exp as number) * 1000 };
 }
 
-export const subjectShape = /^\P{Cc}{1,255}$/u;
+/** U+FFFD stands for bytes that are not UTF-8, and databases store it for half a surrogate pair. */
+export const subjectShape = /^[^\p{Cc}\p{Cs}\u{fffd}]{1,255}$/u;
 
 /** A JWT with several audiences could be replayed by one of the others. */
 function isOnlyAudience(aud: unknown, audience: string): boolean {

@@ -4,6 +4,7 @@ import { dirname } from 'node:path';
 import { ConfigError } from '../config/settings.ts';
 import { type AuditedReads, byOperator, readsOperation, readsSetting } from '../domain/audit.ts';
 import { Failure } from '../domain/error.ts';
+import { cut } from '../domain/escape.ts';
 import { mint, newId, newTag, type ParsedKey, parseKey, type Secret } from '../domain/key.ts';
 import { builtIn } from '../domain/permission.ts';
 import { DbUnavailable } from '../store/engine/db.ts';
@@ -23,7 +24,7 @@ export function newTenant(name: string, now: number): NewTenant & { secret: Secr
 export function managementOf(name: string, now: number): NewApplication {
   return {
     id: newId(now),
-    name: [...name].slice(0, 200).join(''),
+    name: cut(name, 200),
     type: 'management',
     permissions: [...builtIn],
     rules: [],

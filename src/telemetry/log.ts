@@ -3,7 +3,7 @@
  * second, with a count.
  */
 import { logLevels } from '../config/settings.ts';
-import { escapeJson, escapeLines } from '../domain/escape.ts';
+import { cut, escapeJson, escapeLines } from '../domain/escape.ts';
 import { redactSecrets } from '../domain/key.ts';
 
 export type Level = (typeof logLevels)[number];
@@ -182,7 +182,7 @@ function nameOf(message: string, fields: Fields): string {
 
 /** Replaces numbers in an error message, such as a port, so that they do not make a new kind. */
 function describe(value: unknown): string {
-  if (!(value instanceof Error)) return value === undefined ? '' : String(value).slice(0, 200);
-  const text = `${value.name}: ${value.message}`.slice(0, 200).replace(/\d+/g, '0');
+  if (!(value instanceof Error)) return value === undefined ? '' : cut(String(value), 200);
+  const text = cut(`${value.name}: ${value.message}`, 200).replace(/\d+/g, '0');
   return value.cause === undefined ? text : `${text} ← ${describe(value.cause)}`;
 }

@@ -76,7 +76,8 @@ describe('the errors of a failure', () => {
   test.each([
     ['n'.repeat(200), 'n'.repeat(200)],
     ['n'.repeat(201), `${'n'.repeat(200)}…`],
-    [`${'n'.repeat(199)}🗝`, `${'n'.repeat(199)}\ufffd…`],
+    [`${'n'.repeat(199)}🗝`, `${'n'.repeat(199)}🗝`],
+    [`${'n'.repeat(199)}🗝n`, `${'n'.repeat(199)}🗝…`],
   ])('have paths of at most 200 characters and an ellipsis', (name, path) => {
     expect(errorsOf({ [name]: ['is invalid'] })).toEqual({ [path]: ['is invalid'] });
   });

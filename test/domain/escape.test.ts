@@ -1,6 +1,6 @@
 import { expect, test } from 'bun:test';
 import fc from 'fast-check';
-import { codePoint, escapeJson, escapeLines, escapeText } from '../../src/domain/escape.ts';
+import { codePoint, cut, escapeJson, escapeLines, escapeText } from '../../src/domain/escape.ts';
 
 const acting = /[\p{Cc}\p{Bidi_Control}]/u;
 const anyText = fc.string({ unit: 'binary', maxLength: 40 });
@@ -55,4 +55,13 @@ test('separators and zero-width characters are escaped, so that two names never 
 
 test('codePoint has at least four digits', () => {
   expect(['\n', '\u202e', '\u{e0001}'].map(codePoint)).toEqual(['U+000A', 'U+202E', 'U+E0001']);
+});
+
+test('a cut text has the first code points, and is well formed', () => {
+  fc.assert(
+    fc.property(anyText, fc.nat(20), (text, max) => {
+      expect(cut(text, max)).toBe([...text].slice(0, max).join('').toWellFormed());
+    }),
+  );
+  expect(['ab\u{1f5dd}c', '\ud83dbc'].map((text) => cut(text, 3))).toEqual(['ab\u{1f5dd}', '\ufffdbc']);
 });

@@ -1,7 +1,7 @@
 /** Sends entries as OpenTelemetry log records over OTLP/HTTP with JSON. */
 import { z } from 'zod';
 import { version } from '../../config/version.ts';
-import { escapeText } from '../../domain/escape.ts';
+import { cut, escapeText } from '../../domain/escape.ts';
 import type { Secret } from '../../domain/key.ts';
 import { type HttpResponse, type HttpTarget, retryAfter, send } from '../../outbound/request.ts';
 import type { Batch, ChainedEntry, DeliveredSegment } from './batch.ts';
@@ -131,5 +131,5 @@ function parseJson(text: string): unknown {
 }
 
 function short(text: string): string {
-  return escapeText(text.slice(0, 200));
+  return escapeText(cut(text, 200));
 }

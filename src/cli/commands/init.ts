@@ -2,6 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { parseEnv } from 'node:util';
 import type { AccessRule, ApplicationCreate, ApplicationWithKey } from '../../../sdk/src/sallyport.ts';
+import { cut } from '../../domain/escape.ts';
 import { type Call, option, type RemoteCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import { requireFile, withNewFile, withReplacedFile } from '../terminal/files.ts';
@@ -76,7 +77,7 @@ async function projectOf({ options, terminal }: Call): Promise<Project> {
       'choose another name with --name',
     );
   const file = options.value('keys-to') ?? '.env';
-  return { name, container: `/${segment.slice(0, 100)}/`, file, existing: contentOf(file) };
+  return { name, container: `/${cut(segment, 100)}/`, file, existing: contentOf(file) };
 }
 
 function contentOf(path: string): string | undefined {

@@ -4,6 +4,7 @@ import { z } from 'zod';
 import type { Application } from '../../domain/application.ts';
 import { Id, timestamp } from '../../domain/common-fields.ts';
 import { fail } from '../../domain/error.ts';
+import { cut } from '../../domain/escape.ts';
 import { applicationKinds, mint, redactSecrets } from '../../domain/key.ts';
 import { latestExpiry } from '../../domain/lifetime.ts';
 import { networkMatcher } from '../../domain/network.ts';
@@ -339,5 +340,5 @@ const maxClaimLength = 200;
 
 export function printable(claim: unknown): string {
   if (typeof claim !== 'string') return 'unknown';
-  return redactSecrets(claim).replace(/\p{C}/gu, '?').slice(0, maxClaimLength);
+  return cut(redactSecrets(claim).replace(/\p{C}/gu, '?'), maxClaimLength);
 }

@@ -4,6 +4,7 @@ import { resourceOf } from '../../domain/audit.ts';
 import { type Awaitable, then } from '../../domain/awaitable.ts';
 import { Denial } from '../../domain/denial.ts';
 import { Failure, fail, problem, throwIfInvalid } from '../../domain/error.ts';
+import { cut } from '../../domain/escape.ts';
 import { type ParsedKey, parseKey, redactSecrets } from '../../domain/key.ts';
 import { hasTrait } from '../../domain/permission.ts';
 import { forPurpose } from '../../domain/policy.ts';
@@ -232,7 +233,7 @@ function networkReason(address = 'unknown'): string {
 }
 
 function originReason(origin: string): string {
-  return `the origin ${redactSecrets(origin).slice(0, maxOriginLength)} is not in allowed_origins of the application`;
+  return `the origin ${cut(redactSecrets(origin), maxOriginLength)} is not in allowed_origins of the application`;
 }
 
 /** Does not record scoped permissions: the handler does, because it knows the container. */

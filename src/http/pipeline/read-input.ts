@@ -119,11 +119,22 @@ function validateBody({ body, bodyIfMissing }: KeyedRoute, value: unknown): unkn
 export function readQuery(schema: z.ZodType | undefined, url: string): unknown {
   const queryStart = url.indexOf('?');
   if (queryStart < 0 && !schema) return undefined;
-  const search = new URLSearchParams(queryStart < 0 ? '' : url.slice(queryStart + 1));
+  const text = queryStart < 0 ? '' : url.slice(queryStart + 1);
+  requireUtf8(text);
+  const search = new URLSearchParams(text);
   rejectDottedMetadata(schema, search);
   return schema
     ? validate(schema, queryFields(search), 'query')
     : validate(NoFields, Object.fromEntries(search), 'query');
+}
+
+/** Bytes that are not UTF-8 all become U+FFFD, so that a subject with them would be that of others. */
+function requireUtf8(query: string): void {
+  try {
+    decodeURIComponent(query.replace(/%(?![\da-f]{2})/gi, '%25'));
+  } catch {
+    throwIfInvalid({ query: ['must be percent-encoded UTF-8'] });
+  }
 }
 
 /**

@@ -1,6 +1,7 @@
 /** Facts about a request: id, path, client, and the values of its rate limit and DPoP response headers. */
 import type { ProofErrorCode } from '../../domain/dpop.ts';
 import { throwIfInvalid } from '../../domain/error.ts';
+import { cut } from '../../domain/escape.ts';
 import { redactSecrets } from '../../domain/key.ts';
 import { actorOf, type Principal } from '../../domain/principal.ts';
 import { Purpose, purposeError } from '../../domain/purpose.ts';
@@ -110,7 +111,7 @@ export class RequestInfo {
     const agent = this.#request.headers.get('user-agent');
     return {
       ...(ip !== undefined && { ip }),
-      ...(agent !== null && { user_agent: redactSecrets(agent).slice(0, maxUserAgentLength) }),
+      ...(agent !== null && { user_agent: cut(redactSecrets(agent), maxUserAgentLength) }),
     };
   }
 }
