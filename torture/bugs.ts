@@ -127,19 +127,19 @@ export const bugs: readonly Bug[] = [
     database: 'PostgreSQL',
     changes: [
       {
-        file: 'src/http/pipeline/handle-request.ts',
-        from: '  return then(credentials.find(key), (principal) => {\n',
-        to: `  const name = digest.toString('hex');
+        file: 'src/http/pipeline/admit.ts',
+        from: '  return then(credentials.find(applicant.key), (found) => {\n',
+        to: `  const name = applicant.key.digest.toString('hex');
   const cached = cache.get(name);
-  if (cached && performance.now() - cached.at < 5000) return cached.principal;
-  return then(credentials.find(key), (principal) => {
-    if (principal) cache.set(name, { at: performance.now(), principal });
+  const found = cached && performance.now() - cached.at < 5000 ? cached.found : credentials.find(applicant.key);
+  return then(found, (found) => {
+    if (found && found !== cached?.found) cache.set(name, { at: performance.now(), found });
 `,
       },
       {
-        file: 'src/http/pipeline/handle-request.ts',
-        from: '/** Not async: ',
-        to: 'const cache = new Map<string, { at: number; principal: Principal }>();\n\n/** Not async: ',
+        file: 'src/http/pipeline/admit.ts',
+        from: '/** A request with a well-formed key. */\n',
+        to: 'const cache = new Map<string, { at: number; found: Principal }>();\n\n/** A request with a well-formed key. */\n',
       },
     ],
   },

@@ -1,11 +1,9 @@
 /** Sends a request to a destination and inserts the data of tokens on the way. The caller never sees the data. */
 import { outcomeOperation, resourceOf } from '../../domain/audit.ts';
-import { Denial } from '../../domain/denial.ts';
 import { type DestinationRequest, isPlainPath, matchesPath } from '../../domain/destination.ts';
 import { Failure, fail, orNotFound } from '../../domain/error.ts';
 import { decidingRule } from '../../domain/explain.ts';
 import { jsonLimitError } from '../../domain/json-limits.ts';
-import { parseKey } from '../../domain/key.ts';
 import {
   type CallerRequest,
   echoes,
@@ -15,13 +13,13 @@ import {
   secretNeedles,
   selectParts,
 } from '../../domain/placeholders.ts';
-import { forPurpose, type Policy } from '../../domain/policy.ts';
-import { denyQuarantined, mustHold, type Principal, permit, questionOf } from '../../domain/principal.ts';
+import type { Policy } from '../../domain/policy.ts';
+import { type Principal, permit, questionOf } from '../../domain/principal.ts';
 import { tokenVersion, versionOf } from '../../domain/row-version.ts';
 import type { Lease } from '../../outbound/destinations.ts';
 import type { OutboundReply } from '../../outbound/http-connection.ts';
 import type { StoredDestination, StoredToken, StoreTransaction } from '../../store/store.ts';
-import { isLimited, spendUse } from '../pipeline/handle-request.ts';
+import { isLimited, spendUse } from '../pipeline/admit.ts';
 import { isContentType, type ReceivedBody, type RoutedRequest } from '../pipeline/read-input.ts';
 import { auditFields } from '../pipeline/request-info.ts';
 import {
@@ -197,14 +195,7 @@ function permitUse(principal: Principal, { id, container, token }: StoredToken, 
 async function commit(call: Call, use: Use, lease: Lease, tx: StoreTransaction): Promise<boolean> {
   const { requestInfo } = call;
   const { tenantId } = call.principal;
-  const key = parseKey(call.request?.headers.get('svc-api-key') ?? '');
-  const found = key && (await tx.credentials.find(key));
-  if (!found) throw fail('unauthenticated');
-  const principal = forPurpose(found, requestInfo.purpose);
-  denyQuarantined(principal);
-  mustHold(principal, 'token:use');
-  if (principal.isAllowedFrom?.(requestInfo.certainAddress()) === false)
-    throw new Denial('network_refused', undefined, { reason: 'the allowed networks were changed' });
+  const principal = await (call as Required<Pick<Call, 'admit'>>).admit(tx.credentials);
   const destination = await tx.destinations.get(tenantId, use.destination.id);
   if (!destination || versionOf(destination) !== versionOf(use.destination)) return false;
   if (!reaches(principal, destination.id)) throw fail('not_found');

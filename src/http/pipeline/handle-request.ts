@@ -1,23 +1,13 @@
 /** The steps of every request, in order. A comment such as `// 429` is the status with which a step can fail. */
 
 import { resourceOf } from '../../domain/audit.ts';
-import { type Awaitable, then } from '../../domain/awaitable.ts';
-import { Denial } from '../../domain/denial.ts';
 import { Failure, fail, problem, throwIfInvalid } from '../../domain/error.ts';
-import { cut } from '../../domain/escape.ts';
-import { type ParsedKey, parseKey, redactSecrets } from '../../domain/key.ts';
+import type { ParsedKey } from '../../domain/key.ts';
 import { hasTrait } from '../../domain/permission.ts';
-import { forPurpose } from '../../domain/policy.ts';
-import {
-  denyQuarantined,
-  holds,
-  identityOf,
-  mustHold,
-  ownerOf,
-  type Principal,
-} from '../../domain/principal.ts';
+import { identityOf, type Principal } from '../../domain/principal.ts';
 import type { Credentials, IdempotentRequest, StoreTransaction } from '../../store/store.ts';
 import { ProofError } from '../dpop/proof.ts';
+import { type Applicant, admit, baseOf, dpopHeader, isLimited, presentedKey, spendUse } from './admit.ts';
 import { countBreakGlass, countQuarantinedNotFound, countQuarantinedRead, recordDenial } from './denials.ts';
 import { disclosureFields, recordDisclosures } from './disclosures.ts';
 import { finishRequest } from './observe-request.ts';
@@ -32,7 +22,7 @@ import {
   readInput,
   receiveBody,
 } from './read-input.ts';
-import { auditFields, cookieIn, type RequestInfo, sessionCookie, urlOf } from './request-info.ts';
+import { auditFields, type RequestInfo, urlOf } from './request-info.ts';
 import { closeIfStopping, toResponse } from './response.ts';
 import {
   type Call,
@@ -50,8 +40,6 @@ import {
 } from './route.ts';
 import { arrivesWithOthers, sharedTurn } from './shared-turn.ts';
 
-const maxOriginLength = 200;
-
 export async function handleRequest(
   route: Route,
   request: RoutedRequest,
@@ -59,28 +47,25 @@ export async function handleRequest(
   context: HandlerContext,
 ): Promise<Response> {
   const { limits, store } = context;
-  let principal: Principal | undefined;
+  let applicant: Applicant | undefined;
   let release: Release | undefined;
   let receiving: Promise<ReceivedBody> | undefined;
-  let key: ParsedKey | undefined;
   try {
     if (route.kind === 'open') {
       const reply = await route.handle(context, request, requestInfo);
       return respond(route, reply, undefined, requestInfo, context);
     }
     limits.checkAddress(requestInfo); // 429
-    key = presentedKey(request.headers, route); // 401
+    const key = presentedKey(request.headers, route); // 401
+    applicant = { route, request, requestInfo, key };
     limits.checkKey(key.digest, requestInfo); // 429
     // Not awaited yet: the body arrives during the key lookup. Its errors are thrown by `readInput`, after 401 and 403.
     receiving = takesBody(route) ? receiveBody(request, route.bodyLimit ?? bodyLimit) : undefined;
     const sharesTurn = route.kind === 'read' && store.credentials.isLocal;
     if (sharesTurn && (arrivesWithOthers(requestInfo.startedAt) || receiving)) await sharedTurn();
-    const found = authenticate(key, store.credentials); // 401
-    principal = forPurpose(found instanceof Promise ? await found : found, requestInfo.purpose);
-    if (principal.jkt !== undefined) requireProof(route, principal, request, requestInfo, context); // 401
-    requireAccess(route, principal, request.headers, requestInfo, context); // 403
-    if (route.onConsole)
-      await continueSession(principal, context); // 401
+    const admitted = admit(applicant, context); // 400, 401, 403
+    let principal = admitted instanceof Promise ? await admitted : admitted;
+    if (route.onConsole) await continueSession(principal, context);
     else if (!context.signIn.acceptsKeys) countBreakGlass(principal, requestInfo, context);
     recordUse(route, principal, context);
     const received = receiving && (await receiving);
@@ -93,18 +78,13 @@ export async function handleRequest(
         ? context.longWork.run(principal, inputSteps(route, principal, request, received, requestInfo))
         : undefined;
     await reading?.catch(() => {}); // thrown below, after 401 and 403
-    if (received?.late || reading) {
-      // The key may have been revoked while the service waited.
-      principal = undefined;
-      principal = forPurpose(await authenticate(key, store.credentials), requestInfo.purpose);
-      requireAccess(route, principal, request.headers, requestInfo, context);
-    }
-    requestInfo.checkPurpose(principal); // 400
+    if (received?.late || reading) principal = await admit(applicant, context);
     const { call: input, bodyText } = reading
       ? await reading
       : readInput(route, principal, request, received, requestInfo); // 400, 413, 415, 429
     // The input of a large body was read for the principal before the second check.
     const call: Call = reading ? { ...input, principal } : input;
+    if (route.isRaw) call.admit = (credentials) => admit(applicant as Applicant, context, credentials);
     if (route.bindsSession) call.jkt = keyOfNewSession(route, principal, request, requestInfo, context); // 400
     const read = route.kind === 'read' ? route.handle : previewOf(route, call);
     const work = read
@@ -122,7 +102,8 @@ export async function handleRequest(
       countQuarantinedRead(context, { route, request, principal, requestInfo }, reply);
     return respond(route, reply, principal, requestInfo, context);
   } catch (thrown) {
-    const error = principal && key ? await causeOf(thrown, key, store.credentials) : thrown;
+    const principal = applicant?.principal;
+    const error = applicant && principal ? await causeOf(thrown, applicant.key, store.credentials) : thrown;
     if (route.kind !== 'open')
       await recordDenial(context, { route, principal, error, request, receiving, requestInfo });
     if (route.kind !== 'open' && principal?.policy.quarantined)
@@ -136,23 +117,8 @@ export async function handleRequest(
   }
 }
 
-/**
- * The key in `SVC-API-KEY`, or under /console/api/ the one in the cookie. Neither place accepts keys of the other. A
- * repeated header arrives as values joined by a comma, which is not a valid key.
- */
-function presentedKey(headers: Headers, { conventions, onConsole }: KeyedRoute): ParsedKey {
-  const key = parseKey(
-    onConsole
-      ? cookieIn(headers, sessionCookie)
-      : (headers.get('svc-api-key') ?? conventions?.otherKey(headers) ?? ''),
-  );
-  if (!key || (key.kind === 'con') !== (onConsole === true)) throw fail('unauthenticated');
-  return key;
-}
-
-/** Renews the session of a person. Throws `unauthenticated` if its provider is no longer configured. */
+/** Renews the session of a person. */
 async function continueSession(principal: Principal, { signIn, store }: HandlerContext): Promise<void> {
-  if (!signIn.accepts(principal)) throw fail('unauthenticated');
   const expiresAt = signIn.renewal(principal);
   if (expiresAt === undefined || !principal.authority) return;
   const { tenantId, authority } = principal;
@@ -160,14 +126,6 @@ async function continueSession(principal: Principal, { signIn, store }: HandlerC
   const renew = (tx: StoreTransaction) => tx.keys.renew(tenantId, applicationId, keyId, expiresAt);
   // If this fails, for example on a full disk, the next request tries again.
   await store.change(tenantId, renew, applicationId).catch(() => {});
-}
-
-/** Not async: on SQLite the result is often cached. An `await` adds 6 % to the CPU time of GET /applications/key. */
-function authenticate(key: ParsedKey, credentials: Credentials): Awaitable<Principal> {
-  return then(credentials.find(key), (principal) => {
-    if (!principal) throw fail('unauthenticated');
-    return principal;
-  });
 }
 
 /** Rows of a tenant that moved to another installation are gone, also for a request that was authenticated before. */
@@ -179,61 +137,6 @@ async function causeOf(error: unknown, key: ParsedKey, credentials: Credentials)
   } catch (failure) {
     return failure;
   }
-}
-
-function requireAccess(
-  { kind, callers, permission, onFrames, failures }: KeyedRoute,
-  principal: Principal,
-  headers: Headers,
-  requestInfo: RequestInfo,
-  { framesUrl }: HandlerContext,
-): void {
-  if (principal.isAllowedFrom?.(requestInfo.certainAddress()) === false)
-    throw new Denial('network_refused', undefined, { reason: networkReason(requestInfo.address()) });
-  const refused = refusedOrigin(principal, headers, onFrames ? framesUrl : undefined);
-  if (refused !== undefined) throw new Denial('origin_refused', undefined, { reason: originReason(refused) });
-  const owner = ownerOf(principal);
-  if (callers && !callers.includes(owner)) {
-    const presented = principal.kind === 'application' ? `a ${owner} application` : `a ${owner}`;
-    const required = `the key of a ${callers.join(' or ')} application`;
-    throw new Denial(
-      'key_type_refused',
-      `This operation requires ${required}. You sent the key of ${presented}.`,
-      { reason: `this operation requires ${required}, and this is the key of ${presented}` },
-    );
-  }
-  // In quarantine, an application does not lack a permission that it had.
-  const isSuspended = permission && failures?.includes('quarantined') && !holds(principal, permission);
-  if (kind === 'change' || isSuspended) denyQuarantined(principal);
-  if (permission) mustHold(principal, permission);
-}
-
-const ancestorHeader = 'svc-frame-ancestor';
-
-/**
- * The origin that may not use this key, or undefined. Browsers set `Origin` reliably. Other clients can omit or forge it,
- * so a missing `Origin` is allowed. With `framesUrl`, the request is a call of a frame, which reports the origin of the
- * page that embeds it. Pages themselves cannot make such calls, because CORS does not allow them this header.
- */
-function refusedOrigin(
-  { origins }: Principal,
-  headers: Headers,
-  framesUrl: string | undefined,
-): string | undefined {
-  if (framesUrl === undefined && !origins) return undefined;
-  const origin = headers.get('origin');
-  if (framesUrl === undefined) return origin === null || origins?.includes(origin) ? undefined : origin;
-  if (origin !== null && origin !== framesUrl) return origin;
-  const page = headers.get(ancestorHeader) ?? 'unknown';
-  return origins?.includes(page) ? undefined : page;
-}
-
-function networkReason(address = 'unknown'): string {
-  return `the address ${address} is not in allowed_networks of the application`;
-}
-
-function originReason(origin: string): string {
-  return `the origin ${cut(redactSecrets(origin), maxOriginLength)} is not in allowed_origins of the application`;
 }
 
 /** Does not record scoped permissions: the handler does, because it knows the container. */
@@ -273,15 +176,6 @@ async function counted(
     if (isUse || call.examined) await spend();
     throw error;
   }
-}
-
-export function isLimited(principal: Principal): boolean {
-  return principal.kind !== 'application' && principal.isLimited === true;
-}
-
-export async function spendUse(principal: Principal, { sessions }: StoreTransaction): Promise<void> {
-  if (await sessions.spendUse(principal.tenantId, identityOf(principal).id)) return;
-  throw new Denial('unauthenticated', undefined, { reason: 'the delegation has no use left' });
 }
 
 const disconnected = 'The connection was closed before the change began, so it was not made.';
@@ -362,43 +256,12 @@ function respond(
   return closeIfStopping(response, context);
 }
 
-const dpopHeader = 'dpop';
-
-/**
- * Throws `unauthenticated`, with a challenge in the response headers, if the request has no valid proof. Called only
- * for bound sessions.
- */
-function requireProof(
-  route: Route,
-  { jkt, digest, now }: Principal,
-  request: Request,
-  requestInfo: RequestInfo,
-  context: HandlerContext,
-): void {
-  const { proofs } = context;
-  const { method } = request;
-  const ath = digest.toString('base64url');
-  try {
-    const jwt = request.headers.get(dpopHeader);
-    if (jwt === null) throw new ProofError('is missing');
-    const proven = { method, url: urlOf(request, baseOf(route, context)), ath, jkt };
-    const { newNonce } = proofs.check(jwt, proven, now);
-    if (newNonce !== undefined) requestInfo.dpop = { nonce: newNonce };
-  } catch (error) {
-    if (!(error instanceof ProofError)) throw error;
-    requestInfo.dpop = { nonce: proofs.newNonce(now), error: error.code };
-    // Every client starts without a DPoP nonce, so a missing or old one is not recorded as a denial.
-    if (error.code === 'use_dpop_nonce') throw fail('unauthenticated', { expected: true });
-    throw new Denial('unauthenticated', undefined, { reason: `the DPoP proof ${error.message}` });
-  }
-}
-
 /**
  * Returns the thumbprint of the key to which the new session is bound, or undefined if the request has no proof.
  * Throws `validation_failed` if the proof is invalid, or if it is missing and the application requires one.
  */
 function keyOfNewSession(
-  route: Route,
+  route: KeyedRoute,
   principal: Principal,
   request: Request,
   requestInfo: RequestInfo,
@@ -427,11 +290,6 @@ function keyOfNewSession(
 
 const missing =
   'is required: this application can create only bound sessions, so send a DPoP proof (RFC 9449)';
-
-/** The URL of the origin that serves the route, if it is configured. */
-function baseOf({ onFrames }: Route, { publicUrl, framesUrl }: HandlerContext): string | undefined {
-  return onFrames ? framesUrl : publicUrl;
-}
 
 const idempotencyHeader = 'idempotency-key';
 

@@ -3,6 +3,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { z } from 'zod';
 import type { AuditedReads, Difference, Entry, EntryDecision, EntryResource } from '../../domain/audit.ts';
+import type { Awaitable } from '../../domain/awaitable.ts';
 import type { Position } from '../../domain/database-position.ts';
 import { type Code, Failure } from '../../domain/error.ts';
 import type { DecidingRule } from '../../domain/explain.ts';
@@ -95,6 +96,8 @@ export interface Call<P = unknown, Q = unknown, B = unknown> {
   readonly requestInfo: RequestInfo;
   /** Only if the endpoint has `isRaw`. */
   readonly request?: Request & { readonly params?: Readonly<Record<string, string>> };
+  /** Only if the endpoint has `isRaw`: repeats all checks of the key with the credentials of a transaction. */
+  admit?: (credentials: StoreTransaction['credentials']) => Awaitable<Principal>;
 }
 
 /** The parts of a request that `checkLimits` of an endpoint needs. */
