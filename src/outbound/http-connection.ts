@@ -6,6 +6,7 @@ import { isIP } from 'node:net';
 import { checkServerIdentity } from 'node:tls';
 import type { Socket } from 'bun';
 import type { Secret } from '../domain/key.ts';
+import { areTooSmall } from '../domain/received-bytes.ts';
 import { unbracketed } from './address.ts';
 
 export interface Certificates {
@@ -125,8 +126,11 @@ type Reading<T> = Generator<void, T, void>;
 export class HttpConnection {
   #socket: Socket | undefined;
   #unsent: Uint8Array = new Uint8Array();
-  /** As they arrived, in Latin-1: strings are faster to search and to cut than buffers. */
-  #received: string[] = [];
+  /** What arrived, in Latin-1: strings are faster to search and to cut than buffers. It is read from `#at` on. */
+  #received = '';
+  #at = 0;
+  /** Counts what arrived for the current reply, and its chunks. */
+  #parts = 0;
   #error: Error | undefined;
   #hasEnded = false;
   #wake: () => void = () => {};
@@ -140,7 +144,9 @@ export class HttpConnection {
 
   receive(chunk: Buffer): void {
     if (this.#isExchanging) {
-      this.#received.push(chunk.toString('latin1'));
+      this.#received = this.#received.slice(this.#at) + chunk.toString('latin1');
+      this.#at = 0;
+      this.#parts++;
       this.#wake();
     } else this.close(); // Unsolicited: the bytes would fill the memory, or be read as the next reply.
   }
@@ -161,7 +167,11 @@ export class HttpConnection {
 
   /** Whether another request can be sent. False if the server has closed the connection or sent something unasked. */
   get isOpen(): boolean {
-    return this.#isReusable && !this.#hasEnded && this.#received.length + this.#unsent.length === 0;
+    return this.#isReusable && !this.#hasEnded && this.#isAllRead && this.#unsent.length === 0;
+  }
+
+  get #isAllRead(): boolean {
+    return this.#at === this.#received.length;
   }
 
   close(): void {
@@ -183,6 +193,7 @@ export class HttpConnection {
     const abort = () => this.ended(late);
     signal.addEventListener('abort', abort, { once: true });
     this.#isExchanging = true;
+    this.#parts = 0;
     try {
       if (signal.aborted) throw late;
       const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
@@ -260,7 +271,14 @@ export class HttpConnection {
     for (let isLast = false; !isLast; ) {
       const length = reading === 'chunked' ? yield* this.#readChunkLength() : reading;
       isLast = reading !== 'chunked' || length === 0;
-      body += yield* this.#take(Math.min(length, bytes + 1 - body.length), length === untilClose);
+      const end = Math.min(body.length + length, bytes + 1);
+      while (body.length < end && (yield* this.#arrives(length === untilClose))) {
+        const from = this.#at;
+        this.#at = Math.min(this.#received.length, from + end - body.length);
+        body += this.#received.slice(from, this.#at);
+        if (areTooSmall(this.#parts, body.length))
+          throw new ExchangeError('the reply arrives in too many small chunks');
+      }
       if (body.length > bytes) {
         if (!isCut) throw new ExchangeError('the reply is too large');
         this.#isReusable = false;
@@ -274,53 +292,40 @@ export class HttpConnection {
 
   /** Reads the trailers, too, if the length is 0. */
   *#readChunkLength(): Reading<number> {
-    const [, digits] = /^([0-9a-f]{1,7})(?:[ \t]*;.*)?$/i.exec(yield* this.#readLine(1000)) ?? [];
+    const [, digits] = /^([0-9a-f]{1,7})(?:[ \t]*;.*)?$/i.exec(yield* this.#readLine(100)) ?? [];
     if (digits === undefined) throw new ExchangeError('the reply has an invalid chunk');
+    this.#parts++;
     const length = Number.parseInt(digits, 16);
     for (let trailers = 0; length === 0 && (yield* this.#readLine(1000)) !== ''; trailers++)
       if (trailers > 20) throw new ExchangeError('the reply has too many trailers');
     return length;
   }
 
-  /** The next bytes of this number. With `mayEnd`, the server may close the connection before. */
-  *#take(length: number, mayEnd: boolean): Reading<string> {
-    let taken = '';
-    while (taken.length < length) {
-      const part = yield* this.#next(mayEnd);
-      if (part === '') break;
-      const missing = length - taken.length;
-      taken += part.slice(0, missing);
-      if (part.length > missing) this.#received.unshift(part.slice(missing));
-    }
-    return taken;
-  }
-
-  /** The next bytes that arrive. Empty if the server has closed the connection. */
-  *#next(mayEnd = false): Reading<string> {
-    while (this.#received.length === 0) {
+  /** Waits for bytes to read. With `mayEnd`, returns false if the server has closed the connection. */
+  *#arrives(mayEnd = false): Reading<boolean> {
+    while (this.#isAllRead) {
       if (this.#error) throw this.#error;
-      if (this.#hasEnded && mayEnd) return '';
+      if (this.#hasEnded && mayEnd) return false;
       if (this.#hasEnded) throw new ExchangeError('the reply ended early');
       yield;
     }
     // Bytes that arrived before the deadline do not count after it.
     if (this.#error instanceof ExchangeError) throw this.#error;
-    return this.#received.shift() as string;
+    return true;
   }
 
   /** The next line, without its end. */
   *#readLine(max: number): Reading<string> {
     let line = '';
-    for (;;) {
-      const part = yield* this.#next();
-      const end = part.indexOf('\n');
-      line += end < 0 ? part : part.slice(0, end);
+    for (let end = -1; end < 0; ) {
+      yield* this.#arrives();
+      end = this.#received.indexOf('\n', this.#at);
+      line += this.#received.slice(this.#at, end < 0 ? undefined : end);
+      this.#at = end < 0 ? this.#received.length : end + 1;
       if (line.length > max) throw new ExchangeError('the reply has a line that is too long');
-      if (end < 0) continue;
-      if (end + 1 < part.length) this.#received.unshift(part.slice(end + 1));
-      if (!line.endsWith('\r')) throw new ExchangeError('the reply has a line without a carriage return');
-      return line.slice(0, -1);
     }
+    if (!line.endsWith('\r')) throw new ExchangeError('the reply has a line without a carriage return');
+    return line.slice(0, -1);
   }
 }
 

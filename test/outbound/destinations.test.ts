@@ -81,6 +81,20 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
     expect(await connectionsAfter(version)).toBe(before + 1);
   });
 
+  test('refuses a reply in too many small chunks, but not one in some', async () => {
+    const head = 'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n';
+    const receive = async (size: number, count: number) => {
+      const chunk = `${size.toString(16)}\r\n${'x'.repeat(size)}\r\n`;
+      receiver.answer((socket) => socket.write(`${head}${chunk.repeat(count)}0\r\n\r\n`));
+      const { exchange, release } = await open('chunks');
+      return exchange(request, { bytes: 1_048_576 }).finally(() => release(false));
+    };
+    expect((await receive(1, 2000)).body).toHaveLength(2000);
+    expect((await receive(300, 3000)).body).toHaveLength(900_000);
+    await expect(receive(1, 3000)).rejects.toThrow('too many small chunks');
+    await expect(receive(100, 5000)).rejects.toThrow('too many small chunks');
+  });
+
   test('tells before a request is sent that the destination has closed it', async () => {
     let socket: TLSSocket | undefined;
     receiver.answer((answering) => {

@@ -8,6 +8,7 @@ import { z } from 'zod';
 import { configuredProviders, type Provider, redirectUri, type SignInConfig } from '../../config/sign-in.ts';
 import { newId } from '../../domain/key.ts';
 import type { Principal } from '../../domain/principal.ts';
+import { collect } from '../../domain/received-bytes.ts';
 import { subjectShape } from '../../domain/trusted-issuer.ts';
 import type { Log } from '../../telemetry/log.ts';
 import { type Claims, decodeClaims, type IssuerKeys, JwtRefusal } from './issuer-keys.ts';
@@ -44,8 +45,8 @@ const signInTime = 600_000;
 const discoveryAge = 3_600_000;
 /** Seconds that the provider has to answer a request of the service. */
 const requestTimeout = 5;
-/** Maximum bytes of a reply of the provider, decompressed. */
-const maxReply = 1_048_576;
+/** Maximum bytes of a reply of the provider. */
+const maxReply = 131_072;
 /** A session is renewed if that gains at least so many milliseconds, to write less often. */
 const renewalStep = 60_000;
 
@@ -242,15 +243,13 @@ async function discover({ issuer, clientId, clientSecret }: Provider): Promise<C
 }
 
 const boundedFetch: import('openid-client').CustomFetch = async (url, options) => {
-  const reply = await fetch(url, options as RequestInit);
-  const parts: Uint8Array[] = [];
-  let size = 0;
-  for await (const part of reply.body ?? []) {
-    size += part.length;
-    if (size > maxReply) throw new Error(`the reply of the provider has more than ${maxReply} bytes`);
-    parts.push(part);
-  }
-  return new Response(size === 0 ? null : Buffer.concat(parts), reply);
+  const headers = new Headers(options.headers);
+  headers.set('accept-encoding', 'identity');
+  // `fetch` would decompress a reply of any size at once.
+  const reply = await fetch(url, { ...(options as RequestInit), headers, decompress: false });
+  const refuse = (problem: string) => new Error(`the reply of the provider ${problem}`);
+  const body = reply.body && (await collect(reply.body, maxReply, refuse));
+  return new Response(body?.length ? body : null, reply);
 };
 
 function issuerOf({ issuer, clientId }: Provider, jwks_uri: string | undefined) {

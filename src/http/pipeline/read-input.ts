@@ -4,6 +4,7 @@ import { Failure, fail, maxErrors, throwIfInvalid } from '../../domain/error.ts'
 import { jsonLimitError } from '../../domain/json-limits.ts';
 import { findInexactNumber } from '../../domain/number-precision.ts';
 import type { Principal } from '../../domain/principal.ts';
+import { collect } from '../../domain/received-bytes.ts';
 import type { Steps } from '../../domain/steps.ts';
 import { validate } from '../../domain/validate.ts';
 import { matchAny, readIfMatch } from './etag.ts';
@@ -185,25 +186,13 @@ export async function receiveBody(request: Request, limit: number): Promise<Rece
 
 function receiveBytes(request: Request, limit: number): Promise<Uint8Array> {
   const declared = request.headers.get('content-length');
-  if (declared !== null && Number(declared) > limit) throw tooLarge(limit);
-  if (declared === null && request.body) return receiveChunks(request.body, limit);
+  if (declared !== null && Number(declared) > limit) throw tooLarge(`may have at most ${limit} bytes`);
+  if (declared === null && request.body) return collect(request.body, limit, tooLarge);
   return request.bytes();
 }
 
-/** Reads a body without Content-Length. Throws `too_large` when the limit is exceeded. */
-async function receiveChunks(body: ReadableStream<Uint8Array>, limit: number): Promise<Uint8Array> {
-  const chunks: Uint8Array[] = [];
-  let length = 0;
-  for await (const chunk of body) {
-    length += chunk.length;
-    if (length > limit) throw tooLarge(limit);
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks);
-}
-
-function tooLarge(limit: number) {
-  return fail('too_large', { detail: `The body may have at most ${limit} bytes.` });
+function tooLarge(problem: string) {
+  return fail('too_large', { detail: `The body ${problem}.` });
 }
 
 /** Parses a body. Throws `validation_failed` if it has a number that cannot be stored exactly. */

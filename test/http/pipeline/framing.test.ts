@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { afterAll, beforeAll, describe, expect, spyOn, test } from 'bun:test';
 import { rawRequest, sendRaw } from '../../support/raw-http.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
@@ -71,6 +71,17 @@ describe('framing', () => {
     const fits = await post([chunked], `${chunk(' '.repeat(65_536 - fields.length))}${whole}`);
     expect(fits.status).toBe(201);
     expect(await count()).toBe(before + 1);
+  });
+
+  test('chunks that arrive together are read together', async () => {
+    const read = spyOn(ReadableStreamDefaultReader.prototype, 'read');
+    try {
+      const { status } = await post([chunked], `${chunk(' ').repeat(60_000)}${whole}`);
+      expect(status).toBe(201);
+      expect(read.mock.calls.length).toBeWithin(1, 1000);
+    } finally {
+      read.mockRestore();
+    }
   });
 
   test('Expect: 100-continue is answered with 100', async () => {
