@@ -6,11 +6,10 @@ import {
   maxPlaceholders,
   type Placeholder,
 } from './destination.ts';
+import { minEcho } from './echoes.ts';
 import { fail } from './error.ts';
 import { jsonLimitError } from './json-limits.ts';
-import { lazy } from './lazy.ts';
 import { findInexactNumber } from './number-precision.ts';
-import { nextTurn } from './steps.ts';
 
 const placeholder = /^\{\{\s*token:\s*([A-Za-z0-9._:-]{3,200})\s*\}\}$/;
 const anyPlaceholder = /\{\{\s*token:/i;
@@ -28,7 +27,7 @@ export interface FilledRequest {
   readonly headers: Record<string, string>;
   readonly body: string | undefined;
   /** The inserted texts. None of them may be in the reply. */
-  readonly inserted: readonly Needle[];
+  readonly inserted: readonly string[];
 }
 
 export interface PreparedRequest {
@@ -75,7 +74,7 @@ export function prepareRequest(listed: DestinationRequest, request: CallerReques
   return {
     tokens,
     fill: (dataOf) => {
-      const inserted: Needle[] = [];
+      const inserted: string[] = [];
       const filled = { ...passed };
       let size = 0;
       for (const { at, token } of found) {
@@ -84,7 +83,7 @@ export function prepareRequest(listed: DestinationRequest, request: CallerReques
         if (size > maxInsertedSize) throw fail('placeholder_unusable');
         // Without the prefix: the reply may have the value alone.
         const data = at.prefix === undefined ? value : (value as string).slice(at.prefix.length);
-        for (const text of leavesOf(data)) if (text.length >= minEcho) inserted.push(needleOf(text));
+        for (const text of leavesOf(data)) if (text.length >= minEcho) inserted.push(text);
         if (at.at.startsWith(headerPrefix)) filled[at.at.slice(headerPrefix.length)] = value as string;
         else body?.replace(at.at, () => value);
       }
@@ -94,8 +93,6 @@ export function prepareRequest(listed: DestinationRequest, request: CallerReques
   };
 }
 
-/** Shorter texts appear in replies by chance. */
-const minEcho = 8;
 /** Characters of all inserted data. Limits the time to insert it. */
 const maxInsertedSize = 262_144;
 /** Limits the time to look for them in a reply. */
@@ -215,13 +212,12 @@ function leavesOf(value: unknown): string[] {
 }
 
 /** Adds to one list: to copy the texts of each level would take the depth times as long. */
-function namesAndTexts(value: unknown, texts: string[] = [], hasNames = true): string[] {
+function namesAndTexts(value: unknown, texts: string[] = []): string[] {
   if (typeof value === 'string' || typeof value === 'number') texts.push(String(value));
   if (typeof value !== 'object' || value === null) return texts;
-  if (hasNames && !Array.isArray(value)) for (const name of Object.keys(value)) texts.push(name);
+  if (!Array.isArray(value)) for (const name of Object.keys(value)) texts.push(name);
   // `Object.values` of a long list is slow.
-  for (const inner of Array.isArray(value) ? value : Object.values(value))
-    namesAndTexts(inner, texts, hasNames);
+  for (const inner of Array.isArray(value) ? value : Object.values(value)) namesAndTexts(inner, texts);
   return texts;
 }
 
@@ -252,119 +248,4 @@ export function selectParts(value: unknown, pointers: readonly string[]): unknow
     }
   }
   return result;
-}
-
-/**
- * Whether the parts of a reply contain one of the inserted texts: plain, reversed, in other case, with separators, split
- * over parts, or in base64, base64url, hexadecimal, percent-encoding, JSON escapes or HTML references.
- */
-export async function echoes(
-  inserted: readonly Needle[],
-  parts: unknown,
-  headers: readonly string[],
-): Promise<boolean> {
-  if (inserted.length === 0) return false;
-  // Without the names, too: they may be between the pieces of a text.
-  const [all, values] = [namesAndTexts(parts), namesAndTexts(parts, [], false)];
-  const raw = [...all, ...headers, '\n', ...values, ...headers].join('');
-  // Each step takes some milliseconds for a large reply.
-  const isLarge = raw.length > 10_000;
-  let unescaped = raw;
-  for (const [pattern, decode] of anyEscape.test(raw) ? escapes : []) {
-    if (isLarge) await nextTurn();
-    unescaped = unescaped.replace(pattern, decode);
-  }
-  const lettersOf = async (text: string) => {
-    let found = '';
-    for (let at = 0; at < text.length; at += sliceLength) {
-      if (isLarge) await nextTurn();
-      found += letters(text.slice(at, at + sliceLength));
-    }
-    return found;
-  };
-  const haystack = await lettersOf(raw);
-  const other = unescaped === raw ? haystack : await lettersOf(unescaped);
-  const room = Math.max(haystack.length, other.length);
-  for (const { text, forms } of inserted) {
-    // Separators count here: few letters may be left without them.
-    if (raw.includes(text) || unescaped.includes(text)) return true;
-    const isIn = (form: string) => haystack.includes(form) || other.includes(form);
-    if (forms(room).some((form) => form.length >= minEcho && isIn(form))) return true;
-    if (isLarge) await nextTurn();
-  }
-  return false;
-}
-
-const references: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'" };
-
-const sliceLength = 4096;
-
-function character(digits: string, base: number): string {
-  const point = Number.parseInt(digits, base);
-  return point <= 0x10ffff ? String.fromCodePoint(point) : '';
-}
-
-/** The characters of which each escape has one. */
-const anyEscape = /[\\&%+]/;
-
-/** Escapes and their characters, also where only some characters are escaped. In this order. */
-const escapes: readonly [RegExp, (match: string, part: string) => string][] = [
-  [/\\u([0-9a-f]{4})/gi, (_, digits) => character(digits, 16)],
-  [/&#x([0-9a-f]{1,6});/gi, (_, digits) => character(digits, 16)],
-  [/&#(\d{1,7});/g, (_, digits) => character(digits, 10)],
-  [/&(amp|lt|gt|quot|apos);/gi, (_, name) => references[name.toLowerCase()] as string],
-  // A buffer for each escape of a single character would take most of the time.
-  [
-    /(?:%[0-9a-f]{2})+/gi,
-    (run) =>
-      /^%[0-7].$/.test(run)
-        ? character(run.slice(1), 16)
-        : Buffer.from(run.replaceAll('%', ''), 'hex').toString(),
-  ],
-  [/\+/g, () => ' '],
-];
-
-/** Without case, separators, accents, invisible characters and compatibility forms such as full-width digits. */
-function letters(text: string): string {
-  const decomposed = text.normalize('NFKD');
-  // A single character can become 18: a text of these would take too long to search.
-  const folded = (decomposed.length > 3 * text.length ? text : decomposed).toLowerCase();
-  return folded.replace(/[^a-z0-9\u{80}-\u{10ffff}]|\s|\p{M}|\p{Cf}/gu, '');
-}
-
-/** A text that must not be in a reply. */
-export interface Needle {
-  readonly text: string;
-  readonly forms: (room: number) => readonly string[];
-}
-
-function needleOf(text: string): Needle {
-  return { text, forms: (room) => formsOf(text, room) };
-}
-
-/** Secrets of many requests. Without a scheme such as `Bearer`, too: the reply may have the secret alone. */
-export function secretNeedles(secrets: readonly string[]): Needle[] {
-  const texts = new Set(secrets.flatMap((value) => [value, ...value.split(' ')]));
-  return [...texts]
-    .filter(({ length }) => length >= minEcho)
-    .map((text) => ({ text, forms: lazy(() => formsOf(text, Number.POSITIVE_INFINITY)) }));
-}
-
-/** The forms of a text, as `letters` leaves them. Without those that surely have more characters than `room`. */
-function formsOf(text: string, room: number): string[] {
-  const forms = [letters(text), letters([...text].reverse().join(''))];
-  // The text can begin at each of three positions within a group of base64. The characters at the ends depend on others.
-  for (const offset of [0, 1, 2]) {
-    const base64 = Buffer.from('\0'.repeat(offset) + text).toString('base64url');
-    forms.push(letters(base64.slice(offset === 0 ? 0 : offset + 1, -2)));
-  }
-  const codes = Array.from(text, (character) => character.codePointAt(0) as number);
-  const hex = (width: number, prefix: string) => {
-    if ((prefix.length + width) * codes.length > room) return;
-    forms.push(codes.map((code) => prefix + code.toString(16).padStart(width, '0')).join(''));
-  };
-  forms.push(codes.join(''), Buffer.from(text).toString('hex'));
-  hex(4, 'u');
-  hex(2, 'x');
-  return forms;
 }

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { hasLength, mapOf, text } from './common-fields.ts';
 import { isOneOutput, rendererOf } from './mask.ts';
+import { normalized } from './text-search.ts';
 
 const maxNames = 5;
 const maxTemplateLength = 500;
@@ -33,8 +34,8 @@ export type SearchTemplates = z.infer<typeof SearchTemplates>;
 export type SearchValues = Readonly<Record<string, string>>;
 
 /** Compatibility forms, such as full-width digits, and white space around the value do not matter. */
-function normalized(value: string): string {
-  return value.normalize('NFKC').trim();
+function comparable(value: string): string {
+  return normalized(value, 'NFKC').trim();
 }
 
 /** Not `text`: the value is not stored, so it may contain a key. */
@@ -45,7 +46,7 @@ const SearchValue = z
     error: `must have at most ${maxValueLength} characters`,
     abort: true,
   })
-  .transform(normalized)
+  .transform(comparable)
   .refine((value) => value !== '', 'must not be empty or only white space');
 
 export const SearchEquals = mapOf(maxNames, SearchName, SearchValue)
@@ -70,7 +71,7 @@ export function renderSearch(
 ): SearchValues {
   const rendered = Object.entries(templates).map(([name, template]) => {
     const { renderText } = rendererOf(data, maxValueLength);
-    return [name, normalized(orReject(name, () => renderText(template)))];
+    return [name, comparable(orReject(name, () => renderText(template)))];
   });
   return Object.fromEntries(rendered.filter(([, value]) => value !== ''));
 }

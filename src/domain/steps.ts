@@ -18,6 +18,17 @@ function continueNext(): void {
   if (waiting.length > 0) setImmediate(continueNext);
 }
 
+/** Runs the steps. Lets the process handle other requests after every 2 ms. */
+export async function inTurns<T>(steps: Steps<T>): Promise<T> {
+  for (;;) {
+    const end = performance.now() + 2;
+    let step = steps.next();
+    while (!step.done && performance.now() < end) step = steps.next();
+    if (step.done) return step.value;
+    await nextTurn();
+  }
+}
+
 /** Limits the steps of one request. */
 export class StepBudget {
   #left: number;

@@ -4,6 +4,7 @@ import type { Grants } from '../domain/grant.ts';
 import type { Minted } from '../domain/key.ts';
 import type { Labels } from '../domain/labels.ts';
 import { type EffectiveGrants, quarantined } from '../domain/quarantine.ts';
+import { normalized } from '../domain/text-search.ts';
 import { boundedList, countFiltered, type Filtered } from './bounded-list.ts';
 import { type DbTime, type Executor, type Queries, rowLock } from './engine/db.ts';
 import { all, inserter, Params } from './engine/sql.ts';
@@ -300,7 +301,7 @@ export function toText(grants: Grants): [permissions: string, rules: string] {
  * `toLowerCase` has two forms of the Greek sigma: one at the end of a word, one elsewhere.
  */
 export function fold(name: string): string {
-  return name.normalize('NFC').toLowerCase().toUpperCase();
+  return normalized(name, 'NFC').toLowerCase().toUpperCase();
 }
 
 function withKeyEnding(tenant: string, ending: string): Filtered<unknown>['index'] {

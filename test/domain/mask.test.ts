@@ -1,5 +1,7 @@
+import { heapStats } from 'bun:jsc';
 import { describe, expect, test } from 'bun:test';
 import { Mask, MaskError, renderMask } from '../../src/domain/mask.ts';
+import { growth } from '../support/growth.ts';
 
 const render = (mask: unknown, data: unknown) => renderMask(mask, data);
 
@@ -208,12 +210,12 @@ describe('a mask', () => {
 const revealsAll = 'must not reveal all of the data: at least one character must stay hidden in all outputs';
 
 describe('limits:', () => {
-  test('at most 512 parts of the data are searched in the output', () => {
+  test('the searches for parts of the data in the output read at most 4 MiB', () => {
     const text = (parts: number) => Array.from({ length: parts }, (_, n) => `part ${n};`);
     const mask = '{{ data[0] }}';
     const tooMany = 'reveals too many parts of the data';
-    expect(errorOf(mask, [text(512).join(''), ...text(512)])).toBe(revealsAll);
-    expect(errorOf(mask, [text(513).join(''), ...text(513)])).toBe(tooMany);
+    expect(errorOf(mask, [text(500).join(''), ...text(500)])).toBe(revealsAll);
+    expect(errorOf(mask, [text(1000).join(''), ...text(1000)])).toBe(tooMany);
     expect(errorOf(mask, [text(600).join(''), 'hidden', ...text(600)])).toContain('gave');
     expect(errorOf([mask, ...text(90)], ['x', ...text(90), ...text(90)])).toBe(revealsAll);
   });
@@ -261,7 +263,36 @@ describe('limits:', () => {
   });
 
   test('more templates than the cache can store are rendered', () => {
+    const long = 'x'.repeat(4000);
     for (let round = 0; round < 2; round++)
-      for (let n = 0; n < 1100; n++) expect(render(`${n}: {{ data | hide }}`, 'ab')).toBe(`${n}: XX`);
+      for (let n = 0; n < 40; n++)
+        expect(render(`${n}: {{ data | hide }}${long}`, 'ab')).toBe(`${n}: XX${long}`);
+  });
+
+  test('the cache of parsed templates has a limit on memory', () => {
+    const outputs = '{{data|hide}}'.repeat(99);
+    const heapSize = () => {
+      Bun.gc(true);
+      return heapStats().heapSize;
+    };
+    const before = heapSize();
+    for (let n = 0; n < 300; n++) render(`${n}${outputs}`, 'ab');
+    expect(heapSize() - before).toBeLessThan(20_000_000);
+  });
+
+  test('a mask has at most 100 outputs', () => {
+    const outputs = (count: number) => ['{{data}}'.repeat(count - 1), { a: '{{data}}' }];
+    expect([errorsOf(outputs(100)), errorsOf(outputs(101))]).toEqual([[], ['must have at most 100 outputs']]);
+  });
+
+  const b = (length: number) => 'b'.repeat(length);
+  test('the search for parts of the data in the output takes linear time', () => {
+    const work = (size: number) => {
+      const parts = Array.from({ length: 5 }, (_, n) => `${b(size + n)}a${b(size)}`);
+      const data = [`${b(3 * size)}a${b(2 * size)}`, ...parts];
+      return () => errorOf('{{ data[0] }}', data);
+    };
+    expect(work(1000)()).toBe(revealsAll);
+    expect(growth(work, 1000)).toBeLessThan(8);
   });
 });

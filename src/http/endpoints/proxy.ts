@@ -1,21 +1,20 @@
 /** Sends a request to a destination and inserts the data of tokens on the way. The caller never sees the data. */
 import { outcomeOperation, resourceOf } from '../../domain/audit.ts';
 import { type DestinationRequest, isPlainPath, matchesPath } from '../../domain/destination.ts';
+import { echoes } from '../../domain/echoes.ts';
 import { Failure, fail, orNotFound } from '../../domain/error.ts';
 import { decidingRule } from '../../domain/explain.ts';
 import { jsonLimitError } from '../../domain/json-limits.ts';
 import {
   type CallerRequest,
-  echoes,
   type FilledRequest,
-  type Needle,
   prepareRequest,
-  secretNeedles,
   selectParts,
 } from '../../domain/placeholders.ts';
 import type { Policy } from '../../domain/policy.ts';
 import { type Principal, permit, questionOf } from '../../domain/principal.ts';
 import { tokenVersion, versionOf } from '../../domain/row-version.ts';
+import { inTurns } from '../../domain/steps.ts';
 import type { Lease } from '../../outbound/destinations.ts';
 import type { OutboundReply } from '../../outbound/http-connection.ts';
 import type { StoredDestination, StoredToken, StoreTransaction } from '../../store/store.ts';
@@ -245,9 +244,6 @@ function entryOf(
   };
 }
 
-/** What replies of a destination must not have, as long as its secrets are in memory. */
-const needles = new WeakMap<Use['secrets'], readonly Needle[]>();
-
 async function send(
   call: Call,
   use: Use,
@@ -270,9 +266,9 @@ async function send(
     const reply = await lease.exchange(request, wantsBody ? { bytes: maxBody } : undefined);
     ({ status } = reply);
     lease.release(false);
-    const found = needles.get(secrets) ?? secretNeedles(added.map(([, value]) => value));
-    needles.set(secrets, found);
-    return await replyFrom(reply, listed, [...filled.inserted, ...found], destination.name);
+    // Without a scheme such as `Bearer`, too: the reply may have the secret alone.
+    const hidden = added.flatMap(([, value]) => [value, ...value.split(' ')]);
+    return await replyFrom(reply, listed, [...filled.inserted, ...hidden], destination.name);
   } catch (error) {
     if (status === undefined) lease.release(true);
     const isTimeout = (error as { isTimeout?: boolean }).isTimeout === true;
@@ -318,11 +314,11 @@ function outboundHeaders(
   };
 }
 
-/** The listed parts of the reply. Throws `destination_echoed_data` if they contain inserted data. */
+/** The listed parts of the reply. Throws `destination_echoed_data` if they contain hidden texts. */
 async function replyFrom(
   { status, headers, body }: OutboundReply,
   { reply }: DestinationRequest,
-  inserted: readonly Needle[],
+  hidden: readonly string[],
   destination: string,
 ): Promise<Reply> {
   const names = reply
@@ -335,13 +331,8 @@ async function replyFrom(
     jsonOf(body, headers),
     reply.filter((part) => !part.startsWith('header:')),
   );
-  if (
-    await echoes(
-      inserted,
-      parts,
-      passed.map(([, value]) => value),
-    )
-  )
+  const values = passed.map(([, value]) => value);
+  if (await inTurns(echoes(hidden, parts, values)))
     throw fail('destination_echoed_data', { sent: true, expected: true });
   const own = { 'SVC-DESTINATION': destination };
   const isEmpty = parts === undefined || [204, 205, 304].includes(status);

@@ -1,6 +1,6 @@
 /**
  * A holder of `token:use` tries to learn the data of a token that it may only use. The threat model lists the attacks.
- * Others are in proxy.test.ts: forms of echoes, addresses, revocations during a request, and destinations that misbehave.
+ * Forms of echoes are in echoes.test.ts. Others are in proxy.test.ts: addresses, revocations during a request, and destinations that misbehave.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import type { TLSSocket } from 'node:tls';
@@ -52,6 +52,7 @@ describe.skipIf(noOpenssl)('a holder of token:use', () => {
     other: { number: '5105105105105100' },
     longer: { number: `${number}999` },
     short: { number: '7' },
+    umlauts: { number: 'Grüße-Geheim' },
   };
   const admin = (method: string, path: string, body?: unknown) => server.call(method, path, { key, body });
   async function destination(name: string, fields: object = {}): Promise<string> {
@@ -156,6 +157,11 @@ describe.skipIf(noOpenssl)('a holder of token:use', () => {
     receiver.answer((socket) => socket.write(json(body, head)));
     const reply = await charge();
     expect([reply.status, reply.body.code]).toEqual([502, 'destination_echoed_data']);
+  });
+
+  test('does not get an echo of umlauts in a header', async () => {
+    receiver.answer((socket) => socket.write(json({}, 'HTTP/1.1 200 OK\r\nX-Echo: for Grüße-Geheim')));
+    expect((await charge('umlauts')).body.code).toBe('destination_echoed_data');
   });
 
   test('cannot put a header, a request or another host into what is sent', async () => {
