@@ -25,7 +25,7 @@ import { allRoutes, consoleRoutes, framesRoutes } from './http/routes.ts';
 import { startBackgroundJobs } from './operations/background-jobs.ts';
 import { type Bootstrapped, bootstrap, recordAuditedReads } from './operations/bootstrap.ts';
 import { missingHint } from './operations/check.ts';
-import { positionFile, positionMemory } from './operations/known-positions.ts';
+import { positionFile, positionMemory, witnessOf } from './operations/known-positions.ts';
 import { masterKeysAtStart } from './operations/master-key.ts';
 import { type NodeEnvironment, nodeRecorder } from './operations/node-recorder.ts';
 import { reportSlowStart, retryTimeouts } from './operations/slow-start.ts';
@@ -109,7 +109,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   const telemetry = await startTelemetry(telemetrySettings, log, config.databaseUrl);
   const observer = metrics ?? unobserved;
   const { now = Date.now, through, shared = false, timers = true, reserved = reservedBytes } = options;
-  const positions = positionMemory(positionFile(config), log, now);
+  const positions = positionMemory(positionFile(config), log, now, witnessOf(config, log, now));
   const timing = timingFor(metrics, telemetry?.tracer);
   const storeOptions = { clock: options.now, timing, through, positions, reserved };
   const data: OpenedData = await openDataPatiently(config, log, shared, storeOptions);

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'bun:test';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseAllDocuments } from 'yaml';
+import { parseAllDocuments, parseDocument } from 'yaml';
 import { z } from 'zod';
 import { allCommands } from '../src/cli/commands.ts';
 import { settings } from '../src/config/settings.ts';
@@ -148,6 +148,13 @@ describe('in Kubernetes', () => {
     expect(file.value).toBe(`${container.volumeMounts[0].mountPath}/${mounted.secret.items[0].path}`);
   });
 
+  test('the address of a pod and its port are those at which other pods ask it', () => {
+    const env = container.env as { name: string; value?: string; valueFrom?: object }[];
+    const [ip, url] = ['POD_IP', 'SALLYPORT_NODE_URL'].map((name) => env.find((one) => one.name === name));
+    expect(ip?.valueFrom).toEqual({ fieldRef: { fieldPath: 'status.podIP' } });
+    expect(url?.value).toBe(`http://$(POD_IP):${container.ports[0].containerPort}`);
+  });
+
   test('probes use existing endpoints, and a lost database never restarts a pod', () => {
     for (const probe of ['startupProbe', 'livenessProbe', 'readinessProbe'])
       expect(paths).toContain(container[probe].httpGet.path);
@@ -162,7 +169,16 @@ describe('in Kubernetes', () => {
     expect(commands.map(({ usage }) => usage)).toContain('migrate');
     const same = ['image', 'securityContext', 'resources'] as const;
     for (const field of same) expect(migration[field]).toEqual(container[field]);
-    expect(migration.env).toEqual([container.env[0], { name: 'SALLYPORT_REQUIRE_EXISTING', value: 'false' }]);
+    const existing = (value: string) => ({ name: 'SALLYPORT_REQUIRE_EXISTING', value });
+    expect(migration.env).toEqual([container.env[0], existing('true')]);
+    const { resources, patches } = readYaml('create/kustomization.yaml');
+    const [{ op, path, value }] = parseDocument(patches[0].patch).toJS();
+    expect([resources, op, path]).toEqual([
+      ['../migrate'],
+      'replace',
+      '/spec/template/spec/containers/0/env/1',
+    ]);
+    expect(value).toEqual(existing('false'));
     expect(pod.securityContext).toEqual(job.securityContext);
     expect(job.automountServiceAccountToken).toBe(false);
   });
@@ -205,7 +221,7 @@ describe('in Kubernetes', () => {
       capabilities: { drop: ['ALL'] },
     });
     const names = container.env.map(({ name }: { name: string }) => name);
-    expect(names.filter((name: string) => !variables.includes(name))).toEqual([]);
+    expect(names.filter((name: string) => !variables.includes(name))).toEqual(['POD_IP']);
   });
 
   test('pods can only be reached on the port of the service, which is not the port of the metrics', () => {

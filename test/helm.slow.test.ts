@@ -99,7 +99,10 @@ describe.skipIf(noHelm)('the rendered Helm chart', () => {
     const job = find(byDefault, 'Job').spec.template.spec;
     const { imagePullPolicy: _, ...migration } = job.containers[0];
     const [expectedJob] = parse('kubernetes/migrate/job.yaml').spec.template.spec.containers;
-    expect(migration).toEqual({ ...expectedJob, image });
+    const env = expectedJob.env.map((one: KubernetesObject) =>
+      one.name === 'SALLYPORT_REQUIRE_EXISTING' ? { ...one, value: 'false' } : one,
+    );
+    expect(migration).toEqual({ ...expectedJob, image, env });
   });
 
   test('needs an image', () => {

@@ -36,6 +36,8 @@ export class ConfigError extends Error {
 /** Shown for settings without a default. */
 export const unset = 'unset';
 
+const trueOrFalse = (text: string | undefined) => oneOf(text ?? 'false', ['true', 'false']) === 'true';
+
 export const logLevels = ['debug', 'info', 'warn', 'error', 'silent'] as const;
 
 export const settings = {
@@ -77,6 +79,20 @@ export const settings = {
     fallback: unset,
     parse: parsePublicUrl,
   } satisfies Setting<string | undefined>,
+  witness: {
+    variable: 'SALLYPORT_WITNESS',
+    description:
+      'PostgreSQL: a file that all nodes share, on another machine than the database. `sallyport migrate` creates it with a new database; otherwise create it empty. Nodes write the position of the database to it every five seconds, so that a new node recognizes an old primary: see docs/operations/postgresql.md.',
+    fallback: unset,
+    parse: (text) => (text === undefined ? undefined : resolve(text)),
+  } satisfies Setting<string | undefined>,
+  witnessOptional: {
+    variable: 'SALLYPORT_WITNESS_OPTIONAL',
+    description:
+      'true: a node starts although the witness cannot be read. false: it does not, because it could not know whether the database is behind.',
+    fallback: 'false',
+    parse: trueOrFalse,
+  } satisfies Setting<boolean>,
   trustedProxies: {
     variable: 'SALLYPORT_TRUSTED_PROXIES',
     description:
@@ -109,7 +125,7 @@ export const settings = {
     description:
       'true: `serve` and `migrate` fail if the database does not exist or is empty, for example because a volume is not mounted. false: they create it, with new keys.',
     fallback: 'false',
-    parse: (text) => oneOf(text ?? 'false', ['true', 'false']) === 'true',
+    parse: trueOrFalse,
   } satisfies Setting<boolean>,
   databaseTimeout: {
     variable: 'SALLYPORT_DATABASE_TIMEOUT',

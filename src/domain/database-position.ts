@@ -3,8 +3,12 @@
  * newest changes, or a restored backup. There, revoked keys would be valid again.
  *
  * Every node increases `beat` in the table `heartbeat` once a second, and remembers the newest position that it has
- * seen. A server with an older position is refused.
+ * seen. A server with an older position is refused. So is a copy: a database on another server than the one in which
+ * nodes count, or with another id there.
  */
+
+/** Maximum databases whose positions are stored. */
+const maxInstallations = 10;
 
 export interface Position {
   /** Identifies the database. Positions of different databases are not compared. */
@@ -16,6 +20,14 @@ export interface Position {
   readonly beat: number;
 }
 
+/** The position of a server. Server and database are unknown if the role may not read them. */
+export interface ServerPosition extends Position {
+  /** The server and the database in which nodes increase the beat. */
+  readonly home?: string;
+  /** The server and the database that were asked. */
+  readonly here?: string;
+}
+
 /** Positions of a database that nodes have recorded. */
 export interface KnownPositions {
   /**
@@ -23,6 +35,10 @@ export interface KnownPositions {
    * other nodes increase the beat all the time, so what they have seen later says nothing about that server.
    */
   newest(): Promise<readonly Position[]>;
+  /** The newest positions that the nodes at these URLs have seen, unless `newest` asks them. */
+  ask(urls: readonly string[]): Promise<readonly Position[]>;
+  /** Whether a restored copy of a database is used, too. */
+  readonly acceptsCopies?: boolean;
   /** Called with the position of each server that is used. */
   saw(position: Position, host: string): void;
   /** Called after each attempt to connect to a Citus worker, with the error if it failed. */
@@ -30,7 +46,17 @@ export interface KnownPositions {
 }
 
 /** Accepts every server. */
-export const anyPosition: KnownPositions = { newest: async () => [], saw: () => {} };
+export const anyPosition: KnownPositions = {
+  newest: async () => [],
+  ask: async () => [],
+  acceptsCopies: true,
+  saw: () => {},
+};
+
+/** Whether the database was restored from a dump, or copied, since a node last used it. */
+export function isCopy({ home, here }: ServerPosition): boolean {
+  return home !== undefined && here !== undefined && home !== here;
+}
 
 export function isBehind(found: Position, seen: Position): boolean {
   if (found.installation !== seen.installation || found.era > seen.era) return false;
@@ -40,6 +66,20 @@ export function isBehind(found: Position, seen: Position): boolean {
 /** A position that was seen and that the database does not have. Undefined if it has all. */
 export function newerThan(found: Position, seen: readonly Position[]): Position | undefined {
   return seen.find((each) => isBehind(found, each));
+}
+
+/** The positions with this one, unless a newer one of the same database is there. The one that was seen last is the first. */
+export function withPosition(positions: readonly Position[], seen: Position): readonly Position[] {
+  const { installation, era, timeline, beat } = seen;
+  const known = positions.find((each) => each.installation === installation);
+  if (known && isBehind(seen, known)) return positions;
+  const others = positions.filter((each) => each !== known);
+  return [{ installation, era, timeline, beat }, ...others].slice(0, maxInstallations);
+}
+
+export function isPosition(value: unknown): value is Position {
+  const { installation, era, timeline, beat } = (value ?? {}) as Position;
+  return typeof installation === 'string' && [era, timeline, beat].every(Number.isSafeInteger);
 }
 
 export function describePosition({ era, timeline, beat }: Position): string {

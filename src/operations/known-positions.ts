@@ -3,16 +3,23 @@
  * those that other nodes have seen. See domain/database-position.ts.
  */
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { readFile, rename, writeFile } from 'node:fs/promises';
+import { hostname } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { Config } from '../config/settings.ts';
-import { isBehind, type KnownPositions, type Position } from '../domain/database-position.ts';
+import {
+  isBehind,
+  isPosition,
+  type KnownPositions,
+  type Position,
+  withPosition,
+} from '../domain/database-position.ts';
 import { createFolder } from '../store/engine/file-ownership.ts';
+import { Unreachable } from '../store/engine/postgres-errors.ts';
 import { type Log, makeLog } from '../telemetry/log.ts';
 
 /** Milliseconds that an answer of other nodes is used, and that they have for it. */
 const [answerLifetime, answerTimeout] = [5000, 500];
-/** Maximum databases whose positions are stored. */
-const maxInstallations = 10;
 
 export function positionFile({ dataDir }: Pick<Config, 'dataDir'>): string {
   return join(dataDir, 'database-position.json');
@@ -33,7 +40,7 @@ export interface PositionMemory extends KnownPositions {
   setNodes(urls: readonly string[]): void;
 }
 
-export function positionMemory(file: string, log: Log, now: () => number): PositionMemory {
+export function positionMemory(file: string, log: Log, now: () => number, witness?: Witness): PositionMemory {
   let stored = read(file, log);
   let current: Position | undefined;
   let host: string | undefined;
@@ -63,15 +70,22 @@ export function positionMemory(file: string, log: Log, now: () => number): Posit
   return {
     current: () => current,
     host: () => host,
-    newest: async () => [...stored.positions, ...(await askOthers())],
+    newest: async () => {
+      const [witnessed, answers] = await Promise.all([witness?.newest() ?? [], askOthers()]);
+      return [...stored.positions, ...witnessed, ...answers];
+    },
+    ask: async (urls) => {
+      const others = urls.filter((url) => !stored.nodes.includes(url));
+      return (await Promise.all(others.map(ask))).flat();
+    },
     saw: (position, at) => {
       if (host !== undefined && at !== host)
         log.info('connected to another database server', { host: at, ...position });
       [current, host] = [position, at];
+      void witness?.saw(position);
       const [first] = stored.positions;
       if (first?.installation === position.installation && !isBehind(first, position)) return;
-      const others = stored.positions.filter(({ installation }) => installation !== position.installation);
-      store({ ...stored, positions: [position, ...others].slice(0, maxInstallations) });
+      store({ ...stored, positions: withPosition(stored.positions, position) });
     },
     triedWorker: (worker, error) => {
       if (error && !unusable.has(worker)) log.warn('a Citus worker cannot be used', { worker, error });
@@ -85,9 +99,20 @@ export function positionMemory(file: string, log: Log, now: () => number): Posit
 }
 
 /** For commands: remembers nothing, and asks other nodes once. */
-export function knownPositions(config: Pick<Config, 'dataDir'>): KnownPositions {
+export function knownPositions(config: Config): KnownPositions {
   const log = makeLog({ level: 'error' });
-  return { ...positionMemory(positionFile(config), log, () => 0), saw: () => {} };
+  const now = () => 0;
+  return { ...positionMemory(positionFile(config), log, now, witnessOf(config, log, now)), saw: () => {} };
+}
+
+/** Undefined if there is none. SQLite needs none: its database is one file. */
+export function witnessOf(
+  { databaseUrl, witness, witnessOptional }: Config,
+  log: Log,
+  now: () => number,
+): Witness | undefined {
+  if (witness === undefined || databaseUrl.startsWith('sqlite:')) return undefined;
+  return witnessFile(witness, witnessOptional, log, now);
 }
 
 /** What another node has seen. Empty if it does not answer. */
@@ -113,7 +138,69 @@ function read(file: string, log: Log): Stored {
   }
 }
 
-function isPosition(value: unknown): value is Position {
-  const { installation, era, timeline, beat } = (value ?? {}) as Position;
-  return typeof installation === 'string' && [era, timeline, beat].every(Number.isSafeInteger);
+/** Milliseconds between two reads, and between two writes. */
+const witnessInterval = 5000;
+
+/**
+ * The newest positions of the database in a file that all nodes share, on another machine than the database. From it, a
+ * node that has never seen the database learns that the server it finds is behind, even if no other node answers.
+ */
+export interface Witness {
+  /**
+   * Throws `Unreachable` if the file cannot be read and this process has not read it before, unless it is optional.
+   * Otherwise a failure is logged, and the positions that were read last are returned.
+   */
+  newest(): Promise<readonly Position[]>;
+  /** Writes the position, at most every five seconds. A failure is logged. */
+  saw(position: Position): Promise<void>;
+}
+
+export function witnessFile(path: string, isOptional: boolean, log: Log, now: () => number): Witness {
+  let known: readonly Position[] | undefined;
+  let [readAt, writtenAt] = [Number.NEGATIVE_INFINITY, Number.NEGATIVE_INFINITY];
+  let isUsable = true;
+
+  function report(error?: unknown): void {
+    if (error !== undefined && isUsable) log.warn('the witness cannot be used', { file: path, error });
+    if (error === undefined && !isUsable) log.info('the witness can be used again', { file: path });
+    isUsable = error === undefined;
+  }
+
+  /** The file must exist, because a missing one can be a folder that is not mounted. */
+  async function read(): Promise<readonly Position[]> {
+    const text = await readFile(path, 'utf8');
+    return text.trim() === '' ? [] : (JSON.parse(text) as unknown[]).filter(isPosition);
+  }
+
+  return {
+    newest: async () => {
+      if (known && Math.abs(now() - readAt) < witnessInterval) return known;
+      try {
+        known = await read();
+        report();
+      } catch (error) {
+        if (!known && !isOptional)
+          throw new Unreachable(`SALLYPORT_WITNESS cannot be read: ${(error as Error).message}`, {
+            cause: error,
+          });
+        report(error);
+      }
+      readAt = now();
+      return known ?? [];
+    },
+    saw: async (position) => {
+      if (Math.abs(now() - writtenAt) < witnessInterval) return;
+      writtenAt = now();
+      try {
+        const temporary = `${path}.${hostname()}.${process.pid}`;
+        await writeFile(temporary, `${JSON.stringify(withPosition(await read(), position))}\n`, {
+          mode: 0o600,
+        });
+        await rename(temporary, path);
+        report();
+      } catch (error) {
+        report(error);
+      }
+    },
+  };
 }

@@ -24,7 +24,7 @@ export interface ActiveNode extends Omit<NodeRecord, 'clock'> {
 }
 
 export interface Nodes {
-  /** Adds or renews the row of a node, and deletes expired rows. Returns the time by the clock of `:now`. */
+  /** Adds or renews the row of a node, and deletes rows that expired a day ago. Returns the time by the clock of `:now`. */
   record(node: NodeRecord): Promise<number>;
   remove(id: string): Promise<void>;
   /** The time by the clock of `:now`. */
@@ -35,14 +35,16 @@ export interface Nodes {
   latest(): Promise<{ readonly name: string; readonly seenAt: number } | undefined>;
   /** The position of the PostgreSQL database. Undefined on SQLite. */
   position(): Promise<Position | undefined>;
-  /** Makes all nodes accept the database, although it may be behind what they have seen. */
+  /** Makes all nodes accept the database, although it may be a copy, or behind what they have seen. */
   acceptAfter(seen: Position): Promise<void>;
-  /** Increases the beat of the database. Throws if the server is behind. Does nothing on SQLite. */
+  /** Increases the beat of the database. Throws if the server is behind or has a copy. Does nothing on SQLite. */
   beat(): Promise<void>;
 }
 
 /** Milliseconds after which the row of a node expires, unless the node renews it. */
 export const nodeLifetime = 45_000;
+/** Milliseconds that an expired row remains: a new node asks the nodes that a database knows whether it is behind. */
+const memory = 86_400_000;
 
 interface Row {
   readonly id: string;
@@ -58,7 +60,7 @@ export function nodes(db: Db): Nodes {
   return {
     record: ({ id, name, version, url, masterKeys, clock }) =>
       db.transaction(async (tx) => {
-        await tx.run('delete from nodes where seen_at < :now - $1', [nodeLifetime]);
+        await tx.run('delete from nodes where seen_at < :now - $1', [memory]);
         const row = await tx.get<{ seen_at: DbTime }>(
           `insert into nodes (id, name, version, url, master_keys, clock, seen_at) values ($1, $2, $3, $4, $5, $6, :now)
            on conflict (id) do update set url = excluded.url, master_keys = excluded.master_keys, clock = excluded.clock,
@@ -93,13 +95,15 @@ export function nodes(db: Db): Nodes {
     },
     position: async () => db.position?.(),
     acceptAfter: async ({ era, beat }) => {
-      const sql = 'update heartbeat set era = greatest(era, $1) + 1, beat = greatest(beat, $2)';
+      const sql = 'update heartbeat set era = greatest(era, $1) + 1, beat = greatest(beat, $2), home = null';
       await db.run(sql, [era, beat]);
     },
     beat: async () => {
       if (!db.position) return;
       await db.run('update heartbeat set beat = beat + 1');
-      await db.position();
+      const { home, here } = (await db.position()) ?? {};
+      if (home === undefined && here !== undefined)
+        await db.run('update heartbeat set home = $1 where home is null', [here]);
     },
   };
 }

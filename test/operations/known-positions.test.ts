@@ -1,9 +1,9 @@
-import { afterEach, beforeEach, expect, test } from 'bun:test';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { isBehind, type Position } from '../../src/domain/database-position.ts';
-import { positionMemory } from '../../src/operations/known-positions.ts';
+import { positionMemory, witnessFile } from '../../src/operations/known-positions.ts';
 import { makeLog } from '../../src/telemetry/log.ts';
 
 const installation = '0190f5fe-7c00-7a00-8aba-000000000001';
@@ -90,4 +90,65 @@ test('a file that cannot be read or written is reported once', async () => {
     'could not read the position of the database',
     'could not store the position of the database',
   ]);
+});
+
+describe('the witness', () => {
+  const path = () => join(folder, 'witness');
+  const witness = (isOptional = false) => {
+    const log = makeLog({ level: 'info', asText: false, now: () => 0, write: (line) => lines.push(line) });
+    return witnessFile(path(), isOptional, log, () => now);
+  };
+
+  test('tells a node that has never seen the database what others have seen, five seconds later', async () => {
+    writeFileSync(path(), '');
+    const [writer, reader] = [witness(), witness()];
+    expect(await reader.newest()).toEqual([]);
+    await writer.saw(at(5));
+    await writer.saw(at(6));
+    expect(await witness().newest()).toEqual([at(5)]);
+    now += 5000;
+    await writer.saw(at(7));
+    expect(await reader.newest()).toEqual([at(7)]);
+    expect(
+      await positionMemory(
+        join(folder, 'data', 'new'),
+        makeLog({ level: 'silent' }),
+        () => now,
+        reader,
+      ).newest(),
+    ).toEqual([at(7)]);
+    expect(readdirSync(folder)).toEqual(['witness']);
+  });
+
+  test('never has an older position in place of a newer one', async () => {
+    writeFileSync(path(), JSON.stringify([at(9, 2)]));
+    await witness().saw(at(20, 1));
+    expect(await witness().newest()).toEqual([at(9, 2)]);
+    await witness().saw(at(1, 1, 1));
+    expect(await witness().newest()).toEqual([at(1, 1, 1)]);
+  });
+
+  test('must be readable at the start, even if empty, unless it is optional; later failures are logged', async () => {
+    await expect(witness().newest()).rejects.toThrow('SALLYPORT_WITNESS cannot be read');
+    expect(await witness(true).newest()).toEqual([]);
+    writeFileSync(path(), 'no JSON');
+    await expect(witness().newest()).rejects.toThrow('SALLYPORT_WITNESS cannot be read');
+    writeFileSync(path(), JSON.stringify([at(5)]));
+    lines = [];
+    const running = witness();
+    await running.newest();
+    rmSync(path());
+    now += 5000;
+    expect(await running.newest()).toEqual([at(5)]);
+    await running.saw(at(6));
+    expect(readdirSync(folder)).toEqual([]);
+    writeFileSync(path(), '');
+    now += 5000;
+    await running.saw(at(6));
+    const logged = lines.map((line) => JSON.parse(line)).map(({ level, message }) => [level, message]);
+    expect(logged).toEqual([
+      ['warn', 'the witness cannot be used'],
+      ['info', 'the witness can be used again'],
+    ]);
+  });
 });

@@ -82,8 +82,12 @@ describe.each(databases)('the record of a node on %s', (_, database) => {
     expect(await active()).toHaveLength(1);
     data.clock.advance(1);
     expect(await active()).toEqual([]);
+    const rows = () => data.runSql('select name from nodes');
     await recorder({ ids: () => [] }).record();
-    expect(await data.runSql('select name from nodes')).toHaveLength(1);
+    expect(await rows()).toHaveLength(2);
+    data.clock.advance(86_400_000);
+    await recorder({ ids: () => [] }).record();
+    expect(await rows()).toHaveLength(2);
   });
 
   test('has its URL as soon as it listens, and other nodes get to know it', async () => {

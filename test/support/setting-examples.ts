@@ -40,6 +40,15 @@ export const table: { [K in Name]: Row } = {
     ],
     invalid: ['65536', '-1', '80.5', '1e3', ' 80', 'http', '0x50', '８０'],
   },
+  witness: { unset: undefined, valid: [['/shared/witness', '/shared/witness']], invalid: [] },
+  witnessOptional: {
+    unset: false,
+    valid: [
+      ['true', true],
+      ['false', false],
+    ],
+    invalid: ['yes'],
+  },
   framesUrl: {
     unset: undefined,
     valid: [

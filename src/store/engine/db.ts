@@ -4,7 +4,7 @@
  * - `:now` is the current time: of the machine for SQLite, of the database server for PostgreSQL.
  */
 import type { Awaitable } from '../../domain/awaitable.ts';
-import type { Position } from '../../domain/database-position.ts';
+import type { ServerPosition } from '../../domain/database-position.ts';
 import { Failure, fail } from '../../domain/error.ts';
 
 export type Value = string | number | null | Uint8Array;
@@ -70,8 +70,8 @@ export interface Db extends Executor {
   isDistributed?(): Promise<boolean>;
   /** On Citus: why this process cannot connect to workers, with their names. Empty if it can, or uses a pooler. */
   workerProblems?(): Promise<string[]>;
-  /** On PostgreSQL: throws if the server is behind what was seen. Undefined if the database has no schema yet. */
-  position?(): Promise<Position | undefined>;
+  /** On PostgreSQL: throws if the server is behind what was seen, or has a copy of the database. Undefined if the database has no schema yet. */
+  position?(): Promise<ServerPosition | undefined>;
   /**
    * Runs a change in a transaction that it may share with concurrent changes, on PostgreSQL only with those of the same
    * tenant. Without a tenant, the change is about no tenant's data. Durable when it resolves. An error of one

@@ -10,9 +10,11 @@ import { readFileSync, statSync } from 'node:fs';
 import { SQL } from 'bun';
 import {
   describePosition,
+  isCopy,
   type KnownPositions,
   newerThan,
   type Position,
+  type ServerPosition,
 } from '../../domain/database-position.ts';
 import { DbUnavailable } from './db.ts';
 import {
@@ -114,6 +116,10 @@ export function postgresPools(target: PostgresTarget, options: PoolOptions): Poo
   };
 }
 
+const copied = 'has a restored or copied database. Revoked keys may be valid in it: run `sallyport recover`';
+/** Nodes that are asked before a server is used. */
+const maxAskedNodes = 20;
+
 /**
  * The timeline is the first part of the names of WAL files. A standby has none of its own, and databases that are only
  * compatible with PostgreSQL do not know these functions.
@@ -121,19 +127,26 @@ export function postgresPools(target: PostgresTarget, options: PoolOptions): Poo
 const timeline =
   'case when not pg_is_in_recovery() then substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) end';
 
+/** The server and the database. A standby that is promoted has the same; a restored dump has another. */
+const here = `(select system_identifier from pg_control_system()) || '/' ||
+  (select oid from pg_database where datname = current_database())`;
+
 /** Undefined if the database has no schema yet. */
-async function readPosition(sql: SQL, schema: string | undefined): Promise<Position | undefined> {
+async function readPosition(sql: SQL, schema: string | undefined): Promise<ServerPosition | undefined> {
   const read = (selected: string) =>
     sql.unsafe(
-      `select installation, era, beat, ${selected} as timeline
+      `select installation, era, beat, home, ${selected}
        from ${schema === undefined ? '' : `"${schema}".`}heartbeat`,
     );
   try {
-    const [row] = await read(timeline).catch((error) => {
+    const [row] = await read(`${timeline} as timeline, ${here} as here`).catch((error) => {
       if (!isUnsupported(error)) throw error;
-      return read('null');
+      return read('null as timeline, null as here');
     });
-    return row && { ...row, beat: Number(row.beat), timeline: Number.parseInt(row.timeline ?? '0', 16) };
+    if (!row) return undefined;
+    const { installation, era, home, here: server } = row;
+    const [beat, number] = [Number(row.beat), Number.parseInt(row.timeline ?? '0', 16)];
+    return { installation, era, timeline: number, beat, home: home ?? undefined, here: server ?? undefined };
   } catch (error) {
     if (isUndefinedTable(error)) return undefined;
     throw error;
@@ -145,13 +158,14 @@ export async function checkPosition(
   { sql, host }: Pool,
   { schema }: PostgresTarget,
   positions: KnownPositions,
-): Promise<Position | undefined> {
+): Promise<ServerPosition | undefined> {
   const seen = await positions.newest();
   const found = await readPosition(sql, schema).catch((error) => {
     throw mapDriverError(error);
   });
   const newer = found && newerThan(found, seen);
   if (newer) throw new Unreachable(`${host} is behind: ${describePosition(newer)} was seen`);
+  if (found && isCopy(found) && !positions.acceptsCopies) throw new Unreachable(`${host} ${copied}`);
   if (found) positions.saw(found, host);
   return found;
 }
@@ -184,7 +198,7 @@ async function findServer(target: PostgresTarget, options: PoolOptions): Promise
 
 interface OpenedServer {
   readonly pool: Pool;
-  readonly position: Position | undefined;
+  readonly position: ServerPosition | undefined;
   /** Why the server cannot be used. */
   readonly problem: string | undefined;
 }
@@ -198,12 +212,22 @@ async function openServer(
 ): Promise<OpenedServer> {
   const name = nameOf(host);
   try {
-    const { pool, readOnly, position } = await openPool(host, target, options);
-    const newer = position && newerThan(position, seen);
+    const { pool, readOnly, ...opened } = await openPool(host, target, options);
+    let { position } = opened;
+    // The nodes that this database knows may have seen a newer server. Their answers must be older than its position.
+    const others = opened.nodes.length > 0 ? await options.positions.ask(opened.nodes) : [];
+    if (others.length > 0) position = await readPosition(pool.sql, target.schema);
+    const newer = position && newerThan(position, [...seen, ...others]);
     // A standby has no timeline, so it is always older.
     if (readOnly && (newer || target.hosts.length > 1))
       return { pool, position, problem: `${name} is read-only` };
-    if (!newer) return { pool, position, problem: undefined };
+    if (position && isCopy(position) && !options.positions.acceptsCopies)
+      return {
+        pool,
+        position,
+        problem: `${name} ${copied}`,
+      };
+    if (!position || !newer) return { pool, position, problem: undefined };
     const problem = `${name} is behind: it has ${describePosition(position)}, but ${describePosition(newer)} was seen. If no server has these changes, accept the loss with \`sallyport recover\``;
     return { pool, position, problem };
   } catch (error) {
@@ -217,10 +241,8 @@ function nameOf({ host, port }: PostgresHost): string {
   return `${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
-interface Opened {
+interface Opened extends Pick<Probed, 'readOnly' | 'position' | 'nodes'> {
   readonly pool: Pool;
-  readonly readOnly: boolean;
-  readonly position: Position | undefined;
 }
 
 /**
@@ -235,7 +257,7 @@ async function openPool(host: PostgresHost, target: PostgresTarget, options: Poo
   const single = { ...options, maxConnections: 1 };
   const direct = connect(host, target, single, startup);
   const toOpened = (sql: SQL, transactionSettings: string | undefined, probed: Probed): Opened => {
-    const { readOnly, position, advisoryLocks, server, citus } = probed;
+    const { readOnly, position, nodes, advisoryLocks, server, citus } = probed;
     const pool = {
       sql,
       transactionSettings,
@@ -246,7 +268,7 @@ async function openPool(host: PostgresHost, target: PostgresTarget, options: Poo
       isWorker: options.isWorker ?? false,
       answers: 0,
     };
-    return { pool, readOnly, position };
+    return { pool, readOnly, position, nodes };
   };
   try {
     const probed = await probe(direct, target, options, Object.keys(startup));
@@ -288,7 +310,9 @@ interface Probed {
   /** When the server was started. Undefined if the database does not say. */
   readonly server: string | undefined;
   readonly advisoryLocks: boolean;
-  readonly position: Position | undefined;
+  readonly position: ServerPosition | undefined;
+  /** URLs of nodes that have used the database. */
+  readonly nodes: readonly string[];
 }
 
 async function probe(
@@ -304,17 +328,26 @@ async function probe(
      where source = 'client' and name in (${names.join() || 'null'})) = ${names.length} as applied`;
   const timeout = Promise.withResolvers<never>();
   const timer = setTimeout(() => timeout.reject(new Unreachable(noAnswer)), connectTimeout);
-  const read = async () => ({
-    ...((await sql.unsafe(query))[0] as Pick<Probed, 'applied' | 'readOnly' | 'citus'>),
-    server: await startOf(sql),
-    advisoryLocks: await hasAdvisoryLocks(sql),
-    position: await readPosition(sql, schema),
-  });
+  const read = async () => {
+    const answer = (await sql.unsafe(query))[0] as Pick<Probed, 'applied' | 'readOnly' | 'citus'>;
+    const [server, advisoryLocks] = [await startOf(sql), await hasAdvisoryLocks(sql)];
+    const position = await readPosition(sql, schema);
+    return { ...answer, server, advisoryLocks, position, nodes: position ? await nodesIn(sql, schema) : [] };
+  };
   try {
     return await Promise.race([read(), timeout.promise]);
   } finally {
     clearTimeout(timer);
   }
+}
+
+/** The newest URLs, also of nodes that have stopped since: a server that is behind knows no others. */
+async function nodesIn(sql: SQL, schema: string | undefined): Promise<string[]> {
+  const rows = await sql.unsafe(
+    `select url from ${schema === undefined ? '' : `"${schema}".`}nodes
+     where url is not null group by url order by max(seen_at) desc limit ${maxAskedNodes}`,
+  );
+  return rows.map(({ url }: { url: string }) => url);
 }
 
 /** Undefined in databases that are only compatible with PostgreSQL and have no such function. */

@@ -2,10 +2,11 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { KnownPositions, Position } from '../../../src/domain/database-position.ts';
+import { anyPosition, type KnownPositions, type Position } from '../../../src/domain/database-position.ts';
 import { type Db, DbUnavailable } from '../../../src/store/engine/db.ts';
 import { migrate } from '../../../src/store/engine/migrate.ts';
 import { openPostgres } from '../../../src/store/engine/postgres.ts';
+import { nodes } from '../../../src/store/nodes.ts';
 import { freePort, type Postgres, startPostgres } from '../../support/postgres.ts';
 import { openTcpProxy } from '../../support/tcp-proxy.ts';
 import { fewConnections, generousTimeout, postgres } from '../../support/test-server.ts';
@@ -13,8 +14,10 @@ import { runSql } from '../../support/test-store.ts';
 import { until } from '../../support/until.ts';
 
 /** Opens the database, runs `work` and closes the database. */
-async function using<T>(url: string, work: (db: Db) => Promise<T>, timeout = generousTimeout): Promise<T> {
-  const db = openPostgres(url, undefined, timeout, fewConnections);
+const using = <T>(url: string, work: (db: Db) => Promise<T>, timeout = generousTimeout): Promise<T> =>
+  usingDb(openPostgres(url, undefined, timeout, fewConnections), work);
+
+async function usingDb<T>(db: Db, work: (db: Db) => Promise<T>): Promise<T> {
   try {
     return await work(db);
   } finally {
@@ -115,12 +118,14 @@ describe('several hosts', () => {
     const proxy = await openTcpProxy(first.port);
     const id = crypto.randomUUID();
     for (const [beat, { url }] of [second, first].entries()) {
-      await runSql(url, 'create table heartbeat (installation uuid, era integer, beat bigint)');
+      await runSql(url, 'create table heartbeat (installation uuid, era integer, beat bigint, home text)');
       await runSql(url, `insert into heartbeat values ('${id}', 0, ${beat})`);
+      await runSql(url, 'create table nodes (url text, seen_at bigint)');
       await runSql(url, 'create table things (id integer)');
     }
     let seen: Position | undefined;
     const positions: KnownPositions = {
+      ask: async () => [],
       newest: async () => (seen ? [seen] : []),
       saw: (position) => {
         seen = position;
@@ -147,6 +152,7 @@ describe('several hosts', () => {
     let meanwhile: (() => Promise<unknown>) | undefined;
     let seen: Position | undefined;
     const db = openPostgres(url, undefined, generousTimeout, 2, {
+      ask: async () => [],
       newest: async () => {
         await meanwhile?.();
         return seen ? [seen] : [];
@@ -162,6 +168,54 @@ describe('several hosts', () => {
     };
     expect(await db.position?.()).toMatchObject({ beat: before.beat + 1 });
     await db.close();
+  });
+
+  describe('a database that is not the one that nodes have used', () => {
+    const unseen: KnownPositions = { newest: async () => [], ask: async () => [], saw: () => {} };
+    const open = (url: string, positions: KnownPositions) =>
+      openPostgres(url, undefined, generousTimeout, 2, positions);
+    const beat = (url: string, positions = unseen) => usingDb(open(url, positions), (db) => nodes(db).beat());
+    const recover = (url: string) =>
+      usingDb(open(url, anyPosition), async (db) => {
+        const position = await nodes(db).position();
+        await nodes(db).acceptAfter(position as Position);
+      });
+
+    test('a copy is refused by nodes that have never seen the original, until an operator accepts it', async () => {
+      const original = await postgres.createMigrated('');
+      await beat(original);
+      const name = `copy_${crypto.randomUUID().replaceAll('-', '')}`;
+      await runSql(
+        original.replace(/[^/]+$/, 'postgres'),
+        `create database ${name} template ${original.split('/').at(-1)}`,
+      );
+      const copy = original.replace(/[^/]+$/, name);
+      await expect(beat(copy)).rejects.toThrow('restored or copied database');
+      await recover(copy);
+      await beat(copy);
+      await beat(copy);
+      await beat(original);
+    });
+
+    test('an old server is refused if a node that it knows has seen a newer one, also long after its record expired', async () => {
+      const url = await postgres.createMigrated('');
+      await beat(url);
+      const row = `'${crypto.randomUUID()}', 'node', 'v', 'http://other.example', '[]', 0, 0`;
+      await runSql(
+        url,
+        `insert into nodes (id, name, version, url, master_keys, clock, seen_at) values (${row})`,
+      );
+      const asked: string[] = [];
+      const ask = (newer: number) => async (urls: readonly string[]) => {
+        asked.push(...urls);
+        const [row] = await runSql(url, 'select installation, beat from heartbeat');
+        const { installation, beat } = row as { installation: string; beat: string };
+        return [{ installation, era: 0, timeline: 1, beat: Number(beat) + newer }];
+      };
+      await expect(beat(url, { ...unseen, ask: ask(1) })).rejects.toThrow('is behind');
+      await beat(url, { ...unseen, ask: ask(0) });
+      expect(asked).toEqual(['http://other.example', 'http://other.example']);
+    });
   });
 
   test('the error names every host and its problem', async () => {

@@ -101,6 +101,8 @@ create table heartbeat (
   one integer primary key check (one = 1),
   installation uuid not null,
   era integer not null,
-  beat bigint not null
+  beat bigint not null,
+  -- The server and the database in which nodes increase beat. A restored copy has the value of the original.
+  home text
 );
 insert into heartbeat values (1, gen_random_uuid(), 0, 0);
