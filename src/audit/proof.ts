@@ -22,7 +22,7 @@ import { insertIndex, isIndexed } from './log/terms.ts';
 import type { OpenLog } from './log.ts';
 import { type ArchiveOptions, type ArchiveResult, archiveLog, type Received } from './proof/archive.ts';
 import type { VerifiedEntry } from './proof/chain-check.ts';
-import { checkSegment, indexChanged } from './proof/check.ts';
+import { checkSegment, endDiffers, indexChanged, isEndOf } from './proof/check.ts';
 import { exportedParts, exportLines, type Part } from './proof/export.ts';
 import { recordedMac, recordHeads } from './proof/heads.ts';
 import {
@@ -244,11 +244,7 @@ async function headProblem(db: Db, keys: ChainKeys, tenantId: string): Promise<s
   return problem;
 }
 
-async function problemOf(
-  db: Db,
-  keys: ChainKeys,
-  chain: Head & { base: Position },
-): Promise<string | undefined> {
+async function problemOf(db: Db, keys: ChainKeys, chain: Chain): Promise<string | undefined> {
   const { tenantId, number, hash, base } = chain;
   if (number === base.number) return undefined;
   const stored = await segmentAt(db, tenantId, number);
@@ -257,6 +253,7 @@ async function problemOf(
     return `segment ${number} was changed or removed after it was signed`;
   const { problems, terms } = await checkSegment(keys, stored, found, undefined);
   if (problems[0]) return problems[0].message;
+  if (!isEndOf(stored, chain)) return endDiffers(number);
   if (terms && !(await isIndexed(db, stored, terms))) return indexChanged(number);
   const { system } = stored;
   if (!system || system.number === 0) return undefined;

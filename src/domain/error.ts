@@ -120,7 +120,7 @@ const table = {
   idempotency_mismatch: [
     422,
     'Idempotency key used for another request',
-    'This `Idempotency-Key` was already used for a different request, or the permissions of your key have changed since. Use a new one.',
+    'This `Idempotency-Key` was already used for a different request or with another API key, or the permissions of your key have changed since. Use a new one.',
   ],
   too_many_requests: [
     429,

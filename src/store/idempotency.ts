@@ -15,7 +15,7 @@ const rowBytes = 512;
 export function idempotency(tx: Executor, dataKey: (tenant: string) => Uint8Array): Idempotency {
   return {
     find: async (tenant, { caller, key, request }) => {
-      const digest = sha256(key);
+      const digest = fingerprint(dataKey(tenant), key);
       if (tx.dialect === 'postgres' && !(await tryLock(tx, `${tenant} ${caller} ${key}`)))
         throw fail('idempotency_running');
       const row = await tx.get<{ request_digest: Uint8Array; reply: Uint8Array }>(
@@ -33,7 +33,7 @@ export function idempotency(tx: Executor, dataKey: (tenant: string) => Uint8Arra
     },
 
     save: async (tenant, { caller, application, key, request }, reply, now, quota) => {
-      const digest = sha256(key);
+      const digest = fingerprint(dataKey(tenant), key);
       const encrypted = encrypt(
         dataKey(tenant),
         contextOf(tenant, caller, digest),

@@ -191,6 +191,8 @@ describe.each(databases)('tampering with the audit log in %s', (name, database) 
   test('by changing the end or the start of a chain', async () => {
     const set = (what: string) => `update audit_chains set ${what} where tenant_id = '${tenant}'`;
     expect(await after(set('hash = base_hash'))).toEqual(['broken_chain 3']);
+    for (const what of ['seq = 9', 'sealed_at = sealed_at + 1', 'max_delay = 9'])
+      expect(await after(set(what))).toEqual(['changed_index 3']);
     const shortened = await after(set('number = 2'));
     expect(shortened).toContain('broken_chain');
     expect(shortened).toContain('cut_off 2');

@@ -1,6 +1,8 @@
 /** Verifies all parts of one chain together: whether they are complete, and whether each continues the one before. */
 import { timestamp } from '../../domain/common-fields.ts';
 import type { ChainKeys } from '../../store/crypto/keyring.ts';
+import type { Db } from '../../store/engine/db.ts';
+import { chainOf, headerAt } from '../log/chain.ts';
 import { timeOfId } from '../log/entry.ts';
 import { hashOf, PackedEntries } from '../log/segment.ts';
 import { isIndexed } from '../log/terms.ts';
@@ -12,10 +14,12 @@ import {
   type CheckedSegment,
   type CheckThreads,
   checkSegment,
+  endDiffers,
   entriesOf,
   type FindingCode,
   IndexCheck,
   indexChanged,
+  isEndOf,
   ReplayCheck,
 } from './check.ts';
 import { checkNotDeleted, type Part, type PartSegment, type Problem } from './export.ts';
@@ -201,8 +205,16 @@ export class ChainCheck {
     } else if (end.number === number && end.hash !== position.hash) {
       const message = `the chain ended with another segment ${end.number}`;
       this.#report('broken_chain', message, { segment: end.number });
-    }
+    } else if (part.db) await this.#checkRow(part.db);
     return position;
+  }
+
+  /** The row of the chain repeats values of its last segment, which searches and the next segment use. */
+  async #checkRow(db: Db): Promise<void> {
+    const chain = await chainOf(db, this.#tenantId);
+    const last = chain && (await headerAt(db, this.#tenantId, chain.number));
+    if (!last || isEndOf(last, chain)) return;
+    this.#report('changed_index', endDiffers(last.number), { segment: last.number });
   }
 
   /** The segments of a part. Checks of later segments are running while the caller handles the result of one. */

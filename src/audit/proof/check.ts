@@ -2,6 +2,7 @@
 import { Worker } from 'node:worker_threads';
 import type { ChainKeys } from '../../store/crypto/keyring.ts';
 import type { Db } from '../../store/engine/db.ts';
+import type { Chain } from '../log/chain.ts';
 import { type AuditEntry, isKnownFormat, macOf, sameBytes } from '../log/entry.ts';
 import { indexOf } from '../log/seal.ts';
 import {
@@ -150,6 +151,15 @@ function hasOwnValues(
 /** A message about a segment whose rows in the index are not those of its entries. */
 export function indexChanged(number: number): string {
   return `the index of segment ${number} was changed, so filters and counts can be wrong`;
+}
+
+/** Whether the row of the chain has the values of its last segment. */
+export function isEndOf({ last, sealedAt, maxDelay }: SegmentHeader, chain: Chain): boolean {
+  return chain.seq === last && chain.sealedAt === sealedAt && chain.maxDelay === maxDelay;
+}
+
+export function endDiffers(number: number): string {
+  return `the stored end of the chain has other times or another position than its last segment ${number}`;
 }
 
 /** Segments that are compared at a time. */

@@ -60,6 +60,7 @@ export const createApplication = changeEndpoint({
     201: reply('The new application, with its key.', ApplicationWithKey, example.applicationWithKey),
   },
   failures: ['grant_not_held'],
+  replaysToSameKey: true,
   sendsEtag: true,
   handle: async ({ principal, body }, { store }) => {
     throwIfInvalid({
@@ -166,6 +167,7 @@ export const regenerateKey = changeEndpoint({
     200: reply('The application, with its new key.', ApplicationWithKey, example.applicationWithKey),
   },
   failures: ['grant_not_held', 'not_found', 'too_many_keys'],
+  replaysToSameKey: true,
   sendsEtag: true,
   takesIfMatch: true,
   ignoresQuota: true,

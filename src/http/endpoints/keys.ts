@@ -30,6 +30,7 @@ export const createKey = changeEndpoint({
   bodyExample: example.applicationKeyCreate,
   replies: { 201: reply('The new key.', ApplicationKeyCreated, example.applicationKeyCreated) },
   failures: ['grant_not_held', 'not_found', 'too_many_keys'],
+  replaysToSameKey: true,
   handle: async ({ principal, params, body }, { store }) => {
     const { old_keys_expire_at: oldKeysExpireAt } = body;
     requireFuture(oldKeysExpireAt, principal.now, 'old_keys_expire_at');

@@ -89,7 +89,7 @@ export const authorizeSession = changeEndpoint({
     },
   },
   failures: ['grant_not_held', 'nonce_not_found', 'nonce_used'],
-  endsWithKey: true,
+  replaysToSameKey: true,
   ignoresQuota: true,
   handle: async ({ principal, body }, { store, usage, sessionTtlMax }) => {
     throwIfInvalid(grantErrors('session', body));
@@ -137,7 +137,7 @@ export const createDelegation = changeEndpoint({
   bodyExample: example.delegationCreate,
   replies: { 201: reply('The delegation, with its key.', DelegationCreated, example.delegationCreated) },
   failures: ['grant_not_held'],
-  endsWithKey: true,
+  replaysToSameKey: true,
   checkLimits: async ({ principal }, { delegations }) =>
     delegations.reserve(principal.tenantId, principal.applicationId),
   handle: async ({ principal, body }, { store, sessionTtl, sessionTtlMax }) => {

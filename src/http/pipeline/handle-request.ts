@@ -311,11 +311,14 @@ function idempotencyOf(
   const { policy, ceiling } = principal;
   const person =
     principal.kind === 'application' && principal.person ? [principal.person.subject, principal.issuer] : [];
-  const issuer = route.endsWithKey ? [principal.authority?.keyId] : [];
+  const sameKey = route.replaysToSameKey ? [principal.authority?.keyId] : [];
   const grants =
-    route.method === 'PUT' ? '' : JSON.stringify([policy.grants, ceiling?.grants, ...person, ...issuer]);
+    route.method === 'PUT' ? '' : JSON.stringify([policy.grants, ceiling?.grants, ...person, ...sameKey]);
   const { applicationId: application } = principal;
-  return { caller: identityOf(principal).id, application, key, request: `${target}\n${grants}\n${bodyText}` };
+  const sent = `${target}\n${grants}\n${bodyText}`;
+  // Nothing tells apart the browsers that share a public key: only an equal request gets the stored reply.
+  const space = ownerOf(principal) === 'public' ? `${key}\n${sent}` : key;
+  return { caller: identityOf(principal).id, application, key: space, request: sent };
 }
 
 /**

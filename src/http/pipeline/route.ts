@@ -235,8 +235,8 @@ interface ReadDeclaration<P = unknown, Q = unknown, B = unknown> extends KeyedEn
 interface ChangeDeclaration<P = unknown, Q = unknown, B = unknown> extends KeyedEndpoint<P, Q, B> {
   /** False to ignore `Idempotency-Key`: browsers share a public key, and could get each other's replies. */
   readonly idempotent?: false;
-  /** Whether the result ends with the caller's key. Another key of the application then does not get the stored reply. */
-  readonly endsWithKey?: true;
+  /** Whether no other key of the application gets the stored reply: it has a secret, or the result ends with the key. */
+  readonly replaysToSameKey?: true;
   /** Whether the endpoint checks `If-Match` with `requireMatch`. */
   readonly takesIfMatch?: true;
   /** True if the change must succeed at any storage quota: it takes access away, or authorizes a session. */

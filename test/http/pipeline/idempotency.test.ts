@@ -1,5 +1,8 @@
 /** A replayed response does not contain data that its caller can no longer see. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { z } from 'zod';
+import { type ChangeRoute, takesIdempotencyKey } from '../../../src/http/pipeline/route.ts';
+import { routes } from '../../../src/http/routes.ts';
 import { databases, manyConnections, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 const data = { number: '4242424242424242', name: 'Ada' };
@@ -130,6 +133,49 @@ describe.each(databases)('a retry with an Idempotency-Key on %s', (_, database) 
     const first = await move();
     expect([first.status, first.body.data]).toEqual([200, undefined]);
     expect((await move()).body).toEqual(first.body);
+  });
+
+  test('gets a key only with the API key that asked for it', async () => {
+    const { key } = await server.tenant();
+    const { id } = (await server.call('GET', '/applications/key', { key })).body;
+    const other = (await server.call('POST', `/applications/${id}/keys`, { key })).body.key;
+    const body = { name: 'reader', type: 'private', permissions: ['log:read'] };
+    const options = { body, headers: { 'Idempotency-Key': 'make' } };
+    const made = await server.call('POST', '/applications', { key, ...options });
+    expect((await server.call('POST', '/applications', { key, ...options })).body).toEqual(made.body);
+    const stolen = await server.call('POST', '/applications', { key: other, ...options });
+    expect([stolen.status, stolen.body.code]).toEqual([422, 'idempotency_mismatch']);
+    // A request without a secret is repeated with a new key after a rotation.
+    const token = { body: { id: 'card-2', data }, headers: { 'Idempotency-Key': 'store' } };
+    for (const each of [key, other])
+      expect((await server.call('POST', '/tokens', { key: each, ...token })).status).toBe(201);
+  });
+
+  test('gets a key only with the API key that asked for it, at every route that returns one', () => {
+    const secrets = ['key', 'session_key', 'nonce', 'access_token'];
+    const returning = routes.filter(
+      (route): route is ChangeRoute =>
+        takesIdempotencyKey(route) &&
+        Object.values(route.replies).some(
+          ({ schema }) => schema instanceof z.ZodObject && secrets.some((name) => name in schema.shape),
+        ),
+    );
+    expect(returning.length).toBeGreaterThan(3);
+    expect(returning.filter((route) => !route.replaysToSameKey).map(({ name }) => name)).toEqual([]);
+  });
+
+  test('is one only with an equal body, where browsers share a public key', async () => {
+    const { key: management } = await server.tenant();
+    const web = { type: 'public', permissions: ['token:create'] };
+    const { key } = await server.application(management, web);
+    const store = (value: string) => {
+      const headers = { 'Idempotency-Key': 'checkout' };
+      return server.call('POST', '/tokens', { key, body: { data: value }, headers });
+    };
+    const [one, again, other] = [await store('a'), await store('a'), await store('b')];
+    expect([one, again, other].map(({ status }) => status)).toEqual([201, 201, 201]);
+    expect(again.body.id).toBe(one.body.id);
+    expect(other.body.id).not.toBe(one.body.id);
   });
 
   test('gets no key that the caller could no longer create', async () => {
