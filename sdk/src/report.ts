@@ -260,9 +260,13 @@ function visible(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, escaped);
 }
 
-/** Rows as CSV (RFC 4180). An apostrophe comes before text that a spreadsheet would run as a formula. */
+/** What a spreadsheet would run as a formula: the start of a cell, and what follows a separator of some language. */
+const formula = /^\s*[=+\-@＝＋－＠]|^[\t\r]/;
+const laterFormula = /[,;|\t\r\n][ "]*(?=[=+\-@＝＋－＠])/g;
+
+/** Rows as CSV (RFC 4180). An apostrophe comes before a formula. */
 export function toCsv(rows: readonly (readonly string[])[], separator = ','): string {
-  const safe = (text: string) => (/^\s*[=+\-@＝＋－＠]/.test(text) ? `'${text}` : text);
+  const safe = (text: string) => text.replace(laterFormula, "$&'").replace(formula, "'$&");
   const cell = (text: string) => `"${safe(text).replaceAll('"', '""')}"`;
   return rows.map((row) => `${row.map(cell).join(separator)}\r\n`).join('');
 }

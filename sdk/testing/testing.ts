@@ -214,6 +214,7 @@ function storeOf(memory: Memory): Store {
     findWorkloadTarget: missing<Store>('workloads').findWorkloadTarget,
     findSignInTargets: missing<Store>('sign-in').findSignInTargets,
     findPersonSessions: missing<Store>('sign-in').findPersonSessions,
+    spendLogout: missing<Store>('sign-in').spendLogout,
     ping: async () => ({ isDiskFull: false }),
   };
 }

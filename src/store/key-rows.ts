@@ -139,7 +139,7 @@ const usedJwtMargin = 3_600_000;
 export async function spendJwt(
   tx: Queries,
   tenant: string,
-  { issuer, jti, expiresAt }: Workload,
+  { issuer, jti, expiresAt }: Pick<Workload, 'jti' | 'expiresAt'> & { issuer: Pick<TrustedIssuer, 'issuer'> },
 ): Promise<boolean> {
   if (jti === undefined) return true;
   const digest: Digest = keyDigest(JSON.stringify([issuer.issuer, jti]));

@@ -213,24 +213,32 @@ export function signInTargets(db: Db, tags: TenantTags): Store['findSignInTarget
 
 const ofPerson = (condition: string) =>
   everyTenant(`select tenant_id, application_id, id from application_keys
-    where issuer = $1 and person is not null and ${condition}`);
+    where issuer = $1 and created_at < $2 and person is not null and ${condition}`);
 
 /** See `Store.findPersonSessions`. */
 export function personSessions(db: Db): Store['findPersonSessions'] {
-  return async ({ issuer, subject, sid }) => {
+  return async ({ before, issuer, subject, sid }) => {
     // A session that began without a sid ends with its subject.
     const [condition, values] =
       sid === undefined
-        ? ['subject = $2', [subject ?? null]]
+        ? ['subject = $3', [subject ?? null]]
         : subject === undefined
-          ? ['sid = $2', [sid]]
-          : ['subject = $2 and (sid = $3 or sid is null)', [subject, sid]];
-    const rows = await db.all<Omit<RevokedRow, 'ending'>>(ofPerson(condition), [issuer, ...values]);
+          ? ['sid = $3', [sid]]
+          : ['subject = $3 and (sid = $4 or sid is null)', [subject, sid]];
+    const rows = await db.all<Omit<RevokedRow, 'ending'>>(ofPerson(condition), [issuer, before, ...values]);
     return rows.map(({ tenant_id, application_id, id }) => ({
       tenantId: tenant_id,
       applicationId: application_id,
       keyId: id,
     }));
+  };
+}
+
+/** See `Store.spendLogout`. Logout tokens are of no tenant: the first one remembers them. */
+export function logoutTokens(db: Db): Store['spendLogout'] {
+  return async ({ issuer, ...token }) => {
+    const first = await db.get<{ id: string }>('select id from tenants order by id limit 1');
+    return !first || spendJwt(db, first.id, { issuer: { issuer }, ...token });
   };
 }
 

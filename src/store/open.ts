@@ -46,7 +46,14 @@ import { openPostgres } from './engine/postgres.ts';
 import { openSqlite } from './engine/sqlite.ts';
 import { readGauges } from './gauges.ts';
 import { idempotency } from './idempotency.ts';
-import { applicationKeys, keyRevoker, personSessions, signInTargets, workloadTargets } from './keys.ts';
+import {
+  applicationKeys,
+  keyRevoker,
+  logoutTokens,
+  personSessions,
+  signInTargets,
+  workloadTargets,
+} from './keys.ts';
 import type { Maintenance, Settings, TenantTransaction } from './maintenance.ts';
 import { nodes } from './nodes.ts';
 import { listExpiring } from './operator-queries.ts';
@@ -182,6 +189,7 @@ function storeOn(
     findWorkloadTarget: workloadTargets(db, tags),
     findSignInTargets: signInTargets(db, tags),
     findPersonSessions: personSessions(db),
+    spendLogout: logoutTokens(db),
     ping: async () => {
       checkFileInPlace(db);
       await checkReady();

@@ -375,14 +375,24 @@ export interface Store {
   findSignInTargets(
     tag: string | undefined,
   ): Promise<{ readonly tenant: string; readonly targets: readonly WorkloadTarget[] } | undefined>;
-  /** The sessions in the console of all tenants with this session at the provider, or else of this subject. */
+  /**
+   * The sessions in the console of all tenants with this session at the provider, or else of this subject, that began
+   * before a time.
+   */
   findPersonSessions(person: {
+    readonly before: number;
     readonly issuer: string;
     readonly subject?: string | undefined;
     readonly sid?: string | undefined;
   }): Promise<
     readonly { readonly tenantId: string; readonly applicationId: string; readonly keyId: string }[]
   >;
+  /** Returns false if the logout token was used before, on any node. */
+  spendLogout(token: {
+    readonly issuer: string;
+    readonly jti: string;
+    readonly expiresAt: number;
+  }): Promise<boolean>;
   /**
    * Rejects if this node cannot serve requests: if the database cannot be reached or is read-only, if a SQLite file is
    * no longer at its path, or if the current master key is not configured. `isDiskFull`: only essential changes are made.

@@ -305,6 +305,8 @@ export const logOutByProvider = openEndpoint({
         ...clientFields(requestInfo),
       };
       for (const session of await store.findPersonSessions(person)) await endSession(context, session, by);
+      // Afterwards, so that the provider can repeat it after a failure.
+      if (!(await store.spendLogout(person))) throw new JwtRefusal('it was used before');
       return { status: 200 };
     } catch (error) {
       const isRefused = [JwtRefusal, IssuerUnreachable, SignInRefusal].some((type) => error instanceof type);

@@ -33,10 +33,17 @@ const algorithms: Readonly<Record<string, readonly string[]>> = {
   OKP: ['EdDSA', 'Ed25519'],
 };
 
+/** Milliseconds after which a logout token is refused. Providers send it at once, and may repeat it after a failure. */
+export const maxLogoutAge = 300_000;
+
 /** The `typ` and the claims of the JWTs that are accepted. Older providers send logout tokens with the type JWT. */
 const uses = {
   identity: { types: /^(jwt|jose)$/i, requiredClaims: ['exp', 'sub'] },
-  logout: { types: /^(jwt|logout\+jwt)$/i, requiredClaims: ['exp', 'iat', 'events'] },
+  logout: {
+    types: /^(jwt|logout\+jwt)$/i,
+    requiredClaims: ['exp', 'jti', 'events'],
+    maxTokenAge: maxLogoutAge / 1000,
+  },
 };
 
 const Discovery = z.object({ issuer: z.string(), jwks_uri: z.string() });
@@ -106,7 +113,7 @@ export class IssuerKeys {
     const { decodeProtectedHeader, jwtVerify } = await import('jose');
     const { alg = '', kid, typ = 'JWT' } = decodeProtectedHeader(jwt);
     if (!Object.values(algorithms).flat().includes(alg)) throw new JwtRefusal('its algorithm is not allowed');
-    const { types, requiredClaims } = uses[use];
+    const { types, ...required } = uses[use];
     if (!types.test(typ)) throw new JwtRefusal('its typ is not JWT');
     const key = await this.#find(issuer, { alg, kid });
     if (!key) throw new JwtRefusal('the issuer has no key for its header');
@@ -117,10 +124,12 @@ export class IssuerKeys {
         audience: issuer.audience,
         currentDate: new Date(now),
         clockTolerance: clockTolerance / 1000,
-        requiredClaims,
+        ...required,
       });
     } catch {
-      throw new JwtRefusal('its signature is not valid');
+      throw new JwtRefusal(
+        `its ${use === 'logout' ? 'signature, time or a claim' : 'signature'} is not valid`,
+      );
     }
   }
 

@@ -11,7 +11,7 @@ import type { Principal } from '../../domain/principal.ts';
 import { collect } from '../../domain/received-bytes.ts';
 import { subjectShape } from '../../domain/trusted-issuer.ts';
 import type { Log } from '../../telemetry/log.ts';
-import { type Claims, decodeClaims, type IssuerKeys, JwtRefusal } from './issuer-keys.ts';
+import { type Claims, decodeClaims, type IssuerKeys, JwtRefusal, maxLogoutAge } from './issuer-keys.ts';
 
 /** The kind of message that the console shows about a sign-in that did not succeed. */
 export type Outcome = 'failed' | 'refused' | 'tenant';
@@ -150,7 +150,10 @@ export class SignIn {
     }
   }
 
-  /** Verifies a logout token of a provider, and returns whose sessions end. Throws `JwtRefusal`. */
+  /**
+   * Verifies a logout token of a provider, and returns whose sessions end, and before when they began. Throws
+   * `JwtRefusal`. The caller must accept each `jti` once.
+   */
   async checkLogout(jwt: string) {
     const claims = await decodeClaims(jwt);
     const provider = this.providers.find(
@@ -159,10 +162,19 @@ export class SignIn {
     if (!provider) throw new JwtRefusal('it is of another issuer');
     const { jwks_uri } = (await this.#configurationOf(provider)).serverMetadata();
     await this.#issuerKeys.verify(jwt, issuerOf(provider, jwks_uri), this.now(), 'logout');
-    const { events, nonce, sub, sid } = claims;
+    const { events, nonce, sub, sid, jti } = claims;
     const isLogout = typeof events === 'object' && events !== null && logoutEvent in events;
     if (!isLogout || nonce !== undefined) throw new JwtRefusal('it is not a logout token');
-    const person = { issuer: provider.issuer, subject: identifierIn(sub), sid: identifierIn(sid) };
+    const issuedAt = Math.floor(claims.iat as number) * 1000;
+    const person = {
+      issuer: provider.issuer,
+      subject: identifierIn(sub),
+      sid: identifierIn(sid),
+      // Times in JWTs are seconds: a session that began in the same second ends, too.
+      before: issuedAt + 1000,
+      jti: `logout ${jti}`,
+      expiresAt: issuedAt + maxLogoutAge,
+    };
     if (person.subject === undefined && person.sid === undefined)
       throw new JwtRefusal('it has no sub and no sid');
     return person;

@@ -4,7 +4,7 @@ import { resourceOf } from '../../domain/audit.ts';
 import { Failure, fail, problem, throwIfInvalid } from '../../domain/error.ts';
 import type { ParsedKey } from '../../domain/key.ts';
 import { hasTrait } from '../../domain/permission.ts';
-import { identityOf, type Principal } from '../../domain/principal.ts';
+import { identityOf, ownerOf, type Principal } from '../../domain/principal.ts';
 import type { Credentials, IdempotentRequest, StoreTransaction } from '../../store/store.ts';
 import { ProofError } from '../dpop/proof.ts';
 import { type Applicant, admit, baseOf, dpopHeader, isLimited, presentedKey, spendUse } from './admit.ts';

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { appendFileSync, cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { accessReport, type Sallyport } from '../../../sdk/src/sallyport.ts';
+import { accessReport, type Sallyport, toCsv } from '../../../sdk/src/sallyport.ts';
 import { type Cli, openCli } from '../../support/cli.ts';
 import { ada, signInAs } from '../../support/people.ts';
 import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
@@ -246,4 +246,14 @@ test('a report that cuts a table has the keys of all applications, and says how 
   const rowsIn = (name: string) => files.find((file) => file.name === name)?.text.split('\r\n').length;
   expect([rowsIn('access.csv'), rowsIn('keys-without-end.csv')]).toEqual([200_002, applications + 2]);
   expect(files[0]?.text).toContain('More than that were found: the API lists the others.');
+});
+
+test('no cell of a CSV file is a formula, also where the separator is another one', () => {
+  const cells = ['=1', ' -1', '\t1', 'a;=1+1', 'a; "@x"', 'a\n+1', 'a\t=1', '＝1', 'a=b', 'a; b', '1,-1'];
+  for (const separator of [',', ';', '\t', '|']) {
+    const text = toCsv([cells], ',');
+    const split = text.split(/\r\n|\n/).flatMap((line) => line.split(separator));
+    expect(split.filter((cell) => /^[\s"]*[=+\-@＝]/.test(cell))).toEqual([]);
+  }
+  expect(toCsv([cells.slice(-3)])).toBe(`"a=b","a; b","1,'-1"\r\n`);
 });

@@ -46,6 +46,19 @@ describe.each(databases)('people in the console on two nodes with %s', (_, datab
     for (const { clock } of [server, node]) clock.advance(milliseconds);
   };
 
+  const at = () => server.clock.now() / 1000;
+  const logoutToken = (changed: object) => {
+    const { name: _, sub, sid, ...claims } = provider.claims({ iat: at(), exp: at() + 120 });
+    const events = { 'http://schemas.openid.net/event/backchannel-logout': {} };
+    const jti = crypto.randomUUID();
+    return provider.signer.jwt({ ...claims, events, jti, ...changed }, { typ: 'logout+jwt' });
+  };
+  const logOut = (jwt: string, { url } = node) =>
+    fetch(`${url}/console/api/back-channel-logout`, {
+      method: 'POST',
+      body: new URLSearchParams({ logout_token: jwt }),
+    });
+
   test('a person signs in on one node, works on the other, and is in the audit log', async () => {
     const { browser, to, cookie } = await fixture.signIn();
     expect(to).toBe('/console');
@@ -167,28 +180,21 @@ describe.each(databases)('people in the console on two nodes with %s', (_, datab
   );
 
   test('the provider ends one session by its sid, or all of a person', async () => {
-    const at = () => server.clock.now() / 1000;
-    const token = (changed: object) => {
-      const { name: _, sub, sid, ...claims } = provider.claims({ iat: at(), exp: at() + 120 });
-      const events = { 'http://schemas.openid.net/event/backchannel-logout': {} };
-      return provider.signer.jwt({ ...claims, events, jti: 'x', ...changed }, { typ: 'logout+jwt' });
-    };
-    const logOut = (jwt: string) =>
-      fetch(`${node.url}/console/api/back-channel-logout`, {
-        method: 'POST',
-        body: new URLSearchParams({ logout_token: jwt }),
-      });
     const people = [{ sid: 'a' }, { sid: 'b' }, { sid: 'c', sub: 'bob' }, { sid: undefined, sub: 'carl' }];
     const signedIn = await Promise.all(people.map((each) => fixture.signIn({ groups: ['admins'], ...each })));
     const statuses = () => Promise.all(signedIn.map(({ browser }) => read(browser, server)));
     const other = new IssuerKey('one');
     const refused = {
-      'without the event': token({ sub: 'alice', events: {} }),
-      'with a nonce': token({ sub: 'alice', nonce: 'n' }),
-      'about nobody': token({}),
-      'for another client': token({ sub: 'alice', aud: 'other' }),
-      expired: token({ sub: 'alice', exp: at() - 60 }),
-      'of another issuer': token({ sub: 'alice', iss: 'https://other.example' }),
+      'without the event': logoutToken({ sub: 'alice', events: {} }),
+      'with a nonce': logoutToken({ sub: 'alice', nonce: 'n' }),
+      'about nobody': logoutToken({}),
+      'for another client': logoutToken({ sub: 'alice', aud: 'other' }),
+      expired: logoutToken({ sub: 'alice', exp: at() - 60 }),
+      old: logoutToken({ sub: 'alice', iat: at() - 340 }),
+      'of the future': logoutToken({ sub: 'alice', iat: at() + 40 }),
+      'without a jti': logoutToken({ sub: 'alice', jti: undefined }),
+      'of half a surrogate pair': logoutToken({ sub: '\ud800' }),
+      'of another issuer': logoutToken({ sub: 'alice', iss: 'https://other.example' }),
       'with another key': other.jwt({ ...provider.claims(), events: {} }),
       'an ID token': provider.signer.jwt(provider.claims()),
       'not a JWT': 'x',
@@ -196,22 +202,38 @@ describe.each(databases)('people in the console on two nodes with %s', (_, datab
     for (const [name, jwt] of Object.entries(refused))
       expect([name, (await logOut(jwt)).status]).toEqual([name, 400]);
     expect(await statuses()).toEqual([200, 200, 200, 200]);
-    expect((await logOut(token({ sid: 'a', sub: 'alice' }))).status).toBe(200);
+    expect((await logOut(logoutToken({ sid: 'a', sub: 'alice' }))).status).toBe(200);
     expect(await statuses()).toEqual([401, 200, 200, 200]);
-    expect((await logOut(token({ sub: 'alice' }))).status).toBe(200);
+    expect((await logOut(logoutToken({ sub: 'alice' }))).status).toBe(200);
     expect(await statuses()).toEqual([401, 401, 200, 200]);
-    expect((await logOut(token({ sid: 'unknown', sub: 'carl' }))).status).toBe(200);
+    expect((await logOut(logoutToken({ sid: 'unknown', sub: 'carl' }))).status).toBe(200);
     expect(await statuses()).toEqual([401, 401, 200, 401]);
-    expect((await logOut(token({ sid: 'c', sub: 'dora' }))).status).toBe(200);
+    expect((await logOut(logoutToken({ sid: 'c', sub: 'dora' }))).status).toBe(200);
     expect(await statuses()).toEqual([401, 401, 200, 401]);
-    expect((await logOut(token({ sid: 'c' }))).status).toBe(200);
+    expect((await logOut(logoutToken({ sid: 'c' }))).status).toBe(200);
     expect(await statuses()).toEqual([401, 401, 401, 401]);
     // PostgreSQL cannot store NUL: the session begins as if the provider had sent no sid.
     const { browser } = await fixture.signIn({ groups: ['admins'], sid: 'a\0b', sub: 'eve' });
     expect(await read(browser)).toBe(200);
-    expect((await logOut(token({ sid: 'a\0b' }))).status).toBe(400);
-    expect((await logOut(token({ sid: 'a', sub: 'eve' }))).status).toBe(200);
+    expect((await logOut(logoutToken({ sid: 'a\0b' }))).status).toBe(400);
+    expect((await logOut(logoutToken({ sid: 'a', sub: 'eve' }))).status).toBe(200);
     expect(await read(browser)).toBe(401);
+  });
+
+  test('a logout token works once on all nodes, and ends no session that began after it', async () => {
+    const jwt = logoutToken({ sub: 'dora' });
+    const before = await fixture.signIn({ groups: ['admins'], sub: 'dora' });
+    advance(2000);
+    const after = await fixture.signIn({ groups: ['admins'], sub: 'dora' });
+    expect((await logOut(jwt)).status).toBe(200);
+    expect([await read(before.browser), await read(after.browser)]).toEqual([401, 200]);
+    const late = logoutToken({ sub: 'dora' });
+    const used = await Promise.all([logOut(late), logOut(late, server), logOut(jwt, server)]);
+    expect(used.map(({ status }) => status).sort()).toEqual([200, 400, 400]);
+    expect(await used[2]?.json()).toMatchObject({
+      error_description: expect.stringContaining('used before'),
+    });
+    expect(await read(after.browser)).toBe(401);
   });
 
   test('the eleventh session of a person ends the oldest one, and none of another person', async () => {
