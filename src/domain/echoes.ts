@@ -22,9 +22,16 @@ export function* echoes(texts: Iterable<string>, parts: unknown, headers: readon
   const searched = new Set([...texts].filter(({ length }) => length >= minEcho));
   if (searched.size === 0 || (parts === undefined && headers.length === 0)) return false;
   const views = yield* viewsOf(yield* sourceOf(parts, headers));
-  for (const text of searched)
-    for (const [view, form] of formsOf(text, views.folded.length))
-      if (yield* includes(views[view], form)) return true;
+  for (const text of searched) {
+    const bytes = Buffer.from(text);
+    const { folded, digits } = yield* viewsOf(bytes);
+    if (digits.length >= minEcho && (yield* includes(views.digits, digits))) return true;
+    // All other forms are at least as long.
+    if (bytes.length > views.folded.length) continue;
+    if (yield* includes(views.folded, folded)) return true;
+    for (const [view, form] of encodingsOf(text, bytes))
+      if (yield* includes(views[view], fold(form))) return true;
+  }
   return false;
 }
 
@@ -40,56 +47,49 @@ function* includes(bytes: Buffer, form: Buffer): Steps<boolean> {
   return false;
 }
 
-/** Without the forms that have more characters than `room`. */
-function* formsOf(text: string, room: number): Generator<readonly [keyof Views, Buffer]> {
-  const digits = text.replace(/[^0-9]+/g, '');
-  if (digits.length >= minEcho) yield ['digits', Buffer.from(digits)];
-  const bytes = Buffer.from(text);
-  if (bytes.length > room) return;
-  yield ['folded', folded(bytes)];
+/** Encoded texts, each with the view in which it is searched for. */
+function* encodingsOf(text: string, bytes: Buffer): Generator<readonly [keyof Views, string]> {
   // Both are found wherever they are. If other characters are escaped, the text is found where the reply is decoded.
   for (const escaped of [encodeURIComponent(text.toWellFormed()), JSON.stringify(text).slice(1, -1)])
-    if (escaped !== text) yield ['folded', folded(Buffer.from(escaped))];
-  yield ['compact', Buffer.from(bytes.toString('hex'))];
+    if (escaped !== text) yield ['folded', escaped];
+  yield ['compact', bytes.toString('hex')];
   // The text can begin at each of three positions within a group of base64. The characters at the ends depend on others.
   for (const offset of [0, 1, 2]) {
     const base64 = Buffer.concat([Buffer.alloc(offset), bytes]).toString('base64');
     const end = Math.floor(((offset + bytes.length) * 4) / 3);
-    yield ['compact', folded(Buffer.from(base64.slice(Math.ceil((offset * 4) / 3), end)))];
+    yield ['compact', base64.slice(Math.ceil((offset * 4) / 3), end)];
   }
 }
 
 const [zero, nine] = [0x30, 0x39];
 
 /** Lower case. Base64 has `+` and `/` or `-` and `_`. Percent-encoding has `+` or `%20` for a space. */
-const fold = Uint8Array.from({ length: 256 }, (_, byte) => {
+const foldTable = Uint8Array.from({ length: 256 }, (_, byte) => {
   const at = '-_ '.indexOf(String.fromCharCode(byte));
   if (at >= 0) return '+/+'.charCodeAt(at);
   return byte >= 0x41 && byte <= 0x5a ? byte + 0x20 : byte;
 });
 
-function folded(bytes: Buffer): Buffer {
-  const result = Buffer.allocUnsafe(bytes.length);
-  for (let at = 0; at < bytes.length; at++) result[at] = fold[bytes[at] as number] as number;
-  return result;
+function fold(text: string): Buffer {
+  const bytes = Buffer.from(text);
+  for (let at = 0; at < bytes.length; at++) bytes[at] = foldTable[bytes[at] as number] as number;
+  return bytes;
 }
 
 function* viewsOf(source: Buffer): Steps<Views> {
-  const [all, compact, digits] = Array.from({ length: 3 }, () => Buffer.allocUnsafe(source.length)) as [
-    Buffer,
-    Buffer,
-    Buffer,
-  ];
+  const folded = Buffer.allocUnsafe(source.length);
+  const compact = Buffer.allocUnsafe(source.length);
+  const digits = Buffer.allocUnsafe(source.length);
   let [shown, counted] = [0, 0];
   for (let at = 0; at < source.length; at++) {
     if (at % stepLength === 0) yield;
     const byte = source[at] as number;
-    const plain = fold[byte] as number;
-    all[at] = plain;
-    if (byte !== 0x20 && (byte < 9 || byte > 13)) compact[shown++] = plain;
+    const same = foldTable[byte] as number;
+    folded[at] = same;
+    if (byte !== 0x20 && (byte < 9 || byte > 13)) compact[shown++] = same;
     if (byte >= zero && byte <= nine) digits[counted++] = byte;
   }
-  return { folded: all, compact: compact.subarray(0, shown), digits: digits.subarray(0, counted) };
+  return { folded, compact: compact.subarray(0, shown), digits: digits.subarray(0, counted) };
 }
 
 const lineFeed = Buffer.from('\n');

@@ -7,7 +7,7 @@ import { type EffectiveGrants, quarantined } from '../domain/quarantine.ts';
 import { normalized } from '../domain/text-search.ts';
 import { boundedList, countFiltered, type Filtered } from './bounded-list.ts';
 import { type DbTime, type Executor, type Queries, rowLock } from './engine/db.ts';
-import { all, inserter, Params } from './engine/sql.ts';
+import { all, includes, inserter, Params } from './engine/sql.ts';
 import { countKeys, endUntrusted, expireKeys, insertKey } from './key-rows.ts';
 import type { ApplicationFilter, Applications, ApplicationUpdate, Change, NewApplication } from './store.ts';
 
@@ -314,7 +314,6 @@ function withKeyEnding(tenant: string, ending: string): Filtered<unknown>['index
 
 function filtered(tenant: string, filter: ApplicationFilter) {
   const { ids, type, name, expiresBefore, labels = {}, keyEnding } = filter;
-  const pattern = name && `%${fold(name).replace(/[\\%_]/g, '\\$&')}%`;
   const [first, ...others] = Object.entries(labels);
   const byKey = keyEnding !== undefined && withKeyEnding(tenant, keyEnding);
   return {
@@ -326,7 +325,7 @@ function filtered(tenant: string, filter: ApplicationFilter) {
     filter: (params: Params) =>
       all(
         type && `x.type = ${params.add(type)}`,
-        pattern && `x.name_folded like ${params.add(pattern)} escape '\\'`,
+        name && includes('x.name_folded', params.add(fold(name))),
         expiresBefore !== undefined && `x.expires_at < ${params.add(expiresBefore)}`,
         ...(byKey && first ? [first, ...others] : others).map((label) => hasLabel(params, tenant, label)),
         notExpired('x'),

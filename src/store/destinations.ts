@@ -8,7 +8,7 @@ import { isSame } from './credentials.ts';
 import { decrypt, encrypt } from './crypto/cipher.ts';
 import type { Keyring } from './crypto/keyring.ts';
 import { type DbTime, type Executor, type Queries, rowLock, type Value } from './engine/db.ts';
-import { all, Params } from './engine/sql.ts';
+import { all, includes, Params } from './engine/sql.ts';
 import type { DestinationFields, DestinationSecrets, Destinations, StoredDestination } from './store.ts';
 
 interface Row {
@@ -145,11 +145,7 @@ function filtered(tenant: string, { ids, name }: Parameters<Destinations['list']
     tenant,
     ids,
     filter: (params: Params) =>
-      all(
-        '1 = 1',
-        name !== undefined &&
-          `x.name like ${params.add(`%${name.toLowerCase().replace(/[\\%_]/g, '\\$&')}%`)} escape '\\'`,
-      ),
+      all('1 = 1', name !== undefined && includes('x.name', params.add(name.toLowerCase()))),
   };
 }
 

@@ -14,7 +14,7 @@ import {
 import type { Policy } from '../../domain/policy.ts';
 import { type Principal, permit, questionOf } from '../../domain/principal.ts';
 import { tokenVersion, versionOf } from '../../domain/row-version.ts';
-import { inTurns } from '../../domain/steps.ts';
+import { inTurns, nextTurn } from '../../domain/steps.ts';
 import type { Lease } from '../../outbound/destinations.ts';
 import type { OutboundReply } from '../../outbound/http-connection.ts';
 import type { StoredDestination, StoredToken, StoreTransaction } from '../../store/store.ts';
@@ -132,7 +132,12 @@ async function check(call: Call, context: HandlerContext): Promise<Use> {
   );
   for (const token of tokens) permitUse(principal, token, destination.id);
   for (const token of tokens) context.limits.checkUse(principal.tenantId, token.id, requestInfo);
-  const data = new Map(tokens.map((token) => [token.id, token.plaintext().value()]));
+  const data = new Map<string, unknown>();
+  for (const token of tokens) {
+    // To decrypt and parse a token of 1 MiB takes several milliseconds.
+    if (data.size > 0) await nextTurn();
+    data.set(token.id, token.plaintext().value());
+  }
   const filled = prepared.fill((token) => data.get(token));
   const entry = entryOf(call, destination, listed, tokens);
   return { destination, secrets: destination.secrets(), listed, tokens, filled, entry };

@@ -30,6 +30,11 @@ export function all(...conditions: (string | false | undefined)[]): string {
   return conditions.filter(Boolean).join(' and ');
 }
 
+/** Whether a column contains a text that is not empty. `like` takes 40 times as long on SQLite for chosen texts. */
+export function includes(column: string, text: string): string {
+  return `replace(${column}, ${text}, '') <> ${column}`;
+}
+
 export const everyTenantMark = '/* every tenant */';
 
 /**
