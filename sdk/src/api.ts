@@ -634,6 +634,13 @@ export interface Token {
   mask?: unknown;
   /** The search templates, by name. */
   search?: Record<string, string>;
+  /** Who last wrote `data` and `search`, and so chose the values by which a search finds the token. Absent without `search`, and if parts were written by others. */
+  written_by?: {
+    /** The kind of its key. */
+    kind: 'private' | 'public' | 'management' | 'session' | 'delegation';
+    /** The application, or that of the session or delegation. */
+    application_id: string;
+  };
   /** Unencrypted names and values. */
   metadata?: Record<string, string>;
   /** How many requests to destinations can use the token. Absent if unlimited. */

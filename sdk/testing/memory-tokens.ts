@@ -29,10 +29,14 @@ export function tokens(memory: Memory): Tokens {
       const { data, masked, searchValues = {} } = content;
       return save({ ...row, ...columnsOf(content), data, masked, searchValues });
     },
-    findEqual: async (_, container, values) => {
+    findEqual: async (_, container, values, writers) => {
       const own = canonicalContainer(container);
       const found = valid()
         .filter((row) => canonicalContainer(row.container).startsWith(own) && hasValues(row, values))
+        .filter(
+          ({ written_by = '' }) =>
+            writers.includes(written_by ?? '') || written_by?.startsWith('management '),
+        )
         .sort(bySeq)[0];
       return found && stored(found);
     },
@@ -89,10 +93,18 @@ export function tokens(memory: Memory): Tokens {
 
 /** The columns of a token that a change replaces. */
 function columnsOf(content: Omit<TokenContent | TokenRevision, 'data' | 'masked'>) {
-  const { type, container, mask, search, metadata, expiresAt } = content;
+  const { type, container, mask, search, writtenBy, metadata, expiresAt } = content;
   const text = (value: unknown) => (value === undefined ? null : JSON.stringify(value));
   const texts = { mask: text(mask), search: text(search), metadata: text(metadata) };
-  return { type, container, ...texts, max_uses: content.maxUses ?? null, expires_at: expiresAt ?? null };
+  const written_by = writtenBy ?? null;
+  return {
+    type,
+    container,
+    written_by,
+    ...texts,
+    max_uses: content.maxUses ?? null,
+    expires_at: expiresAt ?? null,
+  };
 }
 
 function stored(row: MemoryToken) {

@@ -114,6 +114,27 @@ export function changeBy({ applicationId, now }: Principal) {
   return { by: applicationId, at: now };
 }
 
+/** Who writes the data and search templates of a token: the kind of key and its application. */
+export function writerOf(principal: Principal): string {
+  return `${ownerOf(principal)} ${principal.applicationId}`;
+}
+
+/**
+ * The writers whose tokens `unless_exists` may return, beside management applications. Whoever writes a token chooses its
+ * values, so an application does not rely on its sessions and delegations; these rely on it and on each other.
+ */
+export function trustedWriters(principal: Principal): string[] {
+  const { kind, applicationId } = principal;
+  const above = { application: [], session: ['public'], delegation: ['private'] }[kind];
+  return [writerOf(principal), ...above.map((owner) => `${owner} ${applicationId}`)];
+}
+
+/** The writer to name if one wrote a part of the data and templates, and the other the rest. Undefined if none vouches for all. */
+export function commonWriter(one: string | undefined, other: string | undefined): string | undefined {
+  if (one?.startsWith('management ')) return other;
+  return one === other || other?.startsWith('management ') ? one : undefined;
+}
+
 /** Whether the key is outside of the backend: in a browser, a job or an agent. Others may hold similar keys. */
 export function isHandedOut(principal: Principal): boolean {
   const owner = ownerOf(principal);

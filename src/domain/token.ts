@@ -95,6 +95,17 @@ export const Token = z
       ),
     mask: z.unknown().optional().describe('The mask template.'),
     search: z.record(z.string(), z.string()).optional().describe('The search templates, by name.'),
+    written_by: z
+      .object({
+        kind: z
+          .enum(['private', 'public', 'management', 'session', 'delegation'])
+          .describe('The kind of its key.'),
+        application_id: Uuid.describe('The application, or that of the session or delegation.'),
+      })
+      .optional()
+      .describe(
+        'Who last wrote `data` and `search`, and so chose the values by which a search finds the token. Absent without `search`, and if parts were written by others.',
+      ),
     metadata: z.record(z.string(), z.string()).optional().describe('Unencrypted names and values.'),
     max_uses: z
       .int()

@@ -18,10 +18,16 @@ export interface Tokens {
    */
   create(tenant: string, id: string, content: TokenContent, change: Change): Promise<TokenRecord | undefined>;
   /**
-   * The newest token of the container with these search values. Concurrent transactions that call this for the same
+   * The newest token of the container with these search values that one of `writers` or a management application has
+   * written. Concurrent transactions that call this for the same
    * container and values run one after another, so that each finds the token that an earlier one has created.
    */
-  findEqual(tenant: string, container: string, values: SearchValues): Promise<StoredToken | undefined>;
+  findEqual(
+    tenant: string,
+    container: string,
+    values: SearchValues,
+    writers: readonly string[],
+  ): Promise<StoredToken | undefined>;
   get(tenant: string, id: string): Promise<StoredToken | undefined>;
   /** Changes with the token: see `tokenVersion`. Undefined if the token does not exist. */
   version(tenant: string, id: string): Promise<string | undefined>;
@@ -60,6 +66,7 @@ export interface TokenRecord {
   readonly max_uses: number | null;
   /** Orders tokens by age. */
   readonly seq: string;
+  readonly writtenBy: string | null;
 }
 
 /** Counts tokens in a container and below, newest first. */
@@ -110,6 +117,8 @@ export interface TokenContent {
   readonly search?: SearchTemplates | undefined;
   /** The values of the search templates. Only their keyed hashes are stored. */
   readonly searchValues?: SearchValues | undefined;
+  /** Who wrote data and search templates, as `writerOf` names it. Undefined if not the same. */
+  readonly writtenBy?: string | undefined;
   readonly metadata: Metadata | undefined;
   /** An update does not change it. */
   readonly maxUses?: number | undefined;

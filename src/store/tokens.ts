@@ -83,9 +83,9 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
       return toRecord(row);
     },
 
-    findEqual: async (tenant, container, values) => {
+    findEqual: async (tenant, container, values, writers) => {
       const key = await dataKey(tenant);
-      return db.transaction((tx) => lockEqual(db, tx, key, tenant, container, values));
+      return db.transaction((tx) => lockEqual(db, tx, key, tenant, container, values, writers));
     },
 
     get: async (tenant, id) => {
@@ -232,6 +232,7 @@ async function lockEqual(
   tenant: string,
   container: string,
   values: SearchValues,
+  writers: readonly string[],
 ): Promise<StoredToken | undefined> {
   const own = canonicalContainer(container);
   const terms = termsOf(key, tenant, await lockSearchVersions(db, tx, tenant), values);
@@ -244,6 +245,7 @@ async function lockEqual(
        join tokens t on t.tenant_id = s.tenant_id and t.seq = s.seq
        left join token_contents c on c.tenant_id = t.tenant_id and c.seq = t.seq
      where s.tenant_id = ${owner} and s.container = ${place} and s.digest in ${params.list(first)}
+       and (t.written_by in ${params.list(writers)} or t.written_by like 'management %')
        and ${all(notExpired('t'), ...others.map((term) => hasTerm(params, owner, term)))}
      order by s.seq desc limit 1`,
     params.values,
@@ -289,35 +291,36 @@ function revisedRow(
 }
 
 function fieldsOf(content: Omit<TokenRevision, 'data' | 'masked'>) {
-  const { type, container, mask, search, metadata, expiresAt } = content;
+  const { type, container, mask, search, writtenBy, metadata, expiresAt } = content;
   return {
     type,
     container,
     mask: mask === undefined ? null : JSON.stringify(mask),
     search: search === undefined ? null : JSON.stringify(search),
+    written_by: writtenBy ?? null,
     metadata: metadata === undefined ? null : JSON.stringify(metadata),
     expires_at: expiresAt ?? null,
   };
 }
 
 const insertToken = `insert into tokens (tenant_id, seq, id, created_by, created_at, type, container, container_folded,
-    content_version, data_bytes, masked_bytes, mask, search, search_version, metadata, expires_at, max_uses)
-  values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
+    content_version, data_bytes, masked_bytes, mask, search, search_version, written_by, metadata, expires_at, max_uses)
+  values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
   on conflict (tenant_id, id) do nothing`;
 const insertContents = 'insert into token_contents (tenant_id, seq, masked, data) values ($1, $2, $3, $4)';
-/** Inserts a token, its contents and its containers in one statement. `$20` is the result of `containersOf` as JSON. */
+/** Inserts a token, its contents and its containers in one statement. `$21` is the result of `containersOf` as JSON. */
 const insertTogether = `with inserted as (${insertToken} returning tenant_id, seq),
   contents as (insert into token_contents (tenant_id, seq, masked, data)
-    select tenant_id, seq, cast($18 as bytea), cast($19 as bytea) from inserted)
+    select tenant_id, seq, cast($19 as bytea), cast($20 as bytea) from inserted)
   insert into token_containers (tenant_id, container, own, seq)
     select tenant_id, above.container, case position when 1 then 1 else 0 end, seq
-    from inserted, json_array_elements_text(cast(cast($20 as text) as json)) with ordinality as above (container, position)`;
+    from inserted, json_array_elements_text(cast(cast($21 as text) as json)) with ordinality as above (container, position)`;
 const insertWithIndex = onCitus(insertTogether, (params) => {
   const [tenant = null, seq = null] = params;
-  const [masked = null, data = null, json] = params.slice(17);
+  const [masked = null, data = null, json] = params.slice(18);
   const containers = JSON.parse(json as string) as string[];
   return [
-    { sql: insertToken, params: params.slice(0, 17) },
+    { sql: insertToken, params: params.slice(0, 18) },
     { sql: insertContents, params: [tenant, seq, masked, data] },
     ...containerStatements(tenant, seq, containers),
   ];
@@ -352,7 +355,7 @@ async function update(tx: Queries, old: SizedRow, row: SizedRow | WholeRow): Pro
   await tx.run(
     `update tokens set modified_by = $3, modified_at = $4, type = $5, container = $6, container_folded = $7,
        content_version = $8, data_bytes = $9, masked_bytes = $10, mask = $11, search = $12, search_version = $13,
-       metadata = $14, expires_at = $15
+       written_by = $14, metadata = $15, expires_at = $16
      where tenant_id = $1 and seq = $2`,
     [tenant_id, seq, modified_by, Number(modified_at), ...changeable(row)],
   );
@@ -369,10 +372,10 @@ async function update(tx: Queries, old: SizedRow, row: SizedRow | WholeRow): Pro
 /** The values of the columns that both `insert` and `update` write, in the same order. */
 function changeable(row: SizedRow): Value[] {
   const { type, container, content_version, data_bytes, masked_bytes, expires_at } = row;
-  const { mask, search, search_version, metadata } = row;
+  const { mask, search, search_version, written_by, metadata } = row;
   const expiry = expires_at === null ? null : Number(expires_at);
   const sizes = [data_bytes, masked_bytes];
-  const templates = [mask, search, search_version];
+  const templates = [mask, search, search_version, written_by];
   const place = [container, canonicalContainer(container)];
   return [type, ...place, content_version, ...sizes, ...templates, metadata, expiry];
 }

@@ -8,7 +8,15 @@ import { fail, throwIfInvalid } from '../../domain/error.ts';
 import { type DecidingRule, decidingRule, explain, ruleOf } from '../../domain/explain.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { MaskError, renderMask } from '../../domain/mask.ts';
-import { needsReveal, type Principal, permit, permitNamed, questionOf } from '../../domain/principal.ts';
+import {
+  commonWriter,
+  needsReveal,
+  type Principal,
+  permit,
+  permitNamed,
+  questionOf,
+  writerOf,
+} from '../../domain/principal.ts';
 import { tokenVersion } from '../../domain/row-version.ts';
 import { canonicalContainer, stricter, type Transform } from '../../domain/rule.ts';
 import { renderSearch } from '../../domain/search.ts';
@@ -31,9 +39,10 @@ const OpenFields = TokenContentFields.omit({ data: true });
 type OpenFields = z.output<typeof OpenFields>;
 const DataField = z.object({ data: Data });
 
-export function contentOf(fields: z.output<typeof TokenContentFields>, now: number): TokenContent {
-  const open = openContent(fields, now);
-  return { ...open, data: fields.data.json, ...rendered(open, fields.data.value) };
+export function contentOf(fields: z.output<typeof TokenContentFields>, principal: Principal): TokenContent {
+  const open = openContent(fields, principal.now);
+  const writtenBy = writerOf(principal);
+  return { ...open, data: fields.data.json, writtenBy, ...rendered(open, fields.data.value) };
 }
 
 function openContent(fields: OpenFields, now?: number) {
@@ -127,7 +136,15 @@ export async function patchedContent(
         : undefined
       : validate(DataField, { data: mergePatch(merges ? mergedInto?.value() : undefined, newData) }, 'body')
           .data.json;
-  const content = { ...open, data, ...(data && rendered(open, data.value())) };
+  const writesAll = !keeps && (search === undefined || open.search === undefined);
+  const writes = newData !== undefined || (patch.search !== undefined && patch.search !== null);
+  const earlier = current.writtenBy ?? undefined;
+  const writtenBy = writesAll
+    ? writerOf(principal)
+    : writes
+      ? commonWriter(earlier, writerOf(principal))
+      : earlier;
+  const content = { ...open, writtenBy, data, ...(data && rendered(open, data.value())) };
   const transform = stricter(before.transform, after.transform);
   const decisive = transform === before.transform ? before : after;
   return {

@@ -6,7 +6,14 @@ import { type DecidingRule, ruleOf } from '../../domain/explain.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { newId } from '../../domain/key.ts';
 import { decide, decideUnder, type Resource } from '../../domain/policy.ts';
-import { changeBy, type Principal, permit, permitNamed, questionOf } from '../../domain/principal.ts';
+import {
+  changeBy,
+  type Principal,
+  permit,
+  permitNamed,
+  questionOf,
+  trustedWriters,
+} from '../../domain/principal.ts';
 import { tokenVersion } from '../../domain/row-version.ts';
 import { Container, canonicalContainer, stricter, type Transform } from '../../domain/rule.ts';
 import { SearchEquals, type SearchValues } from '../../domain/search.ts';
@@ -78,7 +85,7 @@ export const createToken = changeEndpoint({
     const { principal, body, requestInfo } = call;
     const id = body.id ?? newId(principal.now);
     const container = containerOf(body) ?? defaultContainer;
-    const content = contentOf(withDefaults(body, principal, { id, container }), principal.now);
+    const content = contentOf(withDefaults(body, principal, { id, container }), principal);
     // A denial is logged without a generated id, which the caller does not know.
     const logged = { id: body.id, container, isStored: false };
     const { max_uses } = body;
@@ -92,7 +99,12 @@ export const createToken = changeEndpoint({
       }
       const values = valueToFind(names[0] as string, content);
       const found = limits.checkSearch(principal.applicationId, requestInfo);
-      const existing = await store.tokens.findEqual(principal.tenantId, container, values);
+      const existing = await store.tokens.findEqual(
+        principal.tenantId,
+        container,
+        values,
+        trustedWriters(principal),
+      );
       call.examined = { operation: 'token.search', search: { names, hits: existing ? 1 : 0 } };
       if (existing) {
         found();

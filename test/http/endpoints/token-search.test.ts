@@ -373,7 +373,7 @@ describe.each(databases)('on %s, a search', (_, database) => {
 
     test('returns the existing token of the container as its caller can read it, with 200', async () => {
       await newTenant();
-      const id = await create();
+      const { id } = (await call('POST', '/tokens', card, owner.key)).body;
       const { key } = await server.application(owner.key, everywhere('mask'));
       const existing = await call('POST', '/tokens', { ...body, id: 'another' }, key);
       expect([existing.status, existing.body.id, existing.body.data]).toEqual([200, id, 'XXXXXXXXXXXX4242']);
@@ -392,6 +392,93 @@ describe.each(databases)('on %s, a search', (_, database) => {
         'token.create',
         'application.create',
       ]);
+    });
+
+    test('never returns a token whose values an application or key with less trust has chosen', async () => {
+      await newTenant();
+      const web = await server.application(owner.key, { type: 'public', permissions: ['token:create'] });
+      const authorizer = await server.application(owner.key, everywhere('reveal'));
+      const conditions = [{ attribute: 'container', operator: 'starts_with', value: '/' }];
+      const grants = { rules: [{ priority: 1, transform: 'reveal', permissions: all, conditions }] };
+      const open = async () => {
+        const { body: opened } = await call('POST', '/sessions', undefined, web.key);
+        await call('POST', '/sessions/authorize', { nonce: opened.nonce, ...grants }, authorizer.key);
+        return opened.session_key as string;
+      };
+      const delegation = (await call('POST', '/delegations', grants, authorizer.key)).body;
+      const keys: Record<string, string> = {
+        management: (await server.application(owner.key, { ...everywhere('reveal'), type: 'management' }))
+          .key,
+        private: authorizer.key,
+        delegation: delegation.key,
+        'another private': (await server.application(owner.key, everywhere('reveal'))).key,
+        public: web.key,
+        session: await open(),
+        'another session': await open(),
+      };
+      const trusted: Record<string, string[]> = {
+        management: ['management'],
+        private: ['management', 'private'],
+        delegation: ['management', 'private', 'delegation'],
+        'another private': ['management', 'another private'],
+        session: ['management', 'public', 'session', 'another session'],
+      };
+      const template = { pan: '{{ data.number }}' };
+      let next = 0;
+      const writtenBy = async (data: string, search = data) => {
+        const [id, number] = [`poisoned-${++next}`, `4000${next}`];
+        const created = { id, container: '/shared/', data: { number }, mask: undefined };
+        const first = { ...created, search: data === search ? template : undefined };
+        expect((await call('POST', '/tokens', first, keys[data])).status).toBe(201);
+        if (data !== search)
+          expect((await call('PATCH', `/tokens/${id}`, { search: template }, keys[search])).status).toBe(200);
+        const { body: found } = await call('POST', '/tokens/search', { equals: { pan: number } });
+        expect(found.data).toHaveLength(1);
+        return { id, number, writer: found.data[0].written_by };
+      };
+      const finds = async (caller: string, { id, number }: { id: string; number: string }) => {
+        const given = { container: '/shared/', data: { number }, search: template, unless_exists: 'pan' };
+        const { status, body: token } = await call('POST', '/tokens', given, keys[caller]);
+        if (status === 201) await call('DELETE', `/tokens/${token.id}`, undefined, owner.key);
+        return status === 200 && token.id === id;
+      };
+      for (const writer of Object.keys(keys)) {
+        const token = await writtenBy(writer);
+        const kind = writer.split(' ').at(-1) as string;
+        expect(token.writer).toEqual({ kind, application_id: expect.any(String) });
+        for (const [caller, writers] of Object.entries(trusted))
+          expect([caller, writer, await finds(caller, token)]).toEqual([
+            caller,
+            writer,
+            writers.includes(writer),
+          ]);
+      }
+      // A template that another caller adds finds data that it did not write.
+      for (const [data, search, expected] of [
+        ['session', 'private', false],
+        ['private', 'session', false],
+        ['session', 'management', false],
+        ['management', 'private', true],
+        ['private', 'management', true],
+      ] as const)
+        expect([data, search, await finds('private', await writtenBy(data, search))]).toEqual([
+          data,
+          search,
+          expected,
+        ]);
+      // The last writer counts.
+      const token = await writtenBy('private');
+      const change = { data: { number: token.number, iban: 'other' } };
+      expect((await call('PATCH', `/tokens/${token.id}`, change, keys.session)).status).toBe(200);
+      expect(await finds('private', token)).toBe(false);
+      const renewed = { data: null, search: null };
+      expect((await call('PATCH', `/tokens/${token.id}`, renewed, keys.private)).status).toBe(400);
+      for (const body of [
+        { data: 'x', search: null },
+        { data: { number: token.number }, search: template },
+      ])
+        expect((await call('PATCH', `/tokens/${token.id}`, body, keys.private)).status).toBe(200);
+      expect(await finds('private', token)).toBe(true);
     });
 
     test('is recorded as a search, also if the id is taken and nothing is created', async () => {
