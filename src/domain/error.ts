@@ -150,7 +150,7 @@ const table = {
   destination_suspended: [
     503,
     'Destination suspended',
-    'The destination takes no requests at present. The request was not sent. Retry after the number of seconds in `Retry-After`.',
+    'The destination gets no requests at present, at least of your application. The request was not sent. Retry after the number of seconds in `Retry-After`.',
   ],
   destination_timeout: [
     504,

@@ -1,6 +1,6 @@
 /**
- * Connections to destinations: checked addresses, persistent connections, limits per tenant and destination, and a
- * circuit breaker. All state is in memory of this process.
+ * Connections to destinations: checked addresses, persistent connections, limits per tenant, destination and application,
+ * and circuit breakers. All state is in memory of this process.
  */
 import { type Code, fail } from '../domain/error.ts';
 import { type AllowPrivate, beforeAbort, checkedAddress, type Resolve } from './address.ts';
@@ -13,10 +13,9 @@ import {
   type OutboundReply,
   type OutboundRequest,
 } from './http-connection.ts';
+import { CircuitBreakers, type EndAttempt, Slots, type SlotUser } from './limits.ts';
 
-export interface DestinationTarget extends Certificates {
-  readonly tenantId: string;
-  readonly id: string;
+export interface DestinationTarget extends Certificates, SlotUser {
   /** Changes with every update, so that a connection with an old certificate is not used again. */
   readonly version: string;
   readonly origin: string;
@@ -28,18 +27,18 @@ export interface Lease {
   isOpen(): boolean;
   /** See `HttpConnection.exchange`. */
   exchange(request: OutboundRequest, limit?: BodyLimit): Promise<OutboundReply>;
-  /** Returns the connection for reuse, if it is usable. `isFailure`: whether the destination failed. */
-  release(isFailure: boolean): void;
+  /** Returns the connection for reuse, if it is usable. */
+  release(): void;
 }
 
 export interface Outbound {
   /**
    * Connects, or reuses an idle connection. Throws `destination_unreachable` if that fails, and
    * `destination_suspended` if too many requests wait or the last ones failed. Sends no request. `timeout` is for
-   * connecting and the exchange, in milliseconds.
+   * connecting and the exchange, in milliseconds. The time before, to wait for others, is limited, too.
    */
   open(target: DestinationTarget, timeout: number): Promise<Lease>;
-  /** The ids of the destinations that get no requests at present, because the last ones failed. */
+  /** The ids of destinations that get no requests at present, at least of one application: the last ones failed. */
   suspended(): string[];
   /** Closes idle connections. */
   close(): void;
@@ -54,16 +53,12 @@ export interface OutboundOptions {
   readonly onFailure: (target: DestinationTarget, error: unknown) => void;
 }
 
-const maxPerDestination = 20;
-const maxPerTenant = 50;
-const maxWaiting = 50;
+/** Idle connections of a tenant. */
+const maxIdlePerTenant = 50;
 /** Servers close idle connections after 5 seconds or more. */
 const maxIdle = 4_000;
 const connectTimeout = 10_000;
 const setting = 'add it to SALLYPORT_DESTINATION_NETWORKS';
-/** After so many failures in a row, a destination gets no request for `suspension` milliseconds, then one. */
-const maxFailures = 5;
-const suspension = 10_000;
 
 interface Idle {
   /** Destination, version and address. Connections with the same name are interchangeable. */
@@ -74,97 +69,80 @@ interface Idle {
 
 export function outboundDestinations({ allowPrivate, resolve, now, onFailure }: OutboundOptions): Outbound {
   const idle = new IdleConnections(now);
-  const destinations = new Slots(maxPerDestination);
-  const tenants = new Slots(maxPerTenant);
-  const breakers = breakersOf(now);
+  const slots = new Slots();
+  const breakers = new CircuitBreakers(now);
 
-  async function connected(
-    target: DestinationTarget,
-    signal: AbortSignal,
-  ): Promise<[string, HttpConnection]> {
+  /** Returns whether the connection is a new one. */
+  async function connected(target: DestinationTarget, signal: AbortSignal) {
     const url = new URL(target.origin);
     const address = await beforeAbort(checkedAddress(url.hostname, allowPrivate, resolve, setting), signal);
     const name = `${target.id} ${target.version} ${address}`;
     const kept = idle.take(target.tenantId, name);
-    return [name, kept ?? (await connect(url, address, target, signal))];
+    const connection = kept ?? (await connect(url, address, target, signal));
+    return { name, connection, isNew: kept === undefined };
   }
 
   return {
     open: async (target, timeout) => {
-      breakers.check(target.id);
+      // Callers cannot make connecting fail, but their requests can make a destination hang: that is counted for each
+      // application.
+      const endConnecting = breakers.begin(target.id);
+      let endExchange: EndAttempt = () => {};
+      let leave = () => {};
       // `AbortSignal.timeout` would stay in memory until it aborts, long after most requests.
       const deadline = new AbortController();
       const { signal } = deadline;
-      const began = now();
-      let timer = setTimeout(() => deadline.abort(), Math.min(timeout, connectTimeout));
-      let [leaveDestination, leaveTenant] = [() => {}, () => {}];
-      const leave = (attempt?: Promise<unknown>) => {
-        clearTimeout(timer);
-        leaveTenant();
-        if (attempt) void attempt.finally(leaveDestination);
-        else leaveDestination();
-      };
+      let timer: Timer | undefined;
       try {
-        // In this order, so that requests that wait for a slow destination do not take the slots of others.
-        leaveDestination = await destinations.enter(target.id, signal);
-        leaveTenant = await tenants.enter(target.tenantId, signal);
-        const [name, connection] = await connected(target, signal);
+        endExchange = breakers.begin(`${target.id} ${target.applicationId}`);
+        leave = await slots.enter(target, Math.min(timeout, connectTimeout));
+        const began = now();
+        timer = setTimeout(() => deadline.abort(), Math.min(timeout, connectTimeout));
+        const { name, connection, isNew } = await connected(target, signal);
         clearTimeout(timer);
+        if (isNew) endConnecting('answered');
         const rest = Math.max(1, timeout - (now() - began));
         return {
           isOpen: () => connection.isOpen,
-          exchange: (request, limit) => {
+          exchange: async (request, limit) => {
             // Not before: the caller has recorded that it sends the request, which may have taken long.
             timer = setTimeout(() => deadline.abort(), rest);
-            return connection.exchange(request, signal, limit);
+            try {
+              return await connection.exchange(request, signal, limit);
+            } finally {
+              // A reply that is too large or not valid is an answer: it may repeat what the caller has sent.
+              const isAnswered = connection.hasAnswered && !signal.aborted;
+              endExchange(isAnswered ? 'answered' : 'failed');
+              endConnecting(isAnswered ? 'answered' : undefined);
+            }
           },
-          release: (isFailure) => {
+          release: () => {
+            clearTimeout(timer);
             leave();
-            breakers.count(target.id, isFailure);
+            endExchange();
+            endConnecting();
             idle.keep(target.tenantId, name, connection);
           },
         };
       } catch (error) {
+        clearTimeout(timer);
         // Until the system gives up, the attempt counts, so that sockets to a destination are limited.
-        leave(error instanceof ConnectTimeout ? error.attempt : undefined);
-        if ((error as { code?: Code }).code === 'destination_suspended') throw error;
-        breakers.count(target.id, true);
+        if (error instanceof ConnectTimeout) void error.attempt.finally(leave);
+        else leave();
+        endExchange();
+        const isSuspended = (error as { code?: Code }).code === 'destination_suspended';
+        endConnecting(isSuspended ? undefined : 'failed');
+        if (isSuspended) throw error;
         onFailure(target, error);
         throw fail('destination_unreachable', { expected: true, cause: error });
       }
     },
-    suspended: breakers.suspended,
+    suspended: () => [...new Set(breakers.suspended().map((name) => name.split(' ')[0] as string))],
     close: () => idle.close(),
   };
 }
 
-/** Suspends destinations after `maxFailures` in a row. */
-function breakersOf(now: () => number) {
-  const breakers = new Map<string, { failures: number; until: number }>();
-
-  function isSuspended(id: string): boolean {
-    const { failures = 0, until = 0 } = breakers.get(id) ?? {};
-    return failures >= maxFailures && now() < until;
-  }
-
-  function check(id: string): void {
-    const breaker = breakers.get(id);
-    if (!breaker || breaker.failures < maxFailures) return;
-    if (isSuspended(id))
-      throw suspended('The last requests to this destination failed.', breaker.until - now());
-    // One request finds out whether the destination answers again.
-    breaker.until = now() + suspension;
-  }
-
-  function count(id: string, isFailure: boolean): void {
-    if (!isFailure) breakers.delete(id);
-    else breakers.set(id, { failures: (breakers.get(id)?.failures ?? 0) + 1, until: now() + suspension });
-  }
-
-  return { check, count, suspended: () => [...breakers.keys()].filter(isSuspended) };
-}
-
-/** Connections that wait for the next request, at most `maxPerTenant` of a tenant. */
+/** Connections that wait for the next request, at most `maxIdlePerTenant` of a tenant. */
 class IdleConnections {
   readonly #now: () => number;
   /** By tenant, the oldest first. */
@@ -186,11 +164,11 @@ class IdleConnections {
 
   /** Closes the connection if it cannot be used again, or the oldest of the tenant if there are too many. */
   keep(tenantId: string, name: string, connection: HttpConnection): void {
-    if (this.#idle.get(tenantId)?.length === maxPerTenant) this.#prune();
+    if (this.#idle.get(tenantId)?.length === maxIdlePerTenant) this.#prune();
     const kept = this.#idle.get(tenantId) ?? [];
     const added = { name, connection, since: this.#now() };
     if (!this.#isUsable(added)) return;
-    if (kept.length === maxPerTenant) kept.shift()?.connection.close();
+    if (kept.length === maxIdlePerTenant) kept.shift()?.connection.close();
     kept.push(added);
     this.#idle.set(tenantId, kept);
     this.#timer ??= setTimeout(() => this.#prune(), maxIdle + 100).unref();
@@ -218,44 +196,5 @@ class IdleConnections {
     const isUsable = connection.isOpen && this.#now() - since < maxIdle;
     if (!isUsable) connection.close();
     return isUsable;
-  }
-}
-
-function suspended(reason: string, wait: number) {
-  const detail = `${reason} The request was not sent. Retry after the number of seconds in \`Retry-After\`.`;
-  return fail('destination_suspended', { detail, retryAfter: Math.ceil(wait / 1000), expected: true });
-}
-
-/** Limits how many requests of one name run concurrently. Others wait in order; beyond `maxWaiting` they are refused. */
-class Slots {
-  readonly #max: number;
-  readonly #names = new Map<string, { running: number; waiting: (() => void)[] }>();
-
-  constructor(max: number) {
-    this.#max = max;
-  }
-
-  /** Returns a function to call at the end. Throws `destination_suspended` if too many wait, or `signal` aborts first. */
-  async enter(name: string, signal: AbortSignal): Promise<() => void> {
-    const slot = this.#names.get(name) ?? { running: 0, waiting: [] };
-    this.#names.set(name, slot);
-    if (slot.running >= this.#max) {
-      if (slot.waiting.length >= maxWaiting) throw suspended('Too many requests wait.', 1000);
-      await new Promise<void>((resolve, reject) => {
-        slot.waiting.push(resolve);
-        const giveUp = () => {
-          const at = slot.waiting.indexOf(resolve);
-          if (at < 0) return;
-          slot.waiting.splice(at, 1);
-          reject(suspended('Too many requests wait.', 1000));
-        };
-        signal.addEventListener('abort', giveUp, { once: true });
-      });
-    } else slot.running++;
-    return () => {
-      const next = slot.waiting.shift();
-      if (next) next();
-      else if (--slot.running === 0) this.#names.delete(name);
-    };
   }
 }

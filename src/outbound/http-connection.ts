@@ -174,6 +174,11 @@ export class HttpConnection {
     return this.#at === this.#received.length;
   }
 
+  /** Whether the server has sent something since the last request. */
+  get hasAnswered(): boolean {
+    return this.#parts > 0;
+  }
+
   close(): void {
     this.#isReusable = false;
     this.#socket?.terminate();

@@ -118,7 +118,7 @@ export function observe(sources: MetricSources): Observed {
   };
   registry.gauge(
     'sallyport_destination_suspended',
-    'Destinations that get no requests, because the last ones failed.',
+    'Destinations that get no requests, at least of one application, because the last ones failed.',
     () =>
       Array.from(
         Map.groupBy(sources.suspendedDestinations(), (id) => labelOf(id).destination),

@@ -26,9 +26,10 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
     await receiver.close();
   });
 
-  const open = (version: string) => {
+  const open = (version: string, applicationId = 'application', id = 'destination', timeout = 25_000) => {
     const { origin, ca } = receiver;
-    return outbound.open({ tenantId: 'tenant', id: 'destination', version, origin, ca }, 25_000);
+    const user = { tenantId: 'tenant', id, applicationId, maxInFlight: 50 };
+    return outbound.open({ ...user, version, origin, ca }, timeout);
   };
 
   /** The number of connections after another request was answered. */
@@ -36,7 +37,7 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
     receiver.answer((socket) => socket.write(json({})));
     const { exchange, release } = await open(version);
     await exchange(request, { bytes: 1000 });
-    release(false);
+    release();
     return receiver.connections();
   };
 
@@ -44,7 +45,7 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
     receiver.answer((socket) => socket.write(`HTTP/1.1 200 OK\r\nX-Long:${'\t'.repeat(30_000)}\rx\r\n\r\n`));
     const { exchange, release } = await open('header');
     await expect(exchange(request)).rejects.toThrow('invalid header');
-    release(false);
+    release();
     expect(await connectionsAfter('header')).toBe(2);
   });
 
@@ -61,7 +62,7 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
     });
     const { exchange, release } = await open('unasked');
     await exchange(request, { bytes: 1000 });
-    release(false);
+    release();
     const megabyte = 'x'.repeat(1_000_000);
     for (let sent = 0; sent < 64 && !isClosed; sent++)
       await Promise.race([closed.promise, new Promise((flushed) => socket?.write(megabyte, flushed))]);
@@ -76,7 +77,7 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
     receiver.answer((socket) => socket.write(reply));
     const { exchange, release } = await open(version);
     await exchange(request, { bytes: 1000 });
-    release(false);
+    release();
     const before = receiver.connections();
     expect(await connectionsAfter(version)).toBe(before + 1);
   });
@@ -87,7 +88,7 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
       const chunk = `${size.toString(16)}\r\n${'x'.repeat(size)}\r\n`;
       receiver.answer((socket) => socket.write(`${head}${chunk.repeat(count)}0\r\n\r\n`));
       const { exchange, release } = await open('chunks');
-      return exchange(request, { bytes: 1_048_576 }).finally(() => release(false));
+      return exchange(request, { bytes: 1_048_576 }).finally(() => release());
     };
     expect((await receive(1, 2000)).body).toHaveLength(2000);
     expect((await receive(300, 3000)).body).toHaveLength(900_000);
@@ -103,12 +104,12 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
     });
     const first = await open('closed');
     await first.exchange(request, { bytes: 1000 });
-    first.release(false);
+    first.release();
     const lease = await open('closed');
     expect(lease.isOpen()).toBe(true);
     socket?.destroy();
     await until('closed', () => !lease.isOpen());
-    lease.release(false);
+    lease.release();
   });
 
   test('sends a request that the caller has recorded, however long connecting and recording took', async () => {
@@ -118,7 +119,7 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
     time += 60_000;
     const { exchange, release } = await opening;
     await new Promise((resolve) => setTimeout(resolve, 5));
-    const sent = exchange(request).then(release.bind(undefined, false), () => release(true));
+    const sent = exchange(request).finally(release);
     await until('the request arrives', () => receiver.received.length === 1);
     await sent;
   });
@@ -147,7 +148,66 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
     const headers = { ...request.headers, 'content-length': String(body.length) };
     const reply = await exchange({ ...request, method: 'POST', headers, body }, { bytes: 1000 });
     expect(JSON.parse(String(reply.body)).length).toBeGreaterThan(body.length);
-    release(false);
+    release();
+  });
+
+  /** Sends a request. Returns how it ends. */
+  const outcome = async (applicationId: string, id: string, timeout?: number, limit = 1000) => {
+    try {
+      const { exchange, release } = await open('1', applicationId, id, timeout);
+      await exchange(request, { bytes: limit }).finally(release);
+      return 'answered';
+    } catch (error) {
+      return (error as { code?: string }).code ?? 'failed';
+    }
+  };
+  const outcomes = (times: number, ...of: Parameters<typeof outcome>) =>
+    Promise.all(Array.from({ length: times }, () => outcome(...of)));
+
+  test('is not suspended for replies that are too large or not valid', async () => {
+    receiver.answer((socket) => socket.write(json('x'.repeat(2000))));
+    expect(new Set(await outcomes(10, 'attacker', 'repeating'))).toEqual(new Set(['failed']));
+    receiver.answer((socket) => socket.write('HTTP/1.1 200 OK\r\nX: \x01\r\n\r\n'));
+    expect(new Set(await outcomes(10, 'attacker', 'repeating'))).toEqual(new Set(['failed']));
+    expect(outbound.suspended()).toEqual([]);
+  });
+
+  test.each<[string, Parameters<Receiver['answer']>[0]]>([
+    ['hanging', () => {}],
+    ['dripping', (socket) => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx')],
+    ['closed', (socket) => socket.destroy()],
+  ])('is suspended for the application alone whose requests fail: %s', async (id, answer) => {
+    // Connects without a short timeout.
+    receiver.answer((socket) => socket.write(json({})));
+    await outcomes(5, 'attacker', id);
+    receiver.answer(answer);
+    expect(new Set(await outcomes(5, 'attacker', id, 50))).toEqual(new Set(['failed']));
+    expect(await outcome('attacker', id)).toBe('destination_suspended');
+    expect(outbound.suspended()).toEqual([id]);
+    receiver.answer((socket) => socket.write(json({})));
+    expect(await outcome('other', id)).toBe('answered');
+    expect(await outcome('attacker', id)).toBe('destination_suspended');
+    time += 10_000;
+    // Not used: says nothing, and the next request is allowed at once.
+    (await open('1', 'attacker', id)).release();
+    expect(await outcomes(2, 'attacker', id)).toContain('destination_suspended');
+    expect(await outcome('attacker', id)).toBe('answered');
+  });
+
+  test('is suspended for all applications after failures to connect, until one succeeds', async () => {
+    const { origin, ca } = receiver;
+    const target = { tenantId: 'tenant', id: 'unreachable', version: '1', origin, ca, maxInFlight: 50 };
+    const connect = async (applicationId: string, changed: object) => {
+      const lease = await outbound.open({ ...target, applicationId, ...changed }, 25_000).catch(String);
+      if (typeof lease !== 'string') lease.release();
+      return typeof lease === 'string' ? lease : 'connected';
+    };
+    for (let times = 0; times < 5; times++)
+      expect(await connect('attacker', { ca: undefined })).toContain('destination_unreachable');
+    expect(await connect('other', {})).toContain('destination_suspended');
+    time += 10_000;
+    expect(await connect('other', {})).toBe('connected');
+    expect(await connect('attacker', {})).toBe('connected');
   });
 
   test('is reused by the next request, and at most 50 of a tenant stay open', async () => {

@@ -31,6 +31,7 @@ import {
 
 const maxBody = 1_048_576;
 const utf8 = new TextDecoder('utf-8', { fatal: true });
+const maxInFlight = 50;
 /** Requests start over if a destination or token was changed between the check and the transaction. */
 const maxAttempts = 3;
 
@@ -66,14 +67,19 @@ async function useTokens(call: Call, context: HandlerContext): Promise<Reply> {
   const { principal } = call;
   for (let attempt = 0; attempt < maxAttempts; attempt++) {
     const use = await check(call, context);
-    const { tenantId } = principal;
+    const { tenantId, applicationId } = principal;
     const { id, origin, ca, client_certificate: certificate, timeout } = use.destination;
     const { privateKey } = use.secrets;
-    const target = { tenantId, id, version: versionOf(use.destination), origin, ca, certificate, privateKey };
+    const version = versionOf(use.destination);
+    const parties = { tenantId, id, applicationId, maxInFlight };
+    const target = { ...parties, version, origin, ca, certificate, privateKey };
     const began = performance.now();
     const observe = (outcome: string) =>
       context.observer.used(id, outcome, (performance.now() - began) / 1000);
+    const ids = use.tokens.map((token) => token.id);
+    const giveBack = context.limits.checkUses(tenantId, ids, call.requestInfo); // 429
     const lease = await context.outbound.open(target, timeout * 1000).catch((error: Failure) => {
+      giveBack();
       observe(error.code);
       throw error; // 502, 503
     });
@@ -82,7 +88,10 @@ async function useTokens(call: Call, context: HandlerContext): Promise<Reply> {
       const entity = use.tokens.find(hasMaxUses)?.id ?? Symbol('use');
       isCommitted = await context.store.change(tenantId, (tx) => commit(call, use, lease, tx), entity);
     } finally {
-      if (!isCommitted) lease.release(false);
+      if (!isCommitted) {
+        lease.release();
+        giveBack();
+      }
     }
     if (!isCommitted) continue;
     for (const token of use.tokens) context.usage.record(principal, 'token:use', token.container);
@@ -111,7 +120,7 @@ interface Use {
 }
 
 async function check(call: Call, context: HandlerContext): Promise<Use> {
-  const { principal, requestInfo } = call;
+  const { principal } = call;
   const request = call.request as RoutedRequest;
   const { name, path, search } = targetOf(request);
   const found = await context.store.destinations.named(principal.tenantId, name);
@@ -131,7 +140,6 @@ async function check(call: Call, context: HandlerContext): Promise<Use> {
       .map(async (id) => orNotFound(await context.store.tokens.get(principal.tenantId, id))),
   );
   for (const token of tokens) permitUse(principal, token, destination.id);
-  for (const token of tokens) context.limits.checkUse(principal.tenantId, token.id, requestInfo);
   const data = new Map<string, unknown>();
   for (const token of tokens) {
     // To decrypt and parse a token of 1 MiB takes several milliseconds.
@@ -268,14 +276,13 @@ async function send(
       headers: { ...outboundHeaders(call, use), ...filled.headers, ...Object.fromEntries(added) },
       body: filled.body,
     };
-    const reply = await lease.exchange(request, wantsBody ? { bytes: maxBody } : undefined);
+    const exchange = lease.exchange(request, wantsBody ? { bytes: maxBody } : undefined);
+    const reply = await exchange.finally(lease.release);
     ({ status } = reply);
-    lease.release(false);
     // Without a scheme such as `Bearer`, too: the reply may have the secret alone.
     const hidden = added.flatMap(([, value]) => [value, ...value.split(' ')]);
     return await replyFrom(reply, listed, [...filled.inserted, ...hidden], destination.name);
   } catch (error) {
-    if (status === undefined) lease.release(true);
     const isTimeout = (error as { isTimeout?: boolean }).isTimeout === true;
     failure =
       error instanceof Failure

@@ -50,7 +50,8 @@ export interface Limits {
   checkTokens(application: string, bytes: number, requestInfo: RequestInfo): void;
   /** Counts a search that finds nothing. If it finds something, call the returned function. */
   checkSearch(application: string, requestInfo: RequestInfo): () => void;
-  checkUse(tenant: string, token: string, requestInfo: RequestInfo): void;
+  /** Counts one use of each token, or none if it throws. If the request is not sent, call the returned function. */
+  checkUses(tenant: string, tokens: readonly string[], requestInfo: RequestInfo): () => void;
   /** Throws if the application has used up its processing time. Adds no header. */
   checkProcessing(application: string): void;
   /** Counts processing time, also beyond the limit: it is known only afterwards. */
@@ -125,10 +126,33 @@ export function makeLimits(
       searching.set(requestInfo, found);
       return found;
     },
-    checkUse: (tenant, token, requestInfo) => uses?.check(`${tenant} ${token}`, requestInfo),
+    checkUses: (tenant, tokens, requestInfo) =>
+      takeAll(
+        tokens.map((token) => `${tenant} ${token}`),
+        (token) => uses?.check(token, requestInfo),
+        (token) => uses?.spend(token, -1),
+      ),
     checkProcessing: (application) => processing?.check(application, undefined, 0),
     spendProcessing: (application, milliseconds) => processing?.spend(application, milliseconds),
   };
+}
+
+/** Takes a unit for each name. If one throws, takes none. Returns what gives all back. */
+function takeAll(names: readonly string[], take: (name: string) => void, giveBack: (name: string) => void) {
+  const taken: string[] = [];
+  const giveAllBack = () => {
+    for (const name of taken.splice(0)) giveBack(name);
+  };
+  try {
+    for (const name of names) {
+      take(name);
+      taken.push(name);
+    }
+  } catch (error) {
+    giveAllBack();
+    throw error;
+  }
+  return giveAllBack;
 }
 
 interface Taken {
@@ -141,16 +165,20 @@ interface Taken {
 
 /** Maximum buckets in memory per limit, about 150 bytes each. */
 const maxBuckets = 100_000;
+/** Buckets that are shared beyond that. */
+const sharedBuckets = 1024;
 
 /**
  * One bucket per client, stored as the time at which it will be full again. Times are multiplied by `rate` so that they
- * are integers: taking a unit adds `per`. The least recently used buckets are dropped, which makes them full again.
+ * are integers: taking a unit adds `per`. Only full buckets are dropped: otherwise, many clients together would reset
+ * the limit of another one. At the limit, new clients share buckets.
  */
 export class Buckets {
   readonly #rate: Rate;
   readonly #start: number;
-  #recent = new Map<string, number>();
-  #older = new Map<string, number>();
+  readonly #fullAt = new Map<string, number>();
+  /** Goes around all buckets, to find the full ones. */
+  #next = this.#fullAt.entries();
 
   constructor(rate: Rate, start: number) {
     this.#rate = rate;
@@ -161,35 +189,43 @@ export class Buckets {
   take(client: string, at: number, units = 1): Taken {
     const { rate, per, burst } = this.#rate;
     const now = (at - this.#start) * rate;
-    const fullAt = Math.max(this.#recent.get(client) ?? this.#olderOrNew(client), now);
+    const [name, fullAt] = this.#find(client, now);
     const available = burst * per - (fullAt - now);
     const cost = units * per;
     const granted = available >= cost;
-    this.#recent.set(client, granted ? fullAt + cost : fullAt);
     if (!granted)
       return {
         granted,
         remaining: Math.max(0, Math.floor(available / per)),
         wait: (cost - available) / rate,
       };
+    if (cost > 0) this.#fullAt.set(name, fullAt + cost);
     const rest = available - cost;
     return { granted, remaining: Math.floor(rest / per), wait: (per - (rest % per)) / rate };
   }
 
-  /** Takes `units`, also if that is more than the bucket has. No unit is granted until the rest has been gained. */
+  /**
+   * Takes `units`, also if that is more than the bucket has. No unit is granted until the rest has been gained.
+   * Negative units are given back, unless the bucket was dropped.
+   */
   spend(client: string, at: number, units: number): void {
-    const now = (at - this.#start) * this.#rate.rate;
-    const fullAt = Math.max(this.#recent.get(client) ?? this.#olderOrNew(client), now);
-    this.#recent.set(client, fullAt + units * this.#rate.per);
+    if (units < 0 && !this.#fullAt.has(client)) return;
+    const [name, fullAt] = this.#find(client, (at - this.#start) * this.#rate.rate);
+    this.#fullAt.set(name, fullAt + units * this.#rate.per);
   }
 
-  /** Returns when a bucket that is not in `#recent` will be full. Makes room in `#recent` for one more bucket. */
-  #olderOrNew(client: string): number {
-    const fullAt = this.#older.get(client) ?? 0;
-    if (this.#recent.size >= maxBuckets / 2) {
-      this.#older = this.#recent;
-      this.#recent = new Map();
+  /** The name of the client's bucket and when it will be full, `now` at the earliest. */
+  #find(client: string, now: number): readonly [string, number] {
+    const own = this.#fullAt.get(client);
+    if (own !== undefined) return [client, Math.max(own, now)];
+    // Faster than buckets are added, so that full ones are found before the limit is reached.
+    for (let step = 0; step < 4 && this.#fullAt.size >= maxBuckets / 2; step++) {
+      const { value, done } = this.#next.next();
+      if (done) this.#next = this.#fullAt.entries();
+      else if (value[1] <= now) this.#fullAt.delete(value[0]);
     }
-    return fullAt;
+    if (this.#fullAt.size < maxBuckets) return [client, now];
+    const shared = `shared ${BigInt(Bun.hash(client)) % BigInt(sharedBuckets)}`;
+    return [shared, Math.max(this.#fullAt.get(shared) ?? 0, now)];
   }
 }

@@ -435,16 +435,43 @@ describe.skipIf(noOpenssl).each(databases)('the proxy on %s', (_, database) => {
     ]);
   });
 
-  test('uses of one token are limited', async () => {
+  test('uses of one token are limited, and only requests that are sent count, each once', async () => {
     const limited = await openTestServer(server.config.databaseUrl, settings, undefined, {
-      resolve: async () => ['127.0.0.1'],
+      resolve: async () => {
+        await meanwhile?.();
+        meanwhile = undefined;
+        return resolved;
+      },
     });
     try {
-      const body = { card: { number: placeholder } };
-      const use = () => limited.call('POST', '/proxy/payments/v1/charges/7', { key: user, body });
-      for (let time = 0; time < 30; time++) expect((await use()).status).toBe(200);
+      const body = { card: { number: '{{ token: card-7 }}' } };
+      const path = '/proxy/payments/v1/charges/7';
+      const use = (headers = {}) => limited.call('POST', path, { key: user, body, headers });
+      const replace = async () => {
+        await call('DELETE', '/tokens/card-7');
+        await token({ id: 'card-7', data: { number } });
+      };
+      const statuses = async (times: number, send: typeof use) => {
+        const all = new Set<number>();
+        for (let time = 0; time < times; time++) all.add((await send()).status);
+        return [...all];
+      };
+      await replace();
+      await token({ id: 'unusable', data: { name: 'x' } });
+      expect(await statuses(10, () => use({ 'X-Card': 'Card {{ token: elsewhere }}' }))).toEqual([403]);
+      expect(await statuses(10, () => use({ 'X-Card': 'Card {{ token: unusable }}' }))).toEqual([400]);
+      resolved = ['10.0.0.1'];
+      expect(await statuses(4, use)).toEqual([502]);
+      resolved = ['127.0.0.1'];
+      meanwhile = replace;
+      expect((await use()).status).toBe(200);
+      expect(await statuses(29, use)).toEqual([200]);
       expect((await use()).status).toBe(429);
-      expect((await limited.call('GET', '/proxy/payments/v1/charges/7', { key: user })).status).toBe(200);
+      // The others of a request that is refused are not counted.
+      expect(await statuses(31, () => use({ 'X-Card': 'Card {{ token: card-1 }}' }))).toEqual([429]);
+      body.card.number = placeholder;
+      expect(await statuses(30, use)).toEqual([200]);
+      expect((await limited.call('GET', path, { key: user })).status).toBe(200);
     } finally {
       await limited.close();
     }
