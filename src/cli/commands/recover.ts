@@ -1,6 +1,7 @@
 import { verifyFiles } from '../../audit/files.ts';
 import type { Finding, Verdict, VerifiedEntry } from '../../audit/proof.ts';
 import { anchorOf, chainName, genesis, type Head, systemTenant } from '../../audit/records.ts';
+import type { Config } from '../../config/settings.ts';
 import { type AuditRow, changesAccess } from '../../domain/access/revocation.ts';
 import { byOperator, type Entry, restoreOperation } from '../../domain/audit.ts';
 import { anyPosition, describePosition, newerThan } from '../../domain/database-position.ts';
@@ -45,16 +46,26 @@ async function recoverDatabase(invocation: Invocation): Promise<number> {
   requireDatabase(config);
   await confirm(invocation, 'This ends all sessions of all tenants. Continue?');
   const work = async (maintenance: Maintenance) => {
-    const known = await knownPositions(config).newest();
-    const found = await maintenance.nodes.position();
-    const seen = found && newerThan(found, known);
-    const lost = seen && { position: { from: describePosition(seen), to: describePosition(found) } };
-    const report = await recoverStore(maintenance, options, { difference: lost ?? {} });
-    const newest = seen ?? found;
-    if (newest) await maintenance.nodes.acceptAfter(newest);
+    const report = await recoverAndAccept(maintenance, config, options);
     return printResult(report, ['recovered', ...reportLines(report)].join('\n'));
   };
   return withStore(invocation, work, { exclusive: true, positions: anyPosition });
+}
+
+/** Afterwards all nodes accept the database, and refuse those that were used before. */
+export async function recoverAndAccept(
+  maintenance: Maintenance,
+  config: Config,
+  options: Options,
+): Promise<Report> {
+  const known = await knownPositions(config).newest();
+  const found = await maintenance.nodes.position();
+  const seen = found && newerThan(found, known);
+  const lost = seen && { position: { from: describePosition(seen), to: describePosition(found) } };
+  const report = await recoverStore(maintenance, options, { difference: lost ?? {} });
+  const newest = seen ?? found;
+  if (newest) await maintenance.nodes.acceptAfter(newest);
+  return report;
 }
 
 export function checkRecoverOptions(options: Options): void {

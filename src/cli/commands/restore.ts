@@ -2,10 +2,13 @@ import { SQLiteError } from 'bun:sqlite';
 import { existsSync, realpathSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import type { Head } from '../../audit/records.ts';
+import { anyPosition } from '../../domain/database-position.ts';
 import { masterKeys } from '../../operations/master-key.ts';
 import type { MasterKeys } from '../../store/crypto/keyring.ts';
+import { commandTimeout } from '../../store/engine/db.ts';
 import { copyOwnership, createFolder } from '../../store/engine/file-ownership.ts';
 import { syncFolderOf } from '../../store/engine/line-writer.ts';
+import { parsePostgresUrl } from '../../store/engine/postgres-url.ts';
 import { lockExclusively } from '../../store/engine/sqlite-lock.ts';
 import { openStore } from '../../store/open.ts';
 import {
@@ -20,41 +23,45 @@ import {
 } from '../../store/sqlite-backup.ts';
 import { type Command, type Invocation, option } from '../command.ts';
 import { CommandError, describeSystemError, UsageError } from '../errors.ts';
-import { sqlitePath } from '../terminal/database.ts';
+import { databaseLabel, sqlitePath, whileWaiting } from '../terminal/database.ts';
 import { requireFile } from '../terminal/files.ts';
-import { checkRecoverOptions, type Report, recoverOptions, recoverStore, reportLines } from './recover.ts';
+import {
+  checkRecoverOptions,
+  type Report,
+  recoverAndAccept,
+  recoverOptions,
+  recoverStore,
+  reportLines,
+} from './recover.ts';
 
 export const commands: Command = {
   usage: 'restore <FILE>',
   options: [
-    option('force', 'Replace an existing database. It is moved aside, not deleted.'),
+    option('force', 'SQLite: replace an existing database. It is moved aside, not deleted.'),
+    option('owner ROLE', 'PostgreSQL: owner of the new database. By default the role of DATABASE_URL.'),
     option(
       'unverified',
-      'Restore a file without a valid MAC or with a different schema. Anyone who could write to the file may have added keys, grants or triggers that work as soon as the service starts.',
+      'SQLite: restore a file without a valid MAC or with a different schema. Anyone who could write to the file may have added keys, grants or triggers that work as soon as the service starts.',
     ),
     ...recoverOptions,
   ],
-  summary: 'Restore a SQLite database from a backup.',
+  summary: 'Restore the database from a backup.',
   examples: [
     'sallyport restore /backups/sallyport.db',
     'sallyport restore /backups/sallyport.db --force --audit audit.jsonl --revoke',
   ],
   details:
-    'Stop the service first. Verifies the MAC, the integrity and the schema of the backup before it changes anything. Sessions, nonces and idempotency records are not restored. Access that was revoked after the backup is valid again, unless you pass --audit and --revoke.',
+    'Stop the service first. On PostgreSQL, restores a dump of `pg_dump --format=custom` into a new database on the same server, checks it, runs `recover` there and prints what to switch; the database in DATABASE_URL does not change. On SQLite, verifies the MAC, the integrity and the schema of the backup before it changes anything. Sessions, nonces and idempotency records are not restored. Access that was revoked after the backup is valid again, unless you pass --audit and --revoke.',
   run: restore,
 };
 
 async function restore(invocation: Invocation): Promise<number> {
   const { config, args, options, printResult } = invocation;
   const target = sqlitePath(config.databaseUrl);
-  if (target === undefined)
-    throw new UsageError(
-      'sallyport restore is for SQLite only',
-      'restore PostgreSQL with pg_restore, then run `sallyport recover`',
-    );
   checkRecoverOptions(options);
   const file = resolve(args[0] as string);
   requireFile(file);
+  if (target === undefined) return restorePostgres(invocation, file);
   createFolder(dirname(target));
   const unlock = lockExclusively(target);
   try {
@@ -177,4 +184,97 @@ function formatResult(
     : `backup NOT verified: ${verification.why}. Review applications and keys before you start the service.`;
   const previous = replaced ? [`moved the previous database to ${replaced}`] : [];
   return [`restored ${target} from ${file}`, verified, ...previous, ...reportLines(report)].join('\n');
+}
+
+/** Restores a dump of PostgreSQL into a new database. The database of the service does not change. */
+async function restorePostgres(invocation: Invocation, file: string): Promise<number> {
+  const { config, options, printResult } = invocation;
+  for (const name of ['force', 'unverified'])
+    if (options.on(name))
+      throw new UsageError(`--${name} is for SQLite only`, 'remove it: nothing is replaced');
+  const client = clientOf(config.databaseUrl);
+  const database = newName(client.database);
+  const owner = options.value('owner');
+  client.run('createdb', ...(owner === undefined ? [] : ['--owner', owner]), database);
+  const url = inDatabase(config.databaseUrl, database);
+  try {
+    client.run('pg_restore', '--exit-on-error', '--single-transaction', '--dbname', database, file);
+    const report = await whileWaiting(invocation, async (onStep) => {
+      const opening = {
+        masters: masterKeys(config),
+        existing: true,
+        positions: anyPosition,
+        timeout: commandTimeout,
+      };
+      const { maintenance, close } = await openStore(url, { ...opening, onStep });
+      return recoverAndAccept(maintenance, config, options).finally(close);
+    });
+    const label = databaseLabel(url);
+    const lines = [
+      `restored ${label} from ${file}`,
+      'The audit log, the schema and the master key fit. A dump has no MAC, so review applications and keys.',
+      ...reportLines(report),
+      `next: stop all nodes, set DATABASE_URL (or the database in PgBouncer) to ${label}, and start them`,
+    ];
+    return printResult({ database, ...report }, lines.join('\n'));
+  } catch (error) {
+    client.run('dropdb', '--if-exists', database);
+    throw error;
+  }
+}
+
+/** The programs of PostgreSQL, with the connection of the URL in their environment. */
+function clientOf(databaseUrl: string) {
+  const { hosts, user, password, passfile, database, schema, ...tls } = parsePostgresUrl(databaseUrl);
+  if (schema !== undefined)
+    throw new UsageError(
+      'the schema in DATABASE_URL is not supported here',
+      'restore with pg_restore, then run `sallyport recover`',
+    );
+  const env = {
+    ...process.env,
+    PGHOST: hosts.map(({ host }) => host).join(),
+    PGPORT: hosts.map(({ port }) => port).join(),
+    PGUSER: user,
+    PGPASSFILE: passfile,
+    PGTARGETSESSIONATTRS: 'read-write',
+    PGSSLMODE: tls.sslmode,
+    ...(password !== undefined && { PGPASSWORD: password }),
+    ...(tls.sslrootcert !== undefined && { PGSSLROOTCERT: tls.sslrootcert }),
+    ...(tls.sslcert !== undefined && { PGSSLCERT: tls.sslcert }),
+    ...(tls.sslkey !== undefined && { PGSSLKEY: tls.sslkey }),
+  };
+  /** Throws with the first lines of its errors if the program fails. */
+  function run(program: string, ...args: string[]): void {
+    if (!Bun.which(program))
+      throw new CommandError(
+        `${program} is not installed`,
+        'install the client programs of PostgreSQL, in the version of the server or newer',
+      );
+    const { exitCode, stderr } = Bun.spawnSync([program, ...args], { env, stdin: 'ignore' });
+    if (exitCode === 0) return;
+    throw new CommandError(
+      String(stderr).trim().split('\n').slice(0, 5).join('; '),
+      'no database was changed',
+    );
+  }
+  return { database, run };
+}
+
+/** At most 63 bytes, as PostgreSQL requires. */
+function newName(database: string): string {
+  const suffix = `_restored_${new Date().toISOString().replace(/\D/g, '').slice(0, 14)}`;
+  return (
+    Buffer.from(database)
+      .subarray(0, 63 - suffix.length)
+      .toString() + suffix
+  );
+}
+
+/** The URL of another database on the same server. */
+function inDatabase(url: string, database: string): string {
+  return url.replace(
+    /^([a-z]+:\/\/[^/?]*)(\/[^?]*)?/,
+    (_, authority) => `${authority}/${encodeURIComponent(database)}`,
+  );
 }
