@@ -275,7 +275,7 @@ export const settings = {
   tokenBytes: {
     variable: 'SALLYPORT_TOKEN_BYTES_PER_APPLICATION',
     description:
-      'Storage quota per application (with its sessions), in bytes. Counts tokens, each rounded up to 4 KiB, and idempotency records. 0 disables it.',
+      'Storage quota per application (with its sessions), in bytes. Counts what tokens and idempotency records take in the database. 0 disables it.',
     ...whole(21_474_836_480, 0, 999_999_999_999_999),
   },
   auditReads: {

@@ -21,17 +21,7 @@ import { SearchName, SearchTemplates } from './search.ts';
 
 export const maxTokenBytes = 1_048_576;
 
-/**
- * The storage quota counts tokens in units of this many bytes. An exact count would reveal the size of hidden data to a
- * caller that replaces it.
- */
-export const storageUnit = 4096;
-
 const maxTokenUses = 100;
-
-export function storedSize(bytes: number): number {
-  return Math.ceil(bytes / storageUnit) * storageUnit;
-}
 
 /** Any JSON except null, which means absent. It comes from the JSON parser, so its structure is not checked again. */
 export const Data = z

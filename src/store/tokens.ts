@@ -4,7 +4,13 @@ import { modificationTime, tokenVersion } from '../domain/row-version.ts';
 import { canonicalContainer, type Transform } from '../domain/rule.ts';
 import type { SearchValues } from '../domain/search.ts';
 import { nextTurn } from '../domain/steps.ts';
-import { checkGrowth, deleteTokens, sizeOf, storageUsedBy, writeCharges } from './application-storage.ts';
+import {
+  checkGrowth,
+  deleteTokens,
+  storageUsedBy,
+  storedBytes,
+  writeCharges,
+} from './application-storage.ts';
 import { notExpired } from './applications.ts';
 import { batchesOf } from './bounded-list.ts';
 import type { Keyring } from './crypto/keyring.ts';
@@ -79,7 +85,7 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
         return row;
       });
       if (!row) return undefined;
-      await charge(row, 1, sizeOf(row));
+      await charge(row, 1, row.bytes);
       return toRecord(row);
     },
 
@@ -126,20 +132,20 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
 
     delete: async (tenant, id, check) => {
       const deleted = await withLocked(db, tenant, id, check, (tx, row) => remove(tx, db, row));
-      if (deleted) await charge(deleted, -1, -sizeOf(deleted));
+      if (deleted) await charge(deleted, -1, -deleted.bytes);
       return deleted !== undefined;
     },
 
     spendUse: async (tenant, id, check) => {
       const spent = await withLocked(db, tenant, id, check, (tx, row) => spend(tx, db, row));
-      if (spent?.deleted) await charge(spent.deleted, -1, -sizeOf(spent.deleted));
+      if (spent?.deleted) await charge(spent.deleted, -1, -spent.deleted.bytes);
       return spent?.left;
     },
   };
 }
 
 async function lock(db: Executor, tx: Queries, tenant: string, id: string): Promise<SizedRow | undefined> {
-  const sql = `select ${columns}, t.data_bytes, t.masked_bytes from tokens t
+  const sql = `select ${columns}, t.data_bytes, t.masked_bytes, t.bytes from tokens t
     where ${byId} ${rowLock(db, 'for update')}`;
   return tx.get<SizedRow>(sql, [tenant, id]);
 }
@@ -195,7 +201,7 @@ async function writeRevision(
   const indexes = revision.data !== undefined || revision.search === undefined;
   const search_version = indexes ? await searchVersion(db, tx, tenant, revision) : old.search_version;
   const row = { ...revisedRow(key, old, revision, change), search_version };
-  const growth = sizeOf(row) - sizeOf(old);
+  const growth = row.bytes - old.bytes;
   await checkGrowth(tx, tenant, row.created_by, growth, quota);
   await update(tx, old, row);
   await updateIndex(tx, db.dialect, old, row);
@@ -255,7 +261,7 @@ async function lockEqual(
 
 function newRow(key: Uint8Array, tenant: string, id: string, content: TokenContent, { by, at }: Change) {
   const owner = { tenant_id: tenant, seq: newId(at), id, content_version: 1 };
-  return {
+  return sized({
     ...owner,
     ...fieldsOf(content),
     search_version: null,
@@ -266,13 +272,18 @@ function newRow(key: Uint8Array, tenant: string, id: string, content: TokenConte
     modified_by: null,
     modified_at: null,
     ...encryptContent(key, owner, content),
-  };
+  });
 }
 
-/** A row with the sizes of its ciphertexts. */
+/** A row with the sizes of its ciphertexts, and of all that is stored of the token. */
 interface SizedRow extends TokenRow {
   readonly data_bytes: number;
   readonly masked_bytes: number;
+  readonly bytes: number;
+}
+
+function sized<R extends Parameters<typeof storedBytes>[0]>(row: R): R & { bytes: number } {
+  return { ...row, bytes: storedBytes(row) };
 }
 type WholeRow = SizedRow & Ciphertexts;
 
@@ -285,9 +296,9 @@ function revisedRow(
 ): SizedRow | WholeRow {
   const modified_at = modificationTime(old.modified_at, at);
   const row = { ...old, ...fieldsOf(fields), modified_by: by, modified_at };
-  if (data === undefined) return fields.mask === undefined ? { ...row, masked_bytes: 0 } : row;
+  if (data === undefined) return sized(fields.mask === undefined ? { ...row, masked_bytes: 0 } : row);
   const owner = { ...row, content_version: old.content_version + 1 };
-  return { ...owner, ...encryptContent(key, owner, { data, masked }) };
+  return sized({ ...owner, ...encryptContent(key, owner, { data, masked }) });
 }
 
 function fieldsOf(content: Omit<TokenRevision, 'data' | 'masked'>) {
@@ -304,23 +315,24 @@ function fieldsOf(content: Omit<TokenRevision, 'data' | 'masked'>) {
 }
 
 const insertToken = `insert into tokens (tenant_id, seq, id, created_by, created_at, type, container, container_folded,
-    content_version, data_bytes, masked_bytes, mask, search, search_version, written_by, metadata, expires_at, max_uses)
-  values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
+    content_version, data_bytes, masked_bytes, mask, search, search_version, written_by, metadata, expires_at, bytes,
+    max_uses)
+  values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
   on conflict (tenant_id, id) do nothing`;
 const insertContents = 'insert into token_contents (tenant_id, seq, masked, data) values ($1, $2, $3, $4)';
-/** Inserts a token, its contents and its containers in one statement. `$21` is the result of `containersOf` as JSON. */
+/** Inserts a token, its contents and its containers in one statement. `$22` is the result of `containersOf` as JSON. */
 const insertTogether = `with inserted as (${insertToken} returning tenant_id, seq),
   contents as (insert into token_contents (tenant_id, seq, masked, data)
-    select tenant_id, seq, cast($19 as bytea), cast($20 as bytea) from inserted)
+    select tenant_id, seq, cast($20 as bytea), cast($21 as bytea) from inserted)
   insert into token_containers (tenant_id, container, own, seq)
     select tenant_id, above.container, case position when 1 then 1 else 0 end, seq
-    from inserted, json_array_elements_text(cast(cast($21 as text) as json)) with ordinality as above (container, position)`;
+    from inserted, json_array_elements_text(cast(cast($22 as text) as json)) with ordinality as above (container, position)`;
 const insertWithIndex = onCitus(insertTogether, (params) => {
   const [tenant = null, seq = null] = params;
-  const [masked = null, data = null, json] = params.slice(18);
+  const [masked = null, data = null, json] = params.slice(19);
   const containers = JSON.parse(json as string) as string[];
   return [
-    { sql: insertToken, params: params.slice(0, 18) },
+    { sql: insertToken, params: params.slice(0, 19) },
     { sql: insertContents, params: [tenant, seq, masked, data] },
     ...containerStatements(tenant, seq, containers),
   ];
@@ -355,7 +367,7 @@ async function update(tx: Queries, old: SizedRow, row: SizedRow | WholeRow): Pro
   await tx.run(
     `update tokens set modified_by = $3, modified_at = $4, type = $5, container = $6, container_folded = $7,
        content_version = $8, data_bytes = $9, masked_bytes = $10, mask = $11, search = $12, search_version = $13,
-       written_by = $14, metadata = $15, expires_at = $16
+       written_by = $14, metadata = $15, expires_at = $16, bytes = $17
      where tenant_id = $1 and seq = $2`,
     [tenant_id, seq, modified_by, Number(modified_at), ...changeable(row)],
   );
@@ -377,7 +389,7 @@ function changeable(row: SizedRow): Value[] {
   const sizes = [data_bytes, masked_bytes];
   const templates = [mask, search, search_version, written_by];
   const place = [container, canonicalContainer(container)];
-  return [type, ...place, content_version, ...sizes, ...templates, metadata, expiry];
+  return [type, ...place, content_version, ...sizes, ...templates, metadata, expiry, row.bytes];
 }
 
 function toToken(row: TokenRow & Ciphertexts, key: Uint8Array): StoredToken {

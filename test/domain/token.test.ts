@@ -9,7 +9,6 @@ import {
   Metadata,
   MetadataFilter,
   maxTokenBytes,
-  storedSize,
   Token,
   TokenContentFields,
   TokenCreate,
@@ -63,15 +62,6 @@ describe('data', () => {
     expect(messages(Data.safeParse('x'.repeat(maxTokenBytes - 1)))).toEqual([message]);
     expect(messages(Data.safeParse('é'.repeat(maxTokenBytes / 2)))).toEqual([message]);
   });
-});
-
-test.each([
-  [0, 0],
-  [1, 4096],
-  [4096, 4096],
-  [4097, 8192],
-])('%d bytes count as %d for the storage quota', (bytes, size) => {
-  expect(storedSize(bytes)).toBe(size);
 });
 
 describe('metadata', () => {

@@ -35,8 +35,7 @@ const selects: Record<Exclude<keyof Rows, 'audit'>, string> = {
     where application_id in (select id from applications where ${notDeleted})`,
   sessions: 'select id, authorized_at from sessions',
   tokens: `select t.id, t.seq, t.content_version, t.created_by, c.seq as contents,
-      (t.data_bytes + t.masked_bytes + coalesce(octet_length(t.mask), 0) + coalesce(octet_length(t.metadata), 0)
-        + 4095) / 4096 * 4096 as size
+      t.bytes as size
     from tokens t left join token_contents c on c.tenant_id = t.tenant_id and c.seq = t.seq
       and octet_length(c.data) = t.data_bytes and coalesce(octet_length(c.masked), 0) = t.masked_bytes`,
   storage: `select application_id, sum(tokens) as tokens, sum(bytes) as bytes from application_storage

@@ -96,7 +96,7 @@ describe.each(databases)('on %s, an application', (_, database) => {
       const session = await sessionOf(web);
       const created = await create(web, 'x'.repeat(6000));
       expect((await create(session, 'x'.repeat(6000))).status).toBe(201);
-      expect(await stored(web.id)).toEqual({ tokens: 2, bytes: 16_384 });
+      expect((await stored(web.id)).tokens).toBe(2);
       for (const as of [web, session]) {
         const { status, body } = await create(as, 'x'.repeat(6000));
         expect([status, body.code]).toEqual([507, 'storage_full']);
@@ -110,10 +110,12 @@ describe.each(databases)('on %s, an application', (_, database) => {
     test('cannot exceed it with concurrent requests', async () => {
       const { application, create, stored } = on;
       const web = await application({ type: 'public' });
-      const all = await Promise.all(Array.from({ length: 12 }, () => create(web, 'x')));
+      const all = await Promise.all(Array.from({ length: 12 }, () => create(web, 'x'.repeat(1500))));
       const statuses = all.map(({ status }) => status);
       expect(new Set(statuses)).toEqual(new Set([201, 507]));
-      expect(await stored(web.id)).toEqual({ tokens: 5, bytes: 20_480 });
+      const { bytes } = await stored(web.id);
+      expect(bytes).toBeGreaterThan(8000);
+      expect(bytes).toBeLessThanOrEqual(20_480);
     });
 
     test('is charged for the growth of its tokens, also if others change them', async () => {
@@ -123,9 +125,10 @@ describe.each(databases)('on %s, an application', (_, database) => {
       const rejected = await patch(other, created.id, 'x'.repeat(21_000));
       expect([rejected.status, rejected.body.code]).toEqual([507, 'storage_full']);
       expect((await patch(other, created.id, 'x'.repeat(12_000))).status).toBe(200);
-      expect(await stored(maker.id)).toEqual({ tokens: 1, bytes: 12_288 });
+      const large = (await stored(maker.id)).bytes;
+      expect([large > 12_000, large < 16_000]).toEqual([true, true]);
       expect((await patch(other, created.id, 'x')).status).toBe(200);
-      expect(await stored(maker.id)).toEqual({ tokens: 1, bytes: 4096 });
+      expect((await stored(maker.id)).bytes).toBeLessThan(2000);
       expect(await stored(other.id)).toEqual({ tokens: 0, bytes: 0 });
     });
 
@@ -162,13 +165,14 @@ describe.each(databases)('on %s, an application', (_, database) => {
     test('gets the space of idempotency records back after a day', async () => {
       const { server, application, create, stored } = on;
       const maker = await application();
-      const { id } = (await create(maker, 'x')).body;
+      const { id } = (await create(maker, 'x', { type: 'card' })).body;
+      const before = await stored(maker.id);
       await fill((headers) =>
         server.call('PATCH', `/tokens/${id}`, { key: maker.key, body: { type: 'card' }, headers }),
       );
       server.clock.advance(86_400_000);
       while ((await server.app.maintenance.sweep(100)) > 0);
-      expect(await stored(maker.id)).toEqual({ tokens: 1, bytes: 4096 });
+      expect(await stored(maker.id)).toEqual(before);
     });
 
     test('can still revoke, quarantine, delete and authorize after it has reached it', async () => {
