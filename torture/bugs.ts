@@ -103,9 +103,14 @@ export const bugs: readonly Bug[] = [
     database: 'SQLite',
     changes: [
       {
-        file: 'src/outbound/destinations.ts',
-        from: 'const maxPerDestination = 20;',
-        to: 'const maxPerDestination = 1000;',
+        file: 'src/outbound/limits.ts',
+        from: 'const maxPerTenant = 1250;',
+        to: 'const maxPerTenant = 80;',
+      },
+      {
+        file: 'src/outbound/limits.ts',
+        from: '  return Math.max(destination, application) < 4 * ofTenant &&',
+        to: '  return ofTenant > 0 &&',
       },
     ],
   },
