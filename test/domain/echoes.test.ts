@@ -123,6 +123,13 @@ describe('a text of 8 characters or more is found', () => {
   });
 });
 
+test('a text is found where the steps of the search meet', () => {
+  const step = 262_144;
+  // The text is at the end of a step both in the reply as it is sent and among its values.
+  const reply = `${'x'.repeat(step - 5)}some text${'x'.repeat(step - 6)}`;
+  expect(isFound(['some text'], reply)).toBe(true);
+});
+
 test('the digits of a text are found with anything but digits between them', () => {
   const between = fc.string({ unit: 'binary', maxLength: 5 }).map((text) => text.replace(/[0-9]/g, ''));
   fc.assert(
@@ -146,8 +153,8 @@ test('a text is not found where it is not', () => {
   expect(isFound(['1234567'], '1234567')).toBe(false);
   const random = fc.oneof(
     any,
-    fc.base64String({ minLength: 200, maxLength: 2000 }),
-    fc.string({ unit: fc.constantFrom(...'0123456789abcdef'), minLength: 500 }),
+    fc.base64String({ minLength: 200, maxLength: 1000 }),
+    fc.string({ unit: fc.constantFrom(...'0123456789abcdef'), minLength: 500, maxLength: 1000 }),
     fc.integer(),
   );
   fc.assert(
@@ -158,7 +165,7 @@ test('a text is not found where it is not', () => {
       // A random text of 8 characters is somewhere by chance once in 10^8 places.
       expect(isFound([text], parts, headers)).toBe(false);
     }),
-    { numRuns: 1000, seed: 4 },
+    { numRuns: 100, seed: 4 },
   );
 });
 
@@ -176,7 +183,7 @@ test.each<[string, (size: number) => [string, string]]>([
     const [text, reply] = make(size);
     return () => isFound([text], [reply], [reply]);
   };
-  expect(growth(search, 2000)).toBeLessThan(8);
+  expect(growth(search, 1500)).toBeLessThan(3);
 });
 
 test('no step of a search reads more than about a megabyte', () => {

@@ -57,6 +57,6 @@ test.each([
       const text = unit.repeat(Math.ceil(size / unit.length));
       return () => normalized(text, form);
     };
-    expect(growth(work, 3000)).toBeLessThan(8);
+    expect(growth(work, 2000)).toBeLessThan(3);
   }
 });

@@ -1,12 +1,14 @@
-/** The processor time of work of four times the size, as a multiple: about 4 if it is linear, and 16 if it is quadratic. */
+/** How the processor time for each part grows if the work becomes eight times as large: about 1 if it is linear, 8 if it is quadratic. */
 export function growth(workOf: (size: number) => () => unknown, size: number): number {
-  const [small, large] = [workOf(size), workOf(4 * size)];
-  // What takes less than a millisecond measures something else.
-  let repeats = 1;
+  const factor = 8;
+  const [small, large] = [workOf(size), workOf(factor * size)];
+  // What takes less than a millisecond measures something else. The first runs are those before optimization.
+  let repeats = 4;
   while (timeOf(small, repeats) < 1000 && repeats < 1024) repeats *= 2;
   // Others use the processor, too: the shortest times are nearest to the truth.
-  const shortest = (work: () => unknown) => Math.min(...[1, 2, 3].map(() => timeOf(work, repeats)));
-  return shortest(large) / shortest(small);
+  const shortest = (work: () => unknown, times: number) =>
+    Math.min(...[1, 2, 3, 4].map(() => timeOf(work, times) / times));
+  return shortest(large, Math.ceil(repeats / factor)) / shortest(small, repeats) / factor;
 }
 
 /** Microseconds. */
