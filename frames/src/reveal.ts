@@ -13,6 +13,12 @@ const englishTexts: RevealTexts = {
   failed: 'Not available',
 };
 
+/**
+ * Wrong codes in the life of a frame, after which nothing can be copied. Copying needs a code that only someone who sees
+ * the frame can type: a mask of the page hides it from the user, but not from the browser's visibility.
+ */
+const maxWrong = 3;
+
 onPage((page) => {
   const port = joinCoordinator(page);
   if (!port) return undefined;
@@ -35,11 +41,30 @@ function openReveal(page: Page, port: MessagePort): () => void {
   const output = create('output', { className: 'styled', ariaLabel: shortText(options.label), tabIndex: 0 });
   const toggle = create('button', { type: 'button', textContent: text('show') });
   const copy = create('button', { type: 'button', textContent: text('copy'), hidden: true });
+  const prompt = create('label', { className: 'prompt', htmlFor: 'code', hidden: true });
+  const code = create('input', { id: 'code', inputMode: 'numeric', autocomplete: 'off', hidden: true });
+  const words = create('span', {});
+  prompt.append(words);
+  let expected = '';
+  let wrong = 0;
   const status = create('p', { className: 'hidden', role: 'status' });
+
+  /** Shows a code in place of the data and "Copy", or these again if it is empty. */
+  function ask(shown: string): void {
+    expected = shown;
+    words.textContent = `${text('copy')} ${shown}`;
+    code.value = '';
+    prompt.hidden = code.hidden = shown === '';
+    output.hidden = toggle.hidden = copy.hidden = shown !== '';
+    // A mask of the page cannot cut out the code alone, because its place changes.
+    const free = Math.max(prompt.clientWidth - words.offsetWidth, 1);
+    prompt.style.textIndent = `${randomBelow(free)}px`;
+  }
 
   function hide(): void {
     clearTimeout(timer);
     timer = undefined;
+    ask('');
     output.textContent = '';
     copied = '';
     toggle.textContent = text('show');
@@ -60,7 +85,7 @@ function openReveal(page: Page, port: MessagePort): () => void {
     copied = typeof data === 'object' ? Object.values(data as object).join('\n') : String(data);
     toggle.textContent = text('hide');
     copy.textContent = text('copy');
-    copy.hidden = false;
+    copy.hidden = wrong >= maxWrong;
     timer = setTimeout(hide, seconds * 1000);
     page.send({ kind: 'shown', shown: true });
   }
@@ -75,6 +100,17 @@ function openReveal(page: Page, port: MessagePort): () => void {
   });
   copy.addEventListener('click', async (event) => {
     if (!event.isTrusted || !(await isSeen()) || timer === undefined) return;
+    ask(String(100 + randomBelow(900)));
+    code.focus();
+  });
+  code.addEventListener('input', async (event) => {
+    if (!event.isTrusted || expected === '' || code.value.length < expected.length) return;
+    const isRight = code.value === expected;
+    ask('');
+    if (!isRight) status.textContent = text('failed');
+    if (!isRight && ++wrong >= maxWrong) hide();
+    (copy.hidden ? toggle : copy).focus();
+    if (!isRight || !(await isSeen()) || timer === undefined) return;
     await navigator.clipboard.writeText(copied);
     copy.textContent = text('copied');
     status.textContent = text('copied');
@@ -87,7 +123,7 @@ function openReveal(page: Page, port: MessagePort): () => void {
   applyStyle(options.style);
   document.title = shortText(options.label);
   const line = create('div', { className: 'reveal' });
-  line.append(output, toggle, copy, status);
+  line.append(output, prompt, code, toggle, copy, status);
   document.body.append(line);
   reportHeight(line, page);
   return () => toggle.focus();
@@ -107,6 +143,11 @@ function readToken(port: MessagePort, token: string, purpose: unknown): Promise<
     };
     port.postMessage(message, [port2]);
   });
+}
+
+/** Not quite uniform, which does not matter for numbers below 1,000. */
+function randomBelow(limit: number): number {
+  return (crypto.getRandomValues(new Uint32Array(1))[0] as number) % limit;
 }
 
 /** Shows card numbers in groups, and the values of an object. */

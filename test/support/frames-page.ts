@@ -155,6 +155,14 @@ export class FramesPage {
     return id;
   }
 
+  /** Presses "Copy", and types the code that the frame shows, or another one. */
+  async copy(typed?: string): Promise<void> {
+    const frame = this.inside('#shown');
+    await frame.getByRole('button', { name: 'Copy' }).click();
+    const shown = (await frame.locator('label').textContent()) ?? '';
+    await frame.getByRole('textbox', { name: shown }).pressSequentially(typed ?? shown.replace(/\D/g, ''));
+  }
+
   /** Clicks until the output has this text. A click counts once the frame has been visible for half a second. */
   async clickUntil(name: string, matches: (shown: string) => boolean): Promise<void> {
     const [button, output] = [
