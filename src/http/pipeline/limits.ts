@@ -163,8 +163,8 @@ interface Taken {
   readonly wait: number;
 }
 
-/** Maximum buckets in memory per limit, about 150 bytes each. */
-const maxBuckets = 100_000;
+/** Maximum buckets in memory per limit, about 150 bytes each. A larger map blocks the event loop while it is resized. */
+const maxBuckets = 48_000;
 /** Buckets that are shared beyond that. */
 const sharedBuckets = 1024;
 
