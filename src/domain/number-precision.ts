@@ -1,21 +1,26 @@
 /** Finds JSON numbers that cannot be stored exactly as IEEE 754 doubles. Requests with such numbers are rejected. */
 import { closingQuote } from './json-limits.ts';
+import type { Steps } from './steps.ts';
 
 /** The beginning of a number that may be inexact. Up to 15 digits without an exponent are always exact. */
 const suspect = /-?\d(?:[\d.]{15}|[\d.]{0,14}[eE])/;
-/** The same, or the beginning of a string. */
-const start = new RegExp(`"|${suspect.source}`, 'g');
 const number = /-?\d[\d.eE+-]*/y;
+/** A double is printed with at most so many digits. */
+const maxDigits = 17;
 /** Replaces an inexact number and is parsed as Infinity. */
 const marker = '1e999';
+
+/** After so many numbers, the computation can pause. */
+const numbersPerStep = 256;
 
 /**
  * Returns the dotted path of the first number that loses precision, such as 12345678901234567890 or 1e400. Undefined
  * if all are exact. Takes linear time for every text. A regular expression is much slower for strings with many escapes.
  */
-export function findInexactNumber(validJson: string): string | undefined {
+export function* findInexactNumber(validJson: string): Steps<string | undefined> {
   if (!suspect.test(validJson)) return undefined;
-  let [marked, copied] = ['', 0];
+  const start = new RegExp(`"|${suspect.source}`, 'g');
+  let [marked, copied, numbers] = ['', 0, 0];
   for (let found = start.exec(validJson); found; found = start.exec(validJson)) {
     const at = found.index;
     if (found[0] === '"') {
@@ -30,6 +35,7 @@ export function findInexactNumber(validJson: string): string | undefined {
       copied = end;
     }
     start.lastIndex = end;
+    if (++numbers % numbersPerStep === 0) yield;
   }
   return copied === 0 ? undefined : pathOfInfinity(JSON.parse(marked + validJson.slice(copied)))?.join('.');
 }
@@ -39,7 +45,8 @@ export function findInexactNumber(validJson: string): string | undefined {
  * decimal point elsewhere would not be rounded to this double.
  */
 function isExact(source: string): boolean {
-  return digitsOf(source) === digitsOf(String(Number(source)));
+  const digits = digitsOf(source);
+  return digits.length <= maxDigits && digits === digitsOf(String(Number(source)));
 }
 
 /** The significant digits of a number: 125 for 12.50 and for -1.25e3. */

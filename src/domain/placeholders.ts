@@ -8,8 +8,10 @@ import {
 } from './destination.ts';
 import { minEcho } from './echoes.ts';
 import { fail } from './error.ts';
+import { maxFormFields, parseForm } from './form.ts';
 import { jsonLimitError } from './json-limits.ts';
 import { findInexactNumber } from './number-precision.ts';
+import type { Steps } from './steps.ts';
 
 const placeholder = /^\{\{\s*token:\s*([A-Za-z0-9._:-]{3,200})\s*\}\}$/;
 const anyPlaceholder = /\{\{\s*token:/i;
@@ -37,14 +39,15 @@ export interface PreparedRequest {
 }
 
 /** Finds the placeholders. Throws `request_not_listed`, `placeholder_not_allowed` or `validation_failed`. */
-export function prepareRequest(listed: DestinationRequest, request: CallerRequest): PreparedRequest {
+export function* prepareRequest(listed: DestinationRequest, request: CallerRequest): Steps<PreparedRequest> {
   const { path, query, headers } = request;
   const names = [...query.keys()];
   if (names.some((name) => !listed.query.includes(name)) || new Set(names).size < names.length)
     throw fail('request_not_listed');
   const body =
     request.body &&
-    (request.body.type === 'json' ? jsonBody(request.body.text) : formBody(request.body.text));
+    (request.body.type === 'json' ? yield* jsonBody(request.body.text) : formBody(request.body.text));
+  yield;
   const found: { readonly at: Placeholder; readonly token: string }[] = [];
   const taken = (at: Placeholder, value: unknown): boolean => {
     const text = typeof value === 'string' ? value : '';
@@ -70,6 +73,7 @@ export function prepareRequest(listed: DestinationRequest, request: CallerReques
   const tokens = [...new Set(found.map(({ token }) => token))];
   if (texts.some((text) => anyPlaceholder.test(text)) || tokens.length > maxPlaceholders)
     throw fail('placeholder_not_allowed');
+  yield;
   const search = names.length === 0 ? '' : `?${query}`;
   return {
     tokens,
@@ -131,17 +135,20 @@ interface Body {
   write(): string;
 }
 
-function jsonBody(text: string): Body {
-  const error =
-    jsonLimitError(text) ??
-    (findInexactNumber(text) === undefined ? undefined : 'has a number that cannot be sent exactly');
+function* jsonBody(text: string): Steps<Body> {
+  const error = jsonLimitError(text);
   if (error !== undefined) throw invalidBody(error);
+  yield;
   let root: unknown;
   try {
     root = JSON.parse(text);
   } catch {
     throw invalidBody('must be JSON in UTF-8');
   }
+  yield;
+  if ((yield* findInexactNumber(text)) !== undefined)
+    throw invalidBody('has a number that cannot be sent exactly');
+  yield;
   // Every member of an object has one colon outside of strings. `JSON.parse` returns one of several with the same name.
   if (membersIn(root) !== colonsIn(text)) throw invalidBody('must not have the same name twice in an object');
   return {
@@ -172,7 +179,8 @@ function colonsIn(text: string): number {
 }
 
 function formBody(text: string): Body {
-  const fields = new URLSearchParams(text);
+  const fields = parseForm(text);
+  if (!fields) throw invalidBody(`must have at most ${maxFormFields} fields`);
   const names = [...fields.keys()];
   if (new Set(names).size < names.length) throw invalidBody('must not have the same field twice');
   return {

@@ -1,6 +1,14 @@
 /** A computation that can pause between its steps. Each step takes at most about a millisecond. */
 export type Steps<T> = Generator<void, T, void>;
 
+/** Runs a computation without pauses. */
+export function runSteps<T>(steps: Steps<T>): T {
+  for (;;) {
+    const step = steps.next();
+    if (step.done) return step.value;
+  }
+}
+
 const waiting: (() => void)[] = [];
 
 /**

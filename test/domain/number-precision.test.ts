@@ -1,6 +1,9 @@
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
-import { findInexactNumber } from '../../src/domain/number-precision.ts';
+import { findInexactNumber as search } from '../../src/domain/number-precision.ts';
+import { runSteps } from '../../src/domain/steps.ts';
+
+const findInexactNumber = (json: string) => runSteps(search(json));
 
 const numbers = ['12345678901234567890', '1e400', '1E-400', '0.1234567890123456789', '1.5e+999'].flatMap(
   (number) => [number, `-${number}`],
@@ -100,4 +103,9 @@ test('a number is exact if the double has the same shortest decimal form, wherev
     }),
     { numRuns: 2000, seed: 1 },
   );
+});
+
+test('the numbers of a large body are checked in many steps', () => {
+  const numbers = Array.from({ length: 9900 }, (_, at) => `${at}.5${zeros(80)}`);
+  expect([...search(`[${numbers.join()}]`)].length).toBeGreaterThan(30);
 });

@@ -4,8 +4,8 @@ import { type Access, sessionChange } from '../../src/domain/access/change.ts';
 import type { Grants } from '../../src/domain/grant.ts';
 import { compilePolicy } from '../../src/domain/policy.ts';
 import type { Rule, Transform } from '../../src/domain/rule.ts';
+import { runSteps } from '../../src/domain/steps.ts';
 import { grants, when } from '../support/grants.ts';
-import { runSteps } from '../support/run-steps.ts';
 
 function changeOf(session: Grants, before: Grants, after: Grants, permissions = ['token:read']) {
   return runSteps(sessionChange(session, compilePolicy(before), compilePolicy(after), new Set(permissions)));

@@ -1,6 +1,5 @@
 import { expect, test } from 'bun:test';
-import { nextTurn, StepBudget, type Steps } from '../../src/domain/steps.ts';
-import { runSteps } from '../support/run-steps.ts';
+import { nextTurn, runSteps, StepBudget, type Steps } from '../../src/domain/steps.ts';
 
 function* counting(steps: number, log: number[] = []): Steps<string> {
   for (let step = 0; step < steps; step++) {

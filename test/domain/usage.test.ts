@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import { compilePolicy } from '../../src/domain/policy.ts';
+import { runSteps } from '../../src/domain/steps.ts';
 import { boundedUses, mergeContainers, UnusedGrant, Use, unusedGrants } from '../../src/domain/usage.ts';
 import { grants } from '../support/grants.ts';
-import { runSteps } from '../support/run-steps.ts';
 
 const times = (...containers: string[]) => new Map(containers.map((container, at) => [container, at + 1]));
 const below = (parent: string, count: number) => Array.from({ length: count }, (_, at) => `${parent}${at}/`);

@@ -265,7 +265,7 @@ export const worstRequests: Record<string, (world: World) => Requests> = {
     return [{ what: 'with 50 rules', path: `/applications/${id}/keys/${keyId}`, key }];
   },
   exchangeToken: () => [
-    { what: 'a form with many fields', path: '/oauth/token', ...manyFields, expected: [400] },
+    { what: 'a form with many fields', path: '/oauth/token', ...manyFields, expected: [413] },
   ],
   revokeKey: () => [{ what: 'a large body', path: '/keys/revoke', body: manyNumbers, expected: [413] }],
   quarantineApplication: async ({ owner: key, application }) => [

@@ -6,6 +6,7 @@ import type { Destination, Token } from '../../../sdk/src/sallyport.ts';
 import { type DestinationRequest, isPlainPath, matchesPath } from '../../../src/domain/destination.ts';
 import { Failure } from '../../../src/domain/error.ts';
 import { prepareRequest } from '../../../src/domain/placeholders.ts';
+import { runSteps } from '../../../src/domain/steps.ts';
 import { InlineError } from '../frame/error-notice.tsx';
 import { useSignedIn } from '../frame/signed-in.ts';
 
@@ -68,12 +69,13 @@ async function dryRun(
   );
   const body = parts.join('\n\n');
   const type = /^[[{]/.test(body) ? 'json' : 'form';
-  const prepared = prepareRequest(listed as DestinationRequest, {
+  const request = {
     path,
     query: new URLSearchParams(search),
     headers,
-    body: body === '' ? undefined : { type, text: body },
-  });
+    body: body === '' ? undefined : ({ type, text: body } as const),
+  };
+  const prepared = runSteps(prepareRequest(listed as DestinationRequest, request));
   const tokens = await Promise.all(prepared.tokens.map(read));
   const filled = prepared.fill((id) => visibleData(tokens.find((one) => one.id === id) as Token, listed));
   const secrets = header_names.map((name) => [name, '••••••••'] as const);

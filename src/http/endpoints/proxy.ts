@@ -14,12 +14,18 @@ import {
 import type { Policy } from '../../domain/policy.ts';
 import { type Principal, permit, questionOf } from '../../domain/principal.ts';
 import { tokenVersion, versionOf } from '../../domain/row-version.ts';
-import { inTurns, nextTurn } from '../../domain/steps.ts';
+import { inTurns, nextTurn, runSteps, type Steps } from '../../domain/steps.ts';
 import type { Lease } from '../../outbound/destinations.ts';
 import type { OutboundReply } from '../../outbound/http-connection.ts';
 import type { StoredDestination, StoredToken, StoreTransaction } from '../../store/store.ts';
 import { isLimited, spendUse } from '../pipeline/admit.ts';
-import { isContentType, type ReceivedBody, type RoutedRequest } from '../pipeline/read-input.ts';
+import {
+  bodyLimit,
+  isContentType,
+  largeBody,
+  type ReceivedBody,
+  type RoutedRequest,
+} from '../pipeline/read-input.ts';
 import { auditFields } from '../pipeline/request-info.ts';
 import {
   type Call,
@@ -130,10 +136,13 @@ async function check(call: Call, context: HandlerContext): Promise<Use> {
     (one) => one.method === request.method && matchesPath(one.path, path),
   ) as DestinationRequest | undefined;
   if (!listed) throw fail('request_not_listed');
-  const prepared = prepareRequest(
-    listed,
-    callerRequest(request, call.body as ReceivedBody | undefined, path, search),
-  );
+  const body = call.body as ReceivedBody | undefined;
+  const preparing = prepareRequest(listed, callerRequest(request, body, path, search));
+  const { length = 0 } = body?.bytes ?? {};
+  const prepared =
+    length > largeBody ? await context.longWork.run(principal, preparing) : runSteps(preparing);
+  if (prepared.tokens.length > 0 && length > bodyLimit)
+    throw fail('too_large', { detail: `A body with placeholders may have at most ${bodyLimit} bytes.` });
   const tokens = await Promise.all(
     prepared.tokens
       .toSorted()
@@ -340,7 +349,7 @@ async function replyFrom(
     headers[name] === undefined ? [] : [[name, headers[name]] as const],
   );
   const parts = selectParts(
-    jsonOf(body, headers),
+    await inTurns(jsonOf(body, headers)),
     reply.filter((part) => !part.startsWith('header:')),
   );
   const values = passed.map(([, value]) => value);
@@ -351,18 +360,24 @@ async function replyFrom(
   return { status, headers: { ...Object.fromEntries(passed), ...own }, ...(!isEmpty && { body: parts }) };
 }
 
+/** Names of fields count, too. To parse so many takes up to ten milliseconds. */
+const maxReplyValues = 40_000;
+
 /** Undefined if the body is not JSON. Throws if it is compressed, because the request accepted no encoding. */
-function jsonOf(body: Buffer | undefined, headers: OutboundReply['headers']): unknown {
+function* jsonOf(body: Buffer | undefined, headers: OutboundReply['headers']): Steps<unknown> {
   if (!body || body.length === 0) return undefined;
   if ((headers['content-encoding'] ?? 'identity') !== 'identity') throw new Error('the reply is compressed');
   if (!/^application\/([\w.+-]+\+)?json\b/i.test(headers['content-type'] ?? '')) return undefined;
   const text = body.toString();
-  // The search for echoes and the response take as many nested calls as the reply has levels.
-  const problem = jsonLimitError(text, Number.POSITIVE_INFINITY);
+  const problem = jsonLimitError(text, maxReplyValues);
   if (problem !== undefined) throw new Error(`the reply ${problem}`);
+  yield;
+  let value: unknown;
   try {
-    return JSON.parse(text);
+    value = JSON.parse(text);
   } catch {
     throw new Error('the reply is not valid JSON');
   }
+  yield;
+  return value;
 }

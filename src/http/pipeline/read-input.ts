@@ -1,11 +1,12 @@
 /** Reads and validates path, query and body. */
 import { z } from 'zod';
 import { Failure, fail, maxErrors, throwIfInvalid } from '../../domain/error.ts';
+import { maxFormFields, parseForm } from '../../domain/form.ts';
 import { jsonLimitError } from '../../domain/json-limits.ts';
 import { findInexactNumber } from '../../domain/number-precision.ts';
 import type { Principal } from '../../domain/principal.ts';
 import { collect } from '../../domain/received-bytes.ts';
-import type { Steps } from '../../domain/steps.ts';
+import { runSteps, type Steps } from '../../domain/steps.ts';
 import { validate } from '../../domain/validate.ts';
 import { matchAny, readIfMatch } from './etag.ts';
 import type { RequestInfo } from './request-info.ts';
@@ -54,7 +55,7 @@ export function readInput(
 ): Input {
   if (route.isRaw) return rawInput(principal, request, received, requestInfo);
   const json = received && parseBody(route, received, request.headers);
-  if (json) requireExactNumbers(json);
+  if (json) runSteps(requireExactNumbers(json));
   return validateInput(route, principal, request, json, requestInfo);
 }
 
@@ -69,7 +70,7 @@ export function* inputSteps(
   if (route.isRaw) return rawInput(principal, request, received, requestInfo);
   const json = parseBody(route, received, request.headers);
   yield;
-  requireExactNumbers(json);
+  yield* requireExactNumbers(json);
   yield;
   return validateInput(route, principal, request, json, requestInfo);
 }
@@ -198,7 +199,7 @@ function tooLarge(problem: string) {
 /** Parses a body. Throws `validation_failed` if it has a number that cannot be stored exactly. */
 export function readJson(...received: Parameters<typeof parseJson>): Json {
   const json = parseJson(...received);
-  requireExactNumbers(json);
+  runSteps(requireExactNumbers(json));
   return json;
 }
 
@@ -214,16 +215,18 @@ function parseJson(
   return parse(bytes);
 }
 
-/** Parses a form. Throws `unsupported_media_type` for other bodies. */
+/** Parses a form. Throws `unsupported_media_type` for other bodies, and `too_large` for too many fields. */
 export function readForm({ bytes, failure }: ReceivedBody, headers: Headers): URLSearchParams {
   if (failure) throw failure;
   if (!isContentType([formType], headers.get('content-type')))
     throw fail('unsupported_media_type', { detail: `The body must be ${formType}.` });
-  return new URLSearchParams(Buffer.from(bytes).toString());
+  const form = parseForm(Buffer.from(bytes).toString());
+  if (!form) throw tooLarge(`may have at most ${maxFormFields} fields`);
+  return form;
 }
 
-function requireExactNumbers({ text }: Json): void {
-  const path = findInexactNumber(text);
+function* requireExactNumbers({ text }: Json): Steps<void> {
+  const path = yield* findInexactNumber(text);
   if (path !== undefined)
     throw invalid('is a number that cannot be stored exactly: send it as a string', path);
 }

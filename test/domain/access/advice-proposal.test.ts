@@ -3,8 +3,8 @@ import { describe, expect, test } from 'bun:test';
 import { adviceFor } from '../../../src/domain/access/advice.ts';
 import type { Grants } from '../../../src/domain/grant.ts';
 import { maxRules, type Rule } from '../../../src/domain/rule.ts';
+import { runSteps } from '../../../src/domain/steps.ts';
 import { grants, rule } from '../../support/grants.ts';
-import { runSteps } from '../../support/run-steps.ts';
 
 /** A rule that reveals tokens in a container. */
 const at = (container: string, fields: Partial<Rule> = {}) => rule({ container, ...fields });

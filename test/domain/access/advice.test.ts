@@ -4,8 +4,8 @@ import { adviceFor, RankedGrant } from '../../../src/domain/access/advice.ts';
 import { accessOf, compareAccess } from '../../../src/domain/access/change.ts';
 import { compilePolicy } from '../../../src/domain/policy.ts';
 import { canonicalContainer, type Rule } from '../../../src/domain/rule.ts';
+import { runSteps } from '../../../src/domain/steps.ts';
 import { Random, randomContainer, randomGrants } from '../../support/random-policy.ts';
-import { runSteps } from '../../support/run-steps.ts';
 
 const rule = (
   container: string,

@@ -14,9 +14,9 @@ import {
 import { hasTrait } from '../../../src/domain/permission.ts';
 import { compilePolicy, type Policy } from '../../../src/domain/policy.ts';
 import { canonicalContainer } from '../../../src/domain/rule.ts';
+import { runSteps } from '../../../src/domain/steps.ts';
 import { grants, when } from '../../support/grants.ts';
 import { Random, randomContainer, randomGrants } from '../../support/random-policy.ts';
-import { runSteps } from '../../support/run-steps.ts';
 
 const permissions = ['token:read', 'token:update', 'invoice:read', 'decision:create', 'application:read'];
 const scoped = permissions.filter((permission) => hasTrait(permission, 'scoped'));

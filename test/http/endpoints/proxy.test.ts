@@ -139,8 +139,8 @@ describe.skipIf(noOpenssl).each(databases)('the proxy on %s', (_, database) => {
     expect(JSON.stringify(server.logged)).not.toContain(number);
   });
 
+  const form = { 'Content-Type': 'application/x-www-form-urlencoded' };
   test('forms, headers and whole values are inserted', async () => {
-    const form = { 'Content-Type': 'application/x-www-form-urlencoded' };
     await charge(new URLSearchParams({ 'card[number]': placeholder, amount: '5' }).toString(), form);
     expect(sentBody()).toBe(`card%5Bnumber%5D=${number}&amount=5`);
     for (const value of [placeholder, `Card ${placeholder}`]) {
@@ -175,6 +175,13 @@ describe.skipIf(noOpenssl).each(databases)('the proxy on %s', (_, database) => {
     ['data without the part', 'placeholder_unusable', { card: { number: '{{ token: odd-1 }}' } }],
     ['a name twice', 'validation_failed', '{"a":1,"b":{"c":1,"c":2}}'],
     ['a number that is not exact', 'validation_failed', '{"a":12345678901234567890}'],
+    ['such a number in invalid JSON', 'validation_failed', '[1e400'],
+    ['a form of 1,001 fields', 'validation_failed', '&'.repeat(1000), form],
+    [
+      'a placeholder in more than 64 KiB',
+      'too_large',
+      { card: { number: placeholder }, note: 'x'.repeat(65_536) },
+    ],
     ['another content type', 'unsupported_media_type', 'x', { 'Content-Type': 'text/plain' }],
     ['an unknown token', 'not_found', { card: { number: '{{ token: unknown }}' } }],
     ['a token without access', 'permission_missing', { card: { number: '{{ token: elsewhere }}' } }],
@@ -236,6 +243,15 @@ describe.skipIf(noOpenssl).each(databases)('the proxy on %s', (_, database) => {
     expect(receiver.received).toHaveLength(2);
   });
 
+  test('bodies without placeholders and replies may have almost 1 MiB', async () => {
+    const text = 'x'.repeat(1_048_000);
+    receiver.answer((socket) =>
+      socket.write(json({ id: text.slice(0, 900_000), values: Array(39_000).fill(1) })),
+    );
+    expect((await charge({ card: { number: text } })).body).toEqual({ id: text.slice(0, 900_000) });
+    expect(sentBody()).toHaveLength(text.length + 22);
+  });
+
   test('a reply in chunks is read as a whole', async () => {
     const text = JSON.stringify({ id: 'ch_1', echo: number });
     const chunks = [...text].map((character) => `1\r\n${character}\r\n`).join('');
@@ -290,6 +306,11 @@ describe.skipIf(noOpenssl).each(databases)('the proxy on %s', (_, database) => {
       'JSON of 33 levels',
       'destination_failed',
       (socket) => socket.write(json(`{"id":${'['.repeat(32)}${']'.repeat(32)}}`)),
+    ],
+    [
+      'JSON of 40,001 values',
+      'destination_failed',
+      (socket) => socket.write(json(`[${Array(40_000).fill(1).join()}]`)),
     ],
     ['invalid JSON', 'destination_failed', (socket) => socket.write(json('{'))],
     ['no HTTP', 'destination_failed', (socket) => socket.write('SSH-2.0-OpenSSH\r\n\r\n')],

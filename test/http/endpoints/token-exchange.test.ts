@@ -376,6 +376,7 @@ describe('the token endpoint', () => {
     expect((await send('client_id=a&client_id=b')).body.error).toBe('invalid_request');
     expect((await send('{}', 'application/json')).status).toBe(415);
     expect((await send(`subject_token=${'x'.repeat(33_000)}`)).status).toBe(413);
+    expect((await send('&'.repeat(1000))).status).toBe(413);
   });
 
   test('limits requests by address', async () => {

@@ -1,10 +1,10 @@
 /** The work of `GET /access/who` grows with the number of applications, and not faster. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { newId } from '../../../../src/domain/key.ts';
+import { runSteps } from '../../../../src/domain/steps.ts';
 import { reviewPage } from '../../../../src/http/endpoints/access/review.ts';
 import type { RunSteps } from '../../../../src/http/pipeline/long-work.ts';
 import { unknownKey } from '../../../support/keys.ts';
-import { runSteps } from '../../../support/run-steps.ts';
 import { databases, openTestServer, type TestServer } from '../../../support/test-server.ts';
 
 const run: RunSteps = async (steps) => runSteps(steps);
