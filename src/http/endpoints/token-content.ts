@@ -20,6 +20,7 @@ import {
 import { tokenVersion } from '../../domain/row-version.ts';
 import { canonicalContainer, stricter, type Transform } from '../../domain/rule.ts';
 import { renderSearch } from '../../domain/search.ts';
+import { inTurns, type Steps } from '../../domain/steps.ts';
 import {
   containerOf,
   Data,
@@ -129,13 +130,6 @@ export async function patchedContent(
     call.examined = { operation: 'token.read', disclosures: [disclosure] };
   }
 
-  const data =
-    newData === undefined
-      ? renders
-        ? await current.plaintext()
-        : undefined
-      : validate(DataField, { data: mergePatch(merges ? mergedInto?.value() : undefined, newData) }, 'body')
-          .data.json;
   const writesAll = !keeps && (search === undefined || open.search === undefined);
   const writes = newData !== undefined || (patch.search !== undefined && patch.search !== null);
   const earlier = current.writtenBy ?? undefined;
@@ -144,7 +138,8 @@ export async function patchedContent(
     : writes
       ? commonWriter(earlier, writerOf(principal))
       : earlier;
-  const content = { ...open, writtenBy, data, ...(data && rendered(open, data.value())) };
+  const stored = merges ? mergedInto : keeps && renders ? await current.plaintext() : undefined;
+  const content = await inTurns(revisedContent({ ...open, writtenBy }, stored, newData));
   const transform = stricter(before.transform, after.transform);
   const decisive = transform === before.transform ? before : after;
   return {
@@ -166,6 +161,24 @@ function permitExpiry(principal: Principal, current: LockedToken, next = Number.
   if (next < now) permit(principal, 'token:delete', current);
   if (next > now && max_uses !== undefined)
     throwIfInvalid({ expires_at: ['cannot be made later or removed, because the token has `max_uses`'] });
+}
+
+/** `stored` is what a patch of the data is merged into, or what the templates render without one. */
+function* revisedContent(
+  open: ReturnType<typeof openContent> & Pick<TokenRevision, 'writtenBy'>,
+  stored: JsonText | undefined,
+  patch: unknown,
+): Steps<TokenRevision> {
+  const before = stored?.value();
+  yield;
+  if (patch === undefined) return { ...open, data: stored, ...(stored && rendered(open, before)) };
+  const merged = mergePatch(before, patch);
+  yield;
+  const { value, json } = validate(DataField, { data: merged }, 'body').data;
+  yield;
+  const revised = { ...open, data: json, ...rendered(open, value) };
+  yield;
+  return revised;
 }
 
 function revealRequired(principal: Principal, current: LockedToken): Denial {
