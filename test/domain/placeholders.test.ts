@@ -1,15 +1,16 @@
 import { describe, expect, test } from 'bun:test';
 import { prepareRequest } from '../../src/domain/placeholders.ts';
+import { runSteps } from '../../src/domain/steps.ts';
 
 describe('a caller who inserts own data of chosen size beside hidden data', () => {
   function isSent(hidden: unknown, own: readonly unknown[]): boolean {
     const values = [hidden, ...own];
     const placeholders = values.map((_, at) => ({ at: `/${at}`, from: undefined, prefix: undefined }));
     const text = JSON.stringify(Object.fromEntries(values.map((_, at) => [at, `{{ token: own-${at} }}`])));
-    const prepared = prepareRequest(
-      { method: 'POST', path: '/', placeholders, query: [], headers: [], reply: [] },
-      { path: '/', query: new URLSearchParams(), headers: new Map(), body: { type: 'json', text } },
-    );
+    const listed = { method: 'POST' as const, path: '/', placeholders, query: [], headers: [], reply: [] };
+    const body = { type: 'json', text } as const;
+    const request = { path: '/', query: new URLSearchParams(), headers: new Map(), body };
+    const prepared = runSteps(prepareRequest(listed, request));
     try {
       prepared.fill((token) => values[Number(token.slice('own-'.length))]);
       return true;
