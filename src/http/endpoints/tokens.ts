@@ -39,6 +39,7 @@ import type {
 } from '../../store/store.ts';
 import { disclosureOf } from '../pipeline/disclosures.ts';
 import { etag } from '../pipeline/etag.ts';
+import type { Searcher } from '../pipeline/limits.ts';
 import { Cursor, listQuery, oneOrMore, pageOf, paginate, paginationOf } from '../pipeline/pagination.ts';
 import {
   type ChangeReply,
@@ -100,7 +101,7 @@ export const createToken = changeEndpoint({
         usage.record(principal, permission, container);
       }
       const values = valueToFind(names[0] as string, content);
-      const found = limits.checkSearch(principal.applicationId, requestInfo);
+      const found = limits.checkSearch(searcherOf(principal), requestInfo);
       const existing = await store.tokens.findEqual(
         principal.tenantId,
         container,
@@ -152,6 +153,14 @@ function defaultsRefused({ container }: Resource, id: string | undefined): Denia
     },
     { id, container, isStored: false },
   );
+}
+
+/** Guesses count for the application whose access they use, so that more public keys do not allow more of them. */
+function searcherOf(principal: Principal): Searcher {
+  const { kind, applicationId } = principal;
+  if (kind === 'application') return { applicationId, group: undefined };
+  const { authorizedBy = applicationId } = principal;
+  return { applicationId: authorizedBy, group: `${authorizedBy} ${applicationId}` };
 }
 
 /** The search value that `unless_exists` names. Throws `validation_failed` if the token has no such value. */
@@ -269,7 +278,7 @@ export const searchTokens = readEndpoint({
     const { size, start: before, type, equals } = body;
     const { created_after: createdAfter, created_before: createdBefore } = body;
     const filter = { type, equals, createdAfter, createdBefore };
-    const found = limits.checkSearch(principal.applicationId, requestInfo);
+    const found = limits.checkSearch(searcherOf(principal), requestInfo);
     const query = { visible: searchable, transformFor, filter, size, before };
     const { rows, ...list } = await store.tokens.list(principal.tenantId, query);
     if (rows.length > 0) found();

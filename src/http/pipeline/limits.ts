@@ -27,14 +27,22 @@ export interface Rates {
   readonly tokens: Rate;
   /** Bytes of request bodies that create or change tokens, by application. */
   readonly 'token-bytes': Rate;
-  /** Searches for tokens, by application. */
+  /** Searches for tokens, by application with the sessions and delegations that it authorized. */
   readonly searches: Rate;
-  /** Searches that find nothing, by application. */
+  /** Searches that find nothing, by application like searches. */
   readonly 'search-misses': Rate;
   /** Uses of a token at destinations. */
   readonly uses: Rate;
   /** Milliseconds of long computations, by application. */
   readonly processing: Rate;
+}
+
+/** Whose limits a search counts against. */
+export interface Searcher {
+  /** The application, or the one that authorized the session or delegation. */
+  readonly applicationId: string;
+  /** The sessions with the same application and authorizer, or the delegations, may use half of its limits. */
+  readonly group: string | undefined;
 }
 
 /**
@@ -49,7 +57,7 @@ export interface Limits {
   checkExchanges(requestInfo: RequestInfo): void;
   checkTokens(application: string, bytes: number, requestInfo: RequestInfo): void;
   /** Counts a search that finds nothing. If it finds something, call the returned function. */
-  checkSearch(application: string, requestInfo: RequestInfo): () => void;
+  checkSearch(by: Searcher, requestInfo: RequestInfo): () => void;
   /** Counts one use of each token, or none if it throws. If the request is not sent, call the returned function. */
   checkUses(tenant: string, tokens: readonly string[], requestInfo: RequestInfo): () => void;
   /** Throws if the application has used up its processing time. Adds no header. */
@@ -73,15 +81,24 @@ export function makeLimits(
   const tokenBytes = limit('token-bytes', 'bytes of tokens sent by one application', ';qu="content-bytes"');
   const searches = limit('searches', 'searches by one application');
   const misses = limit('search-misses', 'searches without a result by one application');
+  const groupSearches = limit('searches', 'searches by sessions of one application', '', 2);
+  const groupMisses = limit(
+    'search-misses',
+    'searches without a result by sessions of one application',
+    '',
+    2,
+  );
   const uses = limit('uses', 'uses of one token');
   const processing = limit('processing', 'milliseconds of long computations for one application');
   // A change can run several times before its commit, and counts once.
   const searching = new WeakMap<RequestInfo, () => void>();
 
-  function limit(name: keyof Rates, what: string, quotaUnit = '') {
-    const { rate, per, burst } = rates[name];
+  function limit(name: keyof Rates, what: string, quotaUnit = '', share = 1) {
+    const { per } = rates[name];
+    const rate = rates[name].rate / share;
+    const burst = Math.ceil(rates[name].burst / share);
     if (rate === 0) return undefined;
-    const buckets = new Buckets(rates[name], start);
+    const buckets = new Buckets({ rate, per, burst }, start);
     const policy = `"${name}";q=${burst}${quotaUnit};w=${Math.ceil((burst * per) / rate / 1000)}`;
     const detail = `At most ${burst} ${what} in a burst, and ${rate} every ${per === 1000 ? 'second' : 'minute'}. Retry after the number of seconds in Retry-After.`;
     const check = (client: string, requestInfo?: { rateLimits: RateLimitStatus }, units?: number) => {
@@ -112,15 +129,19 @@ export function makeLimits(
       tokens?.check(application, requestInfo);
       tokenBytes?.check(application, requestInfo, bytes);
     },
-    checkSearch: (application, requestInfo) => {
+    checkSearch: ({ applicationId, group }, requestInfo) => {
       const earlier = searching.get(requestInfo);
       if (earlier) return earlier;
-      searches?.check(application, requestInfo);
+      // Of the group first, so that a group that has used up its part takes nothing from the application.
+      if (group !== undefined) groupSearches?.check(group, requestInfo);
+      if (group !== undefined) groupMisses?.check(group, requestInfo);
+      searches?.check(applicationId, requestInfo);
       // Taken before the search, so that concurrent guesses cannot exceed the limit.
-      misses?.check(application, requestInfo);
+      misses?.check(applicationId, requestInfo);
       let isMiss = true;
       const found = () => {
-        if (isMiss) misses?.spend(application, -1);
+        if (isMiss) misses?.spend(applicationId, -1);
+        if (isMiss && group !== undefined) groupMisses?.spend(group, -1);
         isMiss = false;
       };
       searching.set(requestInfo, found);

@@ -577,4 +577,34 @@ describe.each(databases)('two nodes on %s', (_, database) => {
     expect([await guess('1'), await guess('6'), await guess('7')]).toEqual([200, 200, 429]);
     await server.close();
   });
+
+  test('that sessions send count for their authorizer, which they cannot use up through one public key', async () => {
+    const server = await openTestServer(database, {
+      SALLYPORT_SEARCHES_PER_MINUTE: '0',
+      SALLYPORT_SEARCH_MISSES_PER_MINUTE: '8',
+    });
+    const { key: management } = await server.tenant();
+    const permissions = ['token:read', 'token:search'];
+    const { key } = await server.application(management, { permissions });
+    const post = (path: string, body?: object, as = key) => server.call('POST', path, { key: as, body });
+    const open = async (web: string) => {
+      const { session_key, nonce } = (await post('/sessions', undefined, web)).body;
+      expect((await post('/sessions/authorize', { nonce, permissions })).status).toBe(204);
+      return session_key as string;
+    };
+    const misses = async (as: string) => {
+      for (let count = 0; ; count++)
+        if ((await post('/tokens/search', { equals: { pan: `${count}` } }, as)).status === 429) return count;
+    };
+    const webs = [];
+    for (let count = 0; count < 3; count++)
+      webs.push((await server.application(management, { type: 'public' })).key as string);
+    const [first = '', second = '', third = ''] = webs;
+    expect([await misses(await open(first)), await misses(await open(first))]).toEqual([4, 0]);
+    expect([await misses(await open(second)), await misses(await open(third))]).toEqual([4, 0]);
+    expect(await misses(key)).toBe(0);
+    server.clock.advance(60_000);
+    expect([await misses(await open(first)), await misses(key)]).toEqual([4, 4]);
+    await server.close();
+  });
 });

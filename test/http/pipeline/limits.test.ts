@@ -18,11 +18,12 @@ test('a search in a change that runs again before its commit counts once, and so
     () => {},
   );
   const request = () => ({ rateLimits: { add: () => {} } }) as unknown as RequestInfo;
+  const app = { applicationId: 'app', group: undefined };
   const first = request();
-  const found = [checkSearch('app', first), checkSearch('app', first)];
+  const found = [checkSearch(app, first), checkSearch(app, first)];
   for (const succeed of found) succeed();
-  checkSearch('app', request());
-  expect(() => checkSearch('app', request())).toThrow('too_many_requests');
+  checkSearch(app, request());
+  expect(() => checkSearch(app, request())).toThrow('too_many_requests');
 });
 
 describe('rate limits', () => {
