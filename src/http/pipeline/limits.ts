@@ -56,7 +56,10 @@ export interface Limits {
   checkRevocations(requestInfo: RequestInfo): void;
   checkExchanges(requestInfo: RequestInfo): void;
   checkTokens(application: string, bytes: number, requestInfo: RequestInfo): void;
-  /** Counts a search that finds nothing. If it finds something, call the returned function. */
+  /**
+   * Counts a search that finds nothing, before the search, so that concurrent guesses cannot exceed the limit. If it
+   * finds something, call the returned function.
+   */
   checkSearch(by: Searcher, requestInfo: RequestInfo): () => void;
   /** Counts one use of each token, or none if it throws. If the request is not sent, call the returned function. */
   checkUses(tenant: string, tokens: readonly string[], requestInfo: RequestInfo): () => void;
@@ -81,13 +84,8 @@ export function makeLimits(
   const tokenBytes = limit('token-bytes', 'bytes of tokens sent by one application', ';qu="content-bytes"');
   const searches = limit('searches', 'searches by one application');
   const misses = limit('search-misses', 'searches without a result by one application');
-  const groupSearches = limit('searches', 'searches by sessions of one application', '', 2);
-  const groupMisses = limit(
-    'search-misses',
-    'searches without a result by sessions of one application',
-    '',
-    2,
-  );
+  const groupSearches = limit('searches', 'searches by sessions', '', 2);
+  const groupMisses = limit('search-misses', 'searches without a result by sessions', '', 2);
   const uses = limit('uses', 'uses of one token');
   const processing = limit('processing', 'milliseconds of long computations for one application');
   // A change can run several times before its commit, and counts once.
@@ -95,8 +93,7 @@ export function makeLimits(
 
   function limit(name: keyof Rates, what: string, quotaUnit = '', share = 1) {
     const { per } = rates[name];
-    const rate = rates[name].rate / share;
-    const burst = Math.ceil(rates[name].burst / share);
+    const [rate, burst] = [rates[name].rate / share, Math.ceil(rates[name].burst / share)];
     if (rate === 0) return undefined;
     const buckets = new Buckets({ rate, per, burst }, start);
     const policy = `"${name}";q=${burst}${quotaUnit};w=${Math.ceil((burst * per) / rate / 1000)}`;
@@ -136,7 +133,6 @@ export function makeLimits(
       if (group !== undefined) groupSearches?.check(group, requestInfo);
       if (group !== undefined) groupMisses?.check(group, requestInfo);
       searches?.check(applicationId, requestInfo);
-      // Taken before the search, so that concurrent guesses cannot exceed the limit.
       misses?.check(applicationId, requestInfo);
       let isMiss = true;
       const found = () => {
