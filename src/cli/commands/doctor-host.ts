@@ -8,6 +8,7 @@ import { type Check, fail, ok, warn } from '../../operations/check.ts';
 import { usesKeyFile } from '../../operations/master-key.ts';
 import { fetchDocument } from '../../outbound/request.ts';
 import { defaultPassfile, parsePostgresUrl } from '../../store/engine/postgres-url.ts';
+import { neededFree } from '../../store/engine/sqlite.ts';
 import { callVariables } from '../terminal/connection.ts';
 import { shortPath, sqlitePath } from '../terminal/database.ts';
 import { projectVariables } from './init.ts';
@@ -175,9 +176,8 @@ function isGroupKeyOfRoot(path: string): boolean {
 }
 
 const mebibyte = 1024 * 1024;
-const minFree = 64 * mebibyte;
 
-/** Fails below 64 MiB. Warns unless there is also space for a backup and a write-ahead log, each as large as the database. */
+/** Fails if a service could not recover from a full disk. Warns unless there is also space for a backup and a write-ahead log, each as large as the database. */
 export function checkDisk(config: Config): Check[] {
   const database = sqlitePath(config.databaseUrl);
   if (database === undefined || !existsSync(dirname(database))) return [];
@@ -191,11 +191,11 @@ export function checkDisk(config: Config): Check[] {
   const size = statSync(database, { throwIfNoEntry: false })?.size ?? 0;
   const folder = shortPath(dirname(database)) || '.';
   const message = `${Math.floor(free / mebibyte)} MiB free; the database uses ${Math.ceil(size / mebibyte)} MiB`;
-  if (free < minFree) {
-    const hint = `free some space on the disk of ${folder}: on a full disk, most changes fail with 503`;
+  if (free < neededFree) {
+    const hint = `free at least ${neededFree / mebibyte} MiB on the disk of ${folder}: otherwise most changes fail with 503 once it is full`;
     return [fail('disk', message, hint)];
   }
-  if (free < 2 * size + minFree) {
+  if (free < 2 * size + neededFree) {
     const hint = `free space on the disk of ${folder} for a write-ahead log and a backup, each as large as the database`;
     return [warn('disk', message, hint)];
   }

@@ -191,6 +191,8 @@ function watchFile(path: string, db: Database) {
 
 /** The size of the reserve of a service: see docs/operations/runbooks.md#sallyportdiskfull. */
 export const reservedBytes = 32 * 1024 * 1024;
+/** A disk that was full counts as full until this much is free. */
+export const neededFree = 2 * reservedBytes;
 /** Bytes by which it shrinks at a time. Most changes need less. Other programs can use the freed space, too. */
 const reserveStep = 256 * 1024;
 
@@ -237,7 +239,9 @@ function unlessFull(enqueue: Enqueue, isFull: () => boolean, path: string): Db['
     if (isEssential) return retryOnFullDisk(() => enqueue(work, entity, tenant));
     const guarded: typeof work = (tx) => {
       if (!isFull()) return work(tx);
-      throw fail('disk_full', { cause: new Error(`the disk of ${path} is full`) });
+      throw fail('disk_full', {
+        cause: new Error(`the disk of ${path} is full: free at least ${neededFree / 2 ** 20} MiB`),
+      });
     };
     return enqueue(guarded, entity, tenant);
   };
