@@ -13,11 +13,11 @@ import { oneUseLink } from './http/endpoints/console-page.ts';
 import { IssuerKeys } from './http/oauth/issuer-keys.ts';
 import { SignIn } from './http/oauth/sign-in.ts';
 import { auditRecorder as makeAuditRecorder } from './http/pipeline/audit-recorder.ts';
-import { LargeReplies } from './http/pipeline/large-replies.ts';
 import { makeLimits, type Rates } from './http/pipeline/limits.ts';
 import { LongWork, type Turns } from './http/pipeline/long-work.ts';
 import { quota } from './http/pipeline/quota.ts';
 import { requestCounter as makeRequestCounter } from './http/pipeline/request-counter.ts';
+import { memoryLimits, RequestMemory } from './http/pipeline/request-memory.ts';
 import type { HandlerContext, Route } from './http/pipeline/route.ts';
 import { listen, listenForScrapes, listenWhileStarting } from './http/pipeline/server.ts';
 import { usageRecorder } from './http/pipeline/usage-recorder.ts';
@@ -80,8 +80,8 @@ export interface AppOptions {
   readonly timers?: boolean;
   /** The clock and the event loop of long computations, in tests. */
   readonly turns?: Turns | undefined;
-  /** Replaces the limits for unread responses, in tests. */
-  readonly largeReplies?: LargeReplies | undefined;
+  /** Replaces the limits of memory, in tests. */
+  readonly memory?: RequestMemory | undefined;
   /** Replaces the number of bytes that are reserved for a full disk, in tests. */
   readonly reserved?: number;
   /** Replaces the routes, in tests. */
@@ -132,7 +132,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     auditedReads: config.auditReads,
     ...limitsOf(config, options, clock, observer, log),
     ...quotas(config, store, clock, observer),
-    largeReplies: options.largeReplies ?? new LargeReplies(),
+    memory: options.memory ?? new RequestMemory(memoryLimits(config.memory)),
     usage,
     requestCounter,
     idempotentRequests: new Set(),

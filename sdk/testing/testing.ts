@@ -40,11 +40,11 @@ import {
   searchTokens,
   updateToken,
 } from '../../src/http/endpoints/tokens.ts';
-import { LargeReplies } from '../../src/http/pipeline/large-replies.ts';
 import { makeLimits, type Rates } from '../../src/http/pipeline/limits.ts';
 import { LongWork } from '../../src/http/pipeline/long-work.ts';
 import { problemResponse } from '../../src/http/pipeline/problem.ts';
 import { noConnections, RequestInfo } from '../../src/http/pipeline/request-info.ts';
+import { memoryLimits, RequestMemory } from '../../src/http/pipeline/request-memory.ts';
 import {
   anyKey,
   type HandlerContext,
@@ -235,7 +235,7 @@ function contextOf(memory: Memory, publicUrl: string, sessionTtl: number): Handl
     storage: noQuota,
     storageQuota: undefined,
     longWork: new LongWork(limits),
-    largeReplies: new LargeReplies(),
+    memory: new RequestMemory(memoryLimits(2 ** 30)),
     outbound: missing('destinations'),
     usage: { request: nothing, record: nothing, flush: doNothing },
     requestCounter: { count: nothing, flush: doNothing },

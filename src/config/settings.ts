@@ -1,5 +1,6 @@
 /** Declares every setting once. Flags, help and docs/reference/config.md are generated from here. */
 import { readFileSync } from 'node:fs';
+import { totalmem } from 'node:os';
 import { join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 import { type AuditedReads, auditedReads } from '../domain/audit.ts';
@@ -355,6 +356,14 @@ export const settings = {
     description: 'Number of server processes that share the port.',
     ...whole(1, 1, 64),
   },
+  memory: {
+    variable: 'SALLYPORT_MEMORY',
+    description:
+      'Memory in bytes that the service may use. Its workers share it. A quarter of it is for large request bodies, pages and responses, and a quarter of that for one application. By default the limit of the cgroup, or the memory of the machine, but at most 1 GiB.',
+    fallback: unset,
+    parse: (text) =>
+      integer(text, Math.min(process.constrainedMemory() || totalmem(), 2 ** 30), 2 ** 26, 2 ** 46),
+  } satisfies Setting<number>,
   metricsPort: {
     variable: 'SALLYPORT_METRICS_PORT',
     description:

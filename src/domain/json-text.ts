@@ -1,9 +1,12 @@
-/** Serialized JSON. Stored JSON is copied into responses without parsing and serializing it again. */
+/**
+ * Serialized JSON, in parts that follow one another: strings, or UTF-8 as it was decrypted. Stored JSON becomes part of
+ * a response without being parsed, serialized or copied again.
+ */
 export class JsonText {
-  readonly text: string;
+  readonly parts: readonly (string | Uint8Array)[];
 
-  constructor(text: string) {
-    this.text = text;
+  constructor(...parts: (string | Uint8Array)[]) {
+    this.parts = parts;
   }
 
   static of(value: unknown): JsonText {
@@ -14,19 +17,43 @@ export class JsonText {
   static extended(object: object, name: string, value: JsonText): JsonText {
     const text = JSON.stringify(object);
     const comma = text === '{}' ? '' : ',';
-    return new JsonText(`${text.slice(0, -1)}${comma}${JSON.stringify(name)}:${value.text}}`);
+    return new JsonText(`${text.slice(0, -1)}${comma}${JSON.stringify(name)}:`, ...value.parts, '}');
   }
 
-  static list(parts: readonly JsonText[]): JsonText {
-    return new JsonText(`[${parts.map(({ text }) => text).join(',')}]`);
+  static list(items: readonly JsonText[]): JsonText {
+    return new JsonText('[', ...items.flatMap(({ parts }, at) => (at === 0 ? parts : [',', ...parts])), ']');
+  }
+
+  get text(): string {
+    let text = '';
+    for (const part of this.parts) text += typeof part === 'string' ? part : utf8(part);
+    return text;
+  }
+
+  /** A lower bound for `bytes` that takes no time. */
+  get length(): number {
+    let length = 0;
+    for (const part of this.parts) length += part.length;
+    return length;
+  }
+
+  /** The length in UTF-8. */
+  get bytes(): number {
+    let bytes = 0;
+    for (const part of this.parts) bytes += typeof part === 'string' ? Buffer.byteLength(part) : part.length;
+    return bytes;
   }
 
   value(): unknown {
     return JSON.parse(this.text);
   }
 
-  /** Makes `JSON.stringify` embed the value instead of `{"text": …}`. */
+  /** Makes `JSON.stringify` embed the value instead of `{"parts": …}`. */
   toJSON(): unknown {
     return this.value();
   }
+}
+
+function utf8({ buffer, byteOffset, length }: Uint8Array): string {
+  return Buffer.from(buffer, byteOffset, length).toString();
 }

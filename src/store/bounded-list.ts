@@ -39,7 +39,7 @@ export interface Filtered<R> {
 export async function boundedList<R>(
   db: Pick<Executor, 'get' | 'all'>,
   list: Filtered<R>,
-  { size, page, before = maxId }: ListWindow,
+  { size, page, before = maxId, reserve }: ListWindow,
 ): Promise<ListPage<R & { readonly id: string }>> {
   const offset = page === undefined ? 0 : (page - 1) * size;
   const scan =
@@ -47,6 +47,7 @@ export async function boundedList<R>(
   const { found, end, total } = await scan;
   const listed = found.slice(0, size);
   const next = found.length > size ? listed.at(-1)?.id : end;
+  reserve?.(rowCost * listed.reduce((sum, { bytes }) => sum + Number(bytes), 0));
   const rows: (R & { readonly id: string })[] = [];
   for (const batch of batchesOf(listed, ({ bytes }) => Number(bytes), batchBytes)) {
     if (rows.length > 0) await nextTurn();
@@ -109,6 +110,9 @@ export function batchesOf<R>(rows: readonly R[], bytesOf: (row: R) => number, ma
   }
   return batches;
 }
+
+/** Bytes of memory per byte of the largest column: the row, its value, and the response. */
+const rowCost = 4;
 
 /** Reading and parsing rules of this many bytes takes a few milliseconds. Other requests are handled in between. */
 const batchBytes = 250_000;

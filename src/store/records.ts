@@ -25,7 +25,11 @@ export interface ListWindow {
   readonly size: number;
   readonly page?: number | undefined;
   readonly before?: string | undefined;
+  readonly reserve?: Reserve | undefined;
 }
+
+/** Called before rows are read that take this many bytes of memory. If it throws, they are not read. */
+export type Reserve = (bytes: number) => void;
 
 /**
  * Newest first. A list examines a bounded number of rows. So a page may be shorter than its size, or empty, and still

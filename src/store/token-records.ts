@@ -6,7 +6,7 @@ import type { Transform } from '../domain/rule.ts';
 import type { SearchTemplates, SearchValues } from '../domain/search.ts';
 import type { Metadata, Token } from '../domain/token.ts';
 import type { Visible } from '../domain/visible-scopes.ts';
-import type { Change, ListPage, ListWindow } from './records.ts';
+import type { Change, ListPage, ListWindow, Reserve } from './records.ts';
 
 /** Every change of a token results in a later `modified_at`, also within one millisecond. */
 export interface Tokens {
@@ -27,8 +27,9 @@ export interface Tokens {
     container: string,
     values: SearchValues,
     writers: readonly string[],
+    reserve?: Reserve,
   ): Promise<StoredToken | undefined>;
-  get(tenant: string, id: string): Promise<StoredToken | undefined>;
+  get(tenant: string, id: string, reserve?: Reserve): Promise<StoredToken | undefined>;
   /** Changes with the token: see `tokenVersion`. Undefined if the token does not exist. */
   version(tenant: string, id: string): Promise<string | undefined>;
   /** What decisions about the tokens with these ids need, in any order. Ids that do not exist are left out. */
@@ -47,6 +48,7 @@ export interface Tokens {
     change: Change,
     revise: (current: LockedToken) => Promise<TokenRevision>,
     quota?: number,
+    reserve?: Reserve,
   ): Promise<TokenRecord | undefined>;
   /** Deletes a token. Rejects without a change if `check` throws. Returns false if the token does not exist. */
   delete(tenant: string, id: string, check: (current: TokenRecord) => void): Promise<boolean>;

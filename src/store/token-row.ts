@@ -1,13 +1,16 @@
 /** The rows of tokens, and the encryption of their data and masked values, which are stored in `token_contents`. */
+import { type Awaitable, then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import type { Owner } from '../domain/grant.ts';
 import { JsonText } from '../domain/json-text.ts';
 import type { Mask } from '../domain/mask.ts';
 import type { SearchTemplates } from '../domain/search.ts';
 import type { Metadata } from '../domain/token.ts';
+import { notExpired } from './applications.ts';
 import { decrypt, encrypt } from './crypto/cipher.ts';
-import type { DbTime } from './engine/db.ts';
-import type { TokenContent, TokenRecord } from './store.ts';
+import type { DbTime, Queries } from './engine/db.ts';
+import type { Reserve } from './records.ts';
+import type { StoredToken, TokenContent, TokenRecord } from './store.ts';
 
 /** The columns of `tokens` that reads need. The ciphertexts are in `token_contents`. */
 export interface TokenRow extends ContentOwner {
@@ -33,6 +36,19 @@ export interface TokenRow extends ContentOwner {
 export const columns = `t.tenant_id, t.seq, t.id, t.type, t.container, t.content_version, t.mask, t.search,
   t.search_version, t.written_by, t.metadata, t.max_uses, t.uses, t.created_by, t.created_at, t.modified_by, t.modified_at,
   t.expires_at`;
+
+/** The ciphertexts of a larger token are read only after memory was reserved for them. */
+const largeContent = 65_536;
+const size = 't.data_bytes + t.masked_bytes';
+const ifSmall = (column: string) => `case when ${size} <= ${largeContent} then ${column} end`;
+export const columnsIfSmall = `${columns}, ${size} as size, ${ifSmall('c.data')} as data, ${ifSmall('c.masked')} as masked`;
+
+/** A row without the ciphertexts if the token is large. */
+export type RowIfSmall = TokenRow & {
+  readonly size: number;
+  readonly data: Uint8Array | null;
+  readonly masked: Uint8Array | null;
+};
 
 export const withContents =
   'tokens t left join token_contents c on c.tenant_id = t.tenant_id and c.seq = t.seq';
@@ -99,6 +115,9 @@ export function encryptContent(
   return { data, masked, data_bytes: data.length, masked_bytes: masked?.length ?? 0 };
 }
 
+/** Longer plaintext is sent as it was decrypted. Shorter plaintext takes less time and memory as a string. */
+const largePlaintext = 4096;
+
 /** Returns undefined without a masked value. Throws if the ciphertext is missing or was changed. */
 export function decryptPart(
   key: Uint8Array,
@@ -108,6 +127,33 @@ export function decryptPart(
 ): JsonText | undefined {
   if (part === 'masked' && ciphertext === null) return undefined;
   const plaintext = ciphertext && decrypt(key, contextOf(owner, part), ciphertext);
-  if (plaintext) return new JsonText(plaintext.toString());
+  if (plaintext) return new JsonText(plaintext.length > largePlaintext ? plaintext : plaintext.toString());
   throw new Error(`the ${part} of token ${owner.id} cannot be decrypted: it was changed by another program`);
+}
+
+function toToken(row: TokenRow & Ciphertexts, key: Uint8Array): StoredToken {
+  return {
+    ...toRecord(row),
+    plaintext: () => decryptPart(key, row, 'data', row.data) as JsonText,
+    masked: () => decryptPart(key, row, 'masked', row.masked),
+  };
+}
+
+const selectLarge = `select ${columns}, c.data, c.masked from ${withContents}
+  where t.tenant_id = $1 and t.seq = $2 and ${notExpired('t')}`;
+
+/** Bytes of memory per byte of a token that is read: the ciphertexts, their plaintext, and the response. */
+export const contentCost = 3;
+
+/** Reads the ciphertexts of a large token. Returns undefined if it was deleted meanwhile. */
+export function wholeToken(
+  db: Pick<Queries, 'get'>,
+  row: RowIfSmall,
+  key: Uint8Array,
+  reserve: Reserve | undefined,
+): Awaitable<StoredToken | undefined> {
+  if (row.size <= largeContent) return toToken(row as RowIfSmall & Ciphertexts, key);
+  reserve?.(contentCost * row.size);
+  const read = db.get<TokenRow & Ciphertexts>(selectLarge, [row.tenant_id, row.seq]);
+  return then(read, (whole) => whole && toToken(whole, key));
 }

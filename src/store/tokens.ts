@@ -16,11 +16,11 @@ import { batchesOf } from './bounded-list.ts';
 import type { Keyring } from './crypto/keyring.ts';
 import { type Executor, type Queries, rowLock, type Value } from './engine/db.ts';
 import { all, onCitus, Params } from './engine/sql.ts';
+import type { Reserve } from './records.ts';
 import type {
   Change,
   ListedToken,
   LockedToken,
-  StoredToken,
   TokenContent,
   TokenLocation,
   TokenQuery,
@@ -41,12 +41,16 @@ import { type FoundTokens, findTokens, type VisibleToken } from './token-list/sc
 import {
   type Ciphertexts,
   columns,
+  columnsIfSmall,
+  contentCost,
   decryptPart,
   encryptContent,
   type Part,
+  type RowIfSmall,
   type TokenRow,
   toRecord,
   viewOf,
+  wholeToken,
   withContents,
 } from './token-row.ts';
 import {
@@ -61,7 +65,7 @@ import {
 } from './token-search.ts';
 
 const byId = `t.tenant_id = $1 and t.id = $2 and ${notExpired('t')}`;
-const selectWhole = `select t.id as key, ${columns}, c.data, c.masked from ${withContents}
+const selectToken = `select t.id as key, ${columnsIfSmall} from ${withContents}
   where t.id = :key and t.tenant_id = $2 and ${notExpired('t')}`;
 const selectRecord = `select t.id as key, ${columns} from tokens t
   where t.id = :key and t.tenant_id = $2 and ${notExpired('t')}`;
@@ -89,15 +93,18 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
       return toRecord(row);
     },
 
-    findEqual: async (tenant, container, values, writers) => {
+    findEqual: async (tenant, container, values, writers, reserve) => {
       const key = await dataKey(tenant);
-      return db.transaction((tx) => lockEqual(db, tx, key, tenant, container, values, writers));
+      return db.transaction(async (tx) => {
+        const row = await lockEqual(db, tx, key, tenant, container, values, writers);
+        return row && wholeToken(tx, row, key, reserve);
+      });
     },
 
-    get: async (tenant, id) => {
+    get: async (tenant, id, reserve) => {
       const key = await dataKey(tenant);
-      const row = await db.lookup<TokenRow & Ciphertexts>(selectWhole, id, [tenant]);
-      return row && toToken(row, key);
+      const row = await db.lookup<RowIfSmall>(selectToken, id, [tenant]);
+      return row && wholeToken(db, row, key, reserve);
     },
 
     version: async (tenant, id) => {
@@ -112,18 +119,18 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
     list: async (tenant, query) => {
       const key = await dataKey(tenant);
       const { tokens, ...list } = await find(db, tenant, key, query);
-      const page = withinBytes(tokens);
+      const page = withinBytes(tokens, query.reserve);
       const isCut = page.length < tokens.length;
       const next = isCut ? page.at(-1)?.seq : list.next;
       return { ...list, next, isCut, rows: await readTokens(db, tenant, key, page, query.transformFor) };
     },
 
-    update: async (tenant, id, change, revise, quota) => {
+    update: async (tenant, id, change, revise, quota, reserve) => {
       const key = await dataKey(tenant);
       const updated = await db.transaction(async (tx) => {
         const old = await lock(db, tx, tenant, id);
         if (!old) return undefined;
-        const revision = await revise(lockedToken(tx, old, key));
+        const revision = await revise(lockedToken(tx, old, key, reserve));
         return writeRevision(db, tx, key, old, revision, change, quota);
       });
       if (updated?.growth) await charge(updated.row, 0, updated.growth);
@@ -239,15 +246,15 @@ async function lockEqual(
   container: string,
   values: SearchValues,
   writers: readonly string[],
-): Promise<StoredToken | undefined> {
+): Promise<RowIfSmall | undefined> {
   const own = canonicalContainer(container);
   const terms = termsOf(key, tenant, await lockSearchVersions(db, tx, tenant), values);
   for (const term of terms) await lockValue(tx, db, tenant, own, term);
   const params = new Params();
   const [owner, place] = [params.add(tenant), params.add(own)];
   const [first, ...others] = terms as [Term, ...Term[]];
-  const row = await tx.get<TokenRow & Ciphertexts>(
-    `select ${columns}, c.data, c.masked from token_search s
+  return tx.get<RowIfSmall>(
+    `select ${columnsIfSmall} from token_search s
        join tokens t on t.tenant_id = s.tenant_id and t.seq = s.seq
        left join token_contents c on c.tenant_id = t.tenant_id and c.seq = t.seq
      where s.tenant_id = ${owner} and s.container = ${place} and s.digest in ${params.list(first)}
@@ -256,7 +263,6 @@ async function lockEqual(
      order by s.seq desc limit 1`,
     params.values,
   );
-  return row && toToken(row, key);
 }
 
 function newRow(key: Uint8Array, tenant: string, id: string, content: TokenContent, { by, at }: Change) {
@@ -392,17 +398,10 @@ function changeable(row: SizedRow): Value[] {
   return [type, ...place, content_version, ...sizes, ...templates, metadata, expiry, row.bytes];
 }
 
-function toToken(row: TokenRow & Ciphertexts, key: Uint8Array): StoredToken {
-  return {
-    ...toRecord(row),
-    plaintext: () => decryptPart(key, row, 'data', row.data) as JsonText,
-    masked: () => decryptPart(key, row, 'masked', row.masked),
-  };
-}
-
 /** The lock on the row in `tokens` also protects the contents, because they are written only under this lock. */
-function lockedToken(tx: Queries, row: TokenRow, key: Uint8Array): LockedToken {
+function lockedToken(tx: Queries, row: SizedRow, key: Uint8Array, reserve: Reserve | undefined): LockedToken {
   const read = async (part: Part) => {
+    reserve?.(contentCost * (part === 'data' ? row.data_bytes : row.masked_bytes));
     const sql = `select ${part} as ciphertext from token_contents where tenant_id = $1 and seq = $2`;
     const content = await tx.get<{ ciphertext: Uint8Array | null }>(sql, [row.tenant_id, row.seq]);
     return decryptPart(key, row, part, content?.ciphertext ?? null);
@@ -418,15 +417,18 @@ const maxPageBytes = 8 * 1024 * 1024;
 /** An upper bound for the size of a token without data, mask and metadata. */
 const fixedBytes = 1024;
 
-/** As many tokens as fit into a page, and at least one. */
-function withinBytes(shown: readonly VisibleToken[]): readonly VisibleToken[] {
+/** As many tokens as fit into a page, and at least one, for which `reserve` is called. */
+function withinBytes(shown: readonly VisibleToken[], reserve?: Reserve): readonly VisibleToken[] {
   let bytes = 0;
-  const end = shown.findIndex(({ transform, data, masked, rest }, at) => {
-    bytes += fixedBytes + Number(rest);
-    if (transform !== 'redact') bytes += Number(transform === 'reveal' ? data : masked);
-    return bytes > maxPageBytes && at > 0;
-  });
-  return end < 0 ? shown : shown.slice(0, end);
+  for (const [at, { transform, data, masked, rest }] of shown.entries()) {
+    const shownData = transform === 'redact' ? 0 : Number(transform === 'reveal' ? data : masked);
+    const more = fixedBytes + Number(rest) + shownData;
+    if (bytes + more > maxPageBytes && at > 0) return withinBytes(shown.slice(0, at), reserve);
+    bytes += more;
+  }
+  // The ciphertexts of one batch are in memory at a time.
+  reserve?.(bytes + Math.min(bytes, batchBytes));
+  return shown;
 }
 
 /** Reading and decrypting this many bytes takes a few milliseconds. Other requests are handled in between. */

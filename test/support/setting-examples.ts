@@ -263,6 +263,11 @@ export const table: { [K in Name]: Row } = {
     ],
     invalid: ['0', '65', 'all'],
   },
+  memory: {
+    unset: Math.min(process.constrainedMemory(), 2 ** 30),
+    valid: [['67108864', 67_108_864]],
+    invalid: ['67108863', '512Mi'],
+  },
   metricsPort: {
     unset: undefined,
     valid: [

@@ -162,7 +162,7 @@ export async function openTestServer(
   database: Database | string,
   env: Record<string, string> = {},
   through?: AppOptions['through'],
-  replaced: Pick<AppOptions, 'turns' | 'largeReplies' | 'routes' | 'reserved' | 'resolve'> = {},
+  replaced: Pick<AppOptions, 'turns' | 'memory' | 'routes' | 'reserved' | 'resolve'> = {},
 ): Promise<TestServer> {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-test-'));
   const clock = new Clock();

@@ -79,7 +79,7 @@ async function superviseWorkers(config: Config, print: (line: string) => void): 
   function start(number: number): Promise<Started> {
     const started = Promise.withResolvers<Started>();
     let isListening = false;
-    const worker = Bun.spawn([...program(), ...workerFlags(port, metricsPorts[number])], {
+    const worker = Bun.spawn([...program(), ...workerFlags(config, port, metricsPorts[number])], {
       env: { ...process.env, [workerVariable]: '1' },
       stdio: ['ignore', 'inherit', 'inherit'],
       ipc: (listening: Listening) => {
@@ -141,9 +141,10 @@ function requireFreePort({ host, port }: Config): void {
 }
 
 /** The settings of one worker. They replace those of the supervisor. */
-function workerFlags(port: number, metricsPort: number | undefined): string[] {
+function workerFlags({ memory, workers }: Config, port: number, metricsPort: number | undefined): string[] {
   const metrics = metricsPort === undefined ? [] : ['--metrics-port', String(metricsPort)];
-  return ['--port', String(port), ...metrics, '--workers', '1'];
+  const share = ['--memory', String(Math.floor(memory / workers))];
+  return ['--port', String(port), ...metrics, ...share, '--workers', '1'];
 }
 
 /** With 0, each worker picks a free port. */
@@ -159,7 +160,7 @@ function portOf(url: string | undefined): number | undefined {
 function program(): string[] {
   const [, script, ...args] = process.argv;
   const scripts = script === undefined || script.startsWith('/$bunfs/') ? [] : [script];
-  const isReplaced = (arg = '') => /^--(port|metrics-port|workers)(=|$)/.test(arg);
+  const isReplaced = (arg = '') => /^--(port|metrics-port|memory|workers)(=|$)/.test(arg);
   const isValue = (at: number) => isReplaced(args[at - 1]) && !args[at - 1]?.includes('=');
   const others = args.filter((arg, at) => !isReplaced(arg) && !isValue(at));
   return [process.execPath, ...process.execArgv, ...scripts, ...others];

@@ -113,10 +113,11 @@ export const listApplications = readEndpoint({
   description: 'Returns the applications of your tenant, newest first. Filters can be combined.',
   query: ListQuery,
   replies: { 200: reply('A page of applications.', pageOf(ApplicationView), example.applicationPage) },
-  handle: async ({ principal, query }, { store, longWork }) => {
+  handle: async (call, { store, longWork, memory }) => {
+    const { principal, query } = call;
     const { id: ids, type, name, expires_before: expiresBefore, label: labels } = query;
     const filter = { ids, type, name, expiresBefore, labels, keyEnding: query.key_ending };
-    const page = await paginate(query, (window) =>
+    const page = await paginate(query, memory.reserverFor(call), (window) =>
       store.applications.list(principal.tenantId, filter, window),
     );
     return { status: 200, body: await longWork.run(principal, pageText(page)) };

@@ -74,9 +74,10 @@ export const listDestinations = readEndpoint({
   description: 'Returns the destinations of your tenant, newest first.',
   query: ListQuery,
   replies: { 200: reply('A page of destinations.', pageOf(DestinationView), example.destinationPage) },
-  handle: async ({ principal, query }, { store, longWork }) => {
+  handle: async (call, { store, longWork, memory }) => {
+    const { principal, query } = call;
     const filter = { ids: query.id, name: query.name };
-    const page = await paginate(query, (window) =>
+    const page = await paginate(query, memory.reserverFor(call), (window) =>
       store.destinations.list(principal.tenantId, filter, window),
     );
     return { status: 200, body: await longWork.run(principal, pageText(page)) };

@@ -143,10 +143,11 @@ async function check(call: Call, context: HandlerContext): Promise<Use> {
     length > largeBody ? await context.longWork.run(principal, preparing) : runSteps(preparing);
   if (prepared.tokens.length > 0 && length > bodyLimit)
     throw fail('too_large', { detail: `A body with placeholders may have at most ${bodyLimit} bytes.` });
+  const reserve = context.memory.reserverFor(call);
   const tokens = await Promise.all(
     prepared.tokens
       .toSorted()
-      .map(async (id) => orNotFound(await context.store.tokens.get(principal.tenantId, id))),
+      .map(async (id) => orNotFound(await context.store.tokens.get(principal.tenantId, id, reserve))),
   );
   for (const token of tokens) permitUse(principal, token, destination.id);
   const data = new Map<string, unknown>();

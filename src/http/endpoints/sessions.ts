@@ -215,7 +215,8 @@ export const listSessions = readEndpoint({
     'Returns the pending and active sessions and the delegations of your tenant, newest first. Filters can be combined. A request examines a limited number of sessions: a page can be short or empty and still have `next`.',
   query: ListQuery,
   replies: { 200: reply('A page of sessions.', pageOf(Session), example.sessionPage) },
-  handle: async ({ principal, query }, { store, longWork }) => {
+  handle: async (call, { store, longWork, memory }) => {
+    const { principal, query } = call;
     const { id: ids, application_id: application, authorized_by: authorizer, container, ...rest } = query;
     const filter = {
       ids,
@@ -226,7 +227,7 @@ export const listSessions = readEndpoint({
       subject: rest.subject,
     };
     const list = (window: ListWindow) => store.sessions.list(principal.tenantId, filter, window);
-    const page = await paginate(query, (window) =>
+    const page = await paginate(query, memory.reserverFor(call), (window) =>
       container === undefined
         ? list(window)
         : matchingSessions((session) => appliesIn(session, container), window, list),
@@ -281,14 +282,20 @@ const maxBatches = 20;
  */
 async function matchingSessions(
   matches: (session: Session) => boolean,
-  { size, page = 1, before }: ListWindow,
+  { size, page = 1, before, reserve }: ListWindow,
   list: (window: ListWindow) => Promise<ListPage<Session>>,
 ): Promise<ListPage<Session>> {
   if (page > 1) return { rows: [], next: undefined, total: undefined, tooDeep: true };
   const rows: Session[] = [];
+  let largest = 0;
+  /** The sessions of one batch are in memory at a time, and those of the page. */
+  const more = (bytes: number) => {
+    if (bytes > largest) reserve?.(bytes - largest);
+    largest = Math.max(largest, bytes);
+  };
   let next: string | undefined = before ?? newest;
   for (let batch = 0; batch < maxBatches && next !== undefined; batch++) {
-    const found: ListPage<Session> = await list({ size: batchSize, before: next });
+    const found: ListPage<Session> = await list({ size: batchSize, before: next, reserve: more });
     for (const session of found.rows) {
       if (matches(session)) rows.push(session);
       if (rows.length === size) return { rows, next: session.id, total: undefined, tooDeep: false };

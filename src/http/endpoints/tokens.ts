@@ -42,9 +42,11 @@ import { etag } from '../pipeline/etag.ts';
 import type { Searcher } from '../pipeline/limits.ts';
 import { Cursor, listQuery, oneOrMore, pageOf, paginate, paginationOf } from '../pipeline/pagination.ts';
 import {
+  type Call,
   type ChangeReply,
   changeEndpoint,
   type Disclosure,
+  type HandlerContext,
   type Reply,
   readEndpoint,
   reply,
@@ -84,7 +86,7 @@ export const createToken = changeEndpoint({
   entityOf: ({ body }) =>
     body.unless_exists &&
     `${body.unless_exists} ${canonicalContainer(containerOf(body) ?? defaultContainer)}`,
-  handle: async (call, { store, usage, limits }) => {
+  handle: async (call, { store, usage, limits, memory }) => {
     const { principal, body, requestInfo } = call;
     const id = body.id ?? newId(principal.now);
     const container = containerOf(body) ?? defaultContainer;
@@ -107,6 +109,7 @@ export const createToken = changeEndpoint({
         container,
         values,
         trustedWriters(principal),
+        memory.reserverFor(call),
       );
       call.examined = { operation: 'token.search', search: { names, hits: existing ? 1 : 0 } };
       if (existing) {
@@ -210,7 +213,8 @@ export const listTokens = readEndpoint({
     'Returns the tokens that your key can read, newest first. `data` depends on the transform for each token. A request examines a limited number of tokens, and a page has at most 8 MiB. A page can therefore be short or empty and still have `next`. Totals are absent if there are too many tokens to count.',
   query: ListQuery,
   replies: { 200: reply('A page of tokens.', pageOf(TokenView), example.tokenPage) },
-  handle: async ({ principal, query }, { store, usage }) => {
+  handle: async (call, { store, usage, memory }) => {
+    const { principal, query } = call;
     const container = canonicalContainer(query.container ?? '/');
     const readable = within(visible(principal, 'token:read'), container);
     for (const scope of readable.scopes) usage.record(principal, 'token:read', scope.container?.value);
@@ -221,7 +225,7 @@ export const listTokens = readEndpoint({
     };
     const { created_after: createdAfter, created_before: createdBefore } = query;
     const filter = { ids: query.id, type: query.type, metadata: query.metadata, createdAfter, createdBefore };
-    const { pagination, data: rows } = await paginate(query, (window) =>
+    const { pagination, data: rows } = await paginate(query, memory.reserverFor(call), (window) =>
       store.tokens.list(principal.tenantId, { visible: readable, transformFor, filter, ...window }),
     );
     return { status: 200, body: listBody(pagination, rows), disclosures: disclosuresOf(principal, rows) };
@@ -261,7 +265,8 @@ export const searchTokens = readEndpoint({
   bodyExample: example.tokenSearch,
   replies: { 200: reply('A page of tokens, without totals.', pageOf(TokenView), example.tokenSearchPage) },
   failures: ['quarantined'],
-  handle: async ({ principal, body, requestInfo }, { store, usage, limits }) => {
+  handle: async (call, { store, usage, limits, memory }) => {
+    const { principal, body, requestInfo } = call;
     const container = canonicalContainer(body.container ?? '/');
     const both = inBoth(visible(principal, 'token:search'), visible(principal, 'token:read'));
     const searchable = within(both, container);
@@ -279,7 +284,8 @@ export const searchTokens = readEndpoint({
     const { created_after: createdAfter, created_before: createdBefore } = body;
     const filter = { type, equals, createdAfter, createdBefore };
     const found = limits.checkSearch(searcherOf(principal), requestInfo);
-    const query = { visible: searchable, transformFor, filter, size, before };
+    const reserve = memory.reserverFor(call);
+    const query = { visible: searchable, transformFor, filter, size, before, reserve };
     const { rows, ...list } = await store.tokens.list(principal.tenantId, query);
     if (rows.length > 0) found();
     return {
@@ -300,8 +306,9 @@ export const getToken = readEndpoint({
   replies: { 200: tokenReplyDocs },
   failures: ['not_found'],
   sendsEtag: true,
-  handle: async ({ principal, params, query }, { store, usage }) => {
-    const token = orNotFound(await store.tokens.get(principal.tenantId, params.id));
+  handle: async (call, { store, usage, memory }) => {
+    const { principal, params, query } = call;
+    const token = orNotFound(await store.tokens.get(principal.tenantId, params.id, memory.reserverFor(call)));
     const verdict = permit(principal, 'token:read', token);
     const transform = stricter(verdict.transform, query.transform ?? 'reveal');
     usage.record(principal, 'token:read', token.container);
@@ -330,7 +337,7 @@ export const updateToken = changeEndpoint({
     limits.checkTokens(principal.applicationId, bodyBytes, requestInfo);
     return undefined;
   },
-  handle: async (call, { store, usage, storageQuota }) => {
+  handle: async (call, { store, usage, storageQuota, memory }) => {
     const { principal, params } = call;
     let next: PatchedContent | undefined;
     const revise = async (current: LockedToken) => {
@@ -340,7 +347,14 @@ export const updateToken = changeEndpoint({
     };
     const change = changeBy(principal);
     const token = orNotFound(
-      await store.tokens.update(principal.tenantId, params.id, change, revise, storageQuota),
+      await store.tokens.update(
+        principal.tenantId,
+        params.id,
+        change,
+        revise,
+        storageQuota,
+        memory.reserverFor(call),
+      ),
     );
     const { transform, rule, visibleData, difference } = orNotFound(next);
     const entity = { kind: 'token', id: params.id } as const;
@@ -431,11 +445,12 @@ function tokenReply(
 function replay(own: number, permission: 'token:create' | 'token:update') {
   return async (
     idempotencyRecord: unknown,
-    { principal }: { principal: Principal },
-    { store }: { store: Pick<StoreTransaction, 'tokens'> },
+    call: Call,
+    { store, memory }: Pick<HandlerContext<StoreTransaction>, 'store' | 'memory'>,
   ): Promise<Reply> => {
     const { id, version, transform: first, status } = idempotencyRecord as TokenReplyRecord;
-    const stored = await store.tokens.get(principal.tenantId, id);
+    const { principal } = call;
+    const stored = await store.tokens.get(principal.tenantId, id, memory.reserverFor(call));
     if (!stored || tokenVersion(stored) !== version) throw outdated(id);
     const needed = status === own ? permission : 'token:read';
     const current = permit(principal, needed, stored);

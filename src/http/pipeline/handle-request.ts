@@ -2,6 +2,7 @@
 
 import { resourceOf } from '../../domain/audit.ts';
 import { Failure, fail, problem, throwIfInvalid } from '../../domain/error.ts';
+import type { JsonText } from '../../domain/json-text.ts';
 import type { ParsedKey } from '../../domain/key.ts';
 import { hasTrait } from '../../domain/permission.ts';
 import { identityOf, ownerOf, type Principal } from '../../domain/principal.ts';
@@ -16,7 +17,9 @@ import type { Release } from './quota.ts';
 import {
   bodyLimit,
   inputSteps,
+  isUnread,
   largeBody,
+  memoryOfBody,
   type ReceivedBody,
   type RoutedRequest,
   readInput,
@@ -59,8 +62,10 @@ export async function handleRequest(
     const key = presentedKey(request.headers, route); // 401
     applicant = { route, request, requestInfo, key };
     limits.checkKey(key.digest, requestInfo); // 429
+    const limit = takesBody(route) ? (route.bodyLimit ?? bodyLimit) : 0;
+    const bodyMemory = memoryOfBody(request, limit);
     // Not awaited yet: the body arrives during the key lookup. Its errors are thrown by `readInput`, after 401 and 403.
-    receiving = takesBody(route) ? receiveBody(request, route.bodyLimit ?? bodyLimit) : undefined;
+    if (limit > 0 && bodyMemory === 0) receiving = receiveBody(request, limit);
     const sharesTurn = route.kind === 'read' && store.credentials.isLocal;
     if (sharesTurn && (arrivesWithOthers(requestInfo.startedAt) || receiving)) await sharedTurn();
     const admitted = admit(applicant, context); // 400, 401, 403
@@ -68,6 +73,8 @@ export async function handleRequest(
     if (route.onConsole) await continueSession(principal, context);
     else if (!context.signIn.acceptsKeys) countBreakGlass(principal, requestInfo, context);
     recordUse(route, principal, context);
+    if (bodyMemory > 0) context.memory.for(principal, requestInfo).add(bodyMemory); // 429, 503
+    if (limit > 0) receiving ??= receiveBody(request, limit);
     const received = receiving && (await receiving);
     const bodyBytes = received?.bytes.length ?? 0;
     // Before validation, so that rejected requests count, too.
@@ -102,19 +109,33 @@ export async function handleRequest(
       countQuarantinedRead(context, { route, request, principal, requestInfo }, reply);
     return respond(route, reply, principal, requestInfo, context);
   } catch (thrown) {
-    const principal = applicant?.principal;
-    const error = applicant && principal ? await causeOf(thrown, applicant.key, store.credentials) : thrown;
-    if (route.kind !== 'open')
-      await recordDenial(context, { route, principal, error, request, receiving, requestInfo });
-    if (route.kind !== 'open' && principal?.policy.quarantined)
-      countQuarantinedNotFound(context, { route, request, principal, requestInfo }, error);
-    const failure = context.checkReplies ? checkFailure(route, error) : error;
-    const response = problemResponse(failure, requestInfo, context.log, {}, route.conventions?.keyChallenge);
-    finishRequest(route, response.status, principal, requestInfo, context);
-    return closeIfStopping(response, context);
+    requestInfo.reservation?.release();
+    return await refuse(thrown, { route, applicant, request, receiving, requestInfo }, context);
   } finally {
     release?.();
+    if (!requestInfo.reservation?.isSending) requestInfo.reservation?.release();
   }
+}
+
+type Refused = Omit<Parameters<typeof recordDenial>[1], 'route' | 'error' | 'principal'> & {
+  route: Route;
+  applicant: Applicant | undefined;
+};
+
+async function refuse(thrown: unknown, refused: Refused, context: HandlerContext): Promise<Response> {
+  const { route, applicant, request, receiving, requestInfo } = refused;
+  const principal = applicant?.principal;
+  const error = principal ? await causeOf(thrown, applicant.key, context.store.credentials) : thrown;
+  const denied = { principal, error, request, receiving, requestInfo };
+  if (route.kind !== 'open') await recordDenial(context, { route, ...denied });
+  if (route.kind !== 'open' && principal?.policy.quarantined)
+    countQuarantinedNotFound(context, { route, request, principal, requestInfo }, error);
+  const failure = context.checkReplies ? checkFailure(route, error) : error;
+  const response = problemResponse(failure, requestInfo, context.log, {}, route.conventions?.keyChallenge);
+  finishRequest(route, response.status, principal, requestInfo, context);
+  // A connection with the rest of a body cannot be used again.
+  if (takesBody(route) && isUnread(request, receiving, error)) response.headers.set('Connection', 'close');
+  return closeIfStopping(response, context);
 }
 
 /** Renews the session of a person. */
@@ -247,11 +268,11 @@ function respond(
   context: HandlerContext,
 ): Response {
   if (context.checkReplies && !('isRaw' in route && route.isRaw)) checkReply(route, reply);
-  // Only replies to reads count against the limit of unsent bytes. A change is already committed and a request to a
-  // destination was sent, so their replies must be sent.
-  const isRead = route.kind === 'read' && !route.spendsUse;
-  const reader = isRead ? principal?.applicationId : undefined;
-  const response = toResponse(reply, requestInfo, context.largeReplies, reader);
+  // A change is already committed and a request to a destination was sent, so their replies must be sent.
+  const mustBeSent = route.kind !== 'read' || route.spendsUse === true;
+  const sendLarge = (json: JsonText) =>
+    context.memory.for(principal as Principal, requestInfo).send(json, mustBeSent);
+  const response = toResponse(reply, requestInfo, principal && sendLarge);
   finishRequest(route, reply.status, principal, requestInfo, context);
   return closeIfStopping(response, context);
 }

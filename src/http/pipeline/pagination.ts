@@ -4,7 +4,7 @@ import { Count, Text } from '../../domain/common-fields.ts';
 import { throwIfInvalid } from '../../domain/error.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import type { Steps } from '../../domain/steps.ts';
-import type { ListPage, ListWindow } from '../../store/store.ts';
+import type { ListPage, ListWindow, Reserve } from '../../store/store.ts';
 
 /** An optional integer in a query. `fallback` is documented but not applied. */
 export function integer(min: number, max: number, fallback: number, description: string) {
@@ -93,10 +93,11 @@ type PageInfo = Partial<Omit<ListPage<unknown>, 'rows'>>;
 
 export async function paginate<T>(
   { size, page: given, start: before }: PageQuery,
+  reserve: Reserve,
   fetch: (window: ListWindow) => Promise<ListPage<T>>,
 ): Promise<{ pagination: z.infer<typeof Pagination>; data: T[] }> {
   const page = before === undefined ? (given ?? 1) : undefined;
-  const found = await fetch({ size, page, before });
+  const found = await fetch({ size, page, before, reserve });
   const { isCut, next, rows } = found;
   if (isCut && given !== undefined)
     throwIfInvalid({

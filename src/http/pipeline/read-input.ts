@@ -10,6 +10,7 @@ import { runSteps, type Steps } from '../../domain/steps.ts';
 import { validate } from '../../domain/validate.ts';
 import { matchAny, readIfMatch } from './etag.ts';
 import type { RequestInfo } from './request-info.ts';
+import { smallBytes } from './request-memory.ts';
 import { type Call, type KeyedRoute, takesIfMatch } from './route.ts';
 import { sharedTurn } from './shared-turn.ts';
 
@@ -173,6 +174,30 @@ function rejectDottedMetadata(schema: z.ZodType | undefined, search: URLSearchPa
   throwIfInvalid(Object.fromEntries(dotted.slice(0, maxErrors).map((name) => [name, [message]])));
 }
 
+/** Bytes of memory per byte of a large body: the body, its text, its value, and what is stored and returned. */
+const bodyCost = 4;
+
+/** The memory to reserve before `receiveBody`. 0 for a small body, and for one that is refused without being read. */
+export function memoryOfBody(request: Request, limit: number): number {
+  const length = declaredLength(request) ?? limit;
+  return length > smallBytes && length <= limit ? bodyCost * length : 0;
+}
+
+function declaredLength({ headers }: Request): number | undefined {
+  const declared = headers.get('content-length');
+  return declared === null ? undefined : Number(declared);
+}
+
+/** Whether the rest of a large body may follow on the connection, which then cannot be used again. */
+export function isUnread(
+  request: Request,
+  receiving: Promise<ReceivedBody> | undefined,
+  error: unknown,
+): boolean {
+  const isLarge = (declaredLength(request) ?? Number.POSITIVE_INFINITY) > smallBytes;
+  return isLarge && (!receiving || (error instanceof Failure && error.code === 'too_large'));
+}
+
 /** Receives the body up to the limit. Never rejects. */
 export async function receiveBody(request: Request, limit: number): Promise<ReceivedBody> {
   const turn = sharedTurn();
@@ -186,9 +211,9 @@ export async function receiveBody(request: Request, limit: number): Promise<Rece
 }
 
 function receiveBytes(request: Request, limit: number): Promise<Uint8Array> {
-  const declared = request.headers.get('content-length');
-  if (declared !== null && Number(declared) > limit) throw tooLarge(`may have at most ${limit} bytes`);
-  if (declared === null && request.body) return collect(request.body, limit, tooLarge);
+  const declared = declaredLength(request);
+  if (declared !== undefined && declared > limit) throw tooLarge(`may have at most ${limit} bytes`);
+  if (declared === undefined && request.body) return collect(request.body, limit, tooLarge);
   return request.bytes();
 }
 

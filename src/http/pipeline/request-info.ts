@@ -6,6 +6,7 @@ import { redactSecrets } from '../../domain/key.ts';
 import { actorOf, type Principal } from '../../domain/principal.ts';
 import { Purpose, purposeError } from '../../domain/purpose.ts';
 import type { Sender } from './client-address.ts';
+import type { Reservation } from './request-memory.ts';
 
 const maxUserAgentLength = 200;
 const purposeHeader = 'svc-purpose';
@@ -28,6 +29,8 @@ export class RequestInfo {
   readonly rateLimits = new RateLimitStatus();
   /** The nonce for the client's next DPoP proof, and why the proof of this request was not accepted. */
   dpop: { readonly nonce: string; readonly error?: ProofErrorCode } | undefined;
+  /** The memory that the request holds, if it is large. */
+  reservation: Reservation | undefined;
   /** The error of a response with a status from 500 on, for traces. */
   failure: unknown;
   readonly #request: Request;

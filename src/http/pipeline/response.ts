@@ -1,7 +1,7 @@
 /** Builds responses, with the headers that every response has. */
 import { JsonText } from '../../domain/json-text.ts';
-import { type LargeReplies, largeReply } from './large-replies.ts';
 import type { RequestInfo } from './request-info.ts';
+import { smallBytes } from './request-memory.ts';
 import type { Deprecation, HandlerContext, Reply } from './route.ts';
 
 const commonHeaders = {
@@ -23,26 +23,26 @@ const preflightHeaders = {
 export type Content = string | Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array> | null;
 
 /**
- * Large replies count against the limit of unread bytes of `reader`, the id of an application. Throws
- * `too_many_requests` or `unavailable` if there are too many.
+ * `sendLarge` makes the body of a large reply. It may throw. Without it, the reply does not depend on the caller, and is
+ * in memory anyway.
  */
 export function toResponse(
   reply: Reply,
   requestInfo: RequestInfo,
-  largeReplies: LargeReplies,
-  reader: string | undefined,
+  sendLarge?: (json: JsonText) => ReadableStream<Uint8Array>,
 ): Response {
   const content = serialize(reply);
-  const isLarge = reader !== undefined && typeof content === 'string' && content.length > largeReply;
-  const body = isLarge ? largeReplies.stream(reader, content) : content;
+  const isLarge = content instanceof JsonText && content.length > smallBytes;
+  const body =
+    isLarge && sendLarge ? sendLarge(content) : content instanceof JsonText ? content.text : content;
   return respondWith(body, reply.status, requestInfo, reply.headers);
 }
 
-function serialize({ body, headers, encoded }: Reply): Content {
+function serialize({ body, headers, encoded }: Reply): Content | JsonText {
   if (encoded) return encoded;
   if (body === undefined) return null;
   if (headers?.['Content-Type'] !== undefined) return body as Content;
-  return body instanceof JsonText ? body.text : JSON.stringify(body);
+  return body instanceof JsonText ? body : JsonText.of(body);
 }
 
 /** The body is JSON unless `headers` has a Content-Type. */

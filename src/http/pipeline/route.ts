@@ -24,12 +24,12 @@ import type { SignIn } from '../oauth/sign-in.ts';
 import type { Tag } from '../reference/tags.ts';
 import type { AuditRecorder } from './audit-recorder.ts';
 import type { RequireMatch } from './etag.ts';
-import type { LargeReplies } from './large-replies.ts';
 import type { Limits } from './limits.ts';
 import type { LongWork } from './long-work.ts';
 import type { Quota, Release } from './quota.ts';
 import type { RequestCounter } from './request-counter.ts';
 import type { RequestInfo } from './request-info.ts';
+import type { RequestMemory } from './request-memory.ts';
 import type { UsageRecorder } from './usage-recorder.ts';
 
 /** The dependencies of handlers. In the handler of a change, `store` is bound to the transaction. */
@@ -46,7 +46,7 @@ export interface HandlerContext<S = Store> {
   /** The storage quota in bytes. Undefined if unlimited. */
   readonly storageQuota: number | undefined;
   readonly longWork: LongWork;
-  readonly largeReplies: LargeReplies;
+  readonly memory: RequestMemory;
   /** Connections to destinations. */
   readonly outbound: Outbound;
   readonly usage: UsageRecorder;

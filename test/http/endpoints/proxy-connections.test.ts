@@ -1,6 +1,6 @@
 /** Connections to destinations: addresses, certificates, slow and large replies, and what metrics say about them. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
-import { LargeReplies } from '../../../src/http/pipeline/large-replies.ts';
+import { RequestMemory } from '../../../src/http/pipeline/request-memory.ts';
 import { noOpenssl } from '../../support/certificates.ts';
 import { json, openReceiver, type Receiver, tokenUseRule } from '../../support/destination-receiver.ts';
 import { openTestServer, sqlite, type TestServer, testMasterKey } from '../../support/test-server.ts';
@@ -27,7 +27,7 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
     [receiver, guarded] = [await openReceiver(), await openReceiver(true)];
     server = await openTestServer(sqlite, settings, undefined, {
       // No budget for large replies.
-      largeReplies: new LargeReplies({ perApplication: 0, total: 0 }),
+      memory: new RequestMemory({ perApplication: 0, total: 0 }),
       resolve: async () => {
         lookups++;
         return [(answers.length > 1 ? answers.shift() : answers[0]) as string];
