@@ -204,6 +204,9 @@ async function* matching(
   }
 }
 
+/** Segments whose entries are sorted by result before other requests can be handled: a few milliseconds. */
+const segmentsPerTurn = 16;
+
 async function* withResults(
   db: Reader,
   tenantId: string,
@@ -220,7 +223,8 @@ async function* withResults(
   const withTerm = async (result: 'denied' | 'failed') =>
     hitsAt(db, tenantId, termsFor({ result })[0] as number, mixed);
   const [denied, failed] = [await withTerm('denied'), await withTerm('failed')];
-  for (const header of headers) {
+  for (const [index, header] of headers.entries()) {
+    if (index % segmentsPerTurn === segmentsPerTurn - 1) await nextTurn();
     const length = header.last - header.first + 1;
     const all = offsetsOf?.get(header.number) ?? Array.from({ length }, (_, at) => at);
     const resultOf = (offset: number): Result =>
