@@ -359,6 +359,47 @@ export const bugs: readonly Bug[] = [
     ],
   },
   {
+    name: 'masked values searched with String.includes',
+    row: 'stalls',
+    database: 'SQLite',
+    changes: [
+      {
+        file: 'src/domain/text-search.ts',
+        from: 'return bytes.indexOf(text) >= 0;',
+        to: 'return bytes.toString().includes(text);',
+      },
+    ],
+  },
+  {
+    name: 'replies normalized without a limit',
+    row: 'stalls',
+    database: 'SQLite',
+    changes: [
+      {
+        file: 'src/domain/echoes.ts',
+        from: "Buffer.from(values.join('\\n'))",
+        to: "Buffer.from(values.join('\\n').normalize('NFKD'))",
+      },
+    ],
+  },
+  {
+    name: 'no limit on chunks',
+    row: 'stalls',
+    database: 'SQLite',
+    changes: [
+      {
+        file: 'src/domain/received-bytes.ts',
+        from: '    await new Promise(setImmediate);\n',
+        to: '',
+      },
+      {
+        file: 'src/domain/received-bytes.ts',
+        from: 'isTooLarge || areTooSmall(++parts, bytes)',
+        to: 'isTooLarge || areTooSmall(parts, bytes)',
+      },
+    ],
+  },
+  {
     name: 'unconfirmed batches count as delivered',
     row: 'sinks',
     database: 'SQLite',

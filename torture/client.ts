@@ -22,13 +22,23 @@ export function written(
 ): Buffer {
   const text = body === undefined ? undefined : typeof body === 'string' ? body : JSON.stringify(body);
   const bytes = text === undefined ? undefined : Buffer.from(text);
-  const lines = [`${method} ${path} HTTP/1.1`, 'Host: localhost', ...headers];
+  const hasHost = headers.some((line) => /^host:/i.test(line));
+  const lines = [`${method} ${path} HTTP/1.1`, ...(hasHost ? [] : ['Host: localhost']), ...headers];
   if (key !== undefined) lines.push(`SVC-API-KEY: ${key}`);
   const hasType = headers.some((line) => /^content-type:/i.test(line));
   if (bytes && !hasType) lines.push('Content-Type: application/json');
   if (bytes) lines.push(`Content-Length: ${bytes.length}`);
   const head = Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1');
   return bytes ? Buffer.concat([head, bytes]) : head;
+}
+
+/** The body in chunks of one byte. */
+export function chunks(body: Uint8Array): Buffer {
+  const [size, end] = [6, '0\r\n\r\n'];
+  const bytes = Buffer.alloc(body.length * size + end.length, '1\r\n_\r\n');
+  for (const [at, byte] of body.entries()) bytes[at * size + 3] = byte;
+  bytes.write(end, body.length * size);
+  return bytes;
 }
 
 interface Waiting {
@@ -171,15 +181,15 @@ const longestIdle = 5000;
 
 /** Opens as many connections to one server as there are concurrent requests. */
 export class Client {
-  readonly #url: string;
+  readonly url: string;
   readonly #idle: Connection[] = [];
 
   constructor(url: string) {
-    this.#url = url;
+    this.url = url;
   }
 
   async send(bytes: Buffer, noBody = false): Promise<ClientResponse> {
-    const connection = this.#take() ?? (await new Connection().open(this.#url));
+    const connection = this.#take() ?? (await new Connection().open(this.url));
     try {
       return await connection.ask(bytes, noBody);
     } finally {

@@ -9,11 +9,6 @@ export function processorTime(pid: number): number {
   return nanoseconds.reduce((sum, each) => sum + each, 0) / 1e6;
 }
 
-/** Milliseconds of CPU time of the main thread. */
-export function mainThreadTime(pid: number): number {
-  return Number(textOf(`/proc/${pid}/task/${pid}/schedstat`).split(' ')[0]) / 1e6;
-}
-
 /** CPU time of a process and its children, including exited ones. */
 export function processorTimeWithChildren(pid: number): number {
   const children = textOf(`/proc/${pid}/task/${pid}/children`).split(' ').filter(Boolean).map(Number);

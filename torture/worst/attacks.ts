@@ -1,6 +1,5 @@
 /** The most expensive requests of keys with few permissions, each with an ordinary request for comparison. */
 import { maxJsonValues } from '../../src/domain/json-limits.ts';
-import { json, openReceiver } from '../../test/support/destination-receiver.ts';
 import { Client, type ClientResponse, type RequestOptions } from '../client.ts';
 import type { Fleet, Tenant } from '../fleet.ts';
 import type { Body, Clients } from '../fleet-clients.ts';
@@ -264,14 +263,6 @@ function logQueries(filler: Filler): string[] {
   ];
 }
 
-/** A form of 32 KiB with 6,500 fields. */
-export const manyFields = {
-  body: Array.from({ length: 6500 }, (_, at) => at.toString(36))
-    .join('&')
-    .slice(0, 32_000),
-  headers: ['Content-Type: application/x-www-form-urlencoded'],
-};
-
 /** 50 requests of about 1 KiB. */
 export const largeUpdate = () => ({
   name: `d-${crypto.randomUUID().slice(0, 12)}`,
@@ -314,8 +305,6 @@ export interface Proxied {
   readonly key: string;
   readonly id: string;
   readonly name: string;
-  /** A request of the same key to a destination that answers with a large reply. */
-  readonly reached: { readonly path: string; readonly body: object };
 }
 
 interface World {
@@ -327,9 +316,8 @@ interface World {
 const usesOfTokens = Object.fromEntries(
   ['proxyGet', 'proxyDelete', 'proxyPost', 'proxyPut', 'proxyPatch'].map((route) => [
     route,
-    ({ proxied: { key, name, reached }, largeToken }: World) => [
+    ({ proxied: { key, name }, largeToken }: World) => [
       { ...use(key, name), ...(route.startsWith('proxyP') && { body: proxiedBody(largeToken) }) },
-      ...(route === 'proxyPost' ? [{ what: 'with a reply of 1 MB', key, ...reached }] : []),
     ],
   ]),
 );
@@ -341,63 +329,19 @@ export const proxyRequests = {
   ],
 };
 
-const ofAnotherOrigin = (path: string) => () => [{ what: 'another origin', path, expected: [403] }];
-
-/** Requests of the sign-in to the console. Only its pages may send the first three. */
-export const signInRequests = {
-  getConsoleSession: ofAnotherOrigin('/console/api/session'),
-  beginSignIn: ofAnotherOrigin('/console/api/sign-in'),
-  signOut: ofAnotherOrigin('/console/api/sign-out'),
-  finishSignIn: () => [
-    { what: 'a long query', path: `/console/api/callback/1?code=${'x'.repeat(8000)}`, expected: [303] },
-  ],
-  logOutByProvider: () => [
-    {
-      what: 'a large body',
-      path: '/console/api/back-channel-logout',
-      body: 'x'.repeat(100_000),
-      expected: [413, 415],
-    },
-  ],
-};
-
-/** A reply of almost 1 MB, in which the inserted texts are searched in many forms. */
-const largeReply = json(
-  Array.from({ length: 20_000 }, (_, at) => `%41&amp;\\u0041-${at} ${'a b'.repeat(6)}`),
-);
-
 interface Making {
   readonly tenant: Tenant;
   call(method: string, path: string, options?: RequestOptions): Promise<Body>;
   application(fields: object): Promise<{ key: string }>;
-  token(fields: object): Promise<string>;
   /** A rule for all tokens. */
   readonly rule: object;
 }
 
-export async function makeProxied(
-  context: Context,
-  { tenant, call, application, token, rule }: Making,
-): Promise<Proxied> {
-  const receiver = await openReceiver();
-  context.defer(receiver.close);
-  receiver.answer((socket) => void socket.write(largeReply));
-  const [name, reached] = ['p', 'r'].map((letter) => `${letter}-${tenant.id.slice(0, 8)}`) as [
-    string,
-    string,
-  ];
-  const create = async (body: object) => (await call('POST', '/destinations', { body })).id as string;
-  const id = await create({ ...proxiedFields(name), origin: 'https://127.0.0.1:9' });
-  const { requests } = proxiedFields(reached);
-  const reachedId = await create({
-    name: reached,
-    requests: requests.map((request) => ({ ...request, reply: [''] })),
-    origin: receiver.addressOrigin,
-    ca: receiver.ca,
-  });
-  const rules = [{ ...rule, permissions: ['token:use'], destinations: [id, reachedId] }];
+export async function makeProxied({ tenant, call, application, rule }: Making): Promise<Proxied> {
+  const name = `p-${tenant.id.slice(0, 8)}`;
+  const body = { ...proxiedFields(name), origin: 'https://127.0.0.1:9' };
+  const { id } = await call('POST', '/destinations', { body });
+  const rules = [{ ...rule, permissions: ['token:use'], destinations: [id] }];
   const { key } = await application({ permissions: [], rules });
-  const small = await token({ data: 'z'.repeat(1000) });
-  const body = { cards: twenty.map(() => `{{ token: ${small} }}`) };
-  return { key, id, name, reached: { path: `/proxy/${reached}/charges/1`, body } };
+  return { key, id, name };
 }
