@@ -3,7 +3,7 @@
  * the transaction that changes a token or a record.
  */
 import { fail } from '../domain/error.ts';
-import type { Metadata, Token } from '../domain/token.ts';
+import type { Token } from '../domain/token.ts';
 import type { DbTime, Executor, Queries, Value } from './engine/db.ts';
 import type { StorageUsed } from './store.ts';
 import { containersOf, deleteTokenRows } from './token-index.ts';
@@ -29,17 +29,12 @@ export function storedBytes(token: Stored): number {
   const keys = 340 + id.length + type.length;
   const containers = containersOf(token).map(({ length }) => 120 + 2.5 * length);
   const values = Object.keys(JSON.parse(search ?? '{}')).map(() => 2 * (150 + container.length));
-  const entries = Object.entries(JSON.parse(metadata ?? '{}') as Metadata).map((entry) => {
-    const bytes = 90 + Buffer.byteLength(entry.join(''));
-    return inPages(bytes) + 1.2 * (bytes > maxIndexed ? 489 + pageBytes : bytes) + 60;
-  });
+  const entries = Object.keys(JSON.parse(metadata ?? '{}')).map(() => 240);
   const indexes = [...containers, ...values, ...entries].reduce((sum, bytes) => sum + bytes, 0);
   return Math.round(row + contents + keys + indexes);
 }
 
 const pageBytes = 4096;
-/** The longest index entry for which SQLite needs no further page. */
-const maxIndexed = 1002;
 
 /** A page has whole rows. The last part of a larger row can share its page. */
 function inPages(bytes: number): number {

@@ -22,7 +22,7 @@ const primaryKeys = {
   used_jwts: 'tenant_id, digest',
   idempotency: 'tenant_id, caller_id, key_digest',
   token_containers: 'tenant_id, container, own, seq',
-  token_metadata: 'tenant_id, name, value, seq',
+  token_metadata: 'tenant_id, digest, seq',
   token_search: 'tenant_id, digest, container, seq',
   token_contents: 'tenant_id, seq',
   tokens: 'tenant_id, seq',

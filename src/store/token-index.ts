@@ -1,4 +1,5 @@
 /** The index tables of tokens: by container and by metadata. */
+import { createHash } from 'node:crypto';
 import { canonicalContainer } from '../domain/rule.ts';
 import type { Metadata } from '../domain/token.ts';
 import { notExpired } from './applications.ts';
@@ -22,8 +23,7 @@ const insertContainers = inserter('token_containers', {
 });
 const insertMetadata = inserter('token_metadata', {
   tenant_id: 'uuid',
-  name: 'text',
-  value: 'text',
+  digest: 'text',
   seq: 'uuid',
 });
 
@@ -97,7 +97,12 @@ function containerRows(row: Indexed) {
 
 function metadataRows({ tenant_id, seq, metadata }: Indexed) {
   const entries = Object.entries(JSON.parse(metadata ?? '{}') as Metadata);
-  return entries.map(([name, value]) => ({ tenant_id, name, value, seq }));
+  return entries.map((entry) => ({ tenant_id, digest: metadataDigest(entry), seq }));
+}
+
+/** 128 bits of a hash without a key, because metadata is stored in plaintext. Filters only compare for equality. */
+export function metadataDigest(entry: readonly [name: string, value: string]): string {
+  return createHash('sha256').update(JSON.stringify(entry)).digest().toString('base64url', 0, 16);
 }
 
 /** The container of the token first, then all containers above it except the root, which contains every token. */

@@ -38,6 +38,11 @@ const shapes: [name: string, count: number, make: () => Partial<TokenContent>, i
   ['50 short metadata entries', 100, () => ({ metadata: entries(50, 1) })],
   ['50 long metadata entries', 40, () => ({ metadata: entries(50, 500) })],
   ['a metadata entry of 1.5 KB', 200, () => ({ metadata: { wide: cjk() } })],
+  [
+    '50 metadata entries of 1.5 KB',
+    20,
+    () => ({ metadata: Object.fromEntries(Array.from({ length: 50 }, (_, n) => [`n${n}`, cjk()])) }),
+  ],
   ['data of half a page', 200, () => ({ data: JsonText.of(text(2040)) })],
   ['data of more than a page', 200, () => ({ data: JsonText.of(text(4200)) })],
   [

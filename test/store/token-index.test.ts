@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { JsonText } from '../../src/domain/json-text.ts';
 import { newId } from '../../src/domain/key.ts';
 import type { TokenContent } from '../../src/store/store.ts';
+import { metadataDigest } from '../../src/store/token-index.ts';
 import { databases } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
 
@@ -48,11 +49,11 @@ describe.each(databases)('the index of tokens by container on %s', (_, database)
     return rows.map(({ container, own }) => `${container} ${own}`).sort();
   }
   async function describedAs(id: string): Promise<string[]> {
-    const rows = await on.runSql<{ name: string; value: string }>(
-      `select m.name, m.value from token_metadata m join tokens t on t.tenant_id = m.tenant_id and t.seq = m.seq
+    const rows = await on.runSql<{ digest: string }>(
+      `select m.digest from token_metadata m join tokens t on t.tenant_id = m.tenant_id and t.seq = m.seq
        where t.id = '${id}'`,
     );
-    return rows.map(({ name, value }) => `${name} ${value}`).sort();
+    return rows.map(({ digest }) => digest);
   }
   const count = async (table: string) => (await on.runSql(`select 1 as one from ${table}`)).length;
 
@@ -89,10 +90,10 @@ describe.each(databases)('the index of tokens by container on %s', (_, database)
     await create('moves', { container: '/a/b/c/', metadata: { colour: 'blue', size: 'small' } });
     await update('moves', { container: '/A/B/', metadata: { colour: 'blue' } });
     expect(await liesIn('moves')).toEqual(['/a/ 0', '/a/b/ 1']);
-    expect(await describedAs('moves')).toEqual(['colour blue']);
+    expect(await describedAs('moves')).toEqual([metadataDigest(['colour', 'blue'])]);
     await update('moves', { container: '/a/b/', metadata: { colour: 'green' } });
     expect(await liesIn('moves')).toEqual(['/a/ 0', '/a/b/ 1']);
-    expect(await describedAs('moves')).toEqual(['colour green']);
+    expect(await describedAs('moves')).toEqual([metadataDigest(['colour', 'green'])]);
     await update('moves', { container: '/' });
     expect(await liesIn('moves')).toEqual(['/ 1']);
     expect(await describedAs('moves')).toEqual([]);

@@ -6,6 +6,7 @@ import { newId } from '../../src/domain/key.ts';
 import { compilePolicy, decideUnder } from '../../src/domain/policy.ts';
 import { visible } from '../../src/domain/visible-scopes.ts';
 import type { ListWindow, Store, TokenFilter } from '../../src/store/store.ts';
+import { metadataDigest } from '../../src/store/token-index.ts';
 import { grants, when } from '../support/grants.ts';
 import { plansOf, recorder, rowsVisited, type Statement } from '../support/statement-recorder.ts';
 import { databases } from '../support/test-server.ts';
@@ -99,19 +100,20 @@ const endless: typeof cases = [
   ],
 ];
 
-const everywhere = Object.keys(entries)
-  .map((key) => `('${key}')`)
+const everywhere = Object.entries(entries)
+  .map((entry) => `('${metadataDigest(entry)}')`)
   .join(', ');
+const [rare, notRare] = ['yes', 'no'].map((value) => metadataDigest(['rare', value]));
 /** The rows of `tokens` that other tables repeat: for each container of a path, and for each entry of the metadata. */
 const derived = [
   `insert into token_containers (tenant_id, container, own, seq)
      select tenant_id, container, 1, seq from tokens
      union all
      select tenant_id, case type when 'rare' then '/seen/' else '/hidden/' end, 0, seq from tokens`,
-  `insert into token_metadata (tenant_id, name, value, seq)
-     select tenant_id, column1, 'everywhere', seq from tokens cross join (values ${everywhere}) as names
+  `insert into token_metadata (tenant_id, digest, seq)
+     select tenant_id, column1, seq from tokens cross join (values ${everywhere}) as digests
      union all
-     select tenant_id, 'rare', case type when 'rare' then 'yes' else 'no' end, seq from tokens`,
+     select tenant_id, case type when 'rare' then '${rare}' else '${notRare}' end, seq from tokens`,
 ];
 
 /** Creates the shown tokens, then the hidden ones, which are newer. */
@@ -195,7 +197,7 @@ describe.each(databases)('on %s, a list of few tokens among many', (name, databa
     }
   }
   const narrow =
-    /data_keys_1 \(tenant_id=\?\)$|\((?:tenant_id=\? AND (expires_at<\?|seq=\?( AND digest=\? AND container=\?)?|seq>\? AND seq<\?|id=\?|id>\? AND id<\?|type=\? AND seq(=\?|>\? AND seq<\?)|container=\? AND own=\? AND seq>\? AND seq<\?|name=\? AND value=\? AND seq(=\?|>\? AND seq<\?)|digest=\? AND container>\? AND container<\?))\)$/;
+    /data_keys_1 \(tenant_id=\?\)$|\((?:tenant_id=\? AND (expires_at<\?|seq=\?( AND digest=\? AND container=\?)?|seq>\? AND seq<\?|id=\?|id>\? AND id<\?|type=\? AND seq(=\?|>\? AND seq<\?)|container=\? AND own=\? AND seq>\? AND seq<\?|digest=\? AND seq(=\?|>\? AND seq<\?)|digest=\? AND container>\? AND container<\?))\)$/;
 
   test.each(cases)('%s: finds them in one request', async (_, count, own, filter = {}, above) => {
     asked.take();

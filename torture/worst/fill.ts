@@ -1,4 +1,5 @@
 /** Inserts rows with SQL, far more than the API could create during a run. */
+import { metadataDigest } from '../../src/store/token-index.ts';
 import type { Database } from '../../test/support/test-server.ts';
 import { runSql } from '../../test/support/test-store.ts';
 
@@ -78,8 +79,8 @@ export class Filler {
     }
     for (const [at, name] of metadataNames.entries()) {
       await this.#insert(
-        'token_metadata (tenant_id, name, value, seq)',
-        `'${tenant}', '${name}', 'v', ${seq}`,
+        'token_metadata (tenant_id, digest, seq)',
+        `'${tenant}', '${metadataDigest([name, 'v'])}', ${seq}`,
         count,
         `n % ${metadataNames.length} <> ${at}`,
       );

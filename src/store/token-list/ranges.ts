@@ -43,7 +43,7 @@ const kinds: Record<Kind, { table: string; where: (a: string, b: string) => stri
     table: 'token_containers',
     where: (a, b) => `and r.container = ${a} and r.own = cast(${b} as integer)`,
   },
-  metadata: { table: 'token_metadata', where: (a, b) => `and r.name = ${a} and r.value = ${b}` },
+  metadata: { table: 'token_metadata', where: (a) => `and r.digest = ${a}` },
 };
 
 /** SQL for the newest entries of a range. Parameters: $1 tenant, $2 before, $3 limit, $4 from. */

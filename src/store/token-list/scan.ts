@@ -9,6 +9,7 @@ import { notExpired } from '../applications.ts';
 import { countBudget, maxId, scanBudget } from '../bounded-list.ts';
 import { all, Params, padded } from '../engine/sql.ts';
 import type { TokenFilter, TokenQuery } from '../store.ts';
+import { metadataDigest } from '../token-index.ts';
 import { hasTerm, type Term } from '../token-search.ts';
 import { type Budget, countRanges, type Range, type Scan } from './ranges.ts';
 import {
@@ -153,8 +154,8 @@ async function candidatesOf(
   const params = new Params();
   const owner = params.add(tenant);
   const pairs = pairsOf(filter).map(
-    ([name, value]) => `(select 1 from token_metadata p where p.tenant_id = ${owner}
-      and p.name = ${params.add(name)} and p.value = ${params.add(value)} and p.seq = t.seq) = 1`,
+    (entry) => `(select 1 from token_metadata p where p.tenant_id = ${owner}
+      and p.digest = ${params.add(metadataDigest(entry))} and p.seq = t.seq) = 1`,
   );
   const where = all(
     `t.tenant_id = ${owner}`,

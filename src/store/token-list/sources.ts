@@ -3,6 +3,7 @@ import type { Bound, Scope } from '../../domain/scope.ts';
 import { maxId } from '../bounded-list.ts';
 import { Params } from '../engine/sql.ts';
 import type { TokenQuery } from '../store.ts';
+import { metadataDigest } from '../token-index.ts';
 import { type Range, readEach, readRanges, type Scan } from './ranges.ts';
 
 /** All candidates from `before` down to `end`, newest first. If `end` is undefined, no more follow. */
@@ -20,7 +21,7 @@ export const everything: Range = { kind: 'all', values: [] };
 export const ofType = (type: string): Range => ({ kind: 'type', values: [type] });
 export const withEntry = (entry: [name: string, value: string]): Range => ({
   kind: 'metadata',
-  values: entry,
+  values: [metadataDigest(entry)],
 });
 export const isEverything = ({ container, id }: Scope) => !container && !id;
 

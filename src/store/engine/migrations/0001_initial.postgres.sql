@@ -9,6 +9,15 @@ create table token_containers (
 );
 create index token_containers_by_token on token_containers (tenant_id, seq);
 
+-- Finds tokens by metadata. digest is a hash of a name and a value.
+create table token_metadata (
+  tenant_id uuid not null,
+  digest text collate "C" not null,
+  seq uuid not null,
+  primary key (tenant_id, digest, seq)
+);
+create index token_metadata_by_token on token_metadata (tenant_id, seq);
+
 -- Finds tokens by exact value. digest is an HMAC of a name and a value, under a key of the tenant. container is that of
 -- the token, so that a search reads only the tokens that its caller can see.
 create table token_search (
@@ -24,7 +33,6 @@ create index token_search_by_token on token_search (tenant_id, seq);
 -- would take a third of the time to create a token. Rows are only written together with their token or while it is
 -- locked. deleteTokenRows in src/store/token-index.ts deletes them.
 alter table token_contents drop constraint token_contents_tenant_id_seq_fkey;
-alter table token_metadata drop constraint token_metadata_tenant_id_seq_fkey;
 
 -- Transactions that create a token unless its value exists insert the same row here, and delete it again, so that they
 -- wait for each other. SQLite runs them one after another.

@@ -220,16 +220,6 @@ create table token_contents (
   foreign key (tenant_id, seq) references tokens (tenant_id, seq) on delete cascade
 );
 
-create table token_metadata (
-  tenant_id uuid not null,
-  name text not null,
-  value text not null,
-  seq uuid not null,
-  primary key (tenant_id, name, value, seq),
-  foreign key (tenant_id, seq) references tokens (tenant_id, seq) on delete cascade
-);
-create index token_metadata_by_token on token_metadata (tenant_id, seq);
-
 -- The end of each audit chain: the last segment, with its number, last position and hash. Sealing locks this row.
 -- sealed_at and max_delay repeat the values of the last segment. Segments up to base_number were deleted after they
 -- were archived or delivered. recorded_number is the last segment that an `audit.heads` entry of the system chain has

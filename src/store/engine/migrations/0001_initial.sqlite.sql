@@ -20,6 +20,16 @@ create trigger delete_token_containers after delete on tokens begin
   );
 end;
 
+-- Finds tokens by metadata. digest is a hash of a name and a value.
+create table token_metadata (
+  tenant_id text not null,
+  digest text not null,
+  seq text not null,
+  primary key (tenant_id, digest, seq),
+  foreign key (tenant_id, seq) references tokens (tenant_id, seq) on delete cascade
+) strict, without rowid;
+create index token_metadata_by_token on token_metadata (tenant_id, seq);
+
 -- Finds tokens by exact value. digest is an HMAC of a name and a value, under a key of the tenant. container is that of
 -- the token, so that a search reads only the tokens that its caller can see.
 create table token_search (
