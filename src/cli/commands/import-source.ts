@@ -4,6 +4,7 @@ import { closeSync, openSync, readSync, statSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { findInexactNumber } from '../../domain/number-precision.ts';
 import { canonicalContainer, compareTransforms, type Transform } from '../../domain/rule.ts';
+import { runSteps } from '../../domain/steps.ts';
 import { isObject } from '../../domain/token.ts';
 import { type FileLine, readFileLines } from '../../store/engine/line-reader.ts';
 import { CommandError } from '../errors.ts';
@@ -168,7 +169,7 @@ function parseJson(text: string, path: string): unknown {
   } catch {
     throw new CommandError(`the source returned no JSON for ${path.split('?')[0]}`, 'check --from-url');
   }
-  const inexact = findInexactNumber(text);
+  const inexact = runSteps(findInexactNumber(text));
   if (inexact === undefined) return value;
   throw new CommandError(
     `the source returned a number with too many digits: ${inexact}`,
@@ -297,7 +298,7 @@ function parseLine({ text, raw }: Line, line: number): SourceItem {
   if (!isObject(record)) return { place, line, raw, code: 'invalid_json', error: 'is not a JSON object' };
   const origin =
     typeof record.id === 'string' ? { place: record.id, id: record.id, line, raw } : { place, line, raw };
-  const inexact = findInexactNumber(json);
+  const inexact = runSteps(findInexactNumber(json));
   if (inexact === undefined) return { ...origin, record };
   const error = `${inexact} is a number with too many digits: write it as a string`;
   return { ...origin, code: 'inexact_number', error };

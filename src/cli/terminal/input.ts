@@ -1,6 +1,7 @@
 /** Reads files, standard input and secrets. Secrets are never arguments. */
 import { readFileSync } from 'node:fs';
 import { findInexactNumber } from '../../domain/number-precision.ts';
+import { runSteps } from '../../domain/steps.ts';
 import { UsageError } from '../errors.ts';
 import type { Terminal } from './terminal.ts';
 
@@ -34,7 +35,7 @@ export class Input {
     } catch {
       throw new UsageError(`${option} ${path}: not valid JSON`);
     }
-    const inexact = findInexactNumber(text);
+    const inexact = runSteps(findInexactNumber(text));
     if (inexact === undefined) return value;
     const reason = `${inexact || 'the value'} is a number with too many digits`;
     throw new UsageError(`${option} ${path}: ${reason}`, 'send it as a string');
