@@ -126,12 +126,15 @@ export function decisionOf(request: object): Decision | undefined {
   return allowedRequests.get(request)?.decision;
 }
 
-/** Hooks for a Fastify route: `app.get('/x', { ...guardFastify(options) }, handler)`. */
+/**
+ * Hooks for a Fastify route: `app.get(path, guardFastify(options), handler)`. Their parameters do not depend on `R`,
+ * because TypeScript would infer `R` from the route and not from the options.
+ */
 export function guardFastify<R extends NodeRequest = NodeRequest>(options: GuardOptions<R>) {
   checkOptions('guardFastify', options);
   return {
-    onRequest: async (request: R, reply: FastifyReply): Promise<unknown> => {
-      const result = await check(options, fromNodeRequest(request));
+    onRequest: async (request: NodeRequest, reply: FastifyReply): Promise<unknown> => {
+      const result = await check(options, fromNodeRequest(request as R));
       if (!result.allowed) {
         const { status, headers, problem } = result;
         return reply.code(status).headers(headers).send(JSON.stringify(problem));

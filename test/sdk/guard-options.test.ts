@@ -1,5 +1,7 @@
 /** A guard with a wrong option is rejected when it is created, not by the first request. */
 import { describe, expect, test } from 'bun:test';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import {
   type GuardOptions,
   guardExpress,
@@ -9,6 +11,7 @@ import {
   guardNext,
 } from '../../sdk/src/guard.ts';
 import { Sallyport, SallyportError } from '../../sdk/src/sallyport.ts';
+import { root } from '../support/service.ts';
 
 const client = new Sallyport({ url: 'http://127.0.0.1:9', key: 'x' });
 const valid = { client, permission: 'invoice:read', fields: ['iban'] };
@@ -44,4 +47,15 @@ describe.each(guards)('%s', (name, create) => {
   test('accepts an empty list of fields', () => {
     expect(() => create({ ...valid, fields: [] })).not.toThrow();
   });
+});
+
+test('the guide shows the calls that the type test of each framework has', () => {
+  const read = (path: string) => readFileSync(join(root, path), 'utf8');
+  const [, table = ''] = read('docs/guides/protect-your-own-api.md').split('\n## Frameworks\n');
+  const calls = [...table.matchAll(/^\|.*?\| `(?:export )?([^`…]+)/gm)].map(([, call = '']) =>
+    call.trim(),
+  );
+  expect(calls.length).toBe(guards.length);
+  const compiled = read('test/sdk/guard-usage.ts').replace(/\s+/g, ' ');
+  expect(calls.filter((call) => !compiled.includes(call))).toEqual([]);
 });
