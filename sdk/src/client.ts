@@ -37,6 +37,8 @@ import {
 /** The base of relative paths. Only path and query of the result are used. */
 const anyOrigin = 'https://destination.invalid';
 
+const proxyMethods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];
+
 /** Sends requests to one destination. */
 export interface DestinationProxy {
   /**
@@ -82,6 +84,8 @@ export class Sallyport {
       if (!/^https?:$/.test(url.protocol))
         throw new SallyportError('a destination needs a path or an HTTPS URL');
       const request = new Request(input instanceof Request ? input : url, init);
+      if (!proxyMethods.includes(request.method))
+        throw new SallyportError(`a destination takes ${proxyMethods.join(', ')}, not ${request.method}`);
       return this.#transport.forward(prefix + url.pathname + url.search, request, options);
     };
     return { fetch };

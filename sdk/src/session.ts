@@ -56,6 +56,7 @@ export interface ManagedSession {
 /** For browsers: creates a session, gets it authorized, and renews it while it is used. */
 export async function startSession(options: StartSessionOptions): Promise<ManagedSession> {
   const { publicKey, authorize, renewBefore = 20_000, bind = bindsByDefault(), ...rest } = options;
+  if (!publicKey) throw new SallyportError('`publicKey` is empty');
   const { timeout = defaultTimeout } = rest;
   const send = rest.fetch ?? globalThis.fetch.bind(globalThis);
   const proofKey = bind ? await ProofKey.generate() : undefined;

@@ -11,9 +11,12 @@ import {
 import { sleep, withTimeout } from './timeout.ts';
 
 export interface ClientOptions {
-  /** The URL of the service, such as `http://127.0.0.1:8080`. The client throws if it is undefined. */
+  /** The URL of the service, such as `http://127.0.0.1:8080`. Any other value throws, also undefined. */
   readonly url: string | URL | undefined;
-  /** An application or session key, or a function that is called before each request. */
+  /**
+   * An application or session key, or a function that is called before each request. Absent for calls without a key;
+   * undefined throws.
+   */
   readonly key?: string | (() => string | Promise<string>) | undefined;
   /** Timeout of one attempt, and of the `key` function, in milliseconds. Default: 10 seconds. */
   readonly timeout?: number;
@@ -39,7 +42,7 @@ export interface RequestOptions {
   readonly purpose?: string;
 }
 
-/** Options of calls that change one application or token. */
+/** Options of calls that change one application, token or destination. */
 export interface ChangeOptions extends RequestOptions {
   /**
    * The ETag of the object that you read, from `etagOf`. If the object was changed since, the call makes no change and
@@ -63,7 +66,7 @@ const proxyTimeout = 70_000;
 const etags = new WeakMap<object, string>();
 
 /**
- * The ETag of an application or token that the client returned, for `ifMatch`. Undefined for copies of such an object
+ * The ETag of an application, token or destination that the client returned, for `ifMatch`. Undefined for copies of it
  * and for the items of a list, which have none.
  */
 export function etagOf(object: object): string | undefined {
@@ -95,9 +98,10 @@ export interface Transport {
 }
 
 export function transport(options: ClientOptions): Transport {
-  // An unset environment variable would otherwise look like an unreachable service.
-  if (options.url === undefined) throw new SallyportError('`url` is required');
-  const base = String(options.url).replace(/\/+$/, '');
+  const base = baseUrl(options.url);
+  // An unset environment variable would otherwise look like an unknown key.
+  if ('key' in options && !options.key)
+    throw new SallyportError('`key` is empty. Leave it out if no call needs a key.');
   const send = options.fetch ?? globalThis.fetch.bind(globalThis);
 
   async function attempt<T>(
@@ -172,6 +176,23 @@ export function transport(options: ClientOptions): Transport {
     call: async (name, input, call) => (await exchange(name, input as RequestInput, call)).body as never,
     callForHeaders: async (name, input, call) => (await exchange(name, input as RequestInput, call)).headers,
   };
+}
+
+/** Returns the URL without a slash at its end. Throws if requests could not be sent to it. */
+export function baseUrl(url: string | URL | undefined): string {
+  const base = normalizedUrl(String(url ?? ''));
+  if (base === undefined)
+    throw new SallyportError(
+      '`url` must be the URL of the service, such as "http://127.0.0.1:8080", without user name, query and fragment',
+    );
+  return base;
+}
+
+/** Returns the URL without a slash at its end, or undefined if it cannot be that of a service. */
+export function normalizedUrl(text: string): string | undefined {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  const isValid = url && /^https?:$/.test(url.protocol) && !url.username && !url.search && !url.hash;
+  return isValid ? url.href.replace(/\/+$/, '') : undefined;
 }
 
 /**
@@ -276,8 +297,11 @@ function isAlreadyDeleted({ init }: PreparedRequest, error: unknown): boolean {
 
 async function received(response: Response): Promise<Received> {
   if (!response.ok) throw await errorOf(response);
-  const body = response.status === 204 ? undefined : withEtag(await response.json(), response);
-  return { body, headers: response.headers };
+  if (response.status === 204) return { body: undefined, headers: response.headers };
+  const body = await response.json().catch((error) => {
+    throw error instanceof SyntaxError ? notTheService(response) : error;
+  });
+  return { body: withEtag(body, response), headers: response.headers };
 }
 
 async function errorOf(response: Response): Promise<SallyportError> {
@@ -285,10 +309,14 @@ async function errorOf(response: Response): Promise<SallyportError> {
   if (typeof problem?.code !== 'string') {
     if (response.status === 431)
       return new SallyportError('the URL and headers are too long: send fewer filters');
-    return new ConnectionError(`unexpected response with status ${response.status}: not a Sallyport service`);
+    return notTheService(response);
   }
   const seconds = Number(response.headers.get('Retry-After') ?? Number.NaN);
   return toError(problem, Number.isFinite(seconds) ? seconds * 1000 : undefined);
+}
+
+export function notTheService({ status }: Response): ConnectionError {
+  return new ConnectionError(`unexpected response with status ${status}: not a Sallyport service`);
 }
 
 function withEtag(body: unknown, { headers }: Response): unknown {

@@ -2,7 +2,7 @@
 import type { IssuedKey, Problem, TokenError, TokenRequest } from './api.ts';
 import { ConnectionError, SallyportError, toError } from './errors.ts';
 import { sleep, withTimeout } from './timeout.ts';
-import { defaultTimeout, retryDelay } from './transport.ts';
+import { baseUrl, defaultTimeout, notTheService, retryDelay } from './transport.ts';
 
 export interface WorkloadKeyOptions {
   /** The URL of the service. */
@@ -45,11 +45,12 @@ const renewal = 0.8;
  * before the key expires. Concurrent calls share an exchange. If a renewal fails, the old key is used until it expires.
  */
 export function workloadKey(options: WorkloadKeyOptions): () => Promise<string> {
+  const url = baseUrl(options.url);
   let current: CurrentKey | undefined;
   let renewing: Promise<CurrentKey> | undefined;
 
   function renew(): Promise<CurrentKey> {
-    renewing ??= exchange(options).finally(() => {
+    renewing ??= exchange({ ...options, url }).finally(() => {
       renewing = undefined;
     });
     return renewing;
@@ -94,7 +95,7 @@ async function requestKey(
     subject_token_type: 'urn:ietf:params:oauth:token-type:jwt',
   };
   const sentAt = Date.now();
-  const response = await fetch(`${String(url).replace(/\/+$/, '')}/oauth/token`, {
+  const response = await fetch(`${url}/oauth/token`, {
     method: 'POST',
     body: new URLSearchParams({ ...form }),
     redirect: 'manual',
@@ -109,8 +110,7 @@ async function requestKey(
     throw toError(body as Problem, Number.isFinite(seconds) ? seconds * 1000 : undefined);
   }
   const { access_token: key, expires_in: seconds } = body ?? {};
-  if (!response.ok || typeof key !== 'string' || typeof seconds !== 'number')
-    throw new ConnectionError(`unexpected response with status ${response.status}: not a Sallyport service`);
+  if (!response.ok || typeof key !== 'string' || typeof seconds !== 'number') throw notTheService(response);
   const lifetime = seconds * 1000;
   return { key, renewAt: sentAt + renewal * lifetime, expiresAt: sentAt + lifetime };
 }

@@ -50,7 +50,7 @@ async function execute(
   const url = serviceUrl(options, terminal);
   errorContext.url = url;
   const key = command.withoutKey ? undefined : await keyOf(options, terminal, input);
-  const service = new Sallyport({ url, key });
+  const service = new Sallyport({ url, ...(key !== undefined && { key }) });
   return command.call({ ...context, service, url });
 }
 

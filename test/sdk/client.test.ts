@@ -3,11 +3,14 @@ import { methodsOf } from '../../docs/sdk-methods.ts';
 import {
   AuthenticationError,
   ConflictError,
+  ConnectionError,
   etagOf,
   NotFoundError,
   PermissionError,
   Sallyport,
+  startSession,
   ValidationError,
+  workloadKey,
 } from '../../sdk/src/sallyport.ts';
 import { allRoutes } from '../../src/http/routes.ts';
 import { openTestServer, sqlite, type TestServer } from '../support/test-server.ts';
@@ -209,8 +212,31 @@ describe('SDK client:', () => {
     expect(missing.requestId).toBe('find-me');
   });
 
-  test('a missing URL is not reported as an unreachable service', () => {
-    const url = undefined as unknown as string;
-    expect(() => new Sallyport({ url })).toThrow('`url` is required');
+  test.each([
+    [undefined],
+    ['127.0.0.1:8080'],
+    ['localhost:8080'],
+    ['/api'],
+    ['http://user:pass@127.0.0.1'],
+    ['http://127.0.0.1/?a=b'],
+  ])('%p is rejected as URL when the client is created', (url) => {
+    expect(() => new Sallyport({ url })).toThrow('`url` must be the URL of the service');
+    const options = { url: url as string, clientId: 'x', token: () => 'jwt' };
+    expect(() => workloadKey(options)).toThrow('`url` must be the URL of the service');
+  });
+
+  test.each([[undefined], ['']])('an empty key (%p) is rejected when the client is created', async (key) => {
+    expect(() => new Sallyport({ url: server.url, key })).toThrow('`key` is empty');
+    const options = { url: server.url, publicKey: key as string, authorize: async () => {} };
+    expect((await thrown(startSession(options))).message).toBe('`publicKey` is empty');
+  });
+
+  test('a web page of another server is not reported as an unreachable service', async () => {
+    const page = async (_: string | URL | Request) =>
+      new Response('<!doctype html>', { headers: { 'Content-Type': 'text/html' } });
+    const client = new Sallyport({ url: server.url, fetch: page as typeof globalThis.fetch, retries: 0 });
+    const error = await thrown(client.ready());
+    expect(error).toBeInstanceOf(ConnectionError);
+    expect(error.message).toBe('unexpected response with status 200: not a Sallyport service');
   });
 });

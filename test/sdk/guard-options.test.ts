@@ -52,9 +52,7 @@ describe.each(guards)('%s', (name, create) => {
 test('the guide shows the calls that the type test of each framework has', () => {
   const read = (path: string) => readFileSync(join(root, path), 'utf8');
   const [, table = ''] = read('docs/guides/protect-your-own-api.md').split('\n## Frameworks\n');
-  const calls = [...table.matchAll(/^\|.*?\| `(?:export )?([^`…]+)/gm)].map(([, call = '']) =>
-    call.trim(),
-  );
+  const calls = [...table.matchAll(/^\|.*?\| `(?:export )?([^`…]+)/gm)].map(([, call = '']) => call.trim());
   expect(calls.length).toBe(guards.length);
   const compiled = read('test/sdk/guard-usage.ts').replace(/\s+/g, ' ');
   expect(calls.filter((call) => !compiled.includes(call))).toEqual([]);

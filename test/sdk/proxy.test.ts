@@ -169,7 +169,12 @@ describe.skipIf(noOpenssl)('proxy of the SDK:', () => {
     await busy.stop(true);
   });
 
-  test('names and URLs that would address another path are rejected before sending', async () => {
+  test('methods that no destination takes, and names and URLs of other paths, are rejected before sending', async () => {
+    for (const method of ['HEAD', 'OPTIONS'])
+      expect((await thrown(payments().fetch('/v1/charges', { method }))).message).toBe(
+        `a destination takes GET, POST, PUT, PATCH, DELETE, not ${method}`,
+      );
+    expect(sent).toEqual([]);
     for (const name of ['', '.', '..']) expect(() => client().proxy(name)).toThrow('`name` must be');
     for (const input of ['a:b', 'file:///x'])
       expect((await thrown(payments().fetch(input))).message).toBe(

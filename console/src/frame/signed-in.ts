@@ -46,7 +46,11 @@ export async function signIn(found: FoundKey | { person: Person }, lost: () => v
   const { key, keep, person } = { key: undefined, keep: false, person: undefined, ...found };
   const connection = new Connection(lost);
   const url = person ? `${location.origin}/console/api` : location.origin;
-  const api = new Sallyport({ url, key, fetch: connection.fetch as typeof fetch });
+  const api = new Sallyport({
+    url,
+    ...(key !== undefined && { key }),
+    fetch: connection.fetch as typeof fetch,
+  });
   const [own, permissions] = await Promise.all([api.ownPermissions(), api.permissions()]);
   connection.limitTo(own);
   const held = new Set(own);

@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { githubToken, workloadKey } from '../../../sdk/src/sallyport.ts';
+import { normalizedUrl } from '../../../sdk/src/transport.ts';
 import { type Option, type Options, option } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import { type Input, parseSecret } from './input.ts';
@@ -71,9 +72,8 @@ export function serviceUrl(options: Options, { env }: Terminal): string {
 
 /** Returns the URL without a trailing slash. Throws UsageError, with `name` in its message. */
 export function parseUrl(text: string, name: string): string {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  const isValid = url && /^https?:$/.test(url.protocol) && !url.username && !url.search && !url.hash;
-  if (isValid) return url.href.replace(/\/+$/, '');
+  const url = normalizedUrl(text);
+  if (url !== undefined) return url;
   throw new UsageError(`${name} must be a URL such as https://HOST:PORT`);
 }
 
