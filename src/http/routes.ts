@@ -1,4 +1,4 @@
-/** Every endpoint: method, path, access and handler, in the order of the API reference. */
+/** Every endpoint: method, path, access and handler. */
 import { whoHasAccess } from './endpoints/access/access.ts';
 import { adviseAccess } from './endpoints/access/advice.ts';
 import { diffAccess } from './endpoints/access/diff.ts';

@@ -1,6 +1,7 @@
 /**
  * HTTP/1.1 over one connection. Connecting and sending are separate steps, so that a caller can write its audit entry in
- * between: Bun's `fetch` and `node:https` do both in one step. Replies are parsed strictly and are limited in size.
+ * between. Bun's `fetch` does both in one step; `node:https` needs a stream of `node:tls`, which takes a third more CPU
+ * time than a socket of Bun. Replies are parsed strictly and are limited in size.
  */
 import { isIP } from 'node:net';
 import { checkServerIdentity } from 'node:tls';

@@ -136,7 +136,7 @@ export const dpopHeader = 'dpop';
 
 /**
  * Throws `unauthenticated`, with a challenge in the response headers, if the request has no valid proof. Called only
- * for bound sessions.
+ * for bound keys, of sessions and of workloads.
  */
 function requireProof(
   route: KeyedRoute,

@@ -159,6 +159,22 @@ const notIdempotent = [
   ...['searchSubjects', 'searchResources', 'searchActions', 'searchTokens'],
 ];
 
+test('the introduction names the changes without Idempotency-Key, and the resources with an ETag', () => {
+  const section = (heading: string) =>
+    document.info.description.split(`\n## ${heading}\n`)[1]?.split('\n## ')[0];
+  const others = routes.filter(({ name, kind }) => notIdempotent.includes(name) && kind !== 'read');
+  const named = /except (.*)\./
+    .exec(section('Idempotency') ?? '')?.[1]
+    ?.split(/, | and /)
+    .sort();
+  expect(named).toEqual(others.map(({ method, path }) => `\`${method} ${path}\``).sort());
+  const kinds = routes
+    .filter(({ sendsEtag }) => sendsEtag)
+    .map(({ path }) => path.split('/')[1]?.slice(0, -1));
+  expect(new Set(kinds)).toEqual(new Set(['application', 'token', 'destination']));
+  for (const kind of kinds) expect(section('Concurrent changes')).toContain(` ${kind}`);
+});
+
 /** Operations that check If-Match. */
 const conditional = [
   ...[
