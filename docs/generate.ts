@@ -172,7 +172,7 @@ function cliPage(): string {
     'All commands, with options and examples. Run `npx sallyport` in a clone or in a project with the [npm package](../operations/deploy.md#npm-package), `node PATH/bin/sallyport.mjs` from elsewhere, or the [single executable](../operations/deploy.md#single-executable).',
     `\`\`\`text\n${help.trimEnd()}\n\`\`\``,
     '## Output and exit codes',
-    'Data goes to standard output: tables and text, or JSON with `--json`. Messages go to standard error: lines that start with `sallyport: error:` or, if the command continues or has succeeded, `sallyport: warning:`, often followed by one with `sallyport: hint:`. Colours and progress appear on a terminal only; `NO_COLOR` turns colours off.',
+    'Data goes to standard output: tables and text, or JSON with `--json`. Messages go to standard error: lines that start with `sallyport: error:` or, if the command continues or has succeeded, `sallyport: warning:`, often followed by one with `sallyport: hint:`. With `--json`, an error is one JSON object with `errors`, `hint`, `exit_code` and, if the service returned it, the `problem`. Colours and progress appear on a terminal only; `NO_COLOR` turns colours off.',
     table(
       ['exit code', 'meaning'],
       exitCodes.map(([code, meaning]) => [String(code), meaning]),

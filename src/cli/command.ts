@@ -26,6 +26,13 @@ export function option(usage: string, description: string, choices?: readonly st
   };
 }
 
+/** The name among `names` of the option for a field of the API, such as `permission` for `permissions`. */
+export function optionFor(field: string, names: readonly string[]): string | undefined {
+  if (field === 'size') return names.find((name) => name === 'limit');
+  const wordOf = (name: string) => name.replaceAll('_', '-').replace(/^(allowed|require)-|(-file|s)$/g, '');
+  return names.find((name) => wordOf(name) === wordOf(field));
+}
+
 interface CommandDescription {
   /** The name and the arguments, such as `keys delete <APP> <KEY>` or `audit verify [PATH...]`. */
   readonly usage: string;

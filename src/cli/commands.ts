@@ -66,7 +66,7 @@ export const topics: Readonly<Record<string, Topic>> = {
     () => import('./commands/sinks.ts'),
   ),
   backup: topic('server', 'Back up a SQLite database to a new file.', () => import('./commands/backup.ts')),
-  restore: topic('server', 'Restore a SQLite database from a backup.', () => import('./commands/restore.ts')),
+  restore: topic('server', 'Restore the database from a backup.', () => import('./commands/restore.ts')),
   recover: topic(
     'server',
     'Clean up and accept a database that was restored or lost changes in a failover.',

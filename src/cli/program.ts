@@ -7,7 +7,7 @@ import {
   Option as ProgramOption,
 } from 'commander';
 import { build } from '../config/version.ts';
-import { type Command, type Context, nameOf, type Option, type Options } from './command.ts';
+import { type Command, type Context, nameOf, type Option, type Options, optionFor } from './command.ts';
 import { commandsOf, type Topic, topics } from './commands.ts';
 import { UsageError } from './errors.ts';
 import { completeCommand, completionsFor, type SuggestValues } from './terminal/completion.ts';
@@ -130,10 +130,21 @@ function addGroup(program: Program, name: string, heading: string, summary: stri
 function reportErrors(program: Program): void {
   program.exitOverride((error) => {
     if (error.exitCode === 0 || error.code === 'commander.help') throw error;
-    const message = error.message.replace(/^error: /, '').replace('\n', ' ');
+    const message = withSuggestion(error.message.replace(/^error: /, '').replace('\n', ' '), program);
     const name = program.parent ? `${pathOf(program).slice('sallyport '.length)}: ` : '';
     throw new UsageError(name + message, `run \`${pathOf(program)} --help\``);
   });
+}
+
+/** Suggests the option for a field of the API. Drops commander's suggestion of one with another first letter. */
+function withSuggestion(message: string, program: Program): string {
+  const [error = '', suggestion = ''] = message.split(' (Did you mean ');
+  const names = program.options.map(({ long }) => long?.slice(2) ?? '');
+  const typed = /^unknown option '--([^'=]+)/.exec(error)?.[1];
+  if (typed === undefined) return message;
+  const option = optionFor(typed, names);
+  if (option) return `${error} (Did you mean --${option}?)`;
+  return suggestion.replace(/^(one of )?--/, '').startsWith(typed[0] as string) ? message : error;
 }
 
 async function add(program: Program, command: Command, execute: Execute): Promise<void> {

@@ -1,6 +1,7 @@
 /** The command line: reads the arguments, runs the command, reports errors. */
 import { Sallyport } from '../../sdk/src/sallyport.ts';
 import type { Config } from '../config/settings.ts';
+import { escapeJson } from '../domain/escape.ts';
 import { redactSecrets } from '../domain/key.ts';
 import { type Command, type Context, type Invocation, nameOf, type Options } from './command.ts';
 import { Cancelled, UsageError } from './errors.ts';
@@ -26,7 +27,7 @@ export async function run(argv: readonly string[], output: Terminal = processTer
       (placeholder, typed, words) => suggestValues(placeholder, typed, words, terminal),
     );
   } catch (error) {
-    return report(error, errorContext, terminal);
+    return report(error, errorContext, terminal, argv.includes('--json'));
   }
 }
 
@@ -38,6 +39,8 @@ async function execute(
 ): Promise<number> {
   errorContext.command = nameOf(command);
   const { options, json } = parsed;
+  errorContext.optionNames = command.options?.map(({ name }) => name) ?? [];
+  errorContext.options = options;
   const input = new Input(terminal);
   const print = (line: string) => terminal.write(`${line}\n`);
   const printResult: Context['printResult'] = (value, text, exitCode = 0) => {
@@ -86,14 +89,23 @@ async function withSettings(context: Context, errorContext: ErrorContext): Promi
   };
 }
 
-/** Prints the errors and a hint to standard error. Returns the exit code. */
-async function report(error: unknown, errorContext: ErrorContext, terminal: Terminal): Promise<number> {
+/** Prints the errors and a hint to standard error, as JSON with --json. Returns the exit code. */
+async function report(
+  error: unknown,
+  errorContext: ErrorContext,
+  terminal: Terminal,
+  json: boolean,
+): Promise<number> {
   if (error instanceof Cancelled) {
     terminal.writeError('Cancelled.\n');
     return 1;
   }
   const { toCliError } = await import('./terminal/cli-error.ts');
-  const { errors, hint, code } = toCliError(error, errorContext);
+  const { errors, hint, code, problem } = toCliError(error, errorContext);
+  if (json) {
+    terminal.writeError(`${escapeJson(JSON.stringify({ errors, hint, exit_code: code, problem }))}\n`);
+    return code;
+  }
   for (const line of errors) terminal.writeError(`sallyport: error: ${line}\n`);
   if (hint) terminal.writeError(`sallyport: hint: ${hint}\n`);
   return code;

@@ -104,7 +104,11 @@ describe('exit codes:', () => {
     closed.stop(true);
     const { code, out, err } = await call(['whoami', '--url', url]);
     expect([code, out]).toEqual([3, '']);
-    expect(err).toStartWith(`sallyport: error: ${url}: the service could not be reached\nsallyport: hint: `);
+    expect(err).toStartWith(`sallyport: error: ${url}: the service could not be reached (ECONNREFUSED: `);
+    expect(err).toContain('\nsallyport: hint: check that the service runs');
+    const encrypted = await call(['whoami', '--url', server.url.replace('http:', 'https:')]);
+    expect(encrypted.code).toBe(3);
+    expect(encrypted.err).toContain('TLS handshake');
   });
 
   test('4 if the service rejects the request; the error has its code and request id', async () => {
@@ -147,7 +151,25 @@ describe('exit codes:', () => {
     expect(code).toBe(4);
     const lines = err.trimEnd().split('\n');
     expect(lines.length).toBeGreaterThan(1);
-    for (const line of lines) expect(line).toMatch(/^sallyport: error: (name|permissions\.0) must /);
+    for (const line of lines)
+      expect(line).toMatch(/^sallyport: error: (--name|--permission \(permissions\.0\)) must /);
+  });
+
+  test('with --json, errors are one JSON object on standard error', async () => {
+    const errorOf = async (...argv: string[]) => {
+      const { code, out, err } = await call([...argv, '--json']);
+      const { exit_code, ...error } = JSON.parse(err);
+      expect([code, out]).toEqual([exit_code, '']);
+      return error;
+    };
+    expect(await errorOf('tokens', 'get', 'nothing')).toMatchObject({
+      errors: [expect.stringContaining('No resource has this id')],
+      problem: { code: 'not_found', status: 404 },
+    });
+    expect(await errorOf('apps', 'list', '--nothing\u009b')).toEqual({
+      errors: ["apps list: unknown option '--nothing\u009b'"],
+      hint: 'run `sallyport apps list --help`',
+    });
   });
 });
 
@@ -303,6 +325,28 @@ test('a typo or a repeated option gets a pointer to the help of the command, and
       err: `sallyport: error: ${error}\nsallyport: hint: run \`${help}\`\n`,
     });
   }
+});
+
+test('a field of the API gets the option for it', async () => {
+  const body = join(folder, 'fields.json');
+  writeFileSync(body, '{"name": "x", "permissions": ["x"]}');
+  const cases: [string[], string][] = [
+    [['tokens', 'create', '--data', '4242'], "unknown option '--data' (Did you mean --data-file?)"],
+    [
+      ['apps', 'create', '--permissions=token:read'],
+      "unknown option '--permissions=token:read' (Did you mean --permission?)",
+    ],
+    [['apps', 'list', '--size', '1'], "unknown option '--size' (Did you mean --limit?)"],
+    [['whoami', '--size', '1'], "unknown option '--size'\n"],
+    [['tokens', 'create', '--type', 'x'], 'error: --data-file (data) is required'],
+    [['apps', 'create', '--name', 'x'], 'error: --type is required'],
+    [
+      ['apps', 'create', '--name', 'x', '--type', 'public', '--origin', 'x'],
+      'error: --origin (allowed_origins.0) must be an origin',
+    ],
+    [['apps', 'create', '--type', 'private', '--file', body], 'error: permissions.0 must be'],
+  ];
+  for (const [argv, message] of cases) expect((await call(argv)).err).toContain(message);
 });
 
 test('applications is the same as apps, also after a global option', async () => {

@@ -5,7 +5,7 @@ import { check } from '../../domain/validate.ts';
 import { type Command, type Invocation, type Options, option } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import { withStore } from '../terminal/database.ts';
-import { filterValue, follow, lines, printEntries, tailOptions } from '../terminal/tail.ts';
+import { filterValue, follow, lines, noSuchOperation, printEntries, tailOptions } from '../terminal/tail.ts';
 
 export const commands: readonly Command[] = [
   {
@@ -32,7 +32,11 @@ async function tail(invocation: Invocation): Promise<number> {
   const show = (entries: readonly LogEntry[]) => printEntries(invocation, entries);
   return withStore(invocation, async ({ audit }) => {
     const tailing = audit.tail(filter, tenant);
-    show(await tailing.last(lines));
+    const last = await tailing.last(lines);
+    show(last);
+    const { operation } = filter;
+    if (last.length === 0 && operation && (await audit.tail({ operation }).last(1)).length === 0)
+      terminal.writeError(`sallyport: hint: ${noSuchOperation(operation)}\n`);
     const poll = async () => {
       for await (const entries of tailing.more()) show(entries);
     };

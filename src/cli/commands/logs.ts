@@ -5,7 +5,15 @@ import { type Call, type Options, option, type RemoteCommand } from '../command.
 import { UsageError } from '../errors.ts';
 import { only } from '../terminal/options.ts';
 import { printTable, rowsOption } from '../terminal/print.ts';
-import { filterOptions, filterValue, follow, lines, printEntries, tailOptions } from '../terminal/tail.ts';
+import {
+  filterOptions,
+  filterValue,
+  follow,
+  lines,
+  noSuchOperation,
+  printEntries,
+  tailOptions,
+} from '../terminal/tail.ts';
 import { ApplicationNames } from './application-names.ts';
 
 const reportedNote =
@@ -77,6 +85,9 @@ async function tail(call: Call): Promise<number> {
     const last = await newest(service.logs.all(page), count.data);
     await print(last);
     newEntries.skip(last);
+    const { operation } = filter;
+    if (last.length === 0 && operation && (await service.logs.list({ operation, size: 1 })).data.length === 0)
+      terminal.writeError(`sallyport: hint: ${noSuchOperation(operation)}\n`);
   } else await poll();
   if (options.on('follow')) await follow(poll, terminal, { url });
   return 0;

@@ -7,6 +7,7 @@ import {
   ProblemError,
   RateLimitError,
   SallyportError,
+  TimeoutError,
   UnavailableError,
   ValidationError,
 } from '../../../sdk/src/sallyport.ts';
@@ -19,6 +20,7 @@ import { WrongMasterKey } from '../../store/crypto/keyring.ts';
 import { LineTooLong } from '../../store/engine/line-reader.ts';
 import { IncompatibleSchema, NoSchema } from '../../store/engine/migrate.ts';
 import { InUse } from '../../store/engine/sqlite-lock.ts';
+import { type Options, optionFor } from '../command.ts';
 import { CommandError, ErrorAbout, negativeExitCode, systemErrorOf, UsageError } from '../errors.ts';
 import { databaseLabel, noDatabaseHint, unavailableHint } from './database.ts';
 
@@ -41,11 +43,15 @@ export interface CliError {
   readonly errors: readonly string[];
   readonly hint?: string | undefined;
   readonly code: number;
+  /** If the service returned an error. */
+  readonly problem?: ProblemError['problem'];
 }
 
-/** The command and the database or service that it uses, if known. */
+/** The command, its options, and the database or service that it uses, if known. */
 export interface ErrorContext {
   command?: string;
+  optionNames?: readonly string[];
+  options?: Options;
   databaseUrl?: string;
   url?: string;
 }
@@ -97,23 +103,35 @@ export function toCliError(error: unknown, context: ErrorContext): CliError {
   return { errors: [(error as Error)?.stack ?? String(error)], code: 1 };
 }
 
-function fromService(error: ProblemError | ConnectionError, { url }: ErrorContext): CliError {
+function fromService(error: ProblemError | ConnectionError, context: ErrorContext): CliError {
   if (error instanceof ConnectionError) {
+    const cause = error.cause instanceof Error && !(error instanceof TimeoutError) && error.cause.message;
     const hint = 'check that the service runs, and set SALLYPORT_URL or --url to its address';
-    return { errors: [`${url}: ${error.message}`], hint, code: 3 };
+    const message = cause ? `${error.message} (${escapeText(cause)})` : error.message;
+    return { errors: [`${context.url}: ${message}`], hint, code: 3 };
   }
-  const { detail, code, request_id } = error.problem;
+  const { problem } = error;
+  const { detail, code, request_id } = problem;
   const reference = `${code}, request ${request_id}`;
   if (error instanceof ValidationError && Object.keys(error.errors).length > 0) {
     const parts = Object.entries(error.errors).flatMap(([path, messages]) =>
-      messages.map((message) => `${path} ${message}`),
+      messages.map((message) => `${withOption(path, context)} ${message}`),
     );
-    return { errors: parts.map((part) => escapeText(`${part} (${reference})`)), code: 4 };
+    return { errors: parts.map((part) => escapeText(`${part} (${reference})`)), code: 4, problem };
   }
   const isTemporary = error instanceof RateLimitError || error instanceof UnavailableError;
   const hint =
     error instanceof AuthenticationError
       ? 'the key is unknown, expired or revoked; check SALLYPORT_KEY or --key-file'
       : undefined;
-  return { errors: [escapeText(`${detail} (${reference})`)], hint, code: isTemporary ? 3 : 4 };
+  return { errors: [escapeText(`${detail} (${reference})`)], hint, code: isTemporary ? 3 : 4, problem };
+}
+
+/** The path of a field with the option that sets it. Fields that only `--file` can have set keep their path. */
+function withOption(path: string, { optionNames = [], options }: ErrorContext): string {
+  const [field = ''] = path.split('.');
+  const name = optionFor(field, optionNames);
+  const isInFile = options?.value('file') !== undefined && options.values(name ?? '') === undefined;
+  if (name === undefined || isInFile) return path;
+  return path.replaceAll('_', '-') === name ? `--${name}` : `--${name} (${path})`;
 }

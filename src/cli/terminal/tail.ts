@@ -50,6 +50,11 @@ export const lines = z
   .default('20')
   .transform(Number);
 
+/** A hint, because the log accepts every name. */
+export function noSuchOperation(operation: string): string {
+  return `no entry has the operation "${operation}"; operations have names such as application.update`;
+}
+
 type PrintableEntry = Omit<LogEntry, 'difference'> & { difference?: object | undefined };
 
 /** Returns the name of an application, or its id if the name is unknown. */

@@ -86,3 +86,15 @@ test('without application:read, and for deleted applications, lines have ids', a
   expect(after.out).toContain(`by application ${backend.id}`);
   expect(after.out).toContain(' of the page');
 });
+
+test('tail says that no entry has the operation', async () => {
+  const hint = (name: string) =>
+    `sallyport: hint: no entry has the operation "${name}"; operations have names such as application.update\n`;
+  expect(await shell.call(['logs', 'tail', '--operation', 'foo'])).toEqual({
+    code: 0,
+    out: '',
+    err: hint('foo'),
+  });
+  const known = await shell.call(['logs', 'tail', '--operation', 'token.read', '--result', 'failed']);
+  expect(known).toEqual({ code: 0, out: '', err: '' });
+});
