@@ -78,7 +78,8 @@ export function positionMemory(file: string, log: Log, now: () => number, witnes
       const others = urls.filter((url) => !stored.nodes.includes(url));
       return (await Promise.all(others.map(ask))).flat();
     },
-    saw: (position, at) => {
+    saw: ({ installation, era, timeline, beat }, at) => {
+      const position = { installation, era, timeline, beat };
       if (host !== undefined && at !== host)
         log.info('connected to another database server', { host: at, ...position });
       [current, host] = [position, at];

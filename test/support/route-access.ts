@@ -182,7 +182,7 @@ export function routeCaller(call: Call, token: object = { data: 'x' }) {
     const accepted = 'callers' in route ? route.callers : undefined;
     const caller = accepted?.includes('management') ? undefined : accepted?.[0];
     return {
-      path: await pathFor(route, route.path.includes(':') ? await createEntity(route, tenant) : '', tenant),
+      path: await pathFor(route, await createEntity(route, tenant), tenant),
       key: caller ? await keyOf(caller, tenant) : tenant.key,
       body: await bodyFor(route, tenant),
     };
