@@ -114,12 +114,17 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   const storeOptions = { clock: options.now, timing, through, positions, reserved };
   const data: OpenedData = await openDataPatiently(config, log, shared, storeOptions);
   const { store, bootstrapped } = data;
-  await retryTimeouts(() => recordAuditedReads(data.maintenance, config.auditReads, now()));
+  const opened: Closeable[] = [data];
+  await orClose(opened, () =>
+    retryTimeouts(() => recordAuditedReads(data.maintenance, config.auditReads, now())),
+  );
   const auditRecorder = makeAuditRecorder(store, log, now);
   const clock = options.monotonic ?? options.now ?? monotonicTime;
   const [usage, requestCounter] = [usageRecorder(store), makeRequestCounter(store)];
   const listening: { url?: string } = {};
   const node = await recordNode(data.maintenance, { log, now, clock, observer, listening, positions });
+  opened.unshift({ close: node.remove });
+  const settings = await orClose(opened, () => sessionSettings(config, data.maintenance, clock, now, log));
   const link = bootstrapped.secret && oneUseLink(bootstrapped.secret, clock);
   let ready = true;
   const context: HandlerContext = {
@@ -137,7 +142,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     requestCounter,
     idempotentRequests: new Set(),
     link,
-    ...(await sessionSettings(config, data.maintenance, clock, now, log)),
+    ...settings,
     ready: () => ready,
     position: positions.current,
     running: { version: build(), schema: newestSchema },
@@ -145,7 +150,6 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   };
   const { host, port, databaseTimeout, trustedProxies: trusts } = config;
   const at = { variable: 'PORT', host, port, shared, trusts, framesRoutes, databaseTimeout };
-  const opened: Closeable[] = [{ close: node.remove }, data];
   const server = await tryListen(opened, at, () => listen(routesFor(options, context), context, at));
   listening.url = nodeUrlOf(config, server.port);
   const metricsServer = metrics && (await startMetricsServer(config, metrics, opened));
@@ -197,22 +201,33 @@ interface Closeable {
 }
 
 /**
- * Adds the server to `opened`. If it cannot listen, closes everything in `opened` and throws. The record of the node is
- * in it, because a rotation of the master key would wait for a node that did not start.
+ * Closes everything in `opened` if the step throws. The record of the node is in it, because a rotation of the master
+ * key would wait for a node that did not start.
  */
+async function orClose<T>(opened: readonly Closeable[], step: () => T | Promise<T>): Promise<T> {
+  try {
+    return await step();
+  } catch (error) {
+    for (const each of opened) await each.close();
+    throw error;
+  }
+}
+
+/** Adds the server to `opened`. If it cannot listen, closes everything in `opened` and throws. */
 async function tryListen<T extends Closeable>(
   opened: Closeable[],
   { variable, host, port }: { variable: string; host: string; port: number },
   attempt: (port: number) => T,
 ): Promise<T> {
-  try {
-    const server = attempt(port);
-    opened.unshift(server);
-    return server;
-  } catch (error) {
-    for (const each of opened) await each.close();
-    throw cannotListen(variable, host, port, error);
-  }
+  return orClose(opened, () => {
+    try {
+      const server = attempt(port);
+      opened.unshift(server);
+      return server;
+    } catch (error) {
+      throw cannotListen(variable, host, port, error);
+    }
+  });
 }
 
 function urlOf(host: string, port: number): string {

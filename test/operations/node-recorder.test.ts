@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { nodesWithoutKey } from '../../src/cli/commands/master-key.ts';
 import { type NodeRecorder, nodeRecorder } from '../../src/operations/node-recorder.ts';
+import type { Db } from '../../src/store/engine/db.ts';
 import { type Nodes, nodeLifetime } from '../../src/store/nodes.ts';
 import { type Log, makeLog } from '../../src/telemetry/log.ts';
 import { databases, openTestServer, testMasterKey } from '../support/test-server.ts';
@@ -63,6 +64,45 @@ describe.each(databases)('the record of a node on %s', (_, database) => {
     const second = openTestServer(running.config.databaseUrl, { [variable]: port });
     await expect(second).rejects.toThrow(`${variable}: cannot listen on 127.0.0.1:${port}`);
     expect([before.length, await nodes.active()]).toEqual([1, before]);
+    await running.close();
+  });
+
+  test('is removed and the database is closed, whatever part of the start fails', async () => {
+    const running = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+    const { nodes } = running.app.maintenance;
+    const before = await nodes.active();
+    const failed = new Error('cannot be read');
+    /** Opens a second server, whose call number `at` of the database fails. Returns the number of calls. */
+    const open = async (at: number) => {
+      let [calls, isClosed] = [0, false];
+      const through = (db: Db): Db => {
+        const failing = (name: 'all' | 'change' | 'transaction' | 'exclusively') => {
+          const method = db[name] as (...input: unknown[]) => unknown;
+          return (...input: unknown[]) => {
+            if (++calls === at) throw failed;
+            return method(...input);
+          };
+        };
+        const names = ['all', 'change', 'transaction', 'exclusively'] as const;
+        const close = () => {
+          isClosed = true;
+          return db.close();
+        };
+        return { ...db, ...Object.fromEntries(names.map((name) => [name, failing(name)])), close };
+      };
+      const opening = openTestServer(
+        running.config.databaseUrl,
+        { SALLYPORT_MASTER_KEY: testMasterKey },
+        through,
+      );
+      const opened = await opening.catch((error: unknown) => expect(error).toBe(failed));
+      const counted = calls;
+      await opened?.close();
+      expect([at, isClosed, await nodes.active()]).toEqual([at, true, before]);
+      return counted;
+    };
+    const steps = await open(0);
+    for (let at = 1; at <= steps; at++) await open(at);
     await running.close();
   });
 
