@@ -1833,6 +1833,16 @@ export interface Operations {
   authorizeSession: { input: { body: SessionAuthorize }; reply: undefined };
   /** Create a delegation */
   createDelegation: { input: { body: DelegationCreate }; reply: DelegationCreated };
+  /** Get a session */
+  getSession: {
+    input: {
+      params: {
+        /** The id of the session. */
+        id: string;
+      };
+    };
+    reply: Session;
+  };
   /** End a session */
   endSession: {
     input: {
@@ -2211,6 +2221,7 @@ export const operations = {
   endSessions: ['DELETE', '/sessions', 'session:delete'],
   authorizeSession: ['POST', '/sessions/authorize'],
   createDelegation: ['POST', '/delegations'],
+  getSession: ['GET', '/sessions/{id}', 'session:read'],
   endSession: ['DELETE', '/sessions/{id}', 'session:delete'],
   quarantineSession: ['POST', '/sessions/{id}/quarantine', 'session:delete'],
   releaseSession: ['DELETE', '/sessions/{id}/quarantine', 'session:delete'],

@@ -246,6 +246,10 @@ class Sessions extends ResourceClient {
   all(query: Query<'listSessions'> = {}, options?: RequestOptions): AsyncGenerator<Session, void, undefined> {
     return paginate((page: Query<'listSessions'>) => this.list(page, options), { size: 100, ...query });
   }
+  /** Returns a session or delegation. Throws `NotFoundError` if it has ended. */
+  get(id: string, options?: RequestOptions) {
+    return this.transport.call('getSession', { params: { id } }, options);
+  }
   /** Ends a session immediately. */
   end(id: string, options?: RequestOptions) {
     return this.transport.call('endSession', { params: { id } }, options);

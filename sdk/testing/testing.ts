@@ -29,6 +29,7 @@ import {
   createSession,
   endSession,
   endSessions,
+  getSession,
   listSessions,
 } from '../../src/http/endpoints/sessions.ts';
 import { getTenant } from '../../src/http/endpoints/tenants.ts';
@@ -67,7 +68,7 @@ const endpoints = [
   ...[createApplication, listApplications, getApplication, getApplicationByKey, updateApplication],
   ...[regenerateKey, deleteApplication, createKey, listKeys, deleteKey, revokeKey],
   ...[quarantineApplication, releaseApplication, quarantineSession, releaseSession],
-  ...[createSession, authorizeSession, createDelegation, listSessions, endSession, endSessions],
+  ...[createSession, authorizeSession, createDelegation, listSessions, getSession, endSession, endSessions],
   ...[createToken, listTokens, getToken, updateToken, deleteToken, searchTokens],
   ...[decide, getTenant, listPermissions, listOwnPermissions],
 ];

@@ -37,7 +37,9 @@ const Origin = z
     const origin = originOf(text);
     if (origin?.startsWith('https://')) return origin;
     context.addIssue(
-      'must be an origin such as https://api.example or https://api.example:8443, without a path',
+      origin?.startsWith('http://')
+        ? 'must begin with https://: destinations are reached by HTTPS only'
+        : 'must be an origin such as https://api.example or https://api.example:8443, without a path',
     );
     return z.NEVER;
   });
@@ -58,6 +60,10 @@ const PathPattern = z
   .refine(
     (path) => hasSegments(path, (part) => (part.startsWith(':') ? variable : segment).test(part)),
     'must be a path such as /v1/charges/:id, without escapes, empty segments and dot segments',
+  )
+  .refine(
+    (path) => !path.includes('*'),
+    'must not contain *, which matches nothing else: a variable such as :id matches any one segment',
   )
   .refine(containsNoSecret, secretError);
 

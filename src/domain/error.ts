@@ -56,7 +56,7 @@ const table = {
   reveal_required: [
     403,
     'Access to the plaintext required',
-    'To move this token, or to change its mask or part of its data, your key needs a rule with `token:update` and the transform `reveal`. Without it, send the complete new `data` in the same request.',
+    'To move this token, or to change its mask or part of its data, your key needs a rule with `token:update` and the transform `reveal`. An object in `data` is merged into a stored object, so it changes a part of it. To replace all of it without `reveal`, first send `{"data": "", "mask": null, "search": null}`, then the new values.',
   ],
   not_found: [404, 'Not found', 'No resource has this id. It may have been deleted or have expired.'],
   nonce_not_found: [404, 'Nonce not found', 'The nonce is unknown or has expired. Create a new session.'],

@@ -9,6 +9,7 @@ import {
 import { minEcho } from './echoes.ts';
 import { fail } from './error.ts';
 import { maxFormFields, parseForm } from './form.ts';
+import { jsonError } from './json-errors.ts';
 import { jsonLimitError } from './json-limits.ts';
 import { findInexactNumber } from './number-precision.ts';
 import type { Steps } from './steps.ts';
@@ -143,7 +144,7 @@ function* jsonBody(text: string): Steps<Body> {
   try {
     root = JSON.parse(text);
   } catch {
-    throw invalidBody('must be JSON in UTF-8');
+    throw invalidBody(jsonError(text));
   }
   yield;
   if ((yield* findInexactNumber(text)) !== undefined)

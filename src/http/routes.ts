@@ -51,6 +51,7 @@ import {
   createSession,
   endSession,
   endSessions,
+  getSession,
   listSessions,
 } from './endpoints/sessions.ts';
 import { getTenant } from './endpoints/tenants.ts';
@@ -88,6 +89,7 @@ const api: readonly Route[] = [
   route('POST',   '/sessions/authorize',            keysOf('private', 'management'), authorizeSession),
   route('POST',   '/delegations',                   keysOf('private'),               createDelegation),
   route('GET',    '/sessions',                      'session:read',                  listSessions),
+  route('GET',    '/sessions/:id',                  'session:read',                  getSession),
   route('DELETE', '/sessions/:id',                  'session:delete',                endSession),
   route('DELETE', '/sessions',                      'session:delete',                endSessions),
   route('POST',   '/sessions/:id/quarantine',       'session:delete',                quarantineSession),

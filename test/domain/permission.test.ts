@@ -24,7 +24,7 @@ const table: Record<string, [traits: string, endpoints: string]> = {
   'application:update': ['management',              'createKey deleteKey quarantineApplication regenerateKey releaseApplication updateApplication'],
   'application:delete': ['management',              'deleteApplication'],
   'session:authorize':  ['management',              ''],
-  'session:read':       ['management browser read', 'listSessions'],
+  'session:read':       ['management browser read', 'getSession listSessions'],
   'session:delete':     ['management',              'endSession endSessions quarantineSession releaseSession'],
   'token:create':       ['browser scoped',          'createToken'],
   'token:read':         ['browser scoped read',     'getToken listTokens'],

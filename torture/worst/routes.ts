@@ -263,6 +263,9 @@ export const worstRequests: Record<string, (world: World) => Requests> = {
     { what: 'a deep page', path: '/sessions?size=100&page=99', key },
     { what: 'of one authorizer', path: `/sessions?size=100&authorized_by=${heavy.id}&state=pending`, key },
   ],
+  getSession: async ({ owner: key, sessionId }) => [
+    { what: 'with 50 rules', path: `/sessions/${await sessionId()}`, key },
+  ],
   endSession: async ({ owner: key, sessionId }) => [
     { what: 'with 50 rules', path: `/sessions/${await sessionId()}`, key },
   ],

@@ -12,7 +12,7 @@ import {
   selectParts,
 } from '../../domain/placeholders.ts';
 import type { Policy } from '../../domain/policy.ts';
-import { type Principal, permit, questionOf } from '../../domain/principal.ts';
+import { holds, type Principal, permit, questionOf } from '../../domain/principal.ts';
 import { tokenVersion, versionOf } from '../../domain/row-version.ts';
 import { inTurns, nextTurn, runSteps, type Steps } from '../../domain/steps.ts';
 import type { Lease } from '../../outbound/destinations.ts';
@@ -25,6 +25,7 @@ import {
   largeBody,
   type ReceivedBody,
   type RoutedRequest,
+  readText,
 } from '../pipeline/read-input.ts';
 import { auditFields } from '../pipeline/request-info.ts';
 import {
@@ -36,7 +37,6 @@ import {
 } from '../pipeline/route.ts';
 
 const maxBody = 1_048_576;
-const utf8 = new TextDecoder('utf-8', { fatal: true });
 const maxInFlight = 50;
 /** Requests start over if a destination or token was changed between the check and the transaction. */
 const maxAttempts = 3;
@@ -87,7 +87,7 @@ async function useTokens(call: Call, context: HandlerContext): Promise<Reply> {
     const lease = await context.outbound.open(target, timeout * 1000).catch((error: Failure) => {
       giveBack();
       observe(error.code);
-      throw error; // 502, 503
+      throw withReason(error, principal); // 502, 503
     });
     let isCommitted = false;
     try {
@@ -104,6 +104,13 @@ async function useTokens(call: Call, context: HandlerContext): Promise<Reply> {
     return send(call, use, lease, observe, context);
   }
   throw changing();
+}
+
+/** Adds what the log says about a failed connection, if the caller may read the destination. */
+function withReason(error: Failure, principal: Principal): Failure {
+  const { code, cause, detail } = error;
+  if (code !== 'destination_unreachable' || !holds(principal, 'destination:read')) return error;
+  return fail(code, { expected: true, cause, detail: `${detail} The reason: ${(cause as Error).message}` });
 }
 
 function changing() {
@@ -191,11 +198,7 @@ function callerRequest(
     throw fail('unsupported_media_type', {
       detail: 'Send the body as `application/json` or `application/x-www-form-urlencoded`.',
     });
-  try {
-    return { path, query, headers: given, body: { type, text: utf8.decode(received.bytes) } };
-  } catch {
-    throw fail('validation_failed', { errors: { body: ['must be in UTF-8'] } });
-  }
+  return { path, query, headers: given, body: { type, text: readText(received.bytes) } };
 }
 
 function reaches({ policy, ceiling }: Principal, destination: string): boolean {

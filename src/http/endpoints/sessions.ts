@@ -98,7 +98,7 @@ export const authorizeSession = changeEndpoint({
     if (unrestricted) usage.record(principal, unrestricted);
     else denyUnheldGrants(principal, permissionsIn(body));
     const nonce = parseKey(body.nonce);
-    if (nonce?.kind !== 'non') throw fail('nonce_not_found');
+    if (nonce?.kind !== 'non') throw fail('nonce_not_found', { detail: otherKind(body.nonce) });
     const trust = principal.kind === 'application' ? principal.trust : undefined;
     const authorization = {
       permissions: body.permissions,
@@ -179,6 +179,14 @@ export const createDelegation = changeEndpoint({
   },
 });
 
+/** What was sent as a nonce, by its prefix. Undefined if it looks like a nonce, or like nothing of this service. */
+function otherKind(text: string): string | undefined {
+  const [, kind] = /^slp_(mgt|pvt|pub|ses|dlg)_/.exec(text) ?? [];
+  if (kind === undefined) return undefined;
+  const name = { ses: 'the key of a session', dlg: 'the key of a delegation' }[kind];
+  return `This is ${name ?? 'the key of an application'}, not a nonce. Send the \`nonce\` of the response of \`POST /sessions\`.`;
+}
+
 /** Throws the reason why the session was not authorized. */
 function requireAuthorized(result: Authorized): Extract<Authorized, { outcome: 'authorized' }> {
   switch (result.outcome) {
@@ -233,6 +241,20 @@ export const listSessions = readEndpoint({
         : matchingSessions((session) => appliesIn(session, container), window, list),
     );
     return { status: 200, body: await longWork.run(principal, pageText(page)) };
+  },
+});
+
+export const getSession = readEndpoint({
+  name: 'getSession',
+  tag,
+  summary: 'Get a session',
+  description: 'Returns a pending or active session, or a delegation. Gets 404 after it has ended.',
+  params,
+  replies: { 200: reply('The session.', Session, example.session) },
+  failures: ['not_found'],
+  handle: async ({ principal, params }, { store }) => {
+    const { rows } = await store.sessions.list(principal.tenantId, { ids: [params.id] }, { size: 1 });
+    return { status: 200, body: orNotFound(rows[0]) };
   },
 });
 

@@ -181,6 +181,9 @@ function* revisedContent(
   return revised;
 }
 
+const neverRevealed =
+  'No key has the transform `reveal` for a token with `max_uses`. Its mask and parts of its data cannot be changed. Delete it and create another one, or replace its data: first send `{"data": "", "mask": null}`, then the new values.';
+
 function revealRequired(principal: Principal, current: LockedToken): Denial {
   const { id, container, token } = current;
   const question = questionOf(principal);
@@ -188,7 +191,7 @@ function revealRequired(principal: Principal, current: LockedToken): Denial {
   const rule = decidingRule(question, 'token:update', current);
   return new Denial(
     'reveal_required',
-    undefined,
+    token.max_uses === undefined ? undefined : neverRevealed,
     {
       reason: `the change needs token:update with the transform reveal, but ${reason}`,
       ...(rule && { rule }),

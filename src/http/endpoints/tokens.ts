@@ -323,7 +323,7 @@ export const updateToken = changeEndpoint({
   tag,
   summary: 'Update a token',
   description:
-    'Applies a JSON merge patch. To move a token, your key needs `token:update` on both containers. The transform `reveal` is required to change the mask or a part of `data`, unless the patch replaces `data` completely. `reveal` is also required if a session or a public key moves a token, and to move it to a container where your key sees more of the data. No key has `reveal` for a token with `max_uses`.',
+    'Applies a JSON merge patch. To move a token, your key needs `token:update` on both containers. The transform `reveal` is required to change the mask or a part of `data`, unless the patch replaces `data` completely: then the new or the stored data is not an object. `reveal` is also required if a session or a public key moves a token, and to move it to a container where your key sees more of the data. No key has `reveal` for a token with `max_uses`.',
   params,
   body: TokenPatch,
   bodyLimit: maxTokenBytes,

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { Failure, fail, maxErrors, throwIfInvalid } from '../../domain/error.ts';
 import { maxFormFields, parseForm } from '../../domain/form.ts';
+import { jsonError, utf8Error } from '../../domain/json-errors.ts';
 import { jsonLimitError } from '../../domain/json-limits.ts';
 import { findInexactNumber } from '../../domain/number-precision.ts';
 import type { Principal } from '../../domain/principal.ts';
@@ -271,13 +272,22 @@ export function isContentType(types: readonly string[], contentType: string | nu
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
 function parse(bytes: Uint8Array): Json {
+  const text = readText(bytes);
+  const error = jsonLimitError(text);
+  if (error !== undefined) throw invalid(error);
   try {
-    const text = utf8.decode(bytes);
-    const error = jsonLimitError(text);
-    if (error !== undefined) throw invalid(error);
     return { value: JSON.parse(text), text };
-  } catch (error) {
-    throw error instanceof Failure ? error : invalid('must be JSON in UTF-8');
+  } catch {
+    throw invalid(jsonError(text));
+  }
+}
+
+/** Throws `validation_failed` if the bytes are not UTF-8. */
+export function readText(bytes: Uint8Array): string {
+  try {
+    return utf8.decode(bytes);
+  } catch {
+    throw invalid(utf8Error(bytes));
   }
 }
 

@@ -55,7 +55,11 @@ export function listen(routes: readonly Route[], context: HandlerContext, option
   };
   const unknownPath: BunHandler = (request) => {
     const requestInfo = new RequestInfo(request, connections);
-    const response = problemResponse(fail('path_unknown'), requestInfo, context.log);
+    const response = problemResponse(
+      fail('path_unknown', { detail: hintFor(request) }),
+      requestInfo,
+      context.log,
+    );
     return withoutRoute('unknownPath', response, requestInfo, context);
   };
   const handlers = handlersByPath(routes, context, connections);
@@ -155,6 +159,12 @@ function routesById(routes: readonly Route[], path: string): readonly Route[] {
   );
 }
 
+/** Undefined for a path that nobody would expect. */
+function hintFor({ url }: Request): string | undefined {
+  if (!/^https?:\/\/[^/]+\/delegations(?:[/?]|$)/.test(url)) return undefined;
+  return 'Delegations are listed, read and ended as sessions: `GET /sessions?kind=delegation`, `GET /sessions/{id}` and `DELETE /sessions/{id}`.';
+}
+
 /** Bun matches the path. The method is matched here, so that a wrong method gets 405 with `Allow`. */
 function handlerOf(
   routes: readonly Route[],
@@ -182,7 +192,7 @@ function handlerOf(
     }
     if (request.method === 'OPTIONS')
       return withoutRoute('preflight', preflightResponse(requestInfo, allow), requestInfo, context);
-    const failure = fail('method_not_allowed');
+    const failure = fail('method_not_allowed', { detail: hintFor(request) });
     const response = problemResponse(failure, requestInfo, context.log, { Allow: allow });
     return withoutRoute('wrongMethod', response, requestInfo, context);
   };

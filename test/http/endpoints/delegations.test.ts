@@ -215,6 +215,17 @@ describe.each(databases)('delegations on %s', (_, database) => {
     expect([refused.status, refused.body.code]).toEqual([403, 'network_refused']);
   });
 
+  test.each([
+    ['GET', '/delegations', 405],
+    ['DELETE', '/delegations?id=1', 405],
+    ['DELETE', `/delegations/${crypto.randomUUID()}`, 404],
+  ])('%s %s says where delegations are listed and ended', async (method, path, status) => {
+    const refused = await server.call(method, path);
+    expect(refused.status).toBe(status);
+    expect(refused.body.detail).toContain('`GET /sessions?kind=delegation`');
+    expect((await server.call(method, '/delegationsx')).body.detail).not.toContain('kind=delegation');
+  });
+
   test('lists show its kind and its uses, and filter by kind', async () => {
     const { key, issuer, delegation } = await scene();
     const agent = await delegation({ subject: 'user:42', max_uses: 3 });

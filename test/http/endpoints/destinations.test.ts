@@ -141,6 +141,11 @@ describe.each(databases)('destinations on %s', (_, database) => {
     },
   );
 
+  test('an origin without TLS is told that HTTPS is required', async () => {
+    const { errors } = (await create({ origin: 'http://api.example' })).body;
+    expect(errors).toEqual({ origin: ['must begin with https://: destinations are reached by HTTPS only'] });
+  });
+
   const request = (fields: object) => ({ requests: [{ method: 'POST', path: '/', ...fields }] });
   const placeholder = (fields: object) => request({ placeholders: [fields] });
   test.each<[string, object]>([
@@ -157,6 +162,7 @@ describe.each(databases)('destinations on %s', (_, database) => {
     ['requests.0.path', request({ path: '/v1//x' })],
     ['requests.0.path', request({ path: '/v1/%2e' })],
     ['requests.0.path', request({ path: '/v1/a;b' })],
+    ['requests.0.path', request({ path: '/v1/*' })],
     ['requests.0.headers.0', request({ headers: ['SVC-API-KEY'] })],
     ['requests.0.headers.0', request({ headers: ['cookie'] })],
     ['requests.0.headers.0', request({ headers: ['Transfer-Encoding'] })],

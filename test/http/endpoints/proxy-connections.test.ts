@@ -69,6 +69,19 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
     expect([body.code, lookups, receiver.received.length]).toEqual(['destination_unreachable', 2, 1]);
   });
 
+  test('the reason of a failure is told to callers that may read the destination', async () => {
+    const { id, charge } = await destination('private', receiver);
+    answers = ['10.0.0.8'];
+    const refused = (await charge()).body;
+    expect(refused.detail).toBe('Sallyport could not connect to the destination. The request was not sent.');
+    const grants = { permissions: ['destination:read'], rules: [tokenUseRule('/', [id])] };
+    const { key: reader } = await server.application(key, grants);
+    const told = await call('/proxy/private/v1/charges', { number: '{{ token: card }}' }, reader);
+    expect(told.body.detail).toBe(
+      `${refused.detail} The reason: ${new URL(receiver.origin).hostname} resolves to 10.0.0.8, which is not public; add it to SALLYPORT_DESTINATION_NETWORKS to allow it`,
+    );
+  });
+
   test('works with an address instead of a name', async () => {
     const { charge } = await destination('by-address', { ...receiver, origin: receiver.addressOrigin });
     expect([(await charge()).status, lookups]).toEqual([200, 0]);

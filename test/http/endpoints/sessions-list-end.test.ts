@@ -139,6 +139,19 @@ describe.each(databases)('listing and ending sessions on %s', (_, database) => {
     expect(await ids(key)).toEqual([]);
   });
 
+  test('a session can be read by its id, until it ends', async () => {
+    const { key, web } = await scene();
+    await start(web.key);
+    const [session] = (await list(key)).data;
+    const get = (as: string, id = session.id) => server.call('GET', `/sessions/${id}`, { key: as });
+    expect((await get(key)).body).toEqual(session);
+    expect((await get((await server.tenant()).key)).status).toBe(404);
+    expect((await get(key, crypto.randomUUID())).status).toBe(404);
+    expect((await get(web.key)).status).toBe(403);
+    await end(key, session.id);
+    expect((await get(key)).status).toBe(404);
+  });
+
   test('ending a session revokes its key immediately, with an audit entry', async () => {
     const { key, web } = await scene();
     const { session_key, nonce } = await start(web.key);

@@ -125,6 +125,15 @@ describe.each(databases)('sessions on %s', (_, database) => {
     expect((await authorize(key, session.nonce)).status).toBe(204);
   });
 
+  test('a key that is sent as a nonce is named by its kind', async () => {
+    const { key, web, session } = await scene();
+    const detail = async (nonce: string) => (await authorize(key, nonce)).body.detail;
+    expect(await detail(session.session_key)).toMatch(/^This is the key of a session, not a nonce\./);
+    expect(await detail(web.key)).toMatch(/^This is the key of an application, not a nonce\./);
+    expect(await detail('slp_dlg_x')).toMatch(/^This is the key of a delegation, not a nonce\./);
+    expect(await detail(unknownKey('non').secret.reveal())).toMatch(/^The nonce is unknown/);
+  });
+
   test.each([undefined, null, '', 7, [['x']], {}])('a nonce of %j is rejected', async (nonce) => {
     const { key } = await server.tenant();
     const { status, body } = await authorize(key, nonce);

@@ -38,6 +38,26 @@ describe.each(databases)('guessing data on %s', (_, database) => {
     expect((await patch(reader, body.id, { metadata: { a: 'c' } })).body.data).toEqual(data);
   });
 
+  test.each([{}, { max_uses: 1 }])(
+    'a whole object can be replaced in the way that the denial says: %j',
+    async (fields) => {
+      const key = await writer(Object.keys(fields).length === 0 ? 'mask' : 'reveal');
+      const created = {
+        data,
+        mask,
+        ...(!('max_uses' in fields) && { search: { name: '{{ data.name }}' } }),
+        ...fields,
+      };
+      const { body } = await server.call('POST', '/tokens', { key: management, body: created });
+      const replacement = { data: { name: 'Eve' }, mask: { name: '{{ data.name | first: 1 }}' } };
+      const { detail } = (await patch(key, body.id, replacement)).body;
+      const [, first = ''] = /first send `([^`]+)`/.exec(detail) ?? [];
+      expect((await patch(key, body.id, JSON.parse(first))).status).toBe(200);
+      const replaced = await patch(key, body.id, replacement);
+      expect([replaced.status, replaced.body.data]).toEqual([200, { name: 'E' }]);
+    },
+  );
+
   test('responses to writers do not depend on the size of hidden data', async () => {
     const key = await writer('redact');
     const text = 'x'.repeat(maxTokenBytes / 2);
