@@ -114,17 +114,12 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   const storeOptions = { clock: options.now, timing, through, positions, reserved };
   const data: OpenedData = await openDataPatiently(config, log, shared, storeOptions);
   const { store, bootstrapped } = data;
-  const opened: Closeable[] = [data];
-  await orClose(opened, () =>
-    retryTimeouts(() => recordAuditedReads(data.maintenance, config.auditReads, now())),
-  );
   const auditRecorder = makeAuditRecorder(store, log, now);
   const clock = options.monotonic ?? options.now ?? monotonicTime;
   const [usage, requestCounter] = [usageRecorder(store), makeRequestCounter(store)];
   const listening: { url?: string } = {};
+  const settings = await orClose([data], () => sessionSettings(config, data.maintenance, clock, now, log));
   const node = await recordNode(data.maintenance, { log, now, clock, observer, listening, positions });
-  opened.unshift({ close: node.remove });
-  const settings = await orClose(opened, () => sessionSettings(config, data.maintenance, clock, now, log));
   const link = bootstrapped.secret && oneUseLink(bootstrapped.secret, clock);
   let ready = true;
   const context: HandlerContext = {
@@ -150,6 +145,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   };
   const { host, port, databaseTimeout, trustedProxies: trusts } = config;
   const at = { variable: 'PORT', host, port, shared, trusts, framesRoutes, databaseTimeout };
+  const opened: Closeable[] = [{ close: node.remove }, data];
   const server = await tryListen(opened, at, () => listen(routesFor(options, context), context, at));
   listening.url = nodeUrlOf(config, server.port);
   const metricsServer = metrics && (await startMetricsServer(config, metrics, opened));
@@ -267,6 +263,7 @@ function ratesOf(config: Config): Rates {
   };
 }
 
+/** Also records which reads are audited. */
 async function sessionSettings(
   config: Config,
   maintenance: Maintenance,
@@ -275,6 +272,7 @@ async function sessionSettings(
   log: Log,
 ) {
   const { publicUrl, framesUrl, sessionTtl, sessionTtlMax, issuerNetworks } = config;
+  await retryTimeouts(() => recordAuditedReads(maintenance, config.auditReads, now()));
   const { mac } = await maintenance.chainKeys();
   const keysFrom = (allow: AllowPrivate) => new IssuerKeys((url) => fetchDocument(url, allow), clock, log);
   return {
