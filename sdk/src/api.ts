@@ -1270,12 +1270,12 @@ export interface AuthZenDecisions {
 
 export interface AuthZenEvaluationsRequest {
   /** Default for evaluations without a subject. */
-  subject?: AuthZenSubject;
+  subject?: AuthZenSubject | Record<string, unknown>;
   /** Default for evaluations without an action. */
-  action?: AuthZenAction;
+  action?: AuthZenAction | Record<string, unknown>;
   /** Default for evaluations without a resource. */
-  resource?: AuthZenResource;
-  /** `purpose` is the purpose that the request states: rules with `require_purpose` reveal data only with a purpose. Other entries are ignored. */
+  resource?: AuthZenResource | Record<string, unknown>;
+  /** Default for evaluations without a context. */
   context?: Record<string, unknown>;
   /** The evaluations. An invalid one is denied, with the error in its context. Without any, the request is a single evaluation. */
   evaluations?: Array<Record<string, unknown>>;

@@ -110,22 +110,27 @@ export const EvaluationRequest = z
   .meta({ id: 'AuthZenEvaluationRequest' });
 export type EvaluationRequest = z.infer<typeof EvaluationRequest>;
 
+const Unchecked = z.unknown().meta({ type: 'object', additionalProperties: true });
+
 /** Each evaluation is validated separately, so that an invalid one does not affect the others. */
-const UncheckedEvaluation = z.unknown().meta({
-  type: 'object',
-  additionalProperties: true,
-  description: 'The fields of a single evaluation. Those with a default may be absent.',
-});
+const UncheckedEvaluation = Unchecked.describe(
+  'The fields of a single evaluation. Those with a default may be absent.',
+);
 
 export const semantics = ['execute_all', 'deny_on_first_deny', 'permit_on_first_permit'] as const;
 export type Semantic = (typeof semantics)[number];
 
+/** An invalid default is an error of the evaluations that use it. */
+function defaultOf<S extends z.ZodType>(schema: S, description: string) {
+  return optional(z.union([schema, Unchecked])).describe(description);
+}
+
 export const EvaluationsRequest = z
   .object({
-    subject: optional(AuthZenSubject).describe('Default for evaluations without a subject.'),
-    action: optional(AuthZenAction).describe('Default for evaluations without an action.'),
-    resource: optional(AuthZenResource).describe('Default for evaluations without a resource.'),
-    context: RequestContext,
+    subject: defaultOf(AuthZenSubject, 'Default for evaluations without a subject.'),
+    action: defaultOf(AuthZenAction, 'Default for evaluations without an action.'),
+    resource: defaultOf(AuthZenResource, 'Default for evaluations without a resource.'),
+    context: optional(Unchecked).describe('Default for evaluations without a context.'),
     evaluations: optional(z.array(UncheckedEvaluation).max(maxEvaluations)).describe(
       'The evaluations. An invalid one is denied, with the error in its context. Without any, the request is a single evaluation.',
     ),

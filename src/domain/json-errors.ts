@@ -5,7 +5,11 @@ const scalar = /true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
 const escaped = /\\(?:["\\/bfnrt]|u[\da-fA-F]{4})/y;
 const closing: Record<string, string> = { '[': ']', '{': '}' };
 
+/** In a longer text, the error is not searched for, because that takes tens of milliseconds for 1 MiB. */
+const maxLength = 131_072;
+
 export function jsonError(invalid: string): string {
+  if (invalid.length > maxLength) return 'must be JSON in UTF-8';
   const at = errorAt(invalid);
   if (at >= invalid.length) return 'must be JSON in UTF-8: it ends too early';
   const lines = invalid.slice(0, at).split('\n');
@@ -14,12 +18,13 @@ export function jsonError(invalid: string): string {
 
 /** `invalid` is not valid UTF-8. Decoding replaces the invalid bytes, so the first difference is the first of them. */
 export function utf8Error(invalid: Uint8Array): string {
+  if (invalid.length > maxLength) return 'must be in UTF-8';
   const replaced = Buffer.from(new TextDecoder('utf-8', { ignoreBOM: true }).decode(invalid));
   const offset = invalid.findIndex((byte, at) => byte !== replaced[at]);
   return `must be in UTF-8: the byte at offset ${offset} is not valid`;
 }
 
-/** The position of the first character that cannot be there. Takes linear time; long regular expressions do not. */
+/** The position of the first character that cannot be there. */
 function errorAt(json: string): number {
   const open: string[] = [];
   let at = 0;

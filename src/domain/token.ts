@@ -15,7 +15,7 @@ import {
 import { throwIfInvalid } from './error.ts';
 import { jsonLimitError } from './json-limits.ts';
 import { JsonText } from './json-text.ts';
-import { Mask } from './mask.ts';
+import { Mask, templateProblem } from './mask.ts';
 import { Container, canonicalContainer } from './rule.ts';
 import { SearchName, SearchTemplates } from './search.ts';
 
@@ -139,14 +139,36 @@ export const TokenContentFields = z.strictObject({
   ),
 });
 
-export const TokenCreate = TokenContentFields.extend({
-  id: optional(TokenId.refine(containsNoSecret, secretError)).describe(
-    'Identifier of the token: 3 to 200 characters of `A-Za-z0-9._:-`. If absent, one is generated.',
-  ),
-  unless_exists: optional(SearchName).describe(
-    'A name in `search`. If the container already has a token with the same value, that token is returned instead of a new one. Also requires `token:search` and `token:read` for the whole container.',
-  ),
-}).meta({ id: 'TokenCreate' });
+type Templates = Partial<Pick<z.output<typeof TokenContentFields>, 'mask' | 'search'>>;
+
+/** Reports broken templates beside errors of other fields. Without such errors, rendering reports them. */
+export function withTemplates<S extends z.ZodType<Templates>>(schema: S): S {
+  return schema.superRefine(
+    (fields, { issues, addIssue }) => {
+      for (const name of ['mask', 'search'] as const) {
+        if (issues.some(({ path }) => path?.[0] === name)) continue;
+        const templates = name === 'mask' ? [['mask', fields.mask]] : Object.entries(fields.search ?? {});
+        for (const [at, template] of templates as [string, unknown][]) {
+          const message = templateProblem(template);
+          const path = name === 'mask' ? [name] : [name, at];
+          if (message !== undefined) addIssue({ code: 'custom', path, message });
+        }
+      }
+    },
+    { when: ({ issues }) => issues.length > 0 },
+  );
+}
+
+export const TokenCreate = withTemplates(
+  TokenContentFields.extend({
+    id: optional(TokenId.refine(containsNoSecret, secretError)).describe(
+      'Identifier of the token: 3 to 200 characters of `A-Za-z0-9._:-`. If absent, one is generated.',
+    ),
+    unless_exists: optional(SearchName).describe(
+      'A name in `search`. If the container already has a token with the same value, that token is returned instead of a new one. Also requires `token:search` and `token:read` for the whole container.',
+    ),
+  }),
+).meta({ id: 'TokenCreate' });
 export type TokenCreate = z.infer<typeof TokenCreate>;
 
 /** The container from `container` or its synonym `containers`. Throws `validation_failed` if they differ. */

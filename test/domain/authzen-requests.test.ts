@@ -77,11 +77,6 @@ describe('required fields:', () => {
       ['subject.type', 'subject.id', 'action.name', 'resource.type', 'resource.id'],
     ],
     [
-      'the default parts of several evaluations',
-      EvaluationsRequest,
-      ['subject.type', 'subject.id', 'action.name', 'resource.type', 'resource.id'],
-    ],
-    [
       'the parts of a subject search, without the id of the subject',
       SubjectSearch,
       ['subject.type', 'action.name', 'resource.type', 'resource.id'],
@@ -192,7 +187,7 @@ test('the id of what a search finds is ignored, even if it is invalid', () => {
 });
 
 test('the context must be an object', () => {
-  for (const [, schema, body] of requests)
+  for (const [, schema, body] of requests.filter(([, schema]) => schema !== EvaluationsRequest))
     for (const other of ['x', [], 1])
       expect(parse(schema, { ...body, context: other })).toEqual(['context must be an object']);
 });

@@ -48,6 +48,11 @@ describe('an error in JSON', () => {
   });
 });
 
+test('the position in a long text is not searched for', () => {
+  expect(jsonError('['.padEnd(131_073))).toBe('must be JSON in UTF-8');
+  expect(utf8Error(new Uint8Array(131_073).fill(0xff))).toBe('must be in UTF-8');
+});
+
 test.each<[number[], number]>([
   [[0x61, 0xff], 1],
   [[0x22, 0xc3, 0x28, 0x22], 1],

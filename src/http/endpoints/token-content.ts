@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { type Difference, difference } from '../../domain/audit.ts';
 import { requireFuture } from '../../domain/common-fields.ts';
 import { Denial } from '../../domain/denial.ts';
-import { fail, throwIfInvalid } from '../../domain/error.ts';
+import { type Errors, throwIfInvalid } from '../../domain/error.ts';
 import { type DecidingRule, decidingRule, explain, ruleOf } from '../../domain/explain.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { MaskError, renderMask } from '../../domain/mask.ts';
@@ -30,13 +30,14 @@ import {
   mergePatch,
   TokenContentFields,
   type TokenPatch,
+  withTemplates,
 } from '../../domain/token.ts';
 import { validate } from '../../domain/validate.ts';
 import type { LockedToken, TokenContent, TokenRecord, TokenRevision } from '../../store/store.ts';
 import type { Call } from '../pipeline/route.ts';
 
 /** The fields that are not encrypted. */
-const OpenFields = TokenContentFields.omit({ data: true });
+const OpenFields = withTemplates(TokenContentFields.omit({ data: true }));
 type OpenFields = z.output<typeof OpenFields>;
 const DataField = z.object({ data: Data });
 
@@ -63,19 +64,22 @@ function openContent(fields: OpenFields, now?: number) {
   };
 }
 
+/** Throws `validation_failed` with the errors of all templates. */
 function rendered({ mask, search = {} }: ReturnType<typeof openContent>, data: unknown) {
-  const masked = mask === undefined ? undefined : JsonText.of(orReject('mask', () => renderMask(mask, data)));
-  const values = renderSearch(search, data, (name, render) => orReject(`search.${name}`, render));
-  return { masked, searchValues: values };
-}
-
-function orReject<T>(field: string, render: () => T): T {
-  try {
-    return render();
-  } catch (error) {
-    if (!(error instanceof MaskError)) throw error;
-    throw fail('validation_failed', { errors: { [field]: [error.message] } });
-  }
+  const errors: Errors = {};
+  const orError = <T>(field: string, render: () => T): T | undefined => {
+    try {
+      return render();
+    } catch (error) {
+      if (!(error instanceof MaskError)) throw error;
+      errors[field] = [error.message];
+      return undefined;
+    }
+  };
+  const masked = mask === undefined ? undefined : orError('mask', () => JsonText.of(renderMask(mask, data)));
+  const searchValues = renderSearch(search, data, (name, render) => orError(`search.${name}`, render) ?? '');
+  throwIfInvalid(errors);
+  return { masked, searchValues };
 }
 
 export interface PatchedContent {

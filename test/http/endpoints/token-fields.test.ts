@@ -41,6 +41,21 @@ describe.each(databases)('token fields on %s', (_, database) => {
     });
   }
 
+  test('all errors are reported together: of other fields and of templates', async () => {
+    const broken = { mask: '{{ data | unknown }}', search: { a: '{{ data | other }}', b: '{{ data }}' } };
+    const parts = async (body: object, send = create) => Object.keys((await send(body)).body.errors).sort();
+    const metadata = { a: 1 };
+    expect(await parts({ data: 1, ...broken, metadata })).toEqual(['mask', 'metadata.a', 'search.a']);
+    expect(await parts({ data: 1, ...broken })).toEqual(['mask', 'search.a']);
+    expect(await parts({ data: 1, mask: 1, metadata })).toEqual(['mask', 'metadata.a']);
+    const { id } = (await create({ data: 1 })).body;
+    expect(await parts({ ...broken, metadata }, (body) => patch(id, body))).toEqual([
+      'mask',
+      'metadata.a',
+      'search.a',
+    ]);
+  });
+
   test.each([
     ['abc'],
     ['a'.repeat(200)],

@@ -61,7 +61,7 @@ export const evaluateAll = readEndpoint({
       evaluations.length === 0
         ? [validate(EvaluationRequest, defaults, 'body')]
         : evaluations.map((given) => withDefaults(given, defaults, principal));
-    if (evaluations.length === 0) throwIfInvalid(purposeErrors(defaults, principal));
+    if (evaluations.length === 0) throwIfInvalid(purposeErrors(requests[0] as EvaluationRequest, principal));
     const valid = requests.filter((request): request is EvaluationRequest => !('error' in request));
     const entities = await findEntities(
       { principal, requestInfo },

@@ -219,6 +219,28 @@ describe.each(databases)('AuthZEN on %s', (_, database) => {
     expect(status).toBe(400);
   });
 
+  test('a default that is not valid is an error of the evaluations that use it', async () => {
+    const subject = { type: 'user', id: 'Support desk' };
+    const { evaluations: decisions } = await ask(evaluations, {
+      subject: { type: 'user' },
+      action: read,
+      resource: card,
+      context: 'x',
+      evaluations: [{ subject, context: {} }, { context: {} }, { subject }],
+    });
+    expect(decisions.map(({ context }: { context: { error?: object } }) => context.error)).toEqual([
+      undefined,
+      { status: 400, message: 'subject.id is required' },
+      { status: 400, message: 'context must be an object' },
+    ]);
+    expect(decisions.slice(1).map(({ decision }: { decision: boolean }) => decision)).toEqual([false, false]);
+    const single = await server.call('POST', evaluations, {
+      key,
+      body: { subject: { type: 'user' }, action: read },
+    });
+    expect(Object.keys(single.body.errors)).toEqual(['subject.id', 'resource']);
+  });
+
   test('a bearer key is accepted and named in a 401 only here, and SVC-API-KEY takes precedence', async () => {
     const body = { subject: { type: 'user', id: 'x' }, action: read, resource: card };
     const call = (path: string, headers: Record<string, string>) =>
