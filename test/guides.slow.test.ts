@@ -57,13 +57,17 @@ describe.skipIf(noCurl())('the commands of', () => {
     readonly port?: number;
   }
 
-  /** Runs a page in a new folder with the SDK. All pages share a tenant, because readers follow several of them. */
-  async function follow(
-    page: string,
-    { heading, replacements, port = freePort(), ...rest }: Options = {},
-  ): Promise<void> {
+  function newFolder(): string {
     const folder = mkdtempSync(join(service.folder, 'reader-'));
     cpSync(join(built, 'node_modules'), join(folder, 'node_modules'), { recursive: true });
+    return folder;
+  }
+
+  /** Runs a page in a folder with the SDK. All pages share a tenant, because readers follow several of them. */
+  async function follow(
+    page: string,
+    { heading, replacements, port = freePort(), folder = newFolder(), ...rest }: Options = {},
+  ): Promise<void> {
     await runExample(readExample(`docs/${page}`, heading), {
       folder,
       env: { ...service.env, SALLYPORT_DATA_DIR: undefined, PORT: undefined, SALLYPORT_URL: service.url },
@@ -97,17 +101,25 @@ describe.skipIf(noCurl())('the commands of', () => {
     await follow(cardPage, { port, whileRunning });
   });
 
-  test(`docs/${framesPage} print what it shows, and the page stores and shows a card in frames`, async () => {
-    const [port, service] = [freePort(), freePort()];
-    const whileRunning = async () => {
-      if (!noBrowser) await enterCardInFrames(`http://localhost:${port}`);
-    };
-    await follow(framesPage, { port, replacements: { '8081': `${service}` }, whileRunning });
-  });
+  describe('pages that start their own service, one after another in one folder', () => {
+    let setup: Options & { readonly port: number };
+    beforeAll(() => {
+      const [port, own] = [freePort(), freePort()];
+      const afterwards = async () => expect([port, own].filter(isInUse)).toEqual([]);
+      setup = { port, folder: newFolder(), replacements: { '8081': `${own}` }, afterwards };
+    });
 
-  test.skipIf(noOpenssl).each(destinationPages)('docs/%s print what it shows', (page) =>
-    follow(page, { replacements: { '8081': `${freePort()}` } }),
-  );
+    test.skipIf(noOpenssl).each(destinationPages)('docs/%s print what it shows', (page) =>
+      follow(page, setup),
+    );
+
+    test(`docs/${framesPage} print what it shows, and the page stores and shows a card in frames`, () => {
+      const whileRunning = async () => {
+        if (!noBrowser) await enterCardInFrames(`http://localhost:${setup.port}`);
+      };
+      return follow(framesPage, { ...setup, whileRunning });
+    });
+  });
 
   test(`docs/${guardPage} print what it shows`, () =>
     follow(guardPage, {
@@ -146,6 +158,16 @@ describe.skipIf(noCurl())('the commands of', () => {
     expect(guides.filter((guide) => !run.includes(guide))).toEqual([]);
   });
 });
+
+function isInUse(port: number): boolean {
+  try {
+    for (const hostname of ['127.0.0.1', '::'])
+      Bun.listen({ hostname, port, socket: { data: () => {} } }).stop(true);
+    return false;
+  } catch {
+    return true;
+  }
+}
 
 const cards = ['4242424242424242', '378282246310005', '6304000000000000'];
 const notCards = ['4242424242424241', '42424242424', '0000000000000000', 'not a card', ''];

@@ -88,6 +88,9 @@ test.each(wanted.map(({ application }) => [application.name, application] as con
       trusted_issuers: [{ ...entry, issuer: issuer.url }],
     });
     const clientId = `${tag}.${created.id}`;
+    const management = { SALLYPORT_URL: server.url, SALLYPORT_KEY: key };
+    const shown = await shell(['apps', 'get', name], { env: management });
+    expect(shown.out).toMatch(new RegExp(`^client id +${RegExp.escape(clientId)}$`, 'm'));
     const now = Math.floor(server.clock.now() / 1000);
     const jwt = (changed: object = {}) =>
       signer.jwt({

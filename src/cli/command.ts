@@ -96,6 +96,8 @@ export interface Invocation extends Context {
 }
 
 export interface Call extends Context {
+  /** Absent for a command that sends no key. */
+  readonly key: string | (() => Promise<string>) | undefined;
   readonly service: Sallyport;
   readonly url: string;
 }

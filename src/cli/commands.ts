@@ -89,6 +89,12 @@ export const topics: Readonly<Record<string, Topic>> = {
   ),
   migrate: topic('server', 'Migrate the database schema.', () => import('./commands/migrate.ts')),
   health: topic('server', 'Check that the local service is ready.', () => import('./commands/health.ts')),
+  login: topic(
+    'other',
+    'Store the URL and the key of a service as a profile.',
+    () => import('./commands/login.ts'),
+  ),
+  logout: topic('other', 'Remove a profile.', () => import('./commands/login.ts')),
   apps: topic(
     'api',
     'Manage applications. Also `applications`.',

@@ -155,7 +155,9 @@ async function add(program: Program, command: Command, execute: Execute): Promis
   for (const option of options) program.addOption(toProgramOption(option, program));
   if ('call' in command) {
     program.optionsGroup('Connection options:');
-    const connection = command.withoutKey ? callOptions.filter(({ name }) => name === 'url') : callOptions;
+    const connection = command.withoutKey
+      ? callOptions.filter(({ name }) => !name.startsWith('key-'))
+      : callOptions;
     for (const option of connection) program.addOption(toProgramOption(option, program));
   } else if (!command.standalone) await addSettings(program, command);
   if (examples.length > 0)

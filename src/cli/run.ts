@@ -54,7 +54,7 @@ async function execute(
   errorContext.url = url;
   const key = command.withoutKey ? undefined : await keyOf(options, terminal, input);
   const service = new Sallyport({ url, ...(key !== undefined && { key }) });
-  return command.call({ ...context, service, url });
+  return command.call({ ...context, key, service, url });
 }
 
 /**

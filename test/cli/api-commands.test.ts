@@ -67,7 +67,7 @@ describe('the key', () => {
     const { code, err } = await call(['apps', 'list'], { env: none });
     expect(code).toBe(2);
     expect(err).toBe(
-      'sallyport: error: no key was given\nsallyport: hint: pass --key-file FILE or --key-stdin, or set SALLYPORT_KEY\n',
+      'sallyport: error: no key was given\nsallyport: hint: run `sallyport login`, pass --key-file FILE or --key-stdin, or set SALLYPORT_KEY\n',
     );
   });
 
@@ -329,7 +329,7 @@ test('a typo or a repeated option gets a pointer to the help of the command, and
 
 test('a field of the API gets the option for it', async () => {
   const body = join(folder, 'fields.json');
-  writeFileSync(body, '{"name": "x", "permissions": ["x"]}');
+  writeFileSync(body, '{"name": "x", "permissions": ["x"], "unknown": 1}');
   const cases: [string[], string][] = [
     [['tokens', 'create', '--data', '4242'], "unknown option '--data' (Did you mean --data-file?)"],
     [
@@ -345,6 +345,7 @@ test('a field of the API gets the option for it', async () => {
       'error: --origin (allowed_origins.0) must be an origin',
     ],
     [['apps', 'create', '--type', 'private', '--file', body], 'error: permissions.0 must be'],
+    [['apps', 'create', '--type', 'private', '--file', body], 'error: unknown '],
   ];
   for (const [argv, message] of cases) expect((await call(argv)).err).toContain(message);
 });

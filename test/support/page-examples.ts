@@ -57,8 +57,10 @@ export interface ExampleSetup {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Texts of the page, with their replacements in the test. */
   readonly replacements: Readonly<Record<string, string>>;
-  /** Runs after the last step, while background processes of the example still run. */
+  /** Runs before the last step, which stops the servers of the example. */
   readonly whileRunning?: () => Promise<void>;
+  /** Runs after the last step, before background processes of the example are ended. */
+  readonly afterwards?: () => Promise<void>;
 }
 
 /** Ends the shell and its background processes. */
@@ -121,23 +123,32 @@ function substitute(text: string, replacements: ExampleSetup['replacements']): s
 /** Runs the steps in one shell. Expects status codes on stderr, where `as` of the README prints them, else stdout. */
 export async function runExample(
   { steps, files }: Example,
-  { folder, env, replacements, whileRunning }: ExampleSetup,
+  { folder, env, replacements, whileRunning, afterwards }: ExampleSetup,
 ): Promise<void> {
   const adapt = (text: string) => substitute(text, replacements);
   for (const [name, code] of Object.entries(files)) writeFileSync(join(folder, name), adapt(code));
   const script = steps.map(
     (step, index) => `{\n${adapt(step.script)}} >"$here/${index}.out" 2>"$here/${index}.err"`,
   );
-  const whole = ['here=$PWD', ...script, 'echo done', 'read -r _ || :', ''];
+  const pause = 'echo done\nread -r _ || :';
+  if (whileRunning) script.splice(-1, 0, pause);
+  const whole = ['here=$PWD', ...script, pause, ''];
   const shell = Bun.spawn(['sh', '-e', '-c', whole.join('\n')], {
     cwd: folder,
     env: { ...env, PATH: `${commandIn(folder)}:${env.PATH}` },
     stdio: ['pipe', 'pipe', 'inherit'],
     detached: true,
   });
-  const done = await shell.stdout.getReader().read();
+  const output = shell.stdout.getReader();
+  let done = await output.read();
   try {
-    if (done.value) await whileRunning?.();
+    if (done.value && whileRunning) {
+      await whileRunning();
+      shell.stdin.write('\n');
+      await shell.stdin.flush();
+      done = await output.read();
+    }
+    if (done.value) await afterwards?.();
   } finally {
     endGroup(shell.pid);
     await shell.exited;

@@ -6,6 +6,7 @@ import {
   type ApplicationWithKey,
   etagOf,
 } from '../../../sdk/src/sallyport.ts';
+import { parseKey } from '../../domain/key.ts';
 import { type Call, option, type RemoteCommand } from '../command.ts';
 import { CommandError, UsageError } from '../errors.ts';
 import { keyToOption, withKey } from '../terminal/files.ts';
@@ -167,7 +168,18 @@ function list(call: Call): Promise<number> {
 /** An item of a list has no ETag, so an application that was found by name is read again. */
 async function get(call: Call): Promise<number> {
   const found = await findApplication(call, call.args[0] as string);
-  return show(call, etagOf(found) === undefined ? await call.service.applications.get(found.id) : found);
+  const app = etagOf(found) === undefined ? await call.service.applications.get(found.id) : found;
+  return show(call, app, undefined, await clientIdOf(call, app));
+}
+
+/** What workloads send as `client_id`. Undefined for an application that trusts no issuer of JWTs for keys. */
+async function clientIdOf(
+  { key }: Call,
+  { id, type, trusted_issuers }: Application,
+): Promise<string | undefined> {
+  if (trusted_issuers === undefined || type === 'management') return undefined;
+  const tag = parseKey((typeof key === 'function' ? await key() : key) ?? '')?.tag;
+  return tag && `${tag}.${id}`;
 }
 
 async function create(call: Call): Promise<number> {
@@ -275,11 +287,20 @@ export async function findApplication({ service }: Call, wanted: string): Promis
   );
 }
 
-export function show({ printResult }: Call, app: Application | ApplicationWithKey, keyFile?: string): number {
+export function show(
+  { printResult }: Call,
+  app: Application | ApplicationWithKey,
+  keyFile?: string,
+  clientId?: string,
+): number {
   const header = etagOf(app);
   const etag = header && unquoted(header);
   return printResult(
-    { ...app, ...(etag && { etag }), ...(keyFile && { key_file: keyFile }) },
+    {
+      ...app,
+      ...(etag && { etag }),
+      ...(keyFile && { key_file: keyFile }),
+    },
     fields([
       ['id', app.id],
       ['name', app.name],
@@ -290,6 +311,7 @@ export function show({ printResult }: Call, app: Application | ApplicationWithKe
       ['bound sessions', app.require_bound_sessions ? 'required' : undefined],
       ['networks', app.allowed_networks?.join(', ')],
       ['issuers', app.trusted_issuers?.map(({ issuer }) => issuer).join(', ')],
+      ['client id', clientId],
       ['labels', app.labels && formatPairs(app.labels)],
       ['created', by(app.created_at, app.created_by)],
       ['modified', by(app.modified_at, app.modified_by)],

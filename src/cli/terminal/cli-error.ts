@@ -108,7 +108,7 @@ function fromService(error: ProblemError | ConnectionError, context: ErrorContex
     const cause = error.cause instanceof Error && !(error instanceof TimeoutError) && error.cause.message;
     const hint = 'check that the service runs, and set SALLYPORT_URL or --url to its address';
     const message = cause ? `${error.message} (${escapeText(cause)})` : error.message;
-    return { errors: [`${context.url}: ${message}`], hint, code: 3 };
+    return { errors: [context.url === undefined ? message : `${context.url}: ${message}`], hint, code: 3 };
   }
   const { problem } = error;
   const { detail, code, request_id } = problem;
@@ -131,7 +131,7 @@ function fromService(error: ProblemError | ConnectionError, context: ErrorContex
 function withOption(path: string, { optionNames = [], options }: ErrorContext): string {
   const [field = ''] = path.split('.');
   const name = optionFor(field, optionNames);
-  const isInFile = options?.value('file') !== undefined && options.values(name ?? '') === undefined;
-  if (name === undefined || isInFile) return path;
+  if (name === undefined) return path;
+  if (options?.value('file') !== undefined && options.values(name) === undefined) return path;
   return path.replaceAll('_', '-') === name ? `--${name}` : `--${name} (${path})`;
 }

@@ -6,6 +6,7 @@ import { normalizedUrl } from '../../../sdk/src/transport.ts';
 import { type Option, type Options, option } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import { type Input, parseSecret } from './input.ts';
+import { defaultProfile, type Profile, readProfiles } from './profiles.ts';
 import type { Terminal } from './terminal.ts';
 
 /** Environment variables of the API commands. */
@@ -19,6 +20,12 @@ export const callVariables = [
     variable: 'SALLYPORT_KEY',
     fallback: 'none',
     description: 'Your key. `--key-file` and `--key-stdin` override it.',
+  },
+  {
+    variable: 'SALLYPORT_PROFILE',
+    fallback: defaultProfile,
+    description:
+      'A profile that `login` stored. Used without `--profile` if neither an option nor another variable has a URL, a key or a client id.',
   },
   {
     variable: 'SALLYPORT_CLIENT_ID',
@@ -60,11 +67,34 @@ export const callVariables = [
 
 export const callOptions: readonly Option[] = [
   option('url URL', 'URL of the service. [env: SALLYPORT_URL, default: http://127.0.0.1:8080]'),
+  option('profile PROFILE', 'Profile that `login` stored. [env: SALLYPORT_PROFILE]'),
   option('key-file FILE', 'File with your key. Without it, SALLYPORT_KEY is the key.'),
   option('key-stdin', 'Read your key from standard input.'),
 ];
 
-export function serviceUrl(options: Options, { env }: Terminal): string {
+/**
+ * The profile that a command uses. Undefined if an option or the environment has a URL or a key, because the key of a
+ * profile is sent to its URL only. Throws UsageError if a named profile does not exist.
+ */
+function profileOf(options: Options, terminal: Terminal): Profile | undefined {
+  const { SALLYPORT_URL, SALLYPORT_KEY, SALLYPORT_CLIENT_ID, SALLYPORT_PROFILE } = terminal.env;
+  const flag = options.value('profile');
+  const hasOptions =
+    options.value('url') !== undefined || options.value('key-file') !== undefined || options.on('key-stdin');
+  if (flag !== undefined && hasOptions)
+    throw new UsageError('--profile cannot be combined with --url, --key-file or --key-stdin');
+  const isOverridden = hasOptions || SALLYPORT_URL || SALLYPORT_KEY || SALLYPORT_CLIENT_ID;
+  if (flag === undefined && isOverridden) return undefined;
+  const named = flag ?? (SALLYPORT_PROFILE || undefined);
+  const profile = readProfiles(terminal).get(named ?? defaultProfile);
+  if (profile || named === undefined) return profile;
+  throw new UsageError(`there is no profile "${named}"`, `run \`sallyport login --profile ${named}\``);
+}
+
+export function serviceUrl(options: Options, terminal: Terminal): string {
+  const { env } = terminal;
+  const profile = profileOf(options, terminal);
+  if (profile) return parseUrl(profile.url, 'the URL of the profile');
   const flag = options.value('url');
   const given = flag ?? (env.SALLYPORT_URL || callVariables[0].fallback);
   return parseUrl(given, flag !== undefined ? '--url' : 'SALLYPORT_URL');
@@ -105,10 +135,15 @@ export async function keyOf(
   }
   if (file !== undefined) return parseSecret(await input.text(file, '--key-file'), `--key-file ${file}`);
   if (options.on('key-stdin')) return parseSecret(await input.piped('key', '--key-stdin'), '--key-stdin');
+  const profile = profileOf(options, terminal);
+  if (profile) return parseSecret(profile.key, 'the key of the profile');
   if (env.SALLYPORT_KEY) return parseSecret(env.SALLYPORT_KEY, 'SALLYPORT_KEY');
   const exchanged = workloadKeyOf(serviceUrl(options, terminal), terminal);
   if (exchanged) return exchanged;
   const firstKey = 'data/management.key';
   const example = existsSync(firstKey) ? firstKey : 'FILE';
-  throw new UsageError('no key was given', `pass --key-file ${example} or --key-stdin, or set SALLYPORT_KEY`);
+  throw new UsageError(
+    'no key was given',
+    `run \`sallyport login\`, pass --key-file ${example} or --key-stdin, or set SALLYPORT_KEY`,
+  );
 }

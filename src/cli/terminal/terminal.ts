@@ -1,6 +1,7 @@
 /** Standard input and output of the command line, and the environment. Tests pass their own. */
 import { writeSync } from 'node:fs';
 import { createInterface } from 'node:readline/promises';
+import { Writable } from 'node:stream';
 import { escapeJson, escapeLines } from '../../domain/escape.ts';
 import { systemErrorOf } from '../errors.ts';
 
@@ -12,8 +13,8 @@ export interface Terminal {
   /** Writes messages to standard error. */
   writeError(text: string): void;
   readAll(): Promise<string>;
-  /** Reads one line. Resolves with undefined at the end of input. */
-  prompt(question: string): Promise<string | undefined>;
+  /** Reads one line, which is not shown if `isSecret`. Resolves with undefined at the end of input. */
+  prompt(question: string, isSecret?: boolean): Promise<string | undefined>;
   /** Whether to print messages that only slow work causes: what a command waits for, and its progress. */
   readonly showsDelays: boolean;
   /** The width of the terminal. Undefined if standard output is none. */
@@ -59,7 +60,7 @@ export function escaping(terminal: Terminal, isJson: boolean): Terminal {
       const progress = text.startsWith(clearLine) ? clearLine : '';
       terminal.writeError(progress + escapeLines(text.slice(progress.length)));
     },
-    prompt: (question) => terminal.prompt(escapeLines(question)),
+    prompt: (question, isSecret) => terminal.prompt(escapeLines(question), isSecret),
   };
 }
 
@@ -82,13 +83,18 @@ export function processTerminal(): Terminal {
     writeAsync: (text) => new Promise((resolve) => process.stdout.write(text, () => resolve())),
     writeError: (text) => process.stderr.write(text),
     readAll: () => new Response(Bun.stdin.stream()).text(),
-    prompt: async (question) => {
-      const lines = createInterface({ input: process.stdin, output: process.stderr });
+    prompt: async (question, isSecret = false) => {
+      // Readline writes to its output what the user types.
+      const hidden = new Writable({ write: (_chunk, _encoding, done) => done() });
+      const shown = isSecret ? { output: hidden, terminal: true } : { output: process.stderr };
+      if (isSecret) process.stderr.write(question);
+      const lines = createInterface({ input: process.stdin, ...shown });
       const ended = new Promise<undefined>((resolve) => lines.once('close', () => resolve(undefined)));
       try {
         return await Promise.race([lines.question(question), ended]);
       } finally {
         lines.close();
+        if (isSecret) process.stderr.write('\n');
       }
     },
     showsDelays: true,
