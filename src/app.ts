@@ -151,15 +151,20 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   const metricsServer = metrics && (await startMetricsServer(config, metrics, opened));
   const deliveryOptions = { log, observer, now, random: Math.random, timers };
   const delivery = startDelivery(sinks, data.maintenance.sinks, deliveryOptions);
-  const recorders = { auditRecorder, usage, requestCounter, node };
+  const recorders = { auditRecorder, usage, requestCounter, node, metrics };
+  await metrics?.readGauges();
   const jobs = startBackgroundJobs(data, recorders, observer, log, timers, retentionOf(config, delivery));
-  if (metrics) telemetry?.exportMetrics(metrics.collect);
+  if (metrics) telemetry?.exportMetrics(metrics.families);
   return {
     ...data,
     url: urlOf(host, server.port),
     link: link?.code,
     metricsUrl: metricsServer && `${urlOf(host, metricsServer.port)}/metrics`,
-    flush: () => jobs.flush().then(() => delivery.flush()),
+    flush: () =>
+      jobs
+        .flush()
+        .then(() => delivery.flush())
+        .then(() => metrics?.readGauges()),
     close: async ({ drain = config.drain } = {}) => {
       ready = false;
       await serveUntilNoticed(drain, log);

@@ -11,6 +11,7 @@ describe('if the SQLite file of a running service is removed', () => {
   const read = async () => (await server.call('GET', '/tokens', { key })).status;
   const ready = async () => (await server.call('GET', '/readyz')).status;
   const up = async () => {
+    await server.flush();
     const text = await (await fetch(server.app.metricsUrl as string)).text();
     return /^sallyport_database_up (\d)$/m.exec(text)?.[1];
   };
@@ -35,9 +36,9 @@ describe('if the SQLite file of a running service is removed', () => {
       put();
       await nextCheck();
       expect([await create(), await read(), await ready(), await up()]).toEqual([503, 503, 503, '0']);
-      server.logged.length = 0;
-      await server.flush();
-      const logged = server.logged.map((line) => JSON.parse(line)).find(({ level }) => level === 'error');
+      const logged = server.logged
+        .map((line) => JSON.parse(line))
+        .find(({ message }) => message === 'the database is unreachable');
       expect(logged.error).toContain(`the database file was moved or deleted: ${path()}`);
       renameSync(`${path()}.away`, path());
       expect([await create(), await read(), await ready(), await up()]).toEqual([201, 200, 200, '1']);

@@ -6,7 +6,7 @@ import type { Retention } from '../audit/proof.ts';
 import type { Maintenance } from '../store/maintenance.ts';
 import type { Store } from '../store/store.ts';
 import type { Log } from '../telemetry/log.ts';
-import type { Observer } from '../telemetry/observe.ts';
+import type { Observed, Observer } from '../telemetry/observe.ts';
 import type { NodeRecorder } from './node-recorder.ts';
 
 /** Maximum rows per transaction. On SQLite, other changes wait for such a transaction. */
@@ -37,6 +37,8 @@ interface Recorders {
   readonly usage: Recorder;
   readonly requestCounter: Recorder;
   readonly node: Pick<NodeRecorder, 'record' | 'remove' | 'isClockSettled'>;
+  /** Undefined if metrics are off. */
+  readonly metrics: Pick<Observed, 'readGauges'> | undefined;
 }
 
 interface Data {
@@ -50,7 +52,7 @@ interface Data {
 /** Without `timers`, the jobs run only on `flush`. Without `retention`, audit entries are not deleted. */
 export function startBackgroundJobs(
   { store, maintenance }: Data,
-  { auditRecorder, usage, requestCounter, node }: Recorders,
+  { auditRecorder, usage, requestCounter, node, metrics }: Recorders,
   observer: Pick<Observer, 'swept'>,
   log: Log,
   timers = true,
@@ -80,6 +82,7 @@ export function startBackgroundJobs(
     job('ping the database', 5000, () =>
       store.ping().catch((error) => log.error('the database is unreachable', { error })),
     ),
+    ...(metrics ? [job('read the gauges', 5000, metrics.readGauges)] : []),
     job('check file descriptors', 1000, async () => checkFileDescriptors(log)),
     job('sweep', 30_000, async () => {
       if (!(await node.isClockSettled())) return;

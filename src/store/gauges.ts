@@ -22,7 +22,7 @@ const sizes = {
 /** Rows that expire soon are counted up to this number. */
 const maxCounted = 10_000;
 
-/** Cheap enough for every scrape of the metrics: each query reads a bounded number of rows from an index. */
+/** Each query reads a bounded number of rows from an index. */
 export async function readGauges(db: Db): Promise<Gauges> {
   const number = async (sql: string, params: number[] = []) =>
     Number((await db.get<{ value: DbTime | null }>(sql, params))?.value ?? 0);

@@ -42,10 +42,11 @@ export const unobserved: Observer = {
 };
 
 export interface Observed extends Observer {
+  /** Reads the gauges of the database and of the sinks. `text` and `families` have the values of the last reading. */
+  readGauges(): Promise<void>;
   /** In the Prometheus text format. */
-  text(): Promise<string>;
-  /** Updates the gauges and returns the families. Read the values by calling `series` immediately afterwards. */
-  collect(): Promise<readonly Family[]>;
+  text(): string;
+  readonly families: readonly Family[];
 }
 
 /** The name of the database in OpenTelemetry. */
@@ -154,14 +155,9 @@ export function observe(sources: MetricSources): Observed {
       recorded.useTimes.observe(labelOf(id), seconds);
     },
     brokeGlass: () => recorded.brokenGlass.add({}),
-    text: async () => {
-      await readGauges();
-      return registry.text();
-    },
-    collect: async () => {
-      await readGauges();
-      return registry.families;
-    },
+    readGauges,
+    text: () => registry.text(),
+    families: registry.families,
   };
 }
 
@@ -259,8 +255,10 @@ function addGauge(registry: Registry, name: string, help: string, value: () => n
 
 function databaseGauges(registry: Registry, sources: MetricSources, latest: Latest): void {
   const gauge = addGauge.bind(undefined, registry);
-  gauge('sallyport_database_up', '1 if the database answered this scrape, otherwise 0.', () =>
-    latest() ? 1 : 0,
+  gauge(
+    'sallyport_database_up',
+    '1 if the database answered the last reading of the gauges, otherwise 0.',
+    () => (latest() ? 1 : 0),
   );
   gauge('sallyport_disk_full', 'SQLite: 1 if the disk is full, otherwise 0.', () => latest()?.diskFull);
   gauge('sallyport_database_in_flight', 'Statements and transactions in progress.', () =>

@@ -51,8 +51,8 @@ import type { SamplerSettings, TelemetrySettings } from './settings.ts';
 export interface Telemetry {
   /** Undefined if traces are off. */
   readonly tracer: RequestTracer | undefined;
-  /** Exports metrics periodically, if they are on. `collect` reads their values. */
-  exportMetrics(collect: Observed['collect']): void;
+  /** Exports metrics periodically, if they are on. */
+  exportMetrics(families: Observed['families']): void;
   /** Exports the remaining spans and metrics. Takes at most three seconds. */
   close(): Promise<void>;
 }
@@ -77,9 +77,9 @@ export function openTelemetry(
   let metering: MeterProvider | undefined;
   return {
     tracer: tracing && requestTracer(tracing, database),
-    exportMetrics: (collect) => {
+    exportMetrics: (families) => {
       if (metrics)
-        metering = new MeterProvider({ resource, readers: [metricReader(metrics.interval, collect)] });
+        metering = new MeterProvider({ resource, readers: [metricReader(metrics.interval, families)] });
     },
     close: async () => {
       const closing = Promise.allSettled([tracing?.shutdown(), metering?.shutdown()]);
@@ -88,12 +88,12 @@ export function openTelemetry(
   };
 }
 
-function metricReader(interval: number, collect: Observed['collect']): PeriodicExportingMetricReader {
+function metricReader(interval: number, families: Observed['families']): PeriodicExportingMetricReader {
   return new PeriodicExportingMetricReader({
     exporter: new OTLPMetricExporter(),
     exportIntervalMillis: interval,
     exportTimeoutMillis: Math.min(interval, 30_000),
-    metricProducers: [metricProducer(collect)],
+    metricProducers: [metricProducer(families)],
   });
 }
 
@@ -179,11 +179,10 @@ function causeOf(error: unknown): string {
   return String(known ?? name);
 }
 
-function metricProducer(collect: Observed['collect']): MetricProducer {
+function metricProducer(families: Observed['families']): MetricProducer {
   const start = toHrTime(performance.timeOrigin);
   return {
     collect: async () => {
-      const families = await collect();
       const times = { startTime: start, endTime: toHrTime(performance.timeOrigin + performance.now()) };
       const metrics = families.map((family) => metricData(family, times));
       const scopeMetrics = [{ scope: { name: 'sallyport', version }, metrics }];

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { readGauges } from '../../src/store/gauges.ts';
 import { plansOf, recorder, rowsVisited } from '../support/statement-recorder.ts';
 import { databases } from '../support/test-server.ts';
-import { openTestStore, type TestStore } from '../support/test-store.ts';
+import { newSession, openTestStore, type TestStore } from '../support/test-store.ts';
 
 describe.each(databases)('the gauges on %s', (name, database) => {
   let on: TestStore;
@@ -31,5 +31,44 @@ describe.each(databases)('the gauges on %s', (name, database) => {
       const steps = plansOf(on.url, statements, on.clock.now());
       expect(steps.filter((step) => /^SCAN (tokens|sessions|application)/.test(step))).toEqual([]);
     } else expect(await rowsVisited(on.url, statements, on.clock.now())).toBeLessThan(100);
+  });
+
+  test('include the age of the oldest expired row', async () => {
+    const tenant = await on.tenant();
+    const { id } = await on.application(tenant);
+    const now = on.clock.now();
+    const session = newSession(now, id, on.mint('ses', tenant), on.mint('non', tenant));
+    await on.store.sessions.create(tenant, session);
+    on.clock.advance(session.expiresAt - now + 60_000);
+    expect((await readGauges(on.db)).sweepLag).toBe(60);
+    await on.maintenance.sweep(100);
+    expect((await readGauges(on.db)).sweepLag).toBe(0);
+  });
+
+  test('count at most 10,000 chains and rows that expire, and estimate more waiting entries', async () => {
+    const many = 12_000;
+    const id = name === 'SQLite' ? 'lower(hex(randomblob(16)))' : 'gen_random_uuid()';
+    const bytes = name === 'SQLite' ? "x''" : "cast('' as bytea)";
+    const insert = (into: string, values: string) =>
+      on.runSql(
+        `with recursive numbers (n) as (select 1 union all select n + 1 from numbers where n < ${many})
+         insert into ${into} select ${values} from numbers${name === 'SQLite' ? '' : ', pg_stat_force_next_flush()'}`,
+      );
+    const tenant = await on.tenant();
+    const soon = on.clock.now() + 1000;
+    await insert(
+      `audit_chains (tenant_id, number, seq, hash, sealed_at, max_delay, base_number, base_seq, base_hash,
+        recorded_number, recorded_at)`,
+      `${id}, 1, 1, ${bytes}, 1, 0, 0, 0, ${bytes}, 0, 0`,
+    );
+    await insert('audit_pending (tenant_id, id, at, format, mac, entry)', `${id}, ${id}, 1, 1, ${bytes}, ''`);
+    await insert(
+      'applications (tenant_id, id, name, name_folded, type, created_at, expires_at, permissions, rules)',
+      `'${tenant}', ${id}, 'x', 'x', 'private', 1, ${soon}, '[]', '[]'`,
+    );
+    const { rows, unsealed, expiring } = await readGauges(on.db);
+    expect([rows.audit, expiring]).toEqual([10_000, 10_000]);
+    // The coordinator of a Citus cluster has no statistics of the rows on the workers.
+    expect(Math.abs(unsealed - (name === 'PostgreSQL' ? many : 10_000))).toBeLessThan(100);
   });
 });

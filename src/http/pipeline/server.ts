@@ -262,8 +262,8 @@ export function listenForScrapes(host: string, port: number, observed: Observed)
     maxRequestBodySize: 0,
     routes: {
       '/metrics': {
-        GET: async () =>
-          new Response(await observed.text(), {
+        GET: () =>
+          new Response(observed.text(), {
             headers: {
               'Content-Type': 'text/plain; version=0.0.4; charset=utf-8',
               'Cache-Control': 'no-store',
