@@ -8,8 +8,8 @@ import type { Idempotency } from './store.ts';
 /** How long a response is replayed, in milliseconds. */
 const retention = 86_400_000;
 
-/** About the bytes of a record without its reply, with its index entries. */
-const rowBytes = 512;
+/** About the bytes of a record in the database, with its index entries. Measured like `storedBytes`. */
+const bytesOf = (reply: Uint8Array) => Math.round(512 + 1.2 * reply.length);
 
 /** Runs in the transaction of the change, so that a record exists if and only if the change was committed. */
 export function idempotency(tx: Executor, dataKey: (tenant: string) => Uint8Array): Idempotency {
@@ -39,7 +39,7 @@ export function idempotency(tx: Executor, dataKey: (tenant: string) => Uint8Arra
         contextOf(tenant, caller, digest),
         Buffer.from(JSON.stringify(reply)),
       );
-      const bytes = rowBytes + encrypted.length;
+      const bytes = bytesOf(encrypted);
       await checkGrowth(tx, tenant, application, bytes, quota);
       // Only an expired record is replaced. If another change has inserted a record since `find`, the insert fails.
       const replaced = await removeRecords(

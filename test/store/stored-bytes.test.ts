@@ -7,7 +7,14 @@ import type { TokenContent } from '../../src/store/store.ts';
 import { databases } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
 
-const tables = ['tokens', 'token_contents', 'token_containers', 'token_metadata', 'token_search'];
+const tables = [
+  'tokens',
+  'token_contents',
+  'token_containers',
+  'token_metadata',
+  'token_search',
+  'idempotency',
+];
 const growth = {
   SQLite: `select sum(pgsize) as bytes from dbstat where name in
     (select name from sqlite_schema where tbl_name in (${tables.map((table) => `'${table}'`).join(', ')}))`,
@@ -84,6 +91,24 @@ describe.each(databases)('on %s, the storage that is counted', (name, database) 
       const { tokens, bytes } = await on.store.tokens.storageUsed(tenant, by);
       const ratio = bytes / ((await size()) - before);
       expect(tokens).toBe(count);
+      expect(ratio).toBeGreaterThan(1 / 1.3);
+      expect(ratio).toBeLessThan(2);
+    },
+  );
+
+  test.each([50, 1500, 6000, 60_000])(
+    'of idempotency records with %d bytes is between 1/1.3 and 2 times their growth of the database',
+    async (length) => {
+      const by = (await on.application(tenant)).id;
+      const before = await size();
+      await on.store.change(tenant, async (tx) => {
+        for (let n = 0; n < 200; n++) {
+          const request = { caller: by, application: by, key: `${n}`, request: `${n}` };
+          await tx.idempotency.save(tenant, request, text(length), on.clock.now());
+        }
+      });
+      const { bytes } = await on.store.tokens.storageUsed(tenant, by);
+      const ratio = bytes / ((await size()) - before);
       expect(ratio).toBeGreaterThan(1 / 1.3);
       expect(ratio).toBeLessThan(2);
     },
