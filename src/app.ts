@@ -152,19 +152,14 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   const deliveryOptions = { log, observer, now, random: Math.random, timers };
   const delivery = startDelivery(sinks, data.maintenance.sinks, deliveryOptions);
   const recorders = { auditRecorder, usage, requestCounter, node, metrics };
-  await metrics?.readGauges();
   const jobs = startBackgroundJobs(data, recorders, observer, log, timers, retentionOf(config, delivery));
-  if (metrics) telemetry?.exportMetrics(metrics.families);
+  await publishMetrics(metrics, telemetry);
   return {
     ...data,
     url: urlOf(host, server.port),
     link: link?.code,
     metricsUrl: metricsServer && `${urlOf(host, metricsServer.port)}/metrics`,
-    flush: () =>
-      jobs
-        .flush()
-        .then(() => delivery.flush())
-        .then(() => metrics?.readGauges()),
+    flush: () => flushAll(jobs, delivery, metrics),
     close: async ({ drain = config.drain } = {}) => {
       ready = false;
       await serveUntilNoticed(drain, log);
@@ -427,6 +422,24 @@ function createDataFolder(path: string): void {
       'set SALLYPORT_DATA_DIR to a folder that this user can create or write to',
     );
   }
+}
+
+async function publishMetrics(
+  metrics?: Observed,
+  telemetry?: Awaited<ReturnType<typeof startTelemetry>>,
+): Promise<void> {
+  await metrics?.readGauges();
+  if (metrics) telemetry?.exportMetrics(metrics.families);
+}
+
+interface Flushable {
+  flush(): Promise<void>;
+}
+
+async function flushAll(jobs: Flushable, delivery: Flushable, metrics?: Observed): Promise<void> {
+  await jobs.flush();
+  await delivery.flush();
+  await metrics?.readGauges();
 }
 
 /** Loads the packages of OpenTelemetry only if traces or metrics are on. Otherwise returns undefined. */
