@@ -56,6 +56,8 @@ export interface Limits {
   checkRevocations(requestInfo: RequestInfo): void;
   checkExchanges(requestInfo: RequestInfo): void;
   checkTokens(application: string, bytes: number, requestInfo: RequestInfo): void;
+  /** Counts a token that takes longer to write as more tokens, also beyond the limit. */
+  spendTokens(application: string, tokens: number): void;
   /**
    * Counts a search that finds nothing, before the search, so that concurrent guesses cannot exceed the limit. If it
    * finds something, call the returned function.
@@ -126,6 +128,7 @@ export function makeLimits(
       tokens?.check(application, requestInfo);
       tokenBytes?.check(application, requestInfo, bytes);
     },
+    spendTokens: (application, more) => tokens?.spend(application, more),
     checkSearch: ({ applicationId, group }, requestInfo) => {
       const earlier = searching.get(requestInfo);
       if (earlier) return earlier;

@@ -59,6 +59,25 @@ describe.each(databases)('on %s, an application', (_, database) => {
     expect([(await create(web, 'x')).status, (await create(web, 'x')).status]).toEqual([201, 429]);
   });
 
+  test('a token with many index rows counts as several tokens per minute', async () => {
+    const { server, application } = await opened({ SALLYPORT_TOKENS_PER_MINUTE: '12' });
+    const { key } = await application();
+    const metadata = Object.fromEntries(Array.from({ length: 50 }, (_, n) => [`n${n}`, 'x']));
+    const container = `/${'a/'.repeat(16)}`;
+    const create = (body: object) => server.call('POST', '/tokens', { key, body: { data: 'x', ...body } });
+    expect((await create({ metadata, container })).status).toBe(201);
+    const statuses: number[] = [];
+    for (let n = 0; n < 4; n++) statuses.push((await create({})).status);
+    expect(statuses).toEqual([201, 201, 201, 429]);
+    server.clock.advance(60_000);
+    const { body } = await create({});
+    const patch = { method: 'PATCH', path: `/tokens/${body.id}` };
+    expect((await server.call(patch.method, patch.path, { key, body: { metadata } })).status).toBe(200);
+    const after: number[] = [];
+    for (let n = 0; n < 5; n++) after.push((await create({})).status);
+    expect(after).toEqual([201, 201, 201, 201, 429]);
+  });
+
   test('rejected requests count towards the bytes per minute', async () => {
     const { application, create } = await opened({ SALLYPORT_TOKEN_BYTES_PER_MINUTE: '1048576' });
     const web = await application();
