@@ -92,8 +92,6 @@ function* viewsOf(source: Buffer): Steps<Views> {
   return { folded, compact: compact.subarray(0, shown), digits: digits.subarray(0, counted) };
 }
 
-const lineFeed = Buffer.from('\n');
-
 /** The bytes that are searched: the reply as it is sent, its values after one another, and without escapes. */
 function* sourceOf(parts: unknown, headers: readonly string[]): Steps<Buffer> {
   const [values, names]: [string[], string[]] = [[], []];
@@ -109,6 +107,8 @@ function* sourceOf(parts: unknown, headers: readonly string[]): Steps<Buffer> {
 }
 
 function joined(parts: readonly Buffer[]): Buffer {
+  // Not a constant: the console loads this module, and browsers have no `Buffer`.
+  const lineFeed = Buffer.from('\n');
   return Buffer.concat(parts.flatMap((part) => [part, lineFeed]));
 }
 

@@ -199,7 +199,7 @@ function truncate(errors: Errors): Errors {
     const start = cut(name, maxNameLength);
     const path = start.length === name.length ? name : `${start}…`;
     for (const message of errors[name] ?? []) {
-      bytes += Buffer.byteLength(JSON.stringify(path)) + Buffer.byteLength(JSON.stringify(message)) + 4;
+      bytes += new TextEncoder().encode(JSON.stringify(path) + JSON.stringify(message)).length + 4;
       if (++count > maxErrors || bytes > maxErrorBytes) return result;
       result[path] = [...(result[path] ?? []), message];
     }

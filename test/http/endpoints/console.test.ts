@@ -99,6 +99,10 @@ describe('the console', () => {
     expect(size).toBeLessThan(280_000);
   });
 
+  test('uses nothing that browsers lack', () => {
+    expect(files.flatMap((file) => textOf(file).match(/.{0,40}\b(?:Buffer|Bun)\b.{0,40}/g) ?? [])).toEqual([]);
+  });
+
   test('builds reproducibly', async () => {
     const again = await buildConsole();
     expect(again.map(({ path }) => path)).toEqual(files.map(({ path }) => path));
