@@ -1,6 +1,11 @@
 import { expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
+import type { Request } from 'playwright-core';
+import { sections } from '../../console/src/frame/sections.ts';
+import type { LogEntry } from '../../sdk/src/sallyport.ts';
 import { describeConsole } from '../support/console-suite.ts';
+import { chargeRequest } from '../support/destination-receiver.ts';
+import { until } from '../support/until.ts';
 
 describeConsole('console sessions and tokens:', (suite) => {
   const startSession = async (webKey: string) =>
@@ -186,5 +191,75 @@ describeConsole('console sessions and tokens:', (suite) => {
     const limited = page.getByRole('dialog', { name: 'Token code-1' });
     await limited.getByText('0 of 2 uses, then it is deleted').waitFor();
     await limited.getByText('Never shown.').waitFor();
+  });
+
+  test('opening pages discloses no data, whoever signs in', async () => {
+    const { server, tab } = suite;
+    const { page } = tab;
+    const { key } = await server.tenant();
+    const post = async (path: string, as: string, body?: unknown) => {
+      const response = await server.call('POST', path, { key: as, body });
+      expect(response.status).toBeLessThan(300);
+      return response.body;
+    };
+    const own = (await server.call('GET', '/permissions/own', { key })).body.permissions as string[];
+    const reveal = { priority: 1, container: '/', transform: 'reveal', permissions: ['token:read'] };
+    const application = (type: string, more?: object) => {
+      const permissions = type === 'management' ? own : own.filter((name) => /:(read|review)$/.test(name));
+      const rules = [{ ...reveal, ...more }];
+      return server.application(key, { name: `a ${type} one`, type, permissions, rules });
+    };
+    const management = await application('management');
+    const reader = await application('private');
+    const careful = await application('private', { require_purpose: true });
+    const browser = await web(key, 'shop page');
+    const { session_key: session, nonce } = await startSession(browser.key);
+    const conditions = [{ attribute: 'container', operator: 'starts_with', value: '/' }];
+    const rules = [{ ...reveal, container: undefined, conditions }];
+    await post('/sessions/authorize', management.key, { nonce, rules });
+    const { key: delegation } = await post('/delegations', reader.key, { rules });
+    const destination = { name: 'payments', origin: 'https://payments.example', requests: [chargeRequest] };
+    const { id } = await post('/destinations', key, destination);
+    await post('/tokens', key, { id: 'card-1', container: '/pci/', data: 'plaintext' });
+    const shared = [...sections.map(({ path }) => path), 'tokens?open=card-1'];
+    const places = [
+      ...shared,
+      ...['new', management.id, `${management.id}/edit`].map((place) => `applications/${place}`),
+      ...['new', id, `${id}/edit`].map((place) => `destinations/${place}`),
+      'tokens?container=/pci/&q=card-1',
+      'activity?q=card-1',
+      'who?q=card-1',
+      'preview',
+    ];
+    const waiting = new Set<Request>();
+    page.on('request', (request) => waiting.add(request));
+    page.on('requestfinished', (request) => waiting.delete(request));
+    page.on('requestfailed', (request) => waiting.delete(request));
+    const settled = () =>
+      until('the page has loaded', async () => {
+        await page.evaluate(() => new Promise((done) => setTimeout(done)));
+        const failed = page.getByText('This page failed');
+        expect(await failed.count()).toBe(0);
+        return waiting.size === 0 && (await page.locator('h1').count()) === 1;
+      });
+    const disclosures = async () => {
+      await server.flush();
+      const { body } = await server.call('GET', '/logs?transform=reveal', { key });
+      return body.data.map(({ operation, request_id }: LogEntry) => `${operation} ${request_id}`);
+    };
+    const others = [key, reader.key, careful.key, browser.key, session, delegation];
+    for (const caller of [management.key, ...others]) {
+      await tab.open();
+      await tab.signIn(caller);
+      for (const place of caller === management.key ? places : shared) {
+        await tab.navigate(`#/${place}`);
+        await settled();
+      }
+      expect(await disclosures()).toEqual([]);
+      await tab.reset();
+    }
+    for (const caller of [management.key, reader.key, session, delegation])
+      await server.call('GET', '/tokens', { key: caller });
+    expect(await disclosures()).toHaveLength(4);
   });
 });

@@ -92,7 +92,7 @@ export function DryRun({ destination }: { destination: Tried }) {
     event.preventDefault();
     setSent(undefined);
     setError(undefined);
-    dryRun(text, destination, (id) => api.tokens.get(id, { transform: 'mask' })).then(setSent, setError);
+    dryRun(text, destination, (id) => api.tokens.get(id)).then(setSent, setError);
   };
   return (
     <form className="stack" onSubmit={show}>

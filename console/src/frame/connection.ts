@@ -1,6 +1,7 @@
 /**
  * Sends the requests of the console. Requests that the key may not make are answered here instead of by the service, so
- * that opening a page causes no denials in the audit log. Knows since when the service has not answered.
+ * that opening a page causes no denials in the audit log. Reads of tokens ask for masked data at most, so that no page
+ * discloses any. Knows since when the service has not answered.
  */
 import { useCallback, useSyncExternalStore } from 'react';
 import { operations } from '../../../sdk/src/api.ts';
@@ -41,10 +42,14 @@ export class Connection {
   }
 
   readonly fetch = async (...[input, init]: Parameters<typeof fetch>): Promise<Response> => {
-    const missing = this.#missing(new URL(String(input), location.origin), init?.method ?? 'GET');
+    const url = new URL(String(input), location.origin);
+    const permission = requiredPermission(init?.method ?? 'GET', url.pathname.replace(/^\/console\/api/, ''));
+    const missing = this.#missing(permission, url);
     if (missing !== undefined) return deniedLocally(missing);
+    if (permission === 'token:read' && !url.searchParams.has('transform'))
+      url.searchParams.set('transform', 'mask');
     try {
-      const response = await fetch(input, init);
+      const response = await fetch(url, init);
       this.#set(unavailable.includes(response.status));
       if (response.status === 401 && this.#held) this.#lost();
       return response;
@@ -71,9 +76,9 @@ export class Connection {
   /** The time of the last answer, if the service does not answer now. */
   readonly staleSince = (): number | undefined => (this.#isLost ? this.#answeredAt : undefined);
 
-  #missing({ pathname, searchParams }: URL, method: string): string | undefined {
+  #missing(permission: string | undefined, { searchParams }: URL): string | undefined {
     if (!this.#held) return undefined;
-    const permissions = [requiredPermission(method, pathname.replace(/^\/console\/api/, ''))];
+    const permissions = [permission];
     if (searchParams.has('dry_run')) permissions.push('access:review');
     return permissions.find((name) => name !== undefined && !this.#held?.has(name));
   }

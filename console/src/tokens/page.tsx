@@ -1,4 +1,4 @@
-/** Tokens by container, as the signed-in key sees them. */
+/** Tokens by container, masked or redacted. */
 import { Button, Modal, Select } from '@mantine/core';
 import { useRef, useState } from 'react';
 import type { Token } from '../../../sdk/src/sallyport.ts';
@@ -186,7 +186,7 @@ function TokenList({ tokens, open }: { tokens: readonly Token[]; open: (token: T
                 <span className="tag">{token.type}</span>
                 <span className="token-data">
                   {token.data === undefined ? (
-                    <span className="faint">redacted</span>
+                    <span className="faint">{token.mask === undefined ? 'no mask' : 'redacted'}</span>
                   ) : (
                     <code>{escapeJson(JSON.stringify(token.data))}</code>
                   )}

@@ -1,4 +1,4 @@
-/** Loads tokens as the signed-in key sees them, filtered by container, type and search text. */
+/** Loads tokens that are visible to the signed-in key, filtered by container, type and search text. */
 import type { Token } from '../../../sdk/src/sallyport.ts';
 import { useLoad } from '../frame/load.ts';
 import { useSignedIn } from '../frame/signed-in.ts';

@@ -1,4 +1,4 @@
-/** One token: its data as the signed-in key sees it, and its metadata. */
+/** One token: its masked data and its metadata. */
 import { Modal } from '@mantine/core';
 import type { ReactNode } from 'react';
 import type { Token } from '../../../sdk/src/sallyport.ts';
@@ -14,7 +14,7 @@ export function TokenDialog({ token, close }: { token: Token; close: () => void 
       <div className="stack">
         <section className="stack-tight">
           <h3>Data</h3>
-          <Data data={token.data} isLimited={token.max_uses !== undefined} />
+          <Data token={token} />
         </section>
         <section className="stack-tight">
           <h3>Details</h3>
@@ -60,9 +60,11 @@ function Fact({ name, children }: { name: string; children: ReactNode }) {
 }
 
 /** A flat object is shown as a list, other data as JSON. */
-function Data({ data, isLimited }: { data: unknown; isLimited: boolean }) {
-  if (data === undefined)
-    return <p className="quiet">{isLimited ? 'Never shown.' : 'Redacted for this key.'}</p>;
+function Data({ token: { data, mask, max_uses } }: { token: Token }) {
+  if (data === undefined) {
+    const reason = mask === undefined ? 'Not shown: the token has no mask.' : 'Redacted for this key.';
+    return <p className="quiet">{max_uses === undefined ? reason : 'Never shown.'}</p>;
+  }
   const json = JSON.stringify(data, null, 2);
   const flat =
     typeof data === 'object' &&
