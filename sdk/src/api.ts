@@ -82,7 +82,7 @@ export interface AccessRule {
   transform: 'redact' | 'mask' | 'reveal';
   /** Only with `reveal`: whether a request must state its purpose in `SVC-PURPOSE` to get the plaintext. Without it, the rule still decides, but the response has the masked value. */
   require_purpose?: boolean | null;
-  /** Only with `token:use`, and required there: the ids of the destinations where the tokens may be used. Other permissions of the rule do not depend on them. */
+  /** Only with `token:use`, and required there: the destinations where the tokens may be used. Requests may contain names; ids are stored and returned. Other permissions of the rule do not depend on them. */
   destinations?: Array<string>;
   /** Only with `token:create`: the `mask` and `search` of tokens that are created by this rule without them. Rules with the same priority that grant `token:create` must have the same defaults. */
   defaults?: {

@@ -4,11 +4,10 @@
  */
 import { z } from 'zod';
 import { Count, containsNoSecret, Flag, optional, Text } from './common-fields.ts';
-import { DestinationReference } from './destination.ts';
 import { AuthZenProof, dpopField } from './dpop.ts';
 import { DecidingRule, MissingGrant } from './explain.ts';
 import { Purpose } from './purpose.ts';
-import { Container, Transform } from './rule.ts';
+import { Container, DestinationReference, Transform } from './rule.ts';
 
 const maxLength = 500;
 const maxEvaluations = 100;

@@ -24,12 +24,6 @@ const DestinationName = z
   .refine((name) => !Id.safeParse(name).success, 'must not look like an id')
   .refine(containsNoSecret, secretError);
 
-/** The name or the id of a destination. */
-export const DestinationReference = z
-  .string()
-  .regex(/^[a-z0-9-]{1,50}$/i, 'must be the name or the id of a destination')
-  .transform((text) => text.toLowerCase());
-
 const Origin = z
   .string()
   .max(300)

@@ -45,6 +45,11 @@ export function grantErrors(owner: Owner, grants: Grants): Errors {
   };
   const pathOf = (index: number) => `rules.${originalIndex(grants.rules, index)}`;
   checkPermissions(grants.permissions, 'permissions');
+  for (const [index, permission] of grants.permissions.entries())
+    if (hasTrait(permission, 'destination'))
+      errors[`permissions.${originalIndex(grants.permissions, index)}`] ??= [
+        `${permission} needs a rule, which names destinations`,
+      ];
   grants.rules.forEach((rule, index) => {
     checkPermissions(rule.permissions, `${pathOf(index)}.permissions`);
   });

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { containsNoSecret, Description, dedupe, Id, line, optional, secretError } from './common-fields.ts';
+import { containsNoSecret, Description, dedupe, line, optional, secretError } from './common-fields.ts';
 import { hasTrait, Permissions } from './permission.ts';
 
 const path = /^(\/|\/?[A-Za-z0-9_-]+(\/[A-Za-z0-9_-]+)*\/?)$/;
@@ -78,6 +78,12 @@ const Template = z
   .transform((value): unknown => value ?? undefined)
   .optional();
 
+/** The name or the id of a destination. */
+export const DestinationReference = z
+  .string()
+  .regex(/^[a-z0-9-]{1,50}$/i, 'must be the name or the id of a destination')
+  .transform((text) => text.toLowerCase());
+
 /** A rule of an application or session. `grantErrors` checks whether it needs `container` or `conditions`. */
 export const Rule = z
   .strictObject({
@@ -106,14 +112,14 @@ export const Rule = z
       ),
     destinations: optional(
       z
-        .array(Id)
+        .array(DestinationReference)
         .min(1, 'must name at least one destination')
         .max(20)
         .transform((ids) => dedupe(ids, (id) => id)),
     )
       .optional()
       .describe(
-        'Only with `token:use`, and required there: the ids of the destinations where the tokens may be used. Other permissions of the rule do not depend on them.',
+        'Only with `token:use`, and required there: the destinations where the tokens may be used. Requests may contain names; ids are stored and returned. Other permissions of the rule do not depend on them.',
       ),
     defaults: optional(
       z.strictObject({

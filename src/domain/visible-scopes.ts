@@ -1,7 +1,8 @@
 /** The scopes in which a principal may use a permission. Lists query only these. */
 
+import type { Grants } from './grant.ts';
 import { hasTrait } from './permission.ts';
-import type { Policy } from './policy.ts';
+import { compilePolicy, type Policy } from './policy.ts';
 import { covers, intersect, type Scope, scopeOf } from './scope.ts';
 
 /** Resources outside the scopes are not visible. */
@@ -21,6 +22,24 @@ export function visible(
   const exact = !hasTrait(permission, 'destination');
   const own = { scopes: widest(scopesOf(policy, permission)), exact };
   return ceiling ? inBoth(own, { scopes: widest(scopesOf(ceiling, permission)), exact }) : own;
+}
+
+/** Whether the grants have only rules, and none allows anything that the ceiling allows. Ignores destinations. */
+export function appliesNowhere(grants: Grants, ceiling: Policy): boolean {
+  if (grants.permissions.length > 0) return false;
+  const above = ceiling.rules.map((rule) => ({ ...rule, scope: scopeOf(rule.conditions) }));
+  return compilePolicy(grants).rules.every(({ conditions, permissions }) => {
+    const scope = scopeOf(conditions);
+    const names = [...permissions];
+    if (names.some((name) => !hasTrait(name, 'scoped') || (scope && ceiling.plain.has(name)))) return false;
+    return !above.some(
+      (rule) =>
+        scope &&
+        rule.scope &&
+        intersect(scope, rule.scope) &&
+        names.some((name) => rule.permissions.has(name)),
+    );
+  });
 }
 
 export function inBoth(a: Visible, b: Visible): Visible {

@@ -6,7 +6,7 @@ import { type AuditedReads, byOperator, readsOperation, readsSetting } from '../
 import { Failure } from '../domain/error.ts';
 import { cut } from '../domain/escape.ts';
 import { mint, newId, newTag, type ParsedKey, parseKey, type Secret } from '../domain/key.ts';
-import { builtIn } from '../domain/permission.ts';
+import { builtIn, hasTrait } from '../domain/permission.ts';
 import { DbUnavailable } from '../store/engine/db.ts';
 import { createFolder, writeOwned } from '../store/engine/file-ownership.ts';
 import type { Maintenance, NewTenant } from '../store/maintenance.ts';
@@ -20,13 +20,13 @@ export function newTenant(name: string, now: number): NewTenant & { secret: Secr
   return { id: newId(now), tag, name, createdAt: now, application, key, secret: key.secret };
 }
 
-/** A management application with every built-in permission. */
+/** A management application with every built-in permission that needs no rule. */
 export function managementOf(name: string, now: number): NewApplication {
   return {
     id: newId(now),
     name: cut(name, 200),
     type: 'management',
-    permissions: [...builtIn],
+    permissions: builtIn.filter((name) => !hasTrait(name, 'destination')),
     rules: [],
     createdBy: undefined,
     createdAt: now,

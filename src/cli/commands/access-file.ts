@@ -23,7 +23,7 @@ import {
   publicOnlyErrors,
 } from '../../domain/application.ts';
 import { Name, optional, optionalList } from '../../domain/common-fields.ts';
-import { DestinationCreate, DestinationReference } from '../../domain/destination.ts';
+import { DestinationCreate } from '../../domain/destination.ts';
 import { grantErrors } from '../../domain/grant.ts';
 import { Labels, maxLabels } from '../../domain/labels.ts';
 import { networkErrors } from '../../domain/network.ts';
@@ -33,16 +33,10 @@ import { issuerErrors } from '../../domain/trusted-issuer.ts';
 import { check, type Fault } from '../../domain/validate.ts';
 import { UsageError } from '../errors.ts';
 
-const FileRule = Rule.safeExtend({
-  destinations: optional(z.array(DestinationReference).min(1).max(20))
-    .optional()
-    .describe('Only with `token:use`, and required there: names or ids of the destinations for the tokens.'),
-}).meta({ id: 'AccessRule' });
-
 const { allowed_origins, require_bound_sessions, allowed_networks, trusted_issuers } =
   ApplicationUpdate.shape;
 const FileApplication = ApplicationCreate.extend({
-  rules: optionalList(z.array(FileRule).max(maxRules)).describe(
+  rules: optionalList(z.array(Rule).max(maxRules)).describe(
     ApplicationCreate.shape.rules.description as string,
   ),
   allowed_origins,
@@ -96,7 +90,7 @@ export function accessFileSchema(): object {
       if (zodSchema === Permission) suggestPermissions(jsonSchema);
       if (zodSchema === ExpiryChange) jsonSchema.pattern = `^(${never}|\\d{4}-\\d\\d-\\d\\dT.+)$`;
       // Rules of applications have no conditions.
-      if (zodSchema === FileRule) delete jsonSchema.properties?.conditions;
+      if (zodSchema === Rule) delete jsonSchema.properties?.conditions;
     },
   });
   return { ...schema, title: 'Sallyport access file' };

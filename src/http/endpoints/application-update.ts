@@ -17,12 +17,14 @@ import { networkErrors, networkMatcher } from '../../domain/network.ts';
 import { compilePolicy } from '../../domain/policy.ts';
 import { changeBy, denyEscalation, mustHold, type Principal } from '../../domain/principal.ts';
 import { versionOf } from '../../domain/row-version.ts';
+import type { Rule } from '../../domain/rule.ts';
 import { issuerErrors } from '../../domain/trusted-issuer.ts';
 import { integer } from '../pipeline/pagination.ts';
 import { type Call, changeEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 import { impactOf } from './access/impact.ts';
 import { applicationReply, entityOf, params } from './applications.ts';
+import { withDestinationIds } from './destinations.ts';
 
 const day = 24 * 60 * 60_000;
 const defaultDays = 30;
@@ -76,7 +78,8 @@ export const updateApplication = changeEndpoint({
     mustHold(principal, 'access:review');
     usage.record(principal, 'access:review');
     const current = orNotFound(await store.applications.get(principal.tenantId, params.id));
-    const { permissions, rules } = updatedFields(call, current);
+    const stored = await withDestinationIds(store, principal.tenantId, call.body.rules);
+    const { permissions, rules } = updatedFields(call, current, stored);
     const update = {
       tenantId: principal.tenantId,
       applicationId: params.id,
@@ -93,10 +96,11 @@ export const updateApplication = changeEndpoint({
   },
   handle: async (call, { store }) => {
     const { principal, params } = call;
+    const rules = await withDestinationIds(store, principal.tenantId, call.body.rules);
     let before: Application | undefined;
     const revise = (current: Application) => {
       before = current;
-      return updatedFields(call, current);
+      return updatedFields(call, current, rules);
     };
     const change = changeBy(principal);
     const after = orNotFound(await store.applications.update(principal.tenantId, params.id, change, revise));
@@ -110,7 +114,7 @@ export const updateApplication = changeEndpoint({
  * The fields after the update. Throws `grant_not_held` if the caller may not grant them, then `changed_meanwhile` or
  * `validation_failed`.
  */
-function updatedFields(call: Call<unknown, unknown, ApplicationUpdate>, current: Application) {
+function updatedFields(call: Call<unknown, unknown, ApplicationUpdate>, current: Application, rules: Rule[]) {
   const { principal, body, requireMatch, requestInfo } = call;
   denyEscalation(principal, current, body);
   requireMatch(versionOf(current));
@@ -122,7 +126,7 @@ function updatedFields(call: Call<unknown, unknown, ApplicationUpdate>, current:
     ...issuerErrors(current.type, body.trusted_issuers),
     ...lockoutErrors(principal, current.id, body.allowed_networks, requestInfo.certainAddress()),
   });
-  const { name, permissions, rules } = body;
+  const { name, permissions } = body;
   const { allowed_origins = current.allowed_origins } = body;
   const { require_bound_sessions = current.require_bound_sessions } = body;
   const { allowed_networks = current.allowed_networks } = body;

@@ -26,6 +26,7 @@ import { etag } from '../pipeline/etag.ts';
 import { listQuery, oneOrMore, pageOf, pageText, paginate } from '../pipeline/pagination.ts';
 import { changeEndpoint, type Reply, readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
+import { withDestinationIds } from './destinations.ts';
 
 const tag = 'Applications';
 const KeyEnding = z
@@ -80,7 +81,7 @@ export const createApplication = changeEndpoint({
         name: body.name,
         type: body.type,
         permissions: body.permissions,
-        rules: body.rules,
+        rules: await withDestinationIds(store, principal.tenantId, body.rules),
         allowedOrigins: body.allowed_origins,
         requireBoundSessions: body.require_bound_sessions,
         allowedNetworks: body.allowed_networks,

@@ -2,7 +2,6 @@ import { z } from 'zod';
 import { resourceOf } from '../../domain/audit.ts';
 import { optional, Text, text, Uuid } from '../../domain/common-fields.ts';
 import { Denial } from '../../domain/denial.ts';
-import { DestinationReference } from '../../domain/destination.ts';
 import { dpopField, PresentedProof } from '../../domain/dpop.ts';
 import { throwIfInvalid } from '../../domain/error.ts';
 import { Explanation, explain, explainDenial, Step, trace } from '../../domain/explain.ts';
@@ -18,7 +17,7 @@ import {
   questionOf,
 } from '../../domain/principal.ts';
 import { Purpose, purposeError } from '../../domain/purpose.ts';
-import { Container, canonicalContainer, type Transform } from '../../domain/rule.ts';
+import { Container, canonicalContainer, DestinationReference, type Transform } from '../../domain/rule.ts';
 import type { Steps } from '../../domain/steps.ts';
 import { disclosureOf } from '../pipeline/disclosures.ts';
 import { type HandlerContext, type Report, readEndpoint, reply } from '../pipeline/route.ts';

@@ -1,7 +1,7 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { z } from 'zod';
 import { type Difference, difference } from '../../domain/audit.ts';
-import { Id, NameFilter } from '../../domain/common-fields.ts';
+import { Id, NameFilter, originalIndex } from '../../domain/common-fields.ts';
 import {
   type Destination,
   DestinationCreate,
@@ -17,7 +17,8 @@ import { newId, Secret } from '../../domain/key.ts';
 import type { Resource } from '../../domain/policy.ts';
 import { changeBy } from '../../domain/principal.ts';
 import { versionOf } from '../../domain/row-version.ts';
-import type { DestinationSecrets, Store, StoredDestination } from '../../store/store.ts';
+import type { Rule } from '../../domain/rule.ts';
+import type { DestinationSecrets, Store, StoredDestination, StoreTransaction } from '../../store/store.ts';
 import { etag } from '../pipeline/etag.ts';
 import { listQuery, oneOrMore, pageOf, pageText, paginate } from '../pipeline/pagination.ts';
 import { changeEndpoint, readEndpoint, reply } from '../pipeline/route.ts';
@@ -168,6 +169,34 @@ export async function withDestinations<R extends Resource>(
   if (references.length === 0) return resources;
   const ids = await store.destinations.locate(tenant, references);
   return resources.map((resource) => ({ ...resource, destination: ids.get(resource.destination ?? '') }));
+}
+
+/**
+ * The rules with ids of destinations instead of names. An id need not exist: a rule with a deleted destination can be
+ * sent back unchanged. Throws `validation_failed` for a name that does not exist.
+ */
+export async function withDestinationIds(
+  store: Pick<StoreTransaction, 'destinations'>,
+  tenant: string,
+  rules: readonly Rule[],
+): Promise<Rule[]> {
+  const isName = (reference: string) => !Id.safeParse(reference).success;
+  const names = rules.flatMap(({ destinations = [] }) => destinations.filter(isName));
+  if (names.length === 0) return [...rules];
+  const ids = await store.destinations.locate(tenant, [...new Set(names)]);
+  const errors: Errors = {};
+  const replaced = rules.map((rule, index) => {
+    if (!rule.destinations) return rule;
+    const found = rule.destinations.map((reference, at) => {
+      if (!isName(reference)) return reference;
+      const path = `rules.${originalIndex(rules, index)}.destinations.${originalIndex(rule.destinations ?? [], at)}`;
+      if (!ids.has(reference)) errors[path] = ['is not the name of a destination'];
+      return ids.get(reference) as string;
+    });
+    return { ...rule, destinations: [...new Set(found)] };
+  });
+  throwIfInvalid(errors);
+  return replaced;
 }
 
 function entityOf(id: string) {

@@ -1,9 +1,10 @@
 import { z } from 'zod';
 import { difference } from '../../domain/audit.ts';
-import { Id, Name, requireFuture, timestamp } from '../../domain/common-fields.ts';
-import { fail, orNotFound, throwIfInvalid } from '../../domain/error.ts';
+import { Id, Name, originalIndex, requireFuture, timestamp } from '../../domain/common-fields.ts';
+import { type Errors, fail, orNotFound, throwIfInvalid } from '../../domain/error.ts';
 import { type Grants, grantErrors, noGrants, permissionsIn } from '../../domain/grant.ts';
 import { mint, newId, parseKey } from '../../domain/key.ts';
+import type { Policy } from '../../domain/policy.ts';
 import { denyUnheldGrants, holds } from '../../domain/principal.ts';
 import { Container } from '../../domain/rule.ts';
 import {
@@ -16,10 +17,12 @@ import {
   SessionKind,
   SessionState,
 } from '../../domain/session.ts';
+import { appliesNowhere } from '../../domain/visible-scopes.ts';
 import type { Authorized, ListPage, ListWindow } from '../../store/store.ts';
 import { listQuery, oneOrMore, pageOf, pageText, paginate } from '../pipeline/pagination.ts';
 import { changeEndpoint, readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
+import { withDestinationIds } from './destinations.ts';
 
 const tag = 'Sessions';
 export const params = z.object({
@@ -79,7 +82,7 @@ export const authorizeSession = changeEndpoint({
   tag,
   summary: 'Authorize a session',
   description:
-    'Grants access to a pending session. Call it from your backend with the key of a private or management application. Each nonce works once. Send at least one permission or rule. If your key holds `session:authorize` or `application:create`, you can grant any permission that a session can hold. Otherwise you can grant only permissions that your key holds, and your key is the ceiling of the session: at any time, the session can do only what your key can do. It ends with your key. The response has no body; its headers `SVC-SESSION-ID` and `SVC-SESSION-EXPIRES-AT` say which session was authorized and until when.',
+    'Grants access to a pending session. Call it from your backend with the key of a private or management application. Each nonce works once. Send at least one permission or rule. If your key holds `session:authorize` or `application:create`, you can grant any permission that a session can hold. Otherwise you can grant only permissions that your key holds, and your key is the ceiling of the session: at any time, the session can do only what your key can do. It ends with your key. If no rule matches anything that your key can access now, the request is rejected with 400. The response has no body; its headers `SVC-SESSION-ID` and `SVC-SESSION-EXPIRES-AT` say which session was authorized and until when.',
   body: SessionAuthorize,
   bodyExample: example.sessionAuthorize,
   replies: {
@@ -96,13 +99,18 @@ export const authorizeSession = changeEndpoint({
     requireFuture(body.expires_at, principal.now);
     const unrestricted = unrestrictedBy.find((permission) => holds(principal, permission));
     if (unrestricted) usage.record(principal, unrestricted);
-    else denyUnheldGrants(principal, permissionsIn(body));
+    else {
+      denyUnheldGrants(principal, permissionsIn(body));
+      throwIfInvalid(emptyGrantErrors(body, principal.policy));
+    }
     const nonce = parseKey(body.nonce);
     if (nonce?.kind !== 'non') throw fail('nonce_not_found', { detail: otherKind(body.nonce) });
+    const { permissions } = body;
+    const rules = await withDestinationIds(store, principal.tenantId, body.rules);
     const trust = principal.kind === 'application' ? principal.trust : undefined;
     const authorization = {
-      permissions: body.permissions,
-      rules: body.rules,
+      permissions,
+      rules,
       subject: body.subject,
       by: principal.applicationId,
       ...(unrestricted
@@ -118,7 +126,7 @@ export const authorizeSession = changeEndpoint({
       headers: { 'SVC-SESSION-ID': session, 'SVC-SESSION-EXPIRES-AT': timestamp(expiresAt) },
       entity: { kind: 'session', id: session },
       difference: {
-        ...difference<Grants>(noGrants, body, ['permissions', 'rules']),
+        ...difference<Grants>(noGrants, { permissions, rules }, ['permissions', 'rules']),
         ceiling: { to: !unrestricted },
         ...(body.subject !== undefined && { subject: { to: body.subject } }),
       },
@@ -144,12 +152,14 @@ export const createDelegation = changeEndpoint({
     throwIfInvalid(grantErrors('delegation', body));
     requireFuture(body.expires_at, principal.now);
     denyUnheldGrants(principal, permissionsIn(body));
+    throwIfInvalid(emptyGrantErrors(body, principal.policy));
     const latest = principal.now + sessionTtlMax;
     if (body.expires_at !== undefined && body.expires_at > latest)
       throwIfInvalid({ expires_at: [`must be at most ${timestamp(latest)}`] });
     const [key, nonce] = [mint('dlg', principal.tenantTag), mint('non', principal.tenantTag)];
     const id = newId(principal.now);
-    const { subject, max_uses: maxUses, permissions, rules } = body;
+    const { subject, max_uses: maxUses, permissions } = body;
+    const rules = await withDestinationIds(store, principal.tenantId, body.rules);
     const expiresAt = await store.sessions.delegate(principal.tenantId, {
       id,
       key: key.digest,
@@ -169,7 +179,7 @@ export const createDelegation = changeEndpoint({
       body: { id, key: key.secret.reveal(), expires_at: end },
       entity: { kind: 'delegation', id },
       difference: {
-        ...difference<Grants>(noGrants, body, ['permissions', 'rules']),
+        ...difference<Grants>(noGrants, { permissions, rules }, ['permissions', 'rules']),
         ceiling: { to: true },
         ...(subject !== undefined && { subject: { to: subject } }),
         ...(maxUses !== undefined && { max_uses: { to: maxUses } }),
@@ -178,6 +188,15 @@ export const createDelegation = changeEndpoint({
     };
   },
 });
+
+/** Errors if nothing that the grants allow is also allowed by the ceiling: the key could then never do anything. */
+function emptyGrantErrors(grants: Grants, ceiling: Policy): Errors {
+  if (!appliesNowhere(grants, ceiling)) return {};
+  const error = ['must match something that your key can access: with these conditions, it gives no access'];
+  return Object.fromEntries(
+    grants.rules.map((_, index) => [`rules.${originalIndex(grants.rules, index)}.conditions`, error]),
+  );
+}
 
 /** What was sent as a nonce, by its prefix. Undefined if it looks like a nonce, or like nothing of this service. */
 function otherKind(text: string): string | undefined {

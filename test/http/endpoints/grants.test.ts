@@ -186,7 +186,8 @@ describe('grants', () => {
         const byRule = { rules: [ruleOf(owner, { permissions: ['token:read', permission], destinations })] };
         const bySession = owner === 'session' && hasTrait(permission, 'session');
         if (mayHoldAll || bySession || hasTrait(permission, 'browser')) {
-          await expectTaken(owner, { permissions: [permission] });
+          if (destinations) await expectRefused(owner, { permissions: [permission] }, ['permissions.0']);
+          else await expectTaken(owner, { permissions: [permission] });
           await expectTaken(owner, byRule);
         } else {
           await expectRefused(owner, { permissions: [permission] }, ['permissions.0']);

@@ -125,6 +125,27 @@ describe.each(databases)('sessions on %s', (_, database) => {
     expect((await authorize(key, session.nonce)).status).toBe(204);
   });
 
+  test('rules that match nothing that the authorizer can access are rejected, if nothing else is granted', async () => {
+    const { key, session } = await scene();
+    const rule = { priority: 1, transform: 'mask', permissions: ['token:read'] };
+    const container = (value: string) => [{ attribute: 'container', operator: 'starts_with', value }];
+    const { key: backend } = await server.application(key, {
+      permissions: [],
+      rules: [{ ...rule, container: '/a/' }],
+    });
+    const grant = (...values: string[]) => ({
+      rules: values.map((value) => ({ ...rule, conditions: container(value) })),
+    });
+    const refused = await authorize(backend, session.nonce, grant('/b/', '/c/'));
+    expect([refused.status, Object.keys(refused.body.errors)]).toEqual([
+      400,
+      ['rules.0.conditions', 'rules.1.conditions'],
+    ]);
+    const delegated = await server.call('POST', '/delegations', { key: backend, body: grant('/b/') });
+    expect(Object.keys(delegated.body.errors)).toEqual(['rules.0.conditions']);
+    expect((await authorize(backend, session.nonce, grant('/b/', '/a/1/'))).status).toBe(204);
+  });
+
   test('a key that is sent as a nonce is named by its kind', async () => {
     const { key, web, session } = await scene();
     const detail = async (nonce: string) => (await authorize(key, nonce)).body.detail;

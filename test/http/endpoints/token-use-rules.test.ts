@@ -49,13 +49,30 @@ describe.each(databases)('rules with destinations on %s', (_, database) => {
     });
   });
 
-  test('token:use without a rule grants nothing', async () => {
-    const { key: backend } = await server.application(key, { permissions: ['token:use', 'token:read'] });
-    expect(await decide(backend, 'payments')).toMatchObject({
-      allowed: false,
-      reason: 'this application does not have token:use in its rules',
-    });
+  test('token:use without a rule is rejected, because it would grant nothing', async () => {
+    const grants = { permissions: ['token:read', 'token:use'] };
+    const body = { name: 'a', type: 'private', ...grants };
+    const errors = { 'permissions.1': ['token:use needs a rule, which names destinations'] };
+    expect((await call('POST', '/applications', body)).body.errors).toEqual(errors);
+    const web = await server.application(key, { type: 'public', permissions: ['token:read'] });
+    const { nonce } = (await call('POST', '/sessions', undefined, web.key)).body;
+    expect((await call('POST', '/sessions/authorize', { nonce, ...grants })).body.errors).toEqual(errors);
     expect((await decide(key, 'payments')).allowed).toBe(false);
+  });
+
+  test('a rule is written with names of destinations, and has their ids', async () => {
+    const rules = [use(['Payments', mail, payments])];
+    const stored = [expect.objectContaining({ destinations: [payments, mail] })];
+    const { key: backend, id, ...created } = await server.application(key, { rules });
+    expect(created.rules).toEqual(stored);
+    const updated = await call('PUT', `/applications/${id}`, { name: 'a', rules });
+    expect(updated.body.rules).toEqual(stored);
+    const session = await sessionOf(backend, ['payments', 'mail']);
+    expect((await decide(session, 'mail')).allowed).toBe(true);
+    const conditions = [{ attribute: 'container', operator: 'starts_with', value: '/cards/' }];
+    const given = { rules: [use(['payments', 'none'], { container: undefined, conditions })] };
+    const refused = await call('POST', '/delegations', given, backend);
+    expect(refused.body.errors).toEqual({ 'rules.0.destinations.1': ['is not the name of a destination'] });
   });
 
   test('a deleted destination matches nothing, also if its name is created again', async () => {
@@ -73,7 +90,7 @@ describe.each(databases)('rules with destinations on %s', (_, database) => {
     ['token:use without destinations', 'rules.0.destinations', use([], { destinations: undefined })],
     ['no destination', 'rules.0.destinations', use([])],
     ['destinations without token:use', 'rules.0.destinations', use([anyId], { permissions: ['token:read'] })],
-    ['a name instead of an id', 'rules.0.destinations.0', use(['payments'])],
+    ['an unknown name', 'rules.0.destinations.0', use(['none'])],
   ])('a rule with %s is rejected', async (_, field, rule) => {
     const body = { name: 'a', type: 'private', rules: [rule] };
     expect(Object.keys((await call('POST', '/applications', body)).body.errors)).toEqual([field]);

@@ -1,13 +1,12 @@
 import { z } from 'zod';
 import { accessOf } from '../../../domain/access/change.ts';
 import { Count, Text, Timestamp, Uuid } from '../../../domain/common-fields.ts';
-import { DestinationReference } from '../../../domain/destination.ts';
 import { orNotFound } from '../../../domain/error.ts';
 import { DecidingRule, explain } from '../../../domain/explain.ts';
 import { hasTrait, Permission } from '../../../domain/permission.ts';
 import { forPurpose } from '../../../domain/policy.ts';
 import { questionAbout } from '../../../domain/principal.ts';
-import { Container, canonicalContainer, Transform } from '../../../domain/rule.ts';
+import { Container, canonicalContainer, DestinationReference, Transform } from '../../../domain/rule.ts';
 import type { Steps } from '../../../domain/steps.ts';
 import { TokenId } from '../../../domain/token.ts';
 import type { Store, Subject } from '../../../store/store.ts';
