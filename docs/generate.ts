@@ -11,6 +11,7 @@ import { flagOf, settingList, unset } from '../src/config/settings.ts';
 import { type Code, codes, problem } from '../src/domain/error.ts';
 import { builtIn, descriptionOf, hasTrait } from '../src/domain/permission.ts';
 import { failuresOf, type Route } from '../src/http/pipeline/route.ts';
+import { pathTemplate } from '../src/http/reference/openapi.ts';
 import { routes } from '../src/http/routes.ts';
 import { type StoredResults, type Verdict, verdictOf } from '../torture/results-table.ts';
 import { allDatabases } from '../torture/row.ts';
@@ -122,19 +123,15 @@ function returnedBy(code: Code): string[] {
       `Returned by ${returning.length} endpoints. The [API reference](api.md) of a running service, at \`/docs\`, lists the errors of each.`,
     ];
   return [
-    `Returned by ${returning.map(({ method, path }) => `\`${method} ${openApiPath(path)}\``).join(', ')}.`,
+    `Returned by ${returning.map((route) => `\`${route.method} ${pathTemplate(route)}\``).join(', ')}.`,
   ];
-}
-
-function openApiPath(path: string): string {
-  return path.replace(/:(\w+)/g, '{$1}');
 }
 
 function endpointTable(): string {
   const rows = routes
     .filter(({ path }) => !['/', '/docs', '/openapi.json'].includes(path))
     .map((route) => [
-      `\`${route.method} ${openApiPath(route.path)}\``,
+      `\`${route.method} ${pathTemplate(route)}\``,
       route.summary.charAt(0).toLowerCase() + route.summary.slice(1),
       accessOf(route),
     ]);

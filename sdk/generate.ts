@@ -30,8 +30,9 @@ const document = openApi(routes, version) as unknown as {
   components: { schemas: Record<string, Schema> };
 };
 
-/** Endpoints that serve pages and documents. */
+/** Endpoints that serve pages and documents, or that `proxy` of the client calls. */
 const excluded = ['getOpenApi', 'getReference', 'getHome'];
+const isExcluded = (name: string) => excluded.includes(name) || name.startsWith('proxy');
 const primitives: Record<string, string> = {
   string: 'string',
   integer: 'number',
@@ -87,7 +88,9 @@ function inputOf(operation: Operation): string {
   const body = operation.requestBody && Object.values(operation.requestBody.content)[0];
   const parts = [
     ...(path.length > 0 ? [`params: {\n${path.join('\n')}\n};`] : []),
-    ...(query.length > 0 ? [`query?: {\n${query.join('\n')}\n};`] : []),
+    ...(query.length > 0
+      ? [`query${group('query').some(({ required }) => required) ? '' : '?'}: {\n${query.join('\n')}\n};`]
+      : []),
     ...(body ? [`body${operation.requestBody?.required ? '' : '?'}: ${typeOf(body.schema)};`] : []),
   ];
   return parts.length > 0 ? `{ ${parts.join(' ')} }` : 'Record<never, never>';
@@ -103,7 +106,7 @@ function generated(): string {
   const schemas = Object.entries(document.components.schemas).filter(([name]) => name !== 'OpenApi');
   const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
     Object.entries(methods)
-      .filter(([, { operationId }]) => !excluded.includes(operationId))
+      .filter(([, { operationId }]) => !isExcluded(operationId))
       .map(([method, operation]) => ({ path, method: method.toUpperCase(), operation })),
   );
   const types = schemas.map(([name, schema]) =>

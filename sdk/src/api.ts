@@ -1822,9 +1822,9 @@ export interface Operations {
   /** End all sessions of a subject */
   endSessions: {
     input: {
-      query?: {
+      query: {
         /** The subject whose sessions end, such as `user:42`. */
-        subject?: string;
+        subject: string;
       };
     };
     reply: undefined;
@@ -2018,9 +2018,9 @@ export interface Operations {
   /** Find out who gained and lost access */
   diffAccess: {
     input: {
-      query?: {
+      query: {
         /** The earlier time. */
-        from?: string;
+        from: string;
         /** The later time. Now by default. */
         to?: string;
         /** Only access to tokens in this container. By default, access to every container and all other permissions. */

@@ -126,17 +126,7 @@ const api: readonly Route[] = [
   route('GET',    '/readyz',                        noKey,                           readyz),
 ];
 
-const { getOpenApi, getReference } = documentation(() => [...api, openApi]);
-const openApi = route('GET', '/openapi.json', noKey, getOpenApi);
-
-export const routes: readonly Route[] = [
-  ...api,
-  openApi,
-  route('GET', '/docs', noKey, getReference),
-  route('GET', '/', noKey, getHome),
-];
-
-/** Requests to destinations. They are not in the OpenAPI document, which cannot describe paths of any length. */
+/** Requests to destinations. They are not served to people who signed in to the console by name. */
 // biome-ignore format: one line per route
 const proxy: readonly Route[] = [
   route('GET',    '/proxy/:name/*',                 'token:use',                     proxyGet),
@@ -146,10 +136,20 @@ const proxy: readonly Route[] = [
   route('DELETE', '/proxy/:name/*',                 'token:use',                     proxyDelete),
 ];
 
+const { getOpenApi, getReference } = documentation(() => [...api, ...proxy, openApi]);
+const openApi = route('GET', '/openapi.json', noKey, getOpenApi);
+
+export const routes: readonly Route[] = [
+  ...api,
+  ...proxy,
+  openApi,
+  route('GET', '/docs', noKey, getReference),
+  route('GET', '/', noKey, getHome),
+];
+
 /** The routes of the API, of the console and to destinations. */
 export const allRoutes: readonly Route[] = [
   ...routes,
-  ...proxy,
   route('GET', '/console', noKey, getConsole),
   route('GET', '/console/:file', noKey, getConsoleFile),
   route('POST', '/console/link', noKey, openConsoleLink),

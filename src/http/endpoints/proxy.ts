@@ -1,4 +1,5 @@
 /** Sends a request to a destination and inserts the data of tokens on the way. The caller never sees the data. */
+import { z } from 'zod';
 import { outcomeOperation, resourceOf } from '../../domain/audit.ts';
 import { type DestinationRequest, isPlainPath, matchesPath } from '../../domain/destination.ts';
 import { echoes } from '../../domain/echoes.ts';
@@ -41,6 +42,15 @@ const maxInFlight = 50;
 /** Requests start over if a destination or token was changed between the check and the transaction. */
 const maxAttempts = 3;
 
+/** Only for the API reference: the handler reads the path itself. */
+const Params = z.object({
+  name: z.string().meta({ description: 'The name of the destination.', examples: ['payments'] }),
+  path: z.string().meta({
+    description: 'The path at the destination. It may have several segments.',
+    examples: ['v1/charges'],
+  }),
+});
+
 export const proxyGet = proxyEndpoint('proxyGet', 'GET');
 export const proxyPost = proxyEndpoint('proxyPost', 'POST');
 export const proxyPut = proxyEndpoint('proxyPut', 'PUT');
@@ -55,6 +65,7 @@ function proxyEndpoint(name: string, method: string): Endpoint {
     summary: `Send a ${method} request to a destination`,
     description:
       'Sends a request that the destination lists. Where it allows placeholders, the string `{{ token: ID }}` is replaced by the data of the token. Requires `token:use` for every token, by a rule that names the destination. The audit log has an entry before the request is sent, and a second one with the outcome. The response has the status of the destination, the listed parts of its JSON, and `SVC-DESTINATION`. A request is never repeated: errors after sending have `"sent": true`.',
+    params: Params,
     isRaw: true,
     spendsUse: true,
     mayTakeLong: true,

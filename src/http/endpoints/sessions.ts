@@ -303,7 +303,12 @@ export const endSessions = changeEndpoint({
   summary: 'End all sessions of a subject',
   description:
     'Revokes the keys of all sessions and delegations that were authorized with this `subject`, immediately and on every node. A session whose authorization was answered before this request was sent has ended when the response arrives. One that is authorized at the same time either ends, too, or counts as authorized afterwards.',
-  query: z.strictObject({ subject: Name.describe('The subject whose sessions end, such as `user:42`.') }),
+  query: z.strictObject({
+    subject: Name.meta({
+      description: 'The subject whose sessions end, such as `user:42`.',
+      examples: [example.session.subject],
+    }),
+  }),
   replies: { 204: { description: 'The sessions have ended, if there were any.' } },
   essential: true,
   handle: async ({ principal, query: { subject } }, { store }) => {

@@ -69,7 +69,7 @@ export const createToken = changeEndpoint({
   tag,
   summary: 'Create a token',
   description:
-    'Stores data encrypted. The masked value is computed when the token is written; a mask that cannot be rendered is rejected. With `unless_exists`, the response is 200 with the existing token if the container has one with the same value. Concurrent requests create one token. Such a request counts as a search, with its [rate limits](/docs#searchTokens).',
+    'Stores data encrypted. The masked value is computed when the token is written; a mask that cannot be rendered is rejected. With `unless_exists`, the response is 200 with the existing token if the container has one with the same value. Concurrent requests create one token. Such a request counts as a search, with its rate limits: see `POST /tokens/search`.',
   body: TokenCreate,
   bodyLimit: maxTokenBytes,
   bodyExample: example.tokenCreate,

@@ -325,7 +325,7 @@ export const example = {
   },
   applicationWithKey: { ...application, key: 'slp_pvt_…' },
   applicationKey,
-  applicationKeyCreate: { expires_at: '2027-02-13T09:30:00Z', old_keys_expire_at: '2026-11-16T09:30:00Z' },
+  applicationKeyCreate: { expires_at: '2030-01-31T12:00:00Z', old_keys_expire_at: '2030-01-01T00:00:00Z' },
   tokenRequest: {
     grant_type: 'urn:ietf:params:oauth:grant-type:token-exchange',
     client_id: `7bQx2M.${id}`,
@@ -338,14 +338,14 @@ export const example = {
     token_type: 'N_A',
     expires_in: 900,
   },
-  applicationRegenerate: { old_keys_expire_at: '2026-11-16T09:30:00Z' },
+  applicationRegenerate: { old_keys_expire_at: '2030-01-01T00:00:00Z' },
   applicationKeyCreated: {
     id: applicationKey.id,
     key: 'slp_pvt_…',
     ending: applicationKey.ending,
     created_by: creator,
     created_at: applicationKey.created_at,
-    expires_at: '2027-02-13T09:30:00.000Z',
+    expires_at: '2030-01-31T12:00:00.000Z',
   },
   tenant: {
     id: tenant,

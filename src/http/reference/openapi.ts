@@ -127,8 +127,9 @@ function memoized<A, B>(compute: (input: A) => B): (input: A) => B {
   };
 }
 
-function pathTemplate(route: Route): string {
-  return route.path.replace(/:(\w+)/g, '{$1}');
+/** The path of a route as in OpenAPI. `{path}` is the rest of the path, which may contain slashes. */
+export function pathTemplate({ path }: Pick<Route, 'path'>): string {
+  return path.replace(/:(\w+)/g, '{$1}').replace(/\*$/, '{path}');
 }
 
 function operation(route: Route, schemaOf: SchemaOf): Operation {
@@ -184,22 +185,25 @@ function requirementOf(route: Route): string {
 function parameters(route: Route, schemaOf: SchemaOf): Parameter[] {
   const headers = requestHeaders(route);
   if (route.kind === 'open') return headers;
-  const fields = (location: 'path' | 'query', schema: z.ZodType | undefined) =>
-    Object.entries((schema && schemaOf(schema).properties) ?? {}).map(([name, field]) =>
-      parameter(name, location, withoutNull(field)),
+  const fields = (location: 'path' | 'query', schema: z.ZodType | undefined) => {
+    const { properties = {}, required = [] } = schema ? schemaOf(schema) : {};
+    return Object.entries(properties).map(([name, field]) =>
+      parameter(name, location, required.includes(name), withoutNull(field)),
     );
+  };
   return [...fields('path', route.params), ...fields('query', route.query), ...headers];
 }
 
 function parameter(
   name: string,
   location: 'path' | 'query',
+  required: boolean,
   { description, examples, ...field }: Schema,
 ): Parameter {
   return {
     name,
     in: location,
-    required: location === 'path',
+    required,
     ...(description !== undefined && { description }),
     ...(field.type === 'array' && { style: 'form', explode: true }),
     ...(field.type === 'object' && { style: 'deepObject', explode: true }),
@@ -265,9 +269,16 @@ function problemExample(code: Code, routes: readonly Route[], schemaOf: SchemaOf
   return { summary: problem(code).title, value: problemBody(failure, { path, requestId: 'checkout-7f3a' }) };
 }
 
-export function pathExample(path: string, parameters: readonly Parameter[]): string {
+/** The path of a sample request, and those query parameters that have an example for it. */
+export function requestTarget(path: string, parameters: readonly Parameter[]): string {
+  const query = parameters.filter((each) => each.in === 'query' && typeof each.example === 'string');
+  const pairs = query.map(({ name, example }) => `${name}=${encodeURIComponent(String(example))}`);
+  return pathExample(path, parameters) + (pairs.length > 0 ? `?${pairs.join('&')}` : '');
+}
+
+function pathExample(path: string, parameters: readonly Parameter[]): string {
   return path.replace(/\{(\w+)\}/g, (parameter, name) => {
     const example = parameters.find((each) => each.in === 'path' && each.name === name)?.example;
-    return example === undefined ? parameter : encodeURIComponent(String(example));
+    return example === undefined ? parameter : String(example).split('/').map(encodeURIComponent).join('/');
   });
 }

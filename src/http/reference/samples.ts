@@ -2,7 +2,7 @@
 
 import { formType } from '../pipeline/read-input.ts';
 import { type Html, html, type Part } from './html.ts';
-import { type Operation, pathExample } from './openapi.ts';
+import { type Operation, requestTarget } from './openapi.ts';
 
 /** The script of the page replaces this address with that of the service. */
 const origin = html`<span class="origin">http://127.0.0.1:8080</span>`;
@@ -115,7 +115,7 @@ function sampleRequest(method: string, path: string, operation: Operation): Samp
   const success = Object.entries(operation.responses).find(([status]) => status.startsWith('2'))?.[1];
   return {
     method: method.toUpperCase(),
-    path: pathExample(path, operation.parameters),
+    path: requestTarget(path, operation.parameters),
     keyVariable: operation.security?.length === 0 ? undefined : keyVariable(operation['x-callers']),
     body: operation.requestBody && Object.values(operation.requestBody.content)[0]?.example,
     isForm: operation.requestBody?.content[formType] !== undefined,

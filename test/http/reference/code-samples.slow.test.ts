@@ -1,7 +1,7 @@
 /** Runs the examples of every operation, and compares the requests that they send. */
 import { afterAll, expect, test } from 'bun:test';
 import { formType } from '../../../src/http/pipeline/read-input.ts';
-import { openApi, pathExample } from '../../../src/http/reference/openapi.ts';
+import { openApi, requestTarget } from '../../../src/http/reference/openapi.ts';
 import { referencePage } from '../../../src/http/reference/page.ts';
 import { routes } from '../../../src/http/routes.ts';
 import { isMissing, noCurl } from '../../support/skip.ts';
@@ -34,7 +34,7 @@ const server = Bun.serve({
     const type = request.headers.get('content-type')?.split(';')[0] ?? null;
     recorded.push({
       method: request.method,
-      path: new URL(request.url).pathname,
+      path: request.url.slice(server.url.origin.length),
       key: request.headers.get('svc-api-key'),
       type: text === '' ? null : type,
       body: text === '' ? undefined : parseBody(text, type),
@@ -53,7 +53,7 @@ const expectedRequests = operations.map(({ path, method, operation }): RecordedR
   const key = callers.includes('management') ? keys.SALLYPORT_KEY : ofBackend;
   return {
     method: method.toUpperCase(),
-    path: pathExample(path, operation.parameters),
+    path: requestTarget(path, operation.parameters),
     key: operation.security?.length === 0 ? null : key,
     type: body === undefined ? null : type,
     body,

@@ -38,7 +38,10 @@ const start = z
 
 const Query = listQuery({
   start,
-  container: Container.optional().describe('The container to review, for a token in it without a known id.'),
+  container: Container.optional().meta({
+    description: 'The container to review, for a token in it without a known id.',
+    examples: [example.token.container],
+  }),
   token: TokenId.optional().describe(
     'The id of the token to review. Either this or `container` is required.',
   ),

@@ -36,7 +36,7 @@ const maxExpired = 2000;
 const maxSteps = 200_000;
 
 const Query = z.strictObject({
-  from: DateTime.describe('The earlier time.'),
+  from: DateTime.meta({ description: 'The earlier time.', examples: [example.accessDiff.from] }),
   to: DateTime.optional().describe('The later time. Now by default.'),
   container: Container.optional().describe(
     'Only access to tokens in this container. By default, access to every container and all other permissions.',
