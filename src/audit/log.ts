@@ -21,7 +21,7 @@ import {
   firstSealedAt,
   headerAt,
 } from './log/chain.ts';
-import { countDenials, countEntries } from './log/count.ts';
+import { countDenials, countEntries, pacedReader } from './log/count.ts';
 import { cursorOf, timeOfId, toLogEntry } from './log/entry.ts';
 import { countPending, type EntryWriter, entryWriter } from './log/pending.ts';
 import { type Sealer, sealer } from './log/seal.ts';
@@ -65,9 +65,10 @@ export function auditLog(log: OpenLog): AuditLog {
         entries[0]?.tenantId,
       ),
     list: (...args) => list(log, ...args),
-    count: async (tenantId, filter, now, isWithDenials = false) => {
-      const counts = await countEntries(db, tenantId, filter, now);
-      const denials = isWithDenials ? await countDenials(db, tenantId, filter, counts) : undefined;
+    count: async (tenantId, filter, now, isWithDenials = false, { run, reserve } = {}) => {
+      const reader = run ? pacedReader(db, run, reserve) : db;
+      const counts = await countEntries(reader, tenantId, filter, now);
+      const denials = isWithDenials ? await countDenials(reader, tenantId, filter, counts) : undefined;
       return { ...counts, denials, gaps: await gapsOf(db, tenantId, filter) };
     },
   };

@@ -1,5 +1,6 @@
 /** The audit log as its readers and writers see it. */
 import type { Entry, LogEntry, LogFilter, LogGap } from '../domain/audit.ts';
+import type { Reserve, RunSteps } from '../domain/steps.ts';
 
 /** The tenant id of entries without a tenant, in columns, MACs and signatures. */
 export const systemTenant = '00000000-0000-0000-0000-000000000000';
@@ -129,7 +130,13 @@ export interface AuditLog {
    * Counts the entries that `list` would return, by result and time. Without times in the filter, counts from the first
    * entry until `now`. Cannot filter by `id`, `entity`, `transform`, `request_id` or the root container. Counts at most the
    * last two million entries, or those of the last 100,000 segments. With `denials`, also reads the denied entries, up
-   * to a million of them, for the number of events in each.
+   * to 250,000 of them, for the number of events in each. With `run`, statements and computations are slices of it.
    */
-  count(tenant: string, filter: CountFilter, now: number, denials?: boolean): Promise<LogCounts>;
+  count(
+    tenant: string,
+    filter: CountFilter,
+    now: number,
+    denials?: boolean,
+    request?: { readonly run?: RunSteps; readonly reserve?: Reserve },
+  ): Promise<LogCounts>;
 }

@@ -1,6 +1,11 @@
 /** A computation that can pause between its steps. Each step takes at most about a millisecond. */
 export type Steps<T> = Generator<void, T, void>;
 
+export type RunSteps = <T>(steps: Steps<T>) => Promise<T>;
+
+/** Called before memory is used for this many bytes. If it throws, they must not be read. */
+export type Reserve = (bytes: number) => void;
+
 /** Runs a computation without pauses. */
 export function runSteps<T>(steps: Steps<T>): T {
   for (;;) {

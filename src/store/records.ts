@@ -9,8 +9,11 @@ import type { Labels } from '../domain/labels.ts';
 import type { EffectiveGrants } from '../domain/quarantine.ts';
 import type { IntervalCounts } from '../domain/request-counts.ts';
 import type { Session, SessionState } from '../domain/session.ts';
+import type { Reserve } from '../domain/steps.ts';
 import type { TrustedIssuer, Workload } from '../domain/trusted-issuer.ts';
 import type { LastUses } from '../domain/usage.ts';
+
+export type { Reserve } from '../domain/steps.ts';
 
 /** Who makes a change, and when. */
 export interface Change {
@@ -27,9 +30,6 @@ export interface ListWindow {
   readonly before?: string | undefined;
   readonly reserve?: Reserve | undefined;
 }
-
-/** Called before rows are read that take this many bytes of memory. If it throws, they are not read. */
-export type Reserve = (bytes: number) => void;
 
 /**
  * Newest first. A list examines a bounded number of rows. So a page may be shorter than its size, or empty, and still

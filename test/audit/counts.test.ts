@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { countDenials, countEntries } from '../../src/audit/log/count.ts';
 import { maxExamined } from '../../src/audit/log/search.ts';
+import type { RunSteps } from '../../src/domain/steps.ts';
 import type { Db } from '../../src/store/engine/db.ts';
 import type { CountFilter, LogCounts, NewEntry, Store } from '../../src/store/store.ts';
 import { plansOf, recorder, rowsVisited } from '../support/statement-recorder.ts';
@@ -141,6 +142,38 @@ describe.each(databases)('counting the audit log on %s', (name, database) => {
     const sure = entries.filter(({ at }) => at > countedFrom).length;
     expect(sure).toBeLessThanOrEqual(sum);
     expect(sure).toBeGreaterThan(1000);
+  });
+
+  test('can pause at every statement, pending entry, segment and chunk, and reserves the pending entries', async () => {
+    let [steps, reserved] = [0, 0];
+    const run: RunSteps = async (computation) => {
+      for (let step = computation.next(); ; step = computation.next()) {
+        if (step.done) return step.value;
+        steps++;
+      }
+    };
+    const reserve = (bytes: number) => {
+      reserved += bytes;
+    };
+    const counted = async (isWithDenials: boolean) => {
+      [steps, reserved] = [0, 0];
+      statements.take();
+      const filter = { operation: 'token.read', from: startTime };
+      const { denials } = await watched.audit.count(tenant, filter, end, isWithDenials, { run, reserve });
+      const sent = statements.take();
+      expect(Math.max(...sent.map(({ rows }) => rows))).toBeLessThanOrEqual(250);
+      expect(reserved).toBeGreaterThan(100 * 200);
+      // Each statement is a step, except the two for the gaps.
+      return { steps: steps - (sent.length - 2), denied: denials?.applications[0] };
+    };
+    // The times of the first segment are within one interval, so it is not decompressed.
+    const [pending, segments, chunks] = [100, 7, 39];
+    const { steps: without } = await counted(false);
+    expect(without).toBe(pending + segments + chunks);
+    const { steps: withDenials, denied } = await counted(true);
+    expect(denied).toBeDefined();
+    // Half of the entries are reads, and a ninth of these is denied.
+    expect(withDenials - without).toBeGreaterThanOrEqual(pending + segments + Math.floor(4900 / 18));
   });
 
   test('counts only the newest of very many pending entries, and says since when', async () => {

@@ -2,9 +2,9 @@
  * Counts the entries of one log by result and time interval. The index tells which entries match. A segment whose times
  * are within one interval is not decompressed.
  */
-import type { Entry } from '../../domain/audit.ts';
+import type { Entry, LogEntry } from '../../domain/audit.ts';
 import { type Intervals, intervalsBetween } from '../../domain/intervals.ts';
-import { nextTurn } from '../../domain/steps.ts';
+import { inTurns, type Reserve, type RunSteps, type Steps } from '../../domain/steps.ts';
 import type { Db } from '../../store/engine/db.ts';
 import type { AuditFilter, DenialCounts, LogCounts } from '../records.ts';
 import {
@@ -18,10 +18,10 @@ import {
   segmentAt,
   segmentsAt,
 } from './chain.ts';
-import { timeOfId, toLogEntry } from './entry.ts';
+import { type AuditEntry, timeOfId, toLogEntry } from './entry.ts';
 import { newestPending, type PendingEntry } from './pending.ts';
-import { maxExamined, numbersOf } from './search.ts';
-import { chunkSize, type SegmentHeader } from './segment.ts';
+import { numbersOf } from './search.ts';
+import { type Counts, chunkSize, type SegmentHeader } from './segment.ts';
 import { type Hits, hitsAt, intersect, isBetween, matches, segmentsWith, termsFor } from './terms.ts';
 
 export interface CountLimits {
@@ -33,15 +33,42 @@ export interface CountLimits {
    * one of them.
    */
   readonly opened: number;
-  /** Maximum number of pending entries that are counted, rounded up to a page. A node leaves about 500 of a busy tenant. */
+  /** Maximum number of pending entries that are counted. A node leaves about 500 of a busy tenant. */
   readonly pending: number;
 }
 
 const defaults: CountLimits = { entries: 2 ** 21, segments: 100_000, opened: 256, pending: 10_000 };
-/** Segments per statement. */
-const batchSize = 512;
+/** Segments per statement. Their 64,000 entries take about a millisecond. */
+export const batchSize = 64;
 
-type Reader = Pick<Db, 'get' | 'all'>;
+/** `steps` runs the computations, in turns by default. */
+export type Reader = Pick<Db, 'get' | 'all'> & {
+  readonly steps?: RunSteps;
+  readonly reserve?: Reserve | undefined;
+};
+
+/** Runs the statements as computations of the request, too: SQLite blocks this thread. */
+export function pacedReader(
+  { get, all }: Pick<Db, 'get' | 'all'>,
+  steps: RunSteps,
+  reserve: Reserve | undefined,
+): Reader {
+  return {
+    get: async (...statement) => await steps(one(() => get(...statement))),
+    all: async (...statement) => await steps(one(() => all(...statement))),
+    steps,
+    reserve,
+  };
+}
+
+function* one<T>(work: () => T): Steps<T> {
+  yield;
+  return work();
+}
+
+function compute<T>({ steps: run = inTurns }: Reader, steps: Steps<T>): Promise<T> {
+  return run(steps);
+}
 
 export async function countEntries(
   db: Reader,
@@ -56,22 +83,22 @@ export async function countEntries(
   const from = filter.from ?? Math.min(oldest ?? Number.POSITIVE_INFINITY, to - 1);
   // Without `to`, entries of the current millisecond are counted too.
   const tally = new Tally(intervalsBetween(from, filter.to ?? now + 1), filter);
-  for await (const entry of inTurns(pending)) {
-    const found = toLogEntry(tenantId, entry);
-    if (matches(found, filter)) tally.add(entry.at, found.result);
-  }
+  const addPending = (found: LogEntry, at: number) => tally.add(at, found.result);
+  await compute(db, eachMatch(tenantId, pending, filter, addPending));
   const first = Math.max(range.first, range.last - limits.segments + 1);
   let { entries, opened } = limits;
   let countedFrom = first > range.first ? (await headerAt(db, tenantId, first - 1))?.sealedAt : pendingFrom;
-  for await (const { header, hits } of matching(db, tenantId, filter, { first, last: range.last })) {
+  const needsOffsets = (header: SegmentHeader) => !tally.isWithinOne(header);
+  const sealed = matching(db, tenantId, filter, { first, last: range.last }, needsOffsets);
+  for await (const { header, hits } of sealed) {
     if (entries < header.last - header.first + 1) {
       countedFrom = header.sealedAt;
       break;
     }
     entries -= header.last - header.first + 1;
-    if (tally.isWithinOne(header)) tally.addAll(header.latestAt, hits);
-    else if (opened-- > 0) await addTimes(db, header, hits, tally);
-    else tally.addAll(header.latestAt, hits);
+    if (!hits) tally.addAll(header.latestAt, header.counts);
+    else if (tally.isWithinOne(header) || opened-- <= 0) tally.addAll(header.latestAt, countsOf(hits));
+    else await addTimes(db, header, hits, tally);
   }
   const { start, length } = tally.intervals;
   return { start, length, end: to, counts: tally.counts, countedFrom };
@@ -90,6 +117,9 @@ async function startOf(db: Reader, tenantId: string, filter: AuditFilter, max: n
   return { pending, chain, range: { first: 1, last: 0 }, pendingFrom: timeOfId(last.id) || last.at };
 }
 
+/** Pending entries per statement. They can be large. */
+const pendingPage = 250;
+
 /** How often the pages are read again because entries were sealed meanwhile. */
 const maxRestarts = 3;
 
@@ -99,14 +129,16 @@ async function readPending(db: Reader, tenantId: string, max: number) {
   let chain: Chain | undefined;
   let isCut = true;
   for (let restarts = 0; isCut && entries.length < max; ) {
-    const page = await newestPending(db, tenantId, maxExamined, entries.at(-1)?.id);
     const isFirst = entries.length === 0;
+    const size = Math.min(pendingPage, max - entries.length + (isFirst ? 0 : 1));
+    const page = await newestPending(db, tenantId, size, entries.at(-1)?.id);
+    db.reserve?.(page?.entries.reduce((sum, { text }) => sum + text.length, 0) ?? 0);
     const isSame = isFirst || (page !== undefined && page.chain?.number === chain?.number);
     if (!isSame && restarts++ === maxRestarts) break;
     chain = page ? page.chain : await chainOf(db, tenantId);
     // A page begins with the last entry of the one before.
     entries = isSame ? [...entries, ...(page?.entries.slice(isFirst ? 0 : 1) ?? [])] : [];
-    isCut = !isSame || page?.entries.length === maxExamined;
+    isCut = !isSame || page?.entries.length === size;
   }
   return { entries, chain: chain ?? emptyChain(tenantId), isCut };
 }
@@ -118,13 +150,17 @@ async function isOlderPending(db: Reader, tenantId: string, id: string, { from, 
   return (await db.get(sql, [tenantId, id, from ?? 0, to ?? Number.MAX_SAFE_INTEGER])) !== undefined;
 }
 
-/** Pending entries that are examined before other requests can be handled. */
-const entriesPerTurn = 500;
-
-async function* inTurns(pending: readonly PendingEntry[]): AsyncGenerator<PendingEntry> {
-  for (const [at, entry] of pending.entries()) {
-    if (at % entriesPerTurn === entriesPerTurn - 1) await nextTurn();
-    yield entry;
+/** Calls `add` for each entry that matches. */
+function* eachMatch(
+  tenantId: string,
+  entries: Iterable<Omit<AuditEntry, 'mac'> | undefined>,
+  filter: AuditFilter,
+  add: (found: LogEntry, at: number) => void,
+): Steps<void> {
+  for (const entry of entries) {
+    yield;
+    const found = entry && isBetween(entry.at, filter) ? toLogEntry(tenantId, entry) : undefined;
+    if (entry && found && matches(found, filter)) add(found, entry.at);
   }
 }
 
@@ -149,8 +185,10 @@ class Tally {
     if (interval && isBetween(at, this.#filter)) interval[result] += count;
   }
 
-  addAll(at: number, hits: HitsByResult): void {
-    for (const [result, offsets] of Object.entries(hits)) this.add(at, result as Result, offsets.length);
+  addAll(at: number, counts: Counts): void {
+    const { result } = this.#filter;
+    for (const [each, count] of Object.entries(counts))
+      if (result === undefined || result === each) this.add(at, each as Result, count);
   }
 
   isWithinOne({ earliestAt, latestAt }: SegmentHeader): boolean {
@@ -164,31 +202,40 @@ class Tally {
   }
 }
 
+function countsOf({ success, denied, failed }: HitsByResult): Counts {
+  return { success: success.length, denied: denied.length, failed: failed.length };
+}
+
 /** Decompresses a segment and counts its hits by their times. */
 async function addTimes(db: Reader, { tenantId, number }: SegmentHeader, hits: HitsByResult, tally: Tally) {
   const segment = await segmentAt(db, tenantId, number);
-  for (let start = 0; segment && start < segment.packed.length; start += chunkSize) {
-    const isHere = (offset: number) => offset >= start && offset < start + chunkSize;
-    for (const [result, offsets] of Object.entries(hits))
-      for (const offset of offsets.filter(isHere)) {
-        const entry = segment.packed.at(offset);
-        if (entry) tally.add(entry.at, result as Result);
-      }
-    await nextTurn();
+  function* times({ packed }: StoredSegment): Steps<void> {
+    for (let start = 0; start < packed.length; start += chunkSize) {
+      yield;
+      const isHere = (offset: number) => offset >= start && offset < start + chunkSize;
+      for (const [result, offsets] of Object.entries(hits))
+        for (const offset of offsets.filter(isHere)) {
+          const entry = packed.at(offset);
+          if (entry) tally.add(entry.at, result as Result);
+        }
+    }
   }
+  if (segment) await compute(db, times(segment));
 }
 
 interface Matching {
   readonly header: SegmentHeader;
-  readonly hits: HitsByResult;
+  /** Undefined if all entries match, except those with another result. */
+  readonly hits: HitsByResult | undefined;
 }
 
-/** The segments with matching entries, newest first. */
+/** The segments with matching entries, newest first. Without a term in the filter, `needsOffsets` says of which segments the hits are read. */
 async function* matching(
   db: Reader,
   tenantId: string,
   filter: AuditFilter,
   range: { first: number; last: number },
+  needsOffsets: (header: SegmentHeader) => boolean = () => true,
 ): AsyncGenerator<Matching> {
   const [term, ...others] = termsFor(filter);
   while (range.first <= range.last) {
@@ -197,56 +244,56 @@ async function* matching(
     const end = found ? found.at(-1)?.number : Math.max(range.first, range.last - batchSize + 1);
     if (end === undefined) return;
     const hits = found && (await intersect(db, tenantId, others, found));
-    yield* withResults(db, tenantId, filter, { first: end, last: range.last }, hits);
+    yield* await withResults(db, tenantId, filter, { first: end, last: range.last }, hits, needsOffsets);
     range.last = end - 1;
-    // SQLite blocks this thread. Other requests get a turn between two batches.
-    await nextTurn();
   }
 }
 
-/** Segments whose entries are sorted by result before other requests can be handled: a few milliseconds. */
-const segmentsPerTurn = 16;
-
-async function* withResults(
+async function withResults(
   db: Reader,
   tenantId: string,
   filter: AuditFilter,
   range: { readonly first: number; readonly last: number },
   hits: readonly Hits[] | undefined,
-): AsyncGenerator<Matching> {
-  if (hits?.length === 0) return;
+  needsOffsets: (header: SegmentHeader) => boolean,
+): Promise<Matching[]> {
+  if (hits?.length === 0) return [];
   const offsetsOf = hits && new Map(hits.map(({ number, offsets }) => [number, offsets]));
   const headers = (await headersIn(db, tenantId, range, 'desc', batchSize)).filter(
     ({ number }) => !offsetsOf || offsetsOf.has(number),
   );
-  const mixed = headers.filter(({ counts }) => counts.denied + counts.failed > 0);
+  const split = headers.filter((header) => offsetsOf || needsOffsets(header));
+  const mixed = split.filter(({ counts }) => counts.denied + counts.failed > 0);
   const withTerm = async (result: 'denied' | 'failed') =>
     hitsAt(db, tenantId, termsFor({ result })[0] as number, mixed);
   const [denied, failed] = [await withTerm('denied'), await withTerm('failed')];
-  for (const [index, header] of headers.entries()) {
-    if (index % segmentsPerTurn === segmentsPerTurn - 1) await nextTurn();
+  function* byResult(header: SegmentHeader): Steps<HitsByResult> {
     const length = header.last - header.first + 1;
     const all = offsetsOf?.get(header.number) ?? Array.from({ length }, (_, at) => at);
-    const resultOf = (offset: number): Result =>
-      denied.get(header.number)?.has(offset)
-        ? 'denied'
-        : failed.get(header.number)?.has(offset)
-          ? 'failed'
-          : 'success';
-    const split: Record<Result, number[]> = { success: [], denied: [], failed: [] };
+    const [isDenied, isFailed] = [denied.get(header.number), failed.get(header.number)];
+    const found: Record<Result, number[]> = { success: [], denied: [], failed: [] };
     for (const offset of all) {
-      const result = resultOf(offset);
-      if (filter.result === undefined || filter.result === result) split[result].push(offset);
+      const result = isDenied?.has(offset) ? 'denied' : isFailed?.has(offset) ? 'failed' : 'success';
+      if (filter.result === undefined || filter.result === result) found[result].push(offset);
     }
-    yield { header, hits: split };
+    yield;
+    return found;
   }
+  function* matchings(): Steps<Matching[]> {
+    const list: Matching[] = [];
+    const isSplit = new Set(split);
+    for (const header of headers)
+      list.push({ header, hits: isSplit.has(header) ? yield* byResult(header) : undefined });
+    return list;
+  }
+  return compute(db, matchings());
 }
 
 /**
  * Limits of reading denied entries: a segment costs `segmentCost` in addition to the entries of the chunks that are
- * decompressed. All of them take about three seconds of processor time.
+ * decompressed. All of them take about a second of processor time.
  */
-const denialBudget = 1_000_000;
+const denialBudget = 250_000;
 const segmentCost = 20;
 /** Segments per statement, and about how many entries they have together. */
 const maxSegments = 32;
@@ -266,17 +313,14 @@ export async function countDenials(
   const applications = new Map<string, number>();
   if (filter.result !== undefined && filter.result !== 'denied')
     return { counts, applications: [], countedFrom: undefined };
-  const add = (entry: Parameters<typeof toLogEntry>[1]) => {
-    const found = isBetween(entry.at, denied) ? toLogEntry(tenantId, entry) : undefined;
-    if (!found || !matches(found, denied)) return;
-    const { actor, count = 1 } = found;
-    const interval = Math.floor((entry.at - within.start) / within.length);
+  const add = ({ actor, count = 1 }: LogEntry, at: number) => {
+    const interval = Math.floor((at - within.start) / within.length);
     counts[Math.min(Math.max(interval, 0), counts.length - 1)]! += count;
     const id = actor.application_id ?? actor.id;
     if (id !== undefined) applications.set(id, (applications.get(id) ?? 0) + count);
   };
   const { pending, range, pendingFrom } = await startOf(db, tenantId, denied, maxPending);
-  for await (const entry of inTurns(pending)) add(entry);
+  await compute(db, eachMatch(tenantId, pending, denied, add));
   let countedFrom = pendingFrom;
   for await (const batch of readsOf(matching(db, tenantId, denied, range))) {
     const segments = await segmentsAt(db, tenantId, [...batch.keys()]);
@@ -285,7 +329,12 @@ export async function countDenials(
         countedFrom ??= segment.sealedAt;
         break;
       }
-      budget -= segmentCost + (await addOffsets(segment, batch.get(segment.number) ?? [], add));
+      const { packed } = segment;
+      const offsets = batch.get(segment.number) ?? [];
+      const entries = Iterator.from(offsets).map((offset) => packed.at(offset));
+      await compute(db, eachMatch(tenantId, entries, denied, add));
+      const chunks = new Set(offsets.map((offset) => Math.floor(offset / chunkSize)));
+      budget -= segmentCost + Math.min(chunks.size * chunkSize, packed.length);
     }
     if (countedFrom !== undefined) break;
   }
@@ -297,7 +346,7 @@ export async function countDenials(
 async function* readsOf(found: AsyncIterable<Matching>): AsyncGenerator<Map<number, readonly number[]>> {
   let [batch, entries] = [new Map<number, readonly number[]>(), 0];
   for await (const { header, hits } of found) {
-    if (hits.denied.length === 0) continue;
+    if (!hits || hits.denied.length === 0) continue;
     batch.set(header.number, hits.denied);
     entries += header.last - header.first + 1;
     if (batch.size < maxSegments && entries < entriesPerRead) continue;
@@ -305,22 +354,4 @@ async function* readsOf(found: AsyncIterable<Matching>): AsyncGenerator<Map<numb
     [batch, entries] = [new Map(), 0];
   }
   if (batch.size > 0) yield batch;
-}
-
-/** Returns the number of entries that were decompressed. */
-async function addOffsets(
-  { packed }: StoredSegment,
-  offsets: readonly number[],
-  add: (entry: Parameters<typeof toLogEntry>[1]) => void,
-): Promise<number> {
-  let cost = 0;
-  for (const [chunk, some] of Map.groupBy(offsets, (offset) => Math.floor(offset / chunkSize))) {
-    for (const offset of some) {
-      const entry = packed.at(offset);
-      if (entry) add(entry);
-    }
-    cost += Math.min(chunkSize, packed.length - chunk * chunkSize);
-    await nextTurn();
-  }
-  return cost;
 }

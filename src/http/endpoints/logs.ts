@@ -150,14 +150,15 @@ export const countLogs = readEndpoint({
       error: 'must be after from',
     }),
   replies: { 200: reply('The number of entries by result and time.', LogCounts, example.logCounts) },
-  handle: async ({ principal: { tenantId, now }, query }, { store }) => {
+  handle: async (call, { store, longWork, memory }) => {
+    const { principal, query } = call;
+    const { tenantId, now } = principal;
     const { denials, ...filter } = query;
     if (query.to === undefined && query.from !== undefined && query.from >= now)
       throw fail('validation_failed', { errors: { from: ['must be in the past'] } });
-    return {
-      status: 200,
-      body: countsBody(await store.audit.count(tenantId, filter, now, denials === 'true')),
-    };
+    const request = { run: longWork.for(principal), reserve: memory.reserverFor(call) };
+    const counts = await store.audit.count(tenantId, filter, now, denials === 'true', request);
+    return { status: 200, body: countsBody(counts) };
   },
 });
 

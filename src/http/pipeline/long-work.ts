@@ -4,7 +4,7 @@
  * turns, independent of their number of requests. The time counts against the processing limit of the application.
  */
 import { fail } from '../../domain/error.ts';
-import type { Steps } from '../../domain/steps.ts';
+import type { RunSteps, Steps } from '../../domain/steps.ts';
 import type { Limits } from './limits.ts';
 
 /** Milliseconds for all computations in one turn of the event loop. */
@@ -20,8 +20,6 @@ export interface Turns {
 }
 
 const eventLoop: Turns = { now: () => performance.now(), next: (work) => void setImmediate(work) };
-
-export type RunSteps = <T>(steps: Steps<T>) => Promise<T>;
 
 /** Runs until the computation is complete or the time is over. Returns whether it is complete. */
 type Slice = (end: number) => boolean;

@@ -12,9 +12,9 @@ import type { LogEntry, LogGap } from '../../../domain/audit.ts';
 import { hasTrait } from '../../../domain/permission.ts';
 import { compilePolicy, type Policy, type Resource } from '../../../domain/policy.ts';
 import { canonicalContainer } from '../../../domain/rule.ts';
-import type { Steps } from '../../../domain/steps.ts';
+import type { RunSteps, Steps } from '../../../domain/steps.ts';
 import type { Store, TokenLocation } from '../../../store/store.ts';
-import type { RunSteps } from '../../pipeline/long-work.ts';
+
 import { scanLog } from './log-scan.ts';
 
 /** Entries per page, and pages per search. */

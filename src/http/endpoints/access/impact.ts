@@ -11,9 +11,9 @@ import { type Impact, maxChanges, maxListedSessions, type Update } from '../../.
 import type { AuditedReads } from '../../../domain/audit.ts';
 import { timestamp } from '../../../domain/common-fields.ts';
 import type { Resource } from '../../../domain/policy.ts';
-import { StepBudget, type Steps } from '../../../domain/steps.ts';
+import { type RunSteps, StepBudget, type Steps } from '../../../domain/steps.ts';
 import type { Store, TokenCounts } from '../../../store/store.ts';
-import type { RunSteps } from '../../pipeline/long-work.ts';
+
 import { recordedReads } from './impact-reads.ts';
 import { ScanBudget, scanSubjects } from './subject-scan.ts';
 

@@ -4,9 +4,9 @@
  */
 import { type Resource, transformUnder } from '../../../domain/policy.ts';
 import type { Transform } from '../../../domain/rule.ts';
-import type { Steps } from '../../../domain/steps.ts';
+import type { RunSteps, Steps } from '../../../domain/steps.ts';
 import type { Store, Subject } from '../../../store/store.ts';
-import type { RunSteps } from '../../pipeline/long-work.ts';
+
 import { ScanBudget, type ScannedKind, type ScanPosition, scanSubjects, tableOf } from './subject-scan.ts';
 
 export const riskiestFirst = ['reveal', 'mask', 'redact'] as const satisfies readonly Transform[];

@@ -1,9 +1,9 @@
 /** The work of `GET /access/who` grows with the number of applications, and not faster. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { newId } from '../../../../src/domain/key.ts';
+import type { RunSteps } from '../../../../src/domain/steps.ts';
 import { runSteps } from '../../../../src/domain/steps.ts';
 import { reviewPage } from '../../../../src/http/endpoints/access/review.ts';
-import type { RunSteps } from '../../../../src/http/pipeline/long-work.ts';
 import { unknownKey } from '../../../support/keys.ts';
 import { databases, openTestServer, type TestServer } from '../../../support/test-server.ts';
 

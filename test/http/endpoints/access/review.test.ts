@@ -3,10 +3,10 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:tes
 import { applicationKinds, type Minted, mint, newId } from '../../../../src/domain/key.ts';
 import { decideUnder, forPurpose, type Resource } from '../../../../src/domain/policy.ts';
 import { identityOf } from '../../../../src/domain/principal.ts';
+import type { RunSteps } from '../../../../src/domain/steps.ts';
 import { runSteps } from '../../../../src/domain/steps.ts';
 import { type FoundSubject, reviewAfter, reviewPage } from '../../../../src/http/endpoints/access/review.ts';
 import { ScanBudget } from '../../../../src/http/endpoints/access/subject-scan.ts';
-import type { RunSteps } from '../../../../src/http/pipeline/long-work.ts';
 import { Random, randomContainer, randomGrants } from '../../../support/random-policy.ts';
 import { databases, openTestServer, sqlite, type TestServer } from '../../../support/test-server.ts';
 
