@@ -76,7 +76,6 @@ export function makeLimits(
   now: () => number,
   onExceeded: (limit: keyof Rates) => void,
 ): Limits {
-  const start = now();
   const address = limit('address', 'requests from one address');
   const key = limit('key', 'requests with one key');
   const sessions = limit('sessions', 'new sessions from one address');
@@ -97,7 +96,7 @@ export function makeLimits(
     const { per } = rates[name];
     const [rate, burst] = [rates[name].rate / share, Math.ceil(rates[name].burst / share)];
     if (rate === 0) return undefined;
-    const buckets = new Buckets({ rate, per, burst }, start);
+    const buckets = new Buckets({ rate, per, burst }, now());
     const policy = `"${name}";q=${burst}${quotaUnit};w=${Math.ceil((burst * per) / rate / 1000)}`;
     const detail = `At most ${burst} ${what} in a burst, and ${rate} every ${per === 1000 ? 'second' : 'minute'}. Retry after the number of seconds in Retry-After.`;
     const check = (client: string, requestInfo?: { rateLimits: RateLimitStatus }, units?: number) => {
