@@ -132,15 +132,16 @@ export function makeLimits(
       const earlier = searching.get(requestInfo);
       if (earlier) return earlier;
       // Of the group first, so that a group that has used up its part takes nothing from the application.
-      if (group !== undefined) groupSearches?.check(group, requestInfo);
-      if (group !== undefined) groupMisses?.check(group, requestInfo);
+      if (group !== undefined)
+        for (const each of [groupSearches, groupMisses]) each?.check(group, requestInfo);
       searches?.check(applicationId, requestInfo);
       misses?.check(applicationId, requestInfo);
       let isMiss = true;
       const found = () => {
-        if (isMiss) misses?.spend(applicationId, -1);
-        if (isMiss && group !== undefined) groupMisses?.spend(group, -1);
+        if (!isMiss) return;
         isMiss = false;
+        misses?.spend(applicationId, -1);
+        if (group !== undefined) groupMisses?.spend(group, -1);
       };
       searching.set(requestInfo, found);
       return found;
