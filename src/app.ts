@@ -27,6 +27,7 @@ import { type Bootstrapped, bootstrap, recordAuditedReads } from './operations/b
 import { missingHint } from './operations/check.ts';
 import { positionFile, positionMemory, witnessOf } from './operations/known-positions.ts';
 import { masterKeysAtStart } from './operations/master-key.ts';
+import { problemKinds } from './operations/node-problems.ts';
 import { type NodeEnvironment, nodeRecorder } from './operations/node-recorder.ts';
 import { reportSlowStart, retryTimeouts } from './operations/slow-start.ts';
 import { type AllowPrivate, allowAll, type Resolve, resolveBySystem } from './outbound/address.ts';
@@ -104,6 +105,8 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
           maintenance: () => data.maintenance,
           readSinks: () => delivery.states(),
           clockOffset: () => node.clockOffset(),
+          problems: () => node.problems().map(({ kind }) => kind),
+          problemKinds,
           databaseHost: () => positions.host(),
         });
   const telemetry = await startTelemetry(telemetrySettings, log, config.databaseUrl);
@@ -119,7 +122,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   const [usage, requestCounter] = [usageRecorder(store), makeRequestCounter(store)];
   const listening: { url?: string } = {};
   const settings = await orClose([data], () => sessionSettings(config, data.maintenance, clock, now, log));
-  const node = await recordNode(data.maintenance, { log, now, clock, observer, listening, positions });
+  const node = await recordNode(data, { config, log, now, clock, observer, listening, positions });
   const link = bootstrapped.secret && oneUseLink(bootstrapped.secret, clock);
   let ready = true;
   const context: HandlerContext = {

@@ -36,7 +36,7 @@ interface Recorders {
   readonly auditRecorder: AuditRecorder;
   readonly usage: Recorder;
   readonly requestCounter: Recorder;
-  readonly node: Pick<NodeRecorder, 'record' | 'remove' | 'isClockSettled'>;
+  readonly node: Pick<NodeRecorder, 'record' | 'remove' | 'isClockSettled' | 'findProblems'>;
   /** Undefined if metrics are off. */
   readonly metrics: Pick<Observed, 'readGauges'> | undefined;
 }
@@ -64,6 +64,7 @@ export function startBackgroundJobs(
   const recordNode = job('record this node', 1000, () => node.record());
   const jobs = [
     recordNode,
+    job('look for problems of this node', 60_000, () => node.findProblems()),
     job('write denials and reads', 1000, () => auditRecorder.writeDue()),
     writeUsage,
     writeRequestCounts,

@@ -46,6 +46,7 @@ import {
 import { type Check, fail, missingHint, ok, startHint, warn } from './check.ts';
 import { knownPositions } from './known-positions.ts';
 import { masterKeyHint } from './master-key.ts';
+import { findNodeProblems } from './node-problems.ts';
 import { clockTolerance } from './node-recorder.ts';
 import { checkSqliteFile, checkSqliteSettings } from './sqlite-check.ts';
 
@@ -91,7 +92,7 @@ export async function diagnose(
       ...cluster,
       clock,
       masterKey,
-      ...(await checkNodes(db, now, inUse)),
+      ...(await checkNodes(db, config, now, inUse)),
       checkSweep(sweepLag),
       await checkLifetimes(db),
       await checkBoundSessions(db, config),
@@ -291,7 +292,7 @@ async function checkStorage(db: Db, quota: number): Promise<Check> {
 }
 
 /** `now` is the clock of this machine. `inUse`: whether another process uses the SQLite database. */
-async function checkNodes(db: Db, now: () => number, inUse: boolean): Promise<Check[]> {
+async function checkNodes(db: Db, config: Config, now: () => number, inUse: boolean): Promise<Check[]> {
   const active = await nodes(db).active();
   if (active.length === 0) return [await checkLastNode(db, inUse)];
   const master = await currentMaster(db);
@@ -303,6 +304,8 @@ async function checkNodes(db: Db, now: () => number, inUse: boolean): Promise<Ch
       db.dialect === 'sqlite' ? Math.max(0, node.seenAt - now()) : node.clockOffset,
     ),
   ]);
+  const found = await findNodeProblems(config, active, newestSchema);
+  problems.push(...found.map(({ kind, message, hint }) => warn(kind, message, hint)));
   if (problems.length > 0) return problems;
   const running = count(active.length, 'node is', 'nodes are');
   return [ok('nodes', `${running} running, with the master key and a correct clock`)];

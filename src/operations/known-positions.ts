@@ -63,7 +63,7 @@ export function positionMemory(file: string, log: Log, now: () => number, witnes
 
   async function askOthers(): Promise<Position[]> {
     if (!asked || Math.abs(now() - asked.at) >= answerLifetime)
-      asked = { at: now(), answers: Promise.all(stored.nodes.map(ask)).then((each) => each.flat()) };
+      asked = { at: now(), answers: Promise.all(stored.nodes.map(askNode)).then((each) => each.flat()) };
     return asked.answers;
   }
 
@@ -76,7 +76,7 @@ export function positionMemory(file: string, log: Log, now: () => number, witnes
     },
     ask: async (urls) => {
       const others = urls.filter((url) => !stored.nodes.includes(url));
-      return (await Promise.all(others.map(ask))).flat();
+      return (await Promise.all(others.map(askNode))).flat();
     },
     saw: ({ installation, era, timeline, beat }, at) => {
       const position = { installation, era, timeline, beat };
@@ -117,7 +117,7 @@ export function witnessOf(
 }
 
 /** What another node has seen. Empty if it does not answer. */
-async function ask(url: string): Promise<Position[]> {
+export async function askNode(url: string): Promise<Position[]> {
   try {
     const response = await fetch(new URL('/livez', url), { signal: AbortSignal.timeout(answerTimeout) });
     const { database } = (await response.json()) as { database?: Position };

@@ -4,6 +4,7 @@
  * decides on expiry was set.
  */
 import { hostname } from 'node:os';
+import type { Config } from '../config/settings.ts';
 import { build } from '../config/version.ts';
 import { newId } from '../domain/key.ts';
 import type { MasterKeys } from '../store/crypto/keyring.ts';
@@ -11,6 +12,7 @@ import type { Nodes } from '../store/nodes.ts';
 import type { Log } from '../telemetry/log.ts';
 import type { Observer } from '../telemetry/observe.ts';
 import type { PositionMemory } from './known-positions.ts';
+import { findNodeProblems, type NodeProblem } from './node-problems.ts';
 
 /** Milliseconds after which the row is renewed. Two attempts can fail before the row expires. */
 const renewal = 15_000;
@@ -24,6 +26,9 @@ export interface NodeRecorder {
   record(): Promise<void>;
   /** Removes the row. Logs errors and never rejects. */
   remove(): Promise<void>;
+  /** Finds the problems of this node and logs new ones. */
+  findProblems(): Promise<void>;
+  problems(): readonly NodeProblem[];
   /** Seconds by which the clock of this machine is ahead of the database. Undefined before the first row is written. */
   clockOffset(): number | undefined;
   /** Checks the clock that decides on expiry. Resolves to false for a minute after it was set forward. */
@@ -31,6 +36,7 @@ export interface NodeRecorder {
 }
 
 export interface NodeEnvironment {
+  readonly config: Pick<Config, 'databaseUrl' | 'witness'>;
   readonly log: Log;
   readonly now: () => number;
   /** A clock that is not affected by changes of the system time. */
@@ -51,7 +57,7 @@ interface Reading {
 export function nodeRecorder(
   nodes: Nodes,
   masters: Pick<MasterKeys, 'ids'>,
-  { log, now, clock: monotonic, observer, listening, positions }: NodeEnvironment,
+  { config, log, now, clock: monotonic, observer, listening, positions }: NodeEnvironment,
 ): NodeRecorder {
   const id = newId(now());
   const name = `${hostname()} (process ${process.pid})`;
@@ -59,6 +65,7 @@ export function nodeRecorder(
   let offset: number | undefined;
   let reading: Reading | undefined;
   let settledAt = Number.NEGATIVE_INFINITY;
+  let problems: readonly NodeProblem[] = [];
 
   function checkClock(ahead: number): void {
     const [wasOff, isOff] = [offset ?? 0, ahead].map((value) => Math.abs(value) > clockTolerance);
@@ -95,6 +102,8 @@ export function nodeRecorder(
     checkJump({ time, before, after });
   }
 
+  const others = async () => (await nodes.active()).filter((node) => node.id !== id);
+
   return {
     record: async () => {
       await nodes.beat();
@@ -102,13 +111,18 @@ export function nodeRecorder(
       const isSame = written?.what === [listening.url, ...masterKeys].join();
       if (isSame && written && Math.abs(at - written.at) < renewal) return;
       await write(at, masterKeys);
-      const others = (await nodes.active()).filter((node) => node.id !== id);
-      positions.setNodes(others.flatMap((node) => node.url ?? []));
+      positions.setNodes((await others()).flatMap(({ url }) => url ?? []));
     },
     isClockSettled: async () => {
       await write(now(), readIds(masters));
       return monotonic() >= settledAt;
     },
+    findProblems: async () => {
+      const known = problems.map(({ message }) => message);
+      problems = await findNodeProblems(config, await others(), await nodes.schema());
+      for (const { message, hint } of problems) if (!known.includes(message)) log.warn(message, { hint });
+    },
+    problems: () => problems,
     remove: () =>
       nodes.remove(id).catch((error) => log.warn('could not remove the record of this node', { error })),
     clockOffset: () => (offset === undefined ? undefined : offset / 1000),

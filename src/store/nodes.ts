@@ -2,6 +2,7 @@
 
 import type { Position } from '../domain/database-position.ts';
 import type { Db, DbTime } from './engine/db.ts';
+import { schemaOf } from './engine/migrate.ts';
 import { databaseTime } from './engine/sql.ts';
 
 export interface NodeRecord {
@@ -33,6 +34,8 @@ export interface Nodes {
   active(): Promise<ActiveNode[]>;
   /** The node that renewed its row last, also if the row has expired. */
   latest(): Promise<{ readonly name: string; readonly seenAt: number } | undefined>;
+  /** The version of the schema. */
+  schema(): Promise<number>;
   /** The position of the PostgreSQL database. Undefined on SQLite. */
   position(): Promise<Position | undefined>;
   /** Makes all nodes accept the database, although it may be a copy, or behind what they have seen. */
@@ -93,6 +96,7 @@ export function nodes(db: Db): Nodes {
       );
       return row && { name: row.name, seenAt: Number(row.seen_at) };
     },
+    schema: () => schemaOf(db),
     position: async () => db.position?.(),
     acceptAfter: async ({ era, beat }) => {
       const sql = 'update heartbeat set era = greatest(era, $1) + 1, beat = greatest(beat, $2), home = null';

@@ -71,10 +71,13 @@ export interface MetricSources {
   readSinks(): Promise<readonly SinkState[]>;
   /** Seconds by which the clock of this machine is ahead of that of the database. Undefined if not known yet. */
   clockOffset(): number | undefined;
+  /** The kinds of the problems that this node has, of `problemKinds`. */
+  problems(): readonly string[];
   /** The PostgreSQL server that this process uses or used last. */
   databaseHost(): string | undefined;
   /** The ids of the destinations that get no requests at present. */
   suspendedDestinations(): readonly string[];
+  readonly problemKinds: readonly string[];
   readonly sinkNames: readonly string[];
   /** The maximum number of connections of this process. Undefined for SQLite. */
   readonly poolSize: number | undefined;
@@ -304,6 +307,13 @@ function gauges(registry: Registry, sources: MetricSources, latest: Latest): voi
       return host === undefined ? [] : [[{ host }, 1]];
     },
   );
+  registry.gauge('sallyport_node_problems', 'Problems of this node that doctor reports, by kind.', () => {
+    const found = sources.problems();
+    return sources.problemKinds.map((problem) => [
+      { problem },
+      found.filter((kind) => kind === problem).length,
+    ]);
+  });
   gauge(
     'sallyport_clock_offset_seconds',
     'Seconds by which the clock of this machine is ahead of that of the database.',

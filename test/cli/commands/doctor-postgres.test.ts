@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { hostname } from 'node:os';
 import { dirname } from 'node:path';
 import { newestSchema } from '../../../src/store/engine/migrate.ts';
 import { type Cli, openCli } from '../../support/cli.ts';
@@ -112,6 +113,39 @@ describe('doctor on PostgreSQL', () => {
         expect.stringMatching(/^fail database: .*is behind: .*but beat 1000000 of timeline 1 was seen/),
       ],
     });
+  });
+
+  test('reports nodes without a witness, and nodes that cannot be reached at their address', async () => {
+    const [seen] = await runSql<object>(server.url, 'select * from heartbeat');
+    const livez = { database: { ...seen, era: 0, timeline: 1, beat: 0 } };
+    const answering = Bun.serve({ hostname: '127.0.0.1', port: 0, fetch: () => Response.json(livez) });
+    const here = `http://127.0.0.1:${answering.port}`;
+    const addNode = (id: string, host: string, url: string) =>
+      runSql(
+        server.url,
+        `insert into nodes (id, name, version, url, master_keys, clock, seen_at)
+         select '${id}', '${host} (process 1)', '', '${url}', json_build_array(key.id)::text, at, at
+         from (select floor(extract(epoch from clock_timestamp()) * 1000)::bigint as at) as now, (select id from master_key) as key`,
+      );
+    await addNode(crypto.randomUUID(), hostname(), here);
+    const without = await runDoctor(cli, ...at('postgres'));
+    expect({ code: without.code, problems: formatProblems(without.checks) }).toEqual({
+      code: 0,
+      problems: [expect.stringMatching(/^warn witness: no witness is set/)],
+    });
+    writeFileSync(cli.path('witness'), '');
+    const all = [...at('postgres'), '--witness', cli.path('witness')];
+    expect(formatProblems((await runDoctor(cli, ...all)).checks)).toEqual([]);
+    await addNode(crypto.randomUUID(), 'elsewhere', here);
+    await addNode(crypto.randomUUID(), hostname(), `http://127.0.0.1:${freePort()}`);
+    const { checks } = await runDoctor(cli, ...all);
+    await Promise.all([answering.stop(), runSql(server.url, 'delete from nodes')]);
+    expect(formatProblems(checks).toSorted()).toEqual(
+      [
+        expect.stringMatching(/^warn address: elsewhere .* has the address .* where only it reaches it/),
+        expect.stringMatching(/^warn address: .* does not answer at http/),
+      ].toSorted(),
+    );
   });
 
   test('reports a schema that does not exist, and a role that may not create the tables', async () => {
