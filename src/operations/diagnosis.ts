@@ -46,7 +46,7 @@ import {
 import { type Check, fail, missingHint, ok, startHint, warn } from './check.ts';
 import { knownPositions } from './known-positions.ts';
 import { masterKeyHint } from './master-key.ts';
-import { findNodeProblems } from './node-problems.ts';
+import { findFleetProblems } from './node-problems.ts';
 import { clockTolerance } from './node-recorder.ts';
 import { checkSqliteFile, checkSqliteSettings } from './sqlite-check.ts';
 
@@ -304,7 +304,7 @@ async function checkNodes(db: Db, config: Config, now: () => number, inUse: bool
       db.dialect === 'sqlite' ? Math.max(0, node.seenAt - now()) : node.clockOffset,
     ),
   ]);
-  const found = await findNodeProblems(config, active, newestSchema);
+  const found = await findFleetProblems(config, active);
   problems.push(...found.map(({ kind, message, hint }) => warn(kind, message, hint)));
   if (problems.length > 0) return problems;
   const running = count(active.length, 'node is', 'nodes are');

@@ -1,13 +1,13 @@
 /** Conditions in which a node serves, but an upgrade, a failover or a load can fail: for `doctor`, the log and a metric. */
 import { accessSync, constants } from 'node:fs';
-import { hostname } from 'node:os';
+import { hostname, totalmem } from 'node:os';
 import { dirname } from 'node:path';
 import type { Config } from '../config/settings.ts';
 import { newestSchema } from '../store/engine/migrate.ts';
 import type { ActiveNode } from '../store/nodes.ts';
 import { askNode } from './known-positions.ts';
 
-export const problemKinds = ['schema', 'witness', 'address'] as const;
+export const problemKinds = ['schema', 'memory', 'witness', 'address'] as const;
 
 export interface NodeProblem {
   readonly kind: (typeof problemKinds)[number];
@@ -15,15 +15,28 @@ export interface NodeProblem {
   readonly hint: string;
 }
 
+/** Bytes for a process: the program, its caches, and a quarter for large requests. */
+const minMemory = 256 * 2 ** 20;
+
+export type NodeConfig = Pick<Config, 'databaseUrl' | 'witness' | 'memory' | 'workers'>;
+
 /** `others` are nodes that this machine should reach, `schema` is the version of the schema of the database. */
 export async function findNodeProblems(
-  config: Pick<Config, 'databaseUrl' | 'witness'>,
+  config: NodeConfig,
   others: readonly ActiveNode[],
   schema: number,
 ): Promise<NodeProblem[]> {
-  if (config.databaseUrl.startsWith('sqlite:')) return schemaProblems(schema);
+  return [...schemaProblems(schema), ...memoryProblems(config), ...(await findFleetProblems(config, others))];
+}
+
+/** The problems of nodes that must recognize an old primary together. None on SQLite. */
+export async function findFleetProblems(
+  config: NodeConfig,
+  others: readonly ActiveNode[],
+): Promise<NodeProblem[]> {
+  if (config.databaseUrl.startsWith('sqlite:')) return [];
   const addresses = await Promise.all(others.map(addressProblem));
-  return [...schemaProblems(schema), ...witnessProblems(config), ...addresses.flat()];
+  return [...witnessProblems(config), ...addresses.flat()];
 }
 
 function schemaProblems(schema: number): NodeProblem[] {
@@ -32,7 +45,25 @@ function schemaProblems(schema: number): NodeProblem[] {
   return [{ kind: 'schema', message, hint: 'deploy the newer version on this node, too' }];
 }
 
-function witnessProblems({ witness }: Pick<Config, 'witness'>): NodeProblem[] {
+export function memoryProblems({ memory, workers }: NodeConfig): NodeProblem[] {
+  const mebibytes = (bytes: number) => `${Math.floor(bytes / 2 ** 20)} MiB`;
+  const available = process.constrainedMemory() || totalmem();
+  const hint =
+    'raise the memory limit, or lower SALLYPORT_MEMORY or SALLYPORT_WORKERS: see docs/operations/deploy.md';
+  if (memory > available)
+    return [
+      {
+        kind: 'memory',
+        message: `SALLYPORT_MEMORY is ${mebibytes(memory)}, but the process may use ${mebibytes(available)}`,
+        hint,
+      },
+    ];
+  if (memory / workers >= minMemory) return [];
+  const message = `a process has ${mebibytes(memory / workers)} of memory, and needs ${mebibytes(minMemory)}`;
+  return [{ kind: 'memory', message, hint }];
+}
+
+function witnessProblems({ witness }: NodeConfig): NodeProblem[] {
   const hint = 'set SALLYPORT_WITNESS to a file that all nodes can write: see docs/operations/postgresql.md';
   if (witness === undefined)
     return [

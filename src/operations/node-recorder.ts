@@ -4,7 +4,6 @@
  * decides on expiry was set.
  */
 import { hostname } from 'node:os';
-import type { Config } from '../config/settings.ts';
 import { build } from '../config/version.ts';
 import { newId } from '../domain/key.ts';
 import type { MasterKeys } from '../store/crypto/keyring.ts';
@@ -12,7 +11,7 @@ import type { Nodes } from '../store/nodes.ts';
 import type { Log } from '../telemetry/log.ts';
 import type { Observer } from '../telemetry/observe.ts';
 import type { PositionMemory } from './known-positions.ts';
-import { findNodeProblems, type NodeProblem } from './node-problems.ts';
+import { findNodeProblems, type NodeConfig, type NodeProblem } from './node-problems.ts';
 
 /** Milliseconds after which the row is renewed. Two attempts can fail before the row expires. */
 const renewal = 15_000;
@@ -36,7 +35,7 @@ export interface NodeRecorder {
 }
 
 export interface NodeEnvironment {
-  readonly config: Pick<Config, 'databaseUrl' | 'witness'>;
+  readonly config: NodeConfig;
   readonly log: Log;
   readonly now: () => number;
   /** A clock that is not affected by changes of the system time. */

@@ -44,7 +44,7 @@ describe.each(databases)('the record of a node on %s', (_, database) => {
   });
   const recorder = (masters: { ids(): string[] }, now = data.clock.now) =>
     nodeRecorder(slow(), masters, {
-      config: { databaseUrl: 'sqlite:', witness: undefined },
+      config: { databaseUrl: 'sqlite:', witness: undefined, memory: 2 ** 28, workers: 1 },
       log,
       now,
       clock: data.clock.monotonic,

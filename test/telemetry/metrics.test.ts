@@ -79,18 +79,18 @@ describe.each(databases)('metrics on %s', (_, database) => {
     const counts = async () => {
       await server.flush();
       const text = await scrape();
-      return ['schema', 'witness', 'address'].map((problem) =>
+      return ['schema', 'memory', 'witness', 'address'].map((problem) =>
         readValue(text, `sallyport_node_problems{problem="${problem}"}`),
       );
     };
     const witness = Number(database.name === 'PostgreSQL');
-    expect(await counts()).toEqual([0, witness, 0]);
+    expect(await counts()).toEqual([0, 0, witness, 0]);
     const url = server.config.databaseUrl;
     await runSql(url, "insert into schema_versions (version, name, hash) values (999, 'new', 'x')");
-    expect(await counts()).toEqual([1, witness, 0]);
+    expect(await counts()).toEqual([1, 0, witness, 0]);
     await counts();
     await runSql(url, 'delete from schema_versions where version = 999');
-    expect(await counts()).toEqual([0, witness, 0]);
+    expect(await counts()).toEqual([0, 0, witness, 0]);
     expect(server.logged.filter((line) => line.includes('the database has schema 999'))).toHaveLength(1);
   });
 

@@ -5,6 +5,7 @@ import { type Config, ConfigError } from '../../config/settings.ts';
 import { type Check, fail, missingHint, warn } from '../../operations/check.ts';
 import { diagnose } from '../../operations/diagnosis.ts';
 import { masterKeys } from '../../operations/master-key.ts';
+import { memoryProblems } from '../../operations/node-problems.ts';
 import { restoreHint } from '../../operations/sqlite-check.ts';
 import { lockFile } from '../../store/engine/sqlite-lock.ts';
 import type { Invocation, LocalCommand } from '../command.ts';
@@ -40,6 +41,7 @@ async function runChecks(invocation: Invocation): Promise<Check[]> {
     const host = [
       ...checkSettings(config, terminal.env),
       ...reportSystemErrors('files', () => checkFiles(config, terminal.env)),
+      ...memoryProblems(config).map(({ kind, message, hint }) => warn(kind, message, hint)),
       ...(await checkSignIn(config)),
     ];
     const disk = reportSystemErrors('disk', () => checkDisk(config));

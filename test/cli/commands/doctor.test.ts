@@ -46,6 +46,18 @@ describe('doctor on SQLite', () => {
     expect(out).toMatch(/^ok {4}database {7}SQLite 3\.\d+\.\d+, integrity check passed$/m);
   });
 
+  test('reports memory that the machine does not have, and workers that share too little', async () => {
+    const problems = async (...words: string[]) => formatProblems((await runDoctor(cli, ...words)).checks);
+    expect(await problems('--memory', String(2 ** 45))).toEqual([
+      expect.stringMatching(
+        /^warn memory: SALLYPORT_MEMORY is 33554432 MiB, but the process may use \d+ MiB/,
+      ),
+    ]);
+    expect(await problems('--memory', String(2 ** 29), '--workers', '4')).toEqual([
+      'warn memory: a process has 128 MiB of memory, and needs 256 MiB',
+    ]);
+  });
+
   test('fetches the discovery document of each provider, and prints its redirect URI', async () => {
     const provider = new TestProvider();
     const settings = TestProvider.settings(provider);
