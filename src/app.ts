@@ -104,9 +104,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
           ...metricLimits(config, sinks, () => context.outbound.suspended()),
           maintenance: () => data.maintenance,
           readSinks: () => delivery.states(),
-          clockOffset: () => node.clockOffset(),
-          problems: () => node.problems().map(({ kind }) => kind),
-          problemKinds,
+          node: () => node,
           databaseHost: () => positions.host(),
         });
   const telemetry = await startTelemetry(telemetrySettings, log, config.databaseUrl);
@@ -182,7 +180,7 @@ function metricLimits(
   suspendedDestinations: () => readonly string[],
 ) {
   const poolSize = databaseUrl.startsWith('sqlite:') ? undefined : databaseConnections;
-  return { sinkNames: sinks.map(({ name }) => name), poolSize, suspendedDestinations };
+  return { problemKinds, sinkNames: sinks.map(({ name }) => name), poolSize, suspendedDestinations };
 }
 
 /** Waits until load balancers have noticed that the node is not ready. */
@@ -318,8 +316,8 @@ function quotas(
 }
 
 /** Called before the node serves requests, so that a later rotation of the master key knows about this node. */
-async function recordNode({ nodes, masters }: Maintenance, environment: NodeEnvironment) {
-  const node = nodeRecorder(nodes, masters, environment);
+async function recordNode({ maintenance }: Pick<OpenedData, 'maintenance'>, environment: NodeEnvironment) {
+  const node = nodeRecorder(maintenance.nodes, maintenance.masters, environment);
   await node.record().catch((error) => environment.log.warn('could not record this node', { error }));
   return node;
 }

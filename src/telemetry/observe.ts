@@ -69,10 +69,11 @@ export interface RequestTracer {
 export interface MetricSources {
   maintenance(): Pick<Maintenance, 'gauges' | 'inFlight'>;
   readSinks(): Promise<readonly SinkState[]>;
-  /** Seconds by which the clock of this machine is ahead of that of the database. Undefined if not known yet. */
-  clockOffset(): number | undefined;
-  /** The kinds of the problems that this node has, of `problemKinds`. */
-  problems(): readonly string[];
+  node(): {
+    /** Seconds by which the clock of this machine is ahead of that of the database. Undefined if not known yet. */
+    clockOffset(): number | undefined;
+    problems(): readonly { readonly kind: string }[];
+  };
   /** The PostgreSQL server that this process uses or used last. */
   databaseHost(): string | undefined;
   /** The ids of the destinations that get no requests at present. */
@@ -308,16 +309,16 @@ function gauges(registry: Registry, sources: MetricSources, latest: Latest): voi
     },
   );
   registry.gauge('sallyport_node_problems', 'Problems of this node that doctor reports, by kind.', () => {
-    const found = sources.problems();
+    const found = sources.node().problems();
     return sources.problemKinds.map((problem) => [
       { problem },
-      found.filter((kind) => kind === problem).length,
+      found.filter(({ kind }) => kind === problem).length,
     ]);
   });
   gauge(
     'sallyport_clock_offset_seconds',
     'Seconds by which the clock of this machine is ahead of that of the database.',
-    sources.clockOffset,
+    () => sources.node().clockOffset(),
   );
   gauge(
     'sallyport_applications_expiring',
