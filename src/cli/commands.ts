@@ -82,6 +82,11 @@ export const topics: Readonly<Record<string, Topic>> = {
     'Check settings, files, clock, database and audit log.',
     () => import('./commands/doctor.ts'),
   ),
+  support: topic(
+    'server',
+    'Write an archive without secrets for a support request.',
+    () => import('./commands/support.ts'),
+  ),
   expiring: topic(
     'server',
     'List the applications and keys of all tenants that expire soon.',

@@ -176,3 +176,51 @@ export async function readSqliteSettings(db: Db): Promise<SqliteSettings> {
   const synchronous = await db.get<{ synchronous: number }>('pragma synchronous');
   return { ...version, ...journal, ...synchronous } as SqliteSettings;
 }
+
+/** The columns and indexes of the tables, and the migrations that created them, as text. PostgreSQL only. */
+export async function readTables(db: Db): Promise<string> {
+  const rows = await db.all<{ line: string }>(`
+    select table_name || '.' || column_name || ' ' || data_type || ' ' || is_nullable as line
+      from information_schema.columns where table_schema = current_schema()
+    union all select indexdef from pg_indexes where schemaname = current_schema()
+    union all select 'migration ' || version || ' ' || name || ' ' || hash from schema_versions
+    order by line`);
+  return rows.map(({ line }) => `${line}\n`).join('');
+}
+
+/**
+ * The plans of the ten statements of this role with the longest mean time. The server has replaced their values by
+ * parameters. Throws an error with the reason if the server does not
+ * record statements.
+ */
+export async function readSlowPlans(db: Db): Promise<string> {
+  const plans: string[] = [];
+  for (const { query, calls, mean } of await slowest(db)) {
+    const plan = await planOf(db, query);
+    plans.push(`${calls} calls, mean ${Number(mean).toFixed(2)} ms\n${query}\n${plan}\n`);
+  }
+  return plans.join('\n');
+}
+
+async function slowest(db: Db) {
+  try {
+    return await db.all<{ query: string; calls: DbTime; mean: number }>(
+      `select query, calls, mean_exec_time as mean from pg_stat_statements s
+       join pg_roles r on r.oid = s.userid and r.rolname = current_user
+       join pg_database d on d.oid = s.dbid and d.datname = current_database()
+       where query ~* '^\\s*(select|insert|update|delete|with)\\M' order by mean_exec_time desc limit 10`,
+    );
+  } catch (error) {
+    throw new Error(`pg_stat_statements cannot be read: ${(error as Error).message}`);
+  }
+}
+
+/** The types of parameters are guessed, which is not possible in every statement. */
+async function planOf(db: Db, query: string): Promise<string> {
+  try {
+    const lines = await db.all<{ 'QUERY PLAN': string }>(`explain (generic_plan) ${query}`);
+    return lines.map((line) => line['QUERY PLAN']).join('\n');
+  } catch (error) {
+    return `no plan: ${(error as Error).message}`;
+  }
+}

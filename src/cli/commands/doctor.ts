@@ -35,7 +35,7 @@ async function doctor(invocation: Invocation): Promise<number> {
   return printResult({ ok: passed, checks }, lines.join('\n'), passed ? 0 : 1);
 }
 
-async function runChecks(invocation: Invocation): Promise<Check[]> {
+export async function runChecks(invocation: Invocation): Promise<Check[]> {
   try {
     const { config, terminal } = invocation;
     const host = [
