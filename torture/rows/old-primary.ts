@@ -1,14 +1,16 @@
 /** An old primary runs again after a failover, and a standby is promoted that lacks changes: nodes must use neither. */
+import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Cluster } from '../crash/cluster.ts';
 import { startNode } from '../crash/node.ts';
 import { runCommand } from '../crash/operator.ts';
+import { NotFinished } from '../not-finished.ts';
 import type { Context, Outcome, Row } from '../row.ts';
 
 export const oldPrimary: Row = {
   name: 'old-primary',
   requirement:
-    'primary frozen, standby promoted, keys revoked, old primary runs again, new primary and a node restarted, then a standby promoted that lacks changes: 0 revoked keys valid, 0 created keys lost, and the loss is accepted only by an operator',
+    'primary frozen, standby promoted, keys revoked, old primary runs again, new primary and a node restarted, then a standby promoted that lacks changes: 0 revoked keys valid, 0 created keys lost, and the loss is accepted only by an operator; a new node refuses the old primary with young, old and no rows of nodes, and a restored copy until `recover`; without its witness a node does not start, but continues',
   databases: ['PostgreSQL'],
   run,
 };
@@ -22,15 +24,39 @@ async function run(context: Context): Promise<Outcome> {
   const databaseUrl = `postgres://postgres@${hosts}/postgres`;
   const command = [await context.executable()];
   const dataOf = (node: number) => join(context.folder, `data-${node}`);
+  const witness = join(context.folder, 'witness');
+  writeFileSync(witness, '');
+  let fresh = 10;
+  const failures: string[] = [];
   const start = (node: number) =>
     startNode(context, {
       databaseUrl,
       command,
-      env: { SALLYPORT_DATABASE_TIMEOUT: timeout, SALLYPORT_DATA_DIR: dataOf(node) },
+      env: {
+        SALLYPORT_DATABASE_TIMEOUT: timeout,
+        SALLYPORT_DATA_DIR: dataOf(node),
+        SALLYPORT_WITNESS: witness,
+      },
     });
+  /** A node with an empty data folder must exit for this reason before it listens. */
+  const expectRefusal = async (
+    when: string,
+    reason: string,
+    env: Record<string, string>,
+    url = databaseUrl,
+  ) => {
+    const own = { SALLYPORT_DATABASE_TIMEOUT: timeout, SALLYPORT_DATA_DIR: dataOf(fresh++), ...env };
+    const said = await startNode(context, { databaseUrl: url, command, env: own }).then(
+      () => 'it started',
+      (error) => {
+        if (error instanceof NotFinished) throw error;
+        return (error as Error).message;
+      },
+    );
+    if (!said.includes(reason)) failures.push(`a new node, ${when}: ${said}`);
+  };
   const nodes = [await start(0), await start(1), await start(2)];
   const management = context.secrets.add((await Bun.file(join(dataOf(0), 'management.key')).text()).trim());
-  const failures: string[] = [];
   const call = async (node: number, method: string, path: string, key: string, body?: object) => {
     const response = await fetch(`${nodes[node]?.url}${path}`, {
       method,
@@ -90,15 +116,25 @@ async function run(context: Context): Promise<Outcome> {
     failures: failures.slice(0, 10),
   });
   const revoked = await times(count, create);
+  // Nodes write their address a second after they listen.
+  while ((await first.sql('select 1 from nodes where url is null')).length > 0) await Bun.sleep(50);
   first.freeze();
   await second.promote();
   await untilServed();
   const created = await times(count, create);
   for (const { id } of revoked) await change('DELETE', `/applications/${id}`);
   await afterBeat(2);
+  while (!(await Bun.file(witness).text()).includes('"timeline":2')) await Bun.sleep(50);
   first.unfreeze();
   await second.kill();
   await expectStatus('only the old primary runs', [...revoked, ...created], 503);
+  await expectRefusal('rows of nodes are young', 'is behind', {});
+  await first.sql('update nodes set seen_at = seen_at - 3600000');
+  await expectRefusal('rows of nodes are old', 'is behind', {});
+  await first.sql('delete from nodes');
+  await expectRefusal('without rows, with a witness', 'is behind', { SALLYPORT_WITNESS: witness });
+  const nowhere = { SALLYPORT_WITNESS: `${witness}-nowhere` };
+  await expectRefusal('with an unreachable witness', 'SALLYPORT_WITNESS cannot be read', nowhere);
   await nodes[2]?.stop();
   const refused = await start(2).then(
     () => 'the node started',
@@ -110,6 +146,7 @@ async function run(context: Context): Promise<Outcome> {
   nodes.pop();
   await second.start();
   nodes.push(await start(2));
+  rmSync(witness);
   await untilServed();
   await expectStatus('both primaries run', revoked, 401);
   await expectStatus('both primaries run', created, 200);
@@ -127,6 +164,15 @@ async function run(context: Context): Promise<Outcome> {
   await second.start();
   await third.kill();
   await expectStatus('only a server from before the loss runs', created, 503);
+  for (const node of nodes) await node.stop();
+  await third.start();
+  await third.sql('create database restored template postgres', 'template1');
+  const copy = third.url('restored');
+  await expectRefusal('with a restored copy', 'restored or copied', {}, copy);
+  const accepted = await runCommand(context, copy, recover, { SALLYPORT_DATA_DIR: dataOf(fresh) });
+  if (accepted.code !== 0) failures.push(`the copy could not be accepted: ${accepted.err}`);
+  const env = { SALLYPORT_DATABASE_TIMEOUT: timeout, SALLYPORT_DATA_DIR: dataOf(fresh) };
+  await startNode(context, { databaseUrl: copy, command, env });
   return outcome();
 }
 
