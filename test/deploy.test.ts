@@ -238,6 +238,12 @@ describe('the systemd unit', () => {
   test('a killed worker does not stop the service', () => {
     expect(unit).toMatch(/^OOMPolicy=continue$/m);
   });
+
+  test('restarts a service that hangs', () => {
+    expect(unit).toMatch(
+      /^Type=notify\nNotifyAccess=all\n(.+\n)*WatchdogSec=\d+\n(.+\n)*Restart=on-failure$/m,
+    );
+  });
   const analyze = (...args: string[]) => {
     const { exitCode, stdout, stderr } = Bun.spawnSync(['systemd-analyze', ...args]);
     return { code: exitCode, output: `${stdout}${stderr}` };

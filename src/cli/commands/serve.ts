@@ -33,6 +33,7 @@ async function serve({ config, print }: Invocation): Promise<number> {
     const { url, metricsUrl } = app;
     if (isWorker()) process.send?.({ url, metricsUrl } satisfies Listening);
     else print(banner(config, app, metricsUrl === undefined ? [] : [metricsUrl]));
+    if (!isWorker()) notifySystemd(process.env);
     await app.close(isCtrlC(await stop) ? { drain: 0 } : {});
     return 0;
   } finally {
@@ -49,6 +50,19 @@ async function unlessStopped<T>(opening: Promise<T>, stop: Promise<unknown>): Pr
   const opened = await Promise.race([opening.then((value) => ({ value })), stop.then(() => undefined)]);
   if (opened) return opened.value;
   return process.exit(0);
+}
+
+/**
+ * Tells systemd that the service has started, and regularly that the event loop runs: otherwise its watchdog restarts
+ * the service. Does nothing without systemd.
+ */
+function notifySystemd({ NOTIFY_SOCKET, WATCHDOG_USEC }: Readonly<Record<string, string | undefined>>): void {
+  if (!NOTIFY_SOCKET) return;
+  const notify = (state: string) =>
+    Bun.spawn(['systemd-notify', state], { stdio: ['ignore', 'ignore', 'inherit'] });
+  notify('READY=1');
+  const interval = Number(WATCHDOG_USEC ?? 0) / 1000 / 3;
+  if (interval > 0) setInterval(() => notify('WATCHDOG=1'), interval).unref();
 }
 
 /** Whether a user pressed Ctrl+C. No load balancer sends requests to a service in a terminal, so it need not drain. */
@@ -128,6 +142,7 @@ async function superviseWorkers(config: Config, print: (line: string) => void): 
   }
   const metricsUrls = [first, ...others].flatMap((one) => ('metricsUrl' in one && one.metricsUrl) || []);
   print(banner(config, { url: first.url, migrated, bootstrapped }, metricsUrls));
+  notifySystemd(process.env);
   return stop(await stopped);
 }
 

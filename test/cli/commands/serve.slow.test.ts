@@ -15,7 +15,35 @@ const keyIn = (file: string) => readFileSync(program.path(file), 'utf8').trim();
 const holder = (url: string, key: string) =>
   fetch(`${url}/applications/key`, { headers: { 'SVC-API-KEY': key } });
 
+const noNotify = isMissing(
+  Bun.which('systemd-notify') !== null && Bun.which('python3') !== null,
+  'test of the watchdog of systemd: no systemd-notify or python3 found',
+);
+
 describe('serve', () => {
+  test.skipIf(noNotify)('tells systemd that it has started, and then that it does not hang', async () => {
+    const socket = program.path('notify');
+    const receive = `import os, socket
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.bind(${JSON.stringify(socket)})
+print('bound', flush=True)
+while True: print(s.recv(4096).decode().replace('\\n', ' '), flush=True)`;
+    const receiver = Bun.spawn(['python3', '-c', receive], { stdio: ['ignore', 'pipe', 'inherit'] });
+    let received = '';
+    const until = async (pattern: RegExp) => {
+      for await (const chunk of receiver.stdout.values({ preventCancel: true })) {
+        received += new TextDecoder().decode(chunk);
+        if (pattern.test(received)) return;
+      }
+      throw new Error(`the receiver ended: ${received}`);
+    };
+    await until(/bound/);
+    await program.serve({ NOTIFY_SOCKET: socket, WATCHDOG_USEC: '300000' });
+    await until(/READY=1(?:.|\n)*WATCHDOG=1(?:.|\n)*WATCHDOG=1/);
+    receiver.kill();
+    await receiver.exited;
+  });
+
   test('prints no key to a pipe', async () => {
     const { url, out, err } = await program.serve({ SALLYPORT_LOG_LEVEL: 'debug' });
     await holder(url, keyIn('data/management.key'));
