@@ -185,6 +185,17 @@ function within<T>(path: string, work: (db: Database) => T): T {
   return using(openDatabase(path, 'existing'), work);
 }
 
+/** The statements that create the tables and indexes. */
+export function schemaText(db: Database): string {
+  const rows = db.query<{ sql: string }, []>(
+    'select sql from sqlite_master where sql is not null order by name',
+  );
+  return rows
+    .all()
+    .map(({ sql }) => `${sql};\n`)
+    .join('');
+}
+
 /** Runs `work` with a read-only connection to the file. */
 export function readFrom<T>(path: string, work: (db: Database) => T): T {
   return using(openDatabase(path, 'read-only'), work);

@@ -11,7 +11,7 @@ import { newestSchema } from '../../store/engine/migrate.ts';
 import { openPostgres } from '../../store/engine/postgres.ts';
 import { parsePostgresUrl } from '../../store/engine/postgres-url.ts';
 import { readSlowPlans, readTables } from '../../store/operator-queries.ts';
-import { readFrom } from '../../store/sqlite-backup.ts';
+import { readFrom, schemaText } from '../../store/sqlite-backup.ts';
 import { type Invocation, type LocalCommand, option } from '../command.ts';
 import { databaseLabel, requireDatabase, sqlitePath } from '../terminal/database.ts';
 import { createFile, requireUnused } from '../terminal/files.ts';
@@ -123,10 +123,7 @@ async function readSchema(config: Config): Promise<string> {
   const path = sqlitePath(config.databaseUrl);
   if (path === undefined) return onPostgres(config, readTables);
   requireDatabase(config);
-  const sql = 'select sql from sqlite_master where sql is not null order by name';
-  return readFrom(path, (db) => db.query<{ sql: string }, []>(sql).all())
-    .map((row) => `${row.sql};\n`)
-    .join('');
+  return readFrom(path, schemaText);
 }
 
 async function readPlans(config: Config): Promise<string> {
