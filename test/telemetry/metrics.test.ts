@@ -5,6 +5,7 @@ import { routes } from '../../src/http/routes.ts';
 import { Registry } from '../../src/telemetry/metrics.ts';
 import { failInserts } from '../support/database.ts';
 import { databases, fewConnections, openTestServer, type TestServer } from '../support/test-server.ts';
+import { runSql } from '../support/test-store.ts';
 
 describe('the registry', () => {
   test('writes counters, gauges and histograms in the Prometheus text format', () => {
