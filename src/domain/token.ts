@@ -155,7 +155,7 @@ export function withTemplates<S extends z.ZodType<Templates>>(schema: S): S {
         }
       }
     },
-    { when: ({ issues }) => issues.length > 0 },
+    { when: ({ issues, value }) => issues.length > 0 && isObject(value) },
   );
 }
 
