@@ -2,7 +2,7 @@
 
 import { fail } from '../../src/domain/error.ts';
 import { applicationKinds, keyDigest, mint, newId, newTag } from '../../src/domain/key.ts';
-import { type BuiltIn, builtIn } from '../../src/domain/permission.ts';
+import { type BuiltIn, builtIn, hasTrait } from '../../src/domain/permission.ts';
 import { Proofs } from '../../src/http/dpop/proofs.ts';
 import { updateApplication } from '../../src/http/endpoints/application-update.ts';
 import {
@@ -163,7 +163,8 @@ export const fakeSallyport: typeof Declared = (options = {}) => {
 function addManagement(memory: Memory): string {
   const key = mint(applicationKinds.management, memory.tenant.tag);
   const at = memory.now();
-  const grants = { permissions: builtIn, rules: [] };
+  const permissions = builtIn.filter((name) => !hasTrait(name, 'destination'));
+  const grants = { permissions, rules: [] };
   const name = `${memory.tenant.name}: first management key`;
   const application = { id: newId(at), name, type: 'management', ...grants } as const;
   const created = { createdBy: undefined, createdAt: at, expiresAt: undefined };

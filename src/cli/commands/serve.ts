@@ -227,7 +227,7 @@ function managementKey(
   const file = shortPath(path);
   const location = secret && process.stdout.isTTY ? `${file} (${secret.reveal()})` : file;
   return {
-    description: secret ? `${location}, created now with all permissions` : location,
+    description: secret ? `${location}, created now` : location,
     shellExpression: `$(cat ${shellQuote(file)})`,
   };
 }

@@ -89,7 +89,7 @@ export function makeLimits(
   const groupMisses = limit('search-misses', 'searches without a result by sessions', '', 2);
   const uses = limit('uses', 'uses of one token');
   const processing = limit('processing', 'milliseconds of long computations for one application');
-  // A change can run several times before its commit, and counts once.
+  /** A change can run several times before its commit, and counts once. */
   const searching = new WeakMap<RequestInfo, () => void>();
 
   function limit(name: keyof Rates, what: string, quotaUnit = '', share = 1) {
@@ -132,10 +132,9 @@ export function makeLimits(
       const earlier = searching.get(requestInfo);
       if (earlier) return earlier;
       // Of the group first, so that a group that has used up its part takes nothing from the application.
-      if (group !== undefined)
-        for (const each of [groupSearches, groupMisses]) each?.check(group, requestInfo);
-      searches?.check(applicationId, requestInfo);
-      misses?.check(applicationId, requestInfo);
+      for (const each of [groupSearches, groupMisses])
+        if (group !== undefined) each?.check(group, requestInfo);
+      for (const each of [searches, misses]) each?.check(applicationId, requestInfo);
       let isMiss = true;
       const found = () => {
         if (!isMiss) return;
