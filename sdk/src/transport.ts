@@ -100,8 +100,7 @@ export interface Transport {
 export function transport(options: ClientOptions): Transport {
   const base = baseUrl(options.url);
   // An unset environment variable would otherwise look like an unknown key.
-  if ('key' in options && !options.key)
-    throw new SallyportError('`key` is empty. Leave it out if no call needs a key.');
+  if ('key' in options && !options.key) throw new SallyportError('`key` is empty');
   const send = options.fetch ?? globalThis.fetch.bind(globalThis);
 
   async function attempt<T>(
@@ -182,9 +181,7 @@ export function transport(options: ClientOptions): Transport {
 export function baseUrl(url: string | URL | undefined): string {
   const base = normalizedUrl(String(url ?? ''));
   if (base === undefined)
-    throw new SallyportError(
-      '`url` must be the URL of the service, such as "http://127.0.0.1:8080", without user name, query and fragment',
-    );
+    throw new SallyportError('`url` must be the URL of the service, such as "http://127.0.0.1:8080"');
   return base;
 }
 
