@@ -100,7 +100,9 @@ describe('the console', () => {
   });
 
   test('uses nothing that browsers lack', () => {
-    expect(files.flatMap((file) => textOf(file).match(/.{0,40}\b(?:Buffer|Bun)\b.{0,40}/g) ?? [])).toEqual([]);
+    expect(files.flatMap((file) => textOf(file).match(/.{0,40}\b(?:Buffer|Bun)\b.{0,40}/g) ?? [])).toEqual(
+      [],
+    );
   });
 
   test('builds reproducibly', async () => {
