@@ -141,7 +141,6 @@ const openApi = route('GET', '/openapi.json', noKey, getOpenApi);
 
 export const routes: readonly Route[] = [
   ...api,
-  ...proxy,
   openApi,
   route('GET', '/docs', noKey, getReference),
   route('GET', '/', noKey, getHome),
@@ -150,6 +149,7 @@ export const routes: readonly Route[] = [
 /** The routes of the API, of the console and to destinations. */
 export const allRoutes: readonly Route[] = [
   ...routes,
+  ...proxy,
   route('GET', '/console', noKey, getConsole),
   route('GET', '/console/:file', noKey, getConsoleFile),
   route('POST', '/console/link', noKey, openConsoleLink),

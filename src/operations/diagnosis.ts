@@ -304,11 +304,13 @@ async function checkNodes(db: Db, config: Config, now: () => number, inUse: bool
       db.dialect === 'sqlite' ? Math.max(0, node.seenAt - now()) : node.clockOffset,
     ),
   ]);
-  const found = await findFleetProblems(config, active);
-  problems.push(...found.map(({ kind, message, hint }) => warn(kind, message, hint)));
-  if (problems.length > 0) return problems;
   const running = count(active.length, 'node is', 'nodes are');
-  return [ok('nodes', `${running} running, with the master key and a correct clock`)];
+  const usable = ok('nodes', `${running} running, with the master key and a correct clock`);
+  const found = await findFleetProblems(config, active);
+  return [
+    ...(problems.length > 0 ? problems : [usable]),
+    ...found.map(({ kind, message, hint }) => warn(kind, message, hint)),
+  ];
 }
 
 /** A node that stops deletes its row. A row that has expired is of a node that was killed, or that cannot write. */

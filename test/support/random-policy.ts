@@ -77,7 +77,8 @@ export function randomGrants(random: Random, holder: Case['holder']): Grants {
   const count = random.chance(0.005) ? 50 : random.below(8);
   const plain = random.chance(0.3) ? random.some(1 + random.below(2), () => randomPermission(random)) : [];
   return {
-    permissions: [...new Set(plain)],
+    // Only a rule can grant it.
+    permissions: [...new Set(plain)].filter((name) => name !== 'token:use'),
     rules: random.some(count, () => randomRule(random, holder)),
   };
 }

@@ -19,7 +19,11 @@ export const collectionOf = ({ path }: Route) => `/${path.split('/')[1]}`;
 export const authenticatedRoutes = routes.filter((route): route is KeyedRoute => route.kind !== 'open');
 export const routesWithId = authenticatedRoutes.filter(({ path }) => path.includes(':'));
 const browserPermissions = builtIn.filter((name) => hasTrait(name, 'browser'));
-const sessionPermissions = builtIn.filter((name) => hasTrait(name, 'browser') || hasTrait(name, 'session'));
+/** `token:use` needs a rule with destinations. */
+const plainPermissions: readonly string[] = builtIn.filter((name) => name !== 'token:use');
+const sessionPermissions = plainPermissions.filter(
+  (name) => hasTrait(name, 'browser') || hasTrait(name, 'session'),
+);
 
 /** Callers that hold the permission, and are rejected because they ask about a key other than their own. */
 const rejected: Record<string, readonly Caller[]> = {
@@ -114,12 +118,11 @@ export function routeCaller(call: Call, token: object = { data: 'x' }) {
     if (caller === 'session') return (await session(tenant, sessionPermissions)).session_key;
     if (caller === 'pending') return (await session(tenant)).session_key;
     if (caller === 'delegation') {
-      const issuer = await application(tenant.key, { permissions: builtIn });
-      // Without a rule, token:use grants nothing, so that the issuer does not hold it.
-      const body = { permissions: sessionPermissions.filter((name) => name !== 'token:use') };
+      const issuer = await application(tenant.key, { permissions: plainPermissions });
+      const body = { permissions: sessionPermissions };
       return (await call('POST', '/delegations', { key: issuer.key, body })).body.key;
     }
-    const permissions = caller === 'public' ? browserPermissions : builtIn;
+    const permissions = caller === 'public' ? browserPermissions : plainPermissions;
     return (await application(tenant.key, { type: caller, permissions })).key;
   }
 

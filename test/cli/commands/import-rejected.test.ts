@@ -112,7 +112,7 @@ test('applications that cannot be converted are failures, too, and no change is 
   );
   expect([code, err]).toEqual([
     2,
-    expect.stringContaining('application "till" is public; the type cannot be'),
+    expect.stringContaining(String.raw`application \"till\" is public; the type cannot be`),
   ]);
   expect(report).toMatchObject({
     complete: false,
