@@ -12,7 +12,7 @@ import { type Code, codes, problem } from '../src/domain/error.ts';
 import { builtIn, descriptionOf, hasTrait } from '../src/domain/permission.ts';
 import { failuresOf, type Route } from '../src/http/pipeline/route.ts';
 import { pathTemplate } from '../src/http/reference/openapi.ts';
-import { routes } from '../src/http/routes.ts';
+import { documentedRoutes as routes } from '../src/http/routes.ts';
 import { type StoredResults, type Verdict, verdictOf } from '../torture/results-table.ts';
 import { allDatabases } from '../torture/row.ts';
 import { accessFileTables } from './access-file-tables.ts';

@@ -146,6 +146,9 @@ export const routes: readonly Route[] = [
   route('GET', '/', noKey, getHome),
 ];
 
+/** What the OpenAPI document and the reference describe, and the pages themselves. */
+export const documentedRoutes: readonly Route[] = [...routes, ...proxy];
+
 /** The routes of the API, of the console and to destinations. */
 export const allRoutes: readonly Route[] = [
   ...routes,

@@ -307,10 +307,8 @@ async function checkNodes(db: Db, config: Config, now: () => number, inUse: bool
   const running = count(active.length, 'node is', 'nodes are');
   const usable = ok('nodes', `${running} running, with the master key and a correct clock`);
   const found = await findFleetProblems(config, active);
-  return [
-    ...(problems.length > 0 ? problems : [usable]),
-    ...found.map(({ kind, message, hint }) => warn(kind, message, hint)),
-  ];
+  const others = found.map(({ kind, message, hint }) => warn(kind, message, hint));
+  return [...(problems.length > 0 ? problems : [usable]), ...others];
 }
 
 /** A node that stops deletes its row. A row that has expired is of a node that was killed, or that cannot write. */
