@@ -21,9 +21,10 @@ import {
   firstSealedAt,
   headerAt,
 } from './log/chain.ts';
-import { countDenials, countEntries, pacedReader } from './log/count.ts';
+import { countDenials, countEntries } from './log/count.ts';
 import { cursorOf, timeOfId, toLogEntry } from './log/entry.ts';
 import { countPending, type EntryWriter, entryWriter } from './log/pending.ts';
+import { pacedReader } from './log/reader.ts';
 import { type Sealer, sealer } from './log/seal.ts';
 import { entryWithId, searchBackwards, searchForwards } from './log/search.ts';
 import { hexOf } from './log/segment.ts';
@@ -65,8 +66,8 @@ export function auditLog(log: OpenLog): AuditLog {
         entries[0]?.tenantId,
       ),
     list: (...args) => list(log, ...args),
-    count: async (tenantId, filter, now, isWithDenials = false, { run, reserve } = {}) => {
-      const reader = run ? pacedReader(db, run, reserve) : db;
+    count: async (tenantId, filter, now, isWithDenials = false, pace = {}) => {
+      const reader = pacedReader(db, pace);
       const counts = await countEntries(reader, tenantId, filter, now);
       const denials = isWithDenials ? await countDenials(reader, tenantId, filter, counts) : undefined;
       return { ...counts, denials, gaps: await gapsOf(db, tenantId, filter) };
@@ -80,15 +81,16 @@ async function list(
   filter: AuditFilter,
   window: LogWindow,
 ): Promise<LogPage> {
+  const reader = pacedReader(db, window);
   if (window.after !== undefined) {
     await seals.sealForReader(tenantId);
-    return searchForwards(db, tenantId, filter, window.after, window.limit);
+    return searchForwards(reader, tenantId, filter, window.after, window.limit);
   }
   const page =
     filter.id === undefined
-      ? await searchBackwards(db, tenantId, filter, window)
-      : { entries: await entryWithId(db, tenantId, filter, filter.id) };
-  return window.before === undefined ? { ...page, gaps: await gapsOf(db, tenantId, filter) } : page;
+      ? await searchBackwards(reader, tenantId, filter, window)
+      : { entries: await entryWithId(reader, tenantId, filter, filter.id) };
+  return window.before === undefined ? { ...page, gaps: await gapsOf(reader, tenantId, filter) } : page;
 }
 
 /** The end of a chain, as operators see it. */

@@ -67,11 +67,17 @@ export interface AuditFilter extends LogFilter {
   readonly authorizer?: string | undefined;
 }
 
+/** How a request reads the log. Statements and computations are slices of `run`, or take turns with others. */
+export interface Pace {
+  readonly run?: RunSteps | undefined;
+  readonly reserve?: Reserve | undefined;
+}
+
 /**
  * With `after`: entries that were sealed after this id, oldest first. Otherwise newest first; with `before`, only
  * entries before this id.
  */
-export interface LogWindow {
+export interface LogWindow extends Pace {
   readonly limit: number;
   readonly before?: string | undefined;
   readonly after?: string | undefined;
@@ -130,13 +136,7 @@ export interface AuditLog {
    * Counts the entries that `list` would return, by result and time. Without times in the filter, counts from the first
    * entry until `now`. Cannot filter by `id`, `entity`, `transform`, `request_id` or the root container. Counts at most the
    * last two million entries, or those of the last 100,000 segments. With `denials`, also reads the denied entries, up
-   * to 250,000 of them, for the number of events in each. With `run`, statements and computations are slices of it.
+   * to 250,000 of them, for the number of events in each.
    */
-  count(
-    tenant: string,
-    filter: CountFilter,
-    now: number,
-    denials?: boolean,
-    request?: { readonly run?: RunSteps; readonly reserve?: Reserve },
-  ): Promise<LogCounts>;
+  count(tenant: string, filter: CountFilter, now: number, denials?: boolean, pace?: Pace): Promise<LogCounts>;
 }

@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { segmentAt } from '../../src/audit/log/chain.ts';
 import { maxExamined } from '../../src/audit/log/search.ts';
+import type { RunSteps } from '../../src/domain/steps.ts';
 import type { AuditFilter, NewEntry, Store } from '../../src/store/store.ts';
 import { plansOf, recorder, rowsVisited } from '../support/statement-recorder.ts';
 import { databases, startTime, testMasterKey } from '../support/test-server.ts';
@@ -119,5 +120,48 @@ describe.each(databases)('the cost of a search in the audit log on %s', (name, d
     expect(entries).toEqual([]);
     const second = await watched.audit.list(tenant, filter, { limit: 20, before: next });
     expect(second.next).not.toBe(next);
+  });
+
+  test('pauses at every statement, entry and chunk, and reserves what is in memory before it adds an entry', async () => {
+    const busy = await on.tenant();
+    const large = 'x'.repeat(100_000);
+    const difference = { name: { from: null, to: large } };
+    const entries = Array.from({ length: 150 }, (_, number) => {
+      return { ...noise(number), tenantId: busy, ...(number % 2 === 0 && { difference }) };
+    });
+    await on.store.audit.write(entries);
+    let [steps, reserved] = [0, 0];
+    const run: RunSteps = async (computation) => {
+      for (let step = computation.next(); ; step = computation.next()) {
+        if (step.done) return step.value;
+        steps++;
+      }
+    };
+    const reserve = (bytes: number) => {
+      reserved += bytes;
+      if (reserved > 12_000_000) throw new Error('too much');
+    };
+    const list = async (filter: AuditFilter, limit: number) => {
+      [steps, reserved] = [0, 0];
+      statements.take();
+      const page = await watched.audit.list(busy, filter, { limit, run, reserve });
+      return { found: page.entries.length, statements: statements.take(), steps, reserved };
+    };
+    const [kept, chunk] = [4 * 10 * large.length, 10 * large.length];
+
+    for (const state of ['pending', 'sealed']) {
+      const page = await list({}, 20);
+      expect(page.found).toBe(20);
+      expect(page.reserved).toBeGreaterThan(kept + (state === 'pending' ? large.length : 2 * chunk));
+      expect(page.reserved).toBeLessThan(2 * kept);
+      expect(page.steps).toBeGreaterThanOrEqual(page.statements.length + 20 + (state === 'pending' ? 0 : 3));
+      // Nothing matches: only the rows in memory are reserved.
+      const none = await list({ transform: 'mask' }, 20);
+      expect([none.found, Math.max(...none.statements.map(({ rows }) => rows)) <= 25]).toEqual([0, true]);
+      expect(none.steps).toBeGreaterThanOrEqual(none.statements.length + entries.length);
+      if (state === 'pending') expect(none.reserved).toBeLessThan(25 * large.length);
+      await expect(list({}, 100)).rejects.toThrow('too much');
+      await on.maintenance.audit.seal();
+    }
   });
 });

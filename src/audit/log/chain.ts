@@ -168,6 +168,11 @@ function toStored(row: SegmentRow): StoredSegment {
   return { ...header, packed: new PackedEntries(header, row.entries) };
 }
 
+/** Bytes of memory that the segments take, with the chunks that were decompressed. */
+export function heldBytes(segments: readonly StoredSegment[]): number {
+  return segments.reduce((sum, { packed }) => sum + packed.heldBytes, 0);
+}
+
 /** Like `segmentsIn`, without the entries. */
 export async function headersIn(db: Pick<Queries, 'all'>, ...page: Page): Promise<SignedHeader[]> {
   return (await rowsIn<HeaderRow>(db, headerColumns, ...page)).map(toHeader);

@@ -4,8 +4,7 @@
  */
 import type { Entry, LogEntry } from '../../domain/audit.ts';
 import { type Intervals, intervalsBetween } from '../../domain/intervals.ts';
-import { inTurns, type Reserve, type RunSteps, type Steps } from '../../domain/steps.ts';
-import type { Db } from '../../store/engine/db.ts';
+import type { Steps } from '../../domain/steps.ts';
 import type { AuditFilter, DenialCounts, LogCounts } from '../records.ts';
 import {
   type Chain,
@@ -14,12 +13,14 @@ import {
   firstHeader,
   headerAt,
   headersIn,
+  heldBytes,
   type StoredSegment,
   segmentAt,
   segmentsAt,
 } from './chain.ts';
 import { type AuditEntry, timeOfId, toLogEntry } from './entry.ts';
 import { newestPending, type PendingEntry } from './pending.ts';
+import { compute, peakReserver, type Reader } from './reader.ts';
 import { numbersOf } from './search.ts';
 import { type Counts, chunkSize, type SegmentHeader } from './segment.ts';
 import { type Hits, hitsAt, intersect, isBetween, matches, segmentsWith, termsFor } from './terms.ts';
@@ -40,35 +41,6 @@ export interface CountLimits {
 const defaults: CountLimits = { entries: 2 ** 21, segments: 100_000, opened: 256, pending: 10_000 };
 /** Segments per statement. Their 64,000 entries take about a millisecond. */
 export const batchSize = 64;
-
-/** `steps` runs the computations, in turns by default. */
-export type Reader = Pick<Db, 'get' | 'all'> & {
-  readonly steps?: RunSteps;
-  readonly reserve?: Reserve | undefined;
-};
-
-/** Runs the statements as computations of the request, too: SQLite blocks this thread. */
-export function pacedReader(
-  { get, all }: Pick<Db, 'get' | 'all'>,
-  steps: RunSteps,
-  reserve: Reserve | undefined,
-): Reader {
-  return {
-    get: async (...statement) => await steps(one(() => get(...statement))),
-    all: async (...statement) => await steps(one(() => all(...statement))),
-    steps,
-    reserve,
-  };
-}
-
-function* one<T>(work: () => T): Steps<T> {
-  yield;
-  return work();
-}
-
-function compute<T>({ steps: run = inTurns }: Reader, steps: Steps<T>): Promise<T> {
-  return run(steps);
-}
 
 export async function countEntries(
   db: Reader,
@@ -322,9 +294,11 @@ export async function countDenials(
   const { pending, range, pendingFrom } = await startOf(db, tenantId, denied, maxPending);
   await compute(db, eachMatch(tenantId, pending, denied, add));
   let countedFrom = pendingFrom;
+  const holds = peakReserver(db);
   for await (const batch of readsOf(matching(db, tenantId, denied, range))) {
     const segments = await segmentsAt(db, tenantId, [...batch.keys()]);
     for (const segment of segments) {
+      holds(heldBytes(segments));
       if (budget <= 0) {
         countedFrom ??= segment.sealedAt;
         break;

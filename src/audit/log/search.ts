@@ -4,8 +4,7 @@
  */
 import type { LogEntry } from '../../domain/audit.ts';
 import { type Failure, fail } from '../../domain/error.ts';
-import { nextTurn } from '../../domain/steps.ts';
-import type { Db } from '../../store/engine/db.ts';
+import type { Steps } from '../../domain/steps.ts';
 import type { AuditFilter, LogPage, LogWindow } from '../records.ts';
 import {
   type Chain,
@@ -13,32 +12,30 @@ import {
   firstHeader,
   firstSealedAt,
   headersIn,
+  heldBytes,
   type StoredSegment,
   segmentAt,
   segmentsIn,
 } from './chain.ts';
 import { type AuditEntry, cursorOf, type Place, placeOf, timeOfId, toLogEntry } from './entry.ts';
 import { newestPending } from './pending.ts';
+import { compute, peakReserver, type Reader } from './reader.ts';
 import { chunkSize } from './segment.ts';
 import { intersect, isBetween, matches, segmentsWith, termsFor } from './terms.ts';
 
 /** Maximum number of entries that one page examines, and of characters of JSON that it returns. */
 export const maxExamined = 2000;
 const maxPageBytes = 4 * 1024 * 1024;
-/** Maximum number of pending entries per statement, and of rows of the index. */
-const maxPending = 250;
+/** Bytes that an entry on a page takes, per character of its JSON. */
+const parsedBytes = 4;
+/** Maximum number of pending entries per statement, about how many characters they have, and rows of the index. */
+const maxPending = 64;
+const maxPendingText = 524_288;
 const maxHits = 16;
 /** Reading a row of the index, and decompressing a chunk, count as examining this many entries. */
 const hitCost = 5;
 const chunkCost = 20;
-/**
- * Characters of entries that are parsed before other requests can be handled, and the cost of an entry in addition to
- * its characters.
- */
-const maxUnpaused = 200_000;
-const entryCost = 1000;
 
-type Reader = Pick<Db, 'get' | 'all'>;
 type Order = 'asc' | 'desc';
 
 /** Collects the entries of a page. */
@@ -47,15 +44,21 @@ class Page {
   readonly #tenantId: string;
   readonly #filter: AuditFilter;
   readonly #limit: number;
+  readonly #reserve: (bytes: number) => void;
   #examined = 0;
   #bytes = 0;
-  #unpaused = 0;
   #next: string | undefined;
 
-  constructor(tenantId: string, filter: AuditFilter, limit: number) {
+  constructor(db: Reader, tenantId: string, filter: AuditFilter, limit: number) {
     this.#tenantId = tenantId;
     this.#filter = filter;
     this.#limit = limit;
+    this.#reserve = peakReserver(db);
+  }
+
+  /** Reserves memory for the entries of the page, and the bytes of rows that are read for it. */
+  hold(bytes: number): void {
+    this.#reserve(parsedBytes * this.#bytes + bytes);
   }
 
   /** Counts work that examines no entry. */
@@ -69,21 +72,17 @@ class Page {
 
   /**
    * Adds the entry if it matches. Returns false if the page is full; then it ends before this entry. `cursor` is the
-   * place of the entry.
+   * place of the entry, and `held` is as in `hold`.
    */
-  async add(entry: Omit<AuditEntry, 'mac'>, cursor: string): Promise<boolean> {
+  add(entry: Omit<AuditEntry, 'mac'>, cursor: string, held: number): boolean {
     const { at, text } = entry;
     this.#examined += 1;
-    this.#unpaused += text.length + entryCost;
-    if (this.#unpaused > maxUnpaused) {
-      this.#unpaused = 0;
-      await nextTurn();
-    }
     const found = isBetween(at, this.#filter) ? toLogEntry(this.#tenantId, entry) : undefined;
     if (!found || !matches(found, this.#filter)) return true;
     this.#bytes += text.length;
     const { length } = this.entries;
     if (length === this.#limit || (this.#bytes > maxPageBytes && length > 0)) return false;
+    this.hold(held);
     this.entries.push(found);
     this.#next = cursor;
     return true;
@@ -102,11 +101,11 @@ export async function searchBackwards(
   filter: AuditFilter,
   { limit, before }: LogWindow,
 ): Promise<LogPage> {
-  const page = new Page(tenantId, filter, limit);
+  const page = new Page(db, tenantId, filter, limit);
   let cursor = before !== undefined && placeOf(before) ? undefined : before;
   let chain: Chain | undefined;
   let upTo = before === undefined ? undefined : placeOf(before);
-  for (let size = firstSize(limit); !upTo; size = Math.min(8 * size, maxPending)) {
+  for (let size = firstSize(limit); !upTo; ) {
     const pending = await newestPending(db, tenantId, size + 1, cursor);
     const isPending = cursor === undefined || pending?.entries[0]?.id === cursor;
     chain = pending ? pending.chain : await chainOf(db, tenantId);
@@ -117,13 +116,26 @@ export async function searchBackwards(
       break;
     }
     const entries = (pending?.entries ?? []).slice(cursor === undefined ? 0 : 1);
-    for (const entry of entries) if (!(await page.add(entry, entry.id))) return page.more();
+    if (!(await compute(db, addPending(page, entries)))) return page.more();
     if (entries.length < size) break;
     cursor = entries.at(-1)?.id;
     if (page.isExhausted) return page.more(cursor);
+    const longest = Math.max(...entries.map(({ text }) => text.length));
+    size = Math.min(8 * size, maxPending, Math.max(1, Math.floor(maxPendingText / longest)));
   }
   chain ??= await chainOf(db, tenantId);
   return chain ? searchSegments(db, chain, filter, page, 'desc', upTo) : { entries: page.entries };
+}
+
+/** Returns false if the page is full. */
+function* addPending(page: Page, entries: readonly AuditEntry[]): Steps<boolean> {
+  const read = entries.reduce((sum, { text }) => sum + text.length, 0);
+  page.hold(read);
+  for (const entry of entries) {
+    yield;
+    if (!page.add(entry, entry.id, read)) return false;
+  }
+  return true;
 }
 
 /** Oldest first: sealed entries after `after`. Throws `validation_failed` as `AuditLog.list` says. */
@@ -145,7 +157,7 @@ export async function searchForwards(
   }
   if (!chain || place.number > chain.number) throw invalidAfter('must be the id of an entry of this log');
   if (place.number < chain.base.number) throw invalidAfter(tooOld);
-  return searchSegments(db, chain, filter, new Page(tenantId, filter, limit), 'asc', place);
+  return searchSegments(db, chain, filter, new Page(db, tenantId, filter, limit), 'asc', place);
 }
 
 const tooOld = 'is too old: entries after it were archived';
@@ -175,6 +187,7 @@ async function placeOfId(
   const time = timeOfId(id);
   const start = Number.isNaN(time) ? undefined : await firstSealedAt(db, tenantId, time);
   if (start === undefined) return undefined;
+  const holds = peakReserver(db);
   const first = Math.max(start, base.number + 1);
   const ranges = [
     { first, last: Math.min(first + maxLocated - 1, end), order: 'asc' as const },
@@ -184,7 +197,8 @@ async function placeOfId(
     for (const header of await headersIn(db, tenantId, range, order, maxLocated)) {
       if (time < header.earliestAt) continue;
       const segment = await segmentAt(db, tenantId, header.number);
-      const offset = segment ? await offsetOf(segment, id) : -1;
+      const offset = segment ? await compute(db, offsetOf(segment, id)) : -1;
+      if (segment) holds(heldBytes([segment]));
       if (offset >= 0) return { number: header.number, offset };
     }
   return undefined;
@@ -214,11 +228,11 @@ async function sealedWithId(db: Reader, tenantId: string, id: string) {
   return place && (await segmentAt(db, tenantId, place.number))?.packed.at(place.offset);
 }
 
-async function offsetOf({ packed }: StoredSegment, id: string): Promise<number> {
+function* offsetOf({ packed }: StoredSegment, id: string): Steps<number> {
   for (let chunk = 0; chunk * chunkSize < packed.length; chunk++) {
+    yield;
     const offset = packed.chunk(chunk).findIndex((entry) => entry.id === id);
     if (offset >= 0) return chunk * chunkSize + offset;
-    await nextTurn();
   }
   return -1;
 }
@@ -250,15 +264,10 @@ async function searchSegments(
   const range = await numbersOf(db, chain, filter);
   if (start && order === 'desc') range.last = Math.min(range.last, start.number);
   if (start && order === 'asc') range.first = Math.max(range.first, start.number);
-  for await (const { number, segment, offsets, cost } of candidates(
-    db,
-    chain.tenantId,
-    termsFor(filter),
-    range,
-    order,
-  )) {
+  for await (const candidate of candidates(db, chain.tenantId, termsFor(filter), range, order)) {
+    const { number, cost } = candidate;
     page.spend(cost);
-    const end = segment && (await examine(segment, offsets, filter, page, order, start));
+    const end = await compute(db, examine(candidate, filter, page, order, start));
     if (end) return end;
     const cursor = cursorOf({ number, offset: order === 'desc' ? 0 : lastOffset });
     if (page.isExhausted) return page.more(cursor);
@@ -273,6 +282,8 @@ interface Candidate {
   readonly number: number;
   /** Undefined if all segments up to this number, in the order of the search, were searched. */
   readonly segment?: StoredSegment;
+  /** The segments in memory: this one, and those that the same statement has read for later. */
+  readonly read: readonly StoredSegment[];
   readonly offsets: readonly number[] | 'all';
   readonly cost: number;
 }
@@ -298,7 +309,9 @@ async function* candidates(
     const segments = await segmentsIn(db, tenantId, range, order, size);
     const last = segments.at(-1);
     if (!last) return;
-    for (const segment of segments) yield { number: segment.number, segment, offsets: 'all', cost: 0 };
+    // Removes each segment when it was searched, and with it the chunks that were decompressed.
+    for (let [segment] = segments; segment; segments.shift(), [segment] = segments)
+      yield { number: segment.number, segment, read: segments, offsets: 'all', cost: 0 };
     size = Math.min(maxSegments, Math.max(1, Math.floor(entriesPerRead / last.packed.length)));
     advance(last.number);
   }
@@ -308,23 +321,23 @@ async function* candidates(
     if (!last) return;
     for (const { number, offsets } of await intersect(db, tenantId, others, hits)) {
       const segment = await segmentAt(db, tenantId, number);
-      if (segment) yield { number, segment, offsets, cost: 0 };
+      if (segment) yield { number, segment, read: [segment], offsets, cost: 0 };
     }
     if (hits.length < maxHits) return;
-    yield { number: last.number, offsets: [], cost: maxHits * hitCost };
+    yield { number: last.number, read: [], offsets: [], cost: maxHits * hitCost };
     advance(last.number);
   }
 }
 
 /** Returns a page if it ends within this segment. */
-async function examine(
-  segment: StoredSegment,
-  offsets: readonly number[] | 'all',
+function* examine(
+  { segment, read, offsets }: Candidate,
   filter: AuditFilter,
   page: Page,
   order: Order,
   start: Place | undefined,
-): Promise<LogPage | undefined> {
+): Steps<LogPage | undefined> {
+  if (!segment) return undefined;
   const { number, packed, earliestAt, latestAt } = segment;
   if ((filter.from ?? 0) > latestAt || (filter.to ?? Number.POSITIVE_INFINITY) <= earliestAt)
     return undefined;
@@ -333,14 +346,19 @@ async function examine(
     start?.number !== number || (order === 'desc' ? offset < start.offset : offset > start.offset);
   const wanted = all.filter(isAhead);
   let chunk = -1;
+  let held = 0;
   for (const offset of order === 'asc' ? wanted : wanted.toReversed()) {
     const cursor = cursorOf({ number, offset });
     if (Math.floor(offset / chunkSize) !== chunk) {
       chunk = Math.floor(offset / chunkSize);
       page.spend(chunkCost);
-      await nextTurn();
+      yield;
+      packed.chunk(chunk);
+      held = heldBytes(read);
+      page.hold(held);
     }
-    if (!(await page.add(packed.at(offset) ?? unreadableAt(segment, offset), cursor))) return page.more();
+    yield;
+    if (!page.add(packed.at(offset) ?? unreadableAt(segment, offset), cursor, held)) return page.more();
     if (page.isExhausted) return page.more(cursor);
   }
   return undefined;

@@ -196,10 +196,16 @@ export class PackedEntries {
   readonly length: number;
   readonly bytes: Buffer;
   readonly #chunks: (readonly AuditEntry[] | undefined)[] = [];
+  #decompressed = 0;
 
   constructor({ first, last }: Pick<SegmentHeader, 'first' | 'last'>, bytes: Uint8Array) {
     this.length = Math.min(Math.max(last - first + 1, 0), maxEntries);
     this.bytes = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  }
+
+  /** Bytes of memory. Characters can take two bytes. */
+  get heldBytes(): number {
+    return this.bytes.length + 2 * this.#decompressed;
   }
 
   /** Returns undefined if the entry was altered and cannot be read. */
@@ -235,7 +241,9 @@ export class PackedEntries {
       for (let skipped = 0; skipped < index; skipped++) start += lengthBytes + this.bytes.readUInt32BE(start);
       const end = start + lengthBytes + this.bytes.readUInt32BE(start);
       const data = this.bytes.subarray(start + lengthBytes, end);
-      const lines = inflateRawSync(data, { dictionary, maxOutputLength }).toString().split('\n');
+      const text = inflateRawSync(data, { dictionary, maxOutputLength }).toString();
+      this.#decompressed += text.length;
+      const lines = text.split('\n');
       const first = index * chunkSize;
       const expected = Math.min(chunkSize, this.length - first);
       return lines.length === expected ? lines.map((line, at) => this.#toEntry(line, first + at)) : [];

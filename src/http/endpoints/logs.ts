@@ -52,9 +52,10 @@ export const listLogs = readEndpoint({
       error: 'cannot be combined with start',
     }),
   replies: { 200: reply('A page of audit log entries.', LogPage, example.logPage) },
-  handle: async ({ principal, query }, { store, longWork }) => {
+  handle: async (call, { store, longWork, memory }) => {
+    const { principal, query } = call;
     const { size, start, after, ...filter } = query;
-    const window = { limit: size, before: start, after };
+    const window = { limit: size, before: start, after, reserve: memory.reserverFor(call) };
     const { entries, next, gaps = [] } = await store.audit.list(principal.tenantId, filter, window);
     const pagination = paginationOf(size, undefined, { next });
     const page = { pagination, ...(gaps.length > 0 && { gaps }), data: entries };
@@ -156,8 +157,8 @@ export const countLogs = readEndpoint({
     const { denials, ...filter } = query;
     if (query.to === undefined && query.from !== undefined && query.from >= now)
       throw fail('validation_failed', { errors: { from: ['must be in the past'] } });
-    const request = { run: longWork.for(principal), reserve: memory.reserverFor(call) };
-    const counts = await store.audit.count(tenantId, filter, now, denials === 'true', request);
+    const pace = { run: longWork.for(principal), reserve: memory.reserverFor(call) };
+    const counts = await store.audit.count(tenantId, filter, now, denials === 'true', pace);
     return { status: 200, body: countsBody(counts) };
   },
 });

@@ -144,7 +144,10 @@ describe.each(databases)('large requests on %s', (_, database) => {
     const management = await server.tenant();
     const permissions = ['token:read', 'token:create', 'token:update', 'token:search'];
     const rules = [{ priority: 1, transform: 'reveal', container: '/', permissions }];
-    ({ id: application, key } = await server.application(management.key, { permissions: [], rules }));
+    ({ id: application, key } = await server.application(management.key, {
+      permissions: ['log:read'],
+      rules,
+    }));
     ({ key: other } = await server.application(management.key, { permissions: [], rules }));
     for (const id of ['one', 'two', 'three']) expect((await create({ id: `large-${id}` })).status).toBe(201);
     expect((await create({ id: 'small', data: { name: 'x' } })).status).toBe(201);
@@ -203,6 +206,9 @@ describe.each(databases)('large requests on %s', (_, database) => {
       () => send('GET', '/tokens/large-one'),
       () => send('GET', '/tokens/large-one?transform=redact'),
       () => send('HEAD', '/tokens/large-two'),
+      () => send('GET', '/logs?size=100'),
+      () => send('HEAD', '/logs'),
+      () => send('GET', '/logs/counts?denials=true'),
       () => send('POST', '/tokens/search', { equals: { name: 'Ada Lovelace' } }),
       () => create({ id: 'large-one' }),
       () => create({ id: 'again' }, repeated),
@@ -222,6 +228,7 @@ describe.each(databases)('large requests on %s', (_, database) => {
         }),
       ...[0, 1, 100_000].map((after) => () => disconnect(after)),
       ...[0, 1, 100_000].map((after) => () => disconnect(after, '/tokens/large-one')),
+      ...[0, 1].map((after) => () => disconnect(after, '/logs?size=100')),
     ];
     for (const request of requests) {
       await request();
