@@ -3,6 +3,8 @@
 /** Each part takes time, however small it is. After the first ones, they must have so many bytes on average. */
 const maxSmallParts = 2048;
 const meanPart = 256;
+/** Bytes of the buffer at first. It doubles when it is full. */
+const firstLength = 4096;
 
 export function areTooSmall(parts: number, bytes: number): boolean {
   return parts > maxSmallParts + bytes / meanPart;
@@ -17,21 +19,26 @@ export async function collect(
   limit: number,
   refuse: (problem: string) => Error,
 ): Promise<Uint8Array<ArrayBuffer>> {
-  const received = new Bun.ArrayBufferSink();
-  received.start({ asUint8Array: true });
+  let received = new Uint8Array(Math.min(limit, firstLength));
   let [parts, bytes] = [0, 0];
   const reader = stream.getReader();
   for (;;) {
     // Bun joins all that arrives in one turn of the event loop, unless a read waits for it: then it is read by the chunk.
-    await new Promise(setImmediate);
+    await new Promise<void>((resolve) => void setImmediate(resolve));
     const { done, value } = await reader.read();
-    if (done) return received.end() as Uint8Array<ArrayBuffer>;
+    if (done) return received.subarray(0, bytes);
+    const start = bytes;
     bytes += value.length;
     const isTooLarge = bytes > limit;
     if (isTooLarge || areTooSmall(++parts, bytes)) {
       void reader.cancel();
       throw refuse(isTooLarge ? `may have at most ${limit} bytes` : 'arrives in too many small chunks');
     }
-    received.write(value);
+    if (bytes > received.length) {
+      const longer = new Uint8Array(Math.min(limit, Math.max(bytes, 2 * received.length)));
+      longer.set(received.subarray(0, start));
+      received = longer;
+    }
+    received.set(value, start);
   }
 }
