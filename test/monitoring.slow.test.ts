@@ -90,6 +90,8 @@ test.skipIf(noPromtool)('an alert fires while the connections of PostgreSQL are 
   const before = await scrape();
   const others = Array.from({ length: 14 }, () => new SQL(database.url, { max: 1 }));
   await Promise.all(others.map((each) => each.unsafe('select 1')));
+  // The background job reads the gauges.
+  await server.flush();
   const during = await scrape();
   await Promise.all(others.map((each) => each.close()));
   await server.close();
