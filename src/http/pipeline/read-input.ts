@@ -184,9 +184,11 @@ export function memoryOfBody(request: Request, limit: number): number {
   return length > smallBytes && length <= limit ? bodyCost * length : 0;
 }
 
+/** Undefined if the body comes in chunks. */
 function declaredLength({ headers }: Request): number | undefined {
   const declared = headers.get('content-length');
-  return declared === null ? undefined : Number(declared);
+  if (declared !== null) return Number(declared);
+  return headers.has('transfer-encoding') ? undefined : 0;
 }
 
 /** Whether the rest of a large body may follow on the connection, which then cannot be used again. */
