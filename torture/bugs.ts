@@ -178,7 +178,7 @@ export const bugs: readonly Bug[] = [
     database: 'SQLite',
     changes: [
       {
-        file: 'src/http/pipeline/handle-request.ts',
+        file: 'src/http/pipeline/admit.ts',
         from: "  if (!key || (key.kind === 'con') !== (onConsole === true)) throw fail('unauthenticated');\n",
         to: "  if (!key || (key.kind === 'con') !== (onConsole === true)) throw fail('unauthenticated');\n  process.stderr.write(headers.get('svc-api-key') + '\\n');\n",
       },
@@ -389,7 +389,7 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/domain/received-bytes.ts',
-        from: '    await new Promise(setImmediate);\n',
+        from: '    await new Promise<void>((resolve) => void setImmediate(resolve));\n',
         to: '',
       },
       {

@@ -252,11 +252,16 @@ export const worstRequests: Record<string, (world: World) => Requests> = {
       what: '50 rules of 10 conditions',
       path: '/sessions/authorize',
       key,
-      body: { nonce: await pendingNonce(), rules: sessionRules },
+      body: { nonce: await pendingNonce(), rules: sessionRules, permissions: ['decision:create'] },
     },
   ],
   createDelegation: ({ heavy: { key } }) => [
-    { what: '50 rules of 10 conditions', path: '/delegations', key, body: { rules: sessionRules } },
+    {
+      what: '50 rules of 10 conditions',
+      path: '/delegations',
+      key,
+      body: { rules: sessionRules, permissions: ['decision:create'] },
+    },
   ],
   listSessions: ({ owner: key, heavy }) => [
     { what: '100 with 50 rules', path: '/sessions?size=100', key },
