@@ -95,36 +95,50 @@ describeConsole('console overview:', (suite) => {
     expect(new URL(tab.page.url()).hash).toBe('#/who?q=%2Fpci%2F');
   });
 
-  test('the checklist of a new tenant follows the way to the first session', async () => {
+  test('each command of the checklist works with the keys of the steps before, and completes its step', async () => {
     const { server, tab } = suite;
     const { key } = await server.tenant();
     await open(key);
     for (const name of ['Requests', 'Response time'])
       await panel(name).getByText('No requests are recorded in this period. New ones').waitFor();
     const steps = panel('First steps');
-    await steps.getByRole('link', { name: 'Create' }).waitFor();
-    const backend = await server.application(key, { name: 'backend', permissions: ['token:read'] });
-    const shop = await server.application(key, { name: 'shop page', type: 'public' });
-    const reopen = async () => {
+    const variables: Record<string, string> = { SALLYPORT_KEY: key };
+    /** Runs the command of a step as printed, in a new page. Returns the JSON that it prints last. */
+    const follow = async (title: string) => {
+      const step = steps.getByRole('listitem').filter({ hasText: title });
+      const command = await step.locator('pre').innerText();
+      const env = { PATH: String(process.env.PATH), ...variables };
+      const shell = Bun.spawn(['sh', '-c', command], { env, stdio: ['ignore', 'pipe', 'ignore'] });
+      const output = await new Response(shell.stdout).text();
+      const printed = JSON.parse(output.trim().split('\n').at(-1) as string);
       await tab.reset();
       await open(key);
+      return printed;
     };
-    await reopen();
-    await steps.getByText('/tokens', { exact: false }).first().waitFor();
-    await server.call('POST', '/tokens', { key, body: { container: '/customers/42/', data: 'x' } });
-    await reopen();
-    await steps.getByText('startSession({').waitFor();
-    const { nonce } = (await server.call('POST', '/sessions', { key: shop.key })).body;
-    await reopen();
-    await steps.getByText('authorizeSession(service,', { exact: false }).waitFor();
-    const grant = { nonce, permissions: ['token:read'] };
-    expect((await server.call('POST', '/sessions/authorize', { key: backend.key, body: grant })).status).toBe(
-      204,
-    );
-    await reopen();
+    variables.BACKEND_KEY = (await follow('Create a private application')).key;
+    await steps.getByText('Create a private application for your backend (done)').waitFor();
+    variables.PUBLIC_KEY = (await follow('Create a public application')).key;
+    await steps.getByText('Create a public application for your web page (done)').waitFor();
+    const { id } = await follow('Store a token');
+    await steps.getByText('Store a token (done)').waitFor();
+    const session = await follow('Start a session');
+    await steps.getByText('Start a session in the browser (done)').waitFor();
+    Object.assign(variables, { SESSION_KEY: session.session_key, NONCE: session.nonce });
+    const { data } = await follow('Authorize the session');
+    expect(data).toMatchObject([{ id, data: 'XXXXXXXXXXXX4242' }]);
     await panel('Authorizations of sessions').getByText('1 authorized').waitFor();
-    await panel('Unused grants').getByText('without recorded use').waitFor();
     expect(await steps.count()).toBe(0);
+  });
+
+  test('the button of a step opens the form with the application of this step', async () => {
+    const { server, tab } = suite;
+    const { key } = await server.tenant();
+    await server.application(key, { name: 'backend' });
+    await open(key);
+    await panel('First steps').getByRole('button', { name: 'Create' }).click();
+    await tab.page.getByRole('radio', { name: /^In a browser or app/ }).waitFor();
+    expect(await tab.page.getByRole('radio', { name: /^In a browser or app/ }).isChecked()).toBe(true);
+    expect(await tab.page.getByRole('textbox', { name: 'Name' }).inputValue()).toBe('shop page');
   });
 
   test('more applications than the page loads: older ones count, or the page says that they do not', async () => {
@@ -142,7 +156,7 @@ describeConsole('console overview:', (suite) => {
     expect(await textOf('Expiries')).toMatch(/Next 7 days 1 Next 30 days 0 Later 1,010 /);
     const steps = panel('First steps');
     await steps.getByText('Create a private application for your backend (done)').waitFor();
-    await steps.getByRole('link', { name: 'Create' }).waitFor();
+    await steps.getByRole('button', { name: 'Create' }).waitFor();
     await panel('Access map').getByRole('combobox', { name: 'Permission' }).click();
     await tab.page.getByRole('option', { name: 'token:delete' }).click();
     await panel('Access map').getByText('None of the newest 1,000 applications has token:delete.').waitFor();

@@ -36,6 +36,12 @@ export function storeDraft(id: string, stored: StoredDraft): void {
   }
 }
 
+/** Opens the form for a new application, filled in with these fields. */
+export function openNew(fields: Partial<Draft>): void {
+  storeDraft('new', { draft: { ...emptyDraft, ...fields } });
+  navigate('applications', 'new');
+}
+
 /** Opens the edit form of the application, filled in with other grants. The user reviews them before saving. */
 export function openDraft(application: Application, { permissions, rules }: Grants): void {
   storeDraft(application.id, {

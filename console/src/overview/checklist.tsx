@@ -1,47 +1,73 @@
 /** First steps: what is still to do until a browser has its first session. */
 import { Button } from '@mantine/core';
 import { type ReactNode, useState } from 'react';
+import type { Draft } from '../applications/draft.ts';
+import { openNew } from '../applications/stored-draft.ts';
 import { CopyButton } from '../frame/copy-button.tsx';
 import { Icon } from '../frame/icons.tsx';
 import { useLoad } from '../frame/load.ts';
-import { href } from '../frame/route.ts';
 import { holds, useSignedIn } from '../frame/signed-in.ts';
 
 /** Whether the user hid the checklist. Forgotten when the page is closed or reloaded. */
 let wasHidden = false;
 
-const startSnippet = `import { startSession } from '@sallyport/sdk';
+type NewApplication = Pick<Draft, 'name' | 'type' | 'rules'>;
 
-// In the browser. Your backend authorizes the nonce for the signed-in customer. Fails unless it answers 2xx.
-const session = await startSession({
-  url: '${location.origin}',
-  publicKey: 'slp_pub_…',
-  authorize: (nonce) =>
-    fetch('/session', { method: 'POST', headers: { 'X-Requested-With': 'fetch' }, body: nonce }),
-});`;
+const backend: NewApplication = {
+  name: 'backend',
+  type: 'private',
+  rules: [
+    {
+      priority: 1,
+      container: '/customers/',
+      transform: 'reveal',
+      permissions: ['token:create', 'token:read'],
+    },
+  ],
+};
 
-const authorizeSnippet = `import { authorizeSession, Sallyport } from '@sallyport/sdk';
+const page: NewApplication = {
+  name: 'shop page',
+  type: 'public',
+  rules: [{ priority: 1, container: '/incoming/', transform: 'redact', permissions: ['token:create'] }],
+};
 
-// In your backend, for the signed-in customer.
-const service = new Sallyport({ url: '${location.origin}', key: process.env.SALLYPORT_KEY });
+const token = {
+  container: '/customers/42/',
+  data: '4242424242424242',
+  mask: '{{ data | reveal_last: 4 }}',
+};
 
-async function authorize(request, customer) {
-  // Another site can make the browser send your cookies, but not this header (CSRF).
-  if (!request.headers.has('X-Requested-With')) return new Response(null, { status: 403 });
-  const { expiresAt } = await authorizeSession(service, await request.text(), {
-    rules: [
-      {
-        priority: 1,
-        transform: 'mask',
-        permissions: ['token:read'],
-        conditions: [
-          { attribute: 'container', operator: 'starts_with', value: \`/customers/\${customer}/\` },
-        ],
-      },
-    ],
-  });
-  return new Response(null, { status: 204, headers: { 'SVC-SESSION-EXPIRES-AT': expiresAt } });
-}`;
+const sessionRule = {
+  priority: 1,
+  transform: 'mask',
+  permissions: ['token:read'],
+  conditions: [{ attribute: 'container', operator: 'starts_with', value: token.container }],
+};
+
+/** A request with the key in a variable. Where the body has `$NAME`, the shell inserts the variable. */
+function request(path: string, key: string, body?: string): string {
+  const headers = [
+    `-H "SVC-API-KEY: $${key}"`,
+    ...(body === undefined ? [] : ["-H 'Content-Type: application/json'"]),
+  ];
+  const sent = body === undefined ? [] : [`-d '${body}'`];
+  return [`curl -X POST ${location.origin}${path}`, headers.join(' '), ...sent].join(' \\\n  ');
+}
+
+/** The commands of each step. Those that follow use the variables that the comments name. */
+const commands = () => ({
+  backend: `${request('/applications', 'SALLYPORT_KEY', JSON.stringify(backend))}
+# SALLYPORT_KEY is your management key. Export the key in the response as BACKEND_KEY.`,
+  page: `${request('/applications', 'SALLYPORT_KEY', JSON.stringify(page))}
+# Export the key in the response as PUBLIC_KEY.`,
+  token: request('/tokens', 'BACKEND_KEY', JSON.stringify(token)),
+  start: `${request('/sessions', 'PUBLIC_KEY')}
+# Export the session_key in the response as SESSION_KEY, and the nonce as NONCE.`,
+  authorize: `${request('/sessions/authorize', 'BACKEND_KEY', `{"nonce":"'"$NONCE"'","rules":${JSON.stringify([sessionRule])}}`)}
+# What the browser sees now:
+curl ${location.origin}/tokens -H "SVC-API-KEY: $SESSION_KEY"`,
+});
 
 interface Step {
   readonly title: string;
@@ -83,41 +109,46 @@ export function Checklist() {
   const [isHidden, setHidden] = useState(wasHidden);
   if (isHidden || !progress || progress.isAuthorized) return null;
   const mayCreate = holds(signedIn, 'application:create');
-  const create = mayCreate && (
-    <Button component="a" variant="default" size="compact-xs" href={href('applications', 'new')}>
-      Create
-    </Button>
-  );
+  const snippets = commands();
+  const create = (application: NewApplication, command: string) =>
+    mayCreate && (
+      <>
+        <Button variant="default" size="compact-xs" onClick={() => openNew(application)}>
+          Create
+        </Button>
+        <Snippet text={command} />
+      </>
+    );
   const steps: Step[] = [
     {
       title: 'Create a private application for your backend',
-      text: 'Its key authorizes sessions, for instance to show customers their own data.',
+      text: 'Its key stores data, and authorizes sessions that show customers their own data.',
       done: progress.hasPrivate,
-      action: create,
+      action: create(backend, snippets.backend),
     },
     {
       title: 'Create a public application for your web page',
-      text: 'Its key may be public: it only starts sessions.',
+      text: 'Its key may be public: it starts sessions, and stores data that it cannot read.',
       done: progress.hasPublic,
-      action: create,
+      action: create(page, snippets.page),
     },
     {
       title: 'Store a token',
-      text: 'Sensitive data is stored encrypted, as a token in a container such as /customers/42/.',
+      text: 'Sensitive data is stored encrypted, as a token in a container such as /customers/42/. Who may not see it gets the mask.',
       done: progress.hasToken,
-      action: <Snippet text={tokenSnippet()} />,
+      action: <Snippet text={snippets.token} />,
     },
     {
       title: 'Start a session in the browser',
       text: 'The session is pending: it has no access until your backend authorizes it.',
       done: progress.hasSession,
-      action: <Snippet text={startSnippet} />,
+      action: <Snippet text={snippets.start} />,
     },
     {
       title: 'Authorize the session in your backend',
-      text: 'Grant only the data of this customer.',
+      text: 'Grant only the data of this customer. In JavaScript, the SDK has startSession and authorizeSession.',
       done: false,
-      action: <Snippet text={authorizeSnippet} />,
+      action: <Snippet text={snippets.authorize} />,
     },
   ];
   const current = steps.findIndex(({ done }) => !done);
@@ -151,12 +182,6 @@ export function Checklist() {
       </ol>
     </section>
   );
-}
-
-function tokenSnippet(): string {
-  return `curl ${location.origin}/tokens \\
-  -H "SVC-API-KEY: $SALLYPORT_KEY" -H 'Content-Type: application/json' \\
-  -d '{"id":"card-42","container":"/customers/42/","data":"4242424242424242"}'`;
 }
 
 function Snippet({ text }: { text: string }) {
