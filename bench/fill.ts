@@ -5,9 +5,9 @@
  */
 import { Database } from 'bun:sqlite';
 import { randomBytes } from 'node:crypto';
+import { parseMasterKeys } from '../src/db/keys/cipher.ts';
 import { JsonText } from '../src/domain/json-text.ts';
 import { mint, newId } from '../src/domain/key.ts';
-import { parseMasterKeys } from '../src/store/crypto/cipher.ts';
 import { type OpenedStore, openStore } from '../src/store/open.ts';
 import type { Store } from '../src/store/store.ts';
 import type { Owner } from './environment.ts';

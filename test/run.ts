@@ -22,9 +22,9 @@ import {
 import { availableParallelism, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { Glob, SQL } from 'bun';
-import { migrate } from '../src/store/engine/migrate.ts';
-import { openPostgres } from '../src/store/engine/postgres.ts';
-import { openSqlite } from '../src/store/engine/sqlite.ts';
+import { migrate } from '../src/db/migrate.ts';
+import { openPostgres } from '../src/db/postgres/postgres.ts';
+import { openSqlite } from '../src/db/sqlite/sqlite.ts';
 import { CitusCluster, citusBinaries } from '../torture/crash/citus.ts';
 import { createCitusTemplate } from './support/citus.ts';
 import { initializedData, startPostgres } from './support/postgres.ts';

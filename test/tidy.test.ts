@@ -25,11 +25,14 @@ describe('imports:', () => {
     expect(outside('src/domain/', (each) => each.to === 'zod' || arrow(each) === liquid)).toEqual([]);
   });
 
-  test('the store imports only the domain and the audit log', () => {
-    const allowed = /^(src\/(domain|audit)\/|node:|bun$|bun:|zod$)/;
+  test('the store imports only the domain, the databases and the audit log', () => {
+    const allowed = /^(src\/(domain|audit|db)\/|node:|bun$|bun:|zod$)/;
     expect(outside('src/store/', ({ to }) => allowed.test(to))).toEqual([]);
-    const base = ['src/store/engine/', 'src/store/crypto/'];
-    expect(base.flatMap((folder) => outside(folder, ({ to }) => !to.startsWith('src/audit/')))).toEqual([]);
+  });
+
+  test('the databases import only the domain', () => {
+    const allowed = /^(src\/domain\/|node:|bun$|bun:|zod$)/;
+    expect(outside('src/db/', ({ to }) => allowed.test(to))).toEqual([]);
   });
 
   test('HTTP imports only types from the store, and libraries for OAuth only in its folder', () => {
@@ -56,7 +59,7 @@ describe('imports:', () => {
   });
 
   test('the audit log imports the databases, their keys and settings', () => {
-    const allowed = /^(src\/(domain|config|outbound|store\/(engine|crypto))\/|node:|bun$|bun:|zod$|yaml$)/;
+    const allowed = /^(src\/(domain|config|outbound|db)\/|node:|bun$|bun:|zod$|yaml$)/;
     expect(outside('src/audit/', ({ to }) => allowed.test(to))).toEqual([]);
   });
 
@@ -77,8 +80,7 @@ describe('imports:', () => {
   });
 
   test('the folders of src import each other in one direction', () => {
-    // The drivers and the keys are below the audit log, and the rest of the store is above it.
-    const folderOf = (path: string) => /^src\/(store\/(?:engine|crypto)|\w+)\//.exec(path)?.[1];
+    const folderOf = (path: string) => /^src\/(\w+)\//.exec(path)?.[1];
     const arrows = new Map<string, Set<string>>();
     for (const { from, to } of imports) {
       const [importer, imported] = [folderOf(from), folderOf(to)];
@@ -141,7 +143,7 @@ describe('imports:', () => {
 
   test('only the store and authentication return a value or a promise', () => {
     const importers = imports.filter(({ to }) => to === 'src/domain/awaitable.ts').map(({ from }) => from);
-    const outsideStore = importers.filter((path) => !path.startsWith('src/store/'));
+    const outsideStore = importers.filter((path) => !/^src\/(db|store)\//.test(path));
     expect(outsideStore).toEqual(['src/http/pipeline/admit.ts', 'src/http/pipeline/route.ts']);
   });
 
@@ -152,7 +154,7 @@ describe('imports:', () => {
 
   test('domain, store and HTTP never import operator tools', () => {
     const upward = imports.filter(
-      ({ from, to }) => to.startsWith('src/operations/') && /^src\/(domain|store|http)\//.test(from),
+      ({ from, to }) => to.startsWith('src/operations/') && /^src\/(domain|db|audit|store|http)\//.test(from),
     );
     expect(upward.map(arrow)).toEqual([]);
   });
@@ -266,7 +268,7 @@ describe('each side effect is confined to few files:', () => {
       /: (?:select .* from |select [\w:.]+\(?|insert into \w|update \w+ set |delete from |(?:alter|create|drop) (?:table|index)|pragma |vacuum |with \w+ as)/i;
     const clause = /\bwhere [\w.]+ (?:=|<>|[<>]=?|in|is) |\border by \w|[=<>] ?\$\d\b/i;
     const sql = (path: string) => literalsIn(path).filter((each) => verb.test(each) || clause.test(each));
-    const mayHaveIt = /^src\/(?:store|audit)\//;
+    const mayHaveIt = /^src\/(?:db|store|audit)\//;
     expect(sources.filter((path) => mayHaveIt.test(path)).flatMap(sql).length).toBeGreaterThan(200);
     expect(sources.filter((path) => !mayHaveIt.test(path)).flatMap(sql)).toEqual([]);
   });
@@ -275,12 +277,12 @@ describe('each side effect is confined to few files:', () => {
     const random = /Math\.random|randomUUID|getRandomValues|randomBytes|randomFill|randomInt/;
     const allowed = [
       'src/domain/key.ts',
-      'src/store/crypto/cipher.ts',
+      'src/db/keys/cipher.ts',
       'src/audit/log/entry.ts',
-      'src/store/crypto/keyring.ts',
-      'src/store/engine/postgres-lease.ts',
-      'src/store/engine/postgres-retry.ts',
-      'src/store/engine/sqlite.ts',
+      'src/db/keys/keyring.ts',
+      'src/db/postgres/postgres-lease.ts',
+      'src/db/postgres/postgres-retry.ts',
+      'src/db/sqlite/sqlite.ts',
       'src/app.ts',
     ];
     const requestIds = 'src/http/pipeline/request-info.ts';

@@ -9,7 +9,7 @@ export const bugs: readonly Bug[] = [
     database: 'SQLite',
     changes: [
       {
-        file: 'src/store/engine/sqlite.ts',
+        file: 'src/db/sqlite/sqlite.ts',
         from: 'export const reservedBytes = 32 * 1024 * 1024;',
         to: 'export const reservedBytes = 0;',
       },
@@ -154,7 +154,7 @@ export const bugs: readonly Bug[] = [
     database: 'SQLite',
     changes: [
       {
-        file: 'src/store/engine/sqlite.ts',
+        file: 'src/db/sqlite/sqlite.ts',
         from: "db.run('pragma synchronous = full')",
         to: "db.run('pragma synchronous = normal')",
       },
@@ -328,7 +328,7 @@ export const bugs: readonly Bug[] = [
     database: 'PostgreSQL',
     changes: [
       {
-        file: 'src/store/engine/postgres-errors.ts',
+        file: 'src/db/postgres/postgres-errors.ts',
         from: '|42501|53|55|',
         to: '|42501|53100|55|',
       },

@@ -1,5 +1,5 @@
 /** Helpers for direct database access while the machine is under load. */
-import { DbUnavailable } from '../src/store/engine/db.ts';
+import { DbUnavailable } from '../src/db/db.ts';
 import { generousTimeout } from '../test/support/test-server.ts';
 import { NotFinished } from './not-finished.ts';
 

@@ -2,9 +2,9 @@
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
+import type { ChainKeys } from '../db/keys/keyring.ts';
+import { readFileLines } from '../db/line-reader.ts';
 import { manifestName, manifestText, type ReportManifest } from '../domain/access/report.ts';
-import type { ChainKeys } from '../store/crypto/keyring.ts';
-import { readFileLines } from '../store/engine/line-reader.ts';
 import { isSignedText } from './log/segment.ts';
 import type { Finding } from './proof/chain-check.ts';
 import type { Part } from './proof/export.ts';

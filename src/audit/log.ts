@@ -1,5 +1,8 @@
 /** Writes, seals and reads the audit log. */
 import type { Database } from 'bun:sqlite';
+import type { Db, DbTime, Queries } from '../db/db.ts';
+import type { ChainKeys } from '../db/keys/keyring.ts';
+import { databaseTime } from '../db/sql.ts';
 import {
   type AuditedReads,
   type LogEntry,
@@ -8,9 +11,6 @@ import {
   unrecordedTransforms,
 } from '../domain/audit.ts';
 import { timestamp } from '../domain/common-fields.ts';
-import type { ChainKeys } from '../store/crypto/keyring.ts';
-import type { Db, DbTime, Queries } from '../store/engine/db.ts';
-import { databaseTime } from '../store/engine/sql.ts';
 import {
   type AuditDb,
   allChains,

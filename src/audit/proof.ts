@@ -1,9 +1,10 @@
 /** Exports, verifies, archives and deletes the audit log. */
+
+import type { Db, Queries } from '../db/db.ts';
+import type { ChainKeys, MasterKeys } from '../db/keys/keyring.ts';
+import { unwrapChainKeys, wrappedChainKeys } from '../db/keys/keyring.ts';
+import { everyTenant } from '../db/sql.ts';
 import { manifestText, type ReportManifest } from '../domain/access/report.ts';
-import type { ChainKeys, MasterKeys } from '../store/crypto/keyring.ts';
-import { unwrapChainKeys, wrappedChainKeys } from '../store/crypto/keyring.ts';
-import type { Db, Queries } from '../store/engine/db.ts';
-import { everyTenant } from '../store/engine/sql.ts';
 import { allChains, type Chain, chainOf, eachSegment, emptyChain, segmentAt } from './log/chain.ts';
 import { macOf } from './log/entry.ts';
 import { newestPending } from './log/pending.ts';

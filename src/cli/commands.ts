@@ -40,7 +40,7 @@ const versionCommand: Command = {
   standalone: true,
   examples: ['sallyport version --json'],
   run: async ({ printResult }) => {
-    const { newestSchema } = await import('../store/engine/migrate.ts');
+    const { newestSchema } = await import('../db/migrate.ts');
     return printResult({ version, build: build(), schema: newestSchema }, build());
   },
 };

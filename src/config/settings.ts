@@ -3,12 +3,12 @@ import { readFileSync } from 'node:fs';
 import { totalmem } from 'node:os';
 import { join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
+import { defaultConnections, defaultTimeout } from '../db/db.ts';
 import { type AuditedReads, auditedReads } from '../domain/audit.ts';
 import type { Age } from '../domain/duration.ts';
 import { Secret } from '../domain/key.ts';
 import { longestSession } from '../domain/session.ts';
 import { maxTokenBytes } from '../domain/token.ts';
-import { defaultConnections, defaultTimeout } from '../store/engine/db.ts';
 import { parseTrust, type Trust, trustNobody } from './trusted-proxies.ts';
 import {
   age,

@@ -1,10 +1,10 @@
 /** The type of a setting, and functions that parse values. They throw messages such as "must be …". */
 import { join, resolve } from 'node:path';
+import { parseMasterKeys } from '../db/keys/cipher.ts';
+import { parsePostgresUrl } from '../db/postgres/postgres-url.ts';
 import { type Age, parseAge } from '../domain/duration.ts';
 import { Secret } from '../domain/key.ts';
 import { isIssuerUrl } from '../domain/trusted-issuer.ts';
-import { parseMasterKeys } from '../store/crypto/cipher.ts';
-import { parsePostgresUrl } from '../store/engine/postgres-url.ts';
 
 /** One setting: a flag, an environment variable and a line in `.env`. */
 export interface Setting<T> {

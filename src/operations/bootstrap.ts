@@ -2,13 +2,13 @@
 import { existsSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { ConfigError } from '../config/settings.ts';
+import { DbUnavailable } from '../db/db.ts';
+import { createFolder, writeOwned } from '../db/sqlite/file-ownership.ts';
 import { type AuditedReads, byOperator, readsOperation, readsSetting } from '../domain/audit.ts';
 import { Failure } from '../domain/error.ts';
 import { cut } from '../domain/escape.ts';
 import { mint, newId, newTag, type ParsedKey, parseKey, type Secret } from '../domain/key.ts';
 import { builtIn, hasTrait } from '../domain/permission.ts';
-import { DbUnavailable } from '../store/engine/db.ts';
-import { createFolder, writeOwned } from '../store/engine/file-ownership.ts';
 import type { Maintenance, NewTenant } from '../store/maintenance.ts';
 import type { OpenedStore } from '../store/open.ts';
 import type { NewApplication, Store } from '../store/store.ts';

@@ -6,8 +6,6 @@ import { auditSource, type SinkState } from '../audit/delivery.ts';
 import { newestTimes, type PendingEntries, pendingEntries } from '../audit/log.ts';
 import { chainKeysOf, isEmptyLog, checkHeads as verifyHeads } from '../audit/proof.ts';
 import { type Config, hasTrustedProxies } from '../config/settings.ts';
-import { timestamp } from '../domain/common-fields.ts';
-import { bindMasterKey, currentMaster, type MasterKeys } from '../store/crypto/keyring.ts';
 import {
   describeMisplaced,
   hasRowFunctions,
@@ -16,20 +14,16 @@ import {
   readClockDifferences,
   readPlacements,
   readServers,
-} from '../store/engine/citus.ts';
-import { commandTimeout, type Db, DbUnavailable } from '../store/engine/db.ts';
-import {
-  appliedMigrations,
-  findSchemaProblem,
-  newestSchema,
-  tablesOf,
-  versionOf,
-} from '../store/engine/migrate.ts';
-import { openPostgres } from '../store/engine/postgres.ts';
-import { isTimeout } from '../store/engine/postgres-errors.ts';
-import { databaseTime } from '../store/engine/sql.ts';
-import { openSqlite } from '../store/engine/sqlite.ts';
-import { isInUse } from '../store/engine/sqlite-lock.ts';
+} from '../db/citus.ts';
+import { commandTimeout, type Db, DbUnavailable } from '../db/db.ts';
+import { bindMasterKey, currentMaster, type MasterKeys } from '../db/keys/keyring.ts';
+import { appliedMigrations, findSchemaProblem, newestSchema, tablesOf, versionOf } from '../db/migrate.ts';
+import { openPostgres } from '../db/postgres/postgres.ts';
+import { isTimeout } from '../db/postgres/postgres-errors.ts';
+import { databaseTime } from '../db/sql.ts';
+import { openSqlite } from '../db/sqlite/sqlite.ts';
+import { isInUse } from '../db/sqlite/sqlite-lock.ts';
+import { timestamp } from '../domain/common-fields.ts';
 import { readGauges } from '../store/gauges.ts';
 import { type ActiveNode, nodes } from '../store/nodes.ts';
 import {

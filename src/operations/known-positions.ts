@@ -7,6 +7,8 @@ import { readFile, rename, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { Config } from '../config/settings.ts';
+import { Unreachable } from '../db/postgres/postgres-errors.ts';
+import { createFolder } from '../db/sqlite/file-ownership.ts';
 import {
   isBehind,
   isPosition,
@@ -14,8 +16,6 @@ import {
   type Position,
   withPosition,
 } from '../domain/database-position.ts';
-import { createFolder } from '../store/engine/file-ownership.ts';
-import { Unreachable } from '../store/engine/postgres-errors.ts';
 import { type Log, makeLog } from '../telemetry/log.ts';
 
 /** Milliseconds that an answer of other nodes is used, and that they have for it. */

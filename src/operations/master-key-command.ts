@@ -1,7 +1,7 @@
 /** Reads master keys from the output of a program, such as the client of a key management service. */
 import { type Config, ConfigError } from '../config/settings.ts';
-import { type MasterKey, parseMasterKeys } from '../store/crypto/cipher.ts';
-import type { MasterKeys } from '../store/crypto/keyring.ts';
+import { type MasterKey, parseMasterKeys } from '../db/keys/cipher.ts';
+import type { MasterKeys } from '../db/keys/keyring.ts';
 
 const variable = 'SALLYPORT_MASTER_KEY_COMMAND';
 

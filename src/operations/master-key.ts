@@ -13,10 +13,10 @@ import {
 } from 'node:fs';
 import { dirname } from 'node:path';
 import { type Config, ConfigError } from '../config/settings.ts';
-import { type MasterKey, newMasterKey, parseMasterKeys } from '../store/crypto/cipher.ts';
-import type { Rotation } from '../store/crypto/key-rotation.ts';
-import type { MasterKeys } from '../store/crypto/keyring.ts';
-import { copyOwnership, createFolder } from '../store/engine/file-ownership.ts';
+import { type MasterKey, newMasterKey, parseMasterKeys } from '../db/keys/cipher.ts';
+import type { Rotation } from '../db/keys/key-rotation.ts';
+import type { MasterKeys } from '../db/keys/keyring.ts';
+import { copyOwnership, createFolder } from '../db/sqlite/file-ownership.ts';
 import { commandKeys, keyCommand, keysFromCommand, startCommandKeys } from './master-key-command.ts';
 
 export const masterKeyHint =

@@ -3,7 +3,7 @@ import { accessSync, constants } from 'node:fs';
 import { hostname, totalmem } from 'node:os';
 import { dirname } from 'node:path';
 import type { Config } from '../config/settings.ts';
-import { newestSchema } from '../store/engine/migrate.ts';
+import { newestSchema } from '../db/migrate.ts';
 import type { ActiveNode } from '../store/nodes.ts';
 import { askNode } from './known-positions.ts';
 

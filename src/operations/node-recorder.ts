@@ -5,8 +5,8 @@
  */
 import { hostname } from 'node:os';
 import { build } from '../config/version.ts';
+import type { MasterKeys } from '../db/keys/keyring.ts';
 import { newId } from '../domain/key.ts';
-import type { MasterKeys } from '../store/crypto/keyring.ts';
 import type { Nodes } from '../store/nodes.ts';
 import type { Log } from '../telemetry/log.ts';
 import type { Observer } from '../telemetry/observe.ts';

@@ -1,6 +1,6 @@
 /** Reports a slow startup, for example because another node migrates the database. */
 import type { Config } from '../config/settings.ts';
-import { isTimeout } from '../store/engine/postgres-errors.ts';
+import { isTimeout } from '../db/postgres/postgres-errors.ts';
 import type { Log } from '../telemetry/log.ts';
 
 /** Milliseconds before the first report, and between later reports. */

@@ -1,8 +1,8 @@
 /** Checks a SQLite file for `doctor`. */
 import type { Database } from 'bun:sqlite';
-import type { Db } from '../store/engine/db.ts';
-import { schemaDifferences } from '../store/engine/migrate.ts';
-import { lockShared } from '../store/engine/sqlite-lock.ts';
+import type { Db } from '../db/db.ts';
+import { schemaDifferences } from '../db/migrate.ts';
+import { lockShared } from '../db/sqlite/sqlite-lock.ts';
 import { readSqliteSettings } from '../store/operator-queries.ts';
 import { hasMigrations, integrityErrors, readFrom } from '../store/sqlite-backup.ts';
 import { type Check, fail, ok, warn } from './check.ts';

@@ -2,9 +2,10 @@
  * Counts the tokens of each application, and the bytes of its tokens and idempotency records. The counts are updated in
  * the transaction that changes a token or a record.
  */
+
+import type { DbTime, Executor, Queries, Value } from '../db/db.ts';
 import { fail } from '../domain/error.ts';
 import type { Token } from '../domain/token.ts';
-import type { DbTime, Executor, Queries, Value } from './engine/db.ts';
 import type { StorageUsed } from './store.ts';
 import { containersOf, deleteTokenRows } from './token-index.ts';
 

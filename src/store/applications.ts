@@ -1,3 +1,5 @@
+import { type DbTime, type Executor, type Queries, rowLock } from '../db/db.ts';
+import { all, includes, inserter, Params } from '../db/sql.ts';
 import type { Application, ApplicationType } from '../domain/application.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import type { Grants } from '../domain/grant.ts';
@@ -6,8 +8,6 @@ import type { Labels } from '../domain/labels.ts';
 import { type EffectiveGrants, quarantined } from '../domain/quarantine.ts';
 import { normalized } from '../domain/text-search.ts';
 import { boundedList, countFiltered, type Filtered } from './bounded-list.ts';
-import { type DbTime, type Executor, type Queries, rowLock } from './engine/db.ts';
-import { all, includes, inserter, Params } from './engine/sql.ts';
 import { countKeys, endUntrusted, expireKeys, insertKey } from './key-rows.ts';
 import type { ApplicationFilter, Applications, ApplicationUpdate, Change, NewApplication } from './store.ts';
 

@@ -2,9 +2,10 @@
  * Lists rows by id, newest first, with a filter that has no index. A request examines a bounded number of rows, so a page
  * may be short or empty although the list continues.
  */
+
+import type { DbTime, Executor } from '../db/db.ts';
+import { all, Params } from '../db/sql.ts';
 import { nextTurn } from '../domain/steps.ts';
-import type { DbTime, Executor } from './engine/db.ts';
-import { all, Params } from './engine/sql.ts';
 import type { ListPage, ListWindow } from './store.ts';
 
 /** Maximum number of rows that a request examines. */

@@ -1,11 +1,11 @@
 /** Copies the rows of a SQLite database into an empty PostgreSQL database. */
 import type { Database } from 'bun:sqlite';
 import { toolWriter } from '../audit/log.ts';
+import type { Db, Queries, Value } from '../db/db.ts';
+import type { ChainKeys } from '../db/keys/keyring.ts';
+import { tablesOf } from '../db/migrate.ts';
+import { type ColumnType, inserter } from '../db/sql.ts';
 import { byOperator } from '../domain/audit.ts';
-import type { ChainKeys } from './crypto/keyring.ts';
-import type { Db, Queries, Value } from './engine/db.ts';
-import { tablesOf } from './engine/migrate.ts';
-import { type ColumnType, inserter } from './engine/sql.ts';
 
 /**
  * `nodes` lists the running processes of an installation, `search_locks` has no rows. `schema_versions` and `maintenance_lock` are not created by a

@@ -1,3 +1,5 @@
+import type { DbTime, Executor, Local } from '../db/db.ts';
+import { joinedLookup } from '../db/sql.ts';
 import type { Person } from '../domain/audit.ts';
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { type Digest, nilTenant } from '../domain/key.ts';
@@ -13,8 +15,6 @@ import {
   toGrants,
   toOrigins,
 } from './applications.ts';
-import type { DbTime, Executor, Local } from './engine/db.ts';
-import { joinedLookup } from './engine/sql.ts';
 import { trustDigest } from './key-rows.ts';
 import { isValid, isValidInRows, kindOf, ofCeiling, ownerAndAuthorizer } from './sessions.ts';
 import type { Credentials } from './store.ts';

@@ -1,3 +1,7 @@
+import { type DbTime, type Executor, type Queries, rowLock, type Value } from '../db/db.ts';
+import { decrypt, encrypt } from '../db/keys/cipher.ts';
+import type { Keyring } from '../db/keys/keyring.ts';
+import { all, includes, Params } from '../db/sql.ts';
 import { Id, timestamp } from '../domain/common-fields.ts';
 import type { Destination, DestinationRequest } from '../domain/destination.ts';
 import { Secret } from '../domain/key.ts';
@@ -5,10 +9,6 @@ import { lazy } from '../domain/lazy.ts';
 import { modificationTime } from '../domain/row-version.ts';
 import { boundedList } from './bounded-list.ts';
 import { isSame } from './credentials.ts';
-import { decrypt, encrypt } from './crypto/cipher.ts';
-import type { Keyring } from './crypto/keyring.ts';
-import { type DbTime, type Executor, type Queries, rowLock, type Value } from './engine/db.ts';
-import { all, includes, Params } from './engine/sql.ts';
 import type { DestinationFields, DestinationSecrets, Destinations, StoredDestination } from './store.ts';
 
 interface Row {

@@ -1,6 +1,6 @@
 import { logGauges } from '../audit/log.ts';
-import type { Db, DbTime } from './engine/db.ts';
-import { everyTenant } from './engine/sql.ts';
+import type { Db, DbTime } from '../db/db.ts';
+import { everyTenant } from '../db/sql.ts';
 import type { Connections, Gauges } from './maintenance.ts';
 
 const tables = ['applications', 'sessions', 'tokens'] as const;

@@ -1,8 +1,8 @@
 import { createHash, createHmac } from 'node:crypto';
+import type { Executor, Queries, Value } from '../db/db.ts';
+import { decrypt, encrypt } from '../db/keys/cipher.ts';
 import { fail } from '../domain/error.ts';
 import { type Charge, checkGrowth, writeCharges } from './application-storage.ts';
-import { decrypt, encrypt } from './crypto/cipher.ts';
-import type { Executor, Queries, Value } from './engine/db.ts';
 import type { Idempotency } from './store.ts';
 
 /** How long a response is replayed, in milliseconds. */

@@ -1,10 +1,10 @@
 /** Statements on the keys of an application. Callers must lock the application first. */
 import { createHash } from 'node:crypto';
+import type { DbTime, Queries } from '../db/db.ts';
+import { Params } from '../db/sql.ts';
 import { type Digest, keyDigest, type Minted, newId } from '../domain/key.ts';
 import { longestSession } from '../domain/session.ts';
 import type { TrustedIssuer, Workload } from '../domain/trusted-issuer.ts';
-import type { DbTime, Queries } from './engine/db.ts';
-import { Params } from './engine/sql.ts';
 import type { Change, Keys, NewIssuedKey } from './store.ts';
 
 export interface KeyRow {

@@ -1,4 +1,7 @@
 import type { EntryWriter } from '../audit/log.ts';
+import type { Db, DbTime, Executor } from '../db/db.ts';
+import type { Keyring } from '../db/keys/keyring.ts';
+import { databaseTime, everyTenant, onCitus } from '../db/sql.ts';
 import type { ApplicationKey } from '../domain/application.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { nilTenant, type ParsedKey } from '../domain/key.ts';
@@ -10,9 +13,6 @@ import {
   notExpired,
   toApplication,
 } from './applications.ts';
-import type { Keyring } from './crypto/keyring.ts';
-import type { Db, DbTime, Executor } from './engine/db.ts';
-import { databaseTime, everyTenant, onCitus } from './engine/sql.ts';
 import {
   countKeys,
   endOldestSessions,

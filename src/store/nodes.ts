@@ -1,9 +1,9 @@
 /** The nodes that use this database. Each node renews its row; a row that is not renewed expires. */
 
+import type { Db, DbTime } from '../db/db.ts';
+import { schemaOf } from '../db/migrate.ts';
+import { databaseTime } from '../db/sql.ts';
 import type { Position } from '../domain/database-position.ts';
-import type { Db, DbTime } from './engine/db.ts';
-import { schemaOf } from './engine/migrate.ts';
-import { databaseTime } from './engine/sql.ts';
 
 export interface NodeRecord {
   readonly id: string;

@@ -9,22 +9,7 @@ import {
   openAuditLog,
 } from '../audit/log.ts';
 import { proof, signReport } from '../audit/proof.ts';
-import type { Awaitable } from '../domain/awaitable.ts';
-import type { KnownPositions } from '../domain/database-position.ts';
-import { applications } from './applications.ts';
-import { copyToPostgres } from './copy-to-postgres.ts';
-import { credentials } from './credentials.ts';
-import { rotateMasterKey } from './crypto/key-rotation.ts';
-import {
-  bindMasterKey,
-  currentMaster,
-  type Keyring,
-  keyring,
-  type MasterKeys,
-  missingReason,
-} from './crypto/keyring.ts';
-import { destinations } from './destinations.ts';
-import { moveTenantRows } from './engine/citus.ts';
+import { moveTenantRows } from '../db/citus.ts';
 import {
   type Db,
   DbUnavailable,
@@ -32,7 +17,16 @@ import {
   type Executor,
   type Queries,
   type Transaction,
-} from './engine/db.ts';
+} from '../db/db.ts';
+import { rotateMasterKey } from '../db/keys/key-rotation.ts';
+import {
+  bindMasterKey,
+  currentMaster,
+  type Keyring,
+  keyring,
+  type MasterKeys,
+  missingReason,
+} from '../db/keys/keyring.ts';
 import {
   IncompatibleSchema,
   type Migrated,
@@ -41,9 +35,15 @@ import {
   NoSchema,
   newestSchema,
   schemaOf,
-} from './engine/migrate.ts';
-import { openPostgres } from './engine/postgres.ts';
-import { openSqlite } from './engine/sqlite.ts';
+} from '../db/migrate.ts';
+import { openPostgres } from '../db/postgres/postgres.ts';
+import { openSqlite } from '../db/sqlite/sqlite.ts';
+import type { Awaitable } from '../domain/awaitable.ts';
+import type { KnownPositions } from '../domain/database-position.ts';
+import { applications } from './applications.ts';
+import { copyToPostgres } from './copy-to-postgres.ts';
+import { credentials } from './credentials.ts';
+import { destinations } from './destinations.ts';
 import { readGauges } from './gauges.ts';
 import { idempotency } from './idempotency.ts';
 import {

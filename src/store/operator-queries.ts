@@ -1,8 +1,9 @@
 /** What commands of the operator ask about the rows of all tenants, and about the database itself. */
+
+import type { Db, DbTime } from '../db/db.ts';
+import { everyTenant } from '../db/sql.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { notExpired } from './applications.ts';
-import type { Db, DbTime } from './engine/db.ts';
-import { everyTenant } from './engine/sql.ts';
 
 export interface Expiring {
   readonly tenant_id: string;

@@ -1,5 +1,6 @@
 /** Closes again, after a restore, what a backup brought back. */
 import type { EntryWriter } from '../audit/log.ts';
+import type { Db, Queries } from '../db/db.ts';
 import { removedState } from '../domain/access/history.ts';
 import {
   type AuditRow,
@@ -11,7 +12,6 @@ import {
 import { byOperator } from '../domain/audit.ts';
 import { deleteRecordCounts } from './application-storage.ts';
 import { applications, laterThanBefore, listText, lockApplication, toText } from './applications.ts';
-import type { Db, Queries } from './engine/db.ts';
 import type { Recovered, Revived, RevivedApplication, RevivedTenant } from './maintenance.ts';
 import type { NewEntry } from './store.ts';
 import { disable, markDeleted, tenants } from './tenants.ts';

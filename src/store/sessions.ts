@@ -1,11 +1,11 @@
+import { type DbTime, type Executor, type Queries, rowLock } from '../db/db.ts';
+import { all, inserter, onCitus, Params } from '../db/sql.ts';
 import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { fail } from '../domain/error.ts';
 import { longestSession, type Session } from '../domain/session.ts';
 import { notExpired, toGrants, toText } from './applications.ts';
 import { boundedList } from './bounded-list.ts';
-import { type DbTime, type Executor, type Queries, rowLock } from './engine/db.ts';
-import { all, inserter, onCitus, Params } from './engine/sql.ts';
 import type { Authorized, NewDelegation, NewSession, SessionFilter, Sessions } from './store.ts';
 
 /**

@@ -4,13 +4,13 @@ import type { Database } from 'bun:sqlite';
 import { closeSync, existsSync, fstatSync, fsyncSync, openSync, renameSync, rmSync } from 'node:fs';
 import { headsIn } from '../audit/log.ts';
 import type { Head } from '../audit/records.ts';
+import { type BackupMac, copyBytes, copyChecked, readMac } from '../db/keys/backup-mac.ts';
+import { type MasterKeys, missingReason } from '../db/keys/keyring.ts';
+import { schemaDifferences } from '../db/migrate.ts';
+import { generationFile } from '../db/sqlite/commit-watch.ts';
+import { createExclusively, inRealFolder, openDatabase } from '../db/sqlite/file-ownership.ts';
+import { lockFile, lockShared } from '../db/sqlite/sqlite-lock.ts';
 import { deleteRecordCounts } from './application-storage.ts';
-import { type BackupMac, copyBytes, copyChecked, readMac } from './crypto/backup-mac.ts';
-import { type MasterKeys, missingReason } from './crypto/keyring.ts';
-import { generationFile } from './engine/commit-watch.ts';
-import { createExclusively, inRealFolder, openDatabase } from './engine/file-ownership.ts';
-import { schemaDifferences } from './engine/migrate.ts';
-import { lockFile, lockShared } from './engine/sqlite-lock.ts';
 
 /** Tables that are empty in a backup: sessions with their nonces, and idempotency records. */
 const shortLived = ['sessions', 'idempotency'];

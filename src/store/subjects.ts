@@ -1,9 +1,10 @@
 /** Finds the grants of applications and sessions by id or name, for decisions and access reviews without their key. */
+
+import type { DbTime, Executor } from '../db/db.ts';
+import { Params } from '../db/sql.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { lazy } from '../domain/lazy.ts';
 import { notExpired, toEffectiveGrants, toGrants } from './applications.ts';
-import type { DbTime, Executor } from './engine/db.ts';
-import { Params } from './engine/sql.ts';
 import { isValid, kindOf, ofCeiling, ownerAndAuthorizer } from './sessions.ts';
 import type { Subject, SubjectBatch, Subjects } from './store.ts';
 

@@ -1,12 +1,12 @@
 /** Deletes rows that no read returns any more: expired rows, and rows of deleted applications. */
 import type { EntryWriter } from '../audit/log.ts';
+import { type Db, type DbTime, type Queries, rowLock } from '../db/db.ts';
+import { byTenant, everyTenant } from '../db/sql.ts';
 import { expireOperation, removedState } from '../domain/access/history.ts';
 import { byOperator, expiringOperation } from '../domain/audit.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { deleteTokens } from './application-storage.ts';
 import { type ApplicationRow, applicationColumns, toApplication } from './applications.ts';
-import { type Db, type DbTime, type Queries, rowLock } from './engine/db.ts';
-import { byTenant, everyTenant } from './engine/sql.ts';
 import { deleteRecords } from './idempotency.ts';
 import type { TenantRemoval } from './maintenance.ts';
 import type { NewEntry } from './store.ts';

@@ -10,12 +10,12 @@
  */
 import { hasChain, tenantTables } from '../audit/log.ts';
 import type { Proof, ReleasedChain } from '../audit/proof.ts';
+import { type Db, type DbTime, type Queries, rowLock, type Value } from '../db/db.ts';
+import { type Keyring, lockCurrentMaster, type MasterKeys, slotOf, wrapKey } from '../db/keys/keyring.ts';
+import { keysOfTables, tablesOf } from '../db/migrate.ts';
+import { type ColumnType, databaseTime, inserter } from '../db/sql.ts';
 import { nextTurn } from '../domain/steps.ts';
 import { columnsOf } from './copy-to-postgres.ts';
-import { type Keyring, lockCurrentMaster, type MasterKeys, slotOf, wrapKey } from './crypto/keyring.ts';
-import { type Db, type DbTime, type Queries, rowLock, type Value } from './engine/db.ts';
-import { keysOfTables, tablesOf } from './engine/migrate.ts';
-import { type ColumnType, databaseTime, inserter } from './engine/sql.ts';
 
 /**
  * Tables with rows of tenants that are not copied row by row. The data key is wrapped again, and the audit log is signed

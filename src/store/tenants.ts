@@ -1,11 +1,11 @@
 import type { EntryWriter } from '../audit/log.ts';
+import type { Db, DbTime, Executor, Queries } from '../db/db.ts';
+import { databaseTime } from '../db/sql.ts';
 import { byOperator } from '../domain/audit.ts';
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { fail } from '../domain/error.ts';
 import { insertApplication } from './applications.ts';
-import type { Db, DbTime, Executor, Queries } from './engine/db.ts';
-import { databaseTime } from './engine/sql.ts';
 import type { NewTenant, Tenants } from './maintenance.ts';
 import type { Tenant } from './store.ts';
 import { rotateSearchKey } from './token-search.ts';

@@ -1,11 +1,11 @@
 /** The index tables of tokens: by container and by metadata. */
 import { createHash } from 'node:crypto';
+import type { Db, Executor, Queries, Value } from '../db/db.ts';
+import { inserter, insertValues, Params, type Statement } from '../db/sql.ts';
 import { canonicalContainer } from '../domain/rule.ts';
 import type { Metadata } from '../domain/token.ts';
 import { notExpired } from './applications.ts';
 import { maxId } from './bounded-list.ts';
-import type { Db, Executor, Queries, Value } from './engine/db.ts';
-import { inserter, insertValues, Params, type Statement } from './engine/sql.ts';
 import type { TokenCountScan, TokenCounts } from './store.ts';
 
 interface Indexed {

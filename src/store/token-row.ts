@@ -1,4 +1,7 @@
 /** The rows of tokens, and the encryption of their data and masked values, which are stored in `token_contents`. */
+
+import type { DbTime, Queries } from '../db/db.ts';
+import { decrypt, encrypt } from '../db/keys/cipher.ts';
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import type { Owner } from '../domain/grant.ts';
@@ -7,8 +10,6 @@ import type { Mask } from '../domain/mask.ts';
 import type { SearchTemplates } from '../domain/search.ts';
 import type { Metadata } from '../domain/token.ts';
 import { notExpired } from './applications.ts';
-import { decrypt, encrypt } from './crypto/cipher.ts';
-import type { DbTime, Queries } from './engine/db.ts';
 import type { Reserve } from './records.ts';
 import type { StoredToken, TokenContent, TokenRecord } from './store.ts';
 

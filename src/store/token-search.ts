@@ -5,11 +5,11 @@
  * older digest is written after a rotation.
  */
 import { createHmac } from 'node:crypto';
+import { type Db, type Executor, type Queries, rowLock } from '../db/db.ts';
+import type { Keyring } from '../db/keys/keyring.ts';
+import { everyTenant, inserter, type Params } from '../db/sql.ts';
 import { canonicalContainer } from '../domain/rule.ts';
 import { renderSearch, type SearchTemplates, type SearchValues } from '../domain/search.ts';
-import type { Keyring } from './crypto/keyring.ts';
-import { type Db, type Executor, type Queries, rowLock } from './engine/db.ts';
-import { everyTenant, inserter, type Params } from './engine/sql.ts';
 import { columns, decryptPart, type TokenRow } from './token-row.ts';
 
 /** The digests of one name and value, by version of the key, oldest first. */

@@ -1,3 +1,6 @@
+import { type Executor, type Queries, rowLock, type Value } from '../db/db.ts';
+import type { Keyring } from '../db/keys/keyring.ts';
+import { all, onCitus, Params } from '../db/sql.ts';
 import type { JsonText } from '../domain/json-text.ts';
 import { newId } from '../domain/key.ts';
 import { modificationTime, tokenVersion } from '../domain/row-version.ts';
@@ -13,9 +16,6 @@ import {
 } from './application-storage.ts';
 import { notExpired } from './applications.ts';
 import { batchesOf } from './bounded-list.ts';
-import type { Keyring } from './crypto/keyring.ts';
-import { type Executor, type Queries, rowLock, type Value } from './engine/db.ts';
-import { all, onCitus, Params } from './engine/sql.ts';
 import type { Reserve } from './records.ts';
 import type {
   Change,

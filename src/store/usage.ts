@@ -1,3 +1,5 @@
+import type { Db, DbTime, Executor, Queries, Value } from '../db/db.ts';
+import { inserter, Params } from '../db/sql.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { intervalsBetween } from '../domain/intervals.ts';
 import { durationLimits, type IntervalCounts, storedInterval } from '../domain/request-counts.ts';
@@ -11,8 +13,6 @@ import {
   type Use,
 } from '../domain/usage.ts';
 import { notExpired } from './applications.ts';
-import type { Db, DbTime, Executor, Queries, Value } from './engine/db.ts';
-import { inserter, Params } from './engine/sql.ts';
 import type { ApplicationUse, CountedInterval, RequestCounts, Usage } from './store.ts';
 
 /** Maximum number of containers that are recorded per permission of an application. */

@@ -3,7 +3,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import type { SinkState } from '../audit/delivery.ts';
 import { build } from '../config/version.ts';
-import { newestSchema } from '../store/engine/migrate.ts';
+import { newestSchema } from '../db/migrate.ts';
 import type { Gauges, Maintenance } from '../store/maintenance.ts';
 import { type Family, Registry } from './metrics.ts';
 

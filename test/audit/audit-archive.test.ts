@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { exportPaths, verifyFiles } from '../../src/audit/files.ts';
 import type { Archived, ArchiveOptions, Verdict } from '../../src/audit/proof.ts';
-import type { Db } from '../../src/store/engine/db.ts';
+import type { Db } from '../../src/db/db.ts';
 import type { Maintenance } from '../../src/store/maintenance.ts';
 import { Faults } from '../../torture/crash/faults.ts';
 import { entry, masters, named } from '../support/audit-export.ts';

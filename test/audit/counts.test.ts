@@ -2,8 +2,8 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { countDenials, countEntries } from '../../src/audit/log/count.ts';
 import { maxExamined } from '../../src/audit/log/search.ts';
+import type { Db } from '../../src/db/db.ts';
 import type { RunSteps } from '../../src/domain/steps.ts';
-import type { Db } from '../../src/store/engine/db.ts';
 import type { CountFilter, LogCounts, NewEntry, Store } from '../../src/store/store.ts';
 import { plansOf, recorder, rowsVisited } from '../support/statement-recorder.ts';
 import { databases, startTime, testMasterKey } from '../support/test-server.ts';

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import type { Retention, Verdict } from '../../src/audit/proof.ts';
-import { type Db, defaultTimeout } from '../../src/store/engine/db.ts';
+import { type Db, defaultTimeout } from '../../src/db/db.ts';
 import { Faults } from '../../torture/crash/faults.ts';
 import { entry, named, verifyDatabase } from '../support/audit-export.ts';
 import { duringTransaction, untilBlocked } from '../support/postgres-locks.ts';

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import { genesis, type Head, systemTenant } from '../../src/audit/records.ts';
+import { newMasterKey } from '../../src/db/keys/cipher.ts';
 import { restoreOperation } from '../../src/domain/audit.ts';
-import { newMasterKey } from '../../src/store/crypto/cipher.ts';
 import { entry, exportOf, masters, named, verify, write } from '../support/audit-export.ts';
 import { sqlite } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';

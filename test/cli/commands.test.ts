@@ -5,7 +5,7 @@ import { type Command, nameOf } from '../../src/cli/command.ts';
 import { allCommands, commandsOf, topics } from '../../src/cli/commands.ts';
 import { settingList } from '../../src/config/settings.ts';
 import { build } from '../../src/config/version.ts';
-import { newestSchema } from '../../src/store/engine/migrate.ts';
+import { newestSchema } from '../../src/db/migrate.ts';
 import { type Cli, openCli, openSqliteCli } from '../support/cli.ts';
 import { keyPattern } from '../support/program.ts';
 import { filesIn, read } from '../support/source-files.ts';

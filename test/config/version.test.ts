@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { build, commitOf, version } from '../../src/config/version.ts';
-import { newestSchema } from '../../src/store/engine/migrate.ts';
+import { newestSchema } from '../../src/db/migrate.ts';
 import { openTestServer, sqlite } from '../support/test-server.ts';
 
 let folder: string;

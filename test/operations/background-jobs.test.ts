@@ -1,7 +1,7 @@
 import { expect, test } from 'bun:test';
 import { SQL } from 'bun';
+import type { Db } from '../../src/db/db.ts';
 import { headsOperation } from '../../src/domain/audit.ts';
-import type { Db } from '../../src/store/engine/db.ts';
 import { auditEntries } from '../support/database.ts';
 import { databases, openTestServer, postgres } from '../support/test-server.ts';
 import { runSql } from '../support/test-store.ts';

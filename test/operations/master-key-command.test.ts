@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { openData } from '../../src/app.ts';
 import { ConfigError, readConfig } from '../../src/config/settings.ts';
+import { parseMasterKeys } from '../../src/db/keys/cipher.ts';
 import {
   commandKeys,
   type KeyCommand,
@@ -11,7 +12,6 @@ import {
   keysFromCommand,
   keysInBackground,
 } from '../../src/operations/master-key-command.ts';
-import { parseMasterKeys } from '../../src/store/crypto/cipher.ts';
 import { shell } from '../support/shell.ts';
 import { databases } from '../support/test-server.ts';
 import { until } from '../support/until.ts';

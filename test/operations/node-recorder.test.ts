@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { nodesWithoutKey } from '../../src/cli/commands/master-key.ts';
+import type { Db } from '../../src/db/db.ts';
 import { type NodeRecorder, nodeRecorder } from '../../src/operations/node-recorder.ts';
-import type { Db } from '../../src/store/engine/db.ts';
 import { type Nodes, nodeLifetime } from '../../src/store/nodes.ts';
 import { type Log, makeLog } from '../../src/telemetry/log.ts';
 import { databases, openTestServer, testMasterKey } from '../support/test-server.ts';

@@ -3,10 +3,10 @@ import { afterEach, beforeEach, expect, test } from 'bun:test';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { newChainKeys, unpackChainKeys } from '../../src/db/keys/keyring.ts';
+import { tablesOf } from '../../src/db/migrate.ts';
+import { openPostgres } from '../../src/db/postgres/postgres.ts';
 import { copiedTables, copyToPostgres } from '../../src/store/copy-to-postgres.ts';
-import { newChainKeys, unpackChainKeys } from '../../src/store/crypto/keyring.ts';
-import { tablesOf } from '../../src/store/engine/migrate.ts';
-import { openPostgres } from '../../src/store/engine/postgres.ts';
 import { openStore } from '../../src/store/open.ts';
 import { fewConnections, generousTimeout, postgres, sqlite, startTime } from '../support/test-server.ts';
 

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test } from 'bun:test';
+import type { Db } from '../../src/db/db.ts';
+import { mapCounters, watchCommits } from '../../src/db/sqlite/commit-watch.ts';
 import type { Minted } from '../../src/domain/key.ts';
-import { mapCounters, watchCommits } from '../../src/store/engine/commit-watch.ts';
-import type { Db } from '../../src/store/engine/db.ts';
 import type { Store } from '../../src/store/store.ts';
 import { sqlite } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';

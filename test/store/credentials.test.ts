@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import type { Key } from '../../src/db/db.ts';
 import type { Kind, Minted } from '../../src/domain/key.ts';
-import type { Key } from '../../src/store/engine/db.ts';
 import { unknownKey } from '../support/keys.ts';
 import { databases } from '../support/test-server.ts';
 import { grants, newApplication, openTestStore, type TestStore } from '../support/test-store.ts';

@@ -1,13 +1,13 @@
 /** Any list, read page by page within any budget, shows exactly the tokens that single decisions allow. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
+import type { Db } from '../../src/db/db.ts';
+import { openPostgres } from '../../src/db/postgres/postgres.ts';
+import { openSqlite } from '../../src/db/sqlite/sqlite.ts';
 import type { Grants } from '../../src/domain/grant.ts';
 import { JsonText } from '../../src/domain/json-text.ts';
 import { compilePolicy, decideUnder } from '../../src/domain/policy.ts';
 import { visible } from '../../src/domain/visible-scopes.ts';
-import type { Db } from '../../src/store/engine/db.ts';
-import { openPostgres } from '../../src/store/engine/postgres.ts';
-import { openSqlite } from '../../src/store/engine/sqlite.ts';
 import type { ListWindow, TokenContent, TokenFilter, TokenQuery } from '../../src/store/store.ts';
 import type { Budget } from '../../src/store/token-list/ranges.ts';
 import { findTokens } from '../../src/store/token-list/scan.ts';

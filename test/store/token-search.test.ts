@@ -1,8 +1,8 @@
 /** The search index during a rotation of its key: no search misses a token, and no row of the old key is left. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import type { Db } from '../../src/db/db.ts';
 import { JsonText } from '../../src/domain/json-text.ts';
 import { newId } from '../../src/domain/key.ts';
-import type { Db } from '../../src/store/engine/db.ts';
 import { duringTransaction, untilBlocked } from '../support/postgres-locks.ts';
 import { databases, postgres } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';

@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import type { Queries } from '../../src/db/db.ts';
 import { JsonText } from '../../src/domain/json-text.ts';
 import { newId } from '../../src/domain/key.ts';
-import type { Queries } from '../../src/store/engine/db.ts';
 import type { StoredToken, TokenContent, TokenRecord } from '../../src/store/store.ts';
 import { dumpDatabase } from '../support/database.ts';
 import { duringTransaction, untilBlocked } from '../support/postgres-locks.ts';

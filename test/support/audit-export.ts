@@ -2,8 +2,8 @@
 import type { Part } from '../../src/audit/proof/export.ts';
 import { type ExportFile, readParts } from '../../src/audit/proof/export-file.ts';
 import { toFinding, type Verdict, type VerifyOptions, verifyParts } from '../../src/audit/proof/verify.ts';
-import { type MasterKey, parseMasterKeys } from '../../src/store/crypto/cipher.ts';
-import type { MasterKeys } from '../../src/store/crypto/keyring.ts';
+import { type MasterKey, parseMasterKeys } from '../../src/db/keys/cipher.ts';
+import type { MasterKeys } from '../../src/db/keys/keyring.ts';
 import type { Maintenance } from '../../src/store/maintenance.ts';
 import type { NewEntry, Store } from '../../src/store/store.ts';
 import { startTime, testMasterKey } from './test-server.ts';

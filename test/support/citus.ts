@@ -1,7 +1,7 @@
 /** Databases on an existing Citus cluster. `test/run.ts` prepares two templates, which each test database copies. */
 import { SQL } from 'bun';
-import { migrate } from '../../src/store/engine/migrate.ts';
-import { openPostgres } from '../../src/store/engine/postgres.ts';
+import { migrate } from '../../src/db/migrate.ts';
+import { openPostgres } from '../../src/db/postgres/postgres.ts';
 import { afterFile } from './after-file.ts';
 
 /** Few, because a migration creates a table for each shard. Every tenant of a test is likely to have another shard. */

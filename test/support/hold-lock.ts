@@ -1,5 +1,5 @@
 /** Holds the lock for exclusive work until the process is killed. Arguments: the URL, and the time of its clock. */
-import { openPostgres } from '../../src/store/engine/postgres.ts';
+import { openPostgres } from '../../src/db/postgres/postgres.ts';
 import { fewConnections, generousTimeout } from './test-server.ts';
 
 const [url = '', time = ''] = process.argv.slice(2);

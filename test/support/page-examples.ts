@@ -29,7 +29,7 @@ export function readExample(path: string, heading?: string): Example {
     if (name) files[name] = code;
     else if (language === 'sh') steps.push({ script: code, expected: [] });
     else if (language === 'text' && last) last.expected.push(...lines(code));
-    // Run by test/store/engine/postgres-privileges.test.ts.
+    // Run by test/db/postgres-privileges.test.ts.
     else if (language === 'sql' && path === 'docs/operations/postgresql.md') continue;
     // Run by test/sdk/react.slow.test.ts and test/sdk/frameworks.slow.test.ts.
     else if ((language === 'jsx' || language === 'ts') && path === 'docs/reference/sdk.md') continue;

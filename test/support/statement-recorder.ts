@@ -1,7 +1,7 @@
 /** Records the statements of a store, and measures their cost. */
 import { Database as Sqlite } from 'bun:sqlite';
 import { SQL } from 'bun';
-import type { Db, Queries, Value } from '../../src/store/engine/db.ts';
+import type { Db, Queries, Value } from '../../src/db/db.ts';
 
 export interface Statement {
   readonly sql: string;

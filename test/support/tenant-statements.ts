@@ -2,9 +2,9 @@
  * Fails on a statement about a tenant's rows that does not name the tenant, unless it is marked with `everyTenant`. All
  * test stores and servers run through this.
  */
-import type { Db, Key, Queries, Value } from '../../src/store/engine/db.ts';
-import { migrations } from '../../src/store/engine/migrate.ts';
-import { everyTenantMark } from '../../src/store/engine/sql.ts';
+import type { Db, Key, Queries, Value } from '../../src/db/db.ts';
+import { migrations } from '../../src/db/migrate.ts';
+import { everyTenantMark } from '../../src/db/sql.ts';
 
 const schema = migrations.flatMap(({ sql, only }) => [sql, ...Object.values(only ?? {})]).join(';\n');
 const tables = Array.from(schema.matchAll(/^create table (\w+) \((.*?)^\)/gms))

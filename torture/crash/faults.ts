@@ -1,6 +1,7 @@
 /** Fault injection between the store and the database. */
+
+import { type Db, DbUnavailable, type Queries, type Transaction } from '../../src/db/db.ts';
 import { type Awaitable, then } from '../../src/domain/awaitable.ts';
-import { type Db, DbUnavailable, type Queries, type Transaction } from '../../src/store/engine/db.ts';
 
 /**
  * `refused`: one call fails without being made. `lost`: one call is made, but its result is lost. `down`: a call and

@@ -2,7 +2,7 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { newestSchema } from '../../src/store/engine/migrate.ts';
+import { newestSchema } from '../../src/db/migrate.ts';
 import { runSql } from '../../test/support/test-store.ts';
 import { buildProgram, type SourcePatch } from '../crash/executable.ts';
 import { brokenInvariants } from '../crash/invariants.ts';

@@ -1,8 +1,8 @@
 /** Rotates the master key while every node reads and writes tokens of many tenants. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { parseMasterKeys } from '../../src/db/keys/cipher.ts';
 import { newTenant } from '../../src/operations/bootstrap.ts';
-import { parseMasterKeys } from '../../src/store/crypto/cipher.ts';
 import { openStore } from '../../src/store/open.ts';
 import { generousTimeout, testMasterKey } from '../../test/support/test-server.ts';
 import { masterKeys, runSql } from '../../test/support/test-store.ts';

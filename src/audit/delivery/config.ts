@@ -8,6 +8,8 @@ import { parseDocument } from 'yaml';
 import { z } from 'zod';
 import { Networks } from '../../config/ip-address.ts';
 import { type Config, ConfigError } from '../../config/settings.ts';
+import { syncFolderOf } from '../../db/line-writer.ts';
+import { createOwned } from '../../db/sqlite/file-ownership.ts';
 import { Secret } from '../../domain/key.ts';
 import { check } from '../../domain/validate.ts';
 import {
@@ -19,8 +21,6 @@ import {
   refusedHost,
 } from '../../outbound/address.ts';
 import { type HttpTarget, send } from '../../outbound/request.ts';
-import { createOwned } from '../../store/engine/file-ownership.ts';
-import { syncFolderOf } from '../../store/engine/line-writer.ts';
 import { chainName, systemTenant } from '../records.ts';
 import { type Batch, toJsonLines } from './batch.ts';
 import { otlpSender } from './otlp.ts';

@@ -3,8 +3,9 @@
  * that another program cannot advance a position and make the sink miss entries. A row without a valid MAC is ignored:
  * the chain is then delivered from its first segment.
  */
-import type { ChainKeys } from '../../store/crypto/keyring.ts';
-import { type Db, type DbTime, type Queries, rowLock } from '../../store/engine/db.ts';
+
+import { type Db, type DbTime, type Queries, rowLock } from '../../db/db.ts';
+import type { ChainKeys } from '../../db/keys/keyring.ts';
 import { type AuditDb, chainOf } from '../log/chain.ts';
 import { sameBytes, valuesMac } from '../log/entry.ts';
 

@@ -1,7 +1,8 @@
 /** Reads the ends of the chains, and their segments. */
-import type { ChainKeys } from '../../store/crypto/keyring.ts';
-import type { Db, DbTime, Queries } from '../../store/engine/db.ts';
-import { Params } from '../../store/engine/sql.ts';
+
+import type { Db, DbTime, Queries } from '../../db/db.ts';
+import type { ChainKeys } from '../../db/keys/keyring.ts';
+import { Params } from '../../db/sql.ts';
 import { genesis, type Head, type Position } from '../records.ts';
 import {
   type HeaderRow,

@@ -1,8 +1,8 @@
 /** Entries: their ids and MACs, and how they are read. */
 import { randomBytes } from 'node:crypto';
+import type { ChainKeys } from '../../db/keys/keyring.ts';
 import { Entry, type LogEntry, unreadable } from '../../domain/audit.ts';
 import { timestamp } from '../../domain/common-fields.ts';
-import type { ChainKeys } from '../../store/crypto/keyring.ts';
 import { systemTenant } from '../records.ts';
 
 /**

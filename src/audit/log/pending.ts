@@ -1,7 +1,8 @@
 /** Writes entries to `audit_pending`, and reads those that are not sealed yet. */
+
+import type { Db, DbTime, Queries } from '../../db/db.ts';
+import { inserter } from '../../db/sql.ts';
 import { Failure, fail } from '../../domain/error.ts';
-import type { Db, DbTime, Queries } from '../../store/engine/db.ts';
-import { inserter } from '../../store/engine/sql.ts';
 import { type NewEntry, systemTenant } from '../records.ts';
 import { type AuditDb, type Chain, type ChainRow, chainColumns, toChain } from './chain.ts';
 import { type AuditEntry, format, macOf, newEntryId } from './entry.ts';

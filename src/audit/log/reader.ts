@@ -1,6 +1,7 @@
 /** Reads the log for a request: in turns with other requests, and with reserved memory. */
+
+import type { Db } from '../../db/db.ts';
 import { inTurns, nextTurn, type Reserve, type RunSteps, type Steps } from '../../domain/steps.ts';
-import type { Db } from '../../store/engine/db.ts';
 import type { Pace } from '../records.ts';
 
 type Statements = Pick<Db, 'get' | 'all'>;

@@ -2,11 +2,12 @@
  * Seals pending entries: moves the oldest ones of a tenant into a new segment of its chain, signs it and adds it to the
  * index.
  */
+
+import { type DbTime, type Queries, rowLock } from '../../db/db.ts';
+import type { ChainKeys } from '../../db/keys/keyring.ts';
+import { Params } from '../../db/sql.ts';
 import type { Entry } from '../../domain/audit.ts';
 import { nextTurn } from '../../domain/steps.ts';
-import type { ChainKeys } from '../../store/crypto/keyring.ts';
-import { type DbTime, type Queries, rowLock } from '../../store/engine/db.ts';
-import { Params } from '../../store/engine/sql.ts';
 import { genesis, type Position, systemTenant } from '../records.ts';
 import { type AuditDb, type Chain, chainOf, emptyChain } from './chain.ts';
 import { nextPending, type PendingEntry, tenantsIn } from './pending.ts';

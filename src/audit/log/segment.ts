@@ -8,8 +8,8 @@
 import { createPrivateKey, createPublicKey, type KeyObject, sign, verify } from 'node:crypto';
 import { promisify } from 'node:util';
 import { deflateRaw, deflateRawSync, inflateRawSync } from 'node:zlib';
-import type { ChainKeys } from '../../store/crypto/keyring.ts';
-import type { Db, DbTime } from '../../store/engine/db.ts';
+import type { Db, DbTime } from '../../db/db.ts';
+import type { ChainKeys } from '../../db/keys/keyring.ts';
 import { formatPosition, type Position, parsePosition } from '../records.ts';
 import { type AuditEntry, macLength, timeOfId, uuidOf } from './entry.ts';
 

@@ -3,10 +3,11 @@
  * row per term and segment. New kinds of terms can be added at any time: they are found in segments that are sealed
  * afterwards.
  */
+
+import type { Db, DbTime, Queries } from '../../db/db.ts';
+import { insertValues, onCitus, Params } from '../../db/sql.ts';
 import type { Entry } from '../../domain/audit.ts';
 import { canonicalContainer } from '../../domain/rule.ts';
-import type { Db, DbTime, Queries } from '../../store/engine/db.ts';
-import { insertValues, onCitus, Params } from '../../store/engine/sql.ts';
 import type { AuditFilter } from '../records.ts';
 import { partitionAt, type Range, type SegmentHeader, sha256 } from './segment.ts';
 

@@ -5,9 +5,9 @@
  */
 import { closeSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import type { MasterKeys } from '../../store/crypto/keyring.ts';
-import { createExclusively } from '../../store/engine/file-ownership.ts';
-import { syncFolderOf, writeFileLines } from '../../store/engine/line-writer.ts';
+import type { MasterKeys } from '../../db/keys/keyring.ts';
+import { syncFolderOf, writeFileLines } from '../../db/line-writer.ts';
+import { createExclusively } from '../../db/sqlite/file-ownership.ts';
 import { ArchiveError, DamagedChain } from '../errors.ts';
 import { verifyFiles } from '../files.ts';
 import { type AuditDb, allChains, type Chain, chainOf } from '../log/chain.ts';

@@ -1,7 +1,8 @@
 /** Verifies all parts of one chain together: whether they are complete, and whether each continues the one before. */
+
+import type { Db } from '../../db/db.ts';
+import type { ChainKeys } from '../../db/keys/keyring.ts';
 import { timestamp } from '../../domain/common-fields.ts';
-import type { ChainKeys } from '../../store/crypto/keyring.ts';
-import type { Db } from '../../store/engine/db.ts';
 import { chainOf, headerAt } from '../log/chain.ts';
 import { timeOfId } from '../log/entry.ts';
 import { hashOf, PackedEntries } from '../log/segment.ts';

@@ -1,7 +1,7 @@
 /** Verifies one segment, in this thread or in others. */
 import { Worker } from 'node:worker_threads';
-import type { ChainKeys } from '../../store/crypto/keyring.ts';
-import type { Db } from '../../store/engine/db.ts';
+import type { Db } from '../../db/db.ts';
+import type { ChainKeys } from '../../db/keys/keyring.ts';
 import type { Chain } from '../log/chain.ts';
 import { type AuditEntry, isKnownFormat, macOf, sameBytes } from '../log/entry.ts';
 import { indexOf } from '../log/seal.ts';

@@ -1,5 +1,5 @@
 /** Reads the parts of exported and archived files. */
-import type { ChainKeys } from '../../store/crypto/keyring.ts';
+import type { ChainKeys } from '../../db/keys/keyring.ts';
 import type { AuditEntry } from '../log/entry.ts';
 import { bytesOf, isSignedText, type SignedHeader } from '../log/segment.ts';
 import { type Position, parsePosition } from '../records.ts';

@@ -3,16 +3,16 @@
  * position before the first segment, then each segment followed by its entries, and a signed footer.
  */
 import { z } from 'zod';
-import { timestamp } from '../../domain/common-fields.ts';
-import { fail } from '../../domain/error.ts';
+import type { Db, DbTime } from '../../db/db.ts';
 import {
   type ChainKeys,
   type MasterKeys,
   missingReason,
   unwrapChainKeys,
   wrappedChainKeys,
-} from '../../store/crypto/keyring.ts';
-import type { Db, DbTime } from '../../store/engine/db.ts';
+} from '../../db/keys/keyring.ts';
+import { timestamp } from '../../domain/common-fields.ts';
+import { fail } from '../../domain/error.ts';
 import { EntriesDeleted } from '../errors.ts';
 import {
   type AuditDb,

@@ -3,10 +3,11 @@
  * chain. `audit_chains` has the end that was recorded last, with a MAC. If the MAC is invalid, the end is recorded
  * again, so another program cannot stop the recording of a chain.
  */
+
+import { type Db, type DbTime, type Queries, rowLock } from '../../db/db.ts';
+import type { ChainKeys } from '../../db/keys/keyring.ts';
+import { databaseTime, Params } from '../../db/sql.ts';
 import { byOperator, headsOperation } from '../../domain/audit.ts';
-import type { ChainKeys } from '../../store/crypto/keyring.ts';
-import { type Db, type DbTime, type Queries, rowLock } from '../../store/engine/db.ts';
-import { databaseTime, Params } from '../../store/engine/sql.ts';
 import type { AuditDb } from '../log/chain.ts';
 import { sameBytes, valuesMac } from '../log/entry.ts';
 import type { EntryWriter } from '../log/pending.ts';

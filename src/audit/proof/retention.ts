@@ -4,10 +4,10 @@
  */
 
 import { isDeepStrictEqual } from 'node:util';
+import { type Db, type DbTime, type Queries, rowLock } from '../../db/db.ts';
+import { databaseTime, everyTenant } from '../../db/sql.ts';
 import { byOperator } from '../../domain/audit.ts';
 import { type Age, timeOfAge } from '../../domain/duration.ts';
-import { type Db, type DbTime, type Queries, rowLock } from '../../store/engine/db.ts';
-import { databaseTime, everyTenant } from '../../store/engine/sql.ts';
 import { DamagedChain, EntriesDeleted } from '../errors.ts';
 import {
   type AuditDb,

@@ -3,11 +3,11 @@
  * its first segment, and must contain the ends that the system chain has recorded.
  */
 
+import type { Db, DbTime } from '../../db/db.ts';
+import type { ChainKeys, MasterKeys } from '../../db/keys/keyring.ts';
+import { databaseTime } from '../../db/sql.ts';
 import { readsOperation, readsSetting } from '../../domain/audit.ts';
 import { timestamp } from '../../domain/common-fields.ts';
-import type { ChainKeys, MasterKeys } from '../../store/crypto/keyring.ts';
-import type { Db, DbTime } from '../../store/engine/db.ts';
-import { databaseTime } from '../../store/engine/sql.ts';
 import { chainName, type Head, type Position, systemTenant } from '../records.ts';
 import {
   ChainCheck,

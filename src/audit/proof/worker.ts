@@ -1,6 +1,6 @@
 /** A thread that checks segments, one after the other. Answers in the order of the tasks. */
 import { parentPort, workerData } from 'node:worker_threads';
-import type { ChainKeys } from '../../store/crypto/keyring.ts';
+import type { ChainKeys } from '../../db/keys/keyring.ts';
 import { PackedEntries } from '../log/segment.ts';
 import { checkSegment, type SegmentTask } from './check.ts';
 

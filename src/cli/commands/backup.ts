@@ -1,12 +1,12 @@
 import type { SQLiteError } from 'bun:sqlite';
 import { closeSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
+import { appendMac, type BackupMac } from '../../db/keys/backup-mac.ts';
+import type { MasterKey } from '../../db/keys/cipher.ts';
+import { type MasterKeys, missingReason, WrongMasterKey } from '../../db/keys/keyring.ts';
+import { syncFolderOf } from '../../db/line-writer.ts';
+import { InUse, lockExclusively } from '../../db/sqlite/sqlite-lock.ts';
 import { masterKeys } from '../../operations/master-key.ts';
-import { appendMac, type BackupMac } from '../../store/crypto/backup-mac.ts';
-import type { MasterKey } from '../../store/crypto/cipher.ts';
-import { type MasterKeys, missingReason, WrongMasterKey } from '../../store/crypto/keyring.ts';
-import { syncFolderOf } from '../../store/engine/line-writer.ts';
-import { InUse, lockExclusively } from '../../store/engine/sqlite-lock.ts';
 import { backUp, flaws, foreignSchema, removeDatabase, removeParts } from '../../store/sqlite-backup.ts';
 import type { Command, Invocation } from '../command.ts';
 import { CommandError, describeSystemError, UsageError } from '../errors.ts';

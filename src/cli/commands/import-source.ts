@@ -2,11 +2,11 @@
 
 import { closeSync, openSync, readSync, statSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { type FileLine, readFileLines } from '../../db/line-reader.ts';
 import { findInexactNumber } from '../../domain/number-precision.ts';
 import { canonicalContainer, compareTransforms, type Transform } from '../../domain/rule.ts';
 import { runSteps } from '../../domain/steps.ts';
 import { isObject } from '../../domain/token.ts';
-import { type FileLine, readFileLines } from '../../store/engine/line-reader.ts';
 import { CommandError } from '../errors.ts';
 import { requireFile } from '../terminal/files.ts';
 

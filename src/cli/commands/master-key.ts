@@ -1,8 +1,8 @@
 import type { Config } from '../../config/settings.ts';
+import { newMasterKey } from '../../db/keys/cipher.ts';
+import type { Rotated, Rotation } from '../../db/keys/key-rotation.ts';
 import { byOperator } from '../../domain/audit.ts';
 import { keysInFile, rotation, usesKeyFile } from '../../operations/master-key.ts';
-import { newMasterKey } from '../../store/crypto/cipher.ts';
-import type { Rotated, Rotation } from '../../store/crypto/key-rotation.ts';
 import type { Maintenance } from '../../store/maintenance.ts';
 import { type ActiveNode, type Nodes, nodeLifetime } from '../../store/nodes.ts';
 import { type Command, type Invocation, option } from '../command.ts';

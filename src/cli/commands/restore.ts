@@ -2,14 +2,14 @@ import { SQLiteError } from 'bun:sqlite';
 import { existsSync, realpathSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import type { Head } from '../../audit/records.ts';
+import { commandTimeout } from '../../db/db.ts';
+import type { MasterKeys } from '../../db/keys/keyring.ts';
+import { syncFolderOf } from '../../db/line-writer.ts';
+import { parsePostgresUrl } from '../../db/postgres/postgres-url.ts';
+import { copyOwnership, createFolder } from '../../db/sqlite/file-ownership.ts';
+import { lockExclusively } from '../../db/sqlite/sqlite-lock.ts';
 import { anyPosition } from '../../domain/database-position.ts';
 import { masterKeys } from '../../operations/master-key.ts';
-import type { MasterKeys } from '../../store/crypto/keyring.ts';
-import { commandTimeout } from '../../store/engine/db.ts';
-import { copyOwnership, createFolder } from '../../store/engine/file-ownership.ts';
-import { syncFolderOf } from '../../store/engine/line-writer.ts';
-import { parsePostgresUrl } from '../../store/engine/postgres-url.ts';
-import { lockExclusively } from '../../store/engine/sqlite-lock.ts';
 import { openStore } from '../../store/open.ts';
 import {
   anythingOf,

@@ -2,9 +2,9 @@
 import { type App, cannotListen, openApp, openDataPatiently } from '../../app.ts';
 import type { Config } from '../../config/settings.ts';
 import { build } from '../../config/version.ts';
+import { newestSchema } from '../../db/migrate.ts';
 import type { Secret } from '../../domain/key.ts';
 import type { Bootstrapped } from '../../operations/bootstrap.ts';
-import { newestSchema } from '../../store/engine/migrate.ts';
 import { makeLog } from '../../telemetry/log.ts';
 import type { Invocation, LocalCommand } from '../command.ts';
 import { databaseLabel, shortPath } from '../terminal/database.ts';

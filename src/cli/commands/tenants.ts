@@ -1,6 +1,8 @@
 /** Operators manage tenants on the database directly, not through the API. Every change has an audit entry. */
 import { resolve } from 'node:path';
 import { readConfig } from '../../config/settings.ts';
+import { NoSuchServer } from '../../db/citus.ts';
+import { lacksPrivilege } from '../../db/postgres/postgres-errors.ts';
 import { byOperator, type Difference, difference } from '../../domain/audit.ts';
 import { Id, Name } from '../../domain/common-fields.ts';
 import { parseDuration } from '../../domain/duration.ts';
@@ -9,8 +11,6 @@ import { mint } from '../../domain/key.ts';
 import { latestExpiry } from '../../domain/lifetime.ts';
 import { ListedPurpose, maxPurposes } from '../../domain/purpose.ts';
 import { managementOf, newTenant } from '../../operations/bootstrap.ts';
-import { NoSuchServer } from '../../store/engine/citus.ts';
-import { lacksPrivilege } from '../../store/engine/postgres-errors.ts';
 import type { Maintenance, Tenants } from '../../store/maintenance.ts';
 import type { NewEntry, Tenant } from '../../store/store.ts';
 import { MoveInterrupted, type MoveState, TenantExists } from '../../store/tenant-move.ts';

@@ -13,13 +13,13 @@ import {
 } from '../../../sdk/src/sallyport.ts';
 import { EntriesDeleted } from '../../audit/errors.ts';
 import { ConfigError } from '../../config/settings.ts';
+import { WrongMasterKey } from '../../db/keys/keyring.ts';
+import { LineTooLong } from '../../db/line-reader.ts';
+import { IncompatibleSchema, NoSchema } from '../../db/migrate.ts';
+import { InUse } from '../../db/sqlite/sqlite-lock.ts';
 import { Failure } from '../../domain/error.ts';
 import { escapeText } from '../../domain/escape.ts';
 import { masterKeyHint } from '../../operations/master-key.ts';
-import { WrongMasterKey } from '../../store/crypto/keyring.ts';
-import { LineTooLong } from '../../store/engine/line-reader.ts';
-import { IncompatibleSchema, NoSchema } from '../../store/engine/migrate.ts';
-import { InUse } from '../../store/engine/sqlite-lock.ts';
 import { type Options, optionFor } from '../command.ts';
 import { CommandError, ErrorAbout, negativeExitCode, systemErrorOf, UsageError } from '../errors.ts';
 import { databaseLabel, noDatabaseHint, unavailableHint } from './database.ts';

@@ -3,10 +3,10 @@
 import { statSync } from 'node:fs';
 import { relative } from 'node:path';
 import type { Config } from '../../config/settings.ts';
+import { commandTimeout } from '../../db/db.ts';
 import { knownPositions } from '../../operations/known-positions.ts';
 import { masterKeys } from '../../operations/master-key.ts';
 import { reportWaiting } from '../../operations/slow-start.ts';
-import { commandTimeout } from '../../store/engine/db.ts';
 import type { Maintenance } from '../../store/maintenance.ts';
 import { type OpenOptions, openStore } from '../../store/open.ts';
 import type { Store } from '../../store/store.ts';

@@ -14,8 +14,8 @@ import {
   writeSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
-import { copyOwnership, createExclusively, pathWithoutLinks } from '../../store/engine/file-ownership.ts';
-import { syncFolderOf, writeFileLines } from '../../store/engine/line-writer.ts';
+import { syncFolderOf, writeFileLines } from '../../db/line-writer.ts';
+import { copyOwnership, createExclusively, pathWithoutLinks } from '../../db/sqlite/file-ownership.ts';
 import { type Call, option } from '../command.ts';
 import { describeSystemError, systemErrorOf, UsageError } from '../errors.ts';
 import { interruptible } from './signals.ts';

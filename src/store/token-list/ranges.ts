@@ -1,6 +1,7 @@
 /** Index ranges from which tokens are read, newest first, in bounded steps. */
+
+import type { DbTime, Executor, Value } from '../../db/db.ts';
 import { notExpired } from '../applications.ts';
-import type { DbTime, Executor, Value } from '../engine/db.ts';
 import type { Term } from '../token-search.ts';
 
 /** Maximum amounts of work for one list. */

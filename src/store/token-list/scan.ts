@@ -3,11 +3,12 @@
  * Each is checked by the same decision as a single read. When the budget is used up, the page is short and the list
  * continues with the next request. So the cost of a request does not depend on how many tokens are hidden.
  */
+
+import { all, Params, padded } from '../../db/sql.ts';
 import { firstIdAt } from '../../domain/key.ts';
 import type { Transform } from '../../domain/rule.ts';
 import { notExpired } from '../applications.ts';
 import { countBudget, maxId, scanBudget } from '../bounded-list.ts';
-import { all, Params, padded } from '../engine/sql.ts';
 import type { TokenFilter, TokenQuery } from '../store.ts';
 import { metadataDigest } from '../token-index.ts';
 import { hasTerm, type Term } from '../token-search.ts';

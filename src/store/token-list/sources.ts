@@ -1,7 +1,8 @@
 /** Reads the candidates of a list in steps, newest first, from the index that has the fewest of them. */
+
+import { Params } from '../../db/sql.ts';
 import type { Bound, Scope } from '../../domain/scope.ts';
 import { maxId } from '../bounded-list.ts';
-import { Params } from '../engine/sql.ts';
 import type { TokenQuery } from '../store.ts';
 import { metadataDigest } from '../token-index.ts';
 import { type Range, readEach, readRanges, type Scan } from './ranges.ts';

@@ -1,7 +1,7 @@
 import { Database } from 'bun:sqlite';
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
-import { newMasterKey } from '../../../src/store/crypto/cipher.ts';
+import { newMasterKey } from '../../../src/db/keys/cipher.ts';
 import { openStore } from '../../../src/store/open.ts';
 import { entry, write } from '../../support/audit-export.ts';
 import { type Cli, openCli } from '../../support/cli.ts';

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { dirname } from 'node:path';
-import { newestSchema } from '../../../src/store/engine/migrate.ts';
+import { newestSchema } from '../../../src/db/migrate.ts';
 import { type Cli, openCli } from '../../support/cli.ts';
 import { formatProblems, problemsIn, runDoctor } from '../../support/doctor.ts';
 import { noPgbouncer, pgbouncers, startPgbouncer } from '../../support/pgbouncer.ts';

@@ -3,8 +3,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { Sallyport } from '../../../sdk/src/sallyport.ts';
 import { maxExamined } from '../../../src/audit/log/search.ts';
 import { NewEntries } from '../../../src/cli/commands/logs.ts';
+import type { Value } from '../../../src/db/db.ts';
 import { then } from '../../../src/domain/awaitable.ts';
-import type { Value } from '../../../src/store/engine/db.ts';
 import type { NewEntry } from '../../../src/store/store.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 

@@ -3,8 +3,8 @@ import { Database } from 'bun:sqlite';
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { copyFileSync, readdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { newMasterKey } from '../../../src/db/keys/cipher.ts';
 import { type Minted, mint, newId, parseKey } from '../../../src/domain/key.ts';
-import { newMasterKey } from '../../../src/store/crypto/cipher.ts';
 import { type Cli, openCli, openSqliteCli } from '../../support/cli.ts';
 import { openTestServer, type TestServer } from '../../support/test-server.ts';
 

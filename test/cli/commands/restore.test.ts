@@ -11,7 +11,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { newMasterKey } from '../../../src/store/crypto/cipher.ts';
+import { newMasterKey } from '../../../src/db/keys/cipher.ts';
 import { type Cli, openCli, openSqliteCli } from '../../support/cli.ts';
 import { openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';

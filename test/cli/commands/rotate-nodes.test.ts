@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseMasterKeys } from '../../../src/store/crypto/cipher.ts';
+import { parseMasterKeys } from '../../../src/db/keys/cipher.ts';
 import { shell } from '../../support/shell.ts';
 import { databases } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';

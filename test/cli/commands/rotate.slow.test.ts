@@ -2,8 +2,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { allCommands } from '../../../src/cli/commands.ts';
+import { parseMasterKeys } from '../../../src/db/keys/cipher.ts';
 import { newTenant } from '../../../src/operations/bootstrap.ts';
-import { parseMasterKeys } from '../../../src/store/crypto/cipher.ts';
 import { type OpenedStore, openStore } from '../../../src/store/open.ts';
 import { ProgramFolder, type RunningProgram } from '../../support/program.ts';
 import { databases, generousTimeout, postgres } from '../../support/test-server.ts';

@@ -2,8 +2,8 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { newMasterKey } from '../../../src/store/crypto/cipher.ts';
-import { tablesOf } from '../../../src/store/engine/migrate.ts';
+import { newMasterKey } from '../../../src/db/keys/cipher.ts';
+import { tablesOf } from '../../../src/db/migrate.ts';
 import { notCopied } from '../../../src/store/tenant-move.ts';
 import { type Cli, openCli } from '../../support/cli.ts';
 import { failInserts } from '../../support/database.ts';

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { systemTenant } from '../../../src/audit/records.ts';
+import type { Db, Transaction, Value } from '../../../src/db/db.ts';
 import { parseKey } from '../../../src/domain/key.ts';
 import { longestSession } from '../../../src/domain/session.ts';
-import type { Db, Transaction, Value } from '../../../src/store/engine/db.ts';
 import { auditEntries, dumpDatabase } from '../../support/database.ts';
 import { unknownKey } from '../../support/keys.ts';
 import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';

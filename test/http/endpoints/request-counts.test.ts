@@ -1,8 +1,8 @@
 /** GET /requests/counts. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { Sallyport } from '../../../sdk/src/sallyport.ts';
+import type { Db } from '../../../src/db/db.ts';
 import { durationLimits } from '../../../src/domain/request-counts.ts';
-import type { Db } from '../../../src/store/engine/db.ts';
 import { openBound } from '../../support/bound-client.ts';
 import {
   databases,

@@ -1,7 +1,7 @@
 /** A PATCH without `data` and `mask` does not write them again, and reads only the data that it returns. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { statSync } from 'node:fs';
-import type { Db, Transaction } from '../../../src/store/engine/db.ts';
+import type { Db, Transaction } from '../../../src/db/db.ts';
 import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 

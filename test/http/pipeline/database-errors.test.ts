@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test';
-import { type Db, DbUnavailable } from '../../../src/store/engine/db.ts';
+import { type Db, DbUnavailable } from '../../../src/db/db.ts';
 import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 describe.each(databases)('when only credentials can be read on %s', (_, database) => {
