@@ -87,9 +87,8 @@ interface Invalid {
 /** A subject, action or resource of the evaluation replaces the whole default. The two are not merged. */
 function withDefaults(given: unknown, defaults: object, caller: Principal): EvaluationRequest | Invalid {
   const isObject = typeof given === 'object' && given !== null && !Array.isArray(given);
-  const fields = isObject ? given : undefined;
-  const present = Object.entries(fields ?? {}).filter(([, value]) => value !== null);
-  const checked = check(EvaluationRequest, fields && { ...defaults, ...Object.fromEntries(present) });
+  const present = isObject && Object.entries(given).filter(([, value]) => value !== null);
+  const checked = check(EvaluationRequest, present ? { ...defaults, ...Object.fromEntries(present) } : given);
   if ('data' in checked) {
     const [unlisted] = Object.entries(purposeErrors(checked.data, caller));
     return unlisted ? invalid(unlisted[0], unlisted[1][0]) : checked.data;

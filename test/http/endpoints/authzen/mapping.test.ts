@@ -207,11 +207,11 @@ describe.each(databases)('AuthZEN on %s', (_, database) => {
     const body = { subject: { type: 'user', id: 'Support desk' }, action: read, resource: card };
     const { evaluations: decisions } = await ask(evaluations, {
       ...body,
-      evaluations: [{ resource: { type: 'token' } }, 'x', [], null, {}],
+      evaluations: [{ resource: { type: 'token' } }, 'x', [], 5, null, {}],
     });
     expect(decisions.map(({ context }: { context: { error?: object } }) => context.error)).toEqual([
       { status: 400, message: 'resource.id is required' },
-      ...Array(3).fill({ status: 400, message: expect.stringMatching(/^the evaluation/) }),
+      ...Array(4).fill({ status: 400, message: 'the evaluation must be an object' }),
       undefined,
     ]);
     const many = { ...body, evaluations: Array(101).fill({}) };
