@@ -10,7 +10,6 @@ import { createFolder } from './db/sqlite/file-ownership.ts';
 import { reservedBytes } from './db/sqlite/sqlite.ts';
 import { fail } from './domain/error.ts';
 import type { Secret } from './domain/key.ts';
-import type { SessionState } from './domain/session.ts';
 import { Proofs } from './http/dpop/proofs.ts';
 import { oneUseLink } from './http/endpoints/console-page.ts';
 import { IssuerKeys } from './http/oauth/issuer-keys.ts';
@@ -38,7 +37,7 @@ import { outboundDestinations } from './outbound/destinations.ts';
 import { fetchDocument } from './outbound/request.ts';
 import type { Maintenance } from './store/maintenance.ts';
 import { type OpenOptions, openStore } from './store/open.ts';
-import type { Store } from './store/store.ts';
+import type { CountedSessions, Store } from './store/store.ts';
 import { type Log, makeLog } from './telemetry/log.ts';
 import {
   type Observed,
@@ -293,10 +292,15 @@ function quotas(
   now: () => number,
   { limited }: Observer,
 ) {
-  const sessionQuota = (state: SessionState, limit: 'pending-sessions' | 'delegations', retry: string) => {
+  const sessionQuota = (
+    counted: CountedSessions,
+    limit: 'pending-sessions' | 'delegations' | 'long-rules',
+    what: string,
+    retry: string,
+  ) => {
     const count = async (tenant: string, application: string, max: number) =>
-      sessions.count(tenant, application, state, max);
-    const detail = `This application already has ${maxPending} ${limit.replace('-', ' ')}, the maximum. Retry when some have ${retry}.`;
+      sessions.count(tenant, application, counted, max);
+    const detail = `This application already has ${maxPending} ${what}, the maximum. Retry when some have ${retry}.`;
     return quota(maxPending, count, now, () => {
       limited(limit);
       return fail('too_many_requests', { detail });
@@ -305,8 +309,14 @@ function quotas(
   const bytesOf = async (tenant: string, application: string) =>
     (await tokens.storageUsed(tenant, application)).bytes;
   return {
-    pendingSessions: sessionQuota('pending', 'pending-sessions', 'been authorized or have expired'),
-    delegations: sessionQuota('active', 'delegations', 'ended'),
+    pendingSessions: sessionQuota(
+      'pending',
+      'pending-sessions',
+      'pending sessions',
+      'been authorized or have expired',
+    ),
+    delegations: sessionQuota('active', 'delegations', 'delegations', 'ended'),
+    longRules: sessionQuota('long-rules', 'long-rules', 'sessions with more than 4 KiB of rules', 'ended'),
     storage: quota(tokenBytes, bytesOf, now, () => {
       limited('storage');
       return fail('storage_full');

@@ -233,6 +233,7 @@ function contextOf(memory: Memory, publicUrl: string, sessionTtl: number): Handl
     auditedReads: 'off',
     limits,
     pendingSessions: noQuota,
+    longRules: noQuota,
     delegations: noQuota,
     storage: noQuota,
     storageQuota: undefined,

@@ -221,7 +221,7 @@ export const settings = {
   pendingSessions: {
     variable: 'SALLYPORT_PENDING_SESSIONS_PER_APPLICATION',
     description:
-      'Maximum number of pending sessions, and of delegations, per application. 0 disables the limit.',
+      'Maximum number of pending sessions, of delegations, and of active sessions with more than 4 KiB of rules, per application. 0 disables the limit.',
     ...whole(10_000, 0, 10_000_000),
   },
   revocationRate: {

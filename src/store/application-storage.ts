@@ -14,6 +14,7 @@ interface Stored extends Pick<Token, 'id' | 'type' | 'container'> {
   readonly masked_bytes: number;
   readonly mask: string | null;
   readonly search: string | null;
+  readonly written_by: string | null;
   readonly metadata: string | null;
 }
 
@@ -23,8 +24,8 @@ interface Stored extends Pick<Token, 'id' | 'type' | 'container'> {
  * reveal the size of hidden data to a caller that replaces it.
  */
 export function storedBytes(token: Stored): number {
-  const { id, type, container, mask, search, metadata } = token;
-  const texts = bytesOf(mask) + bytesOf(search) + bytesOf(metadata);
+  const { id, type, container, mask, search, written_by, metadata } = token;
+  const texts = [mask, search, written_by, metadata].reduce((sum, text) => sum + bytesOf(text), 0);
   const row = inPages(210 + id.length + type.length + 2 * container.length + texts);
   const contents = inPages(100 + roundedUp(token.data_bytes) + roundedUp(token.masked_bytes));
   const keys = 340 + id.length + type.length;

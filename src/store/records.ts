@@ -199,6 +199,9 @@ export interface SubjectBatch {
   readonly next: string | undefined;
 }
 
+/** Pending sessions, active ones and delegations, or those with long rules that the application has authorized. */
+export type CountedSessions = SessionState | 'long-rules';
+
 export interface SessionFilter {
   readonly ids?: readonly string[] | undefined;
   readonly application?: string | undefined;

@@ -6,7 +6,14 @@ import { fail } from '../domain/error.ts';
 import { longestSession, type Session } from '../domain/session.ts';
 import { notExpired, toGrants, toText } from './applications.ts';
 import { boundedList } from './bounded-list.ts';
-import type { Authorized, NewDelegation, NewSession, SessionFilter, Sessions } from './store.ts';
+import type {
+  Authorized,
+  CountedSessions,
+  NewDelegation,
+  NewSession,
+  SessionFilter,
+  Sessions,
+} from './store.ts';
 
 /**
  * Joins a session `s` with its application `a`, the application `c` that authorized it, and the key `k` of `c` that is
@@ -114,9 +121,9 @@ export function sessions(db: Executor): Sessions {
 
     delegate: (tenant, delegation) => db.transaction((tx) => insertDelegation(tx, tenant, delegation)),
 
-    count: (tenant, application, state, max) => {
-      const some = `select 1 from sessions s where s.tenant_id = $1 and s.application_id = $2
-        and s.authorized_at is ${state === 'pending' ? '' : 'not '}null and s.expires_at > (select :now) limit $3`;
+    count: (tenant, application, counted, max) => {
+      const some = `select 1 from sessions s where s.tenant_id = $1 and ${countedBy[counted]}
+        and s.expires_at > (select :now) limit $3`;
       const sql = `select count(*) as count from (${some}) s`;
       return then(db.get<{ count: DbTime }>(sql, [tenant, application, max]), (row) => Number(row?.count));
     },
@@ -230,6 +237,13 @@ interface Ends {
 interface SpentRow extends Ends {
   id: string;
 }
+
+/** The condition of the last one is that of its index. */
+const countedBy: Record<CountedSessions, string> = {
+  pending: 's.application_id = $2 and s.authorized_at is null',
+  active: 's.application_id = $2 and s.authorized_at is not null',
+  'long-rules': 's.authorized_by = $2 and octet_length(s.rules) > 4096',
+};
 
 /** A session ends with its application and, if it has a ceiling, with its authorizer and the key of the authorizer. */
 export function endOf({ expires_at, application_end, authorizer_end, key_end }: Ends): number {

@@ -12,7 +12,7 @@ import type { Awaitable } from '../domain/awaitable.ts';
 import type { Destination } from '../domain/destination.ts';
 import type { Digest, Minted, ParsedKey } from '../domain/key.ts';
 import type { Principal } from '../domain/principal.ts';
-import type { Session, SessionState } from '../domain/session.ts';
+import type { Session } from '../domain/session.ts';
 import type { KeyUsage, Use } from '../domain/usage.ts';
 import type {
   ApplicationFilter,
@@ -22,6 +22,7 @@ import type {
   Authorized,
   Change,
   CountedInterval,
+  CountedSessions,
   DestinationFields,
   IdempotentRequest,
   KeyExpiry,
@@ -235,8 +236,8 @@ export interface Sessions {
   delegate(tenant: string, delegation: NewDelegation): Promise<number>;
   /** Counts a request of a delegation with limited uses. Returns false if no use was left. */
   spendUse(tenant: string, id: string): Promise<boolean>;
-  /** How many sessions or delegations of the application are in this state, counted up to `max`. */
-  count(tenant: string, application: string, state: SessionState, max: number): Awaitable<number>;
+  /** How many of these sessions the application has, counted up to `max`. */
+  count(tenant: string, application: string, counted: CountedSessions, max: number): Awaitable<number>;
   /** Exactly one of several concurrent calls with the same nonce returns `authorized`. */
   authorize(tenant: string, nonce: Digest, authorization: Authorization): Awaitable<Authorized>;
   /** Sessions whose key is valid, newest first. */

@@ -92,6 +92,7 @@ const limits = [
   'exchanges',
   'pending-sessions',
   'delegations',
+  'long-rules',
   'tokens',
   'token-bytes',
   'searches',

@@ -133,6 +133,9 @@ create table sessions (
 );
 create index sessions_by_expiry on sessions (expires_at);
 create index sessions_by_subject on sessions (tenant_id, subject, id) where subject is not null;
+-- Counts the sessions with long rules that an application has authorized.
+create index sessions_with_long_rules on sessions (tenant_id, authorized_by, expires_at)
+  where octet_length(rules) > 4096;
 create index sessions_by_application on sessions (tenant_id, application_id, authorized_at, expires_at);
 
 -- Keys that were revoked because they leaked. Sessions with such a key in unlimited_by are invalid. After expires_at,

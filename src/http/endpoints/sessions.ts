@@ -72,6 +72,9 @@ export const createSession = changeEndpoint({
   },
 });
 
+/** A body of this size has no rules of more than 4 KiB, also with the ids of destinations instead of their names. */
+const shortBody = 512;
+
 /** With one of these permissions, a caller can grant any permission that a session can hold. */
 const unrestrictedBy = ['session:authorize', 'application:create'];
 
@@ -94,6 +97,8 @@ export const authorizeSession = changeEndpoint({
   failures: ['grant_not_held', 'nonce_not_found', 'nonce_used'],
   replaysToSameKey: true,
   ignoresQuota: true,
+  checkLimits: async ({ principal, bodyBytes }, { longRules }) =>
+    bodyBytes > shortBody ? longRules.reserve(principal.tenantId, principal.applicationId) : undefined,
   handle: async ({ principal, body }, { store, usage, sessionTtlMax }) => {
     throwIfInvalid(grantErrors('session', body));
     requireFuture(body.expires_at, principal.now);

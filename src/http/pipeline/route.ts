@@ -41,6 +41,8 @@ export interface HandlerContext<S = Store> {
   readonly limits: Limits;
   readonly pendingSessions: Quota;
   readonly delegations: Quota;
+  /** Sessions with long rules, by the application that authorized them. */
+  readonly longRules: Quota;
   /** Stored bytes per application: tokens and idempotency records. */
   readonly storage: Quota;
   /** The storage quota in bytes. Undefined if unlimited. */

@@ -93,6 +93,40 @@ describe.each(databases)('pending sessions on %s', (_, database) => {
   });
 });
 
+describe.each(databases)('active sessions with long rules on %s', (_, database) => {
+  let server: TestServer;
+  let key: string;
+  beforeAll(async () => {
+    server = await openTestServer(database, { ...settings, ...manyConnections });
+    key = (await server.tenant()).key;
+  });
+  afterAll(() => server.close());
+
+  const rules = (count: number) =>
+    Array.from({ length: count }, (_, n) => ({
+      priority: n + 1,
+      transform: 'mask',
+      permissions: ['token:read'],
+      conditions: [{ attribute: 'id', operator: 'equals', value: `token-${n}` }],
+    }));
+  async function authorize(count: number) {
+    const { key: web } = await server.application(key, { type: 'public' });
+    const { nonce } = (await server.call('POST', '/sessions', { key: web })).body;
+    return server.call('POST', '/sessions/authorize', { key, body: { nonce, rules: rules(count) } });
+  }
+
+  test('are limited, by the application that authorizes; short ones still succeed', async () => {
+    for (const count of [10, 10, 40, 40, 40, 40, 40]) expect((await authorize(count)).status).toBe(204);
+    server.clock.advance(1000);
+    const { status, body } = await authorize(40);
+    expect([status, body.code]).toEqual([429, 'too_many_requests']);
+    expect(body.detail).toContain('more than 4 KiB of rules');
+    expect((await authorize(2)).status).toBe(204);
+    server.clock.advance(180_000);
+    expect((await authorize(40)).status).toBe(204);
+  });
+});
+
 describe('a quota', () => {
   function openQuota(max: number, count: () => number | Promise<number>) {
     const clock = new Clock();
