@@ -62,7 +62,7 @@ export function checkOptions<R>(guard: string, options: GuardOptions<R>): void {
   };
   const { client, permission, fields, notJson } = options ?? {};
   if (typeof client?.decide !== 'function') reject('`client` must be a Sallyport client');
-  if (typeof permission !== 'string' || permission === '')
+  if (typeof permission !== 'string' || !permission.includes(':'))
     reject('`permission` must be the name of a permission, such as "invoice:read"');
   if (!Array.isArray(fields) || !fields.every((field) => typeof field === 'string'))
     reject(

@@ -4,7 +4,7 @@ import { type AuthorizedSession, Sallyport, sessionExpiryHeader } from './client
 import { bindsByDefault, isProofChallenge, ProofKey } from './dpop.ts';
 import { SallyportError } from './errors.ts';
 import { withAbort, withTimeout } from './timeout.ts';
-import { type ClientOptions, defaultTimeout, type RequestOptions } from './transport.ts';
+import { type ClientOptions, defaultTimeout, type RequestOptions, requireKey } from './transport.ts';
 
 export interface StartSessionOptions extends Omit<ClientOptions, 'key'> {
   /** The key of a public application. */
@@ -56,7 +56,8 @@ export interface ManagedSession {
 /** For browsers: creates a session, gets it authorized, and renews it while it is used. */
 export async function startSession(options: StartSessionOptions): Promise<ManagedSession> {
   const { publicKey, authorize, renewBefore = 20_000, bind = bindsByDefault(), ...rest } = options;
-  if (!publicKey) throw new SallyportError('`publicKey` is empty');
+  requireKey('`publicKey`', publicKey);
+  if (typeof authorize !== 'function') throw new SallyportError('`authorize` must be a function');
   const { timeout = defaultTimeout } = rest;
   const send = rest.fetch ?? globalThis.fetch.bind(globalThis);
   const proofKey = bind ? await ProofKey.generate() : undefined;

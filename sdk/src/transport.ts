@@ -97,10 +97,16 @@ export interface Transport {
   forward(path: string, request: Request, options: ProxyOptions): Promise<Response>;
 }
 
+/** Throws SallyportError for an unset environment variable, or for text that is not only a key. */
+export function requireKey(name: string, key: string | undefined): string {
+  if (!key) throw new SallyportError(`${name} is empty`);
+  if (/\S\s+\S/.test(key)) throw new SallyportError(`${name} must be only the key, without spaces`);
+  return key;
+}
+
 export function transport(options: ClientOptions): Transport {
-  const base = baseUrl(options.url);
-  // An unset environment variable would otherwise look like an unknown key.
-  if ('key' in options && !options.key) throw new SallyportError('`key` is empty');
+  const base = baseUrl(options?.url);
+  if ('key' in options && typeof options.key !== 'function') requireKey('`key`', options.key);
   const send = options.fetch ?? globalThis.fetch.bind(globalThis);
 
   async function attempt<T>(
@@ -125,7 +131,8 @@ export function transport(options: ClientOptions): Transport {
 
   async function currentKey(timeout: number, signal: AbortSignal | undefined): Promise<string | undefined> {
     const { key } = options;
-    return typeof key === 'function' ? withTimeout(timeout, 'key', key, signal) : key;
+    if (typeof key !== 'function') return key;
+    return requireKey('the result of `key`', await withTimeout(timeout, 'key', key, signal));
   }
 
   async function exchange(

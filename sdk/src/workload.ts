@@ -46,6 +46,7 @@ const renewal = 0.8;
  */
 export function workloadKey(options: WorkloadKeyOptions): () => Promise<string> {
   const url = baseUrl(options.url);
+  if (typeof options.token !== 'function') throw new SallyportError('`token` must be a function');
   let current: CurrentKey | undefined;
   let renewing: Promise<CurrentKey> | undefined;
 

@@ -144,6 +144,8 @@ function withSuggestion(message: string, program: Program): string {
   if (typed === undefined) return message;
   const option = optionFor(typed, names);
   if (option) return `${error} (Did you mean --${option}?)`;
+  if (!program.parent && callOptions.some(({ name }) => name === typed))
+    return `--${typed} must follow the command`;
   return suggestion.replace(/^(one of )?--/, '').startsWith(typed[0] as string) ? message : error;
 }
 

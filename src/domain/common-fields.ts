@@ -167,13 +167,15 @@ export function parseDateTime(value: string): number | undefined {
   return time >= earliest && time <= latest ? time : undefined;
 }
 
+const noDateTime = 'must be an ISO 8601 date-time, such as 2030-01-31T12:00:00Z';
+
 /** A date-time in a request, parsed to milliseconds since 1970. */
 export const DateTime = z
-  .string()
+  .string({ error: ({ input }) => (input === undefined ? undefined : noDateTime) })
   .transform((value, context) => {
     const time = parseDateTime(value);
     if (time !== undefined) return time;
-    context.addIssue('must be an ISO 8601 date-time, such as 2030-01-31T12:00:00Z');
+    context.addIssue(noDateTime);
     return z.NEVER;
   })
   .meta({ format: 'date-time' });

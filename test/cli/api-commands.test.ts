@@ -338,7 +338,8 @@ test('a field of the API gets the option for it', async () => {
     ],
     [['apps', 'list', '--size', '1'], "unknown option '--size' (Did you mean --limit?)"],
     [['whoami', '--size', '1'], "unknown option '--size'\n"],
-    [['tokens', 'create', '--type', 'x'], 'error: --data-file (data) is required'],
+    [['--url', 'x', 'whoami'], '--url must follow the command'],
+    [['tokens', 'create', '--type', 'x'], 'error: no data was given\nsallyport: hint: pass --text-file'],
     [['apps', 'create', '--name', 'x'], 'error: --type is required'],
     [
       ['apps', 'create', '--name', 'x', '--type', 'public', '--origin', 'x'],

@@ -80,7 +80,8 @@ describe('a date-time', () => {
 
   test('is parsed to milliseconds, or rejected with an example', () => {
     expect(DateTime.parse('2030-01-31T12:00:00Z')).toBe(Date.parse('2030-01-31T12:00:00Z'));
-    expect(messageOf(DateTime, 'soon')).toBe('must be an ISO 8601 date-time, such as 2030-01-31T12:00:00Z');
+    for (const wrong of ['soon', 1893456000])
+      expect(messageOf(DateTime, wrong)).toBe('must be an ISO 8601 date-time, such as 2030-01-31T12:00:00Z');
   });
 
   test('is returned with exactly three decimals', () => {

@@ -231,6 +231,17 @@ describe('SDK client:', () => {
     expect((await thrown(startSession(options))).message).toBe('`publicKey` is empty');
   });
 
+  test('other wrong options are rejected before a request is sent', async () => {
+    expect(() => new Sallyport(undefined as never)).toThrow('`url` must be the URL of the service');
+    const url = 'http://127.0.0.1:9';
+    expect(() => new Sallyport({ url, key: 'Bearer slp_x' })).toThrow('`key` must be only the key');
+    const unset = new Sallyport({ url, key: () => undefined as never });
+    expect((await thrown(unset.tenant())).message).toBe('the result of `key` is empty');
+    const options = { url, publicKey: 'x', clientId: 'x', token: 'jwt', authorize: undefined };
+    expect(() => workloadKey(options as never)).toThrow('`token` must be a function');
+    expect((await thrown(startSession(options as never))).message).toBe('`authorize` must be a function');
+  });
+
   test('a web page of another server is not reported as an unreachable service', async () => {
     const page = async (_: string | URL | Request) =>
       new Response('<!doctype html>', { headers: { 'Content-Type': 'text/html' } });

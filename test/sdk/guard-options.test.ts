@@ -33,6 +33,7 @@ const wrong: [option: string, options: object][] = [
   ['client', { client: {} }],
   ['permission', { permission: undefined }],
   ['permission', { permission: '' }],
+  ['permission', { permission: 'read' }],
   ['mask', { mask: 'XXXX' }],
   ['resource', { resource: { container: '/customers/42/' } }],
   ['notJson', { notJson: true }],

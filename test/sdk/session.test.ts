@@ -226,7 +226,7 @@ describe('SDK sessions and guards:', () => {
       const wrong = { container: '/a b/' };
       const unknown = { place: '/customers/' } as Resource;
       const failed = [503, 'Access could not be checked (validation_failed).'];
-      expect(await ask(guarding('invoice', wrong))).toEqual(failed);
+      expect(await ask(guarding('Invoice:read', wrong))).toEqual(failed);
       expect(await ask(guarding('invoice:read', unknown))).toEqual(failed);
       const keyless = new Sallyport({ url: server.url, key: 'junk' });
       expect((await ask(guarding('invoice:read', wrong, keyless)))[0]).toBe(503);

@@ -75,6 +75,8 @@ export const commands: readonly RemoteCommand[] = [
     call: async (call) => {
       const fromOptions = only({ id: call.options.value('id'), max_uses: wholeNumberOf(call, 'max-uses') });
       const body = { ...(await bodyOf(call)), ...fromOptions };
+      if (!('data' in body))
+        throw new UsageError('no data was given', 'pass --text-file, --data-file or --file');
       return show(call, await call.service.tokens.create(body as unknown as TokenCreate));
     },
   },
