@@ -21,7 +21,7 @@ import { quota } from './http/pipeline/quota.ts';
 import { requestCounter as makeRequestCounter } from './http/pipeline/request-counter.ts';
 import { memoryLimits, RequestMemory } from './http/pipeline/request-memory.ts';
 import type { HandlerContext, Route } from './http/pipeline/route.ts';
-import { listen, listenForScrapes, listenWhileStarting } from './http/pipeline/server.ts';
+import { listen, listenForScrapes, listenWhileStarting } from './http/server.ts';
 import { usageRecorder } from './http/pipeline/usage-recorder.ts';
 import { allRoutes, consoleRoutes, framesRoutes } from './http/routes.ts';
 import { startBackgroundJobs } from './operations/background-jobs.ts';

@@ -144,12 +144,12 @@ describe('imports:', () => {
   test('only the store and authentication return a value or a promise', () => {
     const importers = imports.filter(({ to }) => to === 'src/domain/awaitable.ts').map(({ from }) => from);
     const outsideStore = importers.filter((path) => !/^src\/(db|store)\//.test(path));
-    expect(outsideStore).toEqual(['src/http/pipeline/admit.ts', 'src/http/pipeline/route.ts']);
+    expect(outsideStore).toEqual(['src/http/admit.ts', 'src/http/pipeline/route.ts']);
   });
 
   test('only the server imports the steps of a request', () => {
-    const importers = imports.filter(({ to }) => to === 'src/http/pipeline/handle-request.ts');
-    expect(importers.map(({ from }) => from)).toEqual(['src/http/pipeline/server.ts']);
+    const importers = imports.filter(({ to }) => to === 'src/http/turn.ts');
+    expect(importers.map(({ from }) => from)).toEqual(['src/http/server.ts']);
   });
 
   test('domain, store and HTTP never import operator tools', () => {

@@ -132,7 +132,7 @@ export const bugs: readonly Bug[] = [
     database: 'PostgreSQL',
     changes: [
       {
-        file: 'src/http/pipeline/admit.ts',
+        file: 'src/http/admit.ts',
         from: '  return then(credentials.find(applicant.key), (found) => {\n',
         to: `  const name = applicant.key.digest.toString('hex');
   const cached = cache.get(name);
@@ -142,7 +142,7 @@ export const bugs: readonly Bug[] = [
 `,
       },
       {
-        file: 'src/http/pipeline/admit.ts',
+        file: 'src/http/admit.ts',
         from: '/** A request with a well-formed key. */\n',
         to: 'const cache = new Map<string, { at: number; found: Principal }>();\n\n/** A request with a well-formed key. */\n',
       },
@@ -178,7 +178,7 @@ export const bugs: readonly Bug[] = [
     database: 'SQLite',
     changes: [
       {
-        file: 'src/http/pipeline/admit.ts',
+        file: 'src/http/admit.ts',
         from: "  if (!key || (key.kind === 'con') !== (onConsole === true)) throw fail('unauthenticated');\n",
         to: "  if (!key || (key.kind === 'con') !== (onConsole === true)) throw fail('unauthenticated');\n  process.stderr.write(headers.get('svc-api-key') + '\\n');\n",
       },
@@ -227,7 +227,7 @@ export const bugs: readonly Bug[] = [
     database: 'SQLite',
     changes: [
       {
-        file: 'src/http/pipeline/handle-request.ts',
+        file: 'src/http/run-change.ts',
         from: "tx.record({ ...auditFields(principal, requestInfo), ...change, result: 'success' });",
         to: "setTimeout(() => context.store.audit.write([{ ...auditFields(principal, requestInfo), ...change, result: 'success' }]).catch(() => {}));",
       },
@@ -239,9 +239,9 @@ export const bugs: readonly Bug[] = [
     database: 'PostgreSQL',
     changes: [
       {
-        file: 'src/http/pipeline/handle-request.ts',
-        from: '      if (written) await written; // 503\n',
-        to: '      written?.catch(() => {});\n',
+        file: 'src/http/turn.ts',
+        from: '    if (written) await written; // 503\n',
+        to: '    written?.catch(() => {});\n',
       },
     ],
   },

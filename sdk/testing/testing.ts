@@ -55,7 +55,7 @@ import {
   type Route,
   route,
 } from '../../src/http/pipeline/route.ts';
-import { handlersByPath } from '../../src/http/pipeline/server.ts';
+import { handlersByPath } from '../../src/http/server.ts';
 import type { Store, StoreTransaction, Tenant } from '../../src/store/store.ts';
 import { operations } from '../src/api.ts';
 import type { fakeSallyport as Declared, RecordedRequest } from '../src/testing.ts';

@@ -19,7 +19,7 @@ import { inTurns, nextTurn, runSteps, type Steps } from '../../domain/steps.ts';
 import type { Lease } from '../../outbound/destinations.ts';
 import type { OutboundReply } from '../../outbound/http-connection.ts';
 import type { StoredDestination, StoredToken, StoreTransaction } from '../../store/store.ts';
-import { isLimited, spendUse } from '../pipeline/admit.ts';
+import { isLimited, spendUse } from '../admit.ts';
 import {
   bodyLimit,
   isContentType,

@@ -42,11 +42,6 @@ export interface ReceivedBody {
 /** A request with its path parameters. Bun parses them on the first access, so access them only if needed. */
 export type RoutedRequest = Request & { readonly params?: Readonly<Record<string, string>> };
 
-export interface Input {
-  readonly call: Call;
-  readonly bodyText: string;
-}
-
 /** Validates all input of a request. Throws `validation_failed`, `too_large` or `unsupported_media_type`. */
 export function readInput(
   route: KeyedRoute,
@@ -54,7 +49,7 @@ export function readInput(
   request: RoutedRequest,
   received: ReceivedBody | undefined,
   requestInfo: RequestInfo,
-): Input {
+): Call {
   if (route.isRaw) return rawInput(principal, request, received, requestInfo);
   const json = received && parseBody(route, received, request.headers);
   if (json) runSteps(requireExactNumbers(json));
@@ -68,7 +63,7 @@ export function* inputSteps(
   request: RoutedRequest,
   received: ReceivedBody,
   requestInfo: RequestInfo,
-): Steps<Input> {
+): Steps<Call> {
   if (route.isRaw) return rawInput(principal, request, received, requestInfo);
   const json = parseBody(route, received, request.headers);
   yield;
@@ -82,9 +77,9 @@ function rawInput(
   request: RoutedRequest,
   body: ReceivedBody | undefined,
   requestInfo: RequestInfo,
-): Input {
-  const unread = { params: undefined, query: undefined, requireMatch: matchAny };
-  return { call: { ...unread, principal, body, requestInfo, request }, bodyText: '' };
+): Call {
+  const unread = { params: undefined, query: undefined, bodyText: '', requireMatch: matchAny };
+  return { ...unread, principal, body, requestInfo, request };
 }
 
 function validateInput(
@@ -93,12 +88,12 @@ function validateInput(
   request: RoutedRequest,
   json: Json | undefined,
   requestInfo: RequestInfo,
-): Input {
+): Call {
   const params = route.params && validate(route.params, request.params, 'path');
   const query = readQuery(route.query, request.url);
   const body = json && validateBody(route, json.value);
   const requireMatch = takesIfMatch(route) ? readIfMatch(request.headers) : matchAny;
-  return { call: { principal, params, query, body, requireMatch, requestInfo }, bodyText: json?.text ?? '' };
+  return { principal, params, query, body, bodyText: json?.text ?? '', requireMatch, requestInfo };
 }
 
 const noBody: Json = { value: undefined, text: '' };

@@ -89,6 +89,8 @@ export interface Call<P = unknown, Q = unknown, B = unknown> {
   readonly params: P;
   readonly query: Q;
   readonly body: B;
+  /** The body as it was received. Empty without a body. */
+  readonly bodyText: string;
   /** The thumbprint of the key of the request's DPoP proof, if the endpoint has `bindsSession`. */
   jkt?: string | undefined;
   /** Set by changes whose errors depend on stored token data. If the change fails, it is recorded like a reply. */

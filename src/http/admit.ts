@@ -2,12 +2,12 @@
  * Admission: whether a key may make a request now. A request can wait, for its body or for a connection to a destination,
  * and meanwhile its key may be revoked or lose access. Each wait ends with the same check as before it.
  */
-import { type Awaitable, then } from '../../domain/awaitable.ts';
-import { Denial } from '../../domain/denial.ts';
-import { fail } from '../../domain/error.ts';
-import { cut } from '../../domain/escape.ts';
-import { type ParsedKey, parseKey, redactSecrets } from '../../domain/key.ts';
-import { forPurpose } from '../../domain/policy.ts';
+import { type Awaitable, then } from '../domain/awaitable.ts';
+import { Denial } from '../domain/denial.ts';
+import { fail } from '../domain/error.ts';
+import { cut } from '../domain/escape.ts';
+import { type ParsedKey, parseKey, redactSecrets } from '../domain/key.ts';
+import { forPurpose } from '../domain/policy.ts';
 import {
   denyQuarantined,
   holds,
@@ -15,11 +15,11 @@ import {
   mustHold,
   ownerOf,
   type Principal,
-} from '../../domain/principal.ts';
-import type { Credentials, StoreTransaction } from '../../store/store.ts';
-import { ProofError } from '../dpop/proof.ts';
-import { cookieIn, type RequestInfo, sessionCookie, urlOf } from './request-info.ts';
-import type { HandlerContext, KeyedRoute } from './route.ts';
+} from '../domain/principal.ts';
+import type { Credentials, StoreTransaction } from '../store/store.ts';
+import { ProofError } from './dpop/proof.ts';
+import { cookieIn, type RequestInfo, sessionCookie, urlOf } from './pipeline/request-info.ts';
+import type { HandlerContext, KeyedRoute } from './pipeline/route.ts';
 
 const maxOriginLength = 200;
 

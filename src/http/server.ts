@@ -1,17 +1,17 @@
 /** Listens, and passes each request to its route. */
-import { type Trust, trustNobody } from '../../config/trusted-proxies.ts';
-import { maxTimeout } from '../../domain/destination.ts';
-import { fail } from '../../domain/error.ts';
-import type { Log } from '../../telemetry/log.ts';
-import type { Observed } from '../../telemetry/observe.ts';
-import { senderOf, unwrapped } from './client-address.ts';
-import { handleRequest } from './handle-request.ts';
-import { observeRequest } from './observe-request.ts';
-import { problemResponse } from './problem.ts';
-import type { RoutedRequest } from './read-input.ts';
-import { type Connections, noConnections, RequestInfo } from './request-info.ts';
-import { closeIfStopping, corsHeaders, preflightResponse, withDeprecation } from './response.ts';
-import type { HandlerContext, Route } from './route.ts';
+import { type Trust, trustNobody } from '../config/trusted-proxies.ts';
+import { maxTimeout } from '../domain/destination.ts';
+import { fail } from '../domain/error.ts';
+import type { Log } from '../telemetry/log.ts';
+import type { Observed } from '../telemetry/observe.ts';
+import { senderOf, unwrapped } from './pipeline/client-address.ts';
+import { observeRequest } from './pipeline/observe-request.ts';
+import { problemResponse } from './pipeline/problem.ts';
+import type { RoutedRequest } from './pipeline/read-input.ts';
+import { type Connections, noConnections, RequestInfo } from './pipeline/request-info.ts';
+import { closeIfStopping, corsHeaders, preflightResponse, withDeprecation } from './pipeline/response.ts';
+import type { HandlerContext, Route } from './pipeline/route.ts';
+import { handleRequest } from './turn.ts';
 
 export interface Server {
   readonly port: number;

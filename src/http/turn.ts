@@ -1,0 +1,327 @@
+/** One request, from its arrival to its response. A comment such as `// 429` is the status with which a step can fail. */
+import type { Awaitable } from '../domain/awaitable.ts';
+import { Failure, fail, problem, throwIfInvalid } from '../domain/error.ts';
+import type { JsonText } from '../domain/json-text.ts';
+import type { ParsedKey } from '../domain/key.ts';
+import { hasTrait } from '../domain/permission.ts';
+import { identityOf, type Principal } from '../domain/principal.ts';
+import type { Credentials, StoreTransaction } from '../store/store.ts';
+import { type Applicant, admit, baseOf, dpopHeader, isLimited, presentedKey, spendUse } from './admit.ts';
+import { ProofError } from './dpop/proof.ts';
+import {
+  countBreakGlass,
+  countQuarantinedNotFound,
+  countQuarantinedRead,
+  recordDenial,
+} from './pipeline/denials.ts';
+import { recordDisclosures } from './pipeline/disclosures.ts';
+import { finishRequest } from './pipeline/observe-request.ts';
+import { problemResponse } from './pipeline/problem.ts';
+import type { Release } from './pipeline/quota.ts';
+import {
+  bodyLimit,
+  inputSteps,
+  isUnread,
+  largeBody,
+  memoryOfBody,
+  type ReceivedBody,
+  type RoutedRequest,
+  readInput,
+  receiveBody,
+} from './pipeline/read-input.ts';
+import { type RequestInfo, urlOf } from './pipeline/request-info.ts';
+import { closeIfStopping, toResponse } from './pipeline/response.ts';
+import {
+  type Call,
+  checkFailure,
+  checkReply,
+  type HandlerContext,
+  type KeyedRoute,
+  operationOf,
+  type Reply,
+  type Route,
+  replayOperation,
+  takesBody,
+} from './pipeline/route.ts';
+import { arrivesWithOthers, sharedTurn } from './pipeline/shared-turn.ts';
+import { runChange } from './run-change.ts';
+
+export async function handleRequest(
+  route: Route,
+  request: RoutedRequest,
+  info: RequestInfo,
+  app: HandlerContext,
+): Promise<Response> {
+  if (route.kind !== 'open') return handleKeyed(new Turn(route, request, info, app));
+  try {
+    return responseTo(route, await route.handle(app, request, info), undefined, info, app);
+  } catch (error) {
+    return refusalOf({ route, request, error, principal: undefined, receiving: undefined }, info, app);
+  }
+}
+
+async function handleKeyed(turn: Turn): Promise<Response> {
+  try {
+    turn.identify(); // 401, 429
+    turn.beginBody(); // a small one arrives during the key lookup
+    if (turn.canWait) await sharedTurn();
+    const admitted = turn.admit(); // 400, 401, 403
+    if (admitted instanceof Promise) await admitted;
+    const renewing = turn.recordUse();
+    if (renewing) await renewing;
+    const call = turn.hasBody ? await turn.readBody() : turn.read(undefined); // 400, 413, 415, 429, 503
+    const reply = await turn.answer(call);
+    const written = turn.disclose(reply);
+    if (written) await written; // 503
+    return turn.respond(reply);
+  } catch (error) {
+    return await turn.refuse(error);
+  } finally {
+    turn.release();
+  }
+}
+
+/** A request that needs a key. Its steps are called in the order of `handleKeyed`. */
+class Turn implements Applicant {
+  readonly route: KeyedRoute;
+  readonly request: RoutedRequest;
+  readonly requestInfo: RequestInfo;
+  readonly app: HandlerContext;
+  readonly bodyLimit: number;
+  key!: ParsedKey;
+  principal: Principal | undefined;
+  proven: string | undefined;
+  #receiving: Promise<ReceivedBody> | undefined;
+  #releaseQuota: Release | undefined;
+
+  constructor(route: KeyedRoute, request: RoutedRequest, requestInfo: RequestInfo, app: HandlerContext) {
+    this.route = route;
+    this.request = request;
+    this.requestInfo = requestInfo;
+    this.app = app;
+    this.bodyLimit = takesBody(route) ? (route.bodyLimit ?? bodyLimit) : 0;
+  }
+
+  get hasBody(): boolean {
+    return this.bodyLimit > 0;
+  }
+
+  identify(): void {
+    const { app, request, requestInfo, route } = this;
+    app.limits.checkAddress(requestInfo);
+    this.key = presentedKey(request.headers, route);
+    app.limits.checkKey(this.key.digest, requestInfo);
+  }
+
+  /** Its errors are thrown by `readBody`, after 401 and 403. Memory for a large body is reserved for a valid key only. */
+  beginBody(): void {
+    const { bodyLimit, hasBody, request } = this;
+    if (hasBody && memoryOfBody(request, bodyLimit) === 0) this.#receiving = receiveBody(request, bodyLimit);
+  }
+
+  /** Whether reads that arrive together are handled together. */
+  get canWait(): boolean {
+    const { app, requestInfo, route } = this;
+    if (route.kind !== 'read' || !app.store.credentials.isLocal) return false;
+    return arrivesWithOthers(requestInfo.startedAt) || this.#receiving !== undefined;
+  }
+
+  /** Also after a late body, and with the credentials of a transaction. */
+  admit(credentials?: Pick<Credentials, 'find'>): Awaitable<Principal> {
+    return admit(this, this.app, credentials);
+  }
+
+  get #caller(): Principal {
+    return this.principal as Principal;
+  }
+
+  /** Returns a promise if the session of a person is renewed. */
+  recordUse(): Promise<void> | undefined {
+    const { app, requestInfo, route } = this;
+    const principal = this.#caller;
+    // The handler records scoped permissions, because it knows the container.
+    const { permission } = route;
+    app.usage.request(principal, permission && hasTrait(permission, 'scoped') ? undefined : permission);
+    if (route.onConsole) return this.#renewSession();
+    if (!app.signIn.acceptsKeys) countBreakGlass(principal, requestInfo, app);
+    return undefined;
+  }
+
+  async #renewSession(): Promise<void> {
+    const { tenantId, authority } = this.#caller;
+    const expiresAt = this.app.signIn.renewal(this.#caller);
+    if (expiresAt === undefined || !authority) return;
+    const { applicationId, keyId } = authority;
+    const renew = (tx: StoreTransaction) => tx.keys.renew(tenantId, applicationId, keyId, expiresAt);
+    // If this fails, for example on a full disk, the next request tries again.
+    await this.app.store.change(tenantId, renew, applicationId).catch(() => {});
+  }
+
+  async readBody(): Promise<Call> {
+    const { app, request, requestInfo, route } = this;
+    const caller = this.#caller;
+    const memory = memoryOfBody(request, this.bodyLimit);
+    if (memory > 0) app.memory.for(caller, requestInfo).add(memory);
+    this.#receiving ??= receiveBody(request, this.bodyLimit);
+    const received = await this.#receiving;
+    const bodyBytes = received.bytes.length;
+    // Before validation, so that rejected requests count, too.
+    if (route.checkLimits)
+      this.#releaseQuota = await route.checkLimits({ principal: caller, requestInfo, bodyBytes }, app);
+    if (bodyBytes > largeBody) requestInfo.keepOpen();
+    if (bodyBytes <= largeBody || route.neverWaits) {
+      if (received.late) await this.admit();
+      return this.read(received);
+    }
+    const reading = app.longWork.run(caller, inputSteps(route, caller, request, received, requestInfo));
+    await reading.catch(() => {}); // thrown below, after 401 and 403
+    await this.admit();
+    return { ...(await reading), principal: this.#caller };
+  }
+
+  read(received: ReceivedBody | undefined): Call {
+    return readInput(this.route, this.#caller, this.request, received, this.requestInfo);
+  }
+
+  /** A change is committed with its audit entry. A read spends a use of a limited delegation afterwards. */
+  answer(call: Call): Promise<Reply> {
+    const { app, route, requestInfo } = this;
+    if (route.mayTakeLong) requestInfo.keepOpen();
+    if (route.isRaw) call.admit = (credentials) => this.admit(credentials);
+    if (route.bindsSession) call.jkt = this.#keyOfNewSession();
+    const isPreview = (call.query as { dry_run?: boolean } | undefined)?.dry_run === true;
+    const read = route.kind === 'read' ? route.handle : isPreview ? route.preview : undefined;
+    const work = read
+      ? read(call, app)
+      : runChange(route as Exclude<KeyedRoute, { kind: 'read' }>, call, this.request, app);
+    return isLimited(this.#caller) ? this.#counted(work, read !== undefined && !route.spendsUse, call) : work;
+  }
+
+  /** Waits for the reply, and spends a use of the delegation. Throws `unauthenticated` if no use is left. */
+  async #counted(work: Promise<Reply>, isRead: boolean, { principal, examined }: Call): Promise<Reply> {
+    const spend = () =>
+      this.app.store.change(principal.tenantId, (tx) => spendUse(principal, tx), identityOf(principal).id);
+    try {
+      const reply = await work;
+      if (isRead) await spend();
+      return reply;
+    } catch (error) {
+      const isUse = error instanceof Failure && answered.has(problem(error.code).status);
+      if (isUse || examined) await spend();
+      throw error;
+    }
+  }
+
+  /** Undefined if no entry must be written before the response. */
+  disclose(reply: Reply): Promise<void> | undefined {
+    if (!reply.disclosures && !reply.report) return undefined;
+    const operation = reply.isReplay ? replayOperation : operationOf(this.route);
+    return recordDisclosures(operation, reply, this.#caller, this.requestInfo, this.app);
+  }
+
+  respond(reply: Reply): Response {
+    const { app, request, requestInfo, route } = this;
+    const principal = this.#caller;
+    if (principal.policy.quarantined)
+      countQuarantinedRead(app, { route, request, principal, requestInfo }, reply);
+    return responseTo(route, reply, principal, requestInfo, app);
+  }
+
+  async refuse(thrown: unknown): Promise<Response> {
+    const { app, principal, request, requestInfo, route } = this;
+    requestInfo.reservation?.release();
+    const receiving = this.#receiving;
+    const error = principal ? await this.#causeOf(thrown) : thrown;
+    await recordDenial(app, { route, principal, error, request, receiving, requestInfo });
+    if (principal?.policy.quarantined)
+      countQuarantinedNotFound(app, { route, request, principal, requestInfo }, error);
+    return refusalOf({ route, request, error, principal, receiving }, requestInfo, app);
+  }
+
+  /** Rows of a tenant that moved to another installation are gone, also for a request that was authenticated before. */
+  async #causeOf(error: unknown): Promise<unknown> {
+    if (!(error instanceof Failure) || !['unauthenticated', 'not_found'].includes(error.code)) return error;
+    try {
+      await this.app.store.credentials.find(this.key);
+      return error;
+    } catch (failure) {
+      return failure;
+    }
+  }
+
+  release(): void {
+    const { reservation } = this.requestInfo;
+    this.#releaseQuota?.();
+    if (!reservation?.isSending) reservation?.release();
+  }
+
+  /**
+   * Returns the thumbprint of the key to which the new session is bound, or undefined if the request has no proof.
+   * Throws `validation_failed` if the proof is invalid, or if it is missing and the application requires one.
+   */
+  #keyOfNewSession(): string | undefined {
+    const { app, request, requestInfo, route } = this;
+    const principal = this.#caller;
+    const jwt = request.headers.get(dpopHeader);
+    if (jwt === null) {
+      const required = principal.kind === 'application' && principal.application.require_bound_sessions;
+      if (required) throwIfInvalid({ [dpopHeader]: [missing] });
+      return undefined;
+    }
+    requestInfo.dpop = { nonce: app.proofs.newNonce(principal.now) };
+    const url = urlOf(request, baseOf(route, app));
+    try {
+      return app.proofs.checkNewKey(jwt, { method: request.method, url }, principal.now).jkt;
+    } catch (error) {
+      if (!(error instanceof ProofError)) throw error;
+      const expected =
+        error.message === 'is for another URL'
+          ? `: expected ${url}; if a proxy changes the URL, the operator must set SALLYPORT_PUBLIC_URL`
+          : '';
+      throw fail('validation_failed', { errors: { [dpopHeader]: [error.message + expected] } });
+    }
+  }
+}
+
+/** The errors of requests that passed authorization. */
+const answered: ReadonlySet<number> = new Set([404, 409, 412, 422]);
+
+const missing =
+  'is required: this application can create only bound sessions, so send a DPoP proof (RFC 9449)';
+
+function responseTo(
+  route: Route,
+  reply: Reply,
+  principal: Principal | undefined,
+  info: RequestInfo,
+  app: HandlerContext,
+): Response {
+  if (app.checkReplies && !('isRaw' in route && route.isRaw)) checkReply(route, reply);
+  // A change is already committed and a request to a destination was sent, so their replies must be sent.
+  const mustBeSent = route.kind !== 'read' || route.spendsUse === true;
+  const sendLarge = (json: JsonText) => app.memory.for(principal as Principal, info).send(json, mustBeSent);
+  const response = toResponse(reply, info, principal && sendLarge);
+  finishRequest(route, reply.status, principal, info, app);
+  return closeIfStopping(response, app);
+}
+
+interface Refusal {
+  readonly route: Route;
+  readonly request: Request;
+  readonly error: unknown;
+  readonly principal: Principal | undefined;
+  readonly receiving: Promise<ReceivedBody> | undefined;
+}
+
+function refusalOf(
+  { route, request, error, principal, receiving }: Refusal,
+  info: RequestInfo,
+  app: HandlerContext,
+): Response {
+  const failure = app.checkReplies ? checkFailure(route, error) : error;
+  const response = problemResponse(failure, info, app.log, {}, route.conventions?.keyChallenge);
+  finishRequest(route, response.status, principal, info, app);
+  // A connection with the rest of a body cannot be used again.
+  if (takesBody(route) && isUnread(request, receiving, error)) response.headers.set('Connection', 'close');
+  return closeIfStopping(response, app);
+}
