@@ -144,7 +144,7 @@ describe('imports:', () => {
   test('only the store and authentication return a value or a promise', () => {
     const importers = imports.filter(({ to }) => to === 'src/domain/awaitable.ts').map(({ from }) => from);
     const outsideStore = importers.filter((path) => !/^src\/(db|store)\//.test(path));
-    expect(outsideStore).toEqual(['src/http/admit.ts', 'src/http/pipeline/route.ts']);
+    expect(outsideStore).toEqual(['src/http/admit.ts', 'src/http/pipeline/route.ts', 'src/http/turn.ts']);
   });
 
   test('only the server imports the steps of a request', () => {
