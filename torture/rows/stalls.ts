@@ -12,7 +12,6 @@ import { type Clients, clientsOf } from '../fleet-clients.ts';
 import { databaseTimeout } from '../retry.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 import { type Destination, exchanges, openDestination } from '../texts/exchanges.ts';
-import { allTexts } from '../texts/grammar.ts';
 import { type Base, type Sent, type Variation, variationsOf } from '../texts/variations.ts';
 import { Turns } from '../turns.ts';
 import { makeWorld, type WorstRequest, worstRequests } from '../worst/routes.ts';
@@ -132,14 +131,10 @@ async function grammar(
   judge: Judge,
 ): Promise<void> {
   const { random } = context;
-  const texts = { texts: context.sized(allTexts, 24), values: context.sized(100, 8) };
   const bases = new Bases(clients, tenant, await openDestination(context, clients, tenant));
   for (const route of [...allRoutes, ...framesRoutes]) {
-    const variations = variationsOf(route, random, texts);
-    const chosen =
-      context.size === 'full'
-        ? variations
-        : variations.filter(({ isTelling }) => isTelling || random.chance(0.03));
+    const part = context.sized(1, 0.1);
+    const chosen = variationsOf(route, random).filter(({ isTelling }) => isTelling || random.chance(part));
     let base = await bases.of(route);
     for (const variation of chosen) {
       const place = `${route.name}, ${variation.name.split(': ')[0]}`;

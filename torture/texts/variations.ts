@@ -38,25 +38,23 @@ export interface Variation {
   apply(base: Base): Sent;
 }
 
-/** How many texts a place gets. Places that take any JSON get all. */
-export interface Amounts {
-  readonly texts: number;
-  readonly values: number;
-}
-
+/**
+ * How many texts a place gets, or values. Fields that take any JSON get all. The same code reads most places of all
+ * routes, so together these get all texts many times.
+ */
+const some = 10;
+const few = 2;
 /** Bytes of a path, a query or a header. Bun takes 16 KiB for all. */
 const headBytes = 12_000;
 
-export function variationsOf(route: Route, random: Random, amounts: Amounts): Variation[] {
-  const { texts } = amounts;
-  const few = Math.ceil(texts / 4);
+export function variationsOf(route: Route, random: Random): Variation[] {
   return [
     { name: 'a valid request', apply: (base) => sent(route, base) },
-    ...inPath(route, random, few),
-    ...inQuery(route, random, few),
-    ...inHeaders(route, random, few),
+    ...inPath(route, random),
+    ...inQuery(route, random),
+    ...inHeaders(route, random),
     ...framings(route),
-    ...(takesBody(route) ? inBody(route, random, amounts) : []),
+    ...(takesBody(route) ? inBody(route, random) : []),
   ];
 }
 
@@ -93,11 +91,11 @@ function inLine(random: Random, count: number): BadText[] {
   return [...escaped, ...raw];
 }
 
-function inPath(route: Route, random: Random, count: number): Variation[] {
+function inPath(route: Route, random: Random): Variation[] {
   return route.path.split('/').flatMap((part, at) =>
     !/^[:*]/.test(part)
       ? []
-      : inLine(random, count).map(({ name, text }) => ({
+      : inLine(random, few).map(({ name, text }) => ({
           name: `path ${part}: ${name}`,
           apply: (base) => {
             const [path = '', ...query] = base.path.split('?');
@@ -108,13 +106,13 @@ function inPath(route: Route, random: Random, count: number): Variation[] {
   );
 }
 
-function inQuery(route: Route, random: Random, count: number): Variation[] {
+function inQuery(route: Route, random: Random): Variation[] {
   const schema = route.kind === 'open' ? undefined : schemaOf(route.query);
   const starts = Object.entries(schema?.properties ?? {}).flatMap(([name, { type }]) =>
     type === 'object' ? [`${name}[a]=`, `${name}[`] : [`${name}=`],
   );
   return ['', 'unknown=', ...starts].flatMap((start) =>
-    inLine(random, count).map(({ name, text }) => ({
+    inLine(random, few).map(({ name, text }) => ({
       name: `query ${start}: ${name}`,
       apply: (base) => {
         const [path, query] = base.path.split('?');
@@ -135,12 +133,12 @@ const headersInSource = new Set(
     .filter((name) => !['content-length', 'transfer-encoding'].includes(name)),
 );
 
-function inHeaders(route: Route, random: Random, count: number): Variation[] {
+function inHeaders(route: Route, random: Random): Variation[] {
   const names = [
     ...new Set([...headersInSource, ...requestHeaders(route).map(({ name }) => name.toLowerCase())]),
   ];
   return names.flatMap((header) =>
-    badTexts(random, count, headBytes, String).map(({ name, text }) => ({
+    badTexts(random, few, headBytes, String).map(({ name, text }) => ({
       name: `header ${header}: ${name}`,
       apply: (base) => {
         const value = Buffer.from(text())
@@ -189,7 +187,7 @@ interface Step {
   readonly schema: Schema;
 }
 
-function inBody(route: Route, random: Random, { texts, values }: Amounts): Variation[] {
+function inBody(route: Route, random: Random): Variation[] {
   const limit = route.bodyLimit ?? defaultBodyLimit;
   const isRaw = route.kind !== 'open' && route.isRaw;
   const schema = schemaOf(route.body) ?? { type: 'object', properties: isRaw ? { note: {} } : {} };
@@ -199,13 +197,16 @@ function inBody(route: Route, random: Random, { texts, values }: Amounts): Varia
     apply: (base) => sent(route, base, { body: body() }),
   });
   const wholes = [
-    ...badTexts(random, texts, limit, String).map(({ name, text }) => whole(name, text)),
-    ...badValues.map(({ name, json }) => whole(name, () => json(limit, route.bodyExample))),
+    ...badTexts(random, some, limit, String).map(({ name, text }) => whole(name, text)),
+    ...random
+      .shuffled(badValues)
+      .slice(0, some)
+      .map(({ name, json }) => whole(name, () => json(limit, route.bodyExample))),
   ];
   if (isForm) {
     const fields = Object.keys(schema.properties ?? {});
     const inFields = fields.flatMap((field) =>
-      badTexts(random, texts, limit - 1000, encoded).map(({ name, text }) => ({
+      badTexts(random, some, limit - 1000, encoded).map(({ name, text }) => ({
         name: `form ${field}: ${name}`,
         apply: (base: Base) => sent(route, { ...base, body: { ...(base.body as object), [field]: text() } }),
       })),
@@ -229,7 +230,8 @@ function inBody(route: Route, random: Random, { texts, values }: Amounts): Varia
     });
     const isText = isAny || typesOf(place).includes('string');
     const most = place.maxLength;
-    const count = isAny ? allTexts : place.enum ? Math.ceil(texts / 8) : texts;
+    const isWhole = isAny && steps.length === 1;
+    const count = isWhole ? allTexts : place.enum ? few : some;
     const ofText = (bytes: number, characters?: number) =>
       badTexts(random, count, bytes, JSON.stringify, characters).map(({ name, text }) =>
         at(name, () => JSON.stringify(text())),
@@ -238,9 +240,8 @@ function inBody(route: Route, random: Random, { texts, values }: Amounts): Varia
     return [
       ...(isText ? ofText(room) : []),
       ...(isText && (isAny || most) ? ofText(room, most ?? 1000) : []),
-      ...(structured ? random.shuffled(badValues).slice(0, isAny ? badValues.length : values) : []).map(
-        (bad) =>
-          at(bad.name, (example) => bad.json(room, example), isAny && steps.length === 1 && bad.isTelling),
+      ...(structured ? random.shuffled(badValues).slice(0, isWhole ? badValues.length : some) : []).map(
+        (bad) => at(bad.name, (example) => bad.json(room, example), isWhole && bad.isTelling),
       ),
     ];
   });

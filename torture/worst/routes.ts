@@ -427,6 +427,7 @@ export const worstRequests: Record<string, (world: World) => Requests> = {
   countLogs: ({ owner: key }) => [
     { what: 'all entries', path: '/logs/counts', key },
     { what: 'all denials', path: '/logs/counts?denials=true', key },
+    { what: 'by operation', path: '/logs/counts?operation=application.update', key },
     { what: 'by operation and result', path: '/logs/counts?operation=application.update&result=denied', key },
   ],
   countRequests: ({ owner: key }) => [{ what: 'all', path: '/requests/counts', key }],
