@@ -19,7 +19,15 @@ function lengthOf(text: string): number {
 
 /** Like `slice` of strings, with non-negative positions. */
 function cut(text: string, from: number, to: number): string {
-  return surrogate.test(text) ? [...text].slice(from, to).join('') : text.slice(from, to);
+  return surrogate.test(text) ? text.slice(indexOf(text, from), indexOf(text, to)) : text.slice(from, to);
+}
+
+/** The index in UTF-16 of a character, or the end of the text. */
+function indexOf(text: string, character: number): number {
+  let at = 0;
+  for (let left = character; left > 0 && at < text.length; left--)
+    at += (text.codePointAt(at) ?? 0) > 0xffff ? 2 : 1;
+  return at;
 }
 
 /**

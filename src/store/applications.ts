@@ -91,8 +91,9 @@ export function applications(db: Executor): Applications {
             const params = new Params();
             const sql = `select ${applicationColumns('a')} from applications a
               where a.tenant_id = ${params.add(tenant)} and a.id in ${params.list(ids)} and ${notExpired('a')}`;
-            return (await db.all<ApplicationRow>(sql, params.values)).map(toApplication);
+            return db.all<ApplicationRow>(sql, params.values);
           },
+          parse: toApplication,
         },
         window,
       ),
@@ -304,7 +305,7 @@ export function fold(name: string): string {
   return normalized(name, 'NFC').toLowerCase().toUpperCase();
 }
 
-function withKeyEnding(tenant: string, ending: string): Filtered<unknown>['index'] {
+function withKeyEnding(tenant: string, ending: string): Filtered<unknown, unknown>['index'] {
   return {
     sql: (params) => `select k.application_id from application_keys k
       where k.tenant_id = ${params.add(tenant)} and k.ending = ${params.add(ending)} and ${notExpired('k')}`,
@@ -376,7 +377,7 @@ function labelIndex({ dialect }: Pick<Executor, 'dialect'>) {
 
 type Label = readonly [name: string, value: string];
 
-function withLabel(tenant: string, [name, value]: Label): Filtered<unknown>['index'] {
+function withLabel(tenant: string, [name, value]: Label): Filtered<unknown, unknown>['index'] {
   return {
     sql: (params) => `select l.application_id from application_labels l
       where l.tenant_id = ${params.add(tenant)} and l.name = ${params.add(name)} and l.value = ${params.add(value)}`,

@@ -84,9 +84,9 @@ export function destinations(db: Executor, dataKey: Keyring['dataKey']): Destina
         const params = new Params();
         const sql = `select ${columns} from destinations d
           where d.tenant_id = ${params.add(tenant)} and d.id in ${params.list(ids)}`;
-        return (await db.all<Row>(sql, params.values)).map(toDestination);
+        return db.all<Row>(sql, params.values);
       };
-      return boundedList(db, { ...filtered(tenant, filter), read }, window);
+      return boundedList(db, { ...filtered(tenant, filter), read, parse: toDestination }, window);
     },
 
     update: async (tenant, id, { by, at }, revise) => {

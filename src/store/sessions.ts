@@ -154,8 +154,9 @@ export function sessions(db: Executor): Sessions {
             const owner = params.add(tenant);
             const sql = `select ${columns(owner)} from sessions s
               where s.tenant_id = ${owner} and s.id in ${params.list(ids)} and s.expires_at > :now`;
-            return (await db.all<SessionRow>(sql, params.values)).map(toSession);
+            return db.all<SessionRow>(sql, params.values);
           },
+          parse: toSession,
         },
         window,
       ),

@@ -463,7 +463,8 @@ async function readTokens(
     const { sql, part } = selections[transform];
     for (const batch of batchesOf(some, bytesToRead, batchBytes)) {
       const bytes = batch.reduce((sum, one) => sum + bytesToRead(one), 0);
-      if (tokens.length > 0 || bytes > batchBytes / 8) await nextTurn();
+      const isLarge = bytes > batchBytes / 8;
+      if (tokens.length > 0 || isLarge) await nextTurn();
       const params = new Params();
       const seqs = params.list(batch.map(({ seq }) => seq));
       const where = `t.tenant_id = ${params.add(tenant)} and t.seq in ${seqs} and ${notExpired('t')}`;
@@ -471,6 +472,8 @@ async function readTokens(
         `${sql} where ${where}`,
         params.values,
       );
+      // PostgreSQL answers many requests in one turn.
+      if (isLarge) await nextTurn();
       for (const row of rows) {
         const now = show(row);
         if (now === transform) {
