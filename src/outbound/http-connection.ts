@@ -37,6 +37,8 @@ export interface BodyLimit {
   readonly bytes: number;
   /** Whether a longer body is cut. Otherwise it is an error. */
   readonly isCut?: true;
+  /** Called before further bytes of the body are kept. If it throws, the exchange fails. */
+  readonly reserve?: (bytes: number) => void;
 }
 
 /** The exchange failed after the request was written, at least in part. */
@@ -272,7 +274,7 @@ export class HttpConnection {
     throw new ExchangeError('the reply has too many interim responses');
   }
 
-  *#readBody(reading: BodyLength, { bytes, isCut }: BodyLimit): Reading<Buffer> {
+  *#readBody(reading: BodyLength, { bytes, isCut, reserve }: BodyLimit): Reading<Buffer> {
     let body = '';
     for (let isLast = false; !isLast; ) {
       const length = reading === 'chunked' ? yield* this.#readChunkLength() : reading;
@@ -281,6 +283,7 @@ export class HttpConnection {
       while (body.length < end && (yield* this.#arrives(length === untilClose))) {
         const from = this.#at;
         this.#at = Math.min(this.#received.length, from + end - body.length);
+        reserve?.(this.#at - from);
         body += this.#received.slice(from, this.#at);
         if (areTooSmall(this.#parts, body.length))
           throw new ExchangeError('the reply arrives in too many small chunks');

@@ -18,7 +18,7 @@ import {
 } from '../../domain/principal.ts';
 import { Purpose, purposeError } from '../../domain/purpose.ts';
 import { Container, canonicalContainer, DestinationReference, type Transform } from '../../domain/rule.ts';
-import type { Steps } from '../../domain/steps.ts';
+import type { Reserve, Steps } from '../../domain/steps.ts';
 import { disclosureOf } from '../pipeline/disclosures.ts';
 import { type HandlerContext, type Report, readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
@@ -114,7 +114,7 @@ export const decide = readEndpoint({
   replies: { 200: reply('The decision, with its reason.', Decision, example.decision) },
   failures: ['key_type_refused', 'quarantined'],
   handle: async ({ principal, body, requestInfo }, context) => {
-    const { observer, usage, longWork } = context;
+    const { observer, usage, longWork, memory } = context;
     if (body.record) requireReporter(principal);
     requireListed(body.purpose, principal);
     const {
@@ -143,7 +143,7 @@ export const decide = readEndpoint({
           }
         : undefined;
     if (!body.resources) return { status: 200, body: { ...who, ...outcomeOf(resources[0] ?? {}) }, report };
-    const outcomes = withinLimit(resources, outcomeOf);
+    const outcomes = withinLimit(resources, outcomeOf, memory.reserverFor({ principal, requestInfo }));
     const decisions = JsonText.list(await longWork.run(principal, outcomes));
     return { status: 200, body: JsonText.extended(who, 'decisions', decisions), report };
   },
@@ -199,15 +199,21 @@ function* reportOf(actor: Principal, permission: string, resources: readonly Res
 }
 
 /** Serializes the outcomes. Throws `validation_failed` as soon as they exceed the maximum size of a reply. */
-function* withinLimit<T>(resources: readonly T[], outcomeOf: (resource: T) => object): Steps<JsonText[]> {
+function* withinLimit<T>(
+  resources: readonly T[],
+  outcomeOf: (resource: T) => object,
+  reserve: Reserve,
+): Steps<JsonText[]> {
   let bytes = envelopeBytes;
   const outcomes: JsonText[] = [];
   for (const resource of resources) {
     yield;
     const outcome = JsonText.of(outcomeOf(resource));
-    bytes += Buffer.byteLength(outcome.text) + 1;
+    const size = outcome.bytes + 1;
+    bytes += size;
     if (bytes > maxReplyBytes)
       throwIfInvalid({ resources: ['have traces of more than 4 MiB: send fewer resources'] });
+    reserve(size);
     outcomes.push(outcome);
   }
   return outcomes;

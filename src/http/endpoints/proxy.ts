@@ -38,6 +38,8 @@ import {
 } from '../pipeline/route.ts';
 
 const maxBody = 1_048_576;
+/** Bytes of memory per byte of a reply: what arrived, its text, its value, and the response. */
+const replyCost = 4;
 const maxInFlight = 50;
 /** Requests start over if a destination or token was changed between the check and the transaction. */
 const maxAttempts = 3;
@@ -300,7 +302,9 @@ async function send(
       headers: { ...outboundHeaders(call, use), ...filled.headers, ...Object.fromEntries(added) },
       body: filled.body,
     };
-    const exchange = lease.exchange(request, wantsBody ? { bytes: maxBody } : undefined);
+    const more = context.memory.reserverFor(call);
+    const reserve = (bytes: number) => more(replyCost * bytes);
+    const exchange = lease.exchange(request, wantsBody ? { bytes: maxBody, reserve } : undefined);
     const reply = await exchange.finally(lease.release);
     ({ status } = reply);
     // Without a scheme such as `Bearer`, too: the reply may have the secret alone.

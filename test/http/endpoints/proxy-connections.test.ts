@@ -1,6 +1,6 @@
 /** Connections to destinations: addresses, certificates, slow and large replies, and what metrics say about them. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
-import { RequestMemory } from '../../../src/http/pipeline/request-memory.ts';
+import { RequestMemory, Reservation } from '../../../src/http/pipeline/request-memory.ts';
 import { noOpenssl } from '../../support/certificates.ts';
 import { json, openReceiver, type Receiver, tokenUseRule } from '../../support/destination-receiver.ts';
 import { openTestServer, sqlite, type TestServer, testMasterKey } from '../../support/test-server.ts';
@@ -23,11 +23,12 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
   /** The answers of the name server, one after another. The last one is repeated. */
   let answers: string[];
   let lookups = 0;
+  /** No budget for large replies, except for one at a time. */
+  const memory = new RequestMemory({ perApplication: 0, total: 0 });
   beforeAll(async () => {
     [receiver, guarded] = [await openReceiver(), await openReceiver(true)];
     server = await openTestServer(sqlite, settings, undefined, {
-      // No budget for large replies.
-      memory: new RequestMemory({ perApplication: 0, total: 0 }),
+      memory,
       resolve: async () => {
         lookups++;
         return [(answers.length > 1 ? answers.shift() : answers[0]) as string];
@@ -109,11 +110,19 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
     expect([body.code, body.sent]).toEqual(['destination_timeout', true]);
   });
 
-  test('returns a large reply, because the request was sent', async () => {
+  test('receives a large reply only if there is memory for it, and says that the request was sent', async () => {
     const { charge } = await destination('large', receiver);
     const text = 'x'.repeat(600_000);
     receiver.answer((socket) => socket.write(json({ text })));
     expect(await charge()).toMatchObject({ status: 200, body: { text } });
+    const held = new Reservation(memory, 'other');
+    held.add(100_000);
+    const { body } = await charge();
+    expect([body.code, body.sent]).toEqual(['destination_failed', true]);
+    receiver.answer((socket) => socket.write(json({ id: 'ch_1' })));
+    expect(await charge()).toMatchObject({ status: 200, body: { id: 'ch_1' } });
+    expect(memory.reservedBytes).toBe(100_000);
+    held.release();
   });
 
   test.each([204, 205, 304])('returns the status %d without a body', async (status) => {

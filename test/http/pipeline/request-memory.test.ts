@@ -139,16 +139,23 @@ describe.each(databases)('large requests on %s', (_, database) => {
   let application: string;
   let key: string;
   let other: string;
+  let asked: string;
   beforeAll(async () => {
     server = await openTestServer(database, {}, undefined, { memory });
     const management = await server.tenant();
     const permissions = ['token:read', 'token:create', 'token:update', 'token:search'];
     const rules = [{ priority: 1, transform: 'reveal', container: '/', permissions }];
     ({ id: application, key } = await server.application(management.key, {
-      permissions: ['log:read'],
+      permissions: ['log:read', 'decision:create', 'access:review'],
       rules,
     }));
     ({ key: other } = await server.application(management.key, { permissions: [], rules }));
+    const many = Array.from({ length: 50 }, (_, n) => ({
+      ...rules[0],
+      container: `/${'a'.repeat(200)}/${n}/`,
+    }));
+    ({ key: asked } = await server.application(management.key, { permissions: [], rules: many }));
+    await server.application(management.key, { permissions: [], rules: many });
     for (const id of ['one', 'two', 'three']) expect((await create({ id: `large-${id}` })).status).toBe(201);
     expect((await create({ id: 'small', data: { name: 'x' } })).status).toBe(201);
   });
@@ -161,6 +168,12 @@ describe.each(databases)('large requests on %s', (_, database) => {
   const create = (fields: object, headers = {}) =>
     server.call('POST', '/tokens', { key, body: { ...large, ...fields }, headers });
 
+  const decide = () => {
+    const resources = Array.from({ length: 100 }, (_, n) => ({ id: `token-${n}` }));
+    const body = { credential: asked, permission: 'token:delete', resources, explain: true };
+    return server.call('POST', '/decisions', { key, body });
+  };
+
   test('are refused while their application holds too much; small ones and others are not affected', async () => {
     const held = new Reservation(memory, application);
     held.add(8 * mebibyte);
@@ -172,6 +185,9 @@ describe.each(databases)('large requests on %s', (_, database) => {
     expect(await create({ id: 'refused' })).toMatchObject(refused);
     expect(await create({ data: { name: 'Ada Lovelace' }, unless_exists: 'name' })).toMatchObject(refused);
     expect(await server.call('PATCH', '/tokens/large-one', { key, body: patch })).toMatchObject(refused);
+    expect(await decide()).toMatchObject(refused);
+    expect(await get('/access/advice')).toMatchObject(refused);
+    expect(await get(`/access/diff?from=${new Date(0).toISOString()}`)).toMatchObject(refused);
     expect(await get('/tokens/refused')).toMatchObject({ status: 404 });
     expect(await get('/tokens/small')).toMatchObject({ status: 200 });
     expect(await get('/tokens', other)).toMatchObject({ status: 200 });
@@ -209,6 +225,9 @@ describe.each(databases)('large requests on %s', (_, database) => {
       () => send('GET', '/logs?size=100'),
       () => send('HEAD', '/logs'),
       () => send('GET', '/logs/counts?denials=true'),
+      decide,
+      () => send('GET', '/access/advice'),
+      () => send('GET', `/access/diff?from=${new Date(0).toISOString()}`),
       () => send('POST', '/tokens/search', { equals: { name: 'Ada Lovelace' } }),
       () => create({ id: 'large-one' }),
       () => create({ id: 'again' }, repeated),

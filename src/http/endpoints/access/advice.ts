@@ -97,7 +97,9 @@ export const adviseAccess = readEndpoint({
   query: Query,
   replies: { 200: reply('The proposals.', AccessAdvice, example.accessAdvice) },
   failures: ['not_found'],
-  handle: async ({ principal, query }, { store, longWork }) => {
+  handle: async (call, { store, longWork, memory }) => {
+    const { principal, query } = call;
+    const reserve = memory.reserverFor(call);
     const { tenantId, now } = principal;
     const { application_id: id, days = defaultDays, size, start } = query;
     const since = now - days * day;
@@ -106,7 +108,7 @@ export const adviseAccess = readEndpoint({
     const batch = isSummary ? batchSize : Math.min(size, batchSize);
     const read = async (before: string | undefined) =>
       id === undefined
-        ? store.applications.list(tenantId, {}, { size: batch, before })
+        ? store.applications.list(tenantId, {}, { size: batch, before, reserve })
         : { rows: [orNotFound(await store.applications.get(tenantId, id))], next: undefined };
     const run = longWork.for(principal);
     const budget = new StepBudget(maxSteps);
@@ -120,8 +122,11 @@ export const adviseAccess = readEndpoint({
       for await (const { application, uses } of withUses(store, tenantId, rows)) {
         left--;
         const advice = await run(budget.count(on(application, uses, since)));
-        if (advice) data.push(advice);
-        bytes += advice?.text.length ?? 0;
+        if (advice) {
+          reserve(advice.bytes);
+          data.push(advice);
+          bytes += advice.length;
+        }
         if (!isFull() || application === rows.at(-1)) continue;
         end = application.id;
         break;

@@ -19,7 +19,7 @@ import { throwIfInvalid } from '../../../domain/error.ts';
 import { hasTrait, Permission } from '../../../domain/permission.ts';
 import type { Policy } from '../../../domain/policy.ts';
 import { Container, canonicalContainer } from '../../../domain/rule.ts';
-import { StepBudget, type Steps } from '../../../domain/steps.ts';
+import { type Reserve, StepBudget, type Steps } from '../../../domain/steps.ts';
 import type { Store } from '../../../store/store.ts';
 import { readEndpoint, reply } from '../../pipeline/route.ts';
 import { example } from '../../reference/examples.ts';
@@ -98,11 +98,12 @@ export const diffAccess = readEndpoint({
     'Compares the access of all applications at two times, from the audit log: what they could do at the earlier time, and at the later one. Sessions are not compared, because the log does not record when they expire; the entries `session.authorize` have their grants. Archived entries are not read.',
   query: Query,
   replies: { 200: reply('The differences.', AccessDiff, example.accessDiff) },
-  handle: async ({ principal, query }, { store, longWork }) => {
+  handle: async (call, { store, longWork, memory }) => {
+    const { principal, query } = call;
     const { tenantId, now } = principal;
     const to = Math.min(query.to ?? now, now);
     if (query.from >= to) throwIfInvalid({ from: ['must be before `to`, and in the past'] });
-    const history = await readHistory(store, tenantId, query.from);
+    const history = await readHistory(store, tenantId, query.from, memory.reserverFor(call));
     const from = Math.max(query.from, history.recordedSince ?? query.from);
     const compared = differences(history, from, to, query);
     const { data, unknown, isComplete } = await longWork.run(principal, compared);
@@ -134,14 +135,14 @@ interface History {
 }
 
 /** Returns the applications that were created or changed, or have expired, since `from`. */
-async function readHistory(store: Store, tenantId: string, from: number): Promise<History> {
+async function readHistory(store: Store, tenantId: string, from: number, reserve: Reserve): Promise<History> {
   const applications = new Map<string, Changed>();
   let [isComplete, recordedSince] = [true, undefined as number | undefined];
   // Read before the log, because the sweep may remove expired applications while the log is read.
   const expired = await store.applications.expiredSince(tenantId, from, maxExpired);
   for (const operation of accessOperations) {
     const filter = { operation, result: 'success' as const, from };
-    const { complete, gaps } = await scanLog(store, tenantId, filter, pages, (entries) => {
+    const { complete, gaps } = await scanLog(store, tenantId, filter, { ...pages, reserve }, (entries) => {
       for (const entry of entries) {
         const id = entry.entity?.id;
         if (id === undefined) continue;
@@ -155,21 +156,27 @@ async function readHistory(store: Store, tenantId: string, from: number): Promis
     if (archived !== undefined) recordedSince = Date.parse(archived);
   }
   for (const { entries } of applications.values()) entries.sort((a, b) => (a.id < b.id ? 1 : -1));
-  await addCurrent(store, tenantId, applications);
+  await addCurrent(store, tenantId, applications, reserve);
   // Read again, because more applications may have expired while the log was read.
   const expiredMeanwhile = await store.applications.expiredSince(tenantId, from, maxExpired);
   for (const row of [...expired, ...expiredMeanwhile])
     applications.set(row.id, { entries: [], ...applications.get(row.id), current: row });
   if (Math.max(expired.length, expiredMeanwhile.length) === maxExpired) isComplete = false;
-  if (!(await addNew(store, tenantId, from, applications))) isComplete = false;
+  if (!(await addNew(store, tenantId, from, applications, reserve))) isComplete = false;
   return { applications, complete: isComplete, recordedSince };
 }
 
-async function addCurrent({ applications }: Store, tenantId: string, changed: Map<string, Changed>) {
+async function addCurrent(
+  { applications }: Store,
+  tenantId: string,
+  changed: Map<string, Changed>,
+  reserve: Reserve,
+) {
   const ids = [...changed.keys()];
   const size = 100;
   for (let start = 0; start < ids.length; start += size) {
-    const { rows } = await applications.list(tenantId, { ids: ids.slice(start, start + size) }, { size });
+    const window = { size, reserve };
+    const { rows } = await applications.list(tenantId, { ids: ids.slice(start, start + size) }, window);
     for (const row of rows) (changed.get(row.id) as Changed).current = row;
   }
 }
@@ -180,10 +187,11 @@ async function addNew(
   tenantId: string,
   from: number,
   changed: Map<string, Changed>,
+  reserve: Reserve,
 ): Promise<boolean> {
   let before: string | undefined;
   for (let page = 0; page < maxNewPages; page++) {
-    const { rows, next } = await applications.list(tenantId, {}, { size: 100, before });
+    const { rows, next } = await applications.list(tenantId, {}, { size: 100, before, reserve });
     for (const row of rows) {
       if (Date.parse(row.created_at) <= from) return true;
       if (!changed.has(row.id)) changed.set(row.id, { current: row, entries: [] });

@@ -1,11 +1,13 @@
 /** Reads many entries of the audit log, without blocking other requests. */
 import type { LogEntry, LogGap } from '../../../domain/audit.ts';
-import { nextTurn } from '../../../domain/steps.ts';
+import { nextTurn, type Reserve } from '../../../domain/steps.ts';
 import type { AuditFilter, Store } from '../../../store/store.ts';
 
 export interface LogPages {
   readonly size: number;
   readonly max: number;
+  /** Reserves memory for all entries, if they are kept. */
+  readonly reserve?: Reserve;
 }
 
 export interface LogScan {
@@ -25,7 +27,7 @@ export async function scanLog(
   let before: string | undefined;
   let gaps: readonly LogGap[] = [];
   for (let page = 0; page < pages.max; page++) {
-    const found = await audit.list(tenantId, filter, { limit: pages.size, before });
+    const found = await audit.list(tenantId, filter, { limit: pages.size, before, reserve: pages.reserve });
     if (page === 0) gaps = found.gaps ?? [];
     await take(found.entries);
     await nextTurn();

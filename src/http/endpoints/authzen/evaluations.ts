@@ -14,7 +14,7 @@ import { Permission } from '../../../domain/permission.ts';
 import { decideUnder, forPurpose } from '../../../domain/policy.ts';
 import { isHandedOut, type Principal } from '../../../domain/principal.ts';
 import { purposeError } from '../../../domain/purpose.ts';
-import type { Steps } from '../../../domain/steps.ts';
+import type { Reserve, Steps } from '../../../domain/steps.ts';
 import { check, validate } from '../../../domain/validate.ts';
 import { type HandlerContext, readEndpoint, reply } from '../../pipeline/route.ts';
 import { example } from '../../reference/examples.ts';
@@ -74,7 +74,9 @@ export const evaluateAll = readEndpoint({
         ? { decision: false, context: request }
         : decisionFor(request, entities, principal, context);
     if (evaluations.length === 0) return { status: 200, body: decide(requests[0] as EvaluationRequest) };
-    const decisions = decideUntil(requests, decide, options?.evaluations_semantic ?? 'execute_all');
+    const semantic = options?.evaluations_semantic ?? 'execute_all';
+    const reserve = context.memory.reserverFor({ principal, requestInfo });
+    const decisions = decideUntil(requests, decide, semantic, reserve);
     const texts = JsonText.list(await context.longWork.run(principal, decisions));
     return { status: 200, body: JsonText.extended({}, 'evaluations', texts) };
   },
@@ -111,12 +113,15 @@ function* decideUntil<T>(
   requests: readonly T[],
   decide: (request: T) => AuthZenDecision,
   semantic: Semantic,
+  reserve: Reserve,
 ): Steps<JsonText[]> {
   const decisions: JsonText[] = [];
   for (const request of requests) {
     yield;
     const outcome = decide(request);
-    decisions.push(JsonText.of(outcome));
+    const decision = JsonText.of(outcome);
+    reserve(decision.bytes);
+    decisions.push(decision);
     if (semantic === (outcome.decision ? 'permit_on_first_permit' : 'deny_on_first_deny')) break;
   }
   return decisions;
