@@ -110,14 +110,13 @@ async function sizes(databaseUrl: string): Promise<Sizes> {
   return Object.fromEntries(found) as Sizes;
 }
 
-/** Bytes of a table with its indexes and partitions. */
+/** Bytes of a table with its indexes. */
 export function tableBytes(databaseUrl: string, table: string): Promise<number> {
   return numberOf(
     databaseUrl,
     databaseUrl.startsWith('sqlite:')
       ? `select sum(pgsize) as value from dbstat where name in (select name from sqlite_schema where tbl_name = '${table}')`
-      : `select pg_total_relation_size('${table}') + coalesce(sum(pg_total_relation_size(inhrelid)), 0) as value
-         from pg_inherits where inhparent = '${table}'::regclass`,
+      : `select pg_total_relation_size('${table}') as value`,
   );
 }
 

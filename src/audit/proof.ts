@@ -128,7 +128,7 @@ async function adopt(
       system: { number: segment, hash },
       contentHash,
     });
-    await tx.run(insertSegment[dialect], segmentValues(dialect, signedHeader, await packEntries(own)));
+    await tx.run(insertSegment, segmentValues(signedHeader, await packEntries(own)));
     await insertIndex(tx, dialect, header, (await indexOf(own)).index);
     previous = hashOf(signedHeader);
   }

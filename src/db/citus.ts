@@ -178,20 +178,20 @@ function bodyOf(shards: readonly Shard[], from: string, tables: readonly string[
 }
 
 /**
- * Shards on this worker that lack what migration 0015 sets: new ones, those of an older build, and those that were moved
- * to it. Citus does not copy this setting.
+ * Shards on this worker that lack the setting of `tenant_id` in schema.postgres.sql, which Citus does not copy: new ones,
+ * and those that were moved to it.
  */
 const incomplete = (names: readonly string[]) => `from pg_index i join pg_class c on c.oid = i.indrelid
   join pg_attribute a on a.attrelid = c.oid and a.attnum = i.indkey[0]
   where i.indisprimary and i.indnkeyatts > 1 and a.attname = 'tenant_id'
-    and regexp_replace(c.relname, '(_m\\w)?_\\d+$', '') in ('${names.join("', '")}') and c.relname ~ '_\\d+$'
+    and regexp_replace(c.relname, '_\\d+$', '') in ('${names.join("', '")}') and c.relname ~ '_\\d+$'
     and not coalesce('n_distinct=1' = any(a.attoptions), false)`;
 
 const isOwner = `select pg_has_role(relowner, 'usage') as owns from pg_class where oid = to_regclass('tenants')`;
 
 /**
- * Does what migration 0015 does to the shards that lack it, if the role owns the tables. Leaves workers that cannot be
- * reached to a later start.
+ * Makes this setting on the shards that lack it, if the role owns the tables. Leaves workers that cannot be reached to a
+ * later start.
  */
 export async function alterShards(db: Db, names: readonly string[]): Promise<void> {
   const found = `select 1 from run_command_on_workers($run$ select count(*) ${incomplete(names)} $run$)

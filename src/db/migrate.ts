@@ -1,28 +1,10 @@
 import { Database } from 'bun:sqlite';
 import { alterShards, distributeTables, undoPlacement, WrongPlacement } from './citus.ts';
 import type { Db } from './db.ts';
-import initialPostgres from './migrations/0001_initial.postgres.sql' with { type: 'text' };
-import initial from './migrations/0001_initial.sql' with { type: 'text' };
-import initialSqlite from './migrations/0001_initial.sqlite.sql' with { type: 'text' };
-import destinations from './migrations/0002_destinations.sql' with { type: 'text' };
-import delegations from './migrations/0003_delegations.sql' with { type: 'text' };
-import trustedIssuers from './migrations/0004_trusted_issuers.sql' with { type: 'text' };
-import issuedKeys from './migrations/0005_issued_keys.sql' with { type: 'text' };
-import usedJwts from './migrations/0006_used_jwts.sql' with { type: 'text' };
-import movedTenants from './migrations/0007_moved_tenants.sql' with { type: 'text' };
-import frozenDataKeys from './migrations/0008_frozen_data_keys.sql' with { type: 'text' };
-import keyRequests from './migrations/0009_key_requests.sql' with { type: 'text' };
-import tokenUses from './migrations/0010_token_uses.sql' with { type: 'text' };
-import untrustedSessions from './migrations/0011_untrusted_sessions.sql' with { type: 'text' };
-import consoleSessions from './migrations/0012_console_sessions.sql' with { type: 'text' };
-import sessionsBySid from './migrations/0013_sessions_by_sid.sql' with { type: 'text' };
-import indexColumns from './migrations/0014_index_columns.postgres.sql' with { type: 'text' };
-import oneTenant from './migrations/0015_one_tenant.postgres.sql' with { type: 'text' };
-import segmentMonths from './migrations/0016_segment_months.postgres.sql' with { type: 'text' };
-import indexMonths from './migrations/0017_index_months.postgres.sql' with { type: 'text' };
-import segmentPartitions from './migrations/0018_segment_partitions.postgres.sql' with { type: 'text' };
-import indexPartitions from './migrations/0019_index_partitions.postgres.sql' with { type: 'text' };
 import { lacksPrivilege } from './postgres/postgres-errors.ts';
+import schemaForPostgres from './schema.postgres.sql' with { type: 'text' };
+import schema from './schema.sql' with { type: 'text' };
+import schemaForSqlite from './schema.sqlite.sql' with { type: 'text' };
 
 type Dialect = Db['dialect'];
 
@@ -39,26 +21,8 @@ export interface Migration {
  * that it has applied.
  */
 export const migrations: readonly Migration[] = [
-  { name: '0001_initial', sql: initial, only: { sqlite: initialSqlite, postgres: initialPostgres } },
-  { name: '0002_destinations', sql: destinations },
-  { name: '0003_delegations', sql: delegations },
-  { name: '0004_trusted_issuers', sql: trustedIssuers },
-  { name: '0005_issued_keys', sql: issuedKeys },
-  { name: '0006_used_jwts', sql: usedJwts },
-  { name: '0007_moved_tenants', sql: movedTenants },
-  { name: '0008_frozen_data_keys', sql: frozenDataKeys },
-  { name: '0009_key_requests', sql: keyRequests },
-  { name: '0010_token_uses', sql: tokenUses },
-  { name: '0011_untrusted_sessions', sql: untrustedSessions },
-  { name: '0012_console_sessions', sql: consoleSessions },
-  { name: '0013_sessions_by_sid', sql: sessionsBySid },
-  { name: '0014_index_columns', sql: '', only: { postgres: indexColumns } },
-  { name: '0015_one_tenant', sql: '', only: { postgres: oneTenant } },
-  { name: '0016_segment_months', sql: '', only: { postgres: segmentMonths } },
-  { name: '0017_index_months', sql: '', only: { postgres: indexMonths } },
-  { name: '0018_segment_partitions', sql: '', only: { postgres: segmentPartitions } },
-  { name: '0019_index_partitions', sql: '', only: { postgres: indexPartitions } },
-  // New migrations go here.
+  { name: '0001_initial', sql: schema, only: { sqlite: schemaForSqlite, postgres: schemaForPostgres } },
+  // Migrations of released versions follow here.
 ];
 
 export const newestSchema = migrations.length;
@@ -82,11 +46,11 @@ export class NoSchema extends Error {}
 const versionsTable =
   'create table if not exists schema_versions (version integer primary key, name text not null, hash text not null)';
 
-/** A row of `schema_versions`. The first builds stored no hash. */
+/** A row of `schema_versions`. */
 export interface AppliedMigration {
   readonly version: number;
   readonly name: string;
-  readonly hash?: string;
+  readonly hash: string;
 }
 
 const selectApplied = 'select * from schema_versions order by version';
@@ -111,7 +75,7 @@ export async function schemaOf(db: Db): Promise<number> {
 }
 
 export function versionOf(applied: readonly AppliedMigration[]): number {
-  return Number(applied.at(-1)?.version ?? 0);
+  return applied.at(-1)?.version ?? 0;
 }
 
 /**
@@ -125,12 +89,12 @@ function schemaProblem(
 ): IncompatibleSchema | undefined {
   const differs = applied.slice(0, known.length).find(({ version, name, hash }, at) => {
     const ours = known[at] as Migration;
-    return Number(version) !== at + 1 || name !== ours.name || hash !== hashOf(dialect, ours);
+    return version !== at + 1 || name !== ours.name || hash !== hashOf(dialect, ours);
   });
   if (differs) {
     return new IncompatibleSchema(
       `migration ${differs.name} of the database differs from that of this version of Sallyport`,
-      'run the version of Sallyport that created the database; databases of builds before 0.3.0 cannot be upgraded',
+      'run the version of Sallyport that created the database',
     );
   }
   const version = versionOf(applied);
@@ -174,15 +138,16 @@ async function existingTables(
 
 /** The tables that the migrations create, in an order in which foreign keys refer to earlier tables. */
 export function tablesOf(dialect: Dialect, known: readonly Migration[] = migrations): string[] {
-  return known
-    .flatMap((migration) => statementsFor(dialect, migration))
-    .flatMap((statement) => /^create table (\w+)/.exec(statement)?.[1] ?? []);
+  return [...keysOfTables(dialect, known).keys()];
 }
 
 /** The columns of the primary key of each table. */
-export function keysOfTables(dialect: Dialect): ReadonlyMap<string, readonly string[]> {
+export function keysOfTables(
+  dialect: Dialect,
+  known: readonly Migration[] = migrations,
+): ReadonlyMap<string, readonly string[]> {
   const found = new Map<string, readonly string[]>();
-  for (const statement of migrations.flatMap((migration) => statementsFor(dialect, migration))) {
+  for (const statement of known.flatMap((migration) => statementsFor(dialect, migration))) {
     const [, table] = /^create table (\w+)/.exec(statement) ?? [];
     const [, list, column = ''] =
       /^ {2}primary key \((.*)\)|^ {2}(\w+) .*\bprimary key\b/m.exec(statement) ?? [];
@@ -212,43 +177,47 @@ export function hashOf(dialect: Dialect, migration: Migration): string {
  * If no migration is missing, takes no lock and needs only the privilege to read `schema_versions`.
  */
 export async function migrate(db: Db, known: readonly Migration[] = migrations): Promise<Migrated> {
-  const migrated = await migrateSchema(db, known);
-  if (!(await db.isDistributed?.())) return migrated;
-  const tables = tablesOf(db.dialect, known);
-  try {
-    await distributeTables(db, tables);
-  } catch (error) {
-    if (error instanceof WrongPlacement) throw new IncompatibleSchema(error.message, undoPlacement);
-    if (!lacksPrivilege(error)) throw error;
-    throw new IncompatibleSchema(
-      'some tables are not distributed over the Citus cluster, and the role of DATABASE_URL may not distribute them',
-      migrateAsOwner,
+  const version = await compatibleSchema(db, known);
+  const to = known.length;
+  let from = version;
+  if (version < to)
+    await asOwner(
+      `the database has schema ${version}, this version of Sallyport needs ${to}, and the role of DATABASE_URL may not change the schema`,
+      async () => {
+        from = await applyNext(db, known);
+        for (let next = from; next < to - 1; ) next = await applyNext(db, known);
+      },
     );
-  }
-  await alterShards(db, tables);
-  return migrated;
+  if (await db.isDistributed?.()) await distribute(db, tablesOf(db.dialect, known));
+  return { from, to };
 }
 
-const migrateAsOwner =
-  'run `sallyport migrate` of this version with the URL of the role that owns the tables';
-
-/** Like `migrate`, but leaves the tables where they are. */
-export async function migrateSchema(db: Db, known: readonly Migration[] = migrations): Promise<Migrated> {
-  const to = known.length;
+/** The version of the schema. Throws `IncompatibleSchema` if the database has applied other migrations than these. */
+export async function compatibleSchema(db: Db, known: readonly Migration[] = migrations): Promise<number> {
   const applied = await appliedMigrations(db);
   const problem = schemaProblem(db.dialect, applied, known);
   if (problem) throw problem;
-  if (versionOf(applied) === to) return { from: to, to };
+  return versionOf(applied);
+}
+
+async function distribute(db: Db, tables: readonly string[]): Promise<void> {
+  await asOwner(
+    'some tables are not distributed over the Citus cluster, and the role of DATABASE_URL may not distribute them',
+    () => distributeTables(db, tables),
+  ).catch((error) => {
+    throw error instanceof WrongPlacement ? new IncompatibleSchema(error.message, undoPlacement) : error;
+  });
+  await alterShards(db, tables);
+}
+
+/** Throws `IncompatibleSchema` with the message `problem` if the role lacks a privilege. */
+async function asOwner(problem: string, work: () => Promise<void>): Promise<void> {
   try {
-    const from = await applyNext(db, known);
-    for (let version = from; version < to - 1; ) version = await applyNext(db, known);
-    return { from, to };
+    await work();
   } catch (error) {
     if (!lacksPrivilege(error)) throw error;
-    throw new IncompatibleSchema(
-      `the database has schema ${versionOf(applied)}, this version of Sallyport needs ${to}, and the role of DATABASE_URL may not change the schema`,
-      migrateAsOwner,
-    );
+    const todo = 'run `sallyport migrate` of this version with the URL of the role that owns the tables';
+    throw new IncompatibleSchema(problem, todo);
   }
 }
 

@@ -81,11 +81,9 @@ interface Column {
   readonly type: ColumnType;
 }
 
-/** Without the month of partitions, which SQLite does not have. Copied rows of the audit log are in partition 0. */
 export function columnsOf(tx: Queries, table: string): Promise<Column[]> {
   const sql = `select column_name as name, data_type as type
-    from information_schema.columns where table_schema = current_schema() and table_name = $1
-    and column_name <> 'month' order by ordinal_position`;
+    from information_schema.columns where table_schema = current_schema() and table_name = $1 order by ordinal_position`;
   return Promise.resolve(tx.all<Column>(sql, [table]));
 }
 

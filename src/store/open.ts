@@ -28,13 +28,12 @@ import {
   missingReason,
 } from '../db/keys/keyring.ts';
 import {
+  compatibleSchema,
   IncompatibleSchema,
   type Migrated,
   migrate,
-  migrateSchema,
   NoSchema,
   newestSchema,
-  schemaOf,
 } from '../db/migrate.ts';
 import { openPostgres } from '../db/postgres/postgres.ts';
 import { openSqlite } from '../db/sqlite/sqlite.ts';
@@ -128,12 +127,12 @@ export async function openStore(
     : openPostgres(url, clock, timeout, maxConnections, positions);
   try {
     onStep('a connection to the database');
-    const schema = await schemaOf(opened);
+    const schema = await compatibleSchema(opened);
     if (existing && schema === 0) throw new NoSchema('the database is empty');
     if (readOnly && schema < newestSchema)
       throw new IncompatibleSchema(`the database has the older schema ${schema}`, 'run `sallyport migrate`');
     onStep('the migration of the database, by this process or by another one that holds the lock');
-    const migrated = await (readOnly ? migrateSchema(opened) : migrate(opened));
+    const migrated = readOnly ? { from: schema, to: schema } : await migrate(opened);
     onStep('the master key, which another process may be rotating');
     if (masters !== noMasters) await bindMasterKey(opened, masters, readOnly);
     const wrapped = through(opened);

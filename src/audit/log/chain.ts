@@ -123,21 +123,17 @@ export async function segmentsIn(db: Pick<Queries, 'all'>, ...page: Page): Promi
 /** Segments per statement. */
 const pageSize = 8;
 
-/**
- * The stored segments of a chain with numbers in the range, oldest first. Another program may have inserted segments with
- * the same number into several partitions, so a page ends between two numbers.
- */
+/** The stored segments of a chain with numbers in the range, oldest first. */
 export async function* eachSegment(
   db: Pick<Queries, 'all'>,
   tenantId: string,
   { first, last }: Range,
 ): AsyncGenerator<StoredSegment> {
-  for (let next: number | undefined = first; next !== undefined && next <= last; ) {
-    const page: StoredSegment[] = await segmentsIn(db, tenantId, { first: next, last }, 'asc', pageSize + 1);
-    const end: number | undefined = page[pageSize]?.number;
-    const isOneNumber = page[0]?.number === end;
-    yield* isOneNumber ? page : page.filter(({ number }) => number !== end);
-    next = isOneNumber && end !== undefined ? end + 1 : end;
+  for (let next: number | undefined = first; next !== undefined; ) {
+    const page: StoredSegment[] = await segmentsIn(db, tenantId, { first: next, last }, 'asc', pageSize);
+    yield* page;
+    const end: StoredSegment | undefined = page[pageSize - 1];
+    next = end && end.number + 1;
   }
 }
 

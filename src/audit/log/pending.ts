@@ -175,7 +175,7 @@ const tenantsPerStatement = { one: 100, cluster: 1000 };
  */
 export async function* tenantsIn(
   db: Pick<Db, 'all' | 'isDistributed'>,
-  table: 'audit_pending' | 'audit_segments' | `audit_segments_m${string}`,
+  table: 'audit_pending' | 'audit_segments',
 ): AsyncGenerator<string> {
   const isDistributed = await db.isDistributed?.();
   const limit = tenantsPerStatement[isDistributed ? 'cluster' : 'one'];

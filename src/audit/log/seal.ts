@@ -280,7 +280,7 @@ async function commit(
   const [extended, deleted, inserted] = await Promise.all([
     tx.run(extendChain, [tenantId, before.number, bytesOf(before.hash), number, last, ...end]),
     tx.run(deletePending, pending.values),
-    tx.run(`${insertSegment[db.dialect]} on conflict do nothing`, segmentValues(db.dialect, segment, packed)),
+    tx.run(`${insertSegment} on conflict do nothing`, segmentValues(segment, packed)),
     insertIndex(tx, db.dialect, segment, index),
   ]);
   if (extended !== 1 || deleted !== ids.length || inserted !== 1) throw new StaleSegment();

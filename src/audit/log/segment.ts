@@ -8,7 +8,7 @@
 import { createPrivateKey, createPublicKey, type KeyObject, sign, verify } from 'node:crypto';
 import { promisify } from 'node:util';
 import { deflateRaw, deflateRawSync, inflateRawSync } from 'node:zlib';
-import type { Db, DbTime } from '../../db/db.ts';
+import type { DbTime } from '../../db/db.ts';
 import type { ChainKeys } from '../../db/keys/keyring.ts';
 import { formatPosition, type Position, parsePosition } from '../records.ts';
 import { type AuditEntry, macLength, timeOfId, uuidOf } from './entry.ts';
@@ -279,16 +279,11 @@ export const headerColumns = `tenant_id, number, format, first_seq, last_seq, ea
   max_delay, successes, denials, failures, previous, system_number, system_hash, key_id, content_hash, index_hash,
   signature`;
 
-const insert = (columns: string, count: number) => `insert into audit_segments (${columns})
-  values (${Array.from({ length: count }, (_, at) => `$${at + 1}`).join(', ')})`;
-
-export const insertSegment = {
-  sqlite: insert(`${headerColumns}, entries`, 20),
-  postgres: insert(`${headerColumns}, entries, month`, 21),
-};
+export const insertSegment = `insert into audit_segments (${headerColumns}, entries)
+  values (${Array.from({ length: 20 }, (_, at) => `$${at + 1}`).join(', ')})`;
 
 /** The parameters of `insertSegment`. */
-export function segmentValues(dialect: Db['dialect'], segment: SignedHeader, entries: Uint8Array) {
+export function segmentValues(segment: SignedHeader, entries: Uint8Array) {
   const { system, counts } = segment;
   return [
     segment.tenantId,
@@ -311,21 +306,7 @@ export function segmentValues(dialect: Db['dialect'], segment: SignedHeader, ent
     bytesOf(segment.indexHash),
     bytesOf(segment.signature),
     entries,
-    ...(dialect === 'postgres' ? [partitionAt(segment.sealedAt)] : []),
   ];
-}
-
-/** The partitions of the log on PostgreSQL. A year is in 13 of them, and the oldest is emptied before it is used again. */
-export const partitions = [...'123456789abcde'] as const;
-
-/**
- * The partition for a month of the UTC calendar, or for the one that follows `later` months after it. Partition 0 has the
- * segments of builds without partitions.
- */
-export function partitionAt(time: number, later = 0): string {
-  const date = new Date(time);
-  const month = date.getUTCFullYear() * 12 + date.getUTCMonth() + later;
-  return partitions[month % partitions.length] ?? '0';
 }
 
 export function toHeader(row: HeaderRow): SignedHeader {

@@ -9,7 +9,7 @@ import { insertValues, onCitus, Params } from '../../db/sql.ts';
 import type { Entry } from '../../domain/audit.ts';
 import { canonicalContainer } from '../../domain/rule.ts';
 import type { AuditFilter } from '../records.ts';
-import { partitionAt, type Range, type SegmentHeader, sha256 } from './segment.ts';
+import { type Range, type SegmentHeader, sha256 } from './segment.ts';
 
 /** The terms of an entry, hashed. Some may be there twice. */
 export function termsOf(entry: Entry): number[] {
@@ -164,36 +164,37 @@ function indexRows(index: Uint8Array) {
   });
 }
 
-const insertOne = `insert into audit_index (tenant_id, term, number, offsets) values ($1, $2, $3, $4)`;
-const into = 'insert into audit_index (tenant_id, term, number, month, offsets)';
+const into = 'insert into audit_index (tenant_id, term, number, offsets)';
 const insertFromJson = `${into}
-  select cast($1 as uuid), term, cast($2 as bigint), cast($3 as "char"), decode(offsets, 'hex')
-  from json_to_recordset(cast(cast($4 as text) as json)) as rows (term integer, offsets text)`;
+  select cast($1 as uuid), term, cast($2 as bigint), decode(offsets, 'hex')
+  from json_to_recordset(cast(cast($3 as text) as json)) as rows (term integer, offsets text)`;
 /** Rows that another program has inserted before do not stop the sealing. Verification compares the stored rows. */
 const onConflict = 'on conflict do nothing';
-const insertMany = onCitus(
-  `${insertFromJson} ${onConflict}`,
-  ([tenant = null, number = null, month = null, json]) => {
-    const list = JSON.parse(json as string) as { term: number; offsets: string }[];
-    const rows = list.map(({ term, offsets }) => [tenant, term, number, month, offsets]);
-    return insertValues(into, ['uuid', 'integer', 'bigint', '"char"', 'bytea'], rows, onConflict);
-  },
-);
+const insertMany = onCitus(`${insertFromJson} ${onConflict}`, ([tenant = null, number = null, json]) => {
+  const list = JSON.parse(json as string) as { term: number; offsets: string }[];
+  const rows = list.map(({ term, offsets }) => [tenant, term, number, offsets]);
+  return insertValues(into, ['uuid', 'integer', 'bigint', 'bytea'], rows, onConflict);
+});
 
 export async function insertIndex(
   tx: Queries,
   dialect: Db['dialect'],
-  { tenantId, number, sealedAt }: Key,
+  { tenantId, number }: Key,
   index: Uint8Array,
 ): Promise<void> {
   const rows = indexRows(index);
   if (dialect === 'postgres') {
     const list = rows.map(({ term, offsets }) => ({ term, offsets: offsets.toHex() }));
-    await tx.run(insertMany, [tenantId, number, partitionAt(sealedAt), JSON.stringify(list)]);
+    await tx.run(insertMany, [tenantId, number, JSON.stringify(list)]);
     return;
   }
   for (const { term, offsets } of rows) {
-    const running = tx.run(`${insertOne} ${onConflict}`, [tenantId, term, number, offsets]);
+    const running = tx.run(`${into} values ($1, $2, $3, $4) ${onConflict}`, [
+      tenantId,
+      term,
+      number,
+      offsets,
+    ]);
     if (running instanceof Promise) await running;
   }
 }
@@ -211,7 +212,7 @@ const packed = {
   postgres: `string_agg(int4send(term) || int4send(octet_length(offsets)) || offsets, cast('' as bytea) order by term)`,
 };
 
-type Key = Pick<SegmentHeader, 'tenantId' | 'number' | 'sealedAt'>;
+type Key = Pick<SegmentHeader, 'tenantId' | 'number'>;
 
 /** Whether the stored rows of the segment are its index. `terms` are those of its entries. */
 export async function isIndexed(
@@ -255,13 +256,10 @@ export async function* storedIndex(
 export async function deleteIndex(
   tx: Queries,
   dialect: Db['dialect'],
-  { tenantId, number, sealedAt }: Key,
+  { tenantId, number }: Key,
   index: Uint8Array,
 ): Promise<void> {
-  const sql = `delete from ${rowsOfSegment[dialect]}`;
-  const params = [tenantId, number, `[${termsIn(index)}]`];
-  if (dialect === 'sqlite') await tx.run(sql, params);
-  else await tx.run(`${sql} and month in ('0', $4)`, [...params, partitionAt(sealedAt)]);
+  await tx.run(`delete from ${rowsOfSegment[dialect]}`, [tenantId, number, `[${termsIn(index)}]`]);
 }
 
 /** The entries of a segment that have some terms. */

@@ -4,8 +4,8 @@
  */
 
 import { isDeepStrictEqual } from 'node:util';
-import { type Db, type DbTime, type Queries, rowLock } from '../../db/db.ts';
-import { databaseTime, everyTenant } from '../../db/sql.ts';
+import { type Db, rowLock } from '../../db/db.ts';
+import { databaseTime } from '../../db/sql.ts';
 import { byOperator } from '../../domain/audit.ts';
 import { type Age, timeOfAge } from '../../domain/duration.ts';
 import { DamagedChain, EntriesDeleted } from '../errors.ts';
@@ -21,20 +21,10 @@ import {
   segmentsIn,
 } from '../log/chain.ts';
 import type { AuditEntry } from '../log/entry.ts';
-import { type EntryWriter, tenantsIn } from '../log/pending.ts';
+import type { EntryWriter } from '../log/pending.ts';
 import { indexOf, type Sealer } from '../log/seal.ts';
 import { searchBackwards } from '../log/search.ts';
-import {
-  bytesOf,
-  type HeaderRow,
-  headerColumns,
-  partitionAt,
-  partitions,
-  positionOf,
-  type SegmentHeader,
-  type SignedHeader,
-  toHeader,
-} from '../log/segment.ts';
+import { bytesOf, positionOf, type SegmentHeader } from '../log/segment.ts';
 import { deleteIndex } from '../log/terms.ts';
 import type { Position } from '../records.ts';
 import { beforeFirst, beforeNext, checkSegment } from './check.ts';
@@ -195,18 +185,13 @@ export async function deleteFirst({ db }: AuditDb, tenantId: string, upTo: Posit
     if (now?.base.number !== chain.base.number) return true;
     await tx.run('delete from audit_segments where tenant_id = $1 and number = $2', [tenantId, number]);
     await deleteIndex(tx, db.dialect, segment, index);
-    await tx.run(moveBase, baseAfter(segment));
+    await tx.run(moveBase, [tenantId, number, segment.last, bytesOf(position.hash)]);
     return true;
   });
 }
 
 const moveBase =
   'update audit_chains set base_number = $2, base_seq = $3, base_hash = $4 where tenant_id = $1';
-
-/** The parameters of `moveBase`. */
-function baseAfter(segment: SignedHeader) {
-  return [segment.tenantId, segment.number, segment.last, bytesOf(positionOf(segment).hash)];
-}
 
 export interface Retention {
   /** The age at which delivered entries are deleted. */
@@ -227,7 +212,7 @@ export async function deleteDelivered(remover: Remover, retention: Retention): P
   const { audit } = remover;
   const now = await databaseTime(audit.db);
   const errors: unknown[] = [];
-  let shortened = audit.db.dialect === 'postgres' ? await emptyMonths(remover, now, retention) : 0;
+  let shortened = 0;
   for (const chain of await allChains(audit.db)) {
     if (!retention.goOn()) break;
     try {
@@ -260,122 +245,4 @@ async function shorten(
   await recordRemoval(remover, now, tenantId, { first: base.number + 1, last: cut.last });
   while (goOn() && (await deleteFirst(audit, tenantId, cut.last)));
   return true;
-}
-
-/**
- * On PostgreSQL, empties the partitions of months in which every segment is old enough and delivered. This takes the
- * same time for any number of rows. Returns the number of shortened chains. Rows of other months are deleted one by one.
- */
-async function emptyMonths(remover: Remover, now: number, retention: Retention): Promise<number> {
-  let shortened = 0;
-  // From the oldest month to the last one.
-  for (let later = 1; later < partitions.length; later++) {
-    const month = partitionAt(now, later);
-    const cuts = await cutsOf(remover.audit, month, timeOfAge(now, retention.age), retention);
-    for (const { chain, last } of cuts) {
-      if (!retention.goOn()) return shortened;
-      const removal = { first: chain.base.number + 1, last: positionOf(last) };
-      await recordRemoval(remover, now, chain.tenantId, removal);
-    }
-    if (cuts.length > 0 && (await emptyMonth(remover.audit.db, month, cuts))) shortened += cuts.length;
-  }
-  return shortened;
-}
-
-/** A chain, and its last segment in a month. */
-interface MonthCut {
-  readonly chain: Chain;
-  readonly last: SignedHeader;
-}
-
-/** Where the chains with segments in a month continue after it. Empty if one of them cannot lose these segments. */
-async function cutsOf(
-  audit: AuditDb,
-  month: string,
-  before: number,
-  { deliveredUpTo, goOn }: Retention,
-): Promise<MonthCut[]> {
-  const { db } = audit;
-  const [segments] = tablesOf(month);
-  // In a month that is not old, the first row is found. In a Citus cluster, finding all tenants reads all rows.
-  const young = everyTenant(`select 1 as one from ${segments} where sealed_at >= $1 limit 1`);
-  if (await db.get<object>(young, [before])) return [];
-  const cuts: MonthCut[] = [];
-  for await (const tenantId of tenantsIn(db, segments)) {
-    const chain = await chainOf(db, tenantId);
-    const row = await db.get<HeaderRow>(
-      `select ${headerColumns} from ${segments} where tenant_id = $1 order by number desc limit 1`,
-      [tenantId],
-    );
-    if (!chain || !row || Number(row.sealed_at) >= before) return [];
-    const last = toHeader(row);
-    if (last.number > ((await deliveredUpTo(tenantId)) ?? 0)) return [];
-    const sql = `select count(*) as count from ${segments} where tenant_id = $1`;
-    const found = await db.get<{ count: DbTime }>(sql, [tenantId]);
-    if (Number(found?.count) !== last.number - chain.base.number) return [];
-    cuts.push({ chain, last });
-  }
-  if (cuts.length === 0 || !(await canEmpty(db, month))) return [];
-  for (const { chain, last } of cuts) {
-    if (!goOn()) return [];
-    try {
-      for await (const _ of verifiedSegments(audit, chain, positionOf(last), 'deleted'));
-    } catch (error) {
-      if (error instanceof DamagedChain || error instanceof EntriesDeleted) return [];
-      throw error;
-    }
-  }
-  return cuts;
-}
-
-function tablesOf(month: string) {
-  return [`audit_segments_m${month}`, `audit_index_m${month}`] as const;
-}
-
-/** Whether the role has the privilege. Throws if another transaction uses the tables for long, such as a backup. */
-async function canEmpty(db: Db, month: string): Promise<boolean> {
-  const allowed = tablesOf(month).map((table) => `has_table_privilege('${table}', 'truncate')`);
-  const row = await db.get<{ allowed: boolean }>(`select ${allowed.join(' and ')} as allowed`);
-  if (row?.allowed) await db.exclusively((tx) => lock(tx, month));
-  return row?.allowed === true;
-}
-
-/** Requests that read the log wait behind this lock. Their own timeout is longer, so they do not fail. */
-async function lock(tx: Queries, month: string): Promise<void> {
-  await tx.run("set local lock_timeout = '100ms'");
-  await tx.run(`lock table ${tablesOf(month).join(', ')} in access exclusive mode`);
-}
-
-/** In one transaction. Returns false if the month or a chain has changed. */
-async function emptyMonth(db: Db, month: string, cuts: readonly MonthCut[]): Promise<boolean> {
-  const [segments, index] = tablesOf(month);
-  const isDistributed = await db.isDistributed?.();
-  const changed = new Error('the month has changed');
-  const work = async (tx: Queries) => {
-    // With one connection to each worker, a chain and its segments change at the same time.
-    if (isDistributed) await tx.run("set local citus.multi_shard_modify_mode to 'sequential'");
-    for (const { chain, last } of cuts) {
-      const { tenantId, base } = chain;
-      // Waits for a transaction that seals a segment. A statement that began before does not find the segment.
-      await chainOf(tx, tenantId, rowLock(db, 'for update'));
-      const isLast = `not exists (select 1 from ${segments} where tenant_id = $1 and number > $2)`;
-      const params = [...baseAfter(last), base.number];
-      const moved = await tx.run(`${moveBase} and base_number = $5 and ${isLast}`, params);
-      if (moved !== 1) throw changed;
-    }
-    await lock(tx, month);
-    let tenants = 0;
-    for await (const _ of tenantsIn(
-      { all: tx.all, isDistributed: async () => isDistributed === true },
-      segments,
-    ))
-      tenants += 1;
-    if (tenants !== cuts.length) throw changed;
-    await tx.run(`truncate ${segments}, ${index}`);
-    return true;
-  };
-  return db.exclusively(work, 'slow').catch((error) => {
-    if (error === changed) return false;
-    throw error;
-  });
 }

@@ -62,44 +62,12 @@ create table audit_pending (
   primary key (tenant_id, id)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 
--- Sealed audit entries, up to 1024 per row; see src/audit/log/segment.ts. Rows are never updated. number counts the
--- segments of a chain without gaps, so later versions can partition the table by time. first_seq and last_seq are the
--- positions of the first and last entry. earliest_at and latest_at are the range of their times. sealed_at is the latest
--- time in all entries and their ids up to this segment. No entry is older than the sealed_at before it by more than
--- max_delay milliseconds. previous is the hash of the segment before. system_number and system_hash are the end of the
--- system chain; null in the system chain. content_hash covers the MACs of the entries, index_hash the rows in
--- audit_index. The signature covers all columns except entries.
-create table audit_segments (
-  tenant_id uuid not null,
-  number bigint not null,
-  format smallint not null,
-  first_seq bigint not null,
-  last_seq bigint not null,
-  earliest_at bigint not null,
-  latest_at bigint not null,
-  sealed_at bigint not null,
-  max_delay bigint not null,
-  successes integer not null,
-  denials integer not null,
-  failures integer not null,
-  previous bytea not null,
-  system_number bigint,
-  system_hash bytea,
-  key_id text not null,
-  content_hash bytea not null,
-  index_hash bytea not null,
-  signature bytea not null,
-  entries bytea not null,
-  primary key (tenant_id, number)
-);
-create index audit_segments_by_time on audit_segments (tenant_id, sealed_at, number);
-
 -- For each term (a hash of an id, actor, container, operation, request or result) and segment, the entries with that
--- term: their offsets from the first entry, two bytes each.
+-- term: their offsets from the first entry, two bytes each. In this order, the columns need no padding.
 create table audit_index (
   tenant_id uuid not null,
-  term integer not null,
   number bigint not null,
+  term integer not null,
   offsets bytea not null,
   primary key (tenant_id, term, number)
 );
@@ -114,3 +82,21 @@ create table heartbeat (
   home text
 );
 insert into heartbeat values (1, gen_random_uuid(), 0, 0);
+
+-- PostgreSQL caches one plan of a statement for all tenants. For the average tenant, it would choose one that reads and
+-- sorts all rows of a tenant. If its statistics know only one tenant, it assumes the largest one, or plans for each
+-- tenant. In a Citus cluster, src/db/citus.ts sets this on the shards. A later migration sets it on the tables that it
+-- creates.
+do $$
+declare
+  found record;
+begin
+  for found in
+    select c.oid::regclass as name from pg_index i join pg_class c on c.oid = i.indrelid
+    join pg_attribute a on a.attrelid = c.oid and a.attnum = i.indkey[0]
+    where i.indisprimary and i.indnkeyatts > 1 and a.attname = 'tenant_id'
+      and c.relnamespace = cast(format('%I', current_schema()) as regnamespace)
+  loop
+    execute format('alter table %s alter column tenant_id set (n_distinct = 1)', found.name);
+  end loop;
+end $$;

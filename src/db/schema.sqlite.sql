@@ -54,38 +54,6 @@ create table audit_pending (
   primary key (tenant_id, id)
 ) strict, without rowid;
 
--- Sealed audit entries, up to 1024 per row; see src/audit/log/segment.ts. Rows are never updated. number counts the
--- segments of a chain without gaps, so later versions can partition the table by time. first_seq and last_seq are the
--- positions of the first and last entry. earliest_at and latest_at are the range of their times. sealed_at is the latest
--- time in all entries and their ids up to this segment. No entry is older than the sealed_at before it by more than
--- max_delay milliseconds. previous is the hash of the segment before. system_number and system_hash are the end of the
--- system chain; null in the system chain. content_hash covers the MACs of the entries, index_hash the rows in
--- audit_index. The signature covers all columns except entries.
-create table audit_segments (
-  tenant_id text not null,
-  number integer not null,
-  format integer not null,
-  first_seq integer not null,
-  last_seq integer not null,
-  earliest_at integer not null,
-  latest_at integer not null,
-  sealed_at integer not null,
-  max_delay integer not null,
-  successes integer not null,
-  denials integer not null,
-  failures integer not null,
-  previous blob not null,
-  system_number integer,
-  system_hash blob,
-  key_id text not null,
-  content_hash blob not null,
-  index_hash blob not null,
-  signature blob not null,
-  entries blob not null,
-  primary key (tenant_id, number)
-) strict;
-create index audit_segments_by_time on audit_segments (tenant_id, sealed_at, number);
-
 -- For each term (a hash of an id, actor, container, operation, request or result) and segment, the entries with that
 -- term: their offsets from the first entry, two bytes each.
 create table audit_index (

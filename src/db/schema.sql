@@ -13,10 +13,14 @@ create table tenants (
   purposes text
 );
 
--- Finds the tenant of a tag. Rows never change, so every server of a cluster can have a copy of this table.
+-- Finds the tenant of a tag. Every server of a cluster has a copy of this table, so a row only changes while its tenant
+-- moves to another installation. Between moving_at and the end of the move, requests with its keys get 503. After
+-- moved_at they get 421: the row remains when the tenant is deleted here.
 create table tenant_tags (
   tag text collate "C" primary key,
-  id uuid not null
+  id uuid not null,
+  moving_at bigint,
+  moved_at bigint
 );
 
 create table applications (
@@ -44,6 +48,8 @@ create table applications (
   allowed_networks text,
   permissions text not null,
   rules text not null,
+  -- The issuers whose JWTs can be exchanged for a key. Null if there are none.
+  trusted_issuers text,
   primary key (tenant_id, id)
 );
 create index applications_by_name on applications (tenant_id, name);
@@ -61,6 +67,11 @@ create table application_labels (
 );
 create index application_labels_by_application on application_labels (tenant_id, application_id);
 
+-- issuer, subject, trust: of keys from POST /oauth/token, the issuer and the subject of the JWT, and the hash of the entry
+-- in trusted_issuers. jkt: the thumbprint of the key that a bound key needs for every request. person, sid, ends_at: of
+-- sessions of people in the console, which are keys, too, and have an issuer and a subject. person is JSON with the name
+-- and email. sid is the session at the provider, if it has named one, by which back-channel logout finds it. expires_at is
+-- never set to a later time than ends_at. All are null for other keys.
 create table application_keys (
   tenant_id uuid not null,
   application_id uuid not null,
@@ -71,12 +82,24 @@ create table application_keys (
   created_at bigint not null,
   last_used_at bigint,
   expires_at bigint,
+  issuer text,
+  subject text,
+  trust text,
+  jkt text,
+  -- JSON: the last days with requests of the key, and their number. Days are counted from 1970, in UTC. Null before the
+  -- first request.
+  daily_requests text,
+  person text,
+  sid text,
+  ends_at bigint,
   primary key (tenant_id, application_id, id),
   unique (tenant_id, digest),
   foreign key (tenant_id, application_id) references applications (tenant_id, id) on delete cascade
 );
 create index application_keys_by_ending on application_keys (tenant_id, ending, application_id);
 create index application_keys_by_expiry on application_keys (expires_at) where expires_at is not null;
+create index application_keys_by_person on application_keys (issuer, subject) where person is not null;
+create index application_keys_by_sid on application_keys (issuer, sid) where sid is not null;
 
 -- When the grants of each application were last used, by permission and container.
 create table application_uses (
@@ -105,7 +128,13 @@ create table application_storage (
 -- the key that is the session's ceiling. If the session has no ceiling, authorizer_digest is null, and unlimited_by is
 -- the digest of the key that authorized it. jkt is the thumbprint (RFC 7638) of the key that a bound session needs for
 -- every request; null if the session is not bound. subject says who the session is for, if its authorizer did.
--- subject_since is ended_at of the subject in ended_subjects when the session was authorized, or 0.
+-- subject_since is ended_at of the subject in ended_subjects when the session was authorized, or 0. unlimited_trust: of a
+-- session without a ceiling that an issued key authorized, the hash of its entry in trusted_issuers, which leaked_keys has
+-- when the entry is removed.
+--
+-- A delegation is a row whose application authorized it itself: application_id = authorized_by. It has a random
+-- nonce_digest, which no nonce has. max_uses is the number of its requests that can succeed, and uses counts them; both are
+-- null if they are not limited. The last use sets expires_at.
 create table sessions (
   tenant_id uuid not null,
   application_id uuid not null,
@@ -123,9 +152,12 @@ create table sessions (
   subject_since bigint not null default 0,
   -- Null if it is not in quarantine.
   quarantined_at bigint,
-  -- Last, like in applications.
+  -- Large, like in applications. Lookups by key read the columns after them only if they read these.
   permissions text not null,
   rules text not null,
+  max_uses integer,
+  uses integer,
+  unlimited_trust bytea,
   primary key (tenant_id, id),
   unique (tenant_id, key_digest),
   unique (tenant_id, nonce_digest),
@@ -138,8 +170,8 @@ create index sessions_with_long_rules on sessions (tenant_id, authorized_by, exp
   where octet_length(rules) > 4096;
 create index sessions_by_application on sessions (tenant_id, application_id, authorized_at, expires_at);
 
--- Keys that were revoked because they leaked. Sessions with such a key in unlimited_by are invalid. After expires_at,
--- no such session remains.
+-- Keys that were revoked because they leaked, and entries of trusted_issuers that were removed. Sessions with such a value
+-- in unlimited_by or unlimited_trust are invalid. After expires_at, no such session remains.
 create table leaked_keys (
   tenant_id uuid not null references tenants (id),
   digest bytea not null,
@@ -167,13 +199,16 @@ create table master_key (
 );
 
 -- One data key per tenant, wrapped by the master key `master_id`. The search key is derived from it and from
--- search_version. reindexing is 1 while tokens are indexed with an older version.
+-- search_version. reindexing is 1 while tokens are indexed with an older version. frozen is 1 while the tenant leaves for
+-- another installation, 2 while it arrives from one, otherwise 0. Every change of a request locks this row and fails if it
+-- is frozen.
 create table data_keys (
   tenant_id uuid primary key references tenants (id),
   wrapped bytea not null,
   master_id text not null,
   search_version integer not null default 1,
-  reindexing integer not null default 0
+  reindexing integer not null default 0,
+  frozen integer not null default 0
 );
 create index data_keys_by_reindexing on data_keys (reindexing) where reindexing = 1;
 
@@ -181,7 +216,8 @@ create index data_keys_by_reindexing on data_keys (reindexing) where reindexing 
 -- with new data or a new mask. data_bytes and masked_bytes are the sizes of the ciphertexts in token_contents. bytes is
 -- what the token counts to the storage of its creator. search has the search templates as JSON; search_version is that
 -- of the key of its rows in token_search. written_by is the kind of key and the application that last wrote data and
--- search.
+-- search. max_uses is the number of requests to destinations that may use the token; null if it is not limited. uses
+-- counts them. The last use deletes the row.
 create table tokens (
   tenant_id uuid not null references tenants (id),
   seq uuid not null,
@@ -203,6 +239,8 @@ create table tokens (
   search text,
   written_by text,
   metadata text,
+  max_uses integer,
+  uses integer not null default 0,
   primary key (tenant_id, seq),
   unique (tenant_id, id)
 );
@@ -222,6 +260,37 @@ create table token_contents (
   primary key (tenant_id, seq),
   foreign key (tenant_id, seq) references tokens (tenant_id, seq) on delete cascade
 );
+
+-- Sealed audit entries, up to 1024 per row; see src/audit/log/segment.ts. Rows are never updated. number counts the
+-- segments of a chain without gaps. first_seq and last_seq are the positions of the first and last entry. earliest_at and
+-- latest_at are the range of their times. sealed_at is the latest time in all entries and their ids up to this segment. No
+-- entry is older than the sealed_at before it by more than max_delay milliseconds. previous is the hash of the segment
+-- before. system_number and system_hash are the end of the system chain; null in the system chain. content_hash covers
+-- the MACs of the entries, index_hash the rows in audit_index. The signature covers all columns except entries.
+create table audit_segments (
+  tenant_id uuid not null,
+  number bigint not null,
+  format smallint not null,
+  first_seq bigint not null,
+  last_seq bigint not null,
+  earliest_at bigint not null,
+  latest_at bigint not null,
+  sealed_at bigint not null,
+  max_delay bigint not null,
+  successes integer not null,
+  denials integer not null,
+  failures integer not null,
+  previous bytea not null,
+  system_number bigint,
+  system_hash bytea,
+  key_id text not null,
+  content_hash bytea not null,
+  index_hash bytea not null,
+  signature bytea not null,
+  entries bytea not null,
+  primary key (tenant_id, number)
+);
+create index audit_segments_by_time on audit_segments (tenant_id, sealed_at, number);
 
 -- The end of each audit chain: the last segment, with its number, last position and hash. Sealing locks this row.
 -- sealed_at and max_delay repeat the values of the last segment. Segments up to base_number were deleted after they
@@ -369,3 +438,34 @@ create table request_counts (
   primary key (tenant_id, started_at)
 );
 create index request_counts_by_time on request_counts (started_at);
+
+-- Services that may receive plaintext. requests, header_names: JSON. certificate: the client certificate in PEM, without
+-- its private key. secrets: encrypted JSON with the values of the headers and the private key. Rows are deleted at once:
+-- rules name the id, which is never used again.
+create table destinations (
+  tenant_id uuid not null references tenants (id),
+  id uuid not null,
+  name text not null,
+  origin text not null,
+  requests text not null,
+  header_names text not null,
+  certificate text,
+  ca text,
+  timeout integer not null,
+  secrets bytea not null,
+  created_by uuid,
+  created_at bigint not null,
+  modified_by uuid,
+  modified_at bigint,
+  primary key (tenant_id, id),
+  unique (tenant_id, name)
+);
+
+-- JWTs that were exchanged and work once: hashes of the issuer and the jti. After expires_at, the JWT has expired.
+create table used_jwts (
+  tenant_id uuid not null references tenants (id),
+  digest bytea not null,
+  expires_at bigint not null,
+  primary key (tenant_id, digest)
+);
+create index used_jwts_by_expiry on used_jwts (expires_at);
