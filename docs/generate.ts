@@ -95,7 +95,7 @@ function configPage(): string {
     '# Configuration',
     'Settings of the service and of the [server commands](cli.md#server-commands), which open the database themselves. They come from command-line flags, environment variables, or a `.env` file in the current folder, in this order of precedence.',
     '```sh\nPORT=8081 npx sallyport serve --log-level debug\n```',
-    'An empty value counts as unset. With an invalid value the service does not start; it prints one line that names the variable. Secrets have no flag, because other users of the machine can read arguments.',
+    'An empty value counts as unset. With an invalid value the service does not start; it prints one line that names the variable. It warns of other variables that start with `SALLYPORT_`. Secrets have no flag, because other users of the machine can read arguments.',
     table(['variable', 'flag', 'default', 'meaning'], rows),
   );
 }

@@ -66,7 +66,7 @@ const words = /^[a-z][a-z0-9_-]*(:[a-z][a-z0-9_-]*)+$/;
 export const Permission = z
   .string()
   .max(100)
-  .regex(words, 'must be lower-case words joined by colons, such as token:read')
+  .regex(words, { error: 'must be lower-case words joined by colons, such as token:read', abort: true })
   .refine((name) => !families.has(familyOf(name)) || Object.hasOwn(table, name), {
     error: (issue) => {
       const family = familyOf(String(issue.input));

@@ -346,7 +346,7 @@ test('a field of the API gets the option for it', async () => {
       'error: --origin (allowed_origins.0) must be an origin',
     ],
     [['apps', 'create', '--type', 'private', '--file', body], 'error: permissions.0 must be'],
-    [['apps', 'create', '--type', 'private', '--file', body], 'error: unknown '],
+    [['apps', 'create', '--type', 'private', '--file', body], 'error: unknown (in --file) '],
   ];
   for (const [argv, message] of cases) expect((await call(argv)).err).toContain(message);
 });

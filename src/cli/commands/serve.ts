@@ -9,6 +9,7 @@ import { makeLog } from '../../telemetry/log.ts';
 import type { Invocation, LocalCommand } from '../command.ts';
 import { databaseLabel, shortPath } from '../terminal/database.ts';
 import { untilSignal } from '../terminal/signals.ts';
+import { checkSettings } from './doctor-host.ts';
 
 export const commands: LocalCommand = {
   usage: 'serve',
@@ -25,7 +26,12 @@ function isWorker(): boolean {
   return process.env[workerVariable] === '1';
 }
 
-async function serve({ config, print }: Invocation): Promise<number> {
+async function serve({ config, print, terminal }: Invocation): Promise<number> {
+  if (!isWorker()) {
+    const log = makeLog({ level: config.logLevel });
+    for (const { state, message } of checkSettings(config, terminal.env))
+      if (state === 'warn') log.warn(message);
+  }
   if (config.workers > 1 && !isWorker()) return superviseWorkers(config, print);
   const stop = untilSignal();
   try {

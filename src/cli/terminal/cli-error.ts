@@ -127,11 +127,11 @@ function fromService(error: ProblemError | ConnectionError, context: ErrorContex
   return { errors: [escapeText(`${detail} (${reference})`)], hint, code: isTemporary ? 3 : 4, problem };
 }
 
-/** The path of a field with the option that sets it. Fields that only `--file` can have set keep their path. */
+/** The path of a field with the option that sets it. Other fields keep their path. */
 function withOption(path: string, { optionNames = [], options }: ErrorContext): string {
   const [field = ''] = path.split('.');
   const name = optionFor(field, optionNames);
-  if (name === undefined) return path;
+  if (name === undefined) return optionNames.includes('file') ? `${path} (in --file)` : path;
   if (options?.value('file') !== undefined && options.values(name) === undefined) return path;
   return path.replaceAll('_', '-') === name ? `--${name}` : `--${name} (${path})`;
 }

@@ -44,10 +44,12 @@ while True: print(s.recv(4096).decode().replace('\\n', ' '), flush=True)`;
     await receiver.exited;
   });
 
-  test('prints no key to a pipe', async () => {
-    const { url, out, err } = await program.serve({ SALLYPORT_LOG_LEVEL: 'debug' });
+  test('prints no key to a pipe, and warns of unknown settings', async () => {
+    const typo = { SALLYPORT_SESION_TTL: '3' };
+    const { url, out, err } = await program.serve({ SALLYPORT_LOG_LEVEL: 'debug', ...typo });
     await holder(url, keyIn('data/management.key'));
     expect(out() + err()).not.toMatch(keyPattern);
+    expect(err()).toContain('SALLYPORT_SESION_TTL is not a setting');
   });
 
   test('prints the key on a terminal', async () => {
