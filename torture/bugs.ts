@@ -179,8 +179,8 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/http/admit.ts',
-        from: "  if (!key || (key.kind === 'con') !== (onConsole === true)) throw fail('unauthenticated');\n",
-        to: "  if (!key || (key.kind === 'con') !== (onConsole === true)) throw fail('unauthenticated');\n  process.stderr.write(headers.get('svc-api-key') + '\\n');\n",
+        from: "  if (!key || (key.kind === 'con') !== onConsole) throw fail('unauthenticated');\n",
+        to: "  if (!key || (key.kind === 'con') !== onConsole) throw fail('unauthenticated');\n  process.stderr.write(headers.get('svc-api-key') + '\\n');\n",
       },
     ],
   },

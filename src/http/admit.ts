@@ -57,7 +57,7 @@ export function admit(
       applicant.proven = principal.jkt;
     }
     requireAccess(route, principal, request.headers, requestInfo, context); // 403
-    if (route.onConsole && !context.signIn.accepts(principal)) throw fail('unauthenticated');
+    if (route.servedTo === 'console' && !context.signIn.accepts(principal)) throw fail('unauthenticated');
     requestInfo.checkPurpose(principal); // 400
     return principal;
   });
@@ -67,18 +67,19 @@ export function admit(
  * The key in `SVC-API-KEY`, or under /console/api/ the one in the cookie. Neither place accepts keys of the other. A
  * repeated header arrives as values joined by a comma, which is not a valid key.
  */
-export function presentedKey(headers: Headers, { conventions, onConsole }: KeyedRoute): ParsedKey {
+export function presentedKey(headers: Headers, { conventions, servedTo }: KeyedRoute): ParsedKey {
+  const onConsole = servedTo === 'console';
   const key = parseKey(
     onConsole
       ? cookieIn(headers, sessionCookie)
       : (headers.get('svc-api-key') ?? conventions?.otherKey(headers) ?? ''),
   );
-  if (!key || (key.kind === 'con') !== (onConsole === true)) throw fail('unauthenticated');
+  if (!key || (key.kind === 'con') !== onConsole) throw fail('unauthenticated');
   return key;
 }
 
 function requireAccess(
-  { kind, callers, permission, onFrames, failures }: KeyedRoute,
+  { kind, callers, permission, servedTo, failures }: KeyedRoute,
   principal: Principal,
   headers: Headers,
   requestInfo: RequestInfo,
@@ -86,7 +87,7 @@ function requireAccess(
 ): void {
   if (principal.isAllowedFrom?.(requestInfo.certainAddress()) === false)
     throw new Denial('network_refused', undefined, { reason: networkReason(requestInfo.address()) });
-  const refused = refusedOrigin(principal, headers, onFrames ? framesUrl : undefined);
+  const refused = refusedOrigin(principal, headers, servedTo === 'frames' ? framesUrl : undefined);
   if (refused !== undefined) throw new Denial('origin_refused', undefined, { reason: originReason(refused) });
   const owner = ownerOf(principal);
   if (callers && !callers.includes(owner)) {
@@ -165,10 +166,10 @@ function requireProof(
 
 /** The URL of the origin that serves the route, if it is configured. */
 export function baseOf(
-  { onFrames }: KeyedRoute,
+  { servedTo }: KeyedRoute,
   { publicUrl, framesUrl }: HandlerContext,
 ): string | undefined {
-  return onFrames ? framesUrl : publicUrl;
+  return servedTo === 'frames' ? framesUrl : publicUrl;
 }
 
 export function isLimited(principal: Principal): boolean {

@@ -156,9 +156,9 @@ export const allRoutes: readonly Route[] = [
   route('GET', '/console', noKey, getConsole),
   route('GET', '/console/:file', noKey, getConsoleFile),
   route('POST', '/console/link', noKey, openConsoleLink),
-  { ...route('GET', '/console/api/session', noKey, getConsoleSession), onConsole: true },
-  { ...route('GET', '/console/api/sign-in', noKey, beginSignIn), onConsole: true },
-  { ...route('POST', '/console/api/sign-out', noKey, signOut), onConsole: true },
+  { ...route('GET', '/console/api/session', noKey, getConsoleSession), servedTo: 'console' },
+  { ...route('GET', '/console/api/sign-in', noKey, beginSignIn), servedTo: 'console' },
+  { ...route('POST', '/console/api/sign-out', noKey, signOut), servedTo: 'console' },
   route('GET', '/console/api/callback/:provider', noKey, finishSignIn),
   route('POST', '/console/api/back-channel-logout', noKey, logOutByProvider),
 ];
@@ -166,7 +166,7 @@ export const allRoutes: readonly Route[] = [
 /** The API for people who signed in by name: the cookie replaces the key. Served only if there are providers. */
 export const consoleRoutes: readonly Route[] = api
   .filter(({ kind, name }) => kind !== 'open' || name === listPermissions.name)
-  .map((each) => ({ ...each, path: `/console/api${each.path}`, onConsole: true }));
+  .map((each) => ({ ...each, path: `/console/api${each.path}`, servedTo: 'console' }));
 
 const calledByFrames = [createSession, createToken, getToken].map(({ name }) => name);
 
@@ -174,4 +174,4 @@ const calledByFrames = [createSession, createToken, getToken].map(({ name }) => 
 export const framesRoutes: readonly Route[] = [
   route('GET', '/frames/v1/:file', noKey, getFrame),
   ...api.filter(({ name }) => calledByFrames.includes(name)),
-].map((each) => ({ ...each, onFrames: true }));
+].map((each) => ({ ...each, servedTo: 'frames' }));

@@ -55,7 +55,7 @@ export async function runChange(
     };
     tx.record({ ...auditFields(principal, requestInfo), ...change, result: 'success' });
     if (idempotency) {
-      const quota = route.ignoresQuota ? undefined : context.storageQuota;
+      const quota = route.urgency ? undefined : context.storageQuota;
       await tx.idempotency.save(tenant, idempotency, idempotencyRecord ?? reply, principal.now, quota);
     }
     return reply;
@@ -63,7 +63,8 @@ export async function runChange(
 
   // Changes of the same entity run one after the other.
   const entity = (params as { id?: string } | undefined)?.id ?? route.entityOf?.(call) ?? Symbol('new');
-  const commit = () => context.store.change(tenant, inTransaction, entity, route.essential);
+  const commit = () =>
+    context.store.change(tenant, inTransaction, entity, route.urgency === 'takes access away');
   try {
     if (!idempotency) return await commit();
     return await excludeConcurrent(context.idempotentRequests, tenant, idempotency, commit);
@@ -92,7 +93,7 @@ function idempotencyOf(
   const { policy, ceiling } = principal;
   const person =
     principal.kind === 'application' && principal.person ? [principal.person.subject, principal.issuer] : [];
-  const sameKey = route.replaysToSameKey ? [principal.authority?.keyId] : [];
+  const sameKey = route.retries === 'same key' ? [principal.authority?.keyId] : [];
   const grants =
     route.method === 'PUT' ? '' : JSON.stringify([policy.grants, ceiling?.grants, ...person, ...sameKey]);
   const { applicationId: application } = principal;

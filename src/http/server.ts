@@ -196,7 +196,8 @@ function handlerOf(
     const response = problemResponse(failure, requestInfo, context.log, { Allow: allow });
     return withoutRoute('wrongMethod', response, requestInfo, context);
   };
-  if (routes.every(({ onConsole }) => onConsole)) return sameOriginOnly(respond, connections, context);
+  if (routes.every(({ servedTo }) => servedTo === 'console'))
+    return sameOriginOnly(respond, connections, context);
   return requestIdHeader === undefined ? respond : echoing(requestIdHeader, respond);
 }
 

@@ -142,7 +142,7 @@ class Turn implements Applicant {
     // The handler records scoped permissions, because it knows the container.
     const { permission } = route;
     app.usage.request(principal, permission && hasTrait(permission, 'scoped') ? undefined : permission);
-    if (route.onConsole) return this.#renewSession();
+    if (route.servedTo === 'console') return this.#renewSession();
     if (!app.signIn.acceptsKeys) countBreakGlass(principal, requestInfo, app);
     return undefined;
   }
@@ -169,7 +169,7 @@ class Turn implements Applicant {
     if (route.checkLimits)
       this.#releaseQuota = await route.checkLimits({ principal: caller, requestInfo, bodyBytes }, app);
     if (bodyBytes > largeBody) requestInfo.keepOpen();
-    if (bodyBytes <= largeBody || route.neverWaits) {
+    if (bodyBytes <= largeBody || (route.kind === 'change' && route.urgency)) {
       if (received.late) await this.admit();
       return this.read(received);
     }
@@ -186,7 +186,7 @@ class Turn implements Applicant {
   /** A change is committed with its audit entry. A read spends a use of a limited delegation afterwards. */
   answer(call: Call): Promise<Reply> {
     const { app, route, requestInfo } = this;
-    if (route.mayTakeLong) requestInfo.keepOpen();
+    if (route.mayTakeLong || route.isRaw) requestInfo.keepOpen();
     if (route.isRaw) call.admit = (credentials) => this.admit(credentials);
     if (route.bindsSession) call.jkt = this.#keyOfNewSession();
     const isPreview = (call.query as { dry_run?: boolean } | undefined)?.dry_run === true;
@@ -194,7 +194,7 @@ class Turn implements Applicant {
     const work = read
       ? read(call, app)
       : runChange(route as Exclude<KeyedRoute, { kind: 'read' }>, call, this.request, app);
-    return isLimited(this.#caller) ? this.#counted(work, read !== undefined && !route.spendsUse, call) : work;
+    return isLimited(this.#caller) ? this.#counted(work, read !== undefined && !route.isRaw, call) : work;
   }
 
   /** Waits for the reply, and spends a use of the delegation. Throws `unauthenticated` if no use is left. */
@@ -298,7 +298,7 @@ function responseTo(
 ): Response {
   if (app.checkReplies && !('isRaw' in route && route.isRaw)) checkReply(route, reply);
   // A change is already committed and a request to a destination was sent, so their replies must be sent.
-  const mustBeSent = route.kind !== 'read' || route.spendsUse === true;
+  const mustBeSent = route.kind !== 'read' || route.isRaw === true;
   const sendLarge = (json: JsonText) => app.memory.for(principal as Principal, info).send(json, mustBeSent);
   const response = toResponse(reply, info, principal && sendLarge);
   finishRequest(route, reply.status, principal, info, app);

@@ -227,11 +227,11 @@ class Bases {
     if (before) await this.remove(before.path);
     if (route.path.startsWith('/proxy/')) return { ...this.destination, body: { note: 'x' } };
     const headers = [
-      ...(route.onConsole ? ['Sec-Fetch-Site: same-origin'] : []),
-      ...(route.onFrames ? [`Host: ${framesHost}`] : []),
+      ...(route.servedTo === 'console' ? ['Sec-Fetch-Site: same-origin'] : []),
+      ...(route.servedTo === 'frames' ? [`Host: ${framesHost}`] : []),
     ];
     const isOther = route.path.includes(':') && !collections.test(route.path);
-    if (isOther || route.onConsole) {
+    if (isOther || route.servedTo === 'console') {
       const path = route.path.replaceAll(/:\w+/g, 'x');
       return { path, key: undefined, body: route.bodyExample, headers };
     }

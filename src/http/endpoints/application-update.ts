@@ -71,8 +71,7 @@ export const updateApplication = changeEndpoint({
     ),
   },
   failures: ['grant_not_held', 'not_found'],
-  sendsEtag: true,
-  takesIfMatch: true,
+  etag: 'both',
   preview: async (call, { store, usage, auditedReads, longWork }) => {
     const { principal, params, query } = call;
     mustHold(principal, 'access:review');

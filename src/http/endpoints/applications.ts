@@ -61,8 +61,8 @@ export const createApplication = changeEndpoint({
     201: reply('The new application, with its key.', ApplicationWithKey, example.applicationWithKey),
   },
   failures: ['grant_not_held'],
-  replaysToSameKey: true,
-  sendsEtag: true,
+  retries: 'same key',
+  etag: 'sent',
   handle: async ({ principal, body }, { store }) => {
     throwIfInvalid({
       ...grantErrors(body.type, body),
@@ -133,7 +133,7 @@ export const getApplicationByKey = readEndpoint({
     'Returns the application that your key belongs to. With a session key, returns the application of the session.',
   replies: { 200: reply('The application.', ApplicationView, example.application) },
   failures: ['not_found'],
-  sendsEtag: true,
+  etag: 'sent',
   handle: async ({ principal }, { store }) => {
     if (principal.kind === 'application') return cachedReply(principal.application);
     return applicationReply(
@@ -149,7 +149,7 @@ export const getApplication = readEndpoint({
   params,
   replies: { 200: reply('The application.', ApplicationView, example.application) },
   failures: ['not_found'],
-  sendsEtag: true,
+  etag: 'sent',
   handle: async ({ principal, params }, { store }) =>
     applicationReply(orNotFound(await store.applications.get(principal.tenantId, params.id))),
 });
@@ -169,11 +169,9 @@ export const regenerateKey = changeEndpoint({
     200: reply('The application, with its new key.', ApplicationWithKey, example.applicationWithKey),
   },
   failures: ['grant_not_held', 'not_found', 'too_many_keys'],
-  replaysToSameKey: true,
-  sendsEtag: true,
-  takesIfMatch: true,
-  ignoresQuota: true,
-  essential: true,
+  retries: 'same key',
+  etag: 'both',
+  urgency: 'takes access away',
   handle: async ({ principal, params, body, requireMatch }, { store }) => {
     const { old_keys_expire_at: oldKeysExpireAt } = body;
     requireFuture(oldKeysExpireAt, principal.now, 'old_keys_expire_at');
@@ -206,8 +204,8 @@ export const deleteApplication = changeEndpoint({
   params,
   replies: { 204: { description: 'Deleted.' } },
   failures: ['not_found'],
-  takesIfMatch: true,
-  essential: true,
+  etag: 'checked',
+  urgency: 'takes access away',
   handle: async ({ principal, params, requireMatch }, { store }) => {
     const check = (current: Application) => requireMatch(versionOf(current));
     const deleted = orNotFound(await store.applications.delete(principal.tenantId, params.id, check));

@@ -40,7 +40,7 @@ export const createDestination = changeEndpoint({
   bodyExample: example.destinationCreate,
   replies: { 201: reply('The new destination.', DestinationView, example.destination) },
   failures: ['destination_exists', 'too_many_destinations'],
-  sendsEtag: true,
+  etag: 'sent',
   entityOf: ({ principal }) => `destinations of ${principal.tenantId}`,
   handle: async ({ principal, body }, { store }) => {
     const fields = { ...changedFields(body, undefined), origin: body.origin };
@@ -92,7 +92,7 @@ export const getDestination = readEndpoint({
   params,
   replies: { 200: destinationDocs },
   failures: ['not_found'],
-  sendsEtag: true,
+  etag: 'sent',
   handle: async ({ principal, params }, { store }) =>
     destinationReply(orNotFound(await store.destinations.get(principal.tenantId, params.id))),
 });
@@ -108,8 +108,7 @@ export const updateDestination = changeEndpoint({
   bodyExample: example.destinationUpdate,
   replies: { 200: destinationDocs },
   failures: ['not_found', 'destination_exists'],
-  sendsEtag: true,
-  takesIfMatch: true,
+  etag: 'both',
   handle: async ({ principal, params, body, requireMatch }, { store }) => {
     let before: Destination | undefined;
     const revise = (current: StoredDestination) => {
@@ -144,8 +143,8 @@ export const deleteDestination = changeEndpoint({
   params,
   replies: { 204: { description: 'Deleted.' } },
   failures: ['not_found'],
-  takesIfMatch: true,
-  essential: true,
+  etag: 'checked',
+  urgency: 'takes access away',
   handle: async ({ principal, params, requireMatch }, { store }) => {
     const check = (current: Destination) => requireMatch(versionOf(current));
     const { name, origin } = orNotFound(

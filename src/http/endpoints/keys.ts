@@ -30,7 +30,7 @@ export const createKey = changeEndpoint({
   bodyExample: example.applicationKeyCreate,
   replies: { 201: reply('The new key.', ApplicationKeyCreated, example.applicationKeyCreated) },
   failures: ['grant_not_held', 'not_found', 'too_many_keys'],
-  replaysToSameKey: true,
+  retries: 'same key',
   handle: async ({ principal, params, body }, { store }) => {
     const { old_keys_expire_at: oldKeysExpireAt } = body;
     requireFuture(oldKeysExpireAt, principal.now, 'old_keys_expire_at');
@@ -93,7 +93,7 @@ export const deleteKey = changeEndpoint({
   }),
   replies: { 204: { description: 'Deleted.' } },
   failures: ['grant_not_held', 'not_found'],
-  essential: true,
+  urgency: 'takes access away',
   handle: async ({ principal, params }, { store }) => {
     const deleted = await store.keys.delete(principal.tenantId, params.id, params.key_id, (current) =>
       denyEscalation(principal, current),

@@ -69,8 +69,6 @@ function proxyEndpoint(name: string, method: string): Endpoint {
       'Sends a request that the destination lists. Where it allows placeholders, the string `{{ token: ID }}` is replaced by the data of the token. Requires `token:use` for every token, by a rule that names the destination. The audit log has an entry before the request is sent, and a second one with the outcome. The response has the status of the destination, the listed parts of its JSON, and `SVC-DESTINATION`. A request is never repeated: errors after sending have `"sent": true`.',
     params: Params,
     isRaw: true,
-    spendsUse: true,
-    mayTakeLong: true,
     bodyLimit: maxBody,
     replies: { 200: { description: 'The status and the listed parts of the reply of the destination.' } },
     failures: [

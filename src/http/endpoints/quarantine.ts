@@ -25,10 +25,8 @@ export const quarantineApplication = changeEndpoint({
     200: reply('The application in quarantine.', ApplicationView, example.applicationQuarantined),
   },
   failures: ['grant_not_held', 'not_found'],
-  sendsEtag: true,
-  takesIfMatch: true,
-  ignoresQuota: true,
-  essential: true,
+  etag: 'both',
+  urgency: 'takes access away',
   handle: async (call, { store }) => {
     const { after, ...change } = await setQuarantine(call, true, store);
     return { ...applicationReply(after), ...change };
@@ -45,7 +43,7 @@ export const releaseApplication = changeEndpoint({
   params,
   replies: { 204: { description: 'The application is not in quarantine.' } },
   failures: ['grant_not_held', 'not_found'],
-  takesIfMatch: true,
+  etag: 'checked',
   handle: async (call, { store }) => {
     const { after: _, ...change } = await setQuarantine(call, false, store);
     return { status: 204, ...change };
@@ -62,8 +60,7 @@ export const quarantineSession = changeEndpoint({
   params: sessionParams,
   replies: { 200: reply('The session in quarantine.', Session, example.sessionQuarantined) },
   failures: ['not_found'],
-  ignoresQuota: true,
-  essential: true,
+  urgency: 'takes access away',
   handle: async ({ principal, params }, { store }) => {
     const { body, ...change } = await setSessionQuarantine(principal, params.id, principal.now, store);
     return { status: 200, body, ...change };

@@ -32,7 +32,7 @@ export const params = z.object({
 export const createSession = changeEndpoint({
   name: 'createSession',
   operation: 'session.create',
-  idempotent: false,
+  retries: 'never',
   bindsSession: true,
   tag,
   summary: 'Create a session',
@@ -80,8 +80,8 @@ const unrestrictedBy = ['session:authorize', 'application:create'];
 
 export const authorizeSession = changeEndpoint({
   name: 'authorizeSession',
-  neverWaits: true,
   operation: 'session.authorize',
+  urgency: 'authorizes',
   tag,
   summary: 'Authorize a session',
   description:
@@ -95,8 +95,7 @@ export const authorizeSession = changeEndpoint({
     },
   },
   failures: ['grant_not_held', 'nonce_not_found', 'nonce_used'],
-  replaysToSameKey: true,
-  ignoresQuota: true,
+  retries: 'same key',
   checkLimits: async ({ principal, bodyBytes }, { longRules }) =>
     bodyBytes > shortBody ? longRules.reserve(principal.tenantId, principal.applicationId) : undefined,
   handle: async ({ principal, body }, { store, usage, sessionTtlMax }) => {
@@ -150,7 +149,7 @@ export const createDelegation = changeEndpoint({
   bodyExample: example.delegationCreate,
   replies: { 201: reply('The delegation, with its key.', DelegationCreated, example.delegationCreated) },
   failures: ['grant_not_held'],
-  replaysToSameKey: true,
+  retries: 'same key',
   checkLimits: async ({ principal }, { delegations }) =>
     delegations.reserve(principal.tenantId, principal.applicationId),
   handle: async ({ principal, body }, { store, sessionTtl, sessionTtlMax }) => {
@@ -292,7 +291,7 @@ export const endSession = changeEndpoint({
   params,
   replies: { 204: { description: 'The session has ended.' } },
   failures: ['not_found'],
-  essential: true,
+  urgency: 'takes access away',
   handle: async ({ principal, params }, { store }) => {
     const kind = orNotFound(await store.sessions.end(principal.tenantId, params.id));
     return { status: 204, entity: { kind, id: params.id } };
@@ -302,8 +301,6 @@ export const endSession = changeEndpoint({
 export const endSessions = changeEndpoint({
   name: 'endSessions',
   operation: 'session.delete',
-  neverWaits: true,
-  ignoresQuota: true,
   tag,
   summary: 'End all sessions of a subject',
   description:
@@ -315,7 +312,7 @@ export const endSessions = changeEndpoint({
     }),
   }),
   replies: { 204: { description: 'The sessions have ended, if there were any.' } },
-  essential: true,
+  urgency: 'takes access away',
   handle: async ({ principal, query: { subject } }, { store }) => {
     await store.sessions.endAll(principal.tenantId, subject);
     return { status: 204, entity: { kind: 'subject', id: subject } };

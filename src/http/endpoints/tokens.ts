@@ -78,7 +78,7 @@ export const createToken = changeEndpoint({
     200: reply('The existing token with the value of `unless_exists`.', TokenView, example.token),
   },
   failures: ['reveal_required', 'token_exists', 'idempotency_outdated'],
-  sendsEtag: true,
+  etag: 'sent',
   checkLimits: async ({ principal, requestInfo, bodyBytes }, { limits, storage }) => {
     limits.checkTokens(principal.applicationId, bodyBytes, requestInfo);
     return storage.reserve(principal.tenantId, principal.applicationId, rowBytes + bodyBytes);
@@ -313,7 +313,7 @@ export const getToken = readEndpoint({
   query: z.strictObject({ transform }),
   replies: { 200: tokenReplyDocs },
   failures: ['not_found'],
-  sendsEtag: true,
+  etag: 'sent',
   handle: async (call, { store, usage, memory }) => {
     const { principal, params, query } = call;
     const token = orNotFound(await store.tokens.get(principal.tenantId, params.id, memory.reserverFor(call)));
@@ -338,8 +338,7 @@ export const updateToken = changeEndpoint({
   bodyExample: example.tokenPatch,
   replies: { 200: tokenReplyDocs },
   failures: ['not_found', 'reveal_required', 'idempotency_outdated'],
-  sendsEtag: true,
-  takesIfMatch: true,
+  etag: 'both',
   replay: replay(200, 'token:update'),
   checkLimits: async ({ principal, requestInfo, bodyBytes }, { limits }) => {
     limits.checkTokens(principal.applicationId, bodyBytes, requestInfo);
@@ -378,8 +377,8 @@ export const deleteToken = changeEndpoint({
   params,
   replies: { 204: { description: 'Deleted.' } },
   failures: ['not_found'],
-  takesIfMatch: true,
-  essential: true,
+  etag: 'checked',
+  urgency: 'takes access away',
   handle: async ({ principal, params, requireMatch }, { store, usage }) => {
     let container: string | undefined;
     const deleted = await store.tokens.delete(principal.tenantId, params.id, (current) => {

@@ -203,8 +203,8 @@ interface EndpointDocs {
   readonly replies: Record<number, DeclaredReply>;
   /** Error codes in addition to those of `failuresOf`. */
   readonly failures?: readonly Code[];
-  /** Whether the reply has an `ETag`. */
-  readonly sendsEtag?: true;
+  /** Whether the reply has an `ETag`, and whether the handler checks `If-Match` with `requireMatch`. */
+  readonly etag?: 'sent' | 'checked' | 'both';
 }
 
 /** `P`, `Q` and `B` are the types of the validated path parameters, query and body. */
@@ -220,13 +220,12 @@ interface KeyedEndpoint<P, Q, B> extends EndpointDocs {
   readonly bodyIfMissing?: unknown;
   readonly bodyLimit?: number;
   readonly bodyExample?: unknown;
-  /** Whether a large body is read immediately, before long requests and without their limit. */
-  readonly neverWaits?: true;
-  /** Whether the handler of a read spends a use of a limited delegation itself. */
-  readonly spendsUse?: true;
   /** Whether the handler can take more than a few seconds while other long requests run. */
   readonly mayTakeLong?: true;
-  /** Whether the handler reads path, query and body itself, and may return any status. `body` is a `ReceivedBody`. */
+  /**
+   * Whether the handler passes the request on: it reads path, query and body itself, spends a use of a limited delegation,
+   * may take long and may return any status. `body` is a `ReceivedBody`.
+   */
   readonly isRaw?: true;
   /** Whether a DPoP proof in the request binds the new session. */
   readonly bindsSession?: true;
@@ -237,16 +236,16 @@ interface ReadDeclaration<P = unknown, Q = unknown, B = unknown> extends KeyedEn
 }
 
 interface ChangeDeclaration<P = unknown, Q = unknown, B = unknown> extends KeyedEndpoint<P, Q, B> {
-  /** False to ignore `Idempotency-Key`: browsers share a public key, and could get each other's replies. */
-  readonly idempotent?: false;
-  /** Whether no other key of the application gets the stored reply: it has a secret, or the result ends with the key. */
-  readonly replaysToSameKey?: true;
-  /** Whether the endpoint checks `If-Match` with `requireMatch`. */
-  readonly takesIfMatch?: true;
-  /** True if the change must succeed at any storage quota: it takes access away, or authorizes a session. */
-  readonly ignoresQuota?: true;
-  /** True if the change takes access away. It is also made on a full disk. */
-  readonly essential?: true;
+  /**
+   * Who gets the stored reply to an `Idempotency-Key`, by default every key of the application. `same key`: the reply has
+   * a secret, or the result ends with the key. `never`: browsers share a public key, and could get each other's replies.
+   */
+  readonly retries?: 'same key' | 'never';
+  /**
+   * Such a change succeeds at any storage quota, and its body is read before long requests. One that takes access away is
+   * also made on a full disk.
+   */
+  readonly urgency?: 'takes access away' | 'authorizes';
   /** Builds the reply to a retry from `idempotencyRecord`. Throws `idempotency_outdated` if that is not possible. */
   readonly replay?: (
     idempotencyRecord: unknown,
@@ -291,10 +290,11 @@ export type Endpoint = OpenEndpoint | ReadEndpoint | ChangeEndpoint;
 interface RoutePath {
   readonly method: Method;
   readonly path: string;
-  /** Whether the route is served on the origin of the frames, instead of that of the API. */
-  readonly onFrames?: true;
-  /** Whether only pages of this origin can call the route. If it needs a key, that is the cookie of a person. */
-  readonly onConsole?: true;
+  /**
+   * Served on the origin of the frames instead of that of the API, or only to pages of the console. There, if the route
+   * needs a key, that is the cookie of a person.
+   */
+  readonly servedTo?: 'frames' | 'console';
 }
 interface RouteAccess {
   /** The permission that the caller must hold. For `token:*` the handler also checks the token's container. */
@@ -360,17 +360,21 @@ export function failuresOf(route: Route): Code[] {
   if (takesBody(route)) common.push('too_large');
   if (takesBody(route) && !route.conventions) common.push('unsupported_media_type');
   if (takesIdempotencyKey(route)) common.push('idempotency_running', 'idempotency_mismatch');
-  if (takesIdempotencyKey(route) && !(route as ChangeRoute).ignoresQuota) common.push('storage_full');
+  if (takesIdempotencyKey(route) && !(route as ChangeRoute).urgency) common.push('storage_full');
   if (takesIfMatch(route)) common.push('changed_meanwhile');
   return [...new Set([...common, ...(route.failures ?? [])])];
 }
 
 export function takesIdempotencyKey(route: Route): boolean {
-  return route.kind === 'change' && takesBody(route) && route.idempotent !== false;
+  return route.kind === 'change' && takesBody(route) && route.retries !== 'never';
 }
 
-export function takesIfMatch(route: Route): boolean {
-  return route.kind === 'change' && route.takesIfMatch === true;
+export function sendsEtag({ etag }: Route): boolean {
+  return etag === 'sent' || etag === 'both';
+}
+
+export function takesIfMatch({ etag }: Route): boolean {
+  return etag === 'checked' || etag === 'both';
 }
 
 /**
@@ -379,7 +383,7 @@ export function takesIfMatch(route: Route): boolean {
  */
 export function checkReply(route: Route, reply: Reply): void {
   const declared = route.replies[reply.status];
-  if (reply.headers?.ETag !== undefined && !route.sendsEtag)
+  if (reply.headers?.ETag !== undefined && !sendsEtag(route))
     throw new Error(`${route.name} returned an ETag that it does not declare`);
   for (const name of declared?.headers ?? [])
     if (reply.headers?.[name] === undefined)

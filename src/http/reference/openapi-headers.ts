@@ -1,5 +1,5 @@
 /** Request and response headers in the OpenAPI document. */
-import { type Route, takesIdempotencyKey, takesIfMatch } from '../pipeline/route.ts';
+import { type Route, sendsEtag, takesIdempotencyKey, takesIfMatch } from '../pipeline/route.ts';
 import { example } from './examples.ts';
 import type { Schema } from './json-schema.ts';
 
@@ -126,7 +126,7 @@ export function successHeaders(route: Route, declared: readonly string[] = []): 
     ...responseHeadersOf(route),
     ...references(declared),
     ...(takesIdempotencyKey(route) && references(['Idempotency-Replayed'])),
-    ...(route.sendsEtag && references(['ETag'])),
+    ...(sendsEtag(route) && references(['ETag'])),
   };
 }
 

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'bun:test';
 import { z } from 'zod';
 import { type Code, codes, problem } from '../../../src/domain/error.ts';
 import { Problem } from '../../../src/http/pipeline/problem.ts';
-import type { Route } from '../../../src/http/pipeline/route.ts';
+import { type Route, sendsEtag } from '../../../src/http/pipeline/route.ts';
 import { type Schema, withoutNull } from '../../../src/http/reference/json-schema.ts';
 import {
   type Content,
@@ -169,9 +169,7 @@ test('the introduction names the changes without Idempotency-Key, and the resour
     ?.split(/, | and /)
     .sort();
   expect(named).toEqual(others.map(({ method, path }) => `\`${method} ${path}\``).sort());
-  const kinds = routes
-    .filter(({ sendsEtag }) => sendsEtag)
-    .map(({ path }) => path.split('/')[1]?.slice(0, -1));
+  const kinds = routes.filter(sendsEtag).map(({ path }) => path.split('/')[1]?.slice(0, -1));
   expect(new Set(kinds)).toEqual(new Set(['application', 'token', 'destination']));
   for (const kind of kinds) expect(section('Concurrent changes')).toContain(` ${kind}`);
 });
