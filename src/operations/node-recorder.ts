@@ -41,7 +41,7 @@ export interface NodeEnvironment {
   /** A clock that is not affected by changes of the system time. */
   readonly clock: () => number;
   readonly observer: Pick<Observer, 'clockJumped'>;
-  /** Has no URL until the node listens. */
+  /** With a port that the system chooses, has no URL until the node listens. */
   readonly listening: { readonly url?: string };
   readonly positions: Pick<PositionMemory, 'setNodes'>;
 }

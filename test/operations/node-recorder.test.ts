@@ -4,6 +4,7 @@ import type { Db } from '../../src/db/db.ts';
 import { type NodeRecorder, nodeRecorder } from '../../src/operations/node-recorder.ts';
 import { type Nodes, nodeLifetime } from '../../src/store/nodes.ts';
 import { type Log, makeLog } from '../../src/telemetry/log.ts';
+import { freePort } from '../support/postgres.ts';
 import { databases, openTestServer, testMasterKey } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
 
@@ -137,6 +138,12 @@ describe.each(databases)('the record of a node on %s', (_, database) => {
     await node.record();
     await recorder({ ids: () => [] }).record();
     expect(others).toEqual([listening.url]);
+  });
+
+  test('has its URL before the node listens, so that an old primary knows each node that served', async () => {
+    const server = await openTestServer(database, { PORT: String(freePort()) });
+    expect(await server.app.maintenance.nodes.active()).toMatchObject([{ url: server.url }]);
+    await server.close();
   });
 
   test('has new master keys immediately, and none if they cannot be read', async () => {
