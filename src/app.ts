@@ -117,7 +117,6 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   const auditRecorder = makeAuditRecorder(store, log, now);
   const clock = options.monotonic ?? options.now ?? monotonicTime;
   const [usage, requestCounter] = [usageRecorder(store), makeRequestCounter(store)];
-  // Recorded before the node listens: an old primary must know the address of every node that served.
   const listening = config.port === 0 ? {} : { url: nodeUrlOf(config, config.port) };
   const settings = await orClose([data], () => sessionSettings(config, data.maintenance, clock, now, log));
   const node = await recordNode(data, { config, log, now, clock, observer, listening, positions });

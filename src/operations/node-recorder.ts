@@ -41,7 +41,10 @@ export interface NodeEnvironment {
   /** A clock that is not affected by changes of the system time. */
   readonly clock: () => number;
   readonly observer: Pick<Observer, 'clockJumped'>;
-  /** With a port that the system chooses, has no URL until the node listens. */
+  /**
+   * Recorded before the node listens, so that an old primary knows the address of every node that served. Only a port
+   * that the system chooses is not known until then.
+   */
   readonly listening: { readonly url?: string };
   readonly positions: Pick<PositionMemory, 'setNodes'>;
 }
