@@ -1,9 +1,10 @@
 import { Sallyport } from '../../../sdk/src/sallyport.ts';
-import { type Context, option, type StandaloneCommand } from '../command.ts';
+import { type Context, type Options, option, type StandaloneCommand } from '../command.ts';
 import { Cancelled, ErrorAbout, UsageError } from '../errors.ts';
 import { callVariables, parseUrl } from '../terminal/connection.ts';
 import { parseSecret } from '../terminal/input.ts';
 import { defaultProfile, readProfiles, writeProfiles } from '../terminal/profiles.ts';
+import type { Terminal } from '../terminal/terminal.ts';
 
 const profileOption = option(
   'profile PROFILE',
@@ -42,46 +43,39 @@ export const commands: readonly StandaloneCommand[] = [
   },
 ];
 
-async function login(context: Context): Promise<number> {
-  const { options, terminal, printResult } = context;
-  const profile = nameOf(context);
+async function login({ options, terminal, input, printResult }: Context): Promise<number> {
+  const profile = profileOf(options, terminal);
   const profiles = readProfiles(terminal);
   const given = options.value('url') ?? profiles.get(profile)?.url;
   const url = parseUrl(
     given ?? (terminal.env.SALLYPORT_URL || callVariables[0].fallback),
-    given === undefined ? 'SALLYPORT_URL' : '--url',
+    '--url (SALLYPORT_URL)',
   );
-  const key = await keyFor(url, context);
+  const file = options.value('key-file') ?? (terminal.isTty.stdin ? undefined : '-');
+  const text =
+    file === undefined
+      ? await terminal.prompt(`Key for ${url} (not shown): `, true)
+      : await input.text(file, '--key-file');
+  if (text === undefined) throw new Cancelled();
+  const key = parseSecret(text, 'the key');
   try {
     // Every key may do this.
     await new Sallyport({ url, key }).ownPermissions();
-    await writeProfiles(terminal, profiles.set(profile, { url, key }));
-    return printResult({ profile, url }, `stored profile ${profile} for ${url}`);
   } catch (error) {
     throw new ErrorAbout(url, error);
   }
+  await writeProfiles(terminal, profiles.set(profile, { url, key }));
+  return printResult({ profile, url }, `stored profile ${profile} for ${url}`);
 }
 
-async function keyFor(url: string, { options, input, terminal }: Context): Promise<string> {
-  const file = options.value('key-file');
-  if (file !== undefined) return parseSecret(await input.text(file, '--key-file'), `--key-file ${file}`);
-  if (!terminal.isTty.stdin) return parseSecret(await input.standard('login'), 'the key on standard input');
-  const typed = await terminal.prompt(`Key for ${url} (not shown): `, true);
-  if (typed === undefined) throw new Cancelled();
-  return parseSecret(typed, 'the key');
-}
-
-async function logout(context: Context): Promise<number> {
-  const { terminal, printResult } = context;
-  const profile = nameOf(context);
+async function logout({ options, terminal, printResult }: Context): Promise<number> {
+  const profile = profileOf(options, terminal);
   const profiles = readProfiles(terminal);
   if (!profiles.delete(profile)) throw new UsageError(`there is no profile "${profile}"`);
   await writeProfiles(terminal, profiles);
   return printResult({ removed: profile }, `removed profile ${profile}; its key is still valid`);
 }
 
-function nameOf({ options, terminal }: Context): string {
-  const name = options.value('profile') ?? (terminal.env.SALLYPORT_PROFILE || defaultProfile);
-  if (/^[a-z0-9][\w.-]{0,49}$/i.test(name)) return name;
-  throw new UsageError(`a profile has a name of up to 50 letters, digits, ".", "-" and "_", not "${name}"`);
+function profileOf(options: Options, { env }: Terminal): string {
+  return options.value('profile') ?? (env.SALLYPORT_PROFILE || defaultProfile);
 }

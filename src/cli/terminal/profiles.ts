@@ -6,10 +6,9 @@ import { UsageError } from '../errors.ts';
 import { withReplacedFile } from './files.ts';
 import type { Terminal } from './terminal.ts';
 
-const Profile = z.strictObject({ url: z.string(), key: z.string() });
-export type Profile = z.infer<typeof Profile>;
-const File = z.record(z.string(), Profile);
-export type Profiles = Map<string, Profile>;
+const File = z.record(z.string(), z.strictObject({ url: z.string(), key: z.string() }));
+export type Profile = z.infer<typeof File>[string];
+type Profiles = Map<string, Profile>;
 
 export const defaultProfile = 'default';
 
