@@ -380,7 +380,6 @@ describe('not allowed:', () => {
       'test/run.ts',
       'test/prove.ts',
       'test/support/preload.ts',
-      'test/support/hold-lock.ts',
       ...filesIn('test/support/end-to-end', '.ts'),
     ];
     const supportFiles = filesIn('test', '.ts').filter((path) => !/\.(test|d)\.ts$/.test(path));

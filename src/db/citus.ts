@@ -5,7 +5,7 @@
  */
 import { type Db, DbUnavailable, type Queries } from './db.ts';
 import { unsettled } from './postgres/postgres-errors.ts';
-import { advisoryLocks } from './postgres/postgres-lease.ts';
+import { advisoryLocks } from './postgres/postgres-exclusive.ts';
 
 /** A table of Sallyport. The values of `is` and `wanted` are a distribution column, `reference` or `local`. */
 export interface Placement {

@@ -8,8 +8,8 @@ import { type ColumnType, inserter } from '../db/sql.ts';
 import { byOperator } from '../domain/audit.ts';
 
 /**
- * `nodes` lists the running processes of an installation, `search_locks` has no rows. `schema_versions` and `maintenance_lock` are not created by a
- * migration, so they are not in the list.
+ * `nodes` lists the running processes of an installation, `search_locks` has no rows. `schema_versions` is not created by
+ * a migration, so it is not in the list.
  */
 const notCopied = ['nodes', 'heartbeat', 'search_locks'];
 

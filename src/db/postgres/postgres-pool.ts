@@ -30,7 +30,7 @@ import type { PostgresHost, PostgresTarget } from './postgres-url.ts';
 
 /**
  * The store locks rows and then reads their newest version, for which this isolation level is enough. A stricter level
- * would only add conflicts. Databases that do not support this level use a stricter one, and conflicts are retried.
+ * would only add conflicts.
  */
 const isolation = 'read committed';
 
@@ -38,8 +38,6 @@ export interface Pool {
   readonly sql: SQL;
   /** Statements to run at the beginning of every transaction. Undefined if the connections have these settings. */
   readonly transactionSettings: string | undefined;
-  /** False if the database has none, or if the role may not use them. */
-  readonly advisoryLocks: boolean;
   readonly host: string;
   /** SQL that fails unless a connection leads to the server that was checked. */
   readonly sameServer: string;
@@ -120,10 +118,7 @@ const copied = 'has a restored or copied database. Revoked keys may be valid in 
 /** Nodes that are asked before a server is used. */
 const maxAskedNodes = 20;
 
-/**
- * The timeline is the first part of the names of WAL files. A standby has none of its own, and databases that are only
- * compatible with PostgreSQL do not know these functions.
- */
+/** The timeline is the first part of the names of WAL files. A standby has none of its own. */
 const timeline =
   'case when not pg_is_in_recovery() then substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) end';
 
@@ -257,11 +252,10 @@ async function openPool(host: PostgresHost, target: PostgresTarget, options: Poo
   const single = { ...options, maxConnections: 1 };
   const direct = connect(host, target, single, startup);
   const toOpened = (sql: SQL, transactionSettings: string | undefined, probed: Probed): Opened => {
-    const { readOnly, position, nodes, advisoryLocks, server, citus } = probed;
+    const { readOnly, position, nodes, server, citus } = probed;
     const pool = {
       sql,
       transactionSettings,
-      advisoryLocks,
       host: nameOf(host),
       sameServer: sameServer(server),
       citus,
@@ -297,8 +291,7 @@ async function openPool(host: PostgresHost, target: PostgresTarget, options: Poo
  * restarted. `server` is the start time of the server that was checked. The square root of a negative number is an
  * error that nothing else causes.
  */
-function sameServer(server: string | undefined): string {
-  if (server === undefined) return '1';
+function sameServer(server: string): string {
   return `sqrt(case when pg_postmaster_start_time() = '${server}' then 1 else -1 end)`;
 }
 
@@ -307,9 +300,8 @@ interface Probed {
   readonly applied: boolean;
   readonly readOnly: boolean;
   readonly citus: boolean;
-  /** When the server was started. Undefined if the database does not say. */
-  readonly server: string | undefined;
-  readonly advisoryLocks: boolean;
+  /** When the server was started. */
+  readonly server: string;
   readonly position: ServerPosition | undefined;
   /** URLs of nodes that have used the database. */
   readonly nodes: readonly string[];
@@ -323,16 +315,16 @@ async function probe(
 ): Promise<Probed> {
   const names = parameters.map((name) => `'${name}'`);
   const query = `select current_setting('transaction_read_only') = 'on' as "readOnly",
+    cast(pg_postmaster_start_time() as text) as server,
     exists (select 1 from pg_extension where extname = 'citus') as citus,
     (select count(*) from pg_settings
      where source = 'client' and name in (${names.join() || 'null'})) = ${names.length} as applied`;
   const timeout = Promise.withResolvers<never>();
   const timer = setTimeout(() => timeout.reject(new Unreachable(noAnswer)), connectTimeout);
   const read = async () => {
-    const answer = (await sql.unsafe(query))[0] as Pick<Probed, 'applied' | 'readOnly' | 'citus'>;
-    const [server, advisoryLocks] = [await startOf(sql), await hasAdvisoryLocks(sql)];
+    const answer = (await sql.unsafe(query))[0] as Pick<Probed, 'applied' | 'readOnly' | 'citus' | 'server'>;
     const position = await readPosition(sql, schema);
-    return { ...answer, server, advisoryLocks, position, nodes: position ? await nodesIn(sql, schema) : [] };
+    return { ...answer, position, nodes: position ? await nodesIn(sql, schema) : [] };
   };
   try {
     return await Promise.race([read(), timeout.promise]);
@@ -348,30 +340,6 @@ async function nodesIn(sql: SQL, schema: string | undefined): Promise<string[]> 
      where url is not null group by url order by max(seen_at) desc limit ${maxAskedNodes}`,
   );
   return rows.map(({ url }: { url: string }) => url);
-}
-
-/** Undefined in databases that are only compatible with PostgreSQL and have no such function. */
-async function startOf(sql: SQL): Promise<string | undefined> {
-  try {
-    const [row] = await sql.unsafe('select cast(pg_postmaster_start_time() as text) as start');
-    return row.start;
-  } catch (error) {
-    if (isUnsupported(error)) return undefined;
-    throw error;
-  }
-}
-
-/** Calls both functions that are used. The number is that of the server process, so no other connection waits for it. */
-async function hasAdvisoryLocks(sql: SQL): Promise<boolean> {
-  try {
-    await sql.unsafe(
-      'select pg_advisory_xact_lock(pg_backend_pid()), pg_try_advisory_xact_lock(pg_backend_pid())',
-    );
-    return true;
-  } catch (error) {
-    if (isUnsupported(error)) return false;
-    throw error;
-  }
 }
 
 /**

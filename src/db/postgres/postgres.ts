@@ -29,7 +29,7 @@ import {
   Unsettled,
   WorkerUnreachable,
 } from './postgres-errors.ts';
-import { advisoryLocks, exclusiveWork } from './postgres-lease.ts';
+import { advisoryLocks, exclusiveWork } from './postgres-exclusive.ts';
 import { checkPosition, type Pool, type PoolOptions, postgresPools } from './postgres-pool.ts';
 import { afterConflict, type Call, deadlines, type Late } from './postgres-retry.ts';
 import { type PostgresTarget, parsePostgresUrl } from './postgres-url.ts';
@@ -208,7 +208,7 @@ export function openPostgres(
   const connections = connectionsTo(target, options, timeouts, clock);
   const { pools, bounded, read, shortTransaction, poolOf, workerProblems, close } = connections;
   const current = async () => pools.current() ?? (await pools.find());
-  const exclusively = exclusiveWork(pools, connections);
+  const exclusively = exclusiveWork(connections);
   const queueFor = (connections: number) =>
     groupCommit({
       transaction: (work, tenant) => shortTransaction(work, tenant === nilTenant ? undefined : tenant),
@@ -456,12 +456,6 @@ function queries(session: Session): Queries {
   };
 }
 
-/**
- * In databases without advisory locks, `true` replaces this call. If two changes then insert the same row, one of them
- * is repeated.
- */
-const tryLock = /pg_try_advisory_xact_lock\(-?\d+\)/;
-
 async function execute<R>(session: Session, sql: string, params: readonly Value[]): Promise<Result<R>> {
   const { on, pool, clock } = session;
   const [first, ...others] = (pool.citus && alternatives.get(sql)?.(params)) || [];
@@ -476,11 +470,10 @@ async function execute<R>(session: Session, sql: string, params: readonly Value[
   const text = sql.replace(/:now\b/g, now);
   const values = clock !== undefined && text.includes(now) ? [...params, clock()] : [...params];
   try {
-    return (await on.unsafe(pool.advisoryLocks ? text : text.replace(tryLock, 'true'), values)) as Result<R>;
+    return (await on.unsafe(text, values)) as Result<R>;
   } catch (error) {
     // On Citus, an advisory lock of a worker does not exclude transactions that go through the coordinator.
-    const isLocked = pool.advisoryLocks && !(pool.citus && /"idempotency_/.test(String(error)));
-    const isConflict = !isLocked && isUniqueViolation(error);
+    const isConflict = pool.citus && /"idempotency_/.test(String(error)) && isUniqueViolation(error);
     const mapped = isConflict
       ? new Conflict((error as Error).message, { cause: error })
       : mapWorkerError(pool, error);

@@ -1,6 +1,6 @@
 /** Reads and validates path, query and body. */
 import { z } from 'zod';
-import { Failure, fail, maxErrors, throwIfInvalid } from '../../domain/error.ts';
+import { Failure, fail, throwIfInvalid } from '../../domain/error.ts';
 import { maxFormFields, parseForm } from '../../domain/form.ts';
 import { jsonError, utf8Error } from '../../domain/json-errors.ts';
 import { jsonLimitError } from '../../domain/json-limits.ts';
@@ -121,7 +121,6 @@ export function readQuery(schema: z.ZodType | undefined, url: string): unknown {
   const text = queryStart < 0 ? '' : url.slice(queryStart + 1);
   requireUtf8(text);
   const search = new URLSearchParams(text);
-  rejectDottedMetadata(schema, search);
   return schema
     ? validate(schema, queryFields(search), 'query')
     : validate(NoFields, Object.fromEntries(search), 'query');
@@ -160,14 +159,6 @@ function queryFields(search: URLSearchParams): Record<string, unknown> {
   }
   // A parameter with the name of a map is not overwritten, so that the schema rejects it.
   return { ...maps, ...query };
-}
-
-/** Rejects `metadata.NAME=VALUE`, the form of these filters up to version 0.2, and names the new form. */
-function rejectDottedMetadata(schema: z.ZodType | undefined, search: URLSearchParams): void {
-  if (!(schema instanceof z.ZodObject) || !('metadata' in schema.shape)) return;
-  const dotted = [...search.keys()].filter((name) => name.startsWith('metadata.'));
-  const message = 'is not a known parameter: send metadata[NAME]=VALUE';
-  throwIfInvalid(Object.fromEntries(dotted.slice(0, maxErrors).map((name) => [name, [message]])));
 }
 
 /** Bytes of memory per byte of a large body: the body, its text, its value, and what is stored and returned. */

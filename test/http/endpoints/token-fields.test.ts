@@ -189,8 +189,8 @@ describe.each(databases)('token fields on %s', (_, database) => {
     [
       'metadata.customer=42&metadata.region=eu',
       {
-        'metadata.customer': ['is not a known parameter: send metadata[NAME]=VALUE'],
-        'metadata.region': ['is not a known parameter: send metadata[NAME]=VALUE'],
+        'metadata.customer': ['is not a known parameter'],
+        'metadata.region': ['is not a known parameter'],
       },
     ],
     ['metadata=42&metadata[customer]=42', { metadata: ['must be an object'] }],
