@@ -85,8 +85,8 @@ interface Reason {
 }
 
 const noMac: Reason = {
-  why: 'it has no MAC: it was created by an older version or another program, or its end is missing',
-  todo: 'use a backup created by this version',
+  why: 'it has no MAC: another program created it, or its end is missing',
+  todo: 'use another backup',
 };
 const mismatch: Reason = {
   why: 'its MAC does not match: the file was changed or damaged after it was created',

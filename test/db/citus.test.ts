@@ -10,10 +10,11 @@ import { type Migration, migrate, migrations, tablesOf } from '../../src/db/migr
 import { openPostgres } from '../../src/db/postgres/postgres.ts';
 import { postgresPools } from '../../src/db/postgres/postgres-pool.ts';
 import { parsePostgresUrl } from '../../src/db/postgres/postgres-url.ts';
-import { anyPosition } from '../../src/domain/database-position.ts';
+import { anyPosition, type Position } from '../../src/domain/database-position.ts';
 import { type Minted, nilTenant } from '../../src/domain/key.ts';
 import { diagnose } from '../../src/operations/diagnosis.ts';
 import { positionMemory } from '../../src/operations/known-positions.ts';
+import { nodes } from '../../src/store/nodes.ts';
 import { makeLog } from '../../src/telemetry/log.ts';
 import { citusBinaries } from '../../torture/crash/citus.ts';
 import { noCitus } from '../support/skip.ts';
@@ -141,6 +142,10 @@ describe.skipIf(noCitus('migrations and dumps'))('on a Citus cluster', () => {
     rmSync(folder, { recursive: true });
     await migrateTo(to);
     await placementsOf(to);
+    // As `sallyport recover` does.
+    const db = open(to);
+    await nodes(db).acceptAfter((await nodes(db).position()) as Position);
+    await db.close();
     const restored = await openTestServer(to);
     for (const { key } of tenants)
       expect((await restored.call('GET', '/tokens/one', { key })).status).toBe(200);
