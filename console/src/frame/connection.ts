@@ -4,16 +4,14 @@
  * discloses any. Knows since when the service has not answered.
  */
 import { useCallback, useSyncExternalStore } from 'react';
-import { operations } from '../../../sdk/src/api.ts';
+import { operations, requiredPermissions } from '../../../sdk/src/api.ts';
 
 /** Every operation of the API: its method, its path, and the permission that it needs, if any. */
-const required = Object.values(operations).map(
-  ([method, path, permission]: readonly [string, string, string?]) => ({
-    method,
-    path: new RegExp(`^${path.replaceAll(/\{\w+\}/g, '[^/]+')}$`),
-    permission,
-  }),
-);
+const required = Object.entries(operations).map(([name, [method, path]]) => ({
+  method,
+  path: new RegExp(`^${path.replaceAll(/\{\w+\}/g, '[^/]+')}$`),
+  permission: requiredPermissions[name as keyof typeof operations],
+}));
 
 export function requiredPermission(method: string, path: string): string | undefined {
   return required.find((one) => one.method === method && one.path.test(path))?.permission;
