@@ -57,7 +57,7 @@ import {
 } from '../../src/http/pipeline/route.ts';
 import { handlersByPath } from '../../src/http/server.ts';
 import type { Store, StoreTransaction, Tenant } from '../../src/store/store.ts';
-import { operations } from '../src/api.ts';
+import { operations, requiredPermissions } from '../src/api.ts';
 import type { fakeSallyport as Declared, RecordedRequest } from '../src/testing.ts';
 import { idempotency, Memory } from './memory.ts';
 import { applications, keys } from './memory-applications.ts';
@@ -81,15 +81,21 @@ const access = new Map([
   ['listOwnPermissions', anyKey],
 ]);
 
-type Operation = readonly [method: Method, path: string, permission?: BuiltIn];
+type Operation = readonly [method: Method, path: string];
 const table: Readonly<Record<string, Operation>> = operations;
+const permissionOf: Readonly<Record<string, BuiltIn | undefined>> = requiredPermissions;
 
 /** `{id}` of OpenAPI becomes `:id`. */
 const patternOf = (path: string) => path.replaceAll(/\{(\w+)\}/g, ':$1');
 
 export const supported: readonly Route[] = endpoints.map((endpoint) => {
-  const [method, path, permission] = table[endpoint.name] as Operation;
-  return route(method, patternOf(path), permission ?? access.get(endpoint.name) ?? noKey, endpoint);
+  const [method, path] = table[endpoint.name] as Operation;
+  return route(
+    method,
+    patternOf(path),
+    permissionOf[endpoint.name] ?? access.get(endpoint.name) ?? noKey,
+    endpoint,
+  );
 });
 
 /** Operations of the service that the fake does not have, and requests to destinations. */

@@ -198,7 +198,8 @@ class Turn implements Applicant {
   }
 
   /** Waits for the reply, and spends a use of the delegation. Throws `unauthenticated` if no use is left. */
-  async #counted(work: Promise<Reply>, isRead: boolean, { principal, examined }: Call): Promise<Reply> {
+  async #counted(work: Promise<Reply>, isRead: boolean, call: Call): Promise<Reply> {
+    const { principal } = call;
     const spend = () =>
       this.app.store.change(principal.tenantId, (tx) => spendUse(principal, tx), identityOf(principal).id);
     try {
@@ -207,7 +208,7 @@ class Turn implements Applicant {
       return reply;
     } catch (error) {
       const isUse = error instanceof Failure && answered.has(problem(error.code).status);
-      if (isUse || examined) await spend();
+      if (isUse || call.examined) await spend();
       throw error;
     }
   }
