@@ -15,13 +15,13 @@ import {
   Uuid,
 } from './common-fields.ts';
 import { type Errors, throwIfInvalid } from './error.ts';
-import { grantFields } from './grant.ts';
+import { type Grants, grantErrors, grantFields } from './grant.ts';
 import { Labels, maxLabels } from './labels.ts';
 import { latestExpiry, newExpiry } from './lifetime.ts';
-import { maxNetworks, Networks } from './network.ts';
+import { maxNetworks, Networks, networkErrors } from './network.ts';
 import { Permission } from './permission.ts';
 import { Rule } from './rule.ts';
-import { maxIssuers, TrustedIssuer, TrustedIssuers } from './trusted-issuer.ts';
+import { issuerErrors, maxIssuers, TrustedIssuer, TrustedIssuers } from './trusted-issuer.ts';
 
 export const ApplicationType = z
   .enum(['private', 'public', 'management'])
@@ -29,6 +29,110 @@ export const ApplicationType = z
     '`private`: for backends that can store a key secretly. `public`: for browsers and mobile apps. `management`: for managing the service.',
   );
 export type ApplicationType = z.infer<typeof ApplicationType>;
+
+/** A setting of an application, beside its name, type, grants and expiry. */
+function setting<Stored extends z.ZodType, Sent extends z.ZodType>(declaration: {
+  readonly stored: Stored;
+  readonly sent: Sent;
+  /** What it is, in responses, when it is created and when it is updated. */
+  readonly described: readonly [stored: string, create: string, update: string];
+  /** Whether it decides who may use the keys of the application, or how. */
+  readonly limitsAccess: boolean;
+  /** Errors of values that an application of this type must not have. */
+  readonly errors: (type: string, sent: z.infer<Sent>) => Errors;
+}) {
+  const { stored, sent, described, ...rest } = declaration;
+  const [text, create, update] = described;
+  return {
+    ...rest,
+    stored: stored.optional().describe(text),
+    create: optional(sent).describe(create),
+    update: optional(sent).describe(update),
+  };
+}
+
+/** A new setting is declared here. It also needs a column in the database, and a place in the console and the CLI. */
+const settings = {
+  allowed_origins: setting({
+    stored: z.array(z.string()),
+    sent: Origins,
+    described: [
+      'Origins whose pages may use its key in a browser. Absent if every origin may.',
+      'Public applications only: origins whose pages may use its key and the keys of its sessions in a browser, such as `https://shop.example`. If absent or empty, every origin may.',
+      'Public applications only: origins whose pages may use its key and the keys of its sessions in a browser. If absent, they are not changed; if empty, every origin may.',
+    ],
+    limitsAccess: true,
+    errors: (type, { length }) =>
+      type === 'public' || length === 0
+        ? {}
+        : {
+            allowed_origins: [
+              `is only for public applications: the key of a ${type} application must not be used in a browser`,
+            ],
+          },
+  }),
+  require_bound_sessions: setting({
+    stored: Flag,
+    sent: z.boolean(),
+    described: [
+      'Whether it can create only bound sessions. Absent if it can create others, too.',
+      'Public applications only: whether `POST /sessions` requires a DPoP proof, so that all of its sessions are bound. Default: `false`.',
+      'Public applications only: whether `POST /sessions` requires a DPoP proof. If absent, it is not changed. Existing sessions are not affected.',
+    ],
+    limitsAccess: true,
+    errors: (type, isRequired) =>
+      type === 'public' || !isRequired
+        ? {}
+        : {
+            require_bound_sessions: [
+              `is only for public applications: a ${type} application cannot create sessions`,
+            ],
+          },
+  }),
+  allowed_networks: setting({
+    stored: z.array(z.string()),
+    sent: Networks,
+    described: [
+      'Networks from which its keys may be used. Absent if they may be used from everywhere.',
+      `Private and management applications only: networks in CIDR notation from which its keys may be used, at most ${maxNetworks}, such as \`10.0.0.0/8\`. If absent or empty, they may be used from everywhere.`,
+      `Private and management applications only: networks in CIDR notation from which its keys may be used, at most ${maxNetworks}. If absent, they are not changed; if empty, the keys may be used from everywhere. Must contain your own address if you update the application of your key.`,
+    ],
+    limitsAccess: true,
+    errors: networkErrors,
+  }),
+  trusted_issuers: setting({
+    stored: z.array(TrustedIssuer),
+    sent: TrustedIssuers,
+    described: [
+      'Issuers whose JWTs can be exchanged for a key of it. Absent if it trusts none.',
+      `Private and management applications only: issuers whose JWTs can be exchanged for a key of it at \`POST /oauth/token\`, at most ${maxIssuers}. If absent or empty, it trusts none.`,
+      `Private and management applications only: issuers whose JWTs can be exchanged for a key of it, at most ${maxIssuers}. If absent, they are not changed. Keys that were issued for an entry end when it is changed or removed.`,
+    ],
+    limitsAccess: true,
+    errors: issuerErrors,
+  }),
+  labels: setting({
+    stored: z.record(z.string(), z.string()),
+    sent: Labels,
+    described: [
+      'Labels, which group applications. They grant no access. Absent if it has none.',
+      `Labels, which group applications, such as \`{"team": "payments"}\`; at most ${maxLabels}. They grant no access. Names have at most 63 lower-case letters, digits, and \`._/-\`, and start with a letter. Values have 1 to 100 letters, digits, and \`._/@:-\`, and start with a letter or digit.`,
+      'Labels, which group applications. If absent, they are not changed; if empty, they are removed. They grant no access.',
+    ],
+    limitsAccess: false,
+    errors: () => ({}),
+  }),
+};
+type Settings = typeof settings;
+export type Setting = keyof Settings;
+export const settingNames = Object.keys(settings) as Setting[];
+const accessSettings = settingNames.filter((name) => settings[name].limitsAccess);
+
+/** The schemas of all settings, in one of the places where a setting is described. */
+export function schemasFor<Place extends 'stored' | 'create' | 'update'>(place: Place) {
+  const schemas = settingNames.map((name) => [name, settings[name][place]]);
+  return Object.fromEntries(schemas) as { [Name in Setting]: Settings[Name][Place] };
+}
 
 /** An application in responses, without its key. */
 export const Application = z
@@ -45,25 +149,7 @@ export const Application = z
     rules: z
       .array(Rule)
       .describe('Access rules: permissions per container, with the transform applied to the data.'),
-    allowed_origins: z
-      .array(z.string())
-      .optional()
-      .describe('Origins whose pages may use its key in a browser. Absent if every origin may.'),
-    require_bound_sessions: Flag.optional().describe(
-      'Whether it can create only bound sessions. Absent if it can create others, too.',
-    ),
-    allowed_networks: z
-      .array(z.string())
-      .optional()
-      .describe('Networks from which its keys may be used. Absent if they may be used from everywhere.'),
-    trusted_issuers: z
-      .array(TrustedIssuer)
-      .optional()
-      .describe('Issuers whose JWTs can be exchanged for a key of it. Absent if it trusts none.'),
-    labels: z
-      .record(z.string(), z.string())
-      .optional()
-      .describe('Labels, which group applications. They grant no access. Absent if it has none.'),
+    ...schemasFor('stored'),
     ...changeFields,
     quarantined_at: Timestamp.optional().describe(
       'Since when it is in quarantine: it can change nothing, and it reads tokens without their data. Absent if it is not.',
@@ -134,21 +220,7 @@ export const ApplicationCreate = z
     name: Name.describe('Display name, without control characters or bidirectional control characters.'),
     type: ApplicationType,
     ...grantFields,
-    allowed_origins: optional(Origins).describe(
-      'Public applications only: origins whose pages may use its key and the keys of its sessions in a browser, such as `https://shop.example`. If absent or empty, every origin may.',
-    ),
-    require_bound_sessions: optional(z.boolean()).describe(
-      'Public applications only: whether `POST /sessions` requires a DPoP proof, so that all of its sessions are bound. Default: `false`.',
-    ),
-    allowed_networks: optional(Networks).describe(
-      `Private and management applications only: networks in CIDR notation from which its keys may be used, at most ${maxNetworks}, such as \`10.0.0.0/8\`. If absent or empty, they may be used from everywhere.`,
-    ),
-    trusted_issuers: optional(TrustedIssuers).describe(
-      `Private and management applications only: issuers whose JWTs can be exchanged for a key of it at \`POST /oauth/token\`, at most ${maxIssuers}. If absent or empty, it trusts none.`,
-    ),
-    labels: optional(Labels).describe(
-      `Labels, which group applications, such as \`{"team": "payments"}\`; at most ${maxLabels}. They grant no access. Names have at most 63 lower-case letters, digits, and \`._/-\`, and start with a letter. Values have 1 to 100 letters, digits, and \`._/@:-\`, and start with a letter or digit.`,
-    ),
+    ...schemasFor('create'),
     expires_at: optional(DateTime).describe(
       'When the application expires. Must be in the future. If absent, it never expires, unless the tenant has a maximum lifetime.',
     ),
@@ -189,21 +261,7 @@ export const ApplicationUpdate = z
   .strictObject({
     name: Name.describe('Display name, without control characters or bidirectional control characters.'),
     ...grantFields,
-    allowed_origins: optional(Origins).describe(
-      'Public applications only: origins whose pages may use its key and the keys of its sessions in a browser. If absent, they are not changed; if empty, every origin may.',
-    ),
-    require_bound_sessions: optional(z.boolean()).describe(
-      'Public applications only: whether `POST /sessions` requires a DPoP proof. If absent, it is not changed. Existing sessions are not affected.',
-    ),
-    allowed_networks: optional(Networks).describe(
-      `Private and management applications only: networks in CIDR notation from which its keys may be used, at most ${maxNetworks}. If absent, they are not changed; if empty, the keys may be used from everywhere. Must contain your own address if you update the application of your key.`,
-    ),
-    trusted_issuers: optional(TrustedIssuers).describe(
-      `Private and management applications only: issuers whose JWTs can be exchanged for a key of it, at most ${maxIssuers}. If absent, they are not changed. Keys that were issued for an entry end when it is changed or removed.`,
-    ),
-    labels: optional(Labels).describe(
-      'Labels, which group applications. If absent, they are not changed; if empty, they are removed. They grant no access.',
-    ),
+    ...schemasFor('update'),
     expires_at: optional(ExpiryChange).describe(
       'When the application expires. Must be in the future. `never` removes the expiry; if absent, it is not changed.',
     ),
@@ -251,27 +309,24 @@ function normalized(field: string, sent: unknown): unknown {
   return time === undefined ? sent : timestamp(time);
 }
 
-/** Errors for settings of sessions and browsers, which only public applications have. */
-export function publicOnlyErrors(
-  type: string,
-  sent: {
-    allowed_origins?: readonly string[] | undefined;
-    require_bound_sessions?: boolean | undefined;
-  },
-): Errors {
-  if (type === 'public') return {};
-  const { allowed_origins: origins, require_bound_sessions: requireBound } = sent;
-  return {
-    ...(origins &&
-      origins.length > 0 && {
-        allowed_origins: [
-          `is only for public applications: the key of a ${type} application must not be used in a browser`,
-        ],
-      }),
-    ...(requireBound && {
-      require_bound_sessions: [
-        `is only for public applications: a ${type} application cannot create sessions`,
-      ],
-    }),
-  };
+type SentSettings = Partial<Pick<ApplicationCreate, Setting>>;
+
+/** Errors of grants and settings that an application of this type must not have. */
+export function accessErrors(type: ApplicationType, sent: Grants & SentSettings): Errors {
+  const errors = settingNames.map((name) => {
+    const value = sent[name];
+    return value === undefined
+      ? {}
+      : (settings[name].errors as (type: string, sent: unknown) => Errors)(type, value);
+  });
+  return Object.assign(grantErrors(type, sent), ...errors);
 }
+
+/** The settings after an update, without those that are not set. */
+export function settingsAfter(current: Application, sent: SentSettings): Pick<Application, Setting> {
+  const values = settingNames.map((name) => [name, sent[name] ?? current[name]] as const);
+  return Object.fromEntries(values.filter(([, value]) => value));
+}
+
+/** The fields that decide what an application may do. */
+export const accessFields = ['permissions', 'rules', ...accessSettings, 'expires_at'] as const;

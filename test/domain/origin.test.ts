@@ -1,6 +1,9 @@
 import { describe, expect, test } from 'bun:test';
-import { publicOnlyErrors } from '../../src/domain/application.ts';
+import { type ApplicationType, accessErrors } from '../../src/domain/application.ts';
 import { Origins, originOf } from '../../src/domain/common-fields.ts';
+
+const errorsOfSettings = (type: ApplicationType, sent: object) =>
+  accessErrors(type, { permissions: ['decision:create'], rules: [], ...sent });
 
 describe('an origin', () => {
   test.each([
@@ -76,11 +79,11 @@ describe('allowed origins', () => {
 
   test('are only for public applications', () => {
     const origins = ['https://shop.example'];
-    expect(publicOnlyErrors('public', { allowed_origins: origins })).toEqual({});
+    expect(errorsOfSettings('public', { allowed_origins: origins })).toEqual({});
     for (const type of ['private', 'management'] as const) {
-      expect(publicOnlyErrors(type, {})).toEqual({});
-      expect(publicOnlyErrors(type, { allowed_origins: [] })).toEqual({});
-      expect(publicOnlyErrors(type, { allowed_origins: origins })).toEqual({
+      expect(errorsOfSettings(type, {})).toEqual({});
+      expect(errorsOfSettings(type, { allowed_origins: [] })).toEqual({});
+      expect(errorsOfSettings(type, { allowed_origins: origins })).toEqual({
         allowed_origins: [
           `is only for public applications: the key of a ${type} application must not be used in a browser`,
         ],
@@ -90,10 +93,10 @@ describe('allowed origins', () => {
 });
 
 test('only public applications can require bound sessions', () => {
-  expect(publicOnlyErrors('public', { require_bound_sessions: true })).toEqual({});
-  for (const type of ['private', 'management']) {
-    expect(publicOnlyErrors(type, { require_bound_sessions: false })).toEqual({});
-    expect(publicOnlyErrors(type, { require_bound_sessions: true })).toEqual({
+  expect(errorsOfSettings('public', { require_bound_sessions: true })).toEqual({});
+  for (const type of ['private', 'management'] as const) {
+    expect(errorsOfSettings(type, { require_bound_sessions: false })).toEqual({});
+    expect(errorsOfSettings(type, { require_bound_sessions: true })).toEqual({
       require_bound_sessions: [
         `is only for public applications: a ${type} application cannot create sessions`,
       ],

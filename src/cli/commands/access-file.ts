@@ -17,32 +17,24 @@ import { z } from 'zod';
 import type { Application, Destination } from '../../../sdk/src/sallyport.ts';
 import {
   ApplicationCreate,
-  ApplicationUpdate,
+  accessErrors,
   ExpiryChange,
   never,
-  publicOnlyErrors,
+  schemasFor,
 } from '../../domain/application.ts';
 import { Name, optional, optionalList } from '../../domain/common-fields.ts';
 import { DestinationCreate } from '../../domain/destination.ts';
-import { grantErrors } from '../../domain/grant.ts';
 import { Labels, maxLabels } from '../../domain/labels.ts';
-import { networkErrors } from '../../domain/network.ts';
 import { builtIn, Permission } from '../../domain/permission.ts';
 import { maxRules, Rule } from '../../domain/rule.ts';
-import { issuerErrors } from '../../domain/trusted-issuer.ts';
 import { check, type Fault } from '../../domain/validate.ts';
 import { UsageError } from '../errors.ts';
 
-const { allowed_origins, require_bound_sessions, allowed_networks, trusted_issuers } =
-  ApplicationUpdate.shape;
 const FileApplication = ApplicationCreate.extend({
   rules: optionalList(z.array(Rule).max(maxRules)).describe(
     ApplicationCreate.shape.rules.description as string,
   ),
-  allowed_origins,
-  require_bound_sessions,
-  allowed_networks,
-  trusted_issuers,
+  ...schemasFor('update'),
   labels: optional(Labels).describe(
     'Labels of the application, which replace those of the file with the same name. If neither has labels, they are not changed; if both are empty, they are removed.',
   ),
@@ -270,10 +262,7 @@ function findFaults(applications: readonly FileApplication[]): Fault[] {
     const tooMany = Object.keys(application.labels ?? {}).length > maxLabels;
     const errors = {
       ...(tooMany && { labels: [`must have at most ${maxLabels} entries together with those of the file`] }),
-      ...grantErrors(type, application),
-      ...publicOnlyErrors(type, application),
-      ...networkErrors(type, application.allowed_networks),
-      ...issuerErrors(type, application.trusted_issuers),
+      ...accessErrors(type, application),
     };
     const grants = Object.entries(errors).flatMap(([path, sentences]) =>
       sentences.map((message) => ({ path: [...at, ...path.split('.')], message })),

@@ -1,7 +1,6 @@
 /** Converts applications and tokens of another vault to those of Sallyport. */
 import type { TokenCreate as TokenBody } from '../../../sdk/src/sallyport.ts';
-import { ApplicationCreate, publicOnlyErrors } from '../../domain/application.ts';
-import { grantErrors } from '../../domain/grant.ts';
+import { ApplicationCreate, accessErrors } from '../../domain/application.ts';
 import { type Mask, MaskError, renderMask } from '../../domain/mask.ts';
 import { canonicalContainer } from '../../domain/rule.ts';
 import { defaultContainer, isObject, TokenCreate } from '../../domain/token.ts';
@@ -122,10 +121,7 @@ export function mapApplication(item: SourceItem, mapping: Mapping): MappedApplic
   const checked = check(ApplicationCreate, body);
   if ('faults' in checked) return { ...origin, ...invalid(checked.faults) };
   const application = checked.data;
-  const errors = {
-    ...grantErrors(application.type, application),
-    ...publicOnlyErrors(application.type, application),
-  };
+  const errors = accessErrors(application.type, application);
   const problems = Object.entries(errors).map(([path, messages]) => `${path} ${messages.join(', ')}`);
   if (problems.length > 0) return { ...origin, code: 'validation_failed', error: problems.join('; ') };
   const notCopied = [

@@ -1,5 +1,5 @@
 /** Finds revoked access in audit entries, so that restoring a backup does not bring it back. */
-import type { Application } from '../application.ts';
+import { type Application, accessFields } from '../application.ts';
 import type { Difference, Entry } from '../audit.ts';
 
 /** The fields of an audit entry that `revocations` needs. */
@@ -11,16 +11,6 @@ export interface AuditRow {
   readonly entry: string;
 }
 
-/** The fields of an application that decide what it may do. */
-export const accessFields = [
-  'permissions',
-  'rules',
-  'allowed_origins',
-  'require_bound_sessions',
-  'allowed_networks',
-  'trusted_issuers',
-  'expires_at',
-] as const;
 export type ApplicationAccess = Pick<Application, (typeof accessFields)[number]>;
 
 export interface Revocation {

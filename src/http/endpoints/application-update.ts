@@ -1,24 +1,23 @@
 /** Updates an application, or previews the update. */
 import { z } from 'zod';
 import { Impact } from '../../domain/access/impact.ts';
-import { accessFields } from '../../domain/access/revocation.ts';
 import {
   type Application,
   ApplicationUpdate,
   Application as ApplicationView,
+  accessErrors,
+  accessFields,
   expiryAfter,
-  publicOnlyErrors,
   readOnlyErrors,
+  settingsAfter,
 } from '../../domain/application.ts';
 import { difference } from '../../domain/audit.ts';
 import { type Errors, orNotFound, throwIfInvalid } from '../../domain/error.ts';
-import { grantErrors } from '../../domain/grant.ts';
-import { networkErrors, networkMatcher } from '../../domain/network.ts';
+import { networkMatcher } from '../../domain/network.ts';
 import { compilePolicy } from '../../domain/policy.ts';
 import { changeBy, denyEscalation, mustHold, type Principal } from '../../domain/principal.ts';
 import { versionOf } from '../../domain/row-version.ts';
 import type { Rule } from '../../domain/rule.ts';
-import { issuerErrors } from '../../domain/trusted-issuer.ts';
 import { integer } from '../pipeline/pagination.ts';
 import { type Call, changeEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
@@ -119,30 +118,12 @@ function updatedFields(call: Call<unknown, unknown, ApplicationUpdate>, current:
   requireMatch(versionOf(current));
   throwIfInvalid({
     ...readOnlyErrors(current, body),
-    ...grantErrors(current.type, body),
-    ...publicOnlyErrors(current.type, body),
-    ...networkErrors(current.type, body.allowed_networks),
-    ...issuerErrors(current.type, body.trusted_issuers),
+    ...accessErrors(current.type, body),
     ...lockoutErrors(principal, current.id, body.allowed_networks, requestInfo.certainAddress()),
   });
   const { name, permissions } = body;
-  const { allowed_origins = current.allowed_origins } = body;
-  const { require_bound_sessions = current.require_bound_sessions } = body;
-  const { allowed_networks = current.allowed_networks } = body;
-  const { trusted_issuers = current.trusted_issuers } = body;
-  const { labels = current.labels } = body;
   const expires_at = expiryAfter(current, body, principal);
-  return {
-    name,
-    permissions,
-    rules,
-    ...(allowed_origins && { allowed_origins }),
-    ...(require_bound_sessions && { require_bound_sessions }),
-    ...(allowed_networks && { allowed_networks }),
-    ...(trusted_issuers && { trusted_issuers }),
-    ...(labels && { labels }),
-    ...(expires_at && { expires_at }),
-  };
+  return { name, permissions, rules, ...settingsAfter(current, body), ...(expires_at && { expires_at }) };
 }
 
 /** Prevents lockout: a caller cannot remove its address from the allowed networks of the application it belongs to. */

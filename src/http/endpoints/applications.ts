@@ -7,21 +7,18 @@ import {
   ApplicationType,
   Application as ApplicationView,
   ApplicationWithKey,
+  accessErrors,
   maxKeys,
-  publicOnlyErrors,
 } from '../../domain/application.ts';
 import { type Difference, difference } from '../../domain/audit.ts';
 import { DateTime, Id, NameFilter, requireFuture, timestamp } from '../../domain/common-fields.ts';
 import { fail, orNotFound, throwIfInvalid } from '../../domain/error.ts';
-import { grantErrors } from '../../domain/grant.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { applicationKinds, type Minted, mint, newId } from '../../domain/key.ts';
 import { LabelFilter, maxLabelFilters } from '../../domain/labels.ts';
 import { endsWithApplication, latestExpiry, newExpiry } from '../../domain/lifetime.ts';
-import { networkErrors } from '../../domain/network.ts';
 import { changeBy, denyEscalation } from '../../domain/principal.ts';
 import { versionOf } from '../../domain/row-version.ts';
-import { issuerErrors } from '../../domain/trusted-issuer.ts';
 import { etag } from '../pipeline/etag.ts';
 import { listQuery, oneOrMore, pageOf, pageText, paginate } from '../pipeline/pagination.ts';
 import { changeEndpoint, type Reply, readEndpoint, reply } from '../pipeline/route.ts';
@@ -64,12 +61,7 @@ export const createApplication = changeEndpoint({
   retries: 'same key',
   etag: 'sent',
   handle: async ({ principal, body }, { store }) => {
-    throwIfInvalid({
-      ...grantErrors(body.type, body),
-      ...publicOnlyErrors(body.type, body),
-      ...networkErrors(body.type, body.allowed_networks),
-      ...issuerErrors(body.type, body.trusted_issuers),
-    });
+    throwIfInvalid(accessErrors(body.type, body));
     const expiresAt = newExpiry(body.expires_at, principal);
     const keyExpiresAt = latestExpiry(principal);
     denyEscalation(principal, body);
