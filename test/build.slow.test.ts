@@ -1,17 +1,23 @@
 /** The build outputs: the executable and the SDK package. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { write } from './support/audit-export.ts';
 import { hostileFiles, runInHostileFolder } from './support/hostile-folder.ts';
 import { installSdk } from './support/install-sdk.ts';
 import { root, type Service, startService } from './support/service.ts';
+import { isMissing } from './support/skip.ts';
 import { openTestServer, sqlite, testMasterKey } from './support/test-server.ts';
 import { openTestStore } from './support/test-store.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'sallyport-build-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const noSetpriv = isMissing(
+  Bun.which('setpriv') !== null && process.getuid?.() === 0,
+  'the command of the systemd unit as its user: needs root and setpriv',
+);
 
 /** Returns standard output. Fails on an error. */
 async function run(command: string[], options: { cwd?: string; env?: Record<string, string> } = {}) {
@@ -72,6 +78,45 @@ describe('the executable', () => {
       service.process.kill('SIGTERM');
       expect(await service.process.exited).toBe(0);
       await expect(get('/readyz')).rejects.toThrow();
+    },
+  );
+
+  test.skipIf(noSetpriv)(
+    'serves as deploy/sallyport.service says, as a user without privileges',
+    async () => {
+      const unit = readFileSync(join(root, 'deploy/sallyport.service'), 'utf8');
+      const valuesOf = (name: string) =>
+        Array.from(unit.matchAll(new RegExp(`^${name}=(.*)$`, 'gm')), ([, value]) =>
+          (value as string).replaceAll('%S', join(folder, 'state')),
+        );
+      const [data = ''] = valuesOf('WorkingDirectory');
+      const environment = valuesOf('Environment');
+      // The first step of docs/operations/deploy.md, as root. systemd then gives the folder to the user of the service.
+      mkdirSync(data, { recursive: true });
+      await run([sallyport, 'migrate'], { env: { ...bare, SALLYPORT_DATA_DIR: data } });
+      const user = '61999';
+      await run(['chown', '--recursive', `${user}:${user}`, data], {
+        env: { PATH: process.env.PATH as string },
+      });
+      chmodSync(data, Number.parseInt(valuesOf('StateDirectoryMode')[0] as string, 8));
+      chmodSync(folder, 0o711);
+
+      const command = (valuesOf('ExecStart')[0] as string).replace('/usr/local/bin/sallyport', sallyport);
+      const asUser = ['setpriv', `--reuid=${user}`, `--regid=${user}`, '--clear-groups', '--no-new-privs'];
+      const settings = ['PATH=/usr/bin:/bin', 'PORT=0', 'SALLYPORT_DRAIN=0', ...environment];
+      const umask = `umask ${valuesOf('UMask')[0]}; cd "$0" && exec "$@"`;
+      service = await startService({}, [
+        ...asUser,
+        ...['--bounding-set=-all', '--inh-caps=-all', 'env', '--ignore-environment', ...settings],
+        ...['sh', '-c', umask, data, ...command.split(' ')],
+      ]);
+      const status = readFileSync(`/proc/${service.process.pid}/status`, 'utf8');
+      expect(status).toMatch(new RegExp(`^Uid:\\s+${user}\\s.*\\n(.*\\n)*CapBnd:\\s0+\\n`, 'm'));
+      expect((await fetch(`${service.url}/readyz`)).status).toBe(200);
+      const { uid, mode } = statSync(join(data, 'management.key'));
+      expect([uid, mode & 0o777]).toEqual([Number(user), 0o600]);
+      service.process.kill('SIGTERM');
+      expect(await service.process.exited).toBe(0);
     },
   );
 

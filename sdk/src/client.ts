@@ -133,7 +133,7 @@ export class Sallyport {
 /** Response header with the expiry of an authorized session. A backend can pass it on to its page. */
 export const sessionExpiryHeader = 'SVC-SESSION-EXPIRES-AT';
 
-/** The fields are empty if the service is older than 0.3.0. */
+/** A field is empty if a proxy removed its header. */
 export interface AuthorizedSession {
   readonly id: string;
   /** ISO 8601. Send it to the page, which then knows when to renew the session: see `startSession`. */

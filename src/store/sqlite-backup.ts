@@ -32,9 +32,9 @@ export function backUp(from: string, to: string): string | undefined {
       db.run('pragma synchronous = off');
       db.run('pragma journal_mode = off');
       db.run('pragma secure_delete = on');
-      for (const table of shortLived) if (hasTable(db, table)) db.run(`delete from ${table}`);
-      if (hasTable(db, 'application_storage')) db.run(deleteRecordCounts);
-      if (!hasTable(db, 'master_key')) return undefined;
+      if (!hasTable(db, 'schema_versions')) return undefined;
+      for (const table of shortLived) db.run(`delete from ${table}`);
+      db.run(deleteRecordCounts);
       return (db.query('select id from master_key where one = 1').values() as [string][])[0]?.[0];
     });
   } finally {

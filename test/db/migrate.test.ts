@@ -31,7 +31,7 @@ const later: Migration[] = [
 ];
 const all = [...migrations, ...later];
 
-/** The hashes that databases of released versions store. The release of 0.3.0 adds the first two, which then never change. */
+/** The hashes that databases of released versions store. The release of 1.0.0 adds the first two, which then never change. */
 const released: [name: string, dialect: Db['dialect'], hash: string][] = [];
 
 test('released migrations are unchanged', () => {

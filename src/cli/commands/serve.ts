@@ -37,9 +37,13 @@ async function serve({ config, print, terminal }: Invocation): Promise<number> {
   try {
     const app = await unlessStopped(openApp(config, { shared: isWorker() }), stop);
     const { url, metricsUrl } = app;
-    if (isWorker()) process.send?.({ url, metricsUrl } satisfies Listening);
-    else print(banner(config, app, metricsUrl === undefined ? [] : [metricsUrl]));
-    if (!isWorker()) notifySystemd(process.env);
+    if (isWorker()) {
+      process.send?.({ url, metricsUrl } satisfies Listening);
+      whileAlive(() => process.send?.(alive));
+    } else {
+      print(banner(config, app, metricsUrl === undefined ? [] : [metricsUrl]));
+      notifySystemd(process.env);
+    }
     await app.close(isCtrlC(await stop) ? { drain: 0 } : {});
     return 0;
   } finally {
@@ -58,6 +62,14 @@ async function unlessStopped<T>(opening: Promise<T>, stop: Promise<unknown>): Pr
   return process.exit(0);
 }
 
+/** Milliseconds after which a process whose event loop does not run is replaced. systemd sets the variable. */
+const watchdog = Number(process.env.WATCHDOG_USEC || 60_000_000) / 1000;
+
+/** Calls `tell` three times within the time of the watchdog while the event loop runs. */
+function whileAlive(tell: () => void): void {
+  setInterval(tell, watchdog / 3).unref();
+}
+
 /**
  * Tells systemd that the service has started, and regularly that the event loop runs: otherwise its watchdog restarts
  * the service. Does nothing without systemd.
@@ -67,8 +79,7 @@ function notifySystemd({ NOTIFY_SOCKET, WATCHDOG_USEC }: Readonly<Record<string,
   const notify = (state: string) =>
     Bun.spawn(['systemd-notify', state], { stdio: ['ignore', 'ignore', 'inherit'] });
   notify('READY=1');
-  const interval = Number(WATCHDOG_USEC ?? 0) / 1000 / 3;
-  if (interval > 0) setInterval(() => notify('WATCHDOG=1'), interval).unref();
+  if (WATCHDOG_USEC) whileAlive(() => notify('WATCHDOG=1'));
 }
 
 /** Whether a user pressed Ctrl+C. No load balancer sends requests to a service in a terminal, so it need not drain. */
@@ -77,6 +88,8 @@ function isCtrlC(signal: NodeJS.Signals | undefined): boolean {
 }
 
 type Listening = Pick<App, 'url' | 'metricsUrl'>;
+/** What a worker sends while its event loop runs. */
+const alive = 'alive';
 /** `code` is the exit code of a worker that could not start. */
 type Started = Listening | { code: number };
 
@@ -98,20 +111,25 @@ async function superviseWorkers(config: Config, print: (line: string) => void): 
 
   function start(number: number): Promise<Started> {
     const started = Promise.withResolvers<Started>();
-    let isListening = false;
+    let watching: Timer | undefined;
     const worker = Bun.spawn([...program(), ...workerFlags(config, port, metricsPorts[number])], {
       env: { ...process.env, [workerVariable]: '1' },
       stdio: ['ignore', 'inherit', 'inherit'],
-      ipc: (listening: Listening) => {
-        isListening = true;
+      ipc: (listening: Listening | typeof alive) => {
+        if (listening === alive) return void watching?.refresh();
+        watching = setTimeout(() => {
+          log.error('worker hangs; killing it', { pid: worker.pid });
+          worker.kill('SIGKILL');
+        }, watchdog);
         log.debug('worker listening', { pid: worker.pid });
         metricsPorts[number] = portOf(listening.metricsUrl);
         started.resolve(listening);
       },
       onExit: (self, code, signal) => {
         running.delete(self);
+        clearTimeout(watching);
         started.resolve({ code: code ?? 1 });
-        if (isListening && !isStopping) replace(number, { code, signal });
+        if (watching && !isStopping) replace(number, { code, signal });
       },
     });
     running.add(worker);

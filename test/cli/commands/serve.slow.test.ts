@@ -20,14 +20,20 @@ const noNotify = isMissing(
   'test of the watchdog of systemd: no systemd-notify or python3 found',
 );
 
+const watchdogSeconds = 0.9;
+
 describe('serve', () => {
-  test.skipIf(noNotify)('tells systemd that it has started, and then that it does not hang', async () => {
+  test.skipIf(noNotify)('tells systemd that it has started, and that it runs, until it hangs', async () => {
     const socket = program.path('notify');
-    const receive = `import os, socket
+    // Prints what it receives, and SILENT when the time of the watchdog has passed without a notification.
+    const receive = `import socket
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 s.bind(${JSON.stringify(socket)})
+s.settimeout(${watchdogSeconds})
 print('bound', flush=True)
-while True: print(s.recv(4096).decode().replace('\\n', ' '), flush=True)`;
+while True:
+  try: print(s.recv(4096).decode().replace('\\n', ' '), flush=True)
+  except TimeoutError: print('SILENT', flush=True)`;
     const receiver = Bun.spawn(['python3', '-c', receive], { stdio: ['ignore', 'pipe', 'inherit'] });
     let received = '';
     const until = async (pattern: RegExp) => {
@@ -38,8 +44,15 @@ while True: print(s.recv(4096).decode().replace('\\n', ' '), flush=True)`;
       throw new Error(`the receiver ended: ${received}`);
     };
     await until(/bound/);
-    await program.serve({ NOTIFY_SOCKET: socket, WATCHDOG_USEC: '300000' });
+    const watchdog = { NOTIFY_SOCKET: socket, WATCHDOG_USEC: String(watchdogSeconds * 1e6) };
+    const service = await program.serve(watchdog);
     await until(/READY=1(?:.|\n)*WATCHDOG=1(?:.|\n)*WATCHDOG=1/);
+    service.kill('SIGSTOP');
+    received = '';
+    await until(/SILENT/);
+    service.kill('SIGCONT');
+    received = '';
+    await until(/WATCHDOG=1/);
     receiver.kill();
     await receiver.exited;
   });

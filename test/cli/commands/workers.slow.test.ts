@@ -73,6 +73,26 @@ test('Ctrl-C, which reaches supervisor and workers, drains normally', async () =
   expect(service.err()).not.toContain('"level":"error"');
 });
 
+test('a worker that hangs is killed and replaced', async () => {
+  service.kill('SIGTERM');
+  await service.ended;
+  // The workers must tell within this time that they run.
+  service = await program.serve({
+    SALLYPORT_LOG_LEVEL: 'debug',
+    SALLYPORT_WORKERS: '2',
+    WATCHDOG_USEC: '3000000',
+  });
+  const [hanging] = listening();
+  process.kill(hanging!, 'SIGSTOP');
+  await service.until(new RegExp(`"worker hangs; killing it","pid":(${hanging})[\\s\\S]*worker listening`));
+  expect(runs(hanging!)).toBe(false);
+  await until('the service answers', () =>
+    firstStatus()
+      .then((status) => status === 200)
+      .catch(() => false),
+  );
+});
+
 test('a killed worker is replaced on the same port', async () => {
   process.kill(workers[0]!, 'SIGKILL');
   await service.until(/(worker exited)/);
