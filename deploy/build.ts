@@ -46,17 +46,11 @@ function asSource({ path, type, immutable, plain, gzip, brotli }: ConsoleFile): 
 /** In an image build, which has no repository, the variable has the commit. */
 const commit = process.env.SALLYPORT_COMMIT || commitOf(root) || '';
 
-const auditWorker = 'audit/proof/worker.ts';
-
 const { success, logs } = await Bun.build({
-  // The second one is a thread. Its path in the executable is relative to the folder of the first one.
-  entrypoints: [join(root, 'src/main.ts'), join(root, 'src', auditWorker)],
+  entrypoints: [join(root, 'src/main.ts')],
   compile: { outfile, ...ignoreCurrentFolder },
   minify: true,
-  define: {
-    SALLYPORT_COMMIT: JSON.stringify(commit),
-    SALLYPORT_AUDIT_WORKER: JSON.stringify(`./${auditWorker}`),
-  },
+  define: { SALLYPORT_COMMIT: JSON.stringify(commit) },
   plugins: embedded,
   // Bytecode halves the start time. With source maps, errors have the lines of the source.
   bytecode: true,

@@ -195,8 +195,6 @@ describe('imports:', () => {
       if (path.endsWith('.ts')) for (const { to } of imports.filter(({ from }) => from === path)) walk(to);
     };
     walk('src/main.ts');
-    // A thread, which check.ts starts by its path.
-    walk('src/audit/proof/worker.ts');
     const files = [...sources, ...filesIn('src', '.sql')];
     expect(files.filter((path) => !reached.has(path))).toEqual([]);
   });

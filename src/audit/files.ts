@@ -6,10 +6,10 @@ import type { ChainKeys } from '../db/keys/keyring.ts';
 import { readFileLines } from '../db/line-reader.ts';
 import { manifestName, manifestText, type ReportManifest } from '../domain/access/report.ts';
 import { isSignedText } from './log/segment.ts';
-import type { Finding } from './proof/chain-check.ts';
+import type { Finding } from './proof/check.ts';
 import type { Part } from './proof/export.ts';
 import { readParts } from './proof/export-file.ts';
-import { toFinding, type Verdict, type VerifyOptions, verifyParts } from './proof/verify.ts';
+import { toFinding, type Verdict, type VerifyOptions, verifyParts } from './proof/verifier.ts';
 import { type Head, parseAnchor } from './records.ts';
 
 /** Returns the path, or if it is a folder, the paths of the exports in it. */

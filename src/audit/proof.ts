@@ -35,10 +35,11 @@ import {
 import { anchorOf, chainName, genesis, type Head, type Position, systemTenant } from './records.ts';
 
 export type { Archived, ArchiveOptions, ArchiveResult, ArchiveStep, HeldBack } from './proof/archive.ts';
-export type { ChainVerdict, Finding, VerifiedEntry } from './proof/chain-check.ts';
+export type { ChainVerdict, VerifiedEntry } from './proof/chain-check.ts';
+export type { Finding } from './proof/check.ts';
 export type { Part } from './proof/export.ts';
 export type { Retention } from './proof/retention.ts';
-export type { Verdict, VerifyOptions, VerifyProgress } from './proof/verify.ts';
+export type { Verdict, VerifyOptions, VerifyProgress } from './proof/verifier.ts';
 
 export interface Proof {
   /**
@@ -252,7 +253,7 @@ async function problemOf(db: Db, keys: ChainKeys, chain: Chain): Promise<string 
   const found = stored?.packed.all();
   if (!stored || !found || positionOf(stored).hash !== hash)
     return `segment ${number} was changed or removed after it was signed`;
-  const { problems, terms } = await checkSegment(keys, stored, found, undefined);
+  const { problems, terms } = await checkSegment(keys, stored, found);
   if (problems[0]) return problems[0].message;
   if (!isEndOf(stored, chain)) return endDiffers(number);
   if (terms && !(await isIndexed(db, stored, terms))) return indexChanged(number);

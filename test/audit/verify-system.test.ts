@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { exportPaths, verifyFiles } from '../../src/audit/files.ts';
 import type { AuditDb } from '../../src/audit/log/chain.ts';
 import { exportedParts } from '../../src/audit/proof/export.ts';
-import { verifyParts } from '../../src/audit/proof/verify.ts';
+import { verifyParts } from '../../src/audit/proof/verifier.ts';
 import type { Verdict } from '../../src/audit/proof.ts';
 import { systemTenant } from '../../src/audit/records.ts';
 import type { Db } from '../../src/db/db.ts';
@@ -115,8 +115,9 @@ describe.each(databases)('the system chain in %s', (_, database) => {
   test('and the other chains are one state if the system chain grows while a cluster reads them', async () => {
     const late = await on.open();
     await write(late, 1, tenant);
+    let reads = 0;
     const all: Db['all'] = async (sql, params) => {
-      if (sql.includes('from audit_chains order by')) {
+      if (sql.includes('from audit_chains order by') && ++reads <= 3) {
         await write(on, 1);
         await write(on, 1, tenant);
         // This node may still know the end of the system chain from before.
@@ -126,7 +127,7 @@ describe.each(databases)('the system chain in %s', (_, database) => {
     };
     const db: Db = Object.assign(Object.create(on.db), { all, isDistributed: async () => true });
     const parts = await exportedParts({ db } as AuditDb, { at: startTime });
-    expect(parts.map(({ end }) => end?.number)).toEqual([2, 3]);
+    expect(reads).toBe(4);
     expect((await verifyParts(parts, { masters }, [])).findings).toEqual([]);
   });
 });

@@ -1,7 +1,7 @@
 /** Exports and verifies audit logs in tests. */
 import type { Part } from '../../src/audit/proof/export.ts';
 import { type ExportFile, readParts } from '../../src/audit/proof/export-file.ts';
-import { toFinding, type Verdict, type VerifyOptions, verifyParts } from '../../src/audit/proof/verify.ts';
+import { toFinding, type Verdict, type VerifyOptions, verifyParts } from '../../src/audit/proof/verifier.ts';
 import { type MasterKey, parseMasterKeys } from '../../src/db/keys/cipher.ts';
 import type { MasterKeys } from '../../src/db/keys/keyring.ts';
 import type { Maintenance } from '../../src/store/maintenance.ts';

@@ -25,8 +25,6 @@ function patchPlugin({ file, revise }: SourcePatch): BunPlugin {
   };
 }
 
-const auditWorker = 'audit/proof/worker.ts';
-
 /** Builds the program in `root` and returns the path of the file. */
 export async function buildProgram(
   root: string,
@@ -36,9 +34,7 @@ export async function buildProgram(
   const outfile = join(folder, 'sallyport');
   const autoload = { autoloadDotenv: false, autoloadBunfig: false };
   const { success, logs } = await Bun.build({
-    // As in deploy/build.ts: the second one is a thread.
-    entrypoints: [join(root, 'src/main.ts'), join(root, 'src', auditWorker)],
-    define: { SALLYPORT_AUDIT_WORKER: JSON.stringify(`./${auditWorker}`) },
+    entrypoints: [join(root, 'src/main.ts')],
     compile: { outfile, ...autoload },
     plugins: [...withoutPages, ...revisions].map(patchPlugin),
     minify: true,

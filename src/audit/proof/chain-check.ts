@@ -1,45 +1,27 @@
 /** Verifies all parts of one chain together: whether they are complete, and whether each continues the one before. */
 
-import type { Db } from '../../db/db.ts';
 import type { ChainKeys } from '../../db/keys/keyring.ts';
 import { timestamp } from '../../domain/common-fields.ts';
 import { chainOf, headerAt } from '../log/chain.ts';
 import { timeOfId } from '../log/entry.ts';
-import { hashOf, PackedEntries } from '../log/segment.ts';
+import type { Range } from '../log/segment.ts';
 import { isIndexed } from '../log/terms.ts';
-import { anchorOf, chainName, type Position } from '../records.ts';
+import { anchorOf, chainName, type Position, systemTenant } from '../records.ts';
 import {
-  type Before,
-  beforeFirst,
-  beforeNext,
-  type CheckedSegment,
-  type CheckThreads,
-  checkSegment,
+  type CheckedItem,
+  checkSegments,
   endDiffers,
   entriesOf,
-  type FindingCode,
+  type Finding,
   IndexCheck,
   indexChanged,
   isEndOf,
+  type Problem,
   ReplayCheck,
+  segmentNames,
 } from './check.ts';
-import { checkNotDeleted, type Part, type PartSegment, type Problem } from './export.ts';
-import { type Removal, statementOf } from './statements.ts';
-
-export interface Finding {
-  readonly code: FindingCode;
-  /** The chain: the id of a tenant, or `system`. */
-  readonly chain?: string;
-  readonly file?: string;
-  readonly line?: number;
-  /** The number of the segment in the chain. */
-  readonly segment?: number;
-  /** The last segment, if the finding is about a range of segments. */
-  readonly last?: number;
-  /** The position of the entry in the chain, if the finding is about an entry. */
-  readonly entry?: number;
-  readonly message: string;
-}
+import { checkNotDeleted, type Part } from './export.ts';
+import { type Removal, type Restore, type Statement, statementOf } from './statements.ts';
 
 export interface ChainVerdict {
   readonly chain: string;
@@ -77,71 +59,62 @@ export interface Expected extends Position {
   readonly required: 'log' | 'archive' | undefined;
 }
 
-export interface ChainOptions {
-  readonly archives: 'required' | 'optional' | 'ignored';
-  /** False if some parts of the chain cannot be read. Then missing segments are not reported. */
-  readonly isComplete: boolean;
-  readonly report: (finding: Finding) => void;
-  readonly note: (text: string) => void;
-  readonly onEntry: ((entry: VerifiedEntry) => void) | undefined;
-  /** Threads for segments that are stored in the database. */
-  readonly threads: CheckThreads | undefined;
-  /** Called for every segment with a valid signature. */
-  readonly onSegment: (position: Position) => void;
-  /** Called after every segment, and with 0 between other steps. May throw to stop. */
-  readonly between: (number: number, verified?: number) => Promise<void>;
-  /** Called for every segment that names the end of the system chain. */
-  readonly onSystem: (number: number, system: Position, part: Part) => void;
-  /** Called for every entry that records the ends of other chains. */
-  readonly onHeads: (heads: readonly (readonly [tenantId: string, Position])[], number: number) => void;
-  /** Called for every entry that records a value of `SALLYPORT_AUDIT_READS`. */
-  readonly onReads: (at: number, value: string) => void;
-}
-
-interface ReadablePart {
+export interface ReadablePart {
   readonly part: Part;
   readonly keys: ChainKeys;
 }
 
+/** What the chains of a log have in common. */
+export interface WholeLog {
+  readonly archives: 'required' | 'optional' | 'ignored';
+  readonly onEntry: ((entry: VerifiedEntry) => void) | undefined;
+  report(finding: Finding): void;
+  note(text: string): void;
+  /** Call this after every segment, and with 0 between other steps. May throw to stop. */
+  between(tenantId: string, segment: number, verified: number): Promise<void>;
+  /** Call this for every segment with a valid signature. `system` is the end of the system chain that it names. */
+  link(tenantId: string, position: Position, system: Position | undefined, part: Part): void;
+  /** Call this for every statement of the system chain. */
+  readSystem(segment: number, at: number, statement: Statement): void;
+}
+
 export class ChainCheck {
+  readonly #log: WholeLog;
   readonly #tenantId: string;
   readonly #parts: readonly ReadablePart[];
   readonly #expected: readonly Expected[];
-  readonly #options: ChainOptions;
   /** Those of `#expected` that were compared with the chain. */
   readonly #compared = new Set<Expected>();
   readonly #removals: Removal[] = [];
-  /** Segments that record a restore, with the ends of the chain in the backup and in the replaced database. */
-  readonly #restores: { readonly number: number; readonly backup: number; readonly replaced: number }[] = [];
+  /** Segments that record a restore. */
+  readonly #restores: (Restore & { readonly number: number })[] = [];
   readonly #replays = new ReplayCheck((entry, of) =>
-    this.#report('replayed_entry', `entry ${entry} is a copy of entry ${of}`, { entry }),
+    this.#report({ code: 'replayed_entry', message: `entry ${entry} is a copy of entry ${of}`, entry }),
   );
-  #isComplete: boolean;
+  /** False if some parts of the chain cannot be read. Then missing segments are not reported. */
+  readonly #isComplete: boolean;
   readonly #totals = { entries: 0, segments: 0 };
   #latest = 0;
 
   constructor(
+    log: WholeLog,
     tenantId: string,
     parts: readonly ReadablePart[],
     expected: readonly Expected[],
-    options: ChainOptions,
+    isComplete: boolean,
   ) {
+    this.#log = log;
     this.#tenantId = tenantId;
     this.#parts = parts.toSorted(
       ({ part: a }, { part: b }) => a.after.number - b.after.number || endOf(a).number - endOf(b).number,
     );
     this.#expected = expected;
-    this.#options = options;
-    this.#isComplete = options.isComplete;
-  }
-
-  get restored(): boolean {
-    return this.#restores.length > 0;
+    this.#isComplete = isComplete && parts.every(({ part }) => part.end !== undefined);
   }
 
   async run(): Promise<ChainVerdict> {
     let head: Position = { number: 0, hash: '' };
-    const gaps: Segments[] = [];
+    const gaps: Range[] = [];
     for (const { part, keys } of this.#parts) {
       const { number: start } = part.after;
       if (start > head.number && !part.isRest) gaps.push({ first: head.number + 1, last: start });
@@ -170,122 +143,77 @@ export class ChainCheck {
     const file = part.file !== undefined && { file: part.file };
     const index = part.db && !part.isRest ? new IndexCheck(part.db, part.tenantId) : undefined;
     let position = part.after;
-    this.#compare(position, borders);
-    for await (const { item, before, checked } of this.#checks(part, keys)) {
-      const place = { ...file, ...(item.line !== undefined && { line: item.line }) };
-      if (item.kind === 'problem') {
-        this.#report(item.code, item.message, place);
-        if (item.isFatal) this.#isComplete = false;
-        continue;
-      }
-      const { segment } = item;
+    this.#compare(position, borders, { segment: position.number });
+    for await (const checked of checkSegments(keys, part.after, part.segments(keys))) {
+      const { segment, problems } = checked;
+      for (const problem of problems) this.#report({ ...file, ...problem });
+      if (!segment) continue;
+      position = checked.position;
       const { number } = segment;
-      const at = { ...place, segment: number };
-      if (!checked) {
-        this.#report('broken_chain', `segment ${number} comes after segment ${position.number}`, at);
-        continue;
-      }
-      if (number > position.number + 1) {
-        const [first, last] = [position.number + 1, number - 1];
-        const missing = { ...place, segment: first, last };
-        this.#report('missing_segments', `${segmentNames(first, last)} missing`, missing);
-      } else if (!before && segment.previous !== position.hash)
-        this.#report('broken_chain', `segment ${number} does not continue the segment before it`, at);
-      position = { number, hash: hashOf(segment) };
-      await this.#addSegment(part, item, position, await checked, at, index);
-      this.#compare(position, borders, at);
-      await this.#options.between(number);
+      this.#read(checked);
+      if (problems.every(({ code }) => code !== 'changed_segment'))
+        this.#log.link(this.#tenantId, position, segment.system, part);
+      await this.#checkTerms(checked, part, index);
+      this.#compare(position, borders, { ...file, segment: number });
+      await this.#log.between(this.#tenantId, number, 1);
       if (index?.isFull) await this.#checkIndex(index, part, number);
     }
     if (index) await this.#checkIndex(index, part, position.number);
-    const { number } = position;
-    const end = endOf(part);
-    if (end.number > number) {
-      const message = `the chain ended with segment ${end.number}, but ends with segment ${number}`;
-      this.#report('cut_off', message, { ...file, segment: number });
-    } else if (end.number === number && end.hash !== position.hash) {
-      const message = `the chain ended with another segment ${end.number}`;
-      this.#report('broken_chain', message, { segment: end.number });
-    } else if (part.db) await this.#checkRow(part.db);
+    await this.#checkEnd(part, position);
     return position;
   }
 
-  /** The row of the chain repeats values of its last segment, which searches and the next segment use. */
-  async #checkRow(db: Db): Promise<void> {
-    const chain = await chainOf(db, this.#tenantId);
-    const last = chain && (await headerAt(db, this.#tenantId, chain.number));
-    if (!last || isEndOf(last, chain)) return;
-    this.#report('changed_index', endDiffers(last.number), { segment: last.number });
+  async #checkEnd(part: Part, { number, hash }: Position): Promise<void> {
+    const end = endOf(part);
+    const file = part.file !== undefined && { file: part.file };
+    if (end.number > number) {
+      const message = `the chain ended with segment ${end.number}, but ends with segment ${number}`;
+      this.#report({ code: 'cut_off', message, ...file, segment: number });
+    } else if (end.number === number && end.hash !== hash) {
+      const message = `the chain ended with another segment ${number}`;
+      this.#report({ code: 'broken_chain', message, segment: number });
+    } else if (part.db) {
+      // The row of the chain repeats values of its last segment, which searches and the next segment use.
+      const chain = await chainOf(part.db, this.#tenantId);
+      const last = chain && (await headerAt(part.db, this.#tenantId, chain.number));
+      if (last && !isEndOf(last, chain))
+        this.#report({ code: 'changed_index', message: endDiffers(last.number), segment: last.number });
+    }
   }
 
-  /** The segments of a part. Checks of later segments are running while the caller handles the result of one. */
-  async *#checks(part: Part, keys: ChainKeys): AsyncGenerator<Check> {
-    const { threads } = this.#options;
-    const queue: Check[] = [];
-    let last = part.after.number;
-    let before = last === 0 ? beforeFirst(part.after) : undefined;
-    for await (const item of part.segments(keys)) {
-      if (item.kind === 'problem') queue.push({ item });
-      else if (item.segment.number <= last) queue.push({ item });
-      else {
-        const { segment, content } = item;
-        if (segment.number > last + 1) before = undefined;
-        const checked =
-          threads && content instanceof PackedEntries
-            ? threads.check(segment, content, before)
-            : checkSegment(keys, segment, entriesOf(content), before);
-        // If the verification stops before it needs this result, an error is not reported.
-        checked.catch(() => {});
-        queue.push({ item, before, checked });
-        before = beforeNext(segment);
-        last = segment.number;
-      }
-      if (queue.length > (threads?.capacity ?? 0)) yield queue.shift() as Check;
-    }
-    yield* queue;
-  }
-
-  async #addSegment(
-    part: Part,
-    { segment, content }: PartSegment,
-    position: Position,
-    { problems, ids, statements, terms }: CheckedSegment,
-    place: Place,
-    index: IndexCheck | undefined,
-  ): Promise<void> {
-    const { number, first, system } = segment;
-    const { onEntry, onSegment, onSystem } = this.#options;
-    for (const { code, message, entry } of problems) {
-      const line = place.line !== undefined &&
-        entry !== undefined && { line: place.line + 1 + entry - first };
-      this.#report(code, message, { ...place, ...(entry !== undefined && { entry }), ...line });
-    }
-    ids.forEach((id, offset) => {
-      if (id !== undefined) this.#replays.add(first + offset, id, timeOfId(id));
+  /** Reads the entries with a valid MAC. */
+  #read({ segment, position, entries }: CheckedItem): void {
+    if (!segment) return;
+    const { number, first, sealedAt } = segment;
+    entries.forEach((entry, offset) => {
+      if (!entry) return;
+      const { id, at, text } = entry;
+      this.#replays.add(first + offset, id, timeOfId(id));
+      this.#log.onEntry?.({ tenantId: this.#tenantId, segment: position, id, at, text });
+      const statement = statementOf(text);
+      if (statement && this.#tenantId === systemTenant) this.#log.readSystem(number, at, statement);
+      if (statement?.removal) this.#removals.push(statement.removal);
+      if (statement?.restore) this.#restores.push({ number, ...statement.restore });
     });
-    for (const { at, text } of statements) this.#read(number, at, text);
-    if (onEntry)
-      entriesOf(content).forEach(({ id, at, text }, offset) => {
-        if (ids[offset] !== undefined) onEntry({ tenantId: this.#tenantId, segment: position, id, at, text });
-      });
-    if (terms && index) index.add(segment, terms.length);
-    else if (terms && part.db && !(await isIndexed(part.db, segment, terms))) this.#reportIndex(number);
-    const isSigned = problems.every(({ code }) => code !== 'changed_segment');
-    if (isSigned) onSegment(position);
-    if (isSigned && system) onSystem(number, system, part);
-    this.#latest = Math.max(this.#latest, segment.sealedAt);
+    this.#latest = Math.max(this.#latest, sealedAt);
     this.#totals.segments += 1;
-    this.#totals.entries += ids.length;
+    this.#totals.entries += entries.length;
+  }
+
+  async #checkTerms({ segment, terms }: CheckedItem, { db }: Part, index: IndexCheck | undefined) {
+    if (!segment || !terms) return;
+    if (index) index.add(segment, terms.length);
+    else if (db && !(await isIndexed(db, segment, terms))) this.#reportIndex(segment.number);
   }
 
   async #checkIndex(index: IndexCheck, { db, tenantId }: Part, at: number): Promise<void> {
-    const changed = await index.takeChanged(() => this.#options.between(at, 0));
+    const changed = await index.takeChanged(() => this.#log.between(tenantId, at, 0));
     if (db && changed[0] !== undefined) await checkNotDeleted(db, tenantId, changed[0] - 1);
     for (const number of changed) this.#reportIndex(number);
   }
 
   #reportIndex(number: number): void {
-    this.#report('changed_index', indexChanged(number), { segment: number });
+    this.#report({ code: 'changed_index', message: indexChanged(number), segment: number });
   }
 
   /** Reads all parts again if some entries may be copies of entries that are no longer in memory. */
@@ -293,17 +221,17 @@ export class ChainCheck {
     if (!this.#replays.isUndecided) return;
     for (const { part, keys } of this.#parts)
       for await (const item of part.segments(keys)) {
-        if (item.kind === 'problem') continue;
+        if (!('content' in item)) continue;
         const { number, first } = item.segment;
-        entriesOf(item.content).forEach(({ id }, offset) => {
+        entriesOf(item).forEach(({ id }, offset) => {
           this.#replays.compare(first + offset, id);
         });
-        await this.#options.between(number, 0);
+        await this.#log.between(this.#tenantId, number, 0);
       }
   }
 
   /** The starts and ends of other parts that are within this part, by number. Their hashes must match this part. */
-  #bordersOf(part: Part): ReadonlyMap<number, (Position & { source: string })[]> {
+  #bordersOf(part: Part): Borders {
     const borders = this.#parts
       .filter((other) => other.part !== part)
       .flatMap(({ part: other }) => [
@@ -316,27 +244,16 @@ export class ChainCheck {
     );
   }
 
-  #read(number: number, at: number, text: string): void {
-    const statement = statementOf(text);
-    if (statement?.heads) this.#options.onHeads(statement.heads, number);
-    if (statement?.removal) this.#removals.push(statement.removal);
-    if (statement?.reads !== undefined) this.#options.onReads(at, statement.reads);
-    if (statement?.restore) this.#restores.push({ number, ...statement.restore });
-  }
-
-  #compare(
-    { number, hash }: Position,
-    borders: ReadonlyMap<number, (Position & { source: string })[]>,
-    place: Place = { segment: number },
-  ): void {
-    for (const { source, ...border } of borders.get(number) ?? [])
-      if (border.hash !== hash)
-        this.#report('broken_chain', `segment ${number} is not ${source}${this.#restoreNote(number)}`, place);
+  #compare({ number, hash }: Position, borders: Borders, place: Pick<Finding, 'file' | 'segment'>): void {
+    for (const { source, ...border } of borders.get(number) ?? []) {
+      const message = `segment ${number} is not ${source}${this.#restoreNote(number)}`;
+      if (border.hash !== hash) this.#report({ code: 'broken_chain', message, ...place });
+    }
     for (const expected of this.#expected) {
       if (expected.number !== number || this.#compared.has(expected)) continue;
       this.#compared.add(expected);
       const message = `segment ${number} does not match ${expected.source}${this.#restoreNote(number)}`;
-      if (hash !== expected.hash) this.#report('anchor_differs', message, place);
+      if (hash !== expected.hash) this.#report({ code: 'anchor_differs', message, ...place });
     }
   }
 
@@ -353,8 +270,8 @@ export class ChainCheck {
    * Checks that missing segments were archived or delivered before they were deleted. Checks a gap from its last segment
    * to its first, because the record of a deletion comes after the deleted segments.
    */
-  #checkGap({ first, last }: Segments): void {
-    const { archives, note } = this.#options;
+  #checkGap({ first, last }: Range): void {
+    const { archives } = this.#log;
     if (archives === 'ignored') return;
     const of = `of chain ${chainName(this.#tenantId)}`;
     const removals = this.#removals;
@@ -368,16 +285,19 @@ export class ChainCheck {
       const names = segmentNames(start, end);
       const [is, was] = start === end ? ['is', 'was'] : ['are', 'were'];
       const archived = (where: string, todo: string) => {
-        if (archives === 'optional') note(`${names} ${of} ${is} archived ${where}`);
-        else this.#report('missing_archive', `${names} ${is} archived${todo}`, place);
+        if (archives === 'optional') this.#log.note(`${names} ${of} ${is} archived ${where}`);
+        else this.#report({ code: 'missing_archive', message: `${names} ${is} archived${todo}`, ...place });
       };
+      const deleted = (how: string) => this.#log.note(`${names} ${of} ${was} deleted ${how}`);
       if (removal?.file !== undefined) archived(`in ${removal.file}`, `: add ${removal.file}`);
-      else if (removal) note(`${names} ${of} ${was} deleted after delivery to all sinks`);
-      else if (!above)
-        this.#report('missing_segments', `${names} ${is} missing, and no entry records an archive`, place);
-      else if (above.file !== undefined)
+      else if (removal) deleted('after delivery to all sinks');
+      else if (above?.file !== undefined)
         archived(`in a file that ${above.file} names`, `: add ${above.file}, which names the next file`);
-      else note(`${names} ${of} ${was} deleted earlier; the entry about it was delivered to all sinks, too`);
+      else if (above) deleted('earlier; the entry about it was delivered to all sinks, too');
+      else {
+        const message = `${names} ${is} missing, and no entry records an archive`;
+        this.#report({ code: 'missing_segments', message, ...place });
+      }
       above = removal ?? above;
       end = start - 1;
     }
@@ -392,7 +312,7 @@ export class ChainCheck {
       for (const { part } of this.#parts) {
         const message = `${nameOf(part)} does not start after the deleted segment ${last.number}`;
         if (part.after.number === last.number && part.after.hash !== last.hash)
-          this.#report('broken_chain', message, { segment: last.number });
+          this.#report({ code: 'broken_chain', message, segment: last.number });
       }
   }
 
@@ -403,36 +323,28 @@ export class ChainCheck {
         .filter(({ number, required }) => required === by && number > end)
         .toSorted((a, b) => b.number - a.number)[0];
     const [inLog, inArchives] = [furthest('log'), furthest('archive')];
-    if (inArchives && !inLog && this.#options.archives === 'required') {
-      const { number: last, source } = inArchives;
-      this.#report('missing_archive', notInFiles(end + 1, last, source), { segment: end + 1, last });
-    }
     if (inLog) {
-      const { number, source } = inLog;
-      const message = cutOff(end, number, source) + this.#restoreNote(number);
-      this.#report('cut_off', message, { segment: end });
+      const message = cutOff(end, inLog) + this.#restoreNote(inLog.number);
+      this.#report({ code: 'cut_off', message, segment: end });
+    } else if (inArchives && this.#log.archives === 'required') {
+      const message = notInFiles(end + 1, inArchives);
+      const range = { segment: end + 1, last: inArchives.number };
+      this.#report({ code: 'missing_archive', message, ...range });
     }
     const isVerified = this.#parts.some(({ part }) => part.isRest);
-    for (const { number, source, given } of open)
+    for (const { number, source, given } of open) {
+      const message = `segment ${number}, which ${source} names, is not in these files`;
       if (given && number <= end && !isVerified)
-        this.#report('missing_archive', `segment ${number}, which ${source} names, is not in these files`, {
-          segment: number,
-        });
+        this.#report({ code: 'missing_archive', message, segment: number });
+    }
   }
 
-  #report(code: FindingCode, message: string, place: Place): void {
-    this.#options.report({ code, chain: chainName(this.#tenantId), ...place, message });
+  #report(problem: Problem & { readonly file?: string }): void {
+    this.#log.report({ chain: chainName(this.#tenantId), ...problem });
   }
 }
 
-interface Check {
-  readonly item: PartSegment | Problem;
-  readonly before?: Before | undefined;
-  /** Undefined for a segment that does not come after those before it. It is not checked. */
-  readonly checked?: Promise<CheckedSegment>;
-}
-
-type Place = Pick<Finding, 'file' | 'line' | 'segment' | 'last' | 'entry'>;
+type Borders = ReadonlyMap<number, readonly (Position & { readonly source: string })[]>;
 
 /** The end of a part according to its footer; its start if the footer is missing. */
 export function endOf({ end, after }: Part): Position {
@@ -443,23 +355,17 @@ function nameOf({ file }: Part): string {
   return file ?? 'the database';
 }
 
-interface Segments {
-  readonly first: number;
-  readonly last: number;
-}
+/** A segment, and what says that the chain has it. */
+export type Known = Pick<Expected, 'number' | 'source'>;
 
 /** A message about segments that the system chain mentions. It is not known whether they were archived. */
-export function notInFiles(first: number, last: number, source: string): string {
+export function notInFiles(first: number, { number: last, source }: Known): string {
   const is = first === last ? 'is' : 'are';
   return `${segmentNames(first, last)}, which ${source} mentions, ${is} not in these files: add the archives, or pass --database`;
 }
 
-/** A message about a chain that ended with segment `number` according to `source`. */
-export function cutOff(end: number, number: number, source: string): string {
+/** A message about a chain that had a segment that is known from elsewhere. */
+export function cutOff(end: number, { number, source }: Known): string {
   const is = end === 0 ? 'the chain is missing' : `the log ends with segment ${end}`;
   return `${is}, but had segment ${number} according to ${source}`;
-}
-
-function segmentNames(first: number, last: number): string {
-  return first === last ? `segment ${first}` : `segments ${first} to ${last}`;
 }

@@ -1,5 +1,4 @@
-/** Verifies one segment, in this thread or in others. */
-import { Worker } from 'node:worker_threads';
+/** Verifies segments: each one, and that it continues the one before it. */
 import type { Db } from '../../db/db.ts';
 import type { ChainKeys } from '../../db/keys/keyring.ts';
 import type { Chain } from '../log/chain.ts';
@@ -7,10 +6,10 @@ import { type AuditEntry, isKnownFormat, macOf, sameBytes } from '../log/entry.t
 import { indexOf } from '../log/seal.ts';
 import {
   contentHashOf,
-  hashOf,
   headerText,
   isSignedText,
   PackedEntries,
+  positionOf,
   type SegmentHeader,
   type SignedHeader,
   sha256,
@@ -19,7 +18,6 @@ import {
 } from '../log/segment.ts';
 import { storedIndex, termsIn } from '../log/terms.ts';
 import type { Position } from '../records.ts';
-import { mayBeStatement } from './statements.ts';
 
 /** What verification can find. */
 export type FindingCode =
@@ -38,45 +36,101 @@ export type FindingCode =
   | 'changed_settings'
   | 'changed_report';
 
-/** The entries of a segment: as stored in the database, or as read from a file. */
-export type Content = PackedEntries | readonly AuditEntry[];
+export interface Finding {
+  readonly code: FindingCode;
+  /** The chain: the id of a tenant, or `system`. */
+  readonly chain?: string;
+  readonly file?: string;
+  readonly line?: number;
+  /** The number of the segment in the chain. */
+  readonly segment?: number;
+  /** The last segment, if the finding is about a range of segments. */
+  readonly last?: number;
+  /** The position of the entry in the chain, if the finding is about an entry. */
+  readonly entry?: number;
+  readonly message: string;
+}
+
+/** A finding about a known chain and file. */
+export type Problem = Omit<Finding, 'chain' | 'file'>;
+
+/** A segment, with its entries as stored in the database or as read from a file. */
+export interface SegmentSource {
+  readonly segment: SignedHeader;
+  readonly content: PackedEntries | readonly AuditEntry[];
+  /** The number of its line in its file. */
+  readonly line?: number;
+}
 
 /** Those entries that can be read. */
-export function entriesOf(content: Content): readonly AuditEntry[] {
+export function entriesOf({ content }: SegmentSource): readonly AuditEntry[] {
   return content instanceof PackedEntries ? content.readable() : content;
 }
 
-/** The values of the previous segment that the next one is checked against. */
-export interface Before extends Pick<SegmentHeader, 'sealedAt' | 'maxDelay'> {
+/** What a segment must continue. `end` is absent if the segment before it is not known. */
+interface Before {
   readonly hash: string;
-  readonly last: number;
-}
-
-/** For the first segment of a chain. */
-export function beforeFirst({ hash }: Position): Before {
-  return { hash, last: 0, sealedAt: 0, maxDelay: 0 };
-}
-
-export function beforeNext(segment: SegmentHeader): Before {
-  const { last, sealedAt, maxDelay } = segment;
-  return { hash: hashOf(segment), last, sealedAt, maxDelay };
-}
-
-export interface SegmentProblem {
-  readonly code: FindingCode;
-  readonly message: string;
-  /** The position of the entry in the chain, if the problem is about an entry. */
-  readonly entry?: number;
+  readonly end?: Pick<SegmentHeader, 'last' | 'sealedAt' | 'maxDelay'>;
 }
 
 export interface CheckedSegment {
-  readonly problems: readonly SegmentProblem[];
-  /** The ids of the entries, in order. Undefined for an entry without a valid MAC. */
-  readonly ids: readonly (string | undefined)[];
-  /** Those entries with a valid MAC that may be statements about the log. */
-  readonly statements: readonly Pick<AuditEntry, 'at' | 'text'>[];
+  readonly problems: readonly Problem[];
+  /** The entries, in order. Undefined for an entry without a valid MAC. */
+  readonly entries: readonly (AuditEntry | undefined)[];
   /** The terms of the segment in the index. Undefined if the segment is not intact. */
   readonly terms?: Int32Array;
+}
+
+export interface CheckedItem extends CheckedSegment {
+  /** The last segment so far. */
+  readonly position: Position;
+  /** Undefined for a problem of the source, and for a segment that does not come after those before it. */
+  readonly segment?: SignedHeader;
+}
+
+/** Verifies the segments of a chain after `after`, in order. */
+export async function* checkSegments(
+  keys: ChainKeys,
+  after: Position,
+  items: AsyncIterable<SegmentSource | Problem>,
+): AsyncGenerator<CheckedItem> {
+  let position = after;
+  const start = { last: 0, sealedAt: 0, maxDelay: 0 };
+  let before: Before | undefined = { hash: after.hash, ...(after.number === 0 && { end: start }) };
+  for await (const item of items) {
+    if (!('content' in item)) {
+      yield { position, problems: [item], entries: [] };
+      continue;
+    }
+    const { segment, line } = item;
+    const { number } = segment;
+    const at = { segment: number, ...(line !== undefined && { line }) };
+    if (number <= position.number) {
+      const message = `segment ${number} comes after segment ${position.number}`;
+      yield { position, problems: [{ code: 'broken_chain', message, ...at }], entries: [] };
+      continue;
+    }
+    const missing: Problem[] = [];
+    if (number > position.number + 1) {
+      const [first, last] = [position.number + 1, number - 1];
+      const message = `${segmentNames(first, last)} missing`;
+      missing.push({ code: 'missing_segments', message, ...at, segment: first, last });
+      before = undefined;
+    }
+    const checked = await checkSegment(keys, segment, entriesOf(item), before);
+    const own = checked.problems.map((problem) => {
+      const { entry } = problem;
+      const inFile = line !== undefined && entry !== undefined && { line: line + 1 + entry - segment.first };
+      return { ...at, ...inFile, ...problem };
+    });
+    position = positionOf(segment);
+    before = { hash: position.hash, end: segment };
+    yield { ...checked, position, segment, problems: [...missing, ...own] };
+  }
+}
+
+export function segmentNames(first: number, last: number): string {
+  return first === last ? `segment ${first}` : `segments ${first} to ${last}`;
 }
 
 /**
@@ -86,53 +140,48 @@ export interface CheckedSegment {
 export async function checkSegment(
   keys: ChainKeys,
   segment: SignedHeader,
-  entries: readonly AuditEntry[],
-  before: Before | undefined,
+  found: readonly AuditEntry[],
+  before?: Before,
 ): Promise<CheckedSegment> {
   const { number, format, first, last, tenantId } = segment;
-  const problems: SegmentProblem[] = [];
+  const problems: Problem[] = [];
   if (!isKnownFormat(format)) {
     const message = `segment ${number} has the format ${format}, which this version cannot verify: use a newer version`;
-    const ids = entries.map(() => undefined);
-    return { problems: [{ code: 'unknown_format', message }], ids, statements: [] };
+    return { problems: [{ code: 'unknown_format', message }], entries: found.map(() => undefined) };
   }
-  const ids = entries.map((entry, offset) => {
-    if (sameBytes(macOf(keys, tenantId, entry), entry.mac)) return entry.id;
+  const entries = found.map((entry, offset) => {
+    if (sameBytes(macOf(keys, tenantId, entry), entry.mac)) return entry;
     const at = first + offset;
     const message = `entry ${at} was changed: its MAC does not match`;
     problems.push({ code: 'changed_entry', message, entry: at });
     return undefined;
   });
-  const statements = entries
-    .filter(({ text }, offset) => ids[offset] !== undefined && mayBeStatement(text))
-    .map(({ at, text }) => ({ at, text }));
-  const checked = { problems, ids, statements };
   const changed = (message: string) => problems.push({ code: 'changed_segment', message });
   if (segment.keyId !== signingKeyId(keys) || !isSignedText(keys, headerText(segment), segment.signature)) {
     changed(`the signature of segment ${number} is invalid`);
-    return checked;
+    return { problems, entries };
   }
   const areChanged = problems.length > 0;
-  const isComplete = entries.length === last - first + 1 && contentHashOf(entries) === segment.contentHash;
+  const isComplete = found.length === last - first + 1 && contentHashOf(found) === segment.contentHash;
   if (!isComplete)
     changed(
       `entries of segment ${number} (${first} to ${last}) were removed, inserted, moved or made unreadable`,
     );
-  const intact = isComplete && !areChanged ? await indexOf(entries) : undefined;
-  if (intact && !hasOwnValues(segment, entries, before, intact))
+  const intact = isComplete && !areChanged ? await indexOf(found) : undefined;
+  if (intact && !hasOwnValues(segment, found, before?.end, intact))
     changed(`the times or counts of segment ${number} do not match its entries`);
-  if (before && (segment.previous !== before.hash || first !== before.last + 1))
+  if (before && (segment.previous !== before.hash || (before.end && first !== before.end.last + 1)))
     problems.push({
       code: 'broken_chain',
       message: `segment ${number} does not continue the segment before it`,
     });
-  return { ...checked, ...(intact && { terms: termsIn(intact.index) }) };
+  return { problems, entries, ...(intact && { terms: termsIn(intact.index) }) };
 }
 
 function hasOwnValues(
   segment: SegmentHeader,
   entries: readonly AuditEntry[],
-  before: Before | undefined,
+  before: Before['end'],
   { counts, index }: Awaited<ReturnType<typeof indexOf>>,
 ): boolean {
   const times = timesOf(entries, before ?? { sealedAt: 0, maxDelay: 0 });
@@ -213,66 +262,6 @@ export class IndexCheck {
     this.#waiting.clear();
     this.#rows = 0;
     return changed.map(([number]) => number);
-  }
-}
-
-/** The input of a thread. */
-export interface SegmentTask {
-  readonly segment: SignedHeader;
-  readonly bytes: Uint8Array;
-  readonly before: Before | undefined;
-}
-
-/** Set by deploy/build.ts: the path of worker.ts in the executable. Not declared outside of a build. */
-declare const SALLYPORT_AUDIT_WORKER: string;
-
-interface Thread {
-  readonly worker: Worker;
-  readonly waiting: PromiseWithResolvers<CheckedSegment>[];
-}
-
-/** Threads that check stored segments. */
-export class CheckThreads {
-  readonly #threads: readonly Thread[];
-  #next = 0;
-  /** Why a thread has ended. */
-  #error: unknown;
-
-  constructor(keys: ChainKeys, count: number) {
-    const path =
-      typeof SALLYPORT_AUDIT_WORKER === 'string'
-        ? SALLYPORT_AUDIT_WORKER
-        : new URL('./worker.ts', import.meta.url);
-    this.#threads = Array.from({ length: count }, () => {
-      const waiting: PromiseWithResolvers<CheckedSegment>[] = [];
-      const worker = new Worker(path, { workerData: keys });
-      worker.on('message', (checked: CheckedSegment) => waiting.shift()?.resolve(checked));
-      worker.on('error', (error) => {
-        this.#error = error;
-        for (const one of waiting.splice(0)) one.reject(error);
-      });
-      return { worker, waiting };
-    });
-  }
-
-  /** The number of segments that can be checked at the same time, and as many that wait. */
-  get capacity(): number {
-    return 2 * this.#threads.length;
-  }
-
-  check(segment: SignedHeader, packed: PackedEntries, before: Before | undefined): Promise<CheckedSegment> {
-    const thread = this.#threads[this.#next++ % this.#threads.length] as Thread;
-    if (this.#error !== undefined) return Promise.reject(this.#error);
-    const result = Promise.withResolvers<CheckedSegment>();
-    thread.waiting.push(result);
-    // A copy: cloning a view would also copy the rest of its buffer.
-    const bytes = Uint8Array.from(packed.bytes);
-    thread.worker.postMessage({ segment, bytes, before } satisfies SegmentTask, [bytes.buffer]);
-    return result.promise;
-  }
-
-  async close(): Promise<void> {
-    await Promise.all(this.#threads.map(({ worker }) => worker.terminate()));
   }
 }
 

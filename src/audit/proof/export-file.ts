@@ -3,14 +3,13 @@ import type { ChainKeys } from '../../db/keys/keyring.ts';
 import type { AuditEntry } from '../log/entry.ts';
 import { bytesOf, isSignedText, type SignedHeader } from '../log/segment.ts';
 import { type Position, parsePosition } from '../records.ts';
+import type { Problem, SegmentSource } from './check.ts';
 import {
   type Footer,
   footerText,
   fromLine,
   type Header,
   type Part,
-  type PartSegment,
-  type Problem,
   parseLine,
   strayProblem,
 } from './export.ts';
@@ -58,10 +57,9 @@ export async function readParts(
 }
 
 function notAnExport(newer: string | undefined): Problem {
-  if (newer === undefined)
-    return { kind: 'problem', code: 'damaged_file', message: 'this is not an export of the audit log' };
+  if (newer === undefined) return { code: 'damaged_file', message: 'this is not an export of the audit log' };
   const message = `the export has the format ${newer}, which this version cannot verify: use a newer version`;
-  return { kind: 'problem', code: 'unknown_format', message };
+  return { code: 'unknown_format', message };
 }
 
 function filePart(file: ExportFile, { header, line, start, lines: count, head }: FoundPart): Part {
@@ -99,7 +97,7 @@ class PartReader {
     this.#keys = keys;
   }
 
-  *line(source: string, at: number): Generator<PartSegment | Problem> {
+  *line(source: string, at: number): Generator<SegmentSource | Problem> {
     const line = parseLine(source);
     if (line?.kind === 'entry' && this.#open && !this.#footer) {
       const { seq, id, at: time, entry, mac } = line;
@@ -119,17 +117,17 @@ class PartReader {
     } else yield damaged(`line ${at} is not a line of an export`, at);
   }
 
-  *end(): Generator<PartSegment | Problem> {
+  *end(): Generator<SegmentSource | Problem> {
     yield* this.#close();
     const message = `the export has no footer: it is truncated after segment ${this.#last}`;
-    if (!this.#footer) yield { kind: 'problem', code: 'cut_off', message, isFatal: true };
+    if (!this.#footer) yield { code: 'cut_off', message };
   }
 
-  *#close(): Generator<PartSegment> {
+  *#close(): Generator<SegmentSource> {
     if (!this.#open) return;
     const { header, entries, line } = this.#open;
     this.#open = undefined;
-    yield { kind: 'segment', segment: header, content: entries, line };
+    yield { segment: header, content: entries, line };
   }
 
   *#checkFooter(footer: Footer, at: number): Generator<Problem> {
@@ -146,5 +144,5 @@ class PartReader {
 }
 
 function damaged(message: string, line: number): Problem {
-  return { kind: 'problem', code: 'damaged_file', message, line };
+  return { code: 'damaged_file', message, line };
 }

@@ -14,19 +14,10 @@ import {
 import { timestamp } from '../../domain/common-fields.ts';
 import { fail } from '../../domain/error.ts';
 import { EntriesDeleted } from '../errors.ts';
-import {
-  type AuditDb,
-  allChains,
-  type Chain,
-  chainOf,
-  eachSegment,
-  emptyChain,
-  headerAt,
-} from '../log/chain.ts';
-import { tenantsIn } from '../log/pending.ts';
-import { hexOf, maxEntries, type SignedHeader, signText } from '../log/segment.ts';
+import { type AuditDb, allChains, type Chain, chainOf, eachSegment, emptyChain } from '../log/chain.ts';
+import { hexOf, type SignedHeader, signText } from '../log/segment.ts';
 import { formatPosition, type Position, parsePosition, positionPattern, systemTenant } from '../records.ts';
-import { type Content, entriesOf, type FindingCode } from './check.ts';
+import { entriesOf, type Problem, type SegmentSource } from './check.ts';
 
 /** The format of the file as a whole. Segments have their own format. */
 const exportFormat = 'sallyport audit export 1';
@@ -86,7 +77,7 @@ const Footer = z.strictObject({
   kind: z.literal('footer'),
   segments: number,
   entries: number,
-  /** Segments in the database that are in no chain, so another program has inserted them. */
+  /** Segments in the database that are in no chain. */
   strays: number,
   head: position,
   signature: hex,
@@ -146,23 +137,6 @@ export function fromLine(tenantId: string, line: SegmentLine): SignedHeader {
   };
 }
 
-/** A problem of a file or of the database, which verification reports. */
-export interface Problem {
-  readonly kind: 'problem';
-  readonly code: FindingCode;
-  readonly message: string;
-  readonly line?: number;
-  /** Whether the rest of the part cannot be verified. */
-  readonly isFatal?: boolean;
-}
-
-export interface PartSegment {
-  readonly kind: 'segment';
-  readonly segment: SignedHeader;
-  readonly content: Content;
-  readonly line?: number;
-}
-
 /** One chain, or a range of it, in a file or in the database. */
 export interface Part {
   readonly tenantId: string;
@@ -177,7 +151,7 @@ export interface Part {
   readonly line: number;
   /** Whether the segments before `after` were verified earlier. */
   readonly isRest?: boolean;
-  segments(keys: ChainKeys): AsyncGenerator<PartSegment | Problem>;
+  segments(keys: ChainKeys): AsyncIterable<SegmentSource | Problem>;
   /** The database, whose index is compared with the entries. Absent for a file. */
   readonly db?: Db;
 }
@@ -206,6 +180,7 @@ export async function exportedParts(
   { at, tenantId, since }: ExportOptions,
 ): Promise<Part[]> {
   const wrapped = await wrappedKeys(db);
+  const strays = await countStrays(db);
   const chains = tenantId === undefined ? await chainsAtOnce(db) : [await chainOf(db, tenantId)];
   const found = chains.filter((chain) => chain !== undefined);
   // An export of the whole log always has a system chain, so that the export of an empty log is a valid file.
@@ -217,56 +192,36 @@ export async function exportedParts(
       verified !== undefined && verified.number >= chain.base.number && verified.number <= chain.number;
     const after = isRest ? verified : chain.base;
     const parts = { part: index + 1, parts: found.length };
-    return storedPart(db, chain, wrapped, { at, scope, ...parts, after, end: chain, isRest });
+    return storedPart(db, chain, wrapped, {
+      ...{ at, scope, ...parts, after, end: chain, isRest },
+      strays: strays.get(chain.tenantId) ?? 0,
+    });
   });
 }
 
+/** How often the chains of a cluster are read again because the system chain has grown meanwhile. */
+const maxReads = 20;
+
 /**
- * All chains in one state. A cluster reads its shards one after another. If the system chain grows meanwhile, its new
- * segments are left out, and with them the segments of other chains that name one of them.
+ * All chains in one state: none names an end that another one does not have yet. A cluster reads its shards one after
+ * another, so they are read again if the system chain has grown meanwhile.
  */
 async function chainsAtOnce(db: Db): Promise<Chain[]> {
-  if (!(await db.isDistributed?.())) return allChains(db);
-  const system = (await chainOf(db, systemTenant)) ?? emptyChain(systemTenant);
-  const chains = await allChains(db);
-  const grown = (await chainOf(db, systemTenant)) ?? system;
-  if (grown.number <= system.number) return chains;
-  const isNew = ({ system: named }: SignedHeader) =>
-    named !== undefined && named.number > system.number && named.number <= grown.number;
-  const from = (await headerAt(db, systemTenant, system.number + 1))?.sealedAt ?? 0;
-  const cut: Chain[] = [];
-  for (const chain of chains)
-    cut.push(chain.tenantId === systemTenant ? system : await cutBefore(db, chain, from - maxLag, isNew));
-  return cut;
-}
-
-/**
- * Milliseconds by which the clocks of nodes may differ. Each node also knows the end of the system chain for a second,
- * so that a segment may name an earlier one than the segment before it.
- */
-const maxLag = 5000;
-
-/** Leaves out the segments from the first one on that `isNew` accepts, of those that were sealed since `since`. */
-async function cutBefore(
-  db: Db,
-  chain: Chain,
-  since: number,
-  isNew: (header: SignedHeader) => boolean,
-): Promise<Chain> {
-  let cut = chain;
-  for (let end = chain; end.number > end.base.number; ) {
-    const header = await headerAt(db, chain.tenantId, end.number);
-    if (!header || header.sealedAt < since) break;
-    end = { ...end, number: end.number - 1, hash: header.previous };
-    if (isNew(header)) cut = end;
+  const isDistributed = await db.isDistributed?.();
+  for (let read = 0; read < maxReads; read++) {
+    const system = isDistributed ? await chainOf(db, systemTenant) : undefined;
+    const chains = await allChains(db);
+    if (!isDistributed || (await chainOf(db, systemTenant))?.number === system?.number) return chains;
   }
-  return cut;
+  throw fail('unavailable', {
+    cause: new Error('the system chain grows too fast to read all chains at once'),
+  });
 }
 
 /** The oldest segments of a chain, up to `end`. */
 export async function archivePart({ db }: AuditDb, at: number, chain: Chain, end: Position): Promise<Part> {
   const parts = { part: 1, parts: 1 };
-  const options = { at, scope: 'archive', ...parts, after: chain.base, end, isRest: false } as const;
+  const options = { at, scope: 'archive', ...parts, after: chain.base, end } as const;
   return storedPart(db, chain, await wrappedKeys(db), options);
 }
 
@@ -275,7 +230,8 @@ type PartOptions = Pick<Header, 'scope' | 'part' | 'parts'> & {
   readonly at: number;
   readonly after: Position;
   readonly end: Position;
-  readonly isRest: boolean;
+  readonly isRest?: boolean;
+  readonly strays?: number;
 };
 
 async function wrappedKeys(db: Db): Promise<WrappedKeys> {
@@ -285,7 +241,7 @@ async function wrappedKeys(db: Db): Promise<WrappedKeys> {
 }
 
 function storedPart(db: Db, chain: Chain, keys: WrappedKeys, options: PartOptions): Part {
-  const { at, scope, part, parts, after, end, isRest } = options;
+  const { at, scope, part, parts, after, end, isRest = false, strays = 0 } = options;
   const header: Header = {
     kind: 'header',
     format: exportFormat,
@@ -310,19 +266,18 @@ function storedPart(db: Db, chain: Chain, keys: WrappedKeys, options: PartOption
       const range = { first: last + 1, last: end.number };
       for await (const { packed, ...segment } of eachSegment(db, chain.tenantId, range)) {
         if (segment.number > last + 1) await checkNotDeleted(db, chain.tenantId, last);
-        yield { kind: 'segment', segment, content: packed };
+        yield { segment, content: packed };
         last = segment.number;
       }
       if (last < end.number) await checkNotDeleted(db, chain.tenantId, last);
-      const strays = scope === 'archive' ? 0 : await countStrays(db, chain);
       if (strays > 0) yield strayProblem(strays);
     },
   };
 }
 
 export function strayProblem(strays: number, line?: number): Problem {
-  const message = `another program has inserted ${strays} or more segments that are in no chain`;
-  return { kind: 'problem', code: 'broken_chain', message, ...(line !== undefined && { line }) };
+  const message = `${strays} segments that are in no chain were inserted`;
+  return { code: 'broken_chain', message, ...(line !== undefined && { line }) };
 }
 
 /** Throws `EntriesDeleted` if segments after the number `after` were deleted. */
@@ -333,25 +288,21 @@ export async function checkNotDeleted(db: Db, tenantId: string, after: number): 
 }
 
 /**
- * The number of segments before the start or after the end of a chain, counted up to a limit. For the system chain, also
- * those of tenants without a chain. The same statement reads the end of the chain, because a segment may be added at any
- * time.
+ * The number of segments before the start or after the end of their chain, by tenant. Those of tenants without a chain
+ * count for the system chain. The same statement reads the ends, because a segment may be added at any time.
  */
-async function countStrays(db: Db, { tenantId }: Chain): Promise<number> {
-  const count = async (tenant: string, where: string) => {
-    const sql = `select count(*) as count from (
-        select 1 as one from audit_segments s left join audit_chains c on c.tenant_id = s.tenant_id
-        where s.tenant_id = $1 and ${where} limit ${maxEntries}
-      ) as found`;
-    return Number((await db.get<{ count: DbTime }>(sql, [tenant]))?.count);
-  };
-  const own =
-    (await count(tenantId, 's.number <= c.base_number')) + (await count(tenantId, 's.number > c.number'));
-  if (tenantId !== systemTenant) return own;
-  let orphans = 0;
-  for await (const tenant of tenantsIn(db, 'audit_segments'))
-    orphans += await count(tenant, 'c.tenant_id is null');
-  return own + orphans;
+async function countStrays(db: Db): Promise<Map<string, number>> {
+  const rows = await db.all<{ tenant_id: string; has_chain: DbTime; count: DbTime }>(
+    `select s.tenant_id, count(c.tenant_id) as has_chain, count(*) as count
+     from audit_segments s left join audit_chains c on c.tenant_id = s.tenant_id
+     where c.tenant_id is null or s.number <= c.base_number or s.number > c.number group by s.tenant_id`,
+  );
+  const strays = new Map<string, number>();
+  for (const { tenant_id, has_chain, count } of rows) {
+    const tenant = Number(has_chain) > 0 ? tenant_id : systemTenant;
+    strays.set(tenant, (strays.get(tenant) ?? 0) + Number(count));
+  }
+  return strays;
 }
 
 /** The lines of parts. Throws `EntriesDeleted` if entries of a part were deleted since it was created. */
@@ -360,12 +311,12 @@ export async function* exportLines(keys: ChainKeys, parts: readonly Part[]): Asy
     yield JSON.stringify(part.header);
     const totals = { segments: 0, entries: 0, strays: 0 };
     for await (const item of part.segments(keys)) {
-      if (item.kind === 'problem') {
+      if (!('content' in item)) {
         totals.strays += 1;
         continue;
       }
       const { segment } = item;
-      const entries = entriesOf(item.content);
+      const entries = entriesOf(item);
       totals.segments += 1;
       totals.entries += entries.length;
       yield JSON.stringify(toLine(segment));

@@ -27,7 +27,7 @@ import { searchBackwards } from '../log/search.ts';
 import { bytesOf, positionOf, type SegmentHeader } from '../log/segment.ts';
 import { deleteIndex } from '../log/terms.ts';
 import type { Position } from '../records.ts';
-import { beforeFirst, beforeNext, checkSegment } from './check.ts';
+import { checkSegments, type SegmentSource } from './check.ts';
 import { checkNotDeleted } from './export.ts';
 import {
   archiveOperation,
@@ -136,21 +136,19 @@ export async function* verifiedSegments(
   end: Position,
   done: 'deleted' | 'moved',
 ): AsyncGenerator<VerifiedSegment> {
-  const chainKeys = await keys();
-  let before = base.number === 0 ? beforeFirst(base) : undefined;
-  let position = base;
-  const range = { first: base.number + 1, last: end.number };
-  for await (const { packed, ...header } of eachSegment(db, tenantId, range)) {
-    const entries = packed.all() ?? [];
-    const { problems } = await checkSegment(chainKeys, header, entries, before);
-    const follows = header.number === position.number + 1 && header.previous === position.hash;
-    if (problems.length > 0 || !follows) throw await damaged(db, tenantId, base, done);
-    before = beforeNext(header);
-    position = positionOf(header);
-    yield { header, entries };
+  async function* stored(): AsyncGenerator<SegmentSource> {
+    const range = { first: base.number + 1, last: end.number };
+    for await (const { packed, ...segment } of eachSegment(db, tenantId, range))
+      yield { segment, content: packed };
   }
-  if (position.number !== end.number || position.hash !== end.hash)
-    throw await damaged(db, tenantId, base, done);
+  let last = base;
+  for await (const checked of checkSegments(await keys(), base, stored())) {
+    const { segment: header, problems, position } = checked;
+    if (!header || problems.length > 0) throw await damaged(db, tenantId, base, done);
+    last = position;
+    yield { header, entries: checked.entries as readonly AuditEntry[] };
+  }
+  if (last.number !== end.number || last.hash !== end.hash) throw await damaged(db, tenantId, base, done);
 }
 
 /** Throws `EntriesDeleted` if the chain no longer starts after `base`. */

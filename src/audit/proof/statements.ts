@@ -23,30 +23,30 @@ export function removalDifference({ first, last, file }: Removal) {
   };
 }
 
+/**
+ * The last segment in the backup, and the last segment of the chain that the restore replaced; infinity if unknown.
+ */
+export interface Restore {
+  readonly backup: number;
+  readonly replaced: number;
+}
+
 /** The content of an entry about the log itself. */
 export interface Statement {
   /** The ends of other chains, by tenant. */
   readonly heads?: readonly (readonly [tenantId: string, Position])[];
   readonly removal?: Removal;
-  /**
-   * Set if the entry records a restore from a backup: the last segment in the backup, and the last segment of the chain
-   * that the restore replaced; infinity if unknown.
-   */
-  readonly restore?: { readonly backup: number; readonly replaced: number };
+  /** Set if the entry records a restore from a backup. */
+  readonly restore?: Restore;
   /** The new value of `SALLYPORT_AUDIT_READS`. */
   readonly reads?: string;
 }
 
 type Values = Readonly<Record<string, { from?: unknown; to?: unknown } | undefined>>;
 
-/** False for an entry that is certainly no statement. */
-export function mayBeStatement(text: string): boolean {
-  return /"(?:audit|database)\./.test(text);
-}
-
 /** Returns undefined if the entry contains no statement. */
 export function statementOf(text: string): Statement | undefined {
-  if (!mayBeStatement(text)) return undefined;
+  if (!/"(?:audit|database)\./.test(text)) return undefined;
   const { operation, difference = {} } = JSON.parse(text) as { operation: string; difference?: Values };
   if (operation === headsOperation) return { heads: headsIn(difference) };
   if (operation === restoreOperation) return { restore: restoreIn(difference) };
@@ -71,7 +71,7 @@ function removalIn({ segments, hash, file }: Values): Removal | undefined {
   return { first, last, ...(typeof file?.to === 'string' && { file: file.to }) };
 }
 
-function restoreIn({ audit_head: head }: Values) {
+function restoreIn({ audit_head: head }: Values): Restore {
   const numberOf = (anchor: unknown) => /(?:^|:)(\d{1,15}):[0-9a-f]+$/.exec(String(anchor))?.[1];
   return {
     backup: Number(numberOf(head?.to) ?? 0),

@@ -1,5 +1,4 @@
 import { mkdirSync, readFileSync, statSync } from 'node:fs';
-import { availableParallelism } from 'node:os';
 import { join, resolve } from 'node:path';
 import { configuredSinks } from '../../audit/delivery.ts';
 import { ArchiveError, DamagedChain } from '../../audit/errors.ts';
@@ -204,13 +203,6 @@ function verifiedBefore(options: Options): Head[] | undefined {
   return heads.filter((head) => head !== undefined);
 }
 
-/**
- * Threads that check segments of the database. More would wait for the one that reads. They take about as long to start
- * as this many segments take to check.
- */
-const threads = 2;
-const minSegments = 32;
-
 /** Shows the progress, and stops at a signal with a message that says how far the verification was. */
 async function verifyParts(
   { terminal, json }: Invocation,
@@ -233,9 +225,7 @@ async function verifyParts(
         progress.update(progressBar('segments', now.done, now.total));
         await checkInterrupted();
       };
-      const isLong = parts.some(({ after, end = after }) => end.number - after.number >= minSegments);
-      const some = isLong && availableParallelism() > 1 ? { threads } : {};
-      return verifyFiles(files, { ...options, ...some, between }, parts, found);
+      return verifyFiles(files, { ...options, between }, parts, found);
     }, consequence);
   } finally {
     progress.clear();
