@@ -15,7 +15,7 @@ import { oneUseLink } from './http/endpoints/console-page.ts';
 import { IssuerKeys } from './http/oauth/issuer-keys.ts';
 import { SignIn } from './http/oauth/sign-in.ts';
 import { auditRecorder as makeAuditRecorder } from './http/pipeline/audit-recorder.ts';
-import { makeLimits, type Rates } from './http/pipeline/limits.ts';
+import { Limits, type Rates } from './http/pipeline/limits.ts';
 import { LongWork, type Turns } from './http/pipeline/long-work.ts';
 import { quota } from './http/pipeline/quota.ts';
 import { requestCounter as makeRequestCounter } from './http/pipeline/request-counter.ts';
@@ -237,7 +237,7 @@ function limitsOf(
   { limited }: Observer,
   log: Log,
 ) {
-  const limits = makeLimits(ratesOf(config), clock, limited);
+  const limits = new Limits(ratesOf(config), clock, limited);
   const outbound = outboundDestinations({
     allowPrivate: config.destinationNetworks,
     resolve,

@@ -41,7 +41,7 @@ import {
   searchTokens,
   updateToken,
 } from '../../src/http/endpoints/tokens.ts';
-import { makeLimits, type Rates } from '../../src/http/pipeline/limits.ts';
+import { Limits, type Rates } from '../../src/http/pipeline/limits.ts';
 import { LongWork } from '../../src/http/pipeline/long-work.ts';
 import { problemResponse } from '../../src/http/pipeline/problem.ts';
 import { noConnections, RequestInfo } from '../../src/http/pipeline/request-info.ts';
@@ -230,7 +230,7 @@ function storeOf(memory: Memory): Store {
 function contextOf(memory: Memory, publicUrl: string, sessionTtl: number): HandlerContext {
   const unlimited = { rate: 0, per: second, burst: 0 };
   const rates = new Proxy({} as Rates, { get: () => unlimited });
-  const limits = makeLimits(rates, memory.now, nothing);
+  const limits = new Limits(rates, memory.now, nothing);
   const noQuota = { reserve: async () => nothing };
   return {
     store: storeOf(memory),

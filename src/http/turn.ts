@@ -108,9 +108,9 @@ class Turn implements Applicant {
 
   identify(): void {
     const { app, request, requestInfo, route } = this;
-    app.limits.checkAddress(requestInfo);
+    app.limits.takeAddress(requestInfo);
     this.key = presentedKey(request.headers, route);
-    app.limits.checkKey(this.key.digest, requestInfo);
+    app.limits.take(requestInfo, { limit: 'key', client: this.key.digest.toHex() });
   }
 
   /** Its errors are thrown by `readBody`, after 401 and 403. Memory for a large body is reserved for a valid key only. */

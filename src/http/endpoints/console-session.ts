@@ -47,7 +47,7 @@ export const getConsoleSession = openEndpoint({
   },
   failures: ['origin_refused', 'tenant_moved', 'too_many_requests', 'unavailable'],
   handle: async (context, request, requestInfo) => {
-    context.limits.checkAddress(requestInfo);
+    context.limits.takeAddress(requestInfo);
     const { providers, acceptsKeys: keys } = context.signIn;
     const principal = await signedIn(request, context);
     return {
@@ -88,8 +88,7 @@ export const beginSignIn = openEndpoint({
   replies: { 303: { description: 'Redirects to the provider, or back to the console.' } },
   failures: ['validation_failed', 'origin_refused', 'too_many_requests'],
   handle: async ({ signIn, limits }, request, requestInfo) => {
-    limits.checkAddress(requestInfo);
-    limits.checkExchanges(requestInfo);
+    limits.takeAddress(requestInfo, 'exchanges');
     const query = Object.fromEntries(new URLSearchParams(queryOf(request)));
     const { provider, tenant } = validate(SignInQuery, query, 'query');
     try {
@@ -124,8 +123,7 @@ export const finishSignIn = openEndpoint({
   failures: ['tenant_moved', 'too_many_requests', 'unavailable', 'disk_full'],
   handle: async (context, request, requestInfo) => {
     const { signIn, limits } = context;
-    limits.checkAddress(requestInfo);
-    limits.checkExchanges(requestInfo);
+    limits.takeAddress(requestInfo, 'exchanges');
     requestInfo.keepOpen();
     const provider = Number(pathOf(request.url).replace(/\/$/, '').split('/').at(-1));
     try {
@@ -237,7 +235,7 @@ export const signOut = openEndpoint({
   replies: { 204: { description: 'The session has ended, on every node.' } },
   failures: ['origin_refused', 'tenant_moved', 'too_many_requests', 'unavailable', 'disk_full'],
   handle: async (context, request, requestInfo) => {
-    context.limits.checkAddress(requestInfo);
+    context.limits.takeAddress(requestInfo);
     const principal = await signedIn(request, context);
     if (principal) {
       const { tenantId, applicationId, authority } = principal;
@@ -293,8 +291,7 @@ export const logOutByProvider = openEndpoint({
   ],
   handle: async (context, request, requestInfo) => {
     const { limits, signIn, store } = context;
-    limits.checkAddress(requestInfo);
-    limits.checkExchanges(requestInfo);
+    limits.takeAddress(requestInfo, 'exchanges');
     const form = readForm(await receiveBody(request, maxBodyBytes), request.headers);
     try {
       const person = await signIn.checkLogout(form.get('logout_token') ?? '');

@@ -20,7 +20,7 @@ export const getFrame = openEndpoint({
     if (!file) throw fail('path_unknown');
     if (file.immutable) return fileReply(file, request, loadedHeaders);
     if (!file.type.startsWith('text/html')) return fileReply(file, request, libraryHeaders);
-    limits.checkAddress(requestInfo);
+    limits.takeAddress(requestInfo);
     const ancestors = await ancestorsOf(request, store);
     return fileReply(file, request, frameHeaders(path.slice(path.lastIndexOf('/') + 1), ancestors));
   },

@@ -44,8 +44,7 @@ export const revokeKey = openEndpoint({
     'unavailable',
   ],
   handle: async ({ limits, store }, request, requestInfo) => {
-    limits.checkAddress(requestInfo);
-    limits.checkRevocations(requestInfo);
+    limits.takeAddress(requestInfo, 'revocations');
     const { value } = readJson(await receiveBody(request, maxBodyBytes), request.headers, jsonTypes);
     const { key } = validate(KeyRevoke, value, 'body');
     const text = key.trim();

@@ -94,7 +94,8 @@ async function useTokens(call: Call, context: HandlerContext): Promise<Reply> {
     const observe = (outcome: string) =>
       context.observer.used(id, outcome, (performance.now() - began) / 1000);
     const ids = use.tokens.map((token) => token.id);
-    const giveBack = context.limits.checkUses(tenantId, ids, call.requestInfo); // 429
+    const uses = ids.map((token) => ({ limit: 'uses', client: `${tenantId} ${token}` }) as const);
+    const giveBack = context.limits.take(call.requestInfo, ...uses); // 429
     const lease = await context.outbound.open(target, timeout * 1000).catch((error: Failure) => {
       giveBack();
       observe(error.code);

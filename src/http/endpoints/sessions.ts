@@ -19,6 +19,7 @@ import {
 } from '../../domain/session.ts';
 import { appliesNowhere } from '../../domain/visible-scopes.ts';
 import type { Authorized, ListPage, ListWindow } from '../../store/store.ts';
+import { addressOf } from '../pipeline/limits.ts';
 import { listQuery, oneOrMore, pageOf, pageText, paginate } from '../pipeline/pagination.ts';
 import { changeEndpoint, readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
@@ -42,7 +43,8 @@ export const createSession = changeEndpoint({
     201: reply('The pending session, with its key and nonce.', SessionCreated, example.sessionCreated),
   },
   checkLimits: async ({ principal, requestInfo }, { limits, pendingSessions }) => {
-    limits.checkSessions(principal.digest, requestInfo);
+    const client = `${principal.digest.toHex()} ${addressOf(requestInfo)}`;
+    limits.take(requestInfo, { limit: 'sessions', client });
     return pendingSessions.reserve(principal.tenantId, principal.applicationId);
   },
   handle: async ({ principal, jkt }, { store, sessionTtl }) => {

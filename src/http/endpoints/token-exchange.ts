@@ -109,8 +109,7 @@ export const exchangeToken = openEndpoint({
   ],
   handle: async (context, request, requestInfo) => {
     const { limits } = context;
-    limits.checkAddress(requestInfo);
-    limits.checkExchanges(requestInfo);
+    limits.takeAddress(requestInfo, 'exchanges');
     const received = await receiveBody(request, maxBodyBytes);
     try {
       const form = parseForm(readForm(received, request.headers));

@@ -40,8 +40,9 @@ import type {
 } from '../../store/store.ts';
 import { disclosureOf } from '../pipeline/disclosures.ts';
 import { etag } from '../pipeline/etag.ts';
-import type { Searcher } from '../pipeline/limits.ts';
+import type { Limits, Searcher } from '../pipeline/limits.ts';
 import { Cursor, listQuery, oneOrMore, pageOf, paginate, paginationOf } from '../pipeline/pagination.ts';
+import type { RequestInfo } from '../pipeline/request-info.ts';
 import {
   type Call,
   type ChangeReply,
@@ -80,7 +81,7 @@ export const createToken = changeEndpoint({
   failures: ['reveal_required', 'token_exists', 'idempotency_outdated'],
   etag: 'sent',
   checkLimits: async ({ principal, requestInfo, bodyBytes }, { limits, storage }) => {
-    limits.checkTokens(principal.applicationId, bodyBytes, requestInfo);
+    takeTokens(limits, principal, bodyBytes, requestInfo);
     return storage.reserve(principal.tenantId, principal.applicationId, rowBytes + bodyBytes);
   },
   replay: replay(201, 'token:create'),
@@ -92,7 +93,7 @@ export const createToken = changeEndpoint({
     const id = body.id ?? newId(principal.now);
     const container = containerOf(body) ?? defaultContainer;
     const content = contentOf(withDefaults(body, principal, { id, container }), principal);
-    limits.spendTokens(principal.applicationId, furtherTokens(content));
+    limits.spend('tokens', principal.applicationId, furtherTokens(content));
     // A denial is logged without a generated id, which the caller does not know.
     const logged = { id: body.id, container, isStored: false };
     const { max_uses } = body;
@@ -105,7 +106,7 @@ export const createToken = changeEndpoint({
         usage.record(principal, permission, container);
       }
       const values = valueToFind(names[0] as string, content);
-      const found = limits.checkSearch(searcherOf(principal), requestInfo);
+      const found = limits.takeSearch(searcherOf(principal), requestInfo);
       const existing = await store.tokens.findEqual(
         principal.tenantId,
         container,
@@ -167,6 +168,15 @@ function defaultsRefused({ container }: Resource, id: string | undefined): Denia
 }
 
 /** Guesses count for the application whose access they use, so that more public keys do not allow more of them. */
+function takeTokens(
+  limits: Limits,
+  { applicationId: client }: Principal,
+  bytes: number,
+  requestInfo: RequestInfo,
+): void {
+  limits.take(requestInfo, { limit: 'tokens', client }, { limit: 'token-bytes', client, units: bytes });
+}
+
 function searcherOf(principal: Principal): Searcher {
   const { kind, applicationId } = principal;
   if (kind === 'application') return { applicationId, group: undefined };
@@ -291,7 +301,7 @@ export const searchTokens = readEndpoint({
     const { size, start: before, type, equals } = body;
     const { created_after: createdAfter, created_before: createdBefore } = body;
     const filter = { type, equals, createdAfter, createdBefore };
-    const found = limits.checkSearch(searcherOf(principal), requestInfo);
+    const found = limits.takeSearch(searcherOf(principal), requestInfo);
     const reserve = memory.reserverFor(call);
     const query = { visible: searchable, transformFor, filter, size, before, reserve };
     const { rows, ...list } = await store.tokens.list(principal.tenantId, query);
@@ -341,7 +351,7 @@ export const updateToken = changeEndpoint({
   etag: 'both',
   replay: replay(200, 'token:update'),
   checkLimits: async ({ principal, requestInfo, bodyBytes }, { limits }) => {
-    limits.checkTokens(principal.applicationId, bodyBytes, requestInfo);
+    takeTokens(limits, principal, bodyBytes, requestInfo);
     return undefined;
   },
   handle: async (call, { store, usage, limits, storageQuota, memory }) => {
@@ -349,7 +359,7 @@ export const updateToken = changeEndpoint({
     let next: PatchedContent | undefined;
     const revise = async (current: LockedToken) => {
       next = await patchedContent(call, current);
-      limits.spendTokens(principal.applicationId, furtherTokens(next.content));
+      limits.spend('tokens', principal.applicationId, furtherTokens(next.content));
       for (const { container } of [current, next.content]) usage.record(principal, 'token:update', container);
       return next.content;
     };

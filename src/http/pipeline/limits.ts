@@ -1,6 +1,5 @@
 /** Rate limits. Each process counts in memory, without database queries. */
 import { fail } from '../../domain/error.ts';
-import type { Digest } from '../../domain/key.ts';
 import { networkOf } from './client-address.ts';
 import type { RateLimitStatus, RequestInfo } from './request-info.ts';
 
@@ -37,6 +36,32 @@ export interface Rates {
   readonly processing: Rate;
 }
 
+/** Every limit, by what it counts. A limit with `half` is a half of another one, for a part of its clients. */
+const table = {
+  address: { counts: 'requests from one address' },
+  key: { counts: 'requests with one key' },
+  sessions: { counts: 'new sessions from one address' },
+  revocations: { counts: 'revoked keys from one address' },
+  exchanges: { counts: 'exchanged JWTs from one address' },
+  tokens: { counts: 'tokens created or changed by one application' },
+  'token-bytes': { counts: 'bytes of tokens sent by one application', unit: ';qu="content-bytes"' },
+  searches: { counts: 'searches by one application' },
+  'search-misses': { counts: 'searches without a result by one application' },
+  'group-searches': { counts: 'searches by sessions', half: 'searches' },
+  'group-search-misses': { counts: 'searches without a result by sessions', half: 'search-misses' },
+  uses: { counts: 'uses of one token' },
+  processing: { counts: 'milliseconds of long computations for one application' },
+} satisfies Record<string, { counts: string; unit?: string; half?: keyof Rates }>;
+type LimitName = keyof typeof table;
+
+/** Units that a request takes from the bucket of a client. The clients of a limit are addresses, applications, or others. */
+export interface Charge {
+  readonly limit: LimitName;
+  readonly client: string;
+  /** Default: 1. */
+  readonly units?: number;
+}
+
 /** Whose limits a search counts against. */
 export interface Searcher {
   /** The application, or the one that authorized the session or delegation. */
@@ -45,141 +70,157 @@ export interface Searcher {
   readonly group: string | undefined;
 }
 
-/**
- * Each check adds its limit to the `RateLimit` headers once less than half of the burst remains. Throws
- * `too_many_requests` if the rate is exceeded.
- */
-export interface Limits {
-  checkAddress(requestInfo: RequestInfo): void;
-  checkKey(digest: Digest, requestInfo: RequestInfo): void;
-  checkSessions(digest: Digest, requestInfo: RequestInfo): void;
-  checkRevocations(requestInfo: RequestInfo): void;
-  checkExchanges(requestInfo: RequestInfo): void;
-  checkTokens(application: string, bytes: number, requestInfo: RequestInfo): void;
-  /** Counts a token that takes longer to write as more tokens, also beyond the limit. */
-  spendTokens(application: string, tokens: number): void;
+/** Gives units back. Without names, those of all limits. A second call gives back nothing. */
+export type Refund = (...limits: readonly LimitName[]) => void;
+
+interface Kind {
+  /** The name in headers and metrics. */
+  readonly name: keyof Rates;
+  readonly burst: number;
+  readonly buckets: Buckets;
+  readonly policy: string;
+  readonly detail: string;
+}
+
+export class Limits {
+  readonly #now: () => number;
+  readonly #onExceeded: (limit: keyof Rates) => void;
+  /** Without those that are switched off. */
+  readonly #kinds = new Map<LimitName, Kind>();
+  /** A change can run several times before its commit, and its search counts once. */
+  readonly #searches = new WeakMap<RequestInfo, Refund>();
+
+  constructor(rates: Rates, now: () => number, onExceeded: (limit: keyof Rates) => void) {
+    this.#now = now;
+    this.#onExceeded = onExceeded;
+    for (const limit of Object.keys(table) as LimitName[]) {
+      const kind = kindOf(limit, rates, now());
+      if (kind) this.#kinds.set(limit, kind);
+    }
+  }
+
+  /**
+   * Takes all units or none. Throws `too_many_requests` for the limit that takes longest to grant its units. Adds each
+   * limit of which less than half is left to the `RateLimit` headers.
+   */
+  take(requestInfo: { rateLimits: RateLimitStatus }, ...charges: readonly Charge[]): Refund {
+    const at = this.#now();
+    let strictest: { kind: Kind; wait: number } | undefined;
+    for (const { limit, client, units } of charges) {
+      const kind = this.#kinds.get(limit);
+      if (!kind) continue;
+      const { granted, remaining, wait } = kind.buckets.decide(client, at, units);
+      // The headers would cost every request as much as the limits of its key and address.
+      if (granted && remaining >= kind.burst / 2) continue;
+      requestInfo.rateLimits.add(kind.policy, `"${kind.name}";r=${remaining};t=${Math.ceil(wait / 1000)}`);
+      if (!granted && wait >= (strictest?.wait ?? 0)) strictest = { kind, wait };
+    }
+    if (strictest) throw this.#refusal(strictest.kind, strictest.wait);
+    for (const { limit, client, units } of charges) this.spend(limit, client, units);
+    let taken = charges;
+    return (...limits) => {
+      const back = taken.filter(({ limit }) => limits.length === 0 || limits.includes(limit));
+      taken = taken.filter((charge) => !back.includes(charge));
+      for (const { limit, client, units = 1 } of back) this.spend(limit, client, -units);
+    };
+  }
+
+  /** Counts units that are known only afterwards, also beyond the limit. Negative units are given back. */
+  spend(limit: LimitName, client: string, units?: number): void {
+    this.#kinds.get(limit)?.buckets.spend(client, this.#now(), units);
+  }
+
+  /** Throws if the client may take no unit. */
+  check(limit: LimitName, client: string): void {
+    const kind = this.#kinds.get(limit);
+    const decision = kind?.buckets.decide(client, this.#now(), 0);
+    if (kind && decision?.granted === false) throw this.#refusal(kind, decision.wait);
+  }
+
+  /** Takes a unit of the address, and one of each other limit by address. */
+  takeAddress(requestInfo: RequestInfo, ...others: readonly ('revocations' | 'exchanges')[]): void {
+    const limits = (['address', ...others] as const).filter((limit) => this.#kinds.has(limit));
+    if (limits.length === 0) return; // The address is not even read.
+    const client = addressOf(requestInfo);
+    // Callers over a Unix socket have no address, and are not limited together.
+    const counted = limits.filter((limit) => limit !== 'address' || client !== '');
+    this.take(requestInfo, ...counted.map((limit) => ({ limit, client })));
+  }
+
   /**
    * Counts a search that finds nothing, before the search, so that concurrent guesses cannot exceed the limit. If it
    * finds something, call the returned function.
    */
-  checkSearch(by: Searcher, requestInfo: RequestInfo): () => void;
-  /** Counts one use of each token, or none if it throws. If the request is not sent, call the returned function. */
-  checkUses(tenant: string, tokens: readonly string[], requestInfo: RequestInfo): () => void;
-  /** Throws if the application has used up its processing time. Adds no header. */
-  checkProcessing(application: string): void;
-  /** Counts processing time, also beyond the limit: it is known only afterwards. */
-  spendProcessing(application: string, milliseconds: number): void;
-}
-
-export function makeLimits(
-  rates: Rates,
-  now: () => number,
-  onExceeded: (limit: keyof Rates) => void,
-): Limits {
-  const address = limit('address', 'requests from one address');
-  const key = limit('key', 'requests with one key');
-  const sessions = limit('sessions', 'new sessions from one address');
-  const revocations = limit('revocations', 'revoked keys from one address');
-  const exchanges = limit('exchanges', 'exchanged JWTs from one address');
-  const tokens = limit('tokens', 'tokens created or changed by one application');
-  const tokenBytes = limit('token-bytes', 'bytes of tokens sent by one application', ';qu="content-bytes"');
-  const searches = limit('searches', 'searches by one application');
-  const misses = limit('search-misses', 'searches without a result by one application');
-  const groupSearches = limit('searches', 'searches by sessions', '', 2);
-  const groupMisses = limit('search-misses', 'searches without a result by sessions', '', 2);
-  const uses = limit('uses', 'uses of one token');
-  const processing = limit('processing', 'milliseconds of long computations for one application');
-  /** A change can run several times before its commit, and counts once. */
-  const searching = new WeakMap<RequestInfo, () => void>();
-
-  function limit(name: keyof Rates, what: string, quotaUnit = '', share = 1) {
-    const { per } = rates[name];
-    const [rate, burst] = [rates[name].rate / share, Math.ceil(rates[name].burst / share)];
-    if (rate === 0) return undefined;
-    const buckets = new Buckets({ rate, per, burst }, now());
-    const policy = `"${name}";q=${burst}${quotaUnit};w=${Math.ceil((burst * per) / rate / 1000)}`;
-    const detail = `At most ${burst} ${what} in a burst, and ${rate} every ${per === 1000 ? 'second' : 'minute'}. Retry after the number of seconds in Retry-After.`;
-    const check = (client: string, requestInfo?: { rateLimits: RateLimitStatus }, units?: number) => {
-      const { granted, remaining, wait } = buckets.take(client, now(), units);
-      // The headers would cost every request as much as both limits.
-      if (granted && remaining >= burst / 2) return;
-      const seconds = Math.ceil(wait / 1000);
-      requestInfo?.rateLimits.add(policy, `"${name}";r=${remaining};t=${seconds}`);
-      if (granted) return;
-      onExceeded(name);
-      throw fail('too_many_requests', { detail, retryAfter: seconds });
-    };
-    return { check, spend: (client: string, units: number) => buckets.spend(client, now(), units) };
+  takeSearch({ applicationId, group }: Searcher, requestInfo: RequestInfo): () => void {
+    const earlier = this.#searches.get(requestInfo);
+    if (earlier) return earlier;
+    const refund = this.take(
+      requestInfo,
+      { limit: 'searches', client: applicationId },
+      { limit: 'search-misses', client: applicationId },
+      ...(group === undefined
+        ? []
+        : ([
+            { limit: 'group-searches', client: group },
+            { limit: 'group-search-misses', client: group },
+          ] as const)),
+    );
+    const found = () => refund('search-misses', 'group-search-misses');
+    this.#searches.set(requestInfo, found);
+    return found;
   }
 
+  #refusal({ name, detail }: Kind, wait: number) {
+    this.#onExceeded(name);
+    return fail('too_many_requests', { detail, retryAfter: Math.ceil(wait / 1000) });
+  }
+}
+
+/** Undefined if the limit is switched off. */
+function kindOf(limit: LimitName, rates: Rates, start: number): Kind | undefined {
+  const { counts, unit = '', half }: { counts: string; unit?: string; half?: keyof Rates } = table[limit];
+  const name = half ?? (limit as keyof Rates);
+  const share = half ? 2 : 1;
+  const { per } = rates[name];
+  const [rate, burst] = [rates[name].rate / share, Math.ceil(rates[name].burst / share)];
+  if (rate === 0) return undefined;
   return {
-    checkAddress: (requestInfo) => {
-      const client = address && requestInfo.address();
-      if (client !== undefined) address?.check(networkOf(client), requestInfo);
-    },
-    checkKey: (digest, requestInfo) => key?.check(digest.toHex(), requestInfo),
-    checkSessions: (digest, requestInfo) =>
-      sessions?.check(`${digest.toHex()} ${networkOf(requestInfo.address() ?? '')}`, requestInfo),
-    checkRevocations: (requestInfo) =>
-      revocations?.check(networkOf(requestInfo.address() ?? ''), requestInfo),
-    checkExchanges: (requestInfo) => exchanges?.check(networkOf(requestInfo.address() ?? ''), requestInfo),
-    checkTokens: (application, bytes, requestInfo) => {
-      tokens?.check(application, requestInfo);
-      tokenBytes?.check(application, requestInfo, bytes);
-    },
-    spendTokens: (application, more) => tokens?.spend(application, more),
-    checkSearch: ({ applicationId, group }, requestInfo) => {
-      const earlier = searching.get(requestInfo);
-      if (earlier) return earlier;
-      // Of the group first, so that a group that has used up its part takes nothing from the application.
-      for (const each of [groupSearches, groupMisses])
-        if (group !== undefined) each?.check(group, requestInfo);
-      for (const each of [searches, misses]) each?.check(applicationId, requestInfo);
-      let isMiss = true;
-      const found = () => {
-        if (!isMiss) return;
-        isMiss = false;
-        misses?.spend(applicationId, -1);
-        if (group !== undefined) groupMisses?.spend(group, -1);
-      };
-      searching.set(requestInfo, found);
-      return found;
-    },
-    checkUses: (tenant, tokens, requestInfo) =>
-      takeAll(
-        tokens.map((token) => `${tenant} ${token}`),
-        (token) => uses?.check(token, requestInfo),
-        (token) => uses?.spend(token, -1),
-      ),
-    checkProcessing: (application) => processing?.check(application, undefined, 0),
-    spendProcessing: (application, milliseconds) => processing?.spend(application, milliseconds),
+    name,
+    burst,
+    buckets: new Buckets({ rate, per, burst }, start),
+    policy: `"${name}";q=${burst}${unit};w=${Math.ceil((burst * per) / rate / 1000)}`,
+    detail: `At most ${burst} ${counts} in a burst, and ${rate} every ${per === 1000 ? 'second' : 'minute'}. Retry after the number of seconds in Retry-After.`,
   };
 }
 
-/** Takes a unit for each name. If one throws, takes none. Returns what gives all back. */
-function takeAll(names: readonly string[], take: (name: string) => void, giveBack: (name: string) => void) {
-  const taken: string[] = [];
-  const giveAllBack = () => {
-    for (const name of taken.splice(0)) giveBack(name);
-  };
-  try {
-    for (const name of names) {
-      take(name);
-      taken.push(name);
-    }
-  } catch (error) {
-    giveAllBack();
-    throw error;
-  }
-  return giveAllBack;
+/** The client of limits by address. */
+export function addressOf(requestInfo: RequestInfo): string {
+  return networkOf(requestInfo.address() ?? '');
 }
 
-interface Taken {
+interface Decision {
   readonly granted: boolean;
   /** Units that can be taken immediately after this. */
   readonly remaining: number;
   /** If granted, milliseconds until one more unit is available; otherwise, until this request would be granted. */
   readonly wait: number;
+}
+
+/**
+ * Whether a bucket grants `units`, which must not exceed `burst`. `debt` is what it lacks of being full: the missing
+ * units times `per`.
+ */
+export function decide({ rate, per, burst }: Rate, debt: number, units: number): Decision {
+  const available = burst * per - debt;
+  const cost = units * per;
+  if (available < cost)
+    return {
+      granted: false,
+      remaining: Math.max(0, Math.floor(available / per)),
+      wait: (cost - available) / rate,
+    };
+  const rest = available - cost;
+  return { granted: true, remaining: Math.floor(rest / per), wait: (per - (rest % per)) / rate };
 }
 
 /** Maximum buckets in memory per limit, about 150 bytes each. A larger map blocks the event loop while it is resized. */
@@ -204,30 +245,18 @@ export class Buckets {
     this.#start = start;
   }
 
-  /** Takes all `units` or none. `units` must not exceed `burst`. */
-  take(client: string, at: number, units = 1): Taken {
-    const { rate, per, burst } = this.#rate;
-    const now = (at - this.#start) * rate;
-    const [name, fullAt] = this.#find(client, now);
-    const available = burst * per - (fullAt - now);
-    const cost = units * per;
-    const granted = available >= cost;
-    if (!granted)
-      return {
-        granted,
-        remaining: Math.max(0, Math.floor(available / per)),
-        wait: (cost - available) / rate,
-      };
-    if (cost > 0) this.#fullAt.set(name, fullAt + cost);
-    const rest = available - cost;
-    return { granted, remaining: Math.floor(rest / per), wait: (per - (rest % per)) / rate };
+  /** Whether the client may take `units`. Takes none. */
+  decide(client: string, at: number, units = 1): Decision {
+    const now = (at - this.#start) * this.#rate.rate;
+    const [, fullAt] = this.#find(client, now);
+    return decide(this.#rate, fullAt - now, units);
   }
 
   /**
    * Takes `units`, also if that is more than the bucket has. No unit is granted until the rest has been gained.
    * Negative units are given back, unless the bucket was dropped.
    */
-  spend(client: string, at: number, units: number): void {
+  spend(client: string, at: number, units = 1): void {
     if (units < 0 && !this.#fullAt.has(client)) return;
     const [name, fullAt] = this.#find(client, (at - this.#start) * this.#rate.rate);
     this.#fullAt.set(name, fullAt + units * this.#rate.per);

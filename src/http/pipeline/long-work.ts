@@ -25,7 +25,7 @@ const eventLoop: Turns = { now: () => performance.now(), next: (work) => void se
 type Slice = (end: number) => boolean;
 
 export class LongWork {
-  readonly #limits: Pick<Limits, 'checkProcessing' | 'spendProcessing'>;
+  readonly #limits: Pick<Limits, 'check' | 'spend'>;
   readonly #turns: Turns;
   /** The computations of each application. The first of the first application runs next. */
   readonly #waiting = new Map<string, Slice[]>();
@@ -33,7 +33,7 @@ export class LongWork {
   /** When the time of this turn is over. Undefined before the first computation of a turn. */
   #turnEnd: number | undefined;
 
-  constructor(limits: Pick<Limits, 'checkProcessing' | 'spendProcessing'>, turns = eventLoop) {
+  constructor(limits: Pick<Limits, 'check' | 'spend'>, turns = eventLoop) {
     this.#limits = limits;
     this.#turns = turns;
   }
@@ -43,7 +43,7 @@ export class LongWork {
    * time or has too many waiting computations, and `unavailable` if all applications together have too many.
    */
   async run<T>({ applicationId }: { applicationId: string }, steps: Steps<T>): Promise<T> {
-    this.#limits.checkProcessing(applicationId);
+    this.#limits.check('processing', applicationId);
     if ((this.#waiting.get(applicationId)?.length ?? 0) >= maxWaiting.perApplication) throw tooMany();
     if (this.#count >= maxWaiting.total) throw fail('unavailable', { expected: true });
     const { promise, resolve, reject } = Promise.withResolvers<T>();
@@ -96,7 +96,7 @@ export class LongWork {
     const [[application, slices]] = this.#waiting as unknown as [[string, Slice[]]];
     const slice = slices.shift() as Slice;
     const isComplete = slice(this.#turnEnd as number);
-    this.#limits.spendProcessing(application, this.#turns.now() - began);
+    this.#limits.spend('processing', application, this.#turns.now() - began);
     if (isComplete) this.#count--;
     else slices.push(slice);
     this.#waiting.delete(application);

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
-import { makeLimits, type Rates } from '../../../src/http/pipeline/limits.ts';
+import { Limits, type Rates } from '../../../src/http/pipeline/limits.ts';
 import type { RequestInfo } from '../../../src/http/pipeline/request-info.ts';
 import { dumpDatabase, hideTable } from '../../support/database.ts';
 import { type ApiResponse, openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
@@ -10,20 +10,52 @@ const rateLimitHeaders = ({ headers }: ApiResponse) => [
 ];
 const limitsOff = { SALLYPORT_RATE_PER_KEY: '0', SALLYPORT_RATE_PER_ADDRESS: '0' };
 
-test('a search in a change that runs again before its commit counts once, and so does its success', () => {
-  const rates = new Proxy({} as Rates, { get: () => ({ rate: 1, per: 60_000, burst: 2 }) });
-  const { checkSearch } = makeLimits(
-    rates,
-    () => 0,
+const request = () => ({ rateLimits: { add: () => {} } }) as unknown as RequestInfo;
+const limitsOf = (rates: Partial<Rates>, now = () => 0) =>
+  new Limits(
+    new Proxy({} as Rates, {
+      get: (_, name: keyof Rates) => rates[name] ?? { rate: 1, per: 60_000, burst: 2 },
+    }),
+    now,
     () => {},
   );
-  const request = () => ({ rateLimits: { add: () => {} } }) as unknown as RequestInfo;
+
+test('a search in a change that runs again before its commit counts once, and so does its success', () => {
+  const limits = limitsOf({});
   const app = { applicationId: 'app', group: undefined };
   const first = request();
-  const found = [checkSearch(app, first), checkSearch(app, first)];
+  const found = [limits.takeSearch(app, first), limits.takeSearch(app, first)];
   for (const succeed of found) succeed();
-  checkSearch(app, request());
-  expect(() => checkSearch(app, request())).toThrow('too_many_requests');
+  limits.takeSearch(app, request());
+  expect(() => limits.takeSearch(app, request())).toThrow('too_many_requests');
+});
+
+test('several limits are taken together or not at all, the strictest answers, and each can be given back', () => {
+  let now = 0;
+  const minute = 60_000;
+  const limits = limitsOf(
+    { tokens: { rate: 1, per: minute, burst: 1 }, 'token-bytes': { rate: 10, per: minute, burst: 100 } },
+    () => now,
+  );
+  const create = (units: number) =>
+    limits.take(request(), { limit: 'tokens', client: 'a' }, { limit: 'token-bytes', client: 'a', units });
+  const retryAfter = (units: number) => {
+    try {
+      create(units);
+      return undefined;
+    } catch (error) {
+      return (error as { retryAfter?: number }).retryAfter;
+    }
+  };
+  const refund = create(100);
+  expect([retryAfter(5), retryAfter(20)]).toEqual([60, 120]);
+  refund('tokens');
+  refund('tokens');
+  expect(retryAfter(10)).toBe(60); // for the bytes; the token is not taken
+  now += minute;
+  create(10);
+  refund();
+  expect(retryAfter(90)).toBe(60); // for the token: all bytes but the last ten are back
 });
 
 describe('rate limits', () => {

@@ -20,8 +20,8 @@ class ManualTurns {
 }
 
 const unlimited: ConstructorParameters<typeof LongWork>[0] = {
-  checkProcessing: () => {},
-  spendProcessing: () => {},
+  check: () => {},
+  spend: () => {},
 };
 
 /** Counts its steps under `name`. */
@@ -105,7 +105,7 @@ describe('long work', () => {
     const spent: [string, number][] = [];
     const { turns, run } = setUp({
       ...unlimited,
-      spendProcessing: (name: string, time: number) => void spent.push([name, time]),
+      spend: (_, name, time = 1) => void spent.push([name, time]),
     });
     const result = run('a', 'long', 20);
     while (turns.turn());
