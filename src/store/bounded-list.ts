@@ -44,6 +44,7 @@ export async function boundedList<S, R>(
   { size, page, before = maxId, reserve }: ListWindow,
 ): Promise<ListPage<R & { readonly id: string }>> {
   const offset = page === undefined ? 0 : (page - 1) * size;
+  await nextTurn();
   const scan =
     page === undefined ? scanOnce(db, list, before, size + 1) : scanPages(db, list, offset, size + 1);
   const { found, end, total } = await scan;

@@ -144,7 +144,7 @@ describe.each(databases)('counting the audit log on %s', (name, database) => {
     expect(sure).toBeGreaterThan(1000);
   });
 
-  test('can pause at every statement, pending entry, segment and chunk, and reserves the pending entries', async () => {
+  test('can pause at every statement, row of the index, pending entry, segment and chunk, and reserves the pending entries', async () => {
     let [steps, reserved] = [0, 0];
     const run: RunSteps = async (computation) => {
       for (let step = computation.next(); ; step = computation.next()) {
@@ -168,8 +168,10 @@ describe.each(databases)('counting the audit log on %s', (name, database) => {
     };
     // The times of the first segment are within one interval, so it is not decompressed.
     const [pending, segments, chunks] = [100, 7, 39];
+    // One for the operation, and one for a result other than success.
+    const rows = 2 * segments;
     const { steps: without } = await counted(false);
-    expect(without).toBe(pending + segments + chunks);
+    expect(without).toBe(pending + rows + segments + chunks);
     const { steps: withDenials, denied } = await counted(true);
     expect(denied).toBeDefined();
     // Half of the entries are reads, and a ninth of these is denied.

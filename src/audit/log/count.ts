@@ -23,7 +23,16 @@ import { newestPending, type PendingEntry } from './pending.ts';
 import { compute, peakReserver, type Reader } from './reader.ts';
 import { numbersOf } from './search.ts';
 import { type Counts, chunkSize, type SegmentHeader } from './segment.ts';
-import { type Hits, hitsAt, intersect, isBetween, matches, segmentsWith, termsFor } from './terms.ts';
+import {
+  divided,
+  type Hits,
+  hitsAt,
+  intersect,
+  isBetween,
+  matches,
+  segmentsWith,
+  termsFor,
+} from './terms.ts';
 
 export interface CountLimits {
   /** Maximum number of entries and segments that are counted. Older ones are left out. */
@@ -236,20 +245,19 @@ async function withResults(
   );
   const split = headers.filter((header) => offsetsOf || needsOffsets(header));
   const mixed = split.filter(({ counts }) => counts.denied + counts.failed > 0);
-  const withTerm = async (result: 'denied' | 'failed') =>
-    hitsAt(db, tenantId, termsFor({ result })[0] as number, mixed);
-  const [denied, failed] = [await withTerm('denied'), await withTerm('failed')];
-  function* byResult(header: SegmentHeader): Steps<HitsByResult> {
-    const length = header.last - header.first + 1;
-    const all = offsetsOf?.get(header.number) ?? Array.from({ length }, (_, at) => at);
-    const [isDenied, isFailed] = [denied.get(header.number), failed.get(header.number)];
-    const found: Record<Result, number[]> = { success: [], denied: [], failed: [] };
-    for (const offset of all) {
-      const result = isDenied?.has(offset) ? 'denied' : isFailed?.has(offset) ? 'failed' : 'success';
-      if (filter.result === undefined || filter.result === result) found[result].push(offset);
-    }
+  const withTerm = async (result: 'denied' | 'failed') => {
+    const found = await hitsAt(db, tenantId, termsFor({ result })[0] as number, mixed);
+    return new Map(found.map(({ number, offsets }) => [number, offsets]));
+  };
+  const [withDenied, withFailed] = [await withTerm('denied'), await withTerm('failed')];
+  function* byResult({ first, last, number }: SegmentHeader): Steps<HitsByResult> {
     yield;
-    return found;
+    const all = offsetsOf?.get(number) ?? Array.from({ length: last - first + 1 }, (_, at) => at);
+    const [denied, others] = divided(all, withDenied.get(number));
+    const [failed, success] = divided(others, withFailed.get(number));
+    const results = { success, denied, failed };
+    if (filter.result === undefined) return results;
+    return { success: [], denied: [], failed: [], [filter.result]: results[filter.result] };
   }
   function* matchings(): Steps<Matching[]> {
     const list: Matching[] = [];

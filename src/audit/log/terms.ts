@@ -8,7 +8,9 @@ import type { Db, DbTime, Queries } from '../../db/db.ts';
 import { insertValues, onCitus, Params } from '../../db/sql.ts';
 import type { Entry } from '../../domain/audit.ts';
 import { canonicalContainer } from '../../domain/rule.ts';
+import type { Steps } from '../../domain/steps.ts';
 import type { AuditFilter } from '../records.ts';
+import { compute, type Reader } from './reader.ts';
 import { type Range, type SegmentHeader, sha256 } from './segment.ts';
 
 /** The terms of an entry, hashed. Some may be there twice. */
@@ -271,7 +273,7 @@ export interface Hits {
 
 /** At most `limit` segments that have the term, from the start (`asc`) or the end (`desc`) of the range. */
 export async function segmentsWith(
-  db: Pick<Queries, 'all'>,
+  db: Reader,
   tenantId: string,
   term: number,
   { first, last }: Range,
@@ -283,12 +285,12 @@ export async function segmentsWith(
      order by number ${order} limit $5`,
     [tenantId, term, first, last, limit],
   );
-  return rows.map(toHits);
+  return compute(db, hitsOf(rows));
 }
 
 /** Returns those hits that also have all of `terms`. */
 export async function intersect(
-  db: Pick<Queries, 'all'>,
+  db: Reader,
   tenantId: string,
   terms: readonly number[],
   hits: readonly Hits[],
@@ -296,28 +298,51 @@ export async function intersect(
   let common = [...hits];
   for (const term of terms) {
     const found = await hitsAt(db, tenantId, term, common);
-    common = common
-      .map(({ number, offsets }) => ({ number, offsets: offsets.filter((at) => found.get(number)?.has(at)) }))
-      .filter(({ offsets }) => offsets.length > 0);
+    common = await compute(db, commonHits(common, found));
     if (common.length === 0) return [];
   }
   return common;
 }
 
-/** The offsets with a term, in the segments of `hits`. */
+function* commonHits(hits: readonly Hits[], others: readonly Hits[]): Steps<Hits[]> {
+  const offsetsOf = new Map(others.map(({ number, offsets }) => [number, offsets]));
+  const common: Hits[] = [];
+  for (const { number, offsets } of hits) {
+    yield;
+    const [both] = divided(offsets, offsetsOf.get(number));
+    if (both.length > 0) common.push({ number, offsets: both });
+  }
+  return common;
+}
+
+/** The offsets that are also in the second list, and the others. Both lists are ascending. */
+export function divided(
+  offsets: readonly number[],
+  others: readonly number[] = [],
+): readonly [both: number[], rest: number[]] {
+  const [both, rest]: [number[], number[]] = [[], []];
+  let next = 0;
+  for (const offset of offsets) {
+    while (next < others.length && (others[next] as number) < offset) next++;
+    (others[next] === offset ? both : rest).push(offset);
+  }
+  return [both, rest];
+}
+
+/** The entries with a term, in the segments of `hits`. */
 export async function hitsAt(
-  db: Pick<Queries, 'all'>,
+  db: Reader,
   tenantId: string,
   term: number,
   hits: readonly Pick<Hits, 'number'>[],
-): Promise<Map<number, ReadonlySet<number>>> {
+): Promise<Hits[]> {
   const params = new Params();
   const rows = await db.all<HitRow>(
     `select number, offsets from audit_index where tenant_id = ${params.add(tenantId)}
      and term = ${params.add(term)} and number in ${params.list(hits.map(({ number }) => number))}`,
     params.values,
   );
-  return new Map(rows.map(toHits).map(({ number, offsets }) => [number, new Set(offsets)]));
+  return compute(db, hitsOf(rows));
 }
 
 interface HitRow {
@@ -325,8 +350,13 @@ interface HitRow {
   readonly offsets: Uint8Array;
 }
 
-function toHits({ number, offsets }: HitRow): Hits {
-  const bytes = new DataView(offsets.buffer, offsets.byteOffset, offsets.byteLength);
-  const found = Array.from({ length: offsets.length >> 1 }, (_, at) => bytes.getUint16(2 * at));
-  return { number: Number(number), offsets: found };
+function* hitsOf(rows: readonly HitRow[]): Steps<Hits[]> {
+  const hits: Hits[] = [];
+  for (const { number, offsets } of rows) {
+    yield;
+    const bytes = new DataView(offsets.buffer, offsets.byteOffset, offsets.byteLength);
+    const list = Array.from({ length: offsets.length >> 1 }, (_, at) => bytes.getUint16(2 * at));
+    hits.push({ number: Number(number), offsets: list });
+  }
+  return hits;
 }
