@@ -6,12 +6,13 @@
 import { fail } from '../../domain/error.ts';
 import type { JsonText } from '../../domain/json-text.ts';
 import type { Principal } from '../../domain/principal.ts';
+import { nextTurn } from '../../domain/steps.ts';
 
 /** A request that holds at most this many bytes is not counted, and never refused. */
 export const smallBytes = 65_536;
 
 /** Bytes that are encoded and sent at a time. To encode a whole response in one turn would delay other requests. */
-const chunkBytes = 65_536;
+const chunkBytes = 131_072;
 
 /** The rest is for the program, its caches, and what the garbage collector has not freed yet. */
 const shareOfProcess = 1 / 4;
@@ -120,7 +121,8 @@ export class Reservation {
     const chunks = chunksOf(json.parts);
     return new ReadableStream<Uint8Array>(
       {
-        pull: (controller) => {
+        pull: async (controller) => {
+          await nextTurn();
           const { done, value } = chunks.next();
           if (!done) return controller.enqueue(value);
           this.release();

@@ -7,6 +7,7 @@
 import { all, Params, padded } from '../../db/sql.ts';
 import { firstIdAt } from '../../domain/key.ts';
 import type { Transform } from '../../domain/rule.ts';
+import { nextTurn } from '../../domain/steps.ts';
 import { notExpired } from '../applications.ts';
 import { countBudget, maxId, scanBudget } from '../bounded-list.ts';
 import type { TokenFilter, TokenQuery } from '../store.ts';
@@ -68,6 +69,7 @@ export async function findTokens(
   const before = query.before !== undefined && query.before < to ? query.before : to;
   const skip = page === undefined ? 0 : (page - 1) * size;
   const countable = page === undefined ? undefined : countableRanges(query);
+  await nextTurn();
   const counted = countable && (await countRanges(scan, countable));
   const none = { tokens: [], next: undefined, tooDeep: false };
   if (query.visible.scopes.length === 0) return { ...none, total: page && 0 };
@@ -129,7 +131,7 @@ function walkThrough(scan: Scan, filter: TokenFilter, source: Source) {
   const walk = { spent: 0, step };
 
   async function step(before: string, limit: number, budget: number) {
-    if (walk.spent > 0 && scan.db.dialect === 'sqlite') await new Promise(setImmediate);
+    if (walk.spent > 0) await nextTurn();
     const max = Math.min(limit, scan.budget.chunk, Math.ceil((budget - walk.spent) / cost));
     const { seqs, end, read } = await source(before, max);
     const some = seqs.slice(0, max);
