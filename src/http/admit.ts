@@ -4,7 +4,7 @@
  */
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { Denial } from '../domain/denial.ts';
-import { fail } from '../domain/error.ts';
+import { fail, throwIfInvalid } from '../domain/error.ts';
 import { cut } from '../domain/escape.ts';
 import { type ParsedKey, parseKey, redactSecrets } from '../domain/key.ts';
 import { forPurpose } from '../domain/policy.ts';
@@ -133,7 +133,7 @@ function originReason(origin: string): string {
   return `the origin ${cut(redactSecrets(origin), maxOriginLength)} is not in allowed_origins of the application`;
 }
 
-export const dpopHeader = 'dpop';
+const dpopHeader = 'dpop';
 
 /**
  * Throws `unauthenticated`, with a challenge in the response headers, if the request has no valid proof. Called only
@@ -164,11 +164,42 @@ function requireProof(
   }
 }
 
-/** The URL of the origin that serves the route, if it is configured. */
-export function baseOf(
-  { servedTo }: KeyedRoute,
-  { publicUrl, framesUrl }: HandlerContext,
+/**
+ * Returns the thumbprint of the key to which the new session is bound, or undefined if the request has no proof. Throws
+ * `validation_failed` if the proof is invalid, or if it is missing and the application requires one.
+ */
+export function keyOfNewSession(
+  { request, requestInfo, route, principal }: Applicant,
+  context: HandlerContext,
 ): string | undefined {
+  const { proofs } = context;
+  const { now } = principal as Principal;
+  const jwt = request.headers.get(dpopHeader);
+  if (jwt === null) {
+    if (principal?.kind === 'application' && principal.application.require_bound_sessions)
+      throwIfInvalid({
+        [dpopHeader]: [
+          'is required: this application can create only bound sessions, so send a DPoP proof (RFC 9449)',
+        ],
+      });
+    return undefined;
+  }
+  requestInfo.dpop = { nonce: proofs.newNonce(now) };
+  const url = urlOf(request, baseOf(route, context));
+  try {
+    return proofs.checkNewKey(jwt, { method: request.method, url }, now).jkt;
+  } catch (error) {
+    if (!(error instanceof ProofError)) throw error;
+    const expected =
+      error.message === 'is for another URL'
+        ? `: expected ${url}; if a proxy changes the URL, the operator must set SALLYPORT_PUBLIC_URL`
+        : '';
+    throw fail('validation_failed', { errors: { [dpopHeader]: [error.message + expected] } });
+  }
+}
+
+/** The URL of the origin that serves the route, if it is configured. */
+function baseOf({ servedTo }: KeyedRoute, { publicUrl, framesUrl }: HandlerContext): string | undefined {
   return servedTo === 'frames' ? framesUrl : publicUrl;
 }
 

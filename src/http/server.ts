@@ -5,7 +5,7 @@ import { fail } from '../domain/error.ts';
 import type { Log } from '../telemetry/log.ts';
 import type { Observed } from '../telemetry/observe.ts';
 import { senderOf, unwrapped } from './pipeline/client-address.ts';
-import { observeRequest } from './pipeline/observe-request.ts';
+import { observeRequest } from './pipeline/finish-request.ts';
 import { problemResponse } from './pipeline/problem.ts';
 import type { RoutedRequest } from './pipeline/read-input.ts';
 import { type Connections, noConnections, RequestInfo } from './pipeline/request-info.ts';

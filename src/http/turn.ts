@@ -1,13 +1,11 @@
 /** One request, from its arrival to its response. A comment such as `// 429` is the status with which a step can fail. */
 import type { Awaitable } from '../domain/awaitable.ts';
-import { Failure, fail, problem, throwIfInvalid } from '../domain/error.ts';
-import type { JsonText } from '../domain/json-text.ts';
+import { Failure, problem } from '../domain/error.ts';
 import type { ParsedKey } from '../domain/key.ts';
 import { hasTrait } from '../domain/permission.ts';
 import { identityOf, type Principal } from '../domain/principal.ts';
-import type { Credentials, StoreTransaction } from '../store/store.ts';
-import { type Applicant, admit, baseOf, dpopHeader, isLimited, presentedKey, spendUse } from './admit.ts';
-import { ProofError } from './dpop/proof.ts';
+import type { Credentials } from '../store/store.ts';
+import { type Applicant, admit, isLimited, keyOfNewSession, presentedKey, spendUse } from './admit.ts';
 import {
   countBreakGlass,
   countQuarantinedNotFound,
@@ -15,13 +13,11 @@ import {
   recordDenial,
 } from './pipeline/denials.ts';
 import { recordDisclosures } from './pipeline/disclosures.ts';
-import { finishRequest } from './pipeline/observe-request.ts';
-import { problemResponse } from './pipeline/problem.ts';
+import { refusalOf, responseTo } from './pipeline/finish-request.ts';
 import type { Release } from './pipeline/quota.ts';
 import {
   bodyLimit,
   inputSteps,
-  isUnread,
   largeBody,
   memoryOfBody,
   type ReceivedBody,
@@ -29,12 +25,9 @@ import {
   readInput,
   receiveBody,
 } from './pipeline/read-input.ts';
-import { type RequestInfo, urlOf } from './pipeline/request-info.ts';
-import { closeIfStopping, toResponse } from './pipeline/response.ts';
+import type { RequestInfo } from './pipeline/request-info.ts';
 import {
   type Call,
-  checkFailure,
-  checkReply,
   type HandlerContext,
   type KeyedRoute,
   operationOf,
@@ -142,19 +135,9 @@ class Turn implements Applicant {
     // The handler records scoped permissions, because it knows the container.
     const { permission } = route;
     app.usage.request(principal, permission && hasTrait(permission, 'scoped') ? undefined : permission);
-    if (route.servedTo === 'console') return this.#renewSession();
+    if (route.servedTo === 'console') return app.signIn.renew(principal, app.store);
     if (!app.signIn.acceptsKeys) countBreakGlass(principal, requestInfo, app);
     return undefined;
-  }
-
-  async #renewSession(): Promise<void> {
-    const { tenantId, authority } = this.#caller;
-    const expiresAt = this.app.signIn.renewal(this.#caller);
-    if (expiresAt === undefined || !authority) return;
-    const { applicationId, keyId } = authority;
-    const renew = (tx: StoreTransaction) => tx.keys.renew(tenantId, applicationId, keyId, expiresAt);
-    // If this fails, for example on a full disk, the next request tries again.
-    await this.app.store.change(tenantId, renew, applicationId).catch(() => {});
   }
 
   async readBody(): Promise<Call> {
@@ -188,7 +171,7 @@ class Turn implements Applicant {
     const { app, route, requestInfo } = this;
     if (route.mayTakeLong || route.isRaw) requestInfo.keepOpen();
     if (route.isRaw) call.admit = (credentials) => this.admit(credentials);
-    if (route.bindsSession) call.jkt = this.#keyOfNewSession();
+    if (route.bindsSession) call.jkt = keyOfNewSession(this, app);
     const isPreview = (call.query as { dry_run?: boolean } | undefined)?.dry_run === true;
     const read = route.kind === 'read' ? route.handle : isPreview ? route.preview : undefined;
     const work = read
@@ -255,74 +238,7 @@ class Turn implements Applicant {
     this.#releaseQuota?.();
     if (!reservation?.isSending) reservation?.release();
   }
-
-  /**
-   * Returns the thumbprint of the key to which the new session is bound, or undefined if the request has no proof.
-   * Throws `validation_failed` if the proof is invalid, or if it is missing and the application requires one.
-   */
-  #keyOfNewSession(): string | undefined {
-    const { app, request, requestInfo, route } = this;
-    const principal = this.#caller;
-    const jwt = request.headers.get(dpopHeader);
-    if (jwt === null) {
-      const required = principal.kind === 'application' && principal.application.require_bound_sessions;
-      if (required) throwIfInvalid({ [dpopHeader]: [missing] });
-      return undefined;
-    }
-    requestInfo.dpop = { nonce: app.proofs.newNonce(principal.now) };
-    const url = urlOf(request, baseOf(route, app));
-    try {
-      return app.proofs.checkNewKey(jwt, { method: request.method, url }, principal.now).jkt;
-    } catch (error) {
-      if (!(error instanceof ProofError)) throw error;
-      const expected =
-        error.message === 'is for another URL'
-          ? `: expected ${url}; if a proxy changes the URL, the operator must set SALLYPORT_PUBLIC_URL`
-          : '';
-      throw fail('validation_failed', { errors: { [dpopHeader]: [error.message + expected] } });
-    }
-  }
 }
 
 /** The errors of requests that passed authorization. */
 const answered: ReadonlySet<number> = new Set([404, 409, 412, 422]);
-
-const missing =
-  'is required: this application can create only bound sessions, so send a DPoP proof (RFC 9449)';
-
-function responseTo(
-  route: Route,
-  reply: Reply,
-  principal: Principal | undefined,
-  info: RequestInfo,
-  app: HandlerContext,
-): Response {
-  if (app.checkReplies && !('isRaw' in route && route.isRaw)) checkReply(route, reply);
-  // A change is already committed and a request to a destination was sent, so their replies must be sent.
-  const mustBeSent = route.kind !== 'read' || route.isRaw === true;
-  const sendLarge = (json: JsonText) => app.memory.for(principal as Principal, info).send(json, mustBeSent);
-  const response = toResponse(reply, info, principal && sendLarge);
-  finishRequest(route, reply.status, principal, info, app);
-  return closeIfStopping(response, app);
-}
-
-interface Refusal {
-  readonly route: Route;
-  readonly request: Request;
-  readonly error: unknown;
-  readonly principal: Principal | undefined;
-  readonly receiving: Promise<ReceivedBody> | undefined;
-}
-
-function refusalOf(
-  { route, request, error, principal, receiving }: Refusal,
-  info: RequestInfo,
-  app: HandlerContext,
-): Response {
-  const failure = app.checkReplies ? checkFailure(route, error) : error;
-  const response = problemResponse(failure, info, app.log, {}, route.conventions?.keyChallenge);
-  finishRequest(route, response.status, principal, info, app);
-  // A connection with the rest of a body cannot be used again.
-  if (takesBody(route) && isUnread(request, receiving, error)) response.headers.set('Connection', 'close');
-  return closeIfStopping(response, app);
-}

@@ -10,6 +10,7 @@ import { newId } from '../../domain/key.ts';
 import type { Principal } from '../../domain/principal.ts';
 import { collect } from '../../domain/received-bytes.ts';
 import { subjectShape } from '../../domain/trusted-issuer.ts';
+import type { Store, StoreTransaction } from '../../store/store.ts';
 import type { Log } from '../../telemetry/log.ts';
 import { type Claims, decodeClaims, type IssuerKeys, JwtRefusal, maxLogoutAge } from './issuer-keys.ts';
 
@@ -186,12 +187,16 @@ export class SignIn {
     return this.providers.some(({ issuer }) => issuer === principal.issuer);
   }
 
-  /** The new expiry of a session that is in use. Undefined if it need not be renewed yet. */
-  renewal(principal: Principal): number | undefined {
+  /** Gives a session that is in use more time. If that fails, for example on a full disk, the next request tries again. */
+  async renew(principal: Principal, store: Pick<Store, 'change'>): Promise<void> {
     const session = principal.kind === 'application' ? principal.session : undefined;
-    if (!session) return undefined;
+    const { tenantId, applicationId, authority } = principal;
+    if (!session || !authority) return;
     const next = Math.min(principal.now + this.idle, session.endsAt);
-    return next - session.expiresAt >= renewalStep ? next : undefined;
+    if (next - session.expiresAt < renewalStep) return;
+    const renew = (tx: StoreTransaction) =>
+      tx.keys.renew(tenantId, authority.applicationId, authority.keyId, next);
+    await store.change(tenantId, renew, applicationId).catch(() => {});
   }
 
   #provider(number: number): Provider {

@@ -1,0 +1,77 @@
+/** Builds the response of a request, counts the request, and records it in the metrics and the debug log. */
+import type { JsonText } from '../../domain/json-text.ts';
+import type { Principal } from '../../domain/principal.ts';
+import { problemResponse } from './problem.ts';
+import { isUnread, type ReceivedBody } from './read-input.ts';
+import { logFields, type RequestInfo } from './request-info.ts';
+import { closeIfStopping, toResponse } from './response.ts';
+import { checkFailure, checkReply, type HandlerContext, type Reply, type Route, takesBody } from './route.ts';
+import { requestEnded } from './shared-turn.ts';
+
+/** The response to a request that succeeded. */
+export function responseTo(
+  route: Route,
+  reply: Reply,
+  principal: Principal | undefined,
+  info: RequestInfo,
+  app: HandlerContext,
+): Response {
+  if (app.checkReplies && !('isRaw' in route && route.isRaw)) checkReply(route, reply);
+  // A change is already committed and a request to a destination was sent, so their replies must be sent.
+  const mustBeSent = route.kind !== 'read' || route.isRaw === true;
+  const sendLarge = (json: JsonText) => app.memory.for(principal as Principal, info).send(json, mustBeSent);
+  const response = toResponse(reply, info, principal && sendLarge);
+  finishRequest(route, reply.status, principal, info, app);
+  return closeIfStopping(response, app);
+}
+
+export interface Refusal {
+  readonly route: Route;
+  readonly request: Request;
+  readonly error: unknown;
+  readonly principal: Principal | undefined;
+  readonly receiving: Promise<ReceivedBody> | undefined;
+}
+
+/** The response to a request that failed with `error`. */
+export function refusalOf(
+  { route, request, error, principal, receiving }: Refusal,
+  info: RequestInfo,
+  app: HandlerContext,
+): Response {
+  const failure = app.checkReplies ? checkFailure(route, error) : error;
+  const response = problemResponse(failure, info, app.log, {}, route.conventions?.keyChallenge);
+  finishRequest(route, response.status, principal, info, app);
+  // A connection with the rest of a body cannot be used again.
+  if (takesBody(route) && isUnread(request, receiving, error)) response.headers.set('Connection', 'close');
+  return closeIfStopping(response, app);
+}
+
+/** Requests that are not authenticated belong to no tenant, so they are only in the metrics. */
+function finishRequest(
+  route: Route,
+  status: number,
+  principal: Principal | undefined,
+  requestInfo: RequestInfo,
+  context: HandlerContext,
+): void {
+  const now = performance.now();
+  requestEnded(now);
+  const milliseconds = now - requestInfo.startedAt;
+  // A valid key with an invalid DPoP proof also gets 401.
+  if (principal && status !== 401) context.requestCounter.count(principal, status, milliseconds);
+  if (context.observed)
+    observeRequest(route.name, route.kind !== 'open', requestInfo, status, milliseconds / 1000, context);
+}
+
+export function observeRequest(
+  name: string,
+  requiresKey: boolean,
+  requestInfo: RequestInfo,
+  status: number,
+  seconds: number,
+  { observer, log }: HandlerContext,
+): void {
+  observer.request(name, requiresKey, status, seconds);
+  log.debug('request', { ...logFields(requestInfo), status, seconds });
+}
