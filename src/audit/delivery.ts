@@ -10,7 +10,8 @@ import { type Batch, makeBatch, testBatch } from './delivery/batch.ts';
 import type { Sink, SinkEnvironment } from './delivery/config.ts';
 import { Deliveries, type SinkState, type UndeliveredChain } from './delivery/positions.ts';
 import { DeliveryError, type Receipt } from './delivery/sender.ts';
-import { type AuditDb, type StoredSegment, segmentAt, segmentsIn } from './log/chain.ts';
+import { DamagedChain } from './errors.ts';
+import { type AuditDb, chainOf, type StoredSegment, segmentAt } from './log/chain.ts';
 import { chainName } from './records.ts';
 
 export type { Sink } from './delivery/config.ts';
@@ -19,7 +20,10 @@ export type { Deliveries, SinkState } from './delivery/positions.ts';
 /** The segments to deliver, and the repository that records deliveries. */
 export interface AuditSource {
   readonly deliveries: Deliveries;
-  /** The first segment of a chain after `after`. */
+  /**
+   * The segment of a chain after `after`. Undefined if it was deleted after its archive or delivery. Throws
+   * `DamagedChain` if it is missing or cannot be read.
+   */
   nextSegment(tenantId: string, after: number): Promise<StoredSegment | undefined>;
 }
 
@@ -28,8 +32,10 @@ export function auditSource(audit: AuditDb): AuditSource {
     deliveries: new Deliveries(audit),
     nextSegment: async (tenantId, after) => {
       const next = await segmentAt(audit.db, tenantId, after + 1);
-      const range = { first: after + 1, last: Number.MAX_SAFE_INTEGER };
-      return next ?? (await segmentsIn(audit.db, tenantId, range, 'asc', 1))[0];
+      if (next?.packed.all()) return next;
+      const chain = await chainOf(audit.db, tenantId);
+      if (!next && chain && chain.base.number > after) return undefined;
+      throw new DamagedChain(tenantId, 'delivered');
     },
   };
 }
@@ -186,27 +192,22 @@ class SinkDelivery {
   /** Delivers until no segments remain or an attempt fails. */
   async #deliverAll(): Promise<void> {
     while (await this.#isHeld()) {
-      const changed = await this.#changedChains();
+      await this.#reportChanged();
       const chains = await this.#deliveries.undelivered(this.#sink.name, chainsPerRound);
-      if (chains.length + changed.length === 0) return;
-      for (const chain of [...changed, ...chains])
-        if (!(await this.#isHeld()) || !(await this.#deliverNext(chain))) return;
+      if (chains.length === 0) return;
+      for (const chain of chains) if (!(await this.#isHeld()) || !(await this.#deliverNext(chain))) return;
     }
   }
 
-  /** Chains whose position was changed by another program. They are delivered again, so that the sink misses nothing. */
-  async #changedChains(): Promise<UndeliveredChain[]> {
+  /** Chains whose position was changed are not delivered until an operator acknowledges that. */
+  async #reportChanged(): Promise<void> {
     const { log, now } = this.#options;
-    if (now() < this.#nextCheck) return [];
+    if (now() < this.#nextCheck) return;
     this.#nextCheck = now() + checkInterval;
     const { name } = this.#sink;
-    const changed = await this.#deliveries.changed(name);
-    if (changed.length > 0)
-      log.error('the position of a sink was changed by another program', {
-        sink: name,
-        chains: changed.length,
-      });
-    return changed;
+    const chains = (await this.#deliveries.changed(name)).length;
+    if (chains > 0)
+      log.error('the position of a sink was changed: its delivery stops', { sink: name, chains });
   }
 
   /** Claims or renews the lease. It lasts longer than an attempt, so that two nodes do not send at the same time. */
@@ -221,31 +222,21 @@ class SinkDelivery {
 
   /** Returns false if the attempt failed or another node has taken over. */
   async #deliverNext(chain: UndeliveredChain): Promise<boolean> {
-    const segment = await this.#source.nextSegment(chain.tenantId, chain.after);
-    const number = segment?.number ?? chain.head;
-    if (number > chain.after + 1 || !segment)
-      this.#options.log.error('segments of the audit log are missing and were not delivered', {
-        sink: this.#sink.name,
-        chain: chainName(chain.tenantId),
-        from: chain.after + 1,
-        to: segment ? number - 1 : number,
-      });
-    if (segment) return this.#attempt(chain, makeBatch(segment), number);
-    await this.#deliveries.complete(this.#sink.name, this.#holder, chain, { number, last: 0 });
-    return true;
-  }
-
-  async #attempt(chain: UndeliveredChain, batch: Batch, number: number): Promise<boolean> {
     const { name, sender } = this.#sink;
     const { log, observer, random } = this.#options;
+    let batch: Batch;
     let receipt: Receipt;
     try {
+      const segment = await this.#source.nextSegment(chain.tenantId, chain.after);
+      if (!segment) return true;
+      batch = makeBatch(segment);
       receipt = await sender.send(batch, this.#stopped);
     } catch (error) {
       if (this.#stopped.aborted) return false;
       observer.deliveryFailed(name);
       const message = describeError(error);
-      log.warn('could not deliver the audit log to a sink', { sink: name, error: message });
+      if (error instanceof DamagedChain) log.error(message, { sink: name });
+      else log.warn('could not deliver the audit log to a sink', { sink: name, error: message });
       let delay = 0;
       await this.#deliveries.fail(name, this.#holder, chain, message, (failures) => {
         delay = delayAfter(failures, error, random);
@@ -258,7 +249,7 @@ class SinkDelivery {
     const rejection = describeRejection(receipt, batch);
     if (rejection !== undefined)
       log.error(rejection, { sink: name, chain: chainName(chain.tenantId), batch: batch.id });
-    await this.#deliveries.complete(name, this.#holder, chain, { number, last: batch.last }, rejection);
+    await this.#deliveries.complete(name, this.#holder, chain, batch, rejection);
     observer.delivered(name, batch.entries.length);
     return true;
   }
@@ -280,6 +271,7 @@ export function delayAfter(failures: number, error: unknown, random: () => numbe
 /** Describes the error in one line for operators. */
 export function describeError(error: unknown): string {
   const { message, code } = error as NodeJS.ErrnoException;
-  const text = error instanceof DeliveryError ? message : [code, message].filter(Boolean).join(': ');
+  const isOurs = error instanceof DeliveryError || error instanceof DamagedChain;
+  const text = isOurs ? message : [code, message].filter(Boolean).join(': ');
   return escapeText(cut(redactSecrets(text), 300));
 }

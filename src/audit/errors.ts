@@ -4,10 +4,11 @@ import { chainName } from './records.ts';
 /** The export cannot be completed, because some of its entries are no longer in the database. */
 export class EntriesDeleted extends Error {}
 
-/** Another program has changed the chain, so its entries are evidence and must not be deleted. */
+/** The chain was changed after it was signed. Its entries are evidence: nothing is deleted until an operator acts. */
 export class DamagedChain extends Error {
-  readonly hint = 'run `sallyport audit verify`';
-  constructor(tenantId: string, done: 'deleted' | 'moved' = 'deleted') {
+  readonly hint =
+    'run `sallyport audit verify`, and see "If the log does not verify" in docs/operations/audit.md';
+  constructor(tenantId: string, done: 'deleted' | 'moved' | 'sealed' | 'delivered' = 'deleted') {
     super(`the audit chain ${chainName(tenantId)} does not verify, so its entries cannot be ${done}`);
   }
 }

@@ -2,6 +2,7 @@
 
 import { closeSync, openSync } from 'node:fs';
 import { devNull } from 'node:os';
+import { DamagedChain } from '../audit/errors.ts';
 import type { Retention } from '../audit/proof.ts';
 import type { Maintenance } from '../store/maintenance.ts';
 import type { Store } from '../store/store.ts';
@@ -107,7 +108,7 @@ export function startBackgroundJobs(
   }
 
   function job(name: string, interval: number, work: () => Promise<unknown>): Job {
-    return startJob(work, timers ? interval : undefined, (error) => log.warn(`could not ${name}`, { error }));
+    return startJob(work, timers ? interval : undefined, failureOf(log, name));
   }
 
   /** Runs the steps concurrently, so that the recorders are flushed even if a job hangs. */
@@ -161,6 +162,11 @@ async function recordHeads({ audit }: Data['maintenance'], log: Log): Promise<vo
   } catch (error) {
     log.warn('could not record the ends of the audit chains', { error });
   }
+}
+
+/** An audit chain that was changed needs an operator. Other failures can be temporary. */
+function failureOf(log: Log, job: string): (error: unknown) => void {
+  return (error) => log[error instanceof DamagedChain ? 'error' : 'warn'](`could not ${job}`, { error });
 }
 
 interface Job {

@@ -463,8 +463,8 @@ function checkSink(state: SinkState): Check[] {
     );
   if (changedPositions > 0)
     warned(
-      `another program has changed the position of ${name} in ${count(changedPositions, 'chain')}: these chains are delivered again`,
-      'find out who can write to the database',
+      `the position of ${name} was changed in ${count(changedPositions, 'chain')}, which are not delivered`,
+      `find out who can write to the database; then run \`sallyport sinks acknowledge ${name}\` to deliver them again`,
     );
   if (failures > 0)
     warned(

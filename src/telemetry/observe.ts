@@ -243,8 +243,12 @@ function sinkGauges(registry: Registry, states: () => readonly SinkState[]): voi
   );
   registry.gauge(
     'sallyport_sink_rejected_chains',
-    'Chains of the audit log in which a sink has rejected entries.',
-    () => states().map(({ name: sink, rejectedChains }) => [{ sink }, rejectedChains]),
+    'Chains of the audit log in which a sink has rejected entries, or a changed position.',
+    () =>
+      states().map(({ name: sink, rejectedChains, changedPositions }) => [
+        { sink },
+        rejectedChains + changedPositions,
+      ]),
   );
 }
 

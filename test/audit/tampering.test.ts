@@ -4,12 +4,22 @@ import { segmentAt } from '../../src/audit/log/chain.ts';
 import { packEntries, type SignedHeader, sha256 } from '../../src/audit/log/segment.ts';
 import { packIndex, storedIndex, termsFor } from '../../src/audit/log/terms.ts';
 import { IndexCheck } from '../../src/audit/proof/check.ts';
+import { verifyParts } from '../../src/audit/proof/verifier.ts';
 import type { VerifyProgress } from '../../src/audit/proof.ts';
 import { systemTenant } from '../../src/audit/records.ts';
 import { newMasterKey } from '../../src/db/keys/cipher.ts';
 import { recordAuditedReads } from '../../src/operations/bootstrap.ts';
 import { type OpenedStore, openStore } from '../../src/store/open.ts';
-import { exportOf, mastersOf, named, verify, verifyDatabase, write } from '../support/audit-export.ts';
+import {
+  entry,
+  exportOf,
+  masters,
+  mastersOf,
+  named,
+  verify,
+  verifyDatabase,
+  write,
+} from '../support/audit-export.ts';
 import { databases, fewConnections, generousTimeout, startTime } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
 
@@ -152,18 +162,39 @@ describe.each(databases)('tampering with the audit log in %s', (name, database) 
     expect(await after(copyTo(tenant, 4), extended)).toContain('changed_segment 4');
   });
 
-  test('sealing goes on after inserted segments, and the inserted ones are found', async () => {
-    const on = await openTestStore(database);
-    const id = await on.tenant();
-    await write(on, 2, id);
-    await on.runSql(`create table kept as select * from audit_segments`);
-    await on.runSql('update kept set number = 2');
-    await on.runSql('insert into audit_segments select * from kept');
-    await write(on, 2, id);
-    expect((await on.maintenance.audit.heads()).at(-1)).toMatchObject({ number: 3, seq: 4 });
-    expect(named(await verifyDatabase(on))).toContain('changed_segment 2');
-    await on.close();
-  });
+  test.each([
+    ['segment', 'insert into audit_segments select * from kept', 'broken_chain'],
+    ['row of the index', 'insert into audit_index select * from kept_index', undefined],
+  ])(
+    'sealing stops at an inserted %s, only of that tenant, and goes on when it is removed',
+    async (_, planted, code) => {
+      const on = await openTestStore(database);
+      const [id, other] = [await on.tenant(), await on.tenant()];
+      await write(on, 2, id);
+      await on.runSql('create table kept as select * from audit_segments');
+      await on.runSql('create table kept_index as select * from audit_index');
+      for (const table of ['kept', 'kept_index']) await on.runSql(`update ${table} set number = 2`);
+      await on.runSql(planted);
+      await on.store.audit.write([entry(3, id)]);
+      await on.store.audit.write([entry(4, other)]);
+      const { audit } = on.maintenance;
+      await expect(audit.seal()).rejects.toThrow(
+        `the audit chain ${id} does not verify, so its entries cannot be sealed`,
+      );
+      const heads = await audit.heads();
+      expect(heads.map(({ tenantId, number }) => [tenantId, number])).toEqual(
+        [id, other].sort().map((tenant) => [tenant, 1]),
+      );
+      expect((await on.store.audit.list(id, {}, { limit: 9 })).entries).toHaveLength(3);
+      expect(named(await verifyParts(await audit.parts(startTime), { masters }))).toEqual(code ? [code] : []);
+      await on.runSql(
+        `delete from audit_${code ? 'segments' : 'index'} where tenant_id = '${id}' and number = 2`,
+      );
+      await audit.seal();
+      expect((await verifyDatabase(on)).findings).toEqual([]);
+      await on.close();
+    },
+  );
 
   test('by inserting a pending entry, with or without a copied MAC', async () => {
     const stored = await segmentAt(testStore.db, tenant, 3);

@@ -41,13 +41,11 @@ export interface Batch {
   readonly segment?: DeliveredSegment;
 }
 
-/** Entries that were altered in the database and cannot be read are left out. */
 export function makeBatch(stored: StoredSegment): Batch {
   const { format, tenantId, number, first, last, previous, system, packed } = stored;
   const hash = hashOf(stored);
-  const entries = Array.from({ length: packed.length }, (_, offset) => {
-    const entry = packed.at(offset);
-    return entry && { seq: first + offset, ...toLogEntry(tenantId, entry) };
+  const entries = packed.readable().map((entry, offset) => {
+    return { seq: first + offset, ...toLogEntry(tenantId, entry) };
   });
   return {
     id: `audit_${chainName(tenantId)}_${number}_${hash}`,
@@ -55,7 +53,7 @@ export function makeBatch(stored: StoredSegment): Batch {
     tenantId: tenantId === systemTenant ? undefined : tenantId,
     first,
     last,
-    entries: entries.filter((entry) => entry !== undefined),
+    entries,
     segment: {
       format,
       number,

@@ -1,13 +1,14 @@
 /**
  * How far the audit log was delivered to each sink, and which node delivers. Rows of `audit_deliveries` have a MAC, so
- * that another program cannot advance a position and make the sink miss entries. A row without a valid MAC is ignored:
- * the chain is then delivered from its first segment.
+ * that an advanced position cannot make the sink miss entries. A chain whose row has no valid MAC is not delivered, and
+ * none of its entries count as delivered, until an operator acknowledges that.
  */
 
 import { type Db, type DbTime, type Queries, rowLock } from '../../db/db.ts';
 import type { ChainKeys } from '../../db/keys/keyring.ts';
 import { type AuditDb, chainOf } from '../log/chain.ts';
 import { sameBytes, valuesMac } from '../log/entry.ts';
+import type { Batch, DeliveredSegment } from './batch.ts';
 
 /**
  * `held`: this node delivers. `other`: another node delivers. `waiting`: a delivery failed, and the retry is not due
@@ -20,8 +21,6 @@ export interface UndeliveredChain {
   readonly tenantId: string;
   /** Segments up to here were delivered, or archived and deleted. */
   readonly after: number;
-  /** The last segment of the chain. */
-  readonly head: number;
 }
 
 export interface Lease {
@@ -54,14 +53,8 @@ export interface SinkState {
   readonly skippedEntries: number;
   /** Chains that end before the last delivered segment: entries were removed, or an older backup was restored. */
   readonly truncatedChains: number;
-  /** Chains whose position was changed by another program. They are delivered again from their first segment. */
+  /** Chains whose position was changed. They are not delivered. */
   readonly changedPositions: number;
-}
-
-/** A delivered segment, and its last entry. */
-export interface DeliveredEnd {
-  readonly number: number;
-  readonly last: number;
 }
 
 /** The part of a row of `audit_deliveries` that the MAC covers. */
@@ -77,10 +70,10 @@ interface SinkPosition {
 
 interface PositionRow {
   readonly tenant_id: string;
-  readonly number: DbTime | null;
-  readonly seq: DbTime | null;
+  readonly number: DbTime;
+  readonly seq: DbTime;
   readonly complete_number: DbTime | null;
-  readonly skipped: DbTime | null;
+  readonly skipped: DbTime;
   readonly mac: Uint8Array | null;
 }
 
@@ -150,42 +143,39 @@ export class Deliveries {
     await this.#db.run(sql, [sink, holder]);
   }
 
-  /** At most `limit` chains with undelivered segments. The least recently attempted chain is first. */
+  /**
+   * At most `limit` chains with undelivered segments. The least recently attempted chain is first. Leaves out chains
+   * whose position was changed.
+   */
   async undelivered(sink: string, limit: number): Promise<UndeliveredChain[]> {
     const keys = await this.#keys();
-    type Row = PositionRow & { chain: string; base_number: DbTime; head: DbTime };
+    type Row = PositionRow & { chain: string; after: DbTime };
     const rows = await this.#db.all<Row>(
-      `select c.tenant_id as chain, c.base_number, c.number as head, ${ofDeliveries}
+      `select c.tenant_id as chain, ${after('number')} as after, ${ofDeliveries}
        from ${chainsOfSink} where ${isBehind} order by coalesce(d.attempted_at, 0), c.tenant_id limit $2`,
       [sink, limit],
     );
-    return rows.map((row) => ({
-      tenantId: row.chain,
-      after: Math.max(toPosition(keys, sink, row)?.number ?? 0, Number(row.base_number)),
-      head: Number(row.head),
-    }));
+    return rows
+      .filter((row) => row.tenant_id === null || toPosition(keys, sink, row))
+      .map(({ chain, after: number }) => ({ tenantId: chain, after: Number(number) }));
   }
 
-  /** Chains whose position was changed by another program, with the start of the chain as their position. */
-  async changed(sink: string): Promise<UndeliveredChain[]> {
+  /** The tenants of chains whose position was changed. */
+  async changed(sink: string): Promise<string[]> {
     const keys = await this.#keys();
-    type Row = PositionRow & { base_number: DbTime | null; head: DbTime | null };
-    const changed: UndeliveredChain[] = [];
-    for (let last: string | undefined; ; ) {
-      const [where, values] = last === undefined ? ['', []] : ['and d.tenant_id > $2', [last]];
-      const rows = await this.#db.all<Row>(
-        `select ${ofDeliveries}, c.base_number, c.number as head
-         from audit_deliveries d left join audit_chains c on c.tenant_id = d.tenant_id
-         where d.sink = $1 ${where} order by d.tenant_id limit ${pageSize}`,
-        [sink, ...values],
+    const changed: string[] = [];
+    for (let last: string[] | undefined = []; last; ) {
+      const rows: PositionRow[] = await this.#db.all<PositionRow>(
+        `select ${ofDeliveries} from audit_deliveries d
+         where d.sink = $1 ${last.length > 0 ? 'and d.tenant_id > $2' : ''} order by d.tenant_id limit ${pageSize}`,
+        [sink, ...last],
       );
-      for (const row of rows.filter((one) => !toPosition(keys, sink, one))) {
-        const { tenant_id: tenantId, base_number, head } = row;
-        changed.push({ tenantId, after: Number(base_number ?? 0), head: Number(head ?? 0) });
-      }
-      if (rows.length < pageSize) return changed;
-      last = rows.at(-1)?.tenant_id;
+      const some = rows.filter((row) => !toPosition(keys, sink, row));
+      changed.push(...some.map(({ tenant_id }) => tenant_id));
+      const end = rows[pageSize - 1];
+      last = end && [end.tenant_id];
     }
+    return changed;
   }
 
   /**
@@ -196,9 +186,10 @@ export class Deliveries {
     sink: string,
     holder: string,
     { tenantId, after: start }: UndeliveredChain,
-    { number, last }: DeliveredEnd,
+    { segment, last }: Pick<Batch, 'segment' | 'last'>,
     rejected?: string,
   ): Promise<void> {
+    const { number } = segment as DeliveredSegment;
     await this.#change(sink, tenantId, async (before, tx, write) => {
       const chain = await chainOf(tx, tenantId);
       if (!before || before.number < number) {
@@ -244,13 +235,13 @@ export class Deliveries {
 
   /** The last segment up to which the sink has accepted every entry. */
   async deliveredUpTo(sink: string, tenantId: string): Promise<number> {
-    const found = await this.#position(this.#db, sink, tenantId);
+    const found = await this.#position(this.#db, sink, tenantId, () => undefined);
     return found?.complete ?? found?.number ?? 0;
   }
 
   /** The last segment up to which the sink has received every entry, including entries that it rejected. */
   async receivedUpTo(sink: string, tenantId: string): Promise<number> {
-    return (await this.#position(this.#db, sink, tenantId))?.number ?? 0;
+    return (await this.#position(this.#db, sink, tenantId, () => undefined))?.number ?? 0;
   }
 
   /**
@@ -270,8 +261,13 @@ export class Deliveries {
     });
   }
 
-  /** Treats entries that the receiver has rejected as delivered, so that they can be deleted. */
-  async acceptRejections(sink: string): Promise<void> {
+  /**
+   * Treats entries that the receiver has rejected as delivered, so that they can be deleted. Forgets changed positions,
+   * so that their chains are delivered again from their first segment.
+   */
+  async acknowledge(sink: string): Promise<void> {
+    for (const tenant of await this.changed(sink))
+      await this.#db.run('delete from audit_deliveries where tenant_id = $1 and sink = $2', [tenant, sink]);
     const sql = 'select tenant_id from audit_deliveries where sink = $1 and complete_number is not null';
     for (const { tenant_id } of await this.#db.all<{ tenant_id: string }>(sql, [sink]))
       await this.#change(sink, tenant_id, async (position, _, write) => {
@@ -322,13 +318,20 @@ export class Deliveries {
     );
   }
 
-  async #position(db: Queries, sink: string, tenantId: string, lock = ''): Promise<SinkPosition | undefined> {
+  /** The position, or what `changed` returns if the row has no valid MAC. */
+  async #position(
+    db: Queries,
+    sink: string,
+    tenantId: string,
+    changed: () => undefined,
+    lock = '',
+  ): Promise<SinkPosition | undefined> {
     const sql = `select ${ofDeliveries} from audit_deliveries d where tenant_id = $1 and sink = $2 ${lock}`;
     const row = await db.get<PositionRow>(sql, [tenantId, sink]);
-    return row && toPosition(await this.#keys(), sink, row);
+    return row && (toPosition(await this.#keys(), sink, row) ?? changed());
   }
 
-  /** Runs `work` in a transaction that has locked the position. `write` also stores the time. */
+  /** Runs `work` in a transaction that has locked the position. `write` also stores the time. Throws if it was changed. */
   async #change(
     sink: string,
     tenantId: string,
@@ -340,7 +343,8 @@ export class Deliveries {
   ): Promise<void> {
     const keys = await this.#keys();
     await this.#db.transaction(async (tx) => {
-      const found = await this.#position(tx, sink, tenantId, rowLock(this.#db, 'for update'));
+      const lock = rowLock(this.#db, 'for update');
+      const found = await this.#position(tx, sink, tenantId, changedPosition, lock);
       await work(found, tx, async (position) => {
         const { number, seq, complete, skipped } = position;
         await tx.run(
@@ -360,9 +364,12 @@ function macOf(keys: ChainKeys, sink: string, tenantId: string, position: SinkPo
   return valuesMac(keys, 'sink position', [sink, tenantId, number, seq, complete, skipped]);
 }
 
-/** Returns undefined if the row has no position or no valid MAC. */
+function changedPosition(): never {
+  throw new Error('the position of a sink was changed: its delivery stops');
+}
+
+/** Returns undefined if the row has no valid MAC. */
 function toPosition(keys: ChainKeys, sink: string, row: PositionRow): SinkPosition | undefined {
-  if (row.number === null) return undefined;
   const complete = row.complete_number === null ? null : Number(row.complete_number);
   const [number, seq, skipped] = [Number(row.number), Number(row.seq), Number(row.skipped)];
   const position = { number, seq, complete, skipped };

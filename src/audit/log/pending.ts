@@ -170,20 +170,17 @@ export async function newestPending(
 const tenantsPerStatement = { one: 100, cluster: 1000 };
 
 /**
- * The tenants with rows in `table`, in the order of ids. Reads one row of each, except in a Citus cluster, where a
+ * The tenants with pending entries, in the order of ids. Reads one row of each, except in a Citus cluster, where a
  * recursive query cannot ask all workers.
  */
-export async function* tenantsIn(
-  db: Pick<Db, 'all' | 'isDistributed'>,
-  table: 'audit_pending' | 'audit_segments',
-): AsyncGenerator<string> {
+export async function* tenantsIn(db: Pick<Db, 'all' | 'isDistributed'>): AsyncGenerator<string> {
   const isDistributed = await db.isDistributed?.();
   const limit = tenantsPerStatement[isDistributed ? 'cluster' : 'one'];
   const rows = (after: string) =>
-    `from ${table} ${after && `where tenant_id > ${after}`} order by tenant_id limit`;
-  for (let after: string[] = []; ; ) {
+    `from audit_pending ${after && `where tenant_id > ${after}`} order by tenant_id limit`;
+  for (let after: string[] | undefined = []; after !== undefined; ) {
     const first = rows(after.length > 0 ? '$2' : '');
-    const found = await db.all<{ tenant_id: string }>(
+    const found: { readonly tenant_id: string }[] = await db.all(
       isDistributed
         ? `select distinct tenant_id ${first} $1`
         : `with recursive found (tenant_id) as (
@@ -193,8 +190,8 @@ export async function* tenantsIn(
       [limit, ...after],
     );
     for (const { tenant_id } of found) yield tenant_id;
-    if (found.length < limit) return;
-    after = found.slice(-1).map(({ tenant_id }) => tenant_id);
+    const last = found[limit - 1];
+    after = last && [last.tenant_id];
   }
 }
 

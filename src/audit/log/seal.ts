@@ -3,11 +3,12 @@
  * index.
  */
 
-import { type DbTime, type Queries, rowLock } from '../../db/db.ts';
+import { type Queries, rowLock } from '../../db/db.ts';
 import type { ChainKeys } from '../../db/keys/keyring.ts';
 import { Params } from '../../db/sql.ts';
 import type { Entry } from '../../domain/audit.ts';
 import { nextTurn } from '../../domain/steps.ts';
+import { DamagedChain } from '../errors.ts';
 import { genesis, type Position, systemTenant } from '../records.ts';
 import { type AuditDb, type Chain, chainOf, emptyChain } from './chain.ts';
 import { nextPending, type PendingEntry, tenantsIn } from './pending.ts';
@@ -46,6 +47,8 @@ const entriesPerTurn = 64;
 
 /** Called before each segment. Returns false, or throws, to stop. */
 type GoOn = () => boolean | Promise<boolean>;
+
+type Tenants = Iterable<string> | AsyncIterable<string>;
 
 interface Waiting {
   readonly since: number;
@@ -101,14 +104,18 @@ export function sealer(audit: AuditDb, clock: () => number = () => performance.n
     return total;
   }
 
-  async function sealEach(goOn: GoOn, isIncluded: (tenantId: string) => boolean): Promise<number> {
-    let total = 0;
-    for await (const tenant of tenantsIn(audit.db, 'audit_pending')) {
-      if (!(await goOn())) break;
-      if (isIncluded(tenant)) total += await sealWhole(tenant, 'for update skip locked', goOn);
+  /** The tenants with pending entries. */
+  async function* pendingTenants(goOn: GoOn) {
+    for await (const tenant of tenantsIn(audit.db)) {
+      if (!(await goOn())) return;
+      yield tenant;
     }
-    return total;
   }
+
+  const sealRest = (goOn: GoOn, isIncluded: (tenantId: string) => boolean) =>
+    sealEach(clock, pendingTenants(goOn), async (tenant) =>
+      isIncluded(tenant) ? sealWhole(tenant, 'for update skip locked', goOn) : 0,
+    );
 
   return {
     written: (tenantId) => {
@@ -116,28 +123,19 @@ export function sealer(audit: AuditDb, clock: () => number = () => performance.n
       if (known) known.entries += 1;
       else waiting.set(tenantId, { since: clock(), entries: 1 });
     },
-    sealDue: async () => {
-      let total = 0;
-      let failed: { error: unknown; at: number } | undefined;
-      for (const [tenantId, { since, entries }] of waiting) {
+    sealDue: () =>
+      sealEach(clock, waiting.keys(), async (tenantId) => {
+        const { since, entries } = waiting.get(tenantId) as Waiting;
         const isOld = clock() - since >= maxWait;
-        if (!isOld && entries < maxEntries) continue;
-        if (failed && clock() - failed.at > maxFailing) break;
+        if (!isOld && entries < maxEntries) return 0;
         waiting.delete(tenantId);
         // Entries that are not committed yet are sealed with later ones, or by `sealRest`.
-        const sealing = isOld
+        return isOld
           ? sealWhole(tenantId, 'for update')
           : sealNext(tenantId, 'for update').then(({ sealed }) => sealed);
-        total += await sealing.catch((error) => {
-          failed ??= { error, at: clock() };
-          return 0;
-        });
-      }
-      if (failed) throw failed.error;
-      return total;
-    },
-    sealAll: (goOn = () => true) => sealEach(goOn, () => true),
-    sealRest: (goOn) => sealEach(goOn, (tenant) => !waiting.has(tenant)),
+      }),
+    sealAll: (goOn = () => true) => sealRest(goOn, () => true),
+    sealRest: (goOn) => sealRest(goOn, (tenant) => !waiting.has(tenant)),
     sealTenant: (tenantId) => sealWhole(tenantId, 'for update'),
     sealForReader: async (tenantId) => {
       const last = read.get(tenantId);
@@ -147,6 +145,28 @@ export function sealer(audit: AuditDb, clock: () => number = () => performance.n
       await sealNext(tenantId, 'for update');
     },
   };
+}
+
+/**
+ * Seals entries of several tenants. The failure of one tenant does not stop the others, for a few seconds; the first one
+ * is thrown at the end.
+ */
+async function sealEach(
+  clock: () => number,
+  tenants: Tenants,
+  seal: (tenantId: string) => Promise<number>,
+): Promise<number> {
+  let total = 0;
+  let failed: { error: unknown; at: number } | undefined;
+  for await (const tenant of tenants) {
+    if (failed && clock() - failed.at > maxFailing) break;
+    total += await seal(tenant).catch((error) => {
+      failed ??= { error, at: clock() };
+      return 0;
+    });
+  }
+  if (failed) throw failed.error;
+  return total;
 }
 
 type Lock = 'for update' | 'for update skip locked';
@@ -160,7 +180,8 @@ interface Sealed {
 
 /**
  * Seals one segment. It is prepared before the transaction, so that other changes do not wait for it. If other nodes have
- * sealed entries in the meantime, it is prepared again.
+ * sealed entries in the meantime, it is prepared again. Throws `DamagedChain` if no other node did: then rows are stored
+ * where the segment belongs.
  */
 async function sealSegment(
   audit: AuditDb,
@@ -170,10 +191,11 @@ async function sealSegment(
 ): Promise<Sealed> {
   const { db } = audit;
   const none = { sealed: 0, isFull: false };
+  const ends = new Set<number>();
   for (let attempt = 0; attempt < maxAttempts; attempt++) {
     const { entries, isFull } = await nextPending(db, tenantId);
     if (entries.length === 0) return none;
-    const prepared = await prepare(audit, tenantId, entries, endOfSystem, attempt > 0);
+    const prepared = await prepare(audit, tenantId, entries, endOfSystem);
     const outcome = await db
       .transaction((tx) => commit(tx, audit, prepared, lock), tenantId)
       .catch((error) => {
@@ -182,7 +204,9 @@ async function sealSegment(
       });
     if (outcome === 'sealed') return { sealed: entries.length, isFull };
     if (outcome === 'locked') return none;
+    ends.add(prepared.before.number);
   }
+  if (ends.size === 1) throw new DamagedChain(tenantId, 'sealed');
   return none;
 }
 
@@ -200,14 +224,13 @@ async function prepare(
   tenantId: string,
   entries: readonly PendingEntry[],
   endOfSystem: () => Promise<Position>,
-  isRepeated: boolean,
 ): Promise<Prepared> {
   const before = (await chainOf(db, tenantId)) ?? emptyChain(tenantId);
   const { index, counts } = await indexOf(entries);
   const header = {
     format: entries[0]?.format as number,
     tenantId,
-    number: (isRepeated ? await lastNumber(db, before) : before.number) + 1,
+    number: before.number + 1,
     first: before.seq + 1,
     last: before.seq + entries.length,
     ...timesOf(entries, before),
@@ -249,16 +272,6 @@ function parse(text: string): Entry | undefined {
   }
 }
 
-/**
- * The last number that is in use. It is that of the chain, unless another program has inserted segments or changed the
- * end of the chain: then the first attempt fails, sealing goes on after them, and verification reports them.
- */
-async function lastNumber(db: Queries, { tenantId, number }: Chain): Promise<number> {
-  const sql = 'select max(number) as number from audit_segments where tenant_id = $1';
-  const stored = await db.get<{ number: DbTime | null }>(sql, [tenantId]);
-  return Math.max(number, Number(stored?.number ?? 0));
-}
-
 /** Changes nothing if another node has extended the chain. */
 const extendChain = `update audit_chains set number = $4, seq = $5, hash = $6, sealed_at = $7, max_delay = $8
   where tenant_id = $1 and number = $2 and hash = $3`;
@@ -277,13 +290,13 @@ async function commit(
   const pending = new Params();
   const deletePending = `delete from audit_pending where tenant_id = ${pending.add(tenantId)} and id in ${pending.list(ids)}`;
   // Sent together, to save round trips.
-  const [extended, deleted, inserted] = await Promise.all([
+  const [extended, deleted, inserted, isIndexed] = await Promise.all([
     tx.run(extendChain, [tenantId, before.number, bytesOf(before.hash), number, last, ...end]),
     tx.run(deletePending, pending.values),
     tx.run(`${insertSegment} on conflict do nothing`, segmentValues(segment, packed)),
     insertIndex(tx, db.dialect, segment, index),
   ]);
-  if (extended !== 1 || deleted !== ids.length || inserted !== 1) throw new StaleSegment();
+  if (extended !== 1 || deleted !== ids.length || inserted !== 1 || !isIndexed) throw new StaleSegment();
   return 'sealed';
 }
 

@@ -170,7 +170,7 @@ const into = 'insert into audit_index (tenant_id, term, number, offsets)';
 const insertFromJson = `${into}
   select cast($1 as uuid), term, cast($2 as bigint), decode(offsets, 'hex')
   from json_to_recordset(cast(cast($3 as text) as json)) as rows (term integer, offsets text)`;
-/** Rows that another program has inserted before do not stop the sealing. Verification compares the stored rows. */
+/** If another node has sealed the segment first, the caller rolls its transaction back. */
 const onConflict = 'on conflict do nothing';
 const insertMany = onCitus(`${insertFromJson} ${onConflict}`, ([tenant = null, number = null, json]) => {
   const list = JSON.parse(json as string) as { term: number; offsets: string }[];
@@ -178,18 +178,19 @@ const insertMany = onCitus(`${insertFromJson} ${onConflict}`, ([tenant = null, n
   return insertValues(into, ['uuid', 'integer', 'bigint', 'bytea'], rows, onConflict);
 });
 
+/** Returns false if some rows existed already. */
 export async function insertIndex(
   tx: Queries,
   dialect: Db['dialect'],
   { tenantId, number }: Key,
   index: Uint8Array,
-): Promise<void> {
+): Promise<boolean> {
   const rows = indexRows(index);
   if (dialect === 'postgres') {
     const list = rows.map(({ term, offsets }) => ({ term, offsets: offsets.toHex() }));
-    await tx.run(insertMany, [tenantId, number, JSON.stringify(list)]);
-    return;
+    return (await tx.run(insertMany, [tenantId, number, JSON.stringify(list)])) === rows.length;
   }
+  let inserted = 0;
   for (const { term, offsets } of rows) {
     const running = tx.run(`${into} values ($1, $2, $3, $4) ${onConflict}`, [
       tenantId,
@@ -197,8 +198,9 @@ export async function insertIndex(
       number,
       offsets,
     ]);
-    if (running instanceof Promise) await running;
+    inserted += running instanceof Promise ? await running : running;
   }
+  return inserted === rows.length;
 }
 
 /** The rows of the segment $2 of the tenant $1 with the terms in the JSON list $3. */

@@ -89,10 +89,12 @@ export async function archiveLog(context: ArchiveContext, options: ArchiveOption
   const { audit, sealer } = context;
   const { between } = options;
   let sealed = 0;
-  await sealer.sealAll(async () => {
-    await between?.({ doing: 'sealing', done: sealed++ });
-    return true;
-  });
+  if (tenantId !== undefined) await sealer.sealTenant(tenantId);
+  else
+    await sealer.sealAll(async () => {
+      await between?.({ doing: 'sealing', done: sealed++ });
+      return true;
+    });
   const tenants =
     tenantId === undefined ? (await allChains(audit.db)).map((chain) => chain.tenantId) : [tenantId];
   const archived: Archived[] = [];

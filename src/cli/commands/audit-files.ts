@@ -111,7 +111,7 @@ function exportAudit(invocation: Invocation): Promise<number> {
   const path = resolve(args[0] as string);
   const tenant = tenantOf(options);
   return withStore(invocation, async (maintenance) => {
-    await recordEnds(maintenance, tenant);
+    await recordEnds(invocation, maintenance, tenant);
     const exported = await maintenance.audit.export(Date.now(), tenant);
     if (!exported) throw noEntries(tenant as string);
     const { lines, anchor } = exported;
@@ -122,12 +122,24 @@ function exportAudit(invocation: Invocation): Promise<number> {
   });
 }
 
-/** Seals all pending entries. Without a tenant, also records the ends of all chains in the system chain. */
-async function recordEnds({ audit }: Maintenance, tenant: string | undefined): Promise<void> {
-  await audit.seal();
+/**
+ * Seals all pending entries. Without a tenant, also records the ends of all chains in the system chain. A damaged chain,
+ * which cannot be sealed, is a warning: its segments are evidence.
+ */
+async function recordEnds(
+  { terminal }: Invocation,
+  { audit }: Maintenance,
+  tenant: string | undefined,
+): Promise<void> {
+  const seal = () =>
+    audit.seal().catch((error) => {
+      if (!(error instanceof DamagedChain)) throw error;
+      terminal.writeError(`sallyport: warning: ${error.message}; ${error.hint}\n`);
+    });
+  await seal();
   if (tenant !== undefined) return;
   await audit.recordHeads('all');
-  await audit.seal();
+  await seal();
 }
 
 function noEntries(tenant: string): CommandError {
@@ -293,7 +305,7 @@ function tenantOf(options: Options): string | undefined {
 function printHead(invocation: Invocation): Promise<number> {
   const tenant = tenantOf(invocation.options);
   return withStore(invocation, async (maintenance) => {
-    await recordEnds(maintenance, tenant);
+    await recordEnds(invocation, maintenance, tenant);
     const tenantId = tenant ?? systemTenant;
     const heads = await maintenance.audit.heads();
     const head = heads.find((one) => one.tenantId === tenantId);

@@ -13,7 +13,7 @@ export const commands: readonly Command[] = [
     isDefault: true,
     summary: 'List the sinks that receive the audit log, with their state.',
     details:
-      'A sink is `ok`, `behind` (entries are not delivered yet), `failing` (the last attempt failed), `rejected` (the receiver has rejected entries) or `gap` (entries were archived with --skip-undelivered before it received them). Reads the configuration of this machine and the database, whether the service runs or not.',
+      'A sink is `ok`, `behind` (entries are not delivered yet), `failing` (the last attempt failed), `rejected` (the receiver has rejected entries), `changed` (its stored position in some chains was changed, and they are not delivered) or `gap` (entries were archived with --skip-undelivered before it received them). Reads the configuration of this machine and the database, whether the service runs or not.',
     examples: ['sallyport sinks', 'sallyport sinks --json'],
     run: list,
   },
@@ -27,9 +27,9 @@ export const commands: readonly Command[] = [
   {
     usage: 'sinks acknowledge <NAME>',
     options: [yesOption],
-    summary: 'Let automatic deletion continue after a sink has rejected entries.',
+    summary: 'Continue after a sink has rejected entries, or after its position was changed.',
     details:
-      'SALLYPORT_AUDIT_RETENTION deletes no entry that a sink has rejected, and none after it in the same chain. This command counts rejected entries as delivered. Save them first with `sallyport audit export` or `sallyport audit archive`: they are not sent again. Recorded in the audit log.',
+      'SALLYPORT_AUDIT_RETENTION deletes no entry that a sink has rejected, and none after it in the same chain. This command counts rejected entries as delivered. Save them first with `sallyport audit export` or `sallyport audit archive`: they are not sent again. A chain whose stored position was changed is delivered again, from its first segment in the database. Recorded in the audit log.',
     examples: ['sallyport sinks acknowledge collector'],
     run: acknowledge,
   },
@@ -104,24 +104,36 @@ async function acknowledge(invocation: Invocation): Promise<number> {
   const { printResult } = invocation;
   const { name } = await findSink(invocation);
   return withStore(invocation, async ({ sinks: { deliveries } }, store) => {
-    const { rejectedChains: chains } = await deliveries.state(name);
-    const result = { sink: name, chains_with_rejected_entries: chains };
-    if (chains === 0) return printResult(result, `${name} has no rejected entries`);
-    await confirm(
-      invocation,
-      `Automatic deletion can then delete entries that ${name} does not have. Continue?`,
-    );
+    const { rejectedChains: rejected, changedPositions: changed } = await deliveries.state(name);
+    const result = {
+      sink: name,
+      chains_with_rejected_entries: rejected,
+      chains_with_changed_position: changed,
+    };
+    if (rejected + changed === 0)
+      return printResult(result, `${name} has no rejected entries and no changed positions`);
+    const again = `${name} then receives ${changed} chains again, from their first segments in the database. `;
+    const deletion = `Automatic deletion can then delete entries that ${name} does not have. `;
+    const consequences = (changed > 0 ? again : '') + (rejected > 0 ? deletion : '');
+    await confirm(invocation, `${consequences}Continue?`);
     await store.audit.write([
       {
         ...byOperator,
         at: Date.now(),
         operation: 'sink.acknowledge',
         entity: { kind: 'sink', id: name },
-        difference: { chains_with_rejected_entries: { from: chains, to: 0 } },
+        difference: {
+          chains_with_rejected_entries: { from: rejected, to: 0 },
+          ...(changed > 0 && { chains_with_changed_position: { from: changed, to: 0 } }),
+        },
       },
     ]);
-    await deliveries.acceptRejections(name);
-    return printResult(result, `acknowledged the rejected entries of ${name}, in ${chains} chains`);
+    await deliveries.acknowledge(name);
+    const done = [
+      rejected > 0 ? `the rejected entries in ${rejected} chains` : '',
+      changed > 0 ? `the changed positions of ${changed} chains` : '',
+    ];
+    return printResult(result, `acknowledged for ${name}: ${done.filter(Boolean).join(', ')}`);
   });
 }
 

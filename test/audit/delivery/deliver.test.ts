@@ -208,27 +208,31 @@ describe.each(databases)('delivery on %s', (name, database) => {
     await second.close();
   });
 
-  test('continues behind segments that were deleted from the database, and reports them', async () => {
+  const errorsOf = ({ logged }: { logged: string[] }) =>
+    logged.map((line) => JSON.parse(line)).filter(({ level }) => level === 'error');
+
+  test.each([
+    ['is missing', 'delete from audit_segments'],
+    ['cannot be read', 'update audit_segments set entries = content_hash'],
+  ])('stops in a chain in which a segment %s, and goes on in others', async (_, damage) => {
     const tenant = await data.tenant();
     for (const operation of ['a', 'b', 'c']) await writeEntries(data, tenant, operation);
-    await data.runSql('delete from audit_segments where number = 2');
+    await data.runSql(`${damage} where number = 2`);
     const delivery = start();
     await delivery.flush();
-    expect(operationsOf(receiver, tenant)).toEqual(['1 a', '3 c']);
-    await writeEntries(data, tenant, 'd');
-    await data.runSql('delete from audit_segments where number = 4');
-    await delivery.flush();
-    expect(await delivery.deliveredUpTo(tenant)).toBe(4);
-    const gaps = delivery.logged.map((line) => JSON.parse(line)).filter(({ level }) => level === 'error');
-    expect(gaps).toMatchObject([
-      {
-        message: 'segments of the audit log are missing and were not delivered',
-        chain: tenant,
-        from: 2,
-        to: 2,
-      },
-      { chain: tenant, from: 4, to: 4 },
-    ]);
+    expect(operationsOf(receiver, tenant)).toEqual(['1 a']);
+    const message = `the audit chain ${tenant} does not verify, so its entries cannot be delivered`;
+    expect(errorsOf(delivery)).toMatchObject([{ message, sink: 'default' }]);
+    expect(await delivery.states()).toMatchObject([{ failures: 1, lagEntries: 2, lastError: message }]);
+    const other = await data.tenant();
+    await writeEntries(data, other, 'd');
+    for (let run = 0; run < 4; run++) {
+      data.clock.advance(30_000);
+      await delivery.flush();
+    }
+    expect(operationsOf(receiver, other)).toEqual(['1 d']);
+    expect(operationsOf(receiver, tenant)).toEqual(['1 a']);
+    expect(await delivery.deliveredUpTo(tenant)).toBe(1);
   });
 
   test('starts at the first segment that was not archived', async () => {
@@ -263,20 +267,35 @@ describe.each(databases)('delivery on %s', (name, database) => {
     expect(operationsOf(receiver, tenant)).toEqual(['1 a', '2 b', '3 c']);
   });
 
-  test('delivers segments that another program has marked as delivered', async () => {
-    const tenant = await data.tenant();
+  test('stops in a chain whose position was changed, and starts at its first segment when that is acknowledged', async () => {
+    const [tenant, other] = [await data.tenant(), await data.tenant()];
     await writeEntries(data, tenant, 'a', 'b');
     const delivery = start();
     await delivery.flush();
     await writeEntries(data, tenant, 'c', 'd');
-    await data.runSql('update audit_deliveries set number = 2');
-    expect(await data.maintenance.sinks.deliveries.receivedUpTo('default', tenant)).toBe(0);
-    expect(await delivery.states()).toMatchObject([{ changedPositions: 1, lagEntries: 0 }]);
-    data.clock.advance(60_000);
+    await writeEntries(data, other, 'x');
+    const { deliveries } = data.maintenance.sinks;
+    for (const number of [2, 1, 100]) {
+      await data.runSql(
+        `update audit_deliveries set number = ${number}, seq = 9 where tenant_id = '${tenant}'`,
+      );
+      expect(await deliveries.receivedUpTo('default', tenant)).toBe(0);
+      expect(await deliveries.deliveredUpTo('default', tenant)).toBe(0);
+      expect(await delivery.states()).toMatchObject([{ changedPositions: 1 }]);
+      data.clock.advance(60_000);
+      await delivery.flush();
+      expect(operationsOf(receiver, tenant)).toEqual(['1 a', '2 b']);
+    }
+    expect(operationsOf(receiver, other)).toEqual(['1 x']);
+    expect(errorsOf(delivery)).toHaveLength(3);
+    expect(errorsOf(delivery)[0]).toMatchObject({
+      message: 'the position of a sink was changed: its delivery stops',
+      chains: 1,
+    });
+    await deliveries.acknowledge('default');
     await delivery.flush();
     expect(operationsOf(receiver, tenant)).toEqual(['1 a', '2 b', '1 a', '2 b', '3 c', '4 d']);
-    expect(delivery.logged.join()).toContain('the position of a sink was changed by another program');
-    expect(await delivery.states()).toMatchObject([{ changedPositions: 0 }]);
+    expect(await delivery.states()).toMatchObject([{ changedPositions: 0, lagEntries: 0 }]);
   });
 
   test('notices that the log ends before the last delivered entry', async () => {
@@ -310,7 +329,7 @@ describe.each(databases)('delivery on %s', (name, database) => {
       },
     ]);
     expect(await delivery.deliveredUpTo(tenant)).toBe(1);
-    await data.maintenance.sinks.deliveries.acceptRejections('default');
+    await data.maintenance.sinks.deliveries.acknowledge('default');
     expect(await delivery.deliveredUpTo(tenant)).toBe(3);
     expect(await delivery.states()).toMatchObject([{ lagEntries: 0, rejectedChains: 0 }]);
     await collector.close();

@@ -4,6 +4,7 @@ import { auditEntries } from '../../support/database.ts';
 import { formatProblems, runDoctor } from '../../support/doctor.ts';
 import { type OtlpReceiver, openOtlpReceiver } from '../../support/sink-receivers.ts';
 import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
+import { runSql } from '../../support/test-store.ts';
 
 describe.each(databases)('a sink that has rejected entries, on %s', (_, database) => {
   let collector: OtlpReceiver;
@@ -27,6 +28,7 @@ describe.each(databases)('a sink that has rejected entries, on %s', (_, database
     const text = await (await fetch(server.app.metricsUrl as string)).text();
     return /^sallyport_sink_rejected_chains\{sink="collector"\} (\d+)$/m.exec(text)?.[1];
   };
+  const acknowledge = () => cli.run('sinks', 'acknowledge', 'collector', '--yes');
   const problems = async () => formatProblems((await runDoctor(cli)).checks).join('\n');
 
   test('is reported until it is acknowledged, which is recorded in the audit log', async () => {
@@ -35,7 +37,7 @@ describe.each(databases)('a sink that has rejected entries, on %s', (_, database
     expect([(await state()).state, await metric()]).toEqual(['ok', '0']);
     expect(await cli.run('sinks', 'acknowledge', 'collector')).toMatchObject({
       code: 0,
-      out: 'collector has no rejected entries\n',
+      out: 'collector has no rejected entries and no changed positions\n',
     });
 
     collector.setAnswer(() =>
@@ -55,7 +57,7 @@ describe.each(databases)('a sink that has rejected entries, on %s', (_, database
       err: expect.stringContaining('--yes'),
     });
     expect((await state()).state).toBe('rejected');
-    expect((await cli.run('sinks', 'acknowledge', 'collector', '--yes')).code).toBe(0);
+    expect((await acknowledge()).code).toBe(0);
     await server.flush();
     expect([(await state()).state, await metric()]).toEqual(['ok', '0']);
     expect(await problems()).not.toContain('rejected');
@@ -65,5 +67,18 @@ describe.each(databases)('a sink that has rejected entries, on %s', (_, database
       entity: { kind: 'sink', id: 'collector' },
       difference: { chains_with_rejected_entries: { from: chains, to: 0 } },
     });
+  });
+
+  test('or whose position was changed, is delivered again from the start', async () => {
+    const { databaseUrl } = server.config;
+    await runSql(databaseUrl, 'update audit_deliveries set skipped = 1');
+    const changed = await state();
+    expect(changed).toMatchObject({ state: 'changed' });
+    await server.flush();
+    expect(await metric()).toBe(String(changed.changed_positions));
+    const { out } = await acknowledge();
+    expect(out).toMatch(/^acknowledged for collector: the changed positions of \d chains\n$/);
+    await server.flush();
+    expect([(await state()).state, await metric()]).toEqual(['ok', '0']);
   });
 });

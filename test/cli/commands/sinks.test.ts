@@ -88,7 +88,7 @@ describe('sinks', () => {
       /fail sinks: local has received later entries than this database has, in \d chains?/,
     );
     expect(formatProblems(truncated.checks).join('\n')).toMatch(
-      /warn sinks: another program has changed the position of local in \d chains?: these chains are delivered again/,
+      /warn sinks: the position of local was changed in \d chains?, which are not delivered/,
     );
     expect((await cli.json('sinks')).body[1]).toMatchObject({ state: 'changed' });
     await runSql(databaseUrl(), "update audit_deliveries set number = number - 100 where sink = 'local'");
