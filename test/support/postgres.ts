@@ -16,8 +16,11 @@ export interface Postgres {
 const nobody = 65534;
 export const serverUser = process.getuid?.() === 0 ? { uid: nobody, gid: nobody } : {};
 
-export async function startPostgres(settings: Record<string, string> = {}): Promise<Postgres> {
-  const folder = mkdtempSync(join(tmpdir(), 'sallyport-postgres-'));
+export async function startPostgres(
+  settings: Record<string, string> = {},
+  parent: string = tmpdir(),
+): Promise<Postgres> {
+  const folder = mkdtempSync(join(parent, 'sallyport-postgres-'));
   if (serverUser.uid) chownSync(folder, nobody, nobody);
   const bin = await postgresBinaries(folder);
   const data = join(folder, 'data');

@@ -83,7 +83,7 @@ async function openSource(invocation: Invocation, path: string): Promise<OpenedS
     if (error instanceof NoSchema)
       throw new CommandError(`${path} is not a Sallyport database`, 'check the path');
     if (error instanceof DbUnavailable)
-      throw new CommandError(`${path}: ${error.message}`, unavailableHint(`sqlite:${path}`));
+      throw new CommandError(`${path}: ${error.message}`, unavailableHint(`sqlite:${path}`, error.message));
     throw error instanceof IncompatibleSchema ? new ErrorAbout(path, error) : error;
   }
 }

@@ -88,7 +88,7 @@ async function checkDatabase(
     const message = known?.reason ?? (error as Error).message;
     const hint = disk.some(({ state }) => state === 'fail')
       ? 'correct the problem of the disk first: see above'
-      : (known?.hint ?? unavailableHint(config.databaseUrl));
+      : (known?.hint ?? unavailableHint(config.databaseUrl, message));
     return [fail('database', `${label}: ${message}`, hint)];
   }
 }

@@ -92,7 +92,7 @@ export function toCliError(error: unknown, context: ErrorContext): CliError {
   if (error instanceof WrongMasterKey) return { errors: [error.message], hint: masterKeyHint, code: 1 };
   if (error instanceof Failure && error.code === 'unavailable') {
     const database = context.databaseUrl ? ` ${databaseLabel(context.databaseUrl)}` : '';
-    const hint = unavailableHint(context.databaseUrl);
+    const hint = unavailableHint(context.databaseUrl, error.message);
     return { errors: [`DATABASE_URL${database}: ${error.message}`], hint, code: 1 };
   }
   const known = systemErrorOf(error);

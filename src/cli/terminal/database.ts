@@ -41,9 +41,12 @@ export function sqlitePath(databaseUrl: string): string | undefined {
 export const noDatabaseHint =
   'set SALLYPORT_DATA_DIR or DATABASE_URL to an existing database, or run `sallyport serve` to create one';
 
-export function unavailableHint(databaseUrl: string | undefined): string {
-  return databaseUrl?.startsWith('sqlite:')
-    ? 'check that this user may write to the file and its folder, and run `sallyport doctor`'
+export function unavailableHint(databaseUrl: string | undefined, reason: string): string {
+  if (databaseUrl?.startsWith('sqlite:'))
+    return 'check that this user may write to the file and its folder, and run `sallyport doctor`';
+  // The second one is the answer of a server with a full disk to a new connection.
+  return /No space left on device|could not write init file/.test(reason)
+    ? 'free space on the disk of the database: see docs/operations/postgresql.md'
     : 'check that the database runs, and that this machine can connect and write to it';
 }
 

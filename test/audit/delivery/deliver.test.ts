@@ -86,6 +86,34 @@ describe.each(databases)('delivery on %s', (name, database) => {
     expect(await restarted.states()).toMatchObject([{ lagEntries: 0, lagSeconds: 0, failures: 0 }]);
   });
 
+  test('continues in order within 30 seconds after an outage of an hour, with few attempts until then', async () => {
+    const tenant = await data.tenant();
+    let attempts = 0;
+    receiver.setAnswer(() => {
+      attempts++;
+      return new Response(null, { status: 503 });
+    });
+    const delivery = start();
+    const minutes = Array.from({ length: 60 }, (_, minute) => `minute ${minute}`);
+    for (const operation of minutes) {
+      await writeEntries(data, tenant, operation);
+      for (let count = 0; count < 6; count++) {
+        await delivery.flush();
+        data.clock.advance(10_000);
+      }
+    }
+    expect(attempts).toBeGreaterThanOrEqual(120);
+    expect(attempts).toBeLessThan(130);
+    expect(await delivery.states()).toMatchObject([{ lagEntries: 60, lagSeconds: 3600, failures: attempts }]);
+    receiver.setAnswer(undefined);
+    data.clock.advance(30_000);
+    await delivery.flush();
+    expect(operationsOf(receiver, tenant)).toEqual(
+      minutes.map((operation, index) => `${index + 1} ${operation}`),
+    );
+    expect(await delivery.states()).toMatchObject([{ lagEntries: 0, failures: 0 }]);
+  });
+
   test('is retried without waiting for the interval of the sink', async () => {
     await writeEntries(data, await data.tenant(), 'a');
     receiver.setAnswer(() => new Response(null, { status: 500 }));
