@@ -2,40 +2,37 @@
 import { closingQuote } from './json-limits.ts';
 import type { Steps } from './steps.ts';
 
-/** The beginning of a number that may be inexact. Up to 15 digits without an exponent are always exact. */
-const suspect = /-?\d(?:[\d.]{15}|[\d.]{0,14}[eE])/;
-const number = /-?\d[\d.eE+-]*/y;
+/** A part of a number that may be inexact. Up to 15 digits without an exponent are always exact. */
+const suspect = /[\d.]{16}|\d[eE]/;
 /** A double is printed with at most so many digits. */
 const maxDigits = 17;
 /** Replaces an inexact number and is parsed as Infinity. */
 const marker = '1e999';
 
-/** After so many numbers, the computation can pause. */
-const numbersPerStep = 256;
+/** In a longer text, the numbers are compared at once: to search all strings takes longer. */
+const shortLength = 4096;
+/** After so many strings and numbers, the computation can pause. */
+const tokensPerStep = 256;
 
 /**
  * Returns the dotted path of the first number that loses precision, such as 12345678901234567890 or 1e400. Undefined
  * if all are exact. Takes linear time for every text. A regular expression is much slower for strings with many escapes.
  */
 export function* findInexactNumber(validJson: string): Steps<string | undefined> {
-  if (!suspect.test(validJson)) return undefined;
-  const start = new RegExp(`"|${suspect.source}`, 'g');
-  let [marked, copied, numbers] = ['', 0, 0];
+  if (validJson.length <= shortLength && !suspect.test(validJson)) return undefined;
+  const start = /"|-?\d[\d.eE+-]*/g;
+  let [marked, copied, tokens] = ['', 0, 0];
   for (let found = start.exec(validJson); found; found = start.exec(validJson)) {
+    if (++tokens % tokensPerStep === 0) yield;
     const at = found.index;
     if (found[0] === '"') {
       start.lastIndex = closingQuote(validJson, at + 1) + 1;
       continue;
     }
-    number.lastIndex = at;
-    number.test(validJson);
-    const end = number.lastIndex;
-    if (!isExact(validJson.slice(at, end))) {
+    if (suspect.test(found[0]) && !isExact(found[0])) {
       marked += validJson.slice(copied, at) + marker;
-      copied = end;
+      copied = start.lastIndex;
     }
-    start.lastIndex = end;
-    if (++numbers % numbersPerStep === 0) yield;
   }
   return copied === 0 ? undefined : pathOfInfinity(JSON.parse(marked + validJson.slice(copied)))?.join('.');
 }
