@@ -131,8 +131,8 @@ export function logMaintenance(log: OpenLog): LogMaintenance {
     sealRest: seals.sealRest,
     seal: seals.sealAll,
     heads: async () =>
-      (await allChains(db)).map(({ tenantId, number, hash, seq, sealedAt }) => {
-        return { tenantId, number, hash, seq, at: sealedAt };
+      (await allChains(db)).map(({ tenantId, number, hash, seq, sealed_at }) => {
+        return { tenantId, number, hash, seq, at: sealed_at };
       }),
     list: (...args) => list(log, ...args),
     tail: (filter, tenantId) => auditTail(log, filter, tenantId),
@@ -186,15 +186,15 @@ const maxCounted = 10_000;
 export async function newestTimes(db: Db, now: number): Promise<{ newest: number; wasFast: boolean }> {
   const pending = await db.get<{ at: DbTime | null }>('select max(at) as at from audit_pending');
   const chains = await allChains(db);
-  const newest = Math.max(Number(pending?.at ?? 0), ...chains.map(({ sealedAt }) => sealedAt));
-  const ahead = chains.filter(({ sealedAt }) => sealedAt > now);
+  const newest = Math.max(Number(pending?.at ?? 0), ...chains.map(({ sealed_at }) => sealed_at));
+  const ahead = chains.filter(({ sealed_at }) => sealed_at > now);
   let wasFast = ahead.length > 0 && Number(pending?.at ?? 0) <= now;
   for (const { tenantId, number } of ahead) {
     const first = (await firstSealedAt(db, tenantId, now + 1)) ?? number;
-    const timeAt = async (at: number) => Number((await headerAt(db, tenantId, at))?.sealedAt);
+    const timeAt = async (at: number) => Number((await headerAt(db, tenantId, at))?.sealed_at);
     const leap = (await timeAt(first)) - (await timeAt(first - 1));
     const last = await headerAt(db, tenantId, number);
-    wasFast &&= last !== undefined && last.latestAt <= now && leap >= newest - now;
+    wasFast &&= last !== undefined && last.latest_at <= now && leap >= newest - now;
   }
   return { newest, wasFast };
 }
@@ -255,12 +255,12 @@ function toLogGap({ from, to, ...gap }: Gap): LogGap {
   };
 }
 
-/** The period of the archived entries. No archived entry is later than `maxDelay` after the first remaining entry. */
+/** The period of the archived entries. No archived entry is later than `max_delay` after the first remaining entry. */
 async function archived(db: Reader, tenantId: string): Promise<Gap[]> {
   const chain = await chainOf(db, tenantId);
   if (!chain || chain.base.number === 0) return [];
   const first = await firstHeader(db, chain);
-  return [{ reason: 'archived', to: first && Math.min(first.earliestAt + first.maxDelay, maxDate) }];
+  return [{ reason: 'archived', to: first && Math.min(first.earliest_at + first.max_delay, maxDate) }];
 }
 
 /** Periods in which reads that match the filter were not recorded. */
@@ -314,9 +314,9 @@ function auditTail({ db, sealer: seals }: OpenLog, filter: AuditFilter, tenant: 
   return {
     last: async (count) => {
       let found: LogEntry[] = [];
-      for (const chain of (await sealedChains()).toSorted((a, b) => b.sealedAt - a.sealedAt)) {
+      for (const chain of (await sealedChains()).toSorted((a, b) => b.sealed_at - a.sealed_at)) {
         // No entry of a chain is newer than its end.
-        const isOlder = found.length === count && chain.sealedAt < timeOf(found[0] as LogEntry);
+        const isOlder = found.length === count && chain.sealed_at < timeOf(found[0] as LogEntry);
         if (!isOlder) found = sorted([...(await newest(chain, count)), ...found]).slice(-count);
         read.set(chain.tenantId, chain.number);
       }

@@ -32,7 +32,16 @@ import {
   type VerifiedSegment,
   verifiedSegments,
 } from './proof/retention.ts';
-import { anchorOf, chainName, genesis, type Head, type Position, systemTenant } from './records.ts';
+import {
+  anchorOf,
+  chainName,
+  formatPosition,
+  genesis,
+  type Head,
+  type Position,
+  parsePosition,
+  systemTenant,
+} from './records.ts';
 
 export type { Archived, ArchiveOptions, ArchiveResult, ArchiveStep, HeldBack } from './proof/archive.ts';
 export type { ChainVerdict, VerifiedEntry } from './proof/chain-check.ts';
@@ -115,19 +124,18 @@ async function adopt(
   keys: ChainKeys,
   { chain, segments }: ReleasedChain,
 ): Promise<void> {
-  const { tenantId, number, seq, sealedAt, maxDelay, base, baseSeq } = chain;
+  const { tenantId, number, seq, sealed_at, max_delay, base, baseSeq } = chain;
   if (number === 0) return;
-  const system = (await chainOf(tx, systemTenant)) ?? genesis;
+  const system = formatPosition((await chainOf(tx, systemTenant)) ?? genesis);
   let previous = base.hash;
   for await (const { header, entries } of segments) {
     const own = entries.map((entry) => ({ ...entry, mac: macOf(keys, tenantId, entry) }));
-    const { number: segment, hash } = system;
-    const contentHash = contentHashOf(own);
+    const content = contentHashOf(own);
     const signedHeader = signed(keys, {
       ...header,
       previous,
-      system: { number: segment, hash },
-      contentHash,
+      system,
+      content,
     });
     await tx.run(insertSegment, segmentValues(signedHeader, await packEntries(own)));
     await insertIndex(tx, dialect, header, (await indexOf(own)).index);
@@ -138,7 +146,7 @@ async function adopt(
     `insert into audit_chains (tenant_id, number, seq, hash, sealed_at, max_delay, base_number, base_seq, base_hash,
        recorded_number, recorded_at, recorded_mac) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $2, 0, $10)`,
     [
-      ...[tenantId, number, seq, bytesOf(previous), sealedAt, maxDelay, base.number, baseSeq],
+      ...[tenantId, number, seq, bytesOf(previous), sealed_at, max_delay, base.number, baseSeq],
       ...[bytesOf(base.hash), recordedMac(keys, tenantId, number, 0)],
     ],
   );
@@ -257,7 +265,7 @@ async function problemOf(db: Db, keys: ChainKeys, chain: Chain): Promise<string 
   if (problems[0]) return problems[0].message;
   if (!isEndOf(stored, chain)) return endDiffers(number);
   if (terms && !(await isIndexed(db, stored, terms))) return indexChanged(number);
-  const { system } = stored;
+  const system = parsePosition(stored.system ?? '');
   if (!system || system.number === 0) return undefined;
   const end = await chainOf(db, systemTenant);
   const isShorter =

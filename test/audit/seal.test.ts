@@ -4,7 +4,7 @@ import { SQL } from 'bun';
 import { headersIn, segmentsIn } from '../../src/audit/log/chain.ts';
 import { entryWriter, tenantsIn } from '../../src/audit/log/pending.ts';
 import { sealer } from '../../src/audit/log/seal.ts';
-import { systemTenant } from '../../src/audit/records.ts';
+import { parsePosition, systemTenant } from '../../src/audit/records.ts';
 import { type Db, DbUnavailable } from '../../src/db/db.ts';
 import { headsOperation, type LogEntry } from '../../src/domain/audit.ts';
 import type { NewEntry } from '../../src/store/store.ts';
@@ -92,7 +92,7 @@ describe.each(databases)('sealing the audit log on %s', (_, database) => {
       return tables.filter((table) => table !== 'audit_index').toSorted();
     };
     const system = async () =>
-      (await headersIn(on.db, tenant, { first: 1, last: 9 }, 'asc', 9)).at(-1)?.system;
+      parsePosition((await headersIn(on.db, tenant, { first: 1, last: 9 }, 'asc', 9)).at(-1)?.system ?? '');
     const others = ['audit_chains', 'audit_chains', 'audit_pending', 'audit_pending', 'audit_segments'];
     await on.store.audit.write([...entries(1, tenant), ...entries(1, undefined)]);
     await seal();

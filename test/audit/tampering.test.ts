@@ -162,39 +162,30 @@ describe.each(databases)('tampering with the audit log in %s', (name, database) 
     expect(await after(copyTo(tenant, 4), extended)).toContain('changed_segment 4');
   });
 
-  test.each([
-    ['segment', 'insert into audit_segments select * from kept', 'broken_chain'],
-    ['row of the index', 'insert into audit_index select * from kept_index', undefined],
-  ])(
-    'sealing stops at an inserted %s, only of that tenant, and goes on when it is removed',
-    async (_, planted, code) => {
-      const on = await openTestStore(database);
-      const [id, other] = [await on.tenant(), await on.tenant()];
-      await write(on, 2, id);
-      await on.runSql('create table kept as select * from audit_segments');
-      await on.runSql('create table kept_index as select * from audit_index');
-      for (const table of ['kept', 'kept_index']) await on.runSql(`update ${table} set number = 2`);
-      await on.runSql(planted);
-      await on.store.audit.write([entry(3, id)]);
-      await on.store.audit.write([entry(4, other)]);
-      const { audit } = on.maintenance;
-      await expect(audit.seal()).rejects.toThrow(
-        `the audit chain ${id} does not verify, so its entries cannot be sealed`,
-      );
-      const heads = await audit.heads();
-      expect(heads.map(({ tenantId, number }) => [tenantId, number])).toEqual(
-        [id, other].sort().map((tenant) => [tenant, 1]),
-      );
-      expect((await on.store.audit.list(id, {}, { limit: 9 })).entries).toHaveLength(3);
-      expect(named(await verifyParts(await audit.parts(startTime), { masters }))).toEqual(code ? [code] : []);
-      await on.runSql(
-        `delete from audit_${code ? 'segments' : 'index'} where tenant_id = '${id}' and number = 2`,
-      );
-      await audit.seal();
-      expect((await verifyDatabase(on)).findings).toEqual([]);
-      await on.close();
-    },
-  );
+  test('sealing stops at an inserted segment, only of that tenant, and goes on when it is removed', async () => {
+    const on = await openTestStore(database);
+    const [id, other] = [await on.tenant(), await on.tenant()];
+    await write(on, 2, id);
+    await on.runSql('create table kept as select * from audit_segments');
+    await on.runSql('update kept set number = 2');
+    await on.runSql('insert into audit_segments select * from kept');
+    await on.store.audit.write([entry(3, id)]);
+    await on.store.audit.write([entry(4, other)]);
+    const { audit } = on.maintenance;
+    await expect(audit.seal()).rejects.toThrow(
+      `the audit chain ${id} does not verify, so its entries cannot be sealed`,
+    );
+    const heads = await audit.heads();
+    expect(heads.map(({ tenantId, number }) => [tenantId, number])).toEqual(
+      [id, other].sort().map((tenant) => [tenant, 1]),
+    );
+    expect((await on.store.audit.list(id, {}, { limit: 9 })).entries).toHaveLength(3);
+    expect(named(await verifyParts(await audit.parts(startTime), { masters }))).toEqual(['broken_chain']);
+    await on.runSql(`delete from audit_segments where tenant_id = '${id}' and number = 2`);
+    await audit.seal();
+    expect((await verifyDatabase(on)).findings).toEqual([]);
+    await on.close();
+  });
 
   test('by inserting a pending entry, with or without a copied MAC', async () => {
     const stored = await segmentAt(testStore.db, tenant, 3);
@@ -263,7 +254,7 @@ describe.each(databases)('tampering with the audit log in %s', (name, database) 
     for (const rowsPerRead of [1, 2, 4]) {
       const check = new IndexCheck(testStore.db, tenant, rowsPerRead);
       let reads = 0;
-      check.add({ ...header, indexHash: sha256(packIndex([terms])) }, terms.length);
+      check.add({ ...header, index: sha256(packIndex([terms])) }, terms.length);
       expect(await check.takeChanged(async () => void reads++)).toEqual([]);
       expect(reads).toBe(4 / rowsPerRead);
     }

@@ -5,7 +5,7 @@ import { newId } from '../../domain/key.ts';
 import type { StoredSegment } from '../log/chain.ts';
 import { toLogEntry } from '../log/entry.ts';
 import { hashOf } from '../log/segment.ts';
-import { anchorOf, chainName, formatPosition, systemTenant } from '../records.ts';
+import { anchorOf, chainName, systemTenant } from '../records.ts';
 
 /** An entry with its position in the chain. */
 export type ChainedEntry = LogEntry & { readonly seq: number };
@@ -59,10 +59,10 @@ export function makeBatch(stored: StoredSegment): Batch {
       number,
       hash,
       previous,
-      sealed_at: timestamp(Math.min(stored.sealedAt, maxTime)),
-      ...(system && { system: formatPosition(system) }),
-      key: stored.keyId,
-      content: stored.contentHash,
+      sealed_at: timestamp(Math.min(stored.sealed_at, maxTime)),
+      ...(system !== undefined && { system }),
+      key: stored.key,
+      content: stored.content,
       signature: stored.signature,
       anchor: anchorOf({ tenantId, number, hash }),
     },

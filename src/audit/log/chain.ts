@@ -25,8 +25,8 @@ export interface AuditDb {
 export interface Chain extends Head {
   /** The position of the last entry. */
   readonly seq: number;
-  readonly sealedAt: number;
-  readonly maxDelay: number;
+  readonly sealed_at: number;
+  readonly max_delay: number;
   /** The last deleted segment. Number 0 if none was deleted. */
   readonly base: Position;
   /** The last entry of that segment. */
@@ -79,8 +79,8 @@ export function toChain(row: ChainRow): Chain {
     number: Number(row.number),
     seq: Number(row.seq),
     hash: hexOf(row.hash),
-    sealedAt: Number(row.sealed_at),
-    maxDelay: Number(row.max_delay),
+    sealed_at: Number(row.sealed_at),
+    max_delay: Number(row.max_delay),
     base: { number: Number(row.base_number), hash: hexOf(row.base_hash) },
     baseSeq: Number(row.base_seq),
   };
@@ -88,7 +88,7 @@ export function toChain(row: ChainRow): Chain {
 
 /** The chain of a tenant that has no sealed entries. */
 export function emptyChain(tenantId: string): Chain {
-  return { tenantId, ...genesis, seq: 0, sealedAt: 0, maxDelay: 0, base: genesis, baseSeq: 0 };
+  return { tenantId, ...genesis, seq: 0, sealed_at: 0, max_delay: 0, base: genesis, baseSeq: 0 };
 }
 
 /** A stored segment, whose entries are decompressed when they are read. */
@@ -191,7 +191,7 @@ export async function firstHeader(
   return (await headersIn(db, tenantId, { first: base.number + 1, last: number }, 'asc', 1))[0];
 }
 
-/** The first segment with a `sealedAt` of at least `time`. Undefined if no segment has one. */
+/** The first segment with a `sealed_at` of at least `time`. Undefined if no segment has one. */
 export async function firstSealedAt(
   db: Pick<Queries, 'get'>,
   tenantId: string,

@@ -59,7 +59,7 @@ export async function countEntries(
   limits = defaults,
 ): Promise<Omit<LogCounts, 'gaps'>> {
   const { pending, chain, range, pendingFrom } = await startOf(db, tenantId, filter, limits.pending);
-  const oldest = (await firstHeader(db, chain))?.earliestAt ?? pending.at(-1)?.at;
+  const oldest = (await firstHeader(db, chain))?.earliest_at ?? pending.at(-1)?.at;
   const to = filter.to ?? now;
   const from = filter.from ?? Math.min(oldest ?? Number.POSITIVE_INFINITY, to - 1);
   // Without `to`, entries of the current millisecond are counted too.
@@ -68,17 +68,17 @@ export async function countEntries(
   await compute(db, eachMatch(tenantId, pending, filter, addPending));
   const first = Math.max(range.first, range.last - limits.segments + 1);
   let { entries, opened } = limits;
-  let countedFrom = first > range.first ? (await headerAt(db, tenantId, first - 1))?.sealedAt : pendingFrom;
+  let countedFrom = first > range.first ? (await headerAt(db, tenantId, first - 1))?.sealed_at : pendingFrom;
   const needsOffsets = (header: SegmentHeader) => !tally.isWithinOne(header);
   const sealed = matching(db, tenantId, filter, { first, last: range.last }, needsOffsets);
   for await (const { header, hits } of sealed) {
     if (entries < header.last - header.first + 1) {
-      countedFrom = header.sealedAt;
+      countedFrom = header.sealed_at;
       break;
     }
     entries -= header.last - header.first + 1;
-    if (!hits) tally.addAll(header.latestAt, header.counts);
-    else if (tally.isWithinOne(header) || opened-- <= 0) tally.addAll(header.latestAt, countsOf(hits));
+    if (!hits) tally.addAll(header.latest_at, header);
+    else if (tally.isWithinOne(header) || opened-- <= 0) tally.addAll(header.latest_at, countsOf(hits));
     else await addTimes(db, header, hits, tally);
   }
   const { start, length } = tally.intervals;
@@ -166,15 +166,15 @@ class Tally {
     if (interval && isBetween(at, this.#filter)) interval[result] += count;
   }
 
-  addAll(at: number, counts: Counts): void {
+  addAll(at: number, { success, denied, failed }: Counts): void {
     const { result } = this.#filter;
-    for (const [each, count] of Object.entries(counts))
+    for (const [each, count] of Object.entries({ success, denied, failed }))
       if (result === undefined || result === each) this.add(at, each as Result, count);
   }
 
-  isWithinOne({ earliestAt, latestAt }: SegmentHeader): boolean {
-    const isInside = isBetween(earliestAt, this.#filter) && isBetween(latestAt, this.#filter);
-    return isInside && this.#intervalOf(earliestAt) === this.#intervalOf(latestAt);
+  isWithinOne({ earliest_at, latest_at }: SegmentHeader): boolean {
+    const isInside = isBetween(earliest_at, this.#filter) && isBetween(latest_at, this.#filter);
+    return isInside && this.#intervalOf(earliest_at) === this.#intervalOf(latest_at);
   }
 
   #intervalOf(at: number): number {
@@ -244,7 +244,7 @@ async function withResults(
     ({ number }) => !offsetsOf || offsetsOf.has(number),
   );
   const split = headers.filter((header) => offsetsOf || needsOffsets(header));
-  const mixed = split.filter(({ counts }) => counts.denied + counts.failed > 0);
+  const mixed = split.filter(({ denied, failed }) => denied + failed > 0);
   const withTerm = async (result: 'denied' | 'failed') => {
     const found = await hitsAt(db, tenantId, termsFor({ result })[0] as number, mixed);
     return new Map(found.map(({ number, offsets }) => [number, offsets]));
@@ -308,7 +308,7 @@ export async function countDenials(
     for (const segment of segments) {
       holds(heldBytes(segments));
       if (budget <= 0) {
-        countedFrom ??= segment.sealedAt;
+        countedFrom ??= segment.sealed_at;
         break;
       }
       const { packed } = segment;

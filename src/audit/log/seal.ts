@@ -9,7 +9,7 @@ import { Params } from '../../db/sql.ts';
 import type { Entry } from '../../domain/audit.ts';
 import { nextTurn } from '../../domain/steps.ts';
 import { DamagedChain } from '../errors.ts';
-import { genesis, type Position, systemTenant } from '../records.ts';
+import { formatPosition, genesis, type Position, systemTenant } from '../records.ts';
 import { type AuditDb, type Chain, chainOf, emptyChain } from './chain.ts';
 import { nextPending, type PendingEntry, tenantsIn } from './pending.ts';
 import {
@@ -180,8 +180,8 @@ interface Sealed {
 
 /**
  * Seals one segment. It is prepared before the transaction, so that other changes do not wait for it. If other nodes have
- * sealed entries in the meantime, it is prepared again. Throws `DamagedChain` if no other node did: then rows are stored
- * where the segment belongs.
+ * sealed entries in the meantime, it is prepared again. Throws `DamagedChain` if no other node did: then a segment is
+ * stored where the next one belongs.
  */
 async function sealSegment(
   audit: AuditDb,
@@ -234,19 +234,19 @@ async function prepare(
     first: before.seq + 1,
     last: before.seq + entries.length,
     ...timesOf(entries, before),
-    counts,
+    ...counts,
     previous: before.hash,
-    ...(tenantId !== systemTenant && { system: await endOfSystem() }),
-    contentHash: contentHashOf(entries),
-    indexHash: sha256(index),
+    ...(tenantId !== systemTenant && { system: formatPosition(await endOfSystem()) }),
+    content: contentHashOf(entries),
+    index: sha256(index),
   };
   const segment = signed(await keys(), header);
   return { before, segment, packed: await packEntries(entries), index, ids: entries.map(({ id }) => id) };
 }
 
 /** Adds the signature, and the id of its key. */
-export function signed(keys: ChainKeys, unsigned: Omit<SegmentHeader, 'keyId'>): SignedHeader {
-  const header = { ...unsigned, keyId: signingKeyId(keys) };
+export function signed(keys: ChainKeys, unsigned: Omit<SegmentHeader, 'key'>): SignedHeader {
+  const header = { ...unsigned, key: signingKeyId(keys) };
   return { ...header, signature: signText(keys, headerText(header)) };
 }
 
@@ -283,20 +283,20 @@ async function commit(
   { before, segment, packed, index, ids }: Prepared,
   lock: Lock,
 ): Promise<'sealed' | 'locked'> {
-  const { tenantId, number, last, sealedAt, maxDelay } = segment;
+  const { tenantId, number, last, sealed_at, max_delay } = segment;
   if (before.number === 0) await insertChain(tx, tenantId);
   if (lock === 'for update skip locked' && !(await chainOf(tx, tenantId, rowLock(db, lock)))) return 'locked';
-  const end = [bytesOf(hashOf(segment)), sealedAt, maxDelay];
+  const end = [bytesOf(hashOf(segment)), sealed_at, max_delay];
   const pending = new Params();
   const deletePending = `delete from audit_pending where tenant_id = ${pending.add(tenantId)} and id in ${pending.list(ids)}`;
   // Sent together, to save round trips.
-  const [extended, deleted, inserted, isIndexed] = await Promise.all([
+  const [extended, deleted, inserted] = await Promise.all([
     tx.run(extendChain, [tenantId, before.number, bytesOf(before.hash), number, last, ...end]),
     tx.run(deletePending, pending.values),
     tx.run(`${insertSegment} on conflict do nothing`, segmentValues(segment, packed)),
     insertIndex(tx, db.dialect, segment, index),
   ]);
-  if (extended !== 1 || deleted !== ids.length || inserted !== 1 || !isIndexed) throw new StaleSegment();
+  if (extended !== 1 || deleted !== ids.length || inserted !== 1) throw new StaleSegment();
   return 'sealed';
 }
 

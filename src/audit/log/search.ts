@@ -152,7 +152,8 @@ export async function searchForwards(
     const pending = await newestPending(db, tenantId, 1, after);
     if (pending?.entries[0]?.id === after) return { entries: [] };
     const first = chain && (await firstHeader(db, chain));
-    const isOlder = chain && chain.base.number > 0 && timeOfId(after) <= (first?.sealedAt ?? chain.sealedAt);
+    const isOlder =
+      chain && chain.base.number > 0 && timeOfId(after) <= (first?.sealed_at ?? chain.sealed_at);
     throw invalidAfter(isOlder ? tooOld : 'must be the id of an entry of this log');
   }
   if (!chain || place.number > chain.number) throw invalidAfter('must be the id of an entry of this log');
@@ -177,7 +178,7 @@ const maxLocated = 8;
 /**
  * The place of a sealed entry. Ids contain the time, and entries are sealed in the order of their ids, so it is usually
  * in the first segment that was sealed at that time or later. If the clock was fast for a while, later segments have
- * the same `sealedAt`; then the newest ones are searched, too.
+ * the same `sealed_at`; then the newest ones are searched, too.
  */
 async function placeOfId(
   db: Reader,
@@ -195,7 +196,7 @@ async function placeOfId(
   ];
   for (const { order, ...range } of ranges)
     for (const header of await headersIn(db, tenantId, range, order, maxLocated)) {
-      if (time < header.earliestAt) continue;
+      if (time < header.earliest_at) continue;
       const segment = await segmentAt(db, tenantId, header.number);
       const offset = segment ? await compute(db, offsetOf(segment, id)) : -1;
       if (segment) holds(heldBytes([segment]));
@@ -243,9 +244,9 @@ export async function numbersOf(
   chain: Chain,
   { from, to }: AuditFilter,
 ): Promise<{ first: number; last: number }> {
-  const { tenantId, base, number, maxDelay } = chain;
+  const { tenantId, base, number, max_delay } = chain;
   const start = from === undefined ? 0 : ((await firstSealedAt(db, tenantId, from)) ?? number + 1);
-  const end = to === undefined ? undefined : await firstSealedAt(db, tenantId, to + maxDelay);
+  const end = to === undefined ? undefined : await firstSealedAt(db, tenantId, to + max_delay);
   return {
     first: Math.max(start, base.number + 1),
     last: Math.min(end === undefined ? number : end, number),
@@ -338,8 +339,8 @@ function* examine(
   start: Place | undefined,
 ): Steps<LogPage | undefined> {
   if (!segment) return undefined;
-  const { number, packed, earliestAt, latestAt } = segment;
-  if ((filter.from ?? 0) > latestAt || (filter.to ?? Number.POSITIVE_INFINITY) <= earliestAt)
+  const { number, packed, earliest_at, latest_at } = segment;
+  if ((filter.from ?? 0) > latest_at || (filter.to ?? Number.POSITIVE_INFINITY) <= earliest_at)
     return undefined;
   const all = offsets === 'all' ? Array.from({ length: packed.length }, (_, at) => at) : offsets;
   const isAhead = (offset: number) =>
@@ -365,6 +366,6 @@ function* examine(
 }
 
 /** Takes the place of an entry that was altered in the database and cannot be read. */
-function unreadableAt({ number, latestAt }: StoredSegment, offset: number): Omit<AuditEntry, 'mac'> {
-  return { id: cursorOf({ number, offset }), at: latestAt, text: '' };
+function unreadableAt({ number, latest_at }: StoredSegment, offset: number): Omit<AuditEntry, 'mac'> {
+  return { id: cursorOf({ number, offset }), at: latest_at, text: '' };
 }

@@ -10,36 +10,41 @@ import { promisify } from 'node:util';
 import { deflateRaw, deflateRawSync, inflateRawSync } from 'node:zlib';
 import type { DbTime } from '../../db/db.ts';
 import type { ChainKeys } from '../../db/keys/keyring.ts';
-import { formatPosition, type Position, parsePosition } from '../records.ts';
+import { type Position, parsePosition } from '../records.ts';
 import { type AuditEntry, macLength, timeOfId, uuidOf } from './entry.ts';
 
 /** Maximum entries of a segment, and maximum bytes of their JSON. A single entry may be larger. */
 export const maxEntries = 1024;
 export const maxBytes = 1024 * 1024;
 
+/** The fields have the names of an export. Hashes and the signature are hexadecimal. */
 export interface SegmentHeader {
-  readonly format: number;
   readonly tenantId: string;
+  readonly format: number;
   readonly number: number;
   /** The positions of the first and the last entry in the chain. */
   readonly first: number;
   readonly last: number;
-  readonly earliestAt: number;
-  readonly latestAt: number;
+  readonly earliest_at: number;
+  readonly latest_at: number;
   /** The latest time in the entries and their ids, up to this segment. */
-  readonly sealedAt: number;
-  /** No entry of this or an earlier segment is older than the `sealedAt` before it by more than this. */
-  readonly maxDelay: number;
+  readonly sealed_at: number;
+  /** No entry of this or an earlier segment is older than the `sealed_at` before it by more than this. */
+  readonly max_delay: number;
   /** Entries by result. */
-  readonly counts: Counts;
+  readonly success: number;
+  readonly denied: number;
+  readonly failed: number;
   /** The hash of the segment before. */
   readonly previous: string;
-  /** The end of the system chain at the time of sealing. Absent in the system chain itself. */
-  readonly system?: Position | undefined;
+  /** The end of the system chain at the time of sealing, as NUMBER:HASH. Absent in the system chain itself. */
+  readonly system?: string | undefined;
   /** The id of the signing key. */
-  readonly keyId: string;
-  readonly contentHash: string;
-  readonly indexHash: string;
+  readonly key: string;
+  /** The hash of the MACs of the entries. */
+  readonly content: string;
+  /** The hash of the rows of the index. */
+  readonly index: string;
 }
 
 /** Numbers from `first` to `last`. */
@@ -48,39 +53,22 @@ export interface Range {
   readonly last: number;
 }
 
-export interface Counts {
-  readonly success: number;
-  readonly denied: number;
-  readonly failed: number;
-}
+export type Counts = Pick<SegmentHeader, 'success' | 'denied' | 'failed'>;
 
-/** The signature is hexadecimal. */
 export interface SignedHeader extends SegmentHeader {
   readonly signature: string;
 }
 
+/** The fields that the signature covers, in order. The text also has the format. */
+const signedFields = [
+  ...(['tenantId', 'number', 'first', 'last', 'earliest_at', 'latest_at', 'sealed_at', 'max_delay'] as const),
+  ...(['success', 'denied', 'failed', 'previous', 'system', 'key', 'content', 'index'] as const),
+];
+
 /** The text that the signature covers. */
 export function headerText(header: SegmentHeader): string {
-  const { success, denied, failed } = header.counts;
-  const fields = [
-    header.tenantId,
-    header.number,
-    header.first,
-    header.last,
-    header.earliestAt,
-    header.latestAt,
-    header.sealedAt,
-    header.maxDelay,
-    success,
-    denied,
-    failed,
-    header.previous,
-    header.system ? formatPosition(header.system) : null,
-    header.keyId,
-    header.contentHash,
-    header.indexHash,
-  ];
-  return `sallyport audit segment ${header.format} ${JSON.stringify(fields)}`;
+  const values = signedFields.map((field) => header[field] ?? null);
+  return `sallyport audit segment ${header.format} ${JSON.stringify(values)}`;
 }
 
 /** The hash of a segment, which covers all segments before it. */
@@ -106,20 +94,20 @@ const maxTime = 2 ** 52;
 /** The times of a segment, from its entries and the segment before. */
 export function timesOf(
   entries: readonly Pick<AuditEntry, 'id' | 'at'>[],
-  before: Pick<SegmentHeader, 'sealedAt' | 'maxDelay'>,
-): Pick<SegmentHeader, 'earliestAt' | 'latestAt' | 'sealedAt' | 'maxDelay'> {
-  let [earliestAt, latestAt, latestId] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, 0];
+  before: Pick<SegmentHeader, 'sealed_at' | 'max_delay'>,
+): Pick<SegmentHeader, 'earliest_at' | 'latest_at' | 'sealed_at' | 'max_delay'> {
+  let [earliest_at, latest_at, latestId] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, 0];
   for (const entry of entries) {
     const at = Math.min(Math.max(entry.at, 0), maxTime);
-    earliestAt = Math.min(earliestAt, at);
-    latestAt = Math.max(latestAt, at);
+    earliest_at = Math.min(earliest_at, at);
+    latest_at = Math.max(latest_at, at);
     latestId = Math.max(latestId, timeOfId(entry.id) || 0);
   }
   return {
-    earliestAt,
-    latestAt,
-    sealedAt: Math.max(before.sealedAt, latestAt, latestId),
-    maxDelay: Math.max(before.maxDelay, before.sealedAt - earliestAt),
+    earliest_at,
+    latest_at,
+    sealed_at: Math.max(before.sealed_at, latest_at, latestId),
+    max_delay: Math.max(before.max_delay, before.sealed_at - earliest_at),
   };
 }
 
@@ -261,78 +249,59 @@ export class PackedEntries {
   }
 }
 
+/** Field → column of `audit_segments`. `system` has two columns. */
+const numberColumns = {
+  ...{ format: 'format', number: 'number', first: 'first_seq', last: 'last_seq' },
+  ...{ earliest_at: 'earliest_at', latest_at: 'latest_at', sealed_at: 'sealed_at', max_delay: 'max_delay' },
+  ...{ success: 'successes', denied: 'denials', failed: 'failures' },
+} as const;
+const hashColumns = {
+  ...{ previous: 'previous', content: 'content_hash', index: 'index_hash', signature: 'signature' },
+} as const;
+const numberFields = Object.entries(numberColumns) as [keyof typeof numberColumns, keyof HeaderRow][];
+const hashFields = Object.entries(hashColumns) as [keyof typeof hashColumns, keyof HeaderRow][];
+
+type Columns<C extends object, T> = { readonly [K in C[keyof C] & string]: T };
+
 /** A row of `audit_segments` without the entries. */
-export type HeaderRow = Readonly<
-  Record<
-    'number' | 'first_seq' | 'last_seq' | 'earliest_at' | 'latest_at' | 'sealed_at' | 'max_delay',
-    DbTime
-  > &
-    Record<'format' | 'successes' | 'denials' | 'failures', number> &
-    Record<'previous' | 'content_hash' | 'index_hash' | 'signature', Uint8Array> &
-    Record<'tenant_id' | 'key_id', string> & { system_number: DbTime | null; system_hash: Uint8Array | null }
->;
+export type HeaderRow = Columns<typeof numberColumns, DbTime> &
+  Columns<typeof hashColumns, Uint8Array> & {
+    readonly tenant_id: string;
+    readonly key_id: string;
+    readonly system_number: DbTime | null;
+    readonly system_hash: Uint8Array | null;
+  };
 
 export type SegmentRow = HeaderRow & { readonly entries: Uint8Array };
 
 /** The columns of `HeaderRow`. */
-export const headerColumns = `tenant_id, number, format, first_seq, last_seq, earliest_at, latest_at, sealed_at,
-  max_delay, successes, denials, failures, previous, system_number, system_hash, key_id, content_hash, index_hash,
-  signature`;
+export const headerColumns = [
+  ...['tenant_id', 'key_id', 'system_number', 'system_hash'],
+  ...Object.values({ ...numberColumns, ...hashColumns }),
+].join(', ');
 
 export const insertSegment = `insert into audit_segments (${headerColumns}, entries)
   values (${Array.from({ length: 20 }, (_, at) => `$${at + 1}`).join(', ')})`;
 
 /** The parameters of `insertSegment`. */
 export function segmentValues(segment: SignedHeader, entries: Uint8Array) {
-  const { system, counts } = segment;
+  const system = parsePosition(segment.system ?? '');
   return [
-    segment.tenantId,
-    segment.number,
-    segment.format,
-    segment.first,
-    segment.last,
-    segment.earliestAt,
-    segment.latestAt,
-    segment.sealedAt,
-    segment.maxDelay,
-    counts.success,
-    counts.denied,
-    counts.failed,
-    bytesOf(segment.previous),
-    system?.number ?? null,
-    system ? bytesOf(system.hash) : null,
-    segment.keyId,
-    bytesOf(segment.contentHash),
-    bytesOf(segment.indexHash),
-    bytesOf(segment.signature),
+    ...[segment.tenantId, segment.key, system?.number ?? null, system ? bytesOf(system.hash) : null],
+    ...numberFields.map(([field]) => segment[field]),
+    ...hashFields.map(([field]) => bytesOf(segment[field])),
     entries,
   ];
 }
 
 export function toHeader(row: HeaderRow): SignedHeader {
-  const { system_number, system_hash } = row;
-  const system =
-    system_number === null || system_hash === null
-      ? undefined
-      : parsePosition(`${system_number}:${hexOf(system_hash)}`);
-  return {
-    format: row.format,
-    tenantId: row.tenant_id,
-    number: Number(row.number),
-    first: Number(row.first_seq),
-    last: Number(row.last_seq),
-    earliestAt: Number(row.earliest_at),
-    latestAt: Number(row.latest_at),
-    sealedAt: Number(row.sealed_at),
-    maxDelay: Number(row.max_delay),
-    counts: { success: row.successes, denied: row.denials, failed: row.failures },
-    previous: hexOf(row.previous),
-    ...(system && { system }),
-    keyId: row.key_id,
-    contentHash: hexOf(row.content_hash),
-    indexHash: hexOf(row.index_hash),
-    signature: hexOf(row.signature),
-  };
+  const { tenant_id: tenantId, key_id: key } = row;
+  const system = row.system_hash === null ? '' : `${row.system_number}:${hexOf(row.system_hash)}`;
+  const header: Record<string, string | number> = { tenantId, key };
+  for (const [field, column] of numberFields) header[field] = Number(row[column]);
+  for (const [field, column] of hashFields) header[field] = hexOf(row[column] as Uint8Array);
+  if (parsePosition(system)) header.system = system;
+  return header as unknown as SignedHeader;
 }
 
 export function hexOf(bytes: Uint8Array): string {

@@ -170,7 +170,7 @@ const into = 'insert into audit_index (tenant_id, term, number, offsets)';
 const insertFromJson = `${into}
   select cast($1 as uuid), term, cast($2 as bigint), decode(offsets, 'hex')
   from json_to_recordset(cast(cast($3 as text) as json)) as rows (term integer, offsets text)`;
-/** If another node has sealed the segment first, the caller rolls its transaction back. */
+/** If another node has sealed the segment first, the caller rolls back. Verification compares the stored rows. */
 const onConflict = 'on conflict do nothing';
 const insertMany = onCitus(`${insertFromJson} ${onConflict}`, ([tenant = null, number = null, json]) => {
   const list = JSON.parse(json as string) as { term: number; offsets: string }[];
@@ -178,29 +178,23 @@ const insertMany = onCitus(`${insertFromJson} ${onConflict}`, ([tenant = null, n
   return insertValues(into, ['uuid', 'integer', 'bigint', 'bytea'], rows, onConflict);
 });
 
-/** Returns false if some rows existed already. */
 export async function insertIndex(
   tx: Queries,
   dialect: Db['dialect'],
   { tenantId, number }: Key,
   index: Uint8Array,
-): Promise<boolean> {
+): Promise<void> {
   const rows = indexRows(index);
   if (dialect === 'postgres') {
     const list = rows.map(({ term, offsets }) => ({ term, offsets: offsets.toHex() }));
-    return (await tx.run(insertMany, [tenantId, number, JSON.stringify(list)])) === rows.length;
+    await tx.run(insertMany, [tenantId, number, JSON.stringify(list)]);
+    return;
   }
-  let inserted = 0;
+  const sql = `${into} values ($1, $2, $3, $4) ${onConflict}`;
   for (const { term, offsets } of rows) {
-    const running = tx.run(`${into} values ($1, $2, $3, $4) ${onConflict}`, [
-      tenantId,
-      term,
-      number,
-      offsets,
-    ]);
-    inserted += running instanceof Promise ? await running : running;
+    const running = tx.run(sql, [tenantId, term, number, offsets]);
+    if (running instanceof Promise) await running;
   }
-  return inserted === rows.length;
 }
 
 /** The rows of the segment $2 of the tenant $1 with the terms in the JSON list $3. */
@@ -221,14 +215,14 @@ type Key = Pick<SegmentHeader, 'tenantId' | 'number'>;
 /** Whether the stored rows of the segment are its index. `terms` are those of its entries. */
 export async function isIndexed(
   { dialect, get }: Pick<Db, 'get' | 'dialect'>,
-  { tenantId, number, indexHash }: Pick<SegmentHeader, 'tenantId' | 'number' | 'indexHash'>,
+  { tenantId, number, index }: Pick<SegmentHeader, 'tenantId' | 'number' | 'index'>,
   terms: Int32Array,
 ): Promise<boolean> {
   const row = await get<{ packed: Uint8Array | null }>(
     `select ${packed[dialect]} as packed from ${rowsOfSegment[dialect]}`,
     [tenantId, number, `[${terms}]`],
   );
-  return sha256(row?.packed ?? '') === indexHash;
+  return sha256(row?.packed ?? '') === index;
 }
 
 /** Callers choose texts with equal hashes, so a range can have many more rows than others. Then it is halved. */

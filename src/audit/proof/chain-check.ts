@@ -6,7 +6,7 @@ import { chainOf, headerAt } from '../log/chain.ts';
 import { timeOfId } from '../log/entry.ts';
 import type { Range } from '../log/segment.ts';
 import { isIndexed } from '../log/terms.ts';
-import { anchorOf, chainName, type Position, systemTenant } from '../records.ts';
+import { anchorOf, chainName, type Position, parsePosition, systemTenant } from '../records.ts';
 import {
   type CheckedItem,
   checkSegments,
@@ -152,7 +152,7 @@ export class ChainCheck {
       const { number } = segment;
       this.#read(checked);
       if (problems.every(({ code }) => code !== 'changed_segment'))
-        this.#log.link(this.#tenantId, position, segment.system, part);
+        this.#log.link(this.#tenantId, position, parsePosition(segment.system ?? ''), part);
       await this.#checkTerms(checked, part, index);
       this.#compare(position, borders, { ...file, segment: number });
       await this.#log.between(this.#tenantId, number, 1);
@@ -184,7 +184,7 @@ export class ChainCheck {
   /** Reads the entries with a valid MAC. */
   #read({ segment, position, entries }: CheckedItem): void {
     if (!segment) return;
-    const { number, first, sealedAt } = segment;
+    const { number, first, sealed_at } = segment;
     entries.forEach((entry, offset) => {
       if (!entry) return;
       const { id, at, text } = entry;
@@ -195,7 +195,7 @@ export class ChainCheck {
       if (statement?.removal) this.#removals.push(statement.removal);
       if (statement?.restore) this.#restores.push({ number, ...statement.restore });
     });
-    this.#latest = Math.max(this.#latest, sealedAt);
+    this.#latest = Math.max(this.#latest, sealed_at);
     this.#totals.segments += 1;
     this.#totals.entries += entries.length;
   }

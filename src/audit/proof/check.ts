@@ -70,7 +70,7 @@ export function entriesOf({ content }: SegmentSource): readonly AuditEntry[] {
 /** What a segment must continue. `end` is absent if the segment before it is not known. */
 interface Before {
   readonly hash: string;
-  readonly end?: Pick<SegmentHeader, 'last' | 'sealedAt' | 'maxDelay'>;
+  readonly end?: Pick<SegmentHeader, 'last' | 'sealed_at' | 'max_delay'>;
 }
 
 export interface CheckedSegment {
@@ -95,7 +95,7 @@ export async function* checkSegments(
   items: AsyncIterable<SegmentSource | Problem>,
 ): AsyncGenerator<CheckedItem> {
   let position = after;
-  const start = { last: 0, sealedAt: 0, maxDelay: 0 };
+  const start = { last: 0, sealed_at: 0, max_delay: 0 };
   let before: Before | undefined = { hash: after.hash, ...(after.number === 0 && { end: start }) };
   for await (const item of items) {
     if (!('content' in item)) {
@@ -157,12 +157,12 @@ export async function checkSegment(
     return undefined;
   });
   const changed = (message: string) => problems.push({ code: 'changed_segment', message });
-  if (segment.keyId !== signingKeyId(keys) || !isSignedText(keys, headerText(segment), segment.signature)) {
+  if (segment.key !== signingKeyId(keys) || !isSignedText(keys, headerText(segment), segment.signature)) {
     changed(`the signature of segment ${number} is invalid`);
     return { problems, entries };
   }
   const areChanged = problems.length > 0;
-  const isComplete = found.length === last - first + 1 && contentHashOf(found) === segment.contentHash;
+  const isComplete = found.length === last - first + 1 && contentHashOf(found) === segment.content;
   if (!isComplete)
     changed(
       `entries of segment ${number} (${first} to ${last}) were removed, inserted, moved or made unreadable`,
@@ -184,16 +184,16 @@ function hasOwnValues(
   before: Before['end'],
   { counts, index }: Awaited<ReturnType<typeof indexOf>>,
 ): boolean {
-  const times = timesOf(entries, before ?? { sealedAt: 0, maxDelay: 0 });
+  const times = timesOf(entries, before ?? { sealed_at: 0, max_delay: 0 });
   return (
-    times.earliestAt === segment.earliestAt &&
-    times.latestAt === segment.latestAt &&
-    (before ? times.sealedAt === segment.sealedAt : times.sealedAt <= segment.sealedAt) &&
-    (before ? times.maxDelay === segment.maxDelay : times.maxDelay <= segment.maxDelay) &&
-    counts.success === segment.counts.success &&
-    counts.denied === segment.counts.denied &&
-    counts.failed === segment.counts.failed &&
-    sha256(index) === segment.indexHash
+    times.earliest_at === segment.earliest_at &&
+    times.latest_at === segment.latest_at &&
+    (before ? times.sealed_at === segment.sealed_at : times.sealed_at <= segment.sealed_at) &&
+    (before ? times.max_delay === segment.max_delay : times.max_delay <= segment.max_delay) &&
+    counts.success === segment.success &&
+    counts.denied === segment.denied &&
+    counts.failed === segment.failed &&
+    sha256(index) === segment.index
   );
 }
 
@@ -203,8 +203,8 @@ export function indexChanged(number: number): string {
 }
 
 /** Whether the row of the chain has the values of its last segment. */
-export function isEndOf({ last, sealedAt, maxDelay }: SegmentHeader, chain: Chain): boolean {
-  return chain.seq === last && chain.sealedAt === sealedAt && chain.maxDelay === maxDelay;
+export function isEndOf({ last, sealed_at, max_delay }: SegmentHeader, chain: Chain): boolean {
+  return chain.seq === last && chain.sealed_at === sealed_at && chain.max_delay === max_delay;
 }
 
 export function endDiffers(number: number): string {
@@ -235,8 +235,8 @@ export class IndexCheck {
   }
 
   /** Adds a segment that is intact and has this many terms. Call it in the order of the segments. */
-  add({ number, indexHash }: SegmentHeader, terms: number): void {
-    this.#waiting.set(number, { expected: indexHash, stored: new Bun.CryptoHasher('sha256') });
+  add({ number, index }: SegmentHeader, terms: number): void {
+    this.#waiting.set(number, { expected: index, stored: new Bun.CryptoHasher('sha256') });
     this.#rows += terms;
   }
 

@@ -16,7 +16,7 @@ import { fail } from '../../domain/error.ts';
 import { EntriesDeleted } from '../errors.ts';
 import { type AuditDb, allChains, type Chain, chainOf, eachSegment, emptyChain } from '../log/chain.ts';
 import { hexOf, type SignedHeader, signText } from '../log/segment.ts';
-import { formatPosition, type Position, parsePosition, positionPattern, systemTenant } from '../records.ts';
+import { formatPosition, type Position, positionPattern, systemTenant } from '../records.ts';
 import { entriesOf, type Problem, type SegmentSource } from './check.ts';
 
 /** The format of the file as a whole. Segments have their own format. */
@@ -96,45 +96,15 @@ export function footerText(header: Header, footer: Omit<Footer, 'kind' | 'signat
   return `${exportFormat} footer ${JSON.stringify(fields)}`;
 }
 
-function toLine(segment: SignedHeader): SegmentLine {
-  const { system, counts } = segment;
-  return {
-    kind: 'segment',
-    format: segment.format,
-    number: segment.number,
-    first: segment.first,
-    last: segment.last,
-    earliest_at: segment.earliestAt,
-    latest_at: segment.latestAt,
-    sealed_at: segment.sealedAt,
-    max_delay: segment.maxDelay,
-    success: counts.success,
-    denied: counts.denied,
-    failed: counts.failed,
-    previous: segment.previous,
-    ...(system && { system: formatPosition(system) }),
-    key: segment.keyId,
-    content: segment.contentHash,
-    index: segment.indexHash,
-    signature: segment.signature,
-  };
+const segmentFields = Object.keys(SegmentLine.shape) as (keyof SegmentLine)[];
+
+function toLine(header: SignedHeader): object {
+  const line = { kind: 'segment', ...header };
+  return Object.fromEntries(segmentFields.map((field) => [field, line[field]]));
 }
 
-export function fromLine(tenantId: string, line: SegmentLine): SignedHeader {
-  const { format, number, first, last, success, denied, failed, previous, signature } = line;
-  const system = line.system === undefined ? undefined : parsePosition(line.system);
-  return {
-    ...{ format, tenantId, number, first, last, previous, signature },
-    earliestAt: line.earliest_at,
-    latestAt: line.latest_at,
-    sealedAt: line.sealed_at,
-    maxDelay: line.max_delay,
-    counts: { success, denied, failed },
-    ...(system && { system }),
-    keyId: line.key,
-    contentHash: line.content,
-    indexHash: line.index,
-  };
+export function fromLine(tenantId: string, { kind: _, ...line }: SegmentLine): SignedHeader {
+  return { tenantId, ...line };
 }
 
 /** One chain, or a range of it, in a file or in the database. */

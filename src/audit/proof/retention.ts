@@ -46,9 +46,9 @@ export interface Old {
   readonly now: number;
 }
 
-function isOld({ earliestAt, latestAt }: SegmentHeader, { before, now }: Old): boolean {
-  if (latestAt <= now) return latestAt < before;
-  return earliestAt < before || earliestAt > now;
+function isOld({ earliest_at, latest_at }: SegmentHeader, { before, now }: Old): boolean {
+  if (latest_at <= now) return latest_at < before;
+  return earliest_at < before || earliest_at > now;
 }
 
 /** Headers per statement. */
