@@ -49,23 +49,63 @@ function linesOf(rows: readonly Row[]): Line[] {
 
 export function resultTables({ machine, rows }: Results): string {
   if (rows.length === 0) return 'Not measured yet.';
+  return [
+    measuredOn({ machine, rows }),
+    ...busyNote(rows),
+    ...[...Map.groupBy(labelled({ machine, rows }), ({ group }) => group)]
+      .filter(([group]) => group !== 'storage')
+      .flatMap(([group, each]) => [`## ${titles[group] ?? group}`, table(linesOf(each))]),
+  ].join('\n\n');
+}
+
+/** The workloads in docs/performance.md, by group. */
+const mainRows: Readonly<Record<string, readonly string[]>> = {
+  reads: ['GET /applications/key', 'GET /applications/key with a bound session'],
+  decisions: ['POST /decisions', 'introspect a session'],
+  handmade: ['read a masked token', 'create a token, with an audit entry'],
+  uses: ['POST /proxy/NAME/… with one of 20 tokens'],
+  writes: ['create and authorize a session, slow fsync'],
+  audit: ['audit verify of a million entries'],
+  growth: ['look up a session key, 1,000,000 of each'],
+  citus: ['GET /applications/key, 1,000 tenants in rotation', 'POST /tokens, 1,000 tenants in rotation'],
+  strictness: ['requests accepted after revocation, two nodes on PostgreSQL under load'],
+  start: ['cold start to ready, one file', 'memory when idle, one file'],
+  decide: ['decide() with 10 rules'],
+};
+
+/** A selection of rows: those by database, and those that apply to both. */
+export function mainTables({ machine, rows }: Results): string {
+  const isMain = ({ group, work }: Row) => mainRows[group]?.includes(withoutDatabase(work));
+  const main = labelled({ machine, rows: rows.filter(isMain) });
+  const [both, one] = [false, true].map((isOne) =>
+    linesOf(main.filter(({ work }) => databasePattern.test(work) !== isOne)),
+  );
+  return [measuredOn({ machine, rows }), ...busyNote(main), table(both ?? []), table(one ?? [])].join('\n\n');
+}
+
+type Measured = Pick<Results, 'machine' | 'rows'>;
+
+const newestDay = (rows: Measured['rows']) =>
+  rows
+    .map(({ day }) => day)
+    .toSorted()
+    .at(-1) ?? '';
+
+function measuredOn({ machine, rows }: Measured): string {
   const where = Object.entries(machine).map(([name, value]) => `${name} ${value}`);
-  const days = rows.map(({ day }) => day).toSorted();
-  const newest = days.at(-1) ?? '';
-  const labelled = rows.map((row) => {
+  return `A row names the day and the system of its measurement. Rows without a day are of ${newestDay(rows)}, rows without a system of this machine: ${where.join(', ')}.`;
+}
+
+/** Names the day and the system of rows that were measured on others. */
+function labelled({ machine, rows }: Measured): Results['rows'] {
+  const newest = newestDay(rows);
+  return rows.map((row) => {
     const others = [
       ...(row.day === newest ? [] : [row.day]),
       ...(row.system === machine.system ? [] : [row.system]),
     ];
     return others.length === 0 ? row : { ...row, work: `${row.work} (${others.join(', ')})` };
   });
-  return [
-    `Measured on ${newest}, unless a row names another day or system: ${where.join(', ')}.`,
-    ...busyNote(rows),
-    ...[...Map.groupBy(labelled, ({ group }) => group)]
-      .filter(([group]) => group !== 'storage')
-      .flatMap(([group, each]) => [`### ${titles[group] ?? group}`, table(linesOf(each))]),
-  ].join('\n\n');
 }
 
 /** Names the measurements that ran on a busy machine. */

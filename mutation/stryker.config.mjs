@@ -1,4 +1,4 @@
-/** Mutates src/domain and runs test/domain on each mutant. See docs/mutation.md. */
+/** Mutates src/domain and runs test/domain on each mutant. See mutation/README.md. */
 export default {
   plugins: [import.meta.resolve('./ignore-descriptions.mjs')],
   mutate: ['src/domain/**/*.ts'],

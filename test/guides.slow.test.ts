@@ -22,7 +22,6 @@ const pages = [
   'guides/bound-sessions.md',
   'guides/give-an-agent-one-customer.md',
   'guides/key-rotation.md',
-  'guides/leaked-keys.md',
   'guides/migrate-from-a-hosted-vault.md',
   'guides/show-customers-their-own-data.md',
   'guides/sign-in.md',
