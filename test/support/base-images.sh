@@ -22,7 +22,9 @@ cp root/etc/ssl/certs/ca-certificates.crt run/etc/ssl/certs/
 echo 'nonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin' >run/etc/passwd
 echo 'nonroot:x:65532:' >run/etc/group
 
-npm install --silent --prefix npm "node-linux-$arch@24" npm@11
+# A test starts this without the settings of the user, and npm trusts only the authorities that it is told.
+NODE_EXTRA_CA_CERTS=/etc/ssl/certs/ca-certificates.crt \
+  npm install --loglevel=error --no-audit --no-fund --prefix npm "node-linux-$arch@24" npm@11 >/dev/null
 cp "npm/node_modules/node-linux-$arch/bin/node" root/usr/local/bin/
 mkdir -p root/usr/local/lib/node_modules
 cp -a npm/node_modules/npm root/usr/local/lib/node_modules/
