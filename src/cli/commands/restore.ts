@@ -207,6 +207,7 @@ async function restorePostgres(invocation: Invocation, file: string): Promise<nu
         timeout: commandTimeout,
       };
       const { maintenance, close } = await openStore(url, { ...opening, onStep });
+      onStep('the checks of the restored database');
       return recoverAndAccept(maintenance, config, options).finally(close);
     });
     const label = databaseLabel(url);
@@ -253,9 +254,12 @@ function clientOf(databaseUrl: string) {
       );
     const { exitCode, stderr } = Bun.spawnSync([program, ...args], { env, stdin: 'ignore' });
     if (exitCode === 0) return;
+    const isDenied = String(stderr).includes('permission denied to create database');
     throw new CommandError(
       String(stderr).trim().split('\n').slice(0, 5).join('; '),
-      'no database was changed',
+      isDenied
+        ? 'connect as a superuser, with --owner and the role of the tables'
+        : 'no database was changed',
     );
   }
   return { database, run };
