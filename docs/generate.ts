@@ -228,19 +228,15 @@ function torturePage(): string {
       ],
     ),
     'Without `--short`, the results are written to `torture/results.json`. Earlier results of tests that did not run remain. The run exits with 1 if a test fails. A test that does not finish on a slow machine is neither passed nor failed; the run then exits with 3. `npm run torture:planted` checks the tests themselves: it inserts known bugs into a copy of the project, one at a time, and a test must fail for each bug.',
-    '## Last run',
+    '## Results',
     ...(results
       ? [
-          `Run with ${origin(results.rows[0])}, unless a cell says otherwise. Tests that have never run in full are not in the table.`,
+          `The newest full run of each test, with its commit. A \`+\` marks uncommitted changes. Figures and seeds are in \`torture/results.json\`. Tests that have never run in full are not in the table.`,
           ...new Set(results.rows.flatMap(({ versions }) => (versions ? [`Versions: ${versions}.`] : []))),
           tortureTable(results.rows),
         ]
       : ['No full run has been recorded yet.']),
   );
-}
-
-function origin(row: StoredResults['rows'][number] | undefined): string {
-  return row ? `seed ${row.seed}, commit ${row.commit}` : '';
 }
 
 const verdictWords: Record<Verdict, string> = {
@@ -249,14 +245,13 @@ const verdictWords: Record<Verdict, string> = {
   'not finished': 'not finished',
 };
 
-/** One row per test, with its result on each database. */
+/** One row per test, with the verdict and the commit of its newest run on each database. */
 function tortureTable(rows: StoredResults['rows']): string {
   const tests = [...new Map(rows.map(({ name, requirement }) => [name, requirement]))];
   const resultOn = (database: string, test: string) => {
     const row = rows.find((row) => row.name === test && row.database === database);
     if (!row) return '';
-    const isOther = origin(row) !== origin(rows[0]);
-    return `${verdictWords[verdictOf(row)]}: ${row.measured} (${row.seconds} s${isOther ? `, ${origin(row)}` : ''})`;
+    return `${verdictWords[verdictOf(row)]}, ${row.commit}`;
   };
   return table(
     ['test', 'requirement', ...allDatabases],

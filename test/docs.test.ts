@@ -4,6 +4,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { stalePages } from '../docs/generate.ts';
 import manifest from '../package.json' with { type: 'json' };
+import sdkManifest from '../sdk/package.json' with { type: 'json' };
 import { nameOf } from '../src/cli/command.ts';
 import { projectVariables } from '../src/cli/commands/init.ts';
 import { allCommands } from '../src/cli/commands.ts';
@@ -11,6 +12,7 @@ import { callOptions, callVariables } from '../src/cli/terminal/connection.ts';
 import { flagOf, readConfig, settingList, settings } from '../src/config/settings.ts';
 import { codes } from '../src/domain/error.ts';
 import { builtIn } from '../src/domain/permission.ts';
+import { problemKinds } from '../src/operations/node-problems.ts';
 
 const commands = await allCommands();
 
@@ -144,6 +146,90 @@ describe('the pages mention only existing', () => {
     const blocks = mentions(/^```json\n(.*?)^```$/gms);
     expect(blocks.length).toBeGreaterThan(5);
     for (const { name } of blocks) expect(() => JSON.parse(name)).not.toThrow();
+  });
+});
+
+describe('the pages quote what the code says:', () => {
+  /** Code in the first column of the table with this head. */
+  function firstColumn(path: string, head: string): string[] {
+    const rows =
+      new RegExp(`^\\| ${head} *\\|.*\\n\\|[- :|]+\\n((?:\\|.*\\n)+)`, 'm').exec(read(path))?.[1] ?? '';
+    return rows.split('\n').flatMap((row) => (row === '' ? [] : [(row.split('|')[1] as string).trim()]));
+  }
+  const code = (cell: string) => Array.from(cell.matchAll(/`([^`]+)`/g), ([, text]) => text as string);
+  const sources = filesIn('src', /\.ts$/).map(read);
+
+  test('finding codes of audit verify', () => {
+    const [, declared = ''] = /type FindingCode =([^;]+);/.exec(read('src/audit/proof/check.ts')) ?? [];
+    const findings = Array.from(declared.matchAll(/'(\w+)'/g), ([, name]) => name as string);
+    const documented = firstColumn('docs/operations/audit.md', 'code').flatMap(code);
+    expect(findings.length).toBeGreaterThan(10);
+    expect(documented.toSorted()).toEqual(findings.toSorted());
+  });
+
+  test('checks of doctor', () => {
+    const files = ['src/operations', 'src/cli/commands'].flatMap((folder) => filesIn(folder, /\.ts$/));
+    const texts = files.map(read).filter((text) => /\boperations\/check\.ts|'\.\/check\.ts/.test(text));
+    const made = texts.flatMap((text) =>
+      Array.from(text.matchAll(/\b(?:ok|warn|fail)\(\s*'([a-z -]+)'/g), ([, name]) => name as string),
+    );
+    const documented = firstColumn('docs/operations/monitoring.md', 'check').flatMap((cell) =>
+      cell.replace(/:.*/, '').split(', '),
+    );
+    expect(made.length).toBeGreaterThan(20);
+    expect([...new Set(documented)].toSorted()).toEqual([...new Set([...made, ...problemKinds])].toSorted());
+  });
+
+  test('lines of the log', () => {
+    const literals = sources.flatMap((text) =>
+      Array.from(
+        text.matchAll(/'([^'\n]+)'|`([^`\n]+)`/g),
+        ([, plain, template]) => plain ?? (template as string),
+      ),
+    );
+    const jobs = sources.flatMap((text) =>
+      Array.from(text.matchAll(/\bjob\('([^']+)'/g), ([, name]) => `could not ${name}`),
+    );
+    const placeholder = /\$\{[^}]+\}/;
+    const messages = [...literals, ...jobs];
+    const quoted = (text: string) => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
+    // The first sentence, without a name before it.
+    const patterns = messages.flatMap((text) => {
+      const fixed = (text.replace(/^\$\{[^}]+\} /, '').split('. ')[0] ?? '').split(placeholder);
+      return fixed.join('').length > 12 ? [new RegExp(`^${fixed.map(quoted).join('.+')}`)] : [];
+    });
+    const isWritten = (quote: string) => {
+      const start = new RegExp(`^${quote.split('…').map(quoted).join('.+')}`);
+      return messages.some((text) => start.test(text)) || patterns.some((pattern) => pattern.test(quote));
+    };
+    const inTable = firstColumn('docs/operations/monitoring.md', 'message').flatMap(code);
+    const inText = mentions(/(?:\blog(?: of the node)? has|\b[Ll]ook for|\blogs|`doctor` says) `([^`]+)`/g)
+      .map(({ name }) => name)
+      .filter((text) => text.includes(' '));
+    expect(inTable.length).toBeGreaterThan(10);
+    expect(inText.length).toBeGreaterThan(5);
+    // SQLite and PostgreSQL write these.
+    const others = ['disk I/O error', 'could not extend file … No space left on device'];
+    expect([...inTable, ...inText].filter((text) => !others.includes(text) && !isWritten(text))).toEqual([]);
+  });
+
+  test('settings of limits', () => {
+    const limits = settingList
+      .map(({ variable }) => variable)
+      .filter((name) => /_PER_|_BURST|_RATE/.test(name));
+    const page = read('docs/reference/limits.md');
+    expect(limits.length).toBeGreaterThan(8);
+    expect(limits.filter((name) => !page.includes(name))).toEqual([]);
+  });
+
+  test('exports of the SDK', () => {
+    const exported = Object.keys(sdkManifest.exports).filter((name) => name !== './package.json');
+    const row =
+      read('docs/reference/versioning.md')
+        .split('\n')
+        .find((line) => line.startsWith('| SDK')) ?? '';
+    expect(exported.length).toBeGreaterThan(3);
+    expect(exported.filter((name) => !row.includes(`\`@sallyport/sdk${name.slice(1)}\``))).toEqual([]);
   });
 });
 
