@@ -153,9 +153,8 @@ async function adopt(
 }
 
 /**
- * Both logs start with the same segments, up to the time of the backup. Segments that are archived here belong to this
- * common start. Entries of other segments are compared by their ids: entries that were pending in the backup may be in
- * other segments here.
+ * Compares entries by their ids: those that were pending in the backup may be in other segments here. Both logs start
+ * with the same segments, up to the time of the backup. Segments that are archived here belong to this common start.
  */
 async function missingIn<T extends Pick<VerifiedEntry, 'tenantId' | 'segment' | 'id'>>(
   db: Db,
@@ -163,35 +162,18 @@ async function missingIn<T extends Pick<VerifiedEntry, 'tenantId' | 'segment' | 
 ): Promise<T[]> {
   const missing: T[] = [];
   for (const [tenantId, some] of Map.groupBy(entries, (entry) => entry.tenantId)) {
-    const chain = await chainOf(db, tenantId);
-    const common = new Map<number, string>();
-    for (const number of new Set(some.map(({ segment }) => segment.number))) {
-      const stored = await segmentAt(db, tenantId, number);
-      if (stored) common.set(number, hashOf(stored));
-    }
-    const isKnown = ({ segment: { number, hash } }: T) =>
-      number <= (chain?.base.number ?? 0) || common.get(number) === hash;
-    const others = some.filter((entry) => !isKnown(entry));
-    const known = await idsIn(db, tenantId, others);
-    missing.push(...others.filter(({ id }) => !known.has(id)));
+    const base = (await chainOf(db, tenantId))?.base.number ?? 0;
+    const later = some.filter(({ segment }) => segment.number > base);
+    const open = new Map(later.map((entry) => [entry.id, entry]));
+    const pending = await newestPending(db, tenantId, Number.MAX_SAFE_INTEGER);
+    for (const { id } of pending?.entries ?? []) open.delete(id);
+    const first = Math.min(...later.map(({ segment }) => segment.number));
+    if (open.size > 0)
+      for await (const { packed } of eachSegment(db, tenantId, { first, last: Number.MAX_SAFE_INTEGER }))
+        for (const { id } of packed.readable()) open.delete(id);
+    missing.push(...open.values());
   }
   return missing;
-}
-
-/** The ids of this log from the first segment on that another log has with other entries. */
-async function idsIn(
-  db: Db,
-  tenantId: string,
-  others: readonly Pick<VerifiedEntry, 'segment'>[],
-): Promise<Set<string>> {
-  const ids = new Set<string>();
-  if (others.length === 0) return ids;
-  const pending = await newestPending(db, tenantId, Number.MAX_SAFE_INTEGER);
-  for (const { id } of pending?.entries ?? []) ids.add(id);
-  const first = Math.min(...others.map(({ segment }) => segment.number));
-  for await (const { packed } of eachSegment(db, tenantId, { first, last: Number.MAX_SAFE_INTEGER }))
-    for (const { id } of packed.all() ?? []) ids.add(id);
-  return ids;
 }
 
 /** Signs a report about the access in a tenant, together with the end of the tenant's chain. */

@@ -10,6 +10,7 @@ import { promisify } from 'node:util';
 import { deflateRaw, deflateRawSync, inflateRawSync } from 'node:zlib';
 import type { DbTime } from '../../db/db.ts';
 import type { ChainKeys } from '../../db/keys/keyring.ts';
+import { runSteps, type Steps } from '../../domain/steps.ts';
 import { type Position, parsePosition } from '../records.ts';
 import { type AuditEntry, macLength, timeOfId, uuidOf } from './entry.ts';
 
@@ -88,7 +89,7 @@ export function contentHashOf(entries: readonly Pick<AuditEntry, 'mac'>[]): stri
   return sha256(Buffer.concat(entries.map(({ mac }) => mac)));
 }
 
-/** Other programs can insert pending entries with any time. They must not stop the sealing. */
+/** A pending entry that was inserted into the table can have any time. It is sealed, and verification reports it. */
 const maxTime = 2 ** 52;
 
 /** The times of a segment, from its entries and the segment before. */
@@ -171,8 +172,8 @@ export async function packEntries(entries: readonly AuditEntry[]): Promise<Uint8
 }
 
 /**
- * The time is left out if it equals that of the id. Ids have 32 digits, and JSON contains no line breaks, unless another
- * program has inserted the entry: then its MAC is wrong anyway.
+ * The time is left out if it equals that of the id. Ids have 32 digits, and JSON contains no line breaks, unless the entry
+ * was inserted into the table: then its MAC is wrong anyway.
  */
 function toLine({ id, at, text }: AuditEntry): string {
   const digits = id.replaceAll('-', '').padEnd(32, '0').slice(0, 32);
@@ -209,8 +210,16 @@ export class PackedEntries {
 
   /** The entries in chunks that can be decompressed. */
   readable(): AuditEntry[] {
+    return runSteps(this.read());
+  }
+
+  /** Like `readable`, in steps. */
+  *read(): Steps<AuditEntry[]> {
     const entries: AuditEntry[] = [];
-    for (let index = 0; index * chunkSize < this.length; index++) entries.push(...this.chunk(index));
+    for (let index = 0; index * chunkSize < this.length; index++) {
+      yield;
+      entries.push(...this.chunk(index));
+    }
     return entries;
   }
 

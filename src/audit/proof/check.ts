@@ -1,6 +1,10 @@
-/** Verifies segments: each one, and that it continues the one before it. */
+/**
+ * Verifies segments: each one, and that it continues the one before it. Lets the process handle other requests every few
+ * milliseconds, because the retention runs in the service.
+ */
 import type { Db } from '../../db/db.ts';
 import type { ChainKeys } from '../../db/keys/keyring.ts';
+import { inTurns, type Steps } from '../../domain/steps.ts';
 import type { Chain } from '../log/chain.ts';
 import { type AuditEntry, isKnownFormat, macOf, sameBytes } from '../log/entry.ts';
 import { indexOf } from '../log/seal.ts';
@@ -117,7 +121,9 @@ export async function* checkSegments(
       missing.push({ code: 'missing_segments', message, ...at, segment: first, last });
       before = undefined;
     }
-    const checked = await checkSegment(keys, segment, entriesOf(item), before);
+    const { content } = item;
+    const entries = content instanceof PackedEntries ? await inTurns(content.read()) : content;
+    const checked = await checkSegment(keys, segment, entries, before);
     const own = checked.problems.map((problem) => {
       const { entry } = problem;
       const inFile = line !== undefined && entry !== undefined && { line: line + 1 + entry - segment.first };
@@ -149,12 +155,11 @@ export async function checkSegment(
     const message = `segment ${number} has the format ${format}, which this version cannot verify: use a newer version`;
     return { problems: [{ code: 'unknown_format', message }], entries: found.map(() => undefined) };
   }
-  const entries = found.map((entry, offset) => {
-    if (sameBytes(macOf(keys, tenantId, entry), entry.mac)) return entry;
+  const entries = await inTurns(withValidMac(keys, tenantId, found));
+  entries.forEach((entry, offset) => {
     const at = first + offset;
     const message = `entry ${at} was changed: its MAC does not match`;
-    problems.push({ code: 'changed_entry', message, entry: at });
-    return undefined;
+    if (!entry) problems.push({ code: 'changed_entry', message, entry: at });
   });
   const changed = (message: string) => problems.push({ code: 'changed_segment', message });
   if (segment.key !== signingKeyId(keys) || !isSignedText(keys, headerText(segment), segment.signature)) {
@@ -176,6 +181,19 @@ export async function checkSegment(
       message: `segment ${number} does not continue the segment before it`,
     });
   return { problems, entries, ...(intact && { terms: termsIn(intact.index) }) };
+}
+
+function* withValidMac(
+  keys: ChainKeys,
+  tenantId: string,
+  entries: readonly AuditEntry[],
+): Steps<(AuditEntry | undefined)[]> {
+  const valid: (AuditEntry | undefined)[] = [];
+  for (const entry of entries) {
+    yield;
+    valid.push(sameBytes(macOf(keys, tenantId, entry), entry.mac) ? entry : undefined);
+  }
+  return valid;
 }
 
 function hasOwnValues(
@@ -272,7 +290,7 @@ const maxLate = 2 ** 20;
 
 export type ReportCopy = (seq: number, original: number) => void;
 
-/** Finds copies of entries that another program has inserted. Every entry has a unique id, which its MAC covers. */
+/** Finds entries that were inserted a second time. Every entry has a unique id, which its MAC covers. */
 export class ReplayCheck {
   readonly #report: ReportCopy;
   /** The newest entries, and those before them. Keys are ids, values are positions. */

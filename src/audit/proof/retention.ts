@@ -8,6 +8,7 @@ import { type Db, rowLock } from '../../db/db.ts';
 import { databaseTime } from '../../db/sql.ts';
 import { byOperator } from '../../domain/audit.ts';
 import { type Age, timeOfAge } from '../../domain/duration.ts';
+import { inTurns } from '../../domain/steps.ts';
 import { DamagedChain, EntriesDeleted } from '../errors.ts';
 import {
   type AuditDb,
@@ -172,8 +173,8 @@ export async function deleteFirst({ db }: AuditDb, tenantId: string, upTo: Posit
   if (!chain || chain.base.number >= upTo.number) return false;
   const number = chain.base.number + 1;
   const segment = await segmentAt(db, tenantId, number);
-  const entries = segment?.packed.all();
-  if (!segment || !entries || segment.previous !== chain.base.hash)
+  const entries = segment && (await inTurns(segment.packed.read()));
+  if (!segment || entries?.length !== segment.packed.length || segment.previous !== chain.base.hash)
     throw await damaged(db, tenantId, chain.base);
   const position = positionOf(segment);
   if (number === upTo.number && position.hash !== upTo.hash) throw new DamagedChain(tenantId);
