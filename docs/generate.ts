@@ -15,7 +15,7 @@ import { pathTemplate } from '../src/http/reference/openapi.ts';
 import { documentedRoutes as routes } from '../src/http/routes.ts';
 import { type StoredResults, type Verdict, verdictOf } from '../torture/results-table.ts';
 import { allDatabases } from '../torture/row.ts';
-import { accessFileTables } from './access-file-tables.ts';
+import { accessFilePage } from './access-file.ts';
 import { lines, table } from './markdown.ts';
 import { sdkMethodTable } from './sdk-methods.ts';
 
@@ -28,6 +28,7 @@ const pages: Record<string, () => string> = {
   'reference/config.md': configPage,
   'reference/errors.md': errorsPage,
   'reference/permissions.md': permissionsPage,
+  'reference/access-file.md': accessFilePage,
   'reference/cli.md': cliPage,
   'security/torture.md': torturePage,
   'decisions/README.md': decisionsPage,
@@ -40,7 +41,6 @@ const files: Record<string, () => string> = {
 
 /** Generated parts of pages that are otherwise not generated. */
 const parts: Record<string, () => string> = {
-  'guides/access-as-code.md': accessFileTables,
   'reference/api.md': endpointTable,
   'reference/sdk.md': sdkMethodTable,
 };

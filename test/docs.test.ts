@@ -196,7 +196,7 @@ describe('the pages quote what the code says:', () => {
     // The first sentence, without a name before it.
     const patterns = messages.flatMap((text) => {
       const fixed = (text.replace(/^\$\{[^}]+\} /, '').split('. ')[0] ?? '').split(placeholder);
-      return fixed.join('').length > 12 ? [new RegExp(`^${fixed.map(quoted).join('.+')}`)] : [];
+      return fixed.join('').length > 12 ? [new RegExp(`^${fixed.map(quoted).join('.+')}$`)] : [];
     });
     const isWritten = (quote: string) => {
       const start = new RegExp(`^${quote.split('…').map(quoted).join('.+')}`);

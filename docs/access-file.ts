@@ -1,6 +1,5 @@
-/** The tables of fields and permissions in docs/guides/access-as-code.md, from the schema of the file. */
+/** The page docs/reference/access-file.md, from the schema of the file. */
 import { accessFileSchema } from '../src/cli/commands/access-file.ts';
-import { builtIn, descriptionOf, hasTrait } from '../src/domain/permission.ts';
 import { lines, table } from './markdown.ts';
 
 interface Fields {
@@ -8,32 +7,25 @@ interface Fields {
   readonly required?: readonly string[];
 }
 
-export function accessFileTables(): string {
+export function accessFilePage(): string {
   const file = accessFileSchema() as Fields & { readonly definitions: Readonly<Record<string, Fields>> };
   const { Application, AccessRule, Destination, DestinationRequest } = file.definitions as Record<
     'Application' | 'AccessRule' | 'Destination' | 'DestinationRequest',
     Fields
   >;
   return lines(
-    'Fields of the file:',
+    '# Access file',
+    'The fields of the file of [`sallyport apply`](../guides/access-as-code.md), which has examples. It is YAML or JSON. [JSON schema](access-file.schema.json). The [permissions](permissions.md) are those of the API.',
+    '## File',
     fieldTable(file),
-    'Fields of an application:',
+    '## Application',
     fieldTable(Application),
-    'Fields of an access rule:',
+    '## Access rule',
     fieldTable(AccessRule),
-    'Fields of a destination:',
+    '## Destination',
     fieldTable(Destination),
-    'Fields of a request in `requests` of a destination:',
+    '## Request of a destination',
     fieldTable(DestinationRequest),
-    'Built-in permissions. You can also use your own names, such as `invoice:read`:',
-    table(
-      ['permission', 'allows', 'type of application'],
-      builtIn.map((name) => [
-        `\`${name}\``,
-        descriptionOf(name),
-        hasTrait(name, 'browser') ? 'any' : 'private, management',
-      ]),
-    ),
   );
 }
 
