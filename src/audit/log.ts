@@ -169,7 +169,7 @@ export async function logGauges(db: Db): Promise<LogGauges> {
     (select seq - base_seq as length from audit_chains order by tenant_id limit ${maxCounted}) as chains`;
   const sealed = Number((await db.get<{ value: DbTime | null }>(sql))?.value ?? 0);
   const counted = await countPending(db, maxCounted);
-  if (counted < maxCounted || db.dialect === 'sqlite') return { sealed, unsealed: counted };
+  if (counted < maxCounted || db.isEmbedded) return { sealed, unsealed: counted };
   const estimate = `select pg_stat_get_live_tuples('audit_pending'::regclass) as value`;
   const estimated = Number((await db.get<{ value: DbTime }>(estimate))?.value ?? 0);
   return { sealed, unsealed: Math.max(counted, estimated) };

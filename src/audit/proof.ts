@@ -107,7 +107,7 @@ export function proof(log: OpenLog, masters: MasterKeys, sinks: Received): Proof
       const chain = (await chainOf(db, tenantId)) ?? emptyChain(tenantId);
       return { chain, segments: verifiedSegments(log, chain, chain, 'moved') };
     },
-    adopt: async (tx, released) => adopt(tx, db.dialect, await keys(), released),
+    adopt: async (tx, released) => adopt(tx, await keys(), released),
     missing: (entries) => missingIn(db, entries),
   };
 }
@@ -118,12 +118,7 @@ export interface ReleasedChain {
   readonly segments: AsyncIterable<VerifiedSegment>;
 }
 
-async function adopt(
-  tx: Queries,
-  dialect: Db['dialect'],
-  keys: ChainKeys,
-  { chain, segments }: ReleasedChain,
-): Promise<void> {
+async function adopt(tx: Queries, keys: ChainKeys, { chain, segments }: ReleasedChain): Promise<void> {
   const { tenantId, number, seq, sealed_at, max_delay, base, baseSeq } = chain;
   if (number === 0) return;
   const system = formatPosition((await chainOf(tx, systemTenant)) ?? genesis);
@@ -138,7 +133,7 @@ async function adopt(
       content,
     });
     await tx.run(insertSegment, segmentValues(signedHeader, await packEntries(own)));
-    await insertIndex(tx, dialect, header, (await indexOf(own)).index);
+    await insertIndex(tx, header, (await indexOf(own)).index);
     previous = hashOf(signedHeader);
   }
   // Counts as recorded, so that the end gets into the system chain when the chain grows, which is after the copy is opened.

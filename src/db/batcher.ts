@@ -1,4 +1,5 @@
-import type { Key } from './db.ts';
+import type { Key, Queries } from './db.ts';
+import type { Lookup } from './statement.ts';
 
 /** Maximum time in milliseconds that an item waits for a running batch to finish. */
 const maxDelay = 2;
@@ -80,32 +81,33 @@ export function batcher<T>(
 /** A row can have a megabyte. More rows per query would save little. */
 const lookupLimits = { maxBatch: 32, maxInFlight: Infinity };
 
-interface Lookup {
+export interface Wanted {
   readonly key: Key;
+  readonly tenant: string | undefined;
+  /** Names key and tenant. */
   readonly name: string;
-  readonly params: readonly string[];
+}
+
+interface Waiting extends Wanted {
   readonly resolve: (row: unknown) => void;
   readonly reject: (error: unknown) => void;
 }
 
-export type Wanted = Pick<Lookup, 'key' | 'params'>;
-
 /**
- * Returns a lookup function. Concurrent lookups of the same group share one query, which is sent after the last of them
- * was requested: those with the same `params`, unless `groupOf` says otherwise. `fetch` returns the row of each, in
- * their order.
+ * Returns a lookup function. Concurrent lookups of a group share one query, which is sent after the last of them was
+ * requested. `fetch` returns the row of each, in their order.
  */
 export function batched(
-  fetch: (sql: string, wanted: readonly Wanted[]) => Promise<readonly unknown[]>,
-  groupOf: (sql: string, params: readonly string[]) => string = (_, params) => params.join(),
-) {
-  const batchers = new Map<string, (lookup: Lookup) => void>();
+  fetch: (lookup: Lookup<unknown>, wanted: readonly Wanted[]) => Promise<readonly unknown[]>,
+  groupOf: (tenant: string | undefined) => string = () => '',
+): Queries['lookup'] {
+  const batchers = new Map<Lookup<unknown>, (waiting: Waiting) => void>();
 
-  async function send(sql: string, lookups: readonly Lookup[]): Promise<void> {
+  async function send(lookup: Lookup<unknown>, lookups: readonly Waiting[]): Promise<void> {
     const same = Map.groupBy(lookups, ({ name }) => name);
-    const wanted = [...same.values()].map(([first]) => first as Lookup);
+    const wanted = [...same.values()].map(([first]) => first as Waiting);
     try {
-      const rows = await fetch(sql, wanted);
+      const rows = await fetch(lookup, wanted);
       for (const [at, { name }] of wanted.entries())
         for (const { resolve } of same.get(name) ?? []) resolve(rows[at]);
     } catch (error) {
@@ -113,32 +115,27 @@ export function batched(
     }
   }
 
-  function batcherOf(sql: string): (lookup: Lookup) => void {
-    const existing = batchers.get(sql);
+  function batcherOf(lookup: Lookup<unknown>): (waiting: Waiting) => void {
+    const existing = batchers.get(lookup);
     if (existing) return existing;
-    const created = batcher<Lookup>(
-      (lookups) => send(sql, lookups),
+    const created = batcher<Waiting>(
+      (lookups) => send(lookup, lookups),
       lookupLimits,
-      ({ params }) => groupOf(sql, params),
+      ({ tenant }) => groupOf(tenant),
     );
-    batchers.set(sql, created);
+    batchers.set(lookup, created);
     return created;
   }
 
-  return <R>(sql: string, key: Key, params: readonly string[]): Promise<R | undefined> =>
+  return <R>(lookup: Lookup<R>, key: Key, tenant?: string): Promise<R | undefined> =>
     new Promise((resolve, reject) => {
-      batcherOf(sql)({
-        key,
-        name: `${nameOf(key)} ${params}`,
-        params,
-        resolve: resolve as (row: unknown) => void,
-        reject,
-      });
+      const name = nameOf(key, tenant);
+      batcherOf(lookup)({ key, name, tenant, resolve: resolve as (row: unknown) => void, reject });
     });
 }
 
-export function nameOf(key: Key): string {
-  if (typeof key === 'string') return key;
+export function nameOf(key: Key, tenant = ''): string {
+  if (typeof key === 'string') return `${key} ${tenant}`;
   const bytes = key instanceof Buffer ? key : Buffer.from(key.buffer, key.byteOffset, key.byteLength);
-  return bytes.toString('latin1');
+  return `${bytes.toString('latin1')} ${tenant}`;
 }

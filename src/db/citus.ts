@@ -4,7 +4,6 @@
  * `tenant_tags`. The other tables remain on the coordinator. See docs/decisions/0032-citus.md.
  */
 import { type Db, DbUnavailable, type Queries } from './db.ts';
-import { unsettled } from './postgres/postgres-errors.ts';
 import { advisoryLocks } from './postgres/postgres-exclusive.ts';
 
 /** A table of Sallyport. The values of `is` and `wanted` are a distribution column, `reference` or `local`. */
@@ -62,24 +61,6 @@ export class WrongPlacement extends Error {}
 export async function distributeTables(db: Db, names: readonly string[]): Promise<void> {
   const missing = misplacedOf(await readPlacements(db, names));
   if (missing.length > 0) await distribute(db, names);
-  if (!(await hasRowFunctions(db)))
-    await db
-      .exclusively(async (tx) => {
-        for (const { sql } of await definitions(tx)) await tx.run(sql);
-      })
-      // Without them, or while a worker is lost, the coordinator finds the rows. `doctor` says so.
-      .catch((error) => {
-        if (!(error instanceof DbUnavailable)) throw error;
-      });
-}
-
-/** Whether the functions exist and know all shards. */
-export async function hasRowFunctions(db: Pick<Queries, 'all'>): Promise<boolean> {
-  const names = Object.keys(rowFunctions).join("', '");
-  const rows = await db.all<{ body: string }>(
-    `select prosrc as body from pg_proc where proname in ('${names}')`,
-  );
-  return (await definitions(db)).every(({ body }) => rows.some((row) => row.body === body));
 }
 
 async function distribute(db: Db, names: readonly string[]): Promise<void> {
@@ -95,86 +76,6 @@ async function distribute(db: Db, names: readonly string[]): Promise<void> {
       if (wanted !== 'reference')
         await tx.get(`select truncate_local_data_after_distributing_table('${name}')`);
   }, 'slow');
-}
-
-/**
- * Functions that find the rows of the key `wanted` of `tenant`. Citus plans a join for every request, which takes longer
- * than the rest of the request, and a statement about one table takes it 35 µs longer than PostgreSQL. So the functions
- * read the shards. `joinedLookup` in sql.ts uses them. The alias of each table is one letter.
- */
-const rowFunctions = {
-  key_rows: `from application_keys k join applications a on a.tenant_id = k.tenant_id and a.id = k.application_id
-    join tenants t on t.id = k.tenant_id where k.tenant_id = tenant and k.digest = wanted`,
-  session_rows: `from sessions s join applications a on a.tenant_id = s.tenant_id and a.id = s.application_id
-    left join application_keys k on k.tenant_id = s.tenant_id and k.digest = s.authorizer_digest
-    left join applications c on c.tenant_id = s.tenant_id and c.id = s.authorized_by
-    join tenants t on t.id = s.tenant_id
-    left join leaked_keys l on l.tenant_id = s.tenant_id and l.digest = s.unlimited_by
-    left join leaked_keys i on i.tenant_id = s.tenant_id and i.digest = s.unlimited_trust
-    left join ended_subjects e on e.tenant_id = s.tenant_id and e.subject = s.subject
-    where s.tenant_id = tenant and s.key_digest = wanted`,
-};
-
-/**
- * SQL that fails while a transaction is prepared, for the first statement of a transaction on a worker. The old worker of
- * a shard has one until it knows that the shard has moved, which may be after rows were changed on the new worker.
- */
-export const settled = `ln(1 - (select count(*) from pg_prepared_xact()
-  where dbid = (select oid from pg_database where datname = current_database())))`;
-
-/** The first hash of each shard of `tenants`, and the ids of all shards with rows of the same tenants, by table. */
-const shards = `select cast(s.shardminvalue as integer) as first, json_object_agg(c.relname, s.shardid) as ids
-  from pg_dist_partition t join pg_dist_partition d using (colocationid)
-  join pg_dist_shard s on s.logicalrelid = d.logicalrelid join pg_class c on c.oid = d.logicalrelid
-  where t.logicalrelid = to_regclass('tenants') group by s.shardminvalue order by first`;
-
-type Shard = { readonly first: number; readonly ids: Readonly<Record<string, number>> };
-
-async function definitions(db: Pick<Queries, 'all'>): Promise<{ body: string; sql: string }[]> {
-  const found = await db.all<Shard>(shards);
-  return Object.entries(rowFunctions).map(([name, from]) => {
-    const tables = Array.from(
-      from.matchAll(/(?:from|join) (\w+) (\w)/g),
-      ([, table, alias]) => `${alias} ${table}`,
-    );
-    const body = bodyOf(found, from, tables);
-    const head = `create or replace function ${name}(tenants uuid[], keys bytea[]) returns table (at bigint, ${tables})`;
-    return { body, sql: `${head} volatile language plpgsql as $$${body}$$` };
-  });
-}
-
-/**
- * PL/pgSQL prepares a query when it is first used, so a worker may lack the shards of others. After reading, fails unless
- * this server has the shards of `tenants`, because all shards with the same tenants move together. A move sets `xmax` of
- * the placements on all servers before it is committed on any. The length of a list in a subquery is unknown to the
- * planner, so the plan is cached.
- */
-function bodyOf(shards: readonly Shard[], from: string, tables: readonly string[]): string {
-  const rows = tables.map((table) => table.replace(/(\w) (\w+)/, 'cast(row($1.*) as $2)'));
-  const read = ({ ids }: Shard) => {
-    const query = from.replace(/(from|join) (\w+)/g, (_, word, table) => `${word} ${table}_${ids[table]}`);
-    return `used := used || cast(${ids.tenants} as bigint);
-      return query select place, ${rows.join(', ')} ${query};`;
-  };
-  const find = (some: readonly Shard[]): string => {
-    const [half, [shard]] = [some.length >> 1, some];
-    if (half === 0) return shard ? read(shard) : '';
-    return `if hash < ${some[half]?.first} then ${find(some.slice(0, half))} else ${find(some.slice(half))} end if;`;
-  };
-  return `
-    #variable_conflict use_column
-    declare place bigint := 0; tenant uuid; wanted bytea; hash integer; used bigint[] := '{}';
-    begin
-      foreach tenant in array tenants loop
-        place := place + 1; wanted := keys[place]; hash := worker_hash(tenant);
-        ${find(shards)}
-      end loop;
-      if exists (select 1 from unnest((select used)) as u (id) where not exists (
-        select 1 from pg_dist_placement p join pg_dist_local_group using (groupid)
-        where p.shardid = u.id and (p.xmax = 0 or pg_xact_status(cast(cast(p.xmax as text) as xid8)) = 'aborted'))) then
-        raise exception 'a shard has moved' using errcode = '${unsettled}';
-      end if;
-    end`;
 }
 
 /**

@@ -6,25 +6,52 @@
 import type { Awaitable } from '../domain/awaitable.ts';
 import type { ServerPosition } from '../domain/database-position.ts';
 import { Failure, fail } from '../domain/error.ts';
+import type { Lookup, Statement, Target, Value } from './statement.ts';
 
-export type Value = string | number | null | Uint8Array;
 /** A value of a unique column. */
 export type Key = string | Uint8Array;
 /** A bigint column, such as a time in milliseconds. PostgreSQL returns it as text. */
 export type DbTime = number | string;
 
 /** Runs statements. Inside `transaction`, all of them take effect together or not at all. */
-export interface Queries {
+export interface Queries extends Engine {
+  /** For statements that only read, also those that lock rows. */
   get<R>(sql: string, params?: readonly Value[]): Awaitable<R | undefined>;
   all<R>(sql: string, params?: readonly Value[]): Awaitable<R[]>;
   /** Returns the number of changed rows. Outside a transaction, the change is durable when this returns. */
   run(sql: string, params?: readonly Value[]): Awaitable<number>;
+  /** Like `run`, for a statement that ends with `returning`. */
+  returning<R>(sql: string, params?: readonly Value[]): Awaitable<R[]>;
   /**
-   * Reads one row by a unique key, from the primary. The SQL must compare a column with `= :key`, or with `= :uuid` if
-   * that is its type, select that column as `key`, and end with a `where` clause, to which a condition can be appended.
-   * `params` are `$2`, `$3` … Concurrent lookups with the same SQL and `params` may share a query.
+   * Inserts rows in as few round trips as the database needs, and returns their number. With `onlyIf`, returns 0 if its
+   * `select` finds no row. The caller must then fail the transaction, because rows may have been inserted.
    */
-  lookup<R>(sql: string, key: Key, params: readonly string[]): Awaitable<R | undefined>;
+  insert<R extends Record<string, Value>>(
+    target: Target<R>,
+    rows: readonly R[],
+    onlyIf?: Statement,
+  ): Awaitable<number>;
+  /**
+   * Finds one row by a unique key, from the primary. Concurrent lookups may share a query. Without a tenant, the row is
+   * of a table that all tenants share.
+   */
+  lookup<R>(lookup: Lookup<R>, key: Key, tenant?: string): Awaitable<R | undefined>;
+}
+
+/** What callers must know about the database. */
+export interface Engine {
+  /** Whose spelling of SQL it understands, where there are two. */
+  readonly dialect: 'sqlite' | 'postgres';
+  /**
+   * Whether it is a file that only this machine uses, and statements run in this process. Changes then run one after
+   * another, so nothing has to be locked. A statement costs no round trip, but other requests wait for it.
+   */
+  readonly isEmbedded: boolean;
+  /**
+   * Whether it is faster to write several tables, or rows of a `select`, with one statement. Otherwise use several: a Citus cluster would commit
+   * that one in two phases.
+   */
+  readonly writesTogether: boolean;
 }
 
 /** A transaction that several changes may share. */
@@ -38,7 +65,6 @@ export interface Transaction extends Queries {
 
 /** Runs statements on the database, or within a transaction that is already open. */
 export interface Executor extends Transaction {
-  readonly dialect: 'sqlite' | 'postgres';
   /**
    * The changes of `work` are durable when this resolves. If a transaction is already open, `work` becomes part of that
    * transaction and is durable when it commits. `work` may await only its own statements. A cluster is faster if it knows
@@ -68,7 +94,9 @@ export interface Db extends Executor {
   readonly local?: Local;
   /** Whether the tables are distributed by tenant over a Citus cluster. A transaction should then change one tenant. */
   isDistributed?(): Promise<boolean>;
-  /** On Citus: why this process cannot connect to workers, with their names. Empty if it can, or uses a pooler. */
+  /** Sends statements to the server with the rows of the tenant. On a cluster, that costs a fraction. */
+  readonly of?: ((tenant: string) => Db) | undefined;
+  /** On Citus: why this process cannot connect to workers, with their names. Empty if it can. */
   workerProblems?(): Promise<string[]>;
   /** On PostgreSQL: throws if the server is behind what was seen, or has a copy of the database. Undefined if the database has no schema yet. */
   position?(): Promise<ServerPosition | undefined>;
@@ -111,8 +139,8 @@ export function ownerDeleted(cause: unknown): Failure {
 }
 
 /** A row lock to append to a select. Empty on SQLite, where a writing transaction locks the whole file. */
-export function rowLock({ dialect }: Pick<Db, 'dialect'>, lock: Lock): string {
-  return dialect === 'postgres' ? lock : '';
+export function rowLock({ isEmbedded }: Pick<Engine, 'isEmbedded'>, lock: Lock): string {
+  return isEmbedded ? '' : lock;
 }
 
 type Lock = 'for update' | 'for update skip locked' | 'for no key update' | 'for share' | 'for key share';

@@ -2,11 +2,13 @@
  * Group commit: changes that are requested at the same time share one transaction, and so one commit and one sync
  * to disk. Each has its own result or error.
  */
+
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { nilTenant } from '../domain/key.ts';
 import { nextTurn } from '../domain/steps.ts';
 import { type BatchLimits, batcher, nameOf } from './batcher.ts';
-import { DbUnavailable, type Entity, type Key, type Queries, type Transaction, type Value } from './db.ts';
+import { DbUnavailable, type Entity, type Key, type Queries, type Transaction } from './db.ts';
+import type { Lookup, Value } from './statement.ts';
 
 export interface Driver extends BatchLimits {
   /**
@@ -215,8 +217,8 @@ type Write = (tx: Queries, rows: readonly never[]) => Promise<void>;
 /** Rows to insert just before the commit, one batch per `Write`. */
 class DeferredWrites {
   readonly #rows = new Map<Write, unknown[]>();
-  /** Cached lookups since the last write of the changes, by SQL. Many changes have the same key. */
-  readonly found = new Map<string, Map<string, Awaitable<unknown>>>();
+  /** Cached lookups since the last write of the changes. Many changes have the same key. */
+  readonly found = new Map<Lookup<unknown>, Map<string, Awaitable<unknown>>>();
 
   add(write: Write, row: unknown): void {
     const rows = this.#rows.get(write);
@@ -231,8 +233,6 @@ class DeferredWrites {
   }
 }
 
-const readOnly = /^\s*(select|pragma)\b/i;
-
 /** Tracks whether a change has written anything. */
 class SharedTransaction implements Transaction {
   readonly #queries: Queries;
@@ -240,22 +240,40 @@ class SharedTransaction implements Transaction {
   #wrote = false;
   /** The number of statements that are in progress or have failed. They may have written. */
   #open = 0;
+  readonly dialect: Queries['dialect'];
+  readonly isEmbedded: boolean;
+  readonly writesTogether: boolean;
 
   constructor(queries: Queries, deferred: DeferredWrites) {
     this.#queries = queries;
     this.#deferred = deferred;
+    this.dialect = queries.dialect;
+    this.isEmbedded = queries.isEmbedded;
+    this.writesTogether = queries.writesTogether;
   }
 
   readonly get = <R>(sql: string, params?: readonly Value[]): Awaitable<R | undefined> =>
     this.#track(
       () => this.#queries.get<R>(sql, params),
-      (row) => row !== undefined && !readOnly.test(sql),
+      () => false,
     );
 
   readonly all = <R>(sql: string, params?: readonly Value[]): Awaitable<R[]> =>
     this.#track(
       () => this.#queries.all<R>(sql, params),
-      (rows) => rows.length > 0 && !readOnly.test(sql),
+      () => false,
+    );
+
+  readonly returning = <R>(sql: string, params?: readonly Value[]): Awaitable<R[]> =>
+    this.#track(
+      () => this.#queries.returning<R>(sql, params),
+      (rows) => rows.length > 0,
+    );
+
+  readonly insert: Queries['insert'] = (target, rows, onlyIf) =>
+    this.#track(
+      () => this.#queries.insert(target, rows, onlyIf),
+      (inserted) => inserted > 0 || onlyIf !== undefined,
     );
 
   readonly run = (sql: string, params?: readonly Value[]): Awaitable<number> =>
@@ -264,15 +282,15 @@ class SharedTransaction implements Transaction {
       (changes) => changes > 0,
     );
 
-  readonly lookup = <R>(sql: string, key: Key, params: readonly string[]): Awaitable<R | undefined> => {
-    const rows = this.#deferred.found.get(sql) ?? new Map<string, Awaitable<unknown>>();
-    const name = `${nameOf(key)} ${params}`;
-    this.#deferred.found.set(sql, rows);
+  readonly lookup = <R>(lookup: Lookup<R>, key: Key, tenant?: string): Awaitable<R | undefined> => {
+    const rows = this.#deferred.found.get(lookup) ?? new Map<string, Awaitable<unknown>>();
+    const name = nameOf(key, tenant);
+    this.#deferred.found.set(lookup, rows);
     if (!rows.has(name))
       rows.set(
         name,
         this.#track(
-          () => this.#queries.lookup<R>(sql, key, params),
+          () => this.#queries.lookup(lookup, key, tenant),
           () => false,
         ),
       );

@@ -1,5 +1,6 @@
 /** Helpers for SQL text and its parameters. */
-import type { Db, DbTime, Queries, Value } from './db.ts';
+import type { DbTime, Queries } from './db.ts';
+import type { Statement, Target, Value } from './statement.ts';
 
 /** Collects the parameters of a statement while its text is built. */
 export class Params {
@@ -54,52 +55,17 @@ export function byTenant<T>(rows: readonly T[], tenantOf: (row: T) => string): [
   return [...Map.groupBy(rows, tenantOf)].sort(([a], [b]) => (a < b ? -1 : 1));
 }
 
-export interface Statement {
-  readonly sql: string;
-  readonly params: readonly Value[];
-  /** Whether `onCitus` runs it even if the first statement changes no row, because the transaction then fails. */
-  readonly atOnce?: true;
-}
-
-/** By the statement that they replace. */
-export const alternatives = new Map<string, (params: readonly Value[]) => readonly Statement[]>();
-
-/**
- * Says what a Citus cluster runs instead of `sql`, which it would commit in two phases, even if only one server has the
- * rows. If the first statement changes no row, the others do not run. They are sent together. Must be called inside a
- * transaction.
- */
-export function onCitus(sql: string, instead: (params: readonly Value[]) => readonly Statement[]): string {
-  alternatives.set(sql, instead);
-  return sql;
-}
-
-/**
- * By the lookup that they replace. Their parameters are a list of keys and a list of their tenants. `at` is the place of
- * each row in the lists, from 1.
- */
-export const rowLookups = new Map<string, string>();
-
-interface JoinedLookup {
-  readonly columns: string;
-  /** The first table has the key. The alias of each table is one letter. */
-  readonly from: string;
-  /** The column with the key, such as `k.digest`. */
-  readonly key: string;
-  readonly where: string;
-  /** A function that returns the joined rows, in columns with the names of the aliases: see citus.ts. */
-  readonly rows: string;
-  /** Replaces `where`, if that has subqueries. */
-  readonly whereOfRows?: string;
-}
-
-/** The SQL of a lookup with joins. The worker of a Citus cluster with the rows of the tenant calls `rows` instead. */
-export function joinedLookup({ columns, from, key, where, rows, whereOfRows = where }: JoinedLookup): string {
-  const sql = `select ${columns} from ${from} where ${key[0]}.tenant_id = $2 and ${key} = :key and ${where}`;
-  const ofRows = (text: string) => text.replace(/\b([a-z])\./g, '(r.$1).');
-  const found = `${rows}((select cast($2 as uuid[])), (select cast($1 as bytea[]))) as r`;
-  rowLookups.set(sql, `select r.at, ${ofRows(columns)} from ${found} where ${ofRows(whereOfRows)}`);
-  return sql;
+export function rowsToJson(rows: readonly Readonly<Record<string, Value>>[]): string {
+  return JSON.stringify(
+    rows.map((row) => {
+      const copy = { ...row };
+      for (const name in copy) {
+        const value = copy[name];
+        if (value instanceof Uint8Array) copy[name] = value.toHex();
+      }
+      return copy;
+    }),
+  );
 }
 
 /** Rows per statement. A parameter has a number of 16 bits. */
@@ -107,17 +73,13 @@ const maxValues = 512;
 const fewValues = 16;
 
 /**
- * Statements that list rows in `values`. Bytes are in hex. A statement has up to 16 rows, or 32, 64 …, to limit the
- * number of prepared statements.
+ * Statements that list the rows, as a Citus cluster needs it: it would copy those of a `select` in two phases. A
+ * statement has up to 16 rows, or 32, 64 …, to limit the number of prepared statements.
  */
-export function insertValues(
-  into: string,
-  types: readonly ColumnType[],
-  rows: readonly (readonly Value[])[],
-  onConflict = '',
+export function insertValues<R extends Record<string, Value>>(
+  { columns, listed }: Target<R>,
+  rows: readonly R[],
 ): Statement[] {
-  const typed = (param: string, type: ColumnType | undefined) =>
-    type === 'bytea' ? `decode(${param}, 'hex')` : `cast(${param} as ${type})`;
   const inserted: Statement[] = [];
   for (let from = 0, count = 0; from < rows.length; from += count) {
     const left = rows.length - from;
@@ -125,66 +87,11 @@ export function insertValues(
     const params = new Params();
     const tuples = rows
       .slice(from, from + count)
-      .map((row) => `(${row.map((value, at) => typed(params.add(value), types[at])).join(', ')})`);
-    inserted.push({ sql: `${into} values ${tuples.join(', ')} ${onConflict}`, params: params.values });
+      .map(
+        (row) =>
+          `(${columns.map(([name, type]) => `cast(${params.add(row[name] as Value)} as ${type})`).join(', ')})`,
+      );
+    inserted.push({ sql: listed(tuples.join(', ')), params: params.values });
   }
   return inserted;
-}
-
-export type ColumnType = 'uuid' | 'text' | 'smallint' | 'integer' | 'bigint' | 'bytea' | '"char"';
-
-/** The fields of each row must be in the order of the columns. */
-export type Insert<R> = (tx: Queries, rows: readonly R[]) => Promise<void>;
-
-/** Inserts rows on PostgreSQL if `condition` finds a row for the tenant, and returns whether it did. */
-export type InsertIf<R> = (tx: Queries, rows: readonly R[], tenant: string) => Promise<boolean>;
-
-/**
- * Inserts many rows into one table: on PostgreSQL in one statement, to save round trips. `onConflict` is the end of the
- * statement.
- */
-export function inserter<R extends Record<string, Value>>(
-  table: string,
-  columns: Record<keyof R & string, ColumnType>,
-  onConflict = '',
-): Record<Db['dialect'], Insert<R>> & { insertIf(condition: string): InsertIf<R> } {
-  const names = Object.keys(columns);
-  const types = Object.entries<ColumnType>(columns);
-  const into = `insert into ${table} (${names.join(', ')})`;
-  const one = `${into} values (${names.map((_, at) => `$${at + 1}`).join(', ')}) ${onConflict}`;
-  const selected = types.map(([name, type]) => (type === 'bytea' ? `decode(${name}, 'hex')` : name));
-  const declared = types.map(([name, type]) => `${name} ${type === 'bytea' ? 'text' : type}`);
-  const fromJson = `${into} select ${selected.join(', ')}
-    from json_to_recordset(cast(cast($1 as text) as json)) as rows (${declared.join(', ')})`;
-  const listed = (json: Value | undefined) => {
-    const rows = (JSON.parse(json as string) as Record<string, Value>[]).map((row) => Object.values(row));
-    return insertValues(into, Object.values(columns), rows, onConflict);
-  };
-  const many = onCitus(`${fromJson} ${onConflict}`, ([json]) => listed(json));
-  return {
-    sqlite: async (tx, rows) => {
-      for (const row of rows) {
-        const running = tx.run(one, Object.values(row));
-        if (running instanceof Promise) await running;
-      }
-    },
-    postgres: async (tx, rows) => {
-      if (rows.length > 0) await tx.run(many, [JSON.stringify(rows.map(bytesToHex))]);
-    },
-    insertIf: (condition) => {
-      const manyIf = onCitus(`${fromJson} where exists (${condition})`, ([json, tenant = null]) => [
-        { sql: condition.replace('$2', '$1'), params: [tenant] },
-        ...listed(json).map((each) => ({ ...each, atOnce: true as const })),
-      ]);
-      return async (tx, rows, tenant) =>
-        (await tx.run(manyIf, [JSON.stringify(rows.map(bytesToHex)), tenant])) > 0;
-    },
-  };
-}
-
-function bytesToHex(row: Record<string, Value>): Record<string, Value> {
-  const copy = { ...row };
-  for (const [name, value] of Object.entries(copy))
-    if (value instanceof Uint8Array) copy[name] = value.toHex();
-  return copy;
 }

@@ -41,8 +41,6 @@ export interface KnownPositions {
   readonly acceptsCopies?: boolean;
   /** Called with the position of each server that is used. */
   saw(position: Position, host: string): void;
-  /** Called after each attempt to connect to a Citus worker, with the error if it failed. */
-  triedWorker?(worker: string, error?: Error): void;
 }
 
 /** Accepts every server. */

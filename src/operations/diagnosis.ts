@@ -8,7 +8,6 @@ import { chainKeysOf, isEmptyLog, checkHeads as verifyHeads } from '../audit/pro
 import { type Config, hasTrustedProxies } from '../config/settings.ts';
 import {
   describeMisplaced,
-  hasRowFunctions,
   misplacedOf,
   placementHint,
   readClockDifferences,
@@ -130,21 +129,10 @@ async function checkCluster(db: Db): Promise<Check[]> {
     return failed('the clocks of the servers differ by more than two seconds', 'synchronise the clocks');
   const problems = (await db.workerProblems?.()) ?? [];
   if (problems.length > 0)
-    return [
-      warn(
-        'cluster',
-        `this machine cannot use workers (${problems.join('; ')}): statements go through the coordinator, at a higher cost`,
-        'let the role of DATABASE_URL log in to the workers from here, with the same password',
-      ),
-    ];
-  if (!(await hasRowFunctions(db)))
-    return [
-      warn(
-        'cluster',
-        'the functions that find keys on the workers are missing, or lack new shards: the coordinator finds them, at a higher cost',
-        'run `sallyport migrate` with the URL of the role that owns the tables',
-      ),
-    ];
+    return failed(
+      `this machine cannot use workers (${problems.join('; ')}): requests of their tenants get 503`,
+      'let the role of DATABASE_URL log in to the workers from here, with the same password',
+    );
   const shards = rows.reduce((sum, row) => sum + row.shards, 0);
   const bytes = rows.map((row) => row.bytes);
   const mean = bytes.reduce((sum, each) => sum + each, 0) / rows.length;
@@ -164,7 +152,7 @@ async function checkSchema(db: Db, requireExisting: boolean): Promise<Check> {
   if (problem) return fail('schema', problem.message, problem.todo);
   const version = versionOf(applied);
   if (version === newestSchema) return ok('schema', `version ${version}; the hashes of its migrations match`);
-  const { missing, mayMigrate } = db.dialect === 'sqlite' ? onSqlite : await readSchemaAccess(db);
+  const { missing, mayMigrate } = db.isEmbedded ? onSqlite : await readSchemaAccess(db);
   if (missing !== undefined)
     return fail(
       'schema',
@@ -206,7 +194,7 @@ async function checkClock(db: Db, machineTime: () => number, hasAuditLog: boolea
       `the clocks of this machine and the database are ${Math.round(difference / 1000)} s apart`,
       'synchronize both with the same time servers; expiry uses the clock of the database',
     );
-  return ok('clock', `${timestamp(now)} (${db.dialect === 'sqlite' ? 'this machine' : 'the database'})`);
+  return ok('clock', `${timestamp(now)} (${db.isEmbedded ? 'this machine' : 'the database'})`);
 }
 
 /** A database that is not bound to a master key accepts any. */
@@ -293,10 +281,7 @@ async function checkNodes(db: Db, config: Config, now: () => number, inUse: bool
   const problems = active.flatMap((node) => [
     ...checkKeyOfNode(node, master),
     // On SQLite, the clock of the node decides on expiry, so it is compared with this machine.
-    ...checkClockOfNode(
-      node.name,
-      db.dialect === 'sqlite' ? Math.max(0, node.seenAt - now()) : node.clockOffset,
-    ),
+    ...checkClockOfNode(node.name, db.isEmbedded ? Math.max(0, node.seenAt - now()) : node.clockOffset),
   ]);
   const running = count(active.length, 'node is', 'nodes are');
   const usable = ok('nodes', `${running} running, with the master key and a correct clock`);

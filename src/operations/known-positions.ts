@@ -46,7 +46,6 @@ export function positionMemory(file: string, log: Log, now: () => number, witnes
   let host: string | undefined;
   let asked: { readonly at: number; readonly answers: Promise<Position[]> } | undefined;
   let mayWarn = true;
-  const unusable = new Set<string>();
 
   function store(next: Stored): void {
     stored = next;
@@ -87,11 +86,6 @@ export function positionMemory(file: string, log: Log, now: () => number, witnes
       const [first] = stored.positions;
       if (first?.installation === position.installation && !isBehind(first, position)) return;
       store({ ...stored, positions: withPosition(stored.positions, position) });
-    },
-    triedWorker: (worker, error) => {
-      if (error && !unusable.has(worker)) log.warn('a Citus worker cannot be used', { worker, error });
-      if (error) unusable.add(worker);
-      else if (unusable.delete(worker)) log.info('a Citus worker can be used again', { worker });
     },
     setNodes: (nodes) => {
       if (nodes.join() !== stored.nodes.join()) store({ ...stored, nodes });

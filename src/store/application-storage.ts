@@ -3,7 +3,8 @@
  * the transaction that changes a token or a record.
  */
 
-import type { DbTime, Executor, Queries, Value } from '../db/db.ts';
+import type { DbTime, Queries } from '../db/db.ts';
+import type { Value } from '../db/statement.ts';
 import { fail } from '../domain/error.ts';
 import type { Token } from '../domain/token.ts';
 import type { StorageUsed } from './store.ts';
@@ -85,29 +86,18 @@ const applicationExists = 'select 1 as one from applications where tenant_id = $
 const insertShared = `insert into application_storage as stored (${columns})
   values ($1, $2, ${sharedShard}, $4, $5) ${addToStored}`;
 
-export const writeCharges: Record<
-  Executor['dialect'],
-  (tx: Queries, charges: readonly Charge[]) => Promise<void>
-> = {
-  sqlite: async (tx, charges) => {
-    for (const { tenant, application, shard, tokens, bytes } of summed(charges))
-      await tx.run(addOne, [tenant, application, shard, tokens, bytes]);
-  },
-  /** Rows are locked in the order of the applications, so that transactions cannot deadlock. */
-  postgres: async (tx, charges) => {
-    const sums = summed(charges).map((sum) => [
-      sum.tenant,
-      sum.application,
-      sum.shard,
-      sum.tokens,
-      sum.bytes,
-    ]);
-    sums.sort((a, b) => (a.join() < b.join() ? -1 : 1));
-    const updated = await Promise.all(sums.map((sum) => tx.run(addToShared, sum)));
-    for (const sum of sums.filter((_, at) => updated[at] === 0))
-      if (await tx.get(applicationExists, sum.slice(0, 2))) await tx.run(insertShared, sum);
-  },
-};
+/** Rows are locked in the order of the applications, so that transactions cannot deadlock. */
+export async function writeCharges(tx: Queries, charges: readonly Charge[]): Promise<void> {
+  const sums = summed(charges).map((sum) => [sum.tenant, sum.application, sum.shard, sum.tokens, sum.bytes]);
+  sums.sort((a, b) => (a.join() < b.join() ? -1 : 1));
+  if (tx.isEmbedded) {
+    for (const sum of sums) await tx.run(addOne, sum);
+    return;
+  }
+  const updated = await Promise.all(sums.map((sum) => tx.run(addToShared, sum)));
+  for (const sum of sums.filter((_, at) => updated[at] === 0))
+    if (await tx.get(applicationExists, sum.slice(0, 2))) await tx.run(insertShared, sum);
+}
 
 /** Adds up the charges of each application and kind. */
 function summed(charges: readonly Charge[]) {
@@ -146,14 +136,12 @@ interface Deleted {
  * Runs the statement `deletion`, deletes all other rows of the deleted tokens, and subtracts their size from the
  * storage of their creators. Returns the number of deleted tokens.
  */
-export async function deleteTokens(
-  tx: Queries,
-  dialect: Executor['dialect'],
-  deletion: string,
-  params: readonly Value[],
-): Promise<number> {
-  const deleted = await tx.all<Deleted>(`${deletion} returning tenant_id, seq, created_by, bytes`, params);
-  await deleteTokenRows(tx, dialect, deleted);
+export async function deleteTokens(tx: Queries, deletion: string, params: readonly Value[]): Promise<number> {
+  const deleted = await tx.returning<Deleted>(
+    `${deletion} returning tenant_id, seq, created_by, bytes`,
+    params,
+  );
+  await deleteTokenRows(tx, deleted);
   const credits = deleted.map(({ tenant_id, created_by, bytes }) => ({
     tenant: tenant_id,
     application: created_by,
@@ -161,7 +149,7 @@ export async function deleteTokens(
     tokens: -1,
     bytes: -bytes,
   }));
-  if (credits.length > 0) await writeCharges[dialect](tx, credits);
+  if (credits.length > 0) await writeCharges(tx, credits);
   return deleted.length;
 }
 

@@ -1,5 +1,6 @@
 import { type DbTime, type Executor, type Queries, rowLock } from '../db/db.ts';
-import { all, includes, inserter, Params } from '../db/sql.ts';
+import { all, includes, Params } from '../db/sql.ts';
+import { lookup, target } from '../db/statement.ts';
 import type { Application, ApplicationType } from '../domain/application.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import type { Grants } from '../domain/grant.ts';
@@ -44,41 +45,42 @@ export const notExpired = (alias: string) => `(${alias}.expires_at is null or ${
 const selectOne = `select ${applicationColumns('a')} from applications a
   where a.tenant_id = $1 and a.id = $2 and ${notExpired('a')}`;
 
-const selectById = `select a.id as key, ${applicationColumns('a')} from applications a
-  where a.id = :uuid and a.tenant_id = $2 and ${notExpired('a')}`;
+const byId = lookup<ApplicationRow>(
+  'uuid',
+  (key, tenant, table) => `select a.id as key, ${applicationColumns('a')} from ${table('applications')} a
+    where a.id = ${key} and a.tenant_id = ${tenant} and ${notExpired('a')}`,
+);
 
 /** The SQL of a new `modified_at`, as `modificationTime` in src/domain/row-version.ts. `now` is a parameter. */
 export const laterThanBefore = (now: string) =>
   `case when modified_at >= ${now} then modified_at + 1 else ${now} end`;
 
 /**
- * Returns a function that reads an application and locks its row until the transaction ends. Changes of an
- * application's keys take this lock first.
+ * Reads an application and locks its row until the transaction ends. Changes of an application's keys take this lock
+ * first.
  */
-export function lockApplication(db: Pick<Executor, 'dialect'>) {
-  const sql = `${selectOne} ${rowLock(db, 'for no key update')}`;
-  return async (tx: Queries, tenant: string, id: string): Promise<Application | undefined> => {
-    const row = await tx.get<ApplicationRow>(sql, [tenant, id]);
-    return row && toApplication(row);
-  };
+export async function lockApplication(
+  tx: Queries,
+  tenant: string,
+  id: string,
+): Promise<Application | undefined> {
+  const row = await tx.get<ApplicationRow>(`${selectOne} ${rowLock(tx, 'for no key update')}`, [tenant, id]);
+  return row && toApplication(row);
 }
 
 const deleteKeys = 'delete from application_keys where tenant_id = $1 and application_id = $2';
 
 export function applications(db: Executor): Applications {
-  const lock = lockApplication(db);
-  const labels = labelIndex(db);
-
   return {
     create: (tenant, application, key) =>
       db.transaction(async (tx) => {
         await insertApplication(tx, tenant, application, key);
-        await labels.replace(tx, tenant, application.id, undefined, application.labels);
-        return (await lock(tx, tenant, application.id)) as Application;
+        await replaceLabels(tx, tenant, application.id, undefined, application.labels);
+        return (await lockApplication(tx, tenant, application.id)) as Application;
       }),
 
     get: async (tenant, id) => {
-      const row = await db.lookup<ApplicationRow>(selectById, id, [tenant]);
+      const row = await db.lookup(byId, id, tenant);
       return row && toApplication(row);
     },
 
@@ -112,19 +114,19 @@ export function applications(db: Executor): Applications {
 
     update: (tenant, id, change, revise) =>
       db.transaction(async (tx) => {
-        const old = await lock(tx, tenant, id);
+        const old = await lockApplication(tx, tenant, id);
         if (!old) return undefined;
         const fields = revise(old);
         await replaceFields(tx, old, change, fields);
-        await labels.replace(tx, tenant, id, old.labels, fields.labels);
-        return lock(tx, tenant, id);
+        await replaceLabels(tx, tenant, id, old.labels, fields.labels);
+        return lockApplication(tx, tenant, id);
       }),
 
-    setQuarantine: (...change) => db.transaction((tx) => setQuarantine(tx, lock, ...change)),
+    setQuarantine: (...change) => db.transaction((tx) => setQuarantine(tx, ...change)),
 
     regenerate: (tenant, id, change, rekey, expiry = {}) =>
       db.transaction(async (tx) => {
-        const old = await lock(tx, tenant, id);
+        const old = await lockApplication(tx, tenant, id);
         if (!old) return undefined;
         const isOverlapping = expiry.oldKeysExpireAt !== undefined;
         const key = rekey(old, isOverlapping ? await countKeys(tx, tenant, id) : 0);
@@ -136,10 +138,10 @@ export function applications(db: Executor): Applications {
            where tenant_id = $1 and id = $2`,
           [tenant, id, change.by, change.at],
         );
-        return { application: (await lock(tx, tenant, id)) as Application, key };
+        return { application: (await lockApplication(tx, tenant, id)) as Application, key };
       }),
 
-    delete: (tenant, id, check) => db.transaction((tx) => markDeleted(tx, lock, tenant, id, check)),
+    delete: (tenant, id, check) => db.transaction((tx) => markDeleted(tx, tenant, id, check)),
   };
 }
 
@@ -176,10 +178,9 @@ async function replaceFields(
 
 async function setQuarantine(
   tx: Queries,
-  lock: ReturnType<typeof lockApplication>,
   ...[tenant, id, change, isQuarantined, check]: Parameters<Applications['setQuarantine']>
 ): ReturnType<Applications['setQuarantine']> {
-  const before = await lock(tx, tenant, id);
+  const before = await lockApplication(tx, tenant, id);
   if (!before) return undefined;
   check(before);
   if ((before.quarantined_at !== undefined) === isQuarantined) return { before, after: before };
@@ -188,18 +189,17 @@ async function setQuarantine(
      where tenant_id = $1 and id = $2`,
     [tenant, id, isQuarantined ? change.at : null, change.by, change.at],
   );
-  return { before, after: (await lock(tx, tenant, id)) as Application };
+  return { before, after: (await lockApplication(tx, tenant, id)) as Application };
 }
 
 /** Marks an application as expired, so that no read returns it. The sweep removes its row and its sessions. */
 async function markDeleted(
   tx: Queries,
-  lock: ReturnType<typeof lockApplication>,
   tenant: string,
   id: string,
   check?: (current: Application) => void,
 ): Promise<Application | undefined> {
-  const old = await lock(tx, tenant, id);
+  const old = await lockApplication(tx, tenant, id);
   if (!old) return undefined;
   check?.(old);
   await tx.run('update applications set expires_at = 0 where tenant_id = $1 and id = $2', [tenant, id]);
@@ -340,7 +340,7 @@ export function labelText(labels: Labels = {}): string | null {
   return entries.length > 0 ? JSON.stringify(Object.fromEntries(entries)) : null;
 }
 
-const insertRows = inserter<ReturnType<typeof rowsOf>[number]>('application_labels', {
+const labelRows = target<ReturnType<typeof rowsOf>[number]>('application_labels', {
   tenant_id: 'uuid',
   name: 'text',
   value: 'text',
@@ -356,23 +356,21 @@ function rowsOf(tenant: string, application: string, labels: Labels = {}) {
   }));
 }
 
-/** Labels of applications. Applications contain them as JSON; the table application_labels is an index of them. */
-function labelIndex({ dialect }: Pick<Executor, 'dialect'>) {
-  return {
-    /** Replaces the index entries of an application whose row is locked. */
-    replace: async (
-      tx: Queries,
-      tenant: string,
-      application: string,
-      before: Labels | undefined,
-      after: Labels | undefined,
-    ): Promise<void> => {
-      if (labelText(before) === labelText(after)) return;
-      const sql = 'delete from application_labels where tenant_id = $1 and application_id = $2';
-      if (before) await tx.run(sql, [tenant, application]);
-      await insertRows[dialect](tx, rowsOf(tenant, application, after));
-    },
-  };
+/**
+ * Replaces the labels of an application whose row is locked. It has them as JSON; the table application_labels is an index
+ * of them.
+ */
+async function replaceLabels(
+  tx: Queries,
+  tenant: string,
+  application: string,
+  before: Labels | undefined,
+  after: Labels | undefined,
+): Promise<void> {
+  if (labelText(before) === labelText(after)) return;
+  const sql = 'delete from application_labels where tenant_id = $1 and application_id = $2';
+  if (before) await tx.run(sql, [tenant, application]);
+  await tx.insert(labelRows, rowsOf(tenant, application, after));
 }
 
 type Label = readonly [name: string, value: string];

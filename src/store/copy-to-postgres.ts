@@ -1,10 +1,11 @@
 /** Copies the rows of a SQLite database into an empty PostgreSQL database. */
+
 import type { Database } from 'bun:sqlite';
 import { toolWriter } from '../audit/log.ts';
-import type { Db, Queries, Value } from '../db/db.ts';
+import type { Db, Queries } from '../db/db.ts';
 import type { ChainKeys } from '../db/keys/keyring.ts';
 import { tablesOf } from '../db/migrate.ts';
-import { type ColumnType, inserter } from '../db/sql.ts';
+import { type ColumnType, target, type Value } from '../db/statement.ts';
 import { byOperator } from '../domain/audit.ts';
 
 /**
@@ -66,9 +67,9 @@ type Row = Record<string, Value>;
 async function copyTable(source: Database, tx: Queries, table: string): Promise<number> {
   const columns = await columnsOf(tx, table);
   const types = Object.fromEntries(columns.map(({ name, type }) => [name, type]));
-  const insert = inserter<Row>(table, types).postgres;
+  const rows = target<Row>(table, types);
   const select = source.query<Row, []>(`select ${Object.keys(types).join(', ')} from ${table}`);
-  for (const rows of batches(select.iterate())) await insert(tx, rows);
+  for (const batch of batches(select.iterate())) await tx.insert(rows, batch);
   const count = `select count(*) as rows from ${table}`;
   const expected = source.query<{ rows: number }, []>(count).get()?.rows;
   const copied = Number((await tx.get<{ rows: string }>(count))?.rows);

@@ -1,5 +1,5 @@
 import type { DbTime, Executor, Local } from '../db/db.ts';
-import { joinedLookup } from '../db/sql.ts';
+import { type Lookup, lookup } from '../db/statement.ts';
 import type { Person } from '../domain/audit.ts';
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { type Digest, nilTenant } from '../domain/key.ts';
@@ -16,7 +16,7 @@ import {
   toOrigins,
 } from './applications.ts';
 import { trustDigest } from './key-rows.ts';
-import { isValid, isValidInRows, kindOf, ofCeiling, ownerAndAuthorizer } from './sessions.ts';
+import { isValid, kindOf, ofCeiling, ownerAndAuthorizer } from './sessions.ts';
 import type { Credentials } from './store.ts';
 import type { TenantTags } from './tenants.ts';
 
@@ -64,31 +64,38 @@ interface SessionRow {
   purposes: string | null;
 }
 
-const byApplicationKey = joinedLookup({
-  columns: `k.digest as key, :now as now, k.id as key_id, k.expires_at as key_expires_at, k.issuer,
+const byApplicationKey = lookup<KeyRow>(
+  'bytea',
+  (
+    key,
+    tenant,
+    table,
+  ) => `select k.digest as key, :now as now, k.id as key_id, k.expires_at as key_expires_at, k.issuer,
     k.subject, k.trust, k.person, k.ends_at, k.jkt, t.tag, t.max_lifetime,
     t.purposes,
-    ${applicationColumns('a')}`,
-  from: `application_keys k join applications a on a.tenant_id = k.tenant_id and a.id = k.application_id
-    join tenants t on t.id = k.tenant_id`,
-  key: 'k.digest',
-  where: `t.disabled_at is null and ${notExpired('k')} and ${notExpired('a')}`,
-  rows: 'key_rows',
-});
+    ${applicationColumns('a')}
+    from ${table('application_keys')} k
+    join ${table('applications')} a on a.tenant_id = k.tenant_id and a.id = k.application_id
+    join ${table('tenants')} t on t.id = k.tenant_id
+    where k.tenant_id = ${tenant} and k.digest = ${key}
+      and t.disabled_at is null and ${notExpired('k')} and ${notExpired('a')}`,
+);
 
-const bySessionKey = joinedLookup({
-  columns: `s.key_digest as key, :now as now, s.tenant_id, s.application_id, s.id, s.authorized_by, s.permissions,
+const bySessionKey = lookup<SessionRow>(
+  'bytea',
+  (
+    key,
+    tenant,
+    table,
+  ) => `select s.key_digest as key, :now as now, s.tenant_id, s.application_id, s.id, s.authorized_by, s.permissions,
     s.rules, s.max_uses, s.jkt, s.subject, a.allowed_origins, a.allowed_networks, s.quarantined_at as session_quarantined_at, a.quarantined_at,
     c.quarantined_at as authorizer_quarantined_at, ${ofCeiling('permissions')} as ceiling_permissions,
     ${ofCeiling('rules')} as ceiling_rules, k.application_id as ceiling_application_id, k.id as ceiling_key_id,
     s.expires_at, a.expires_at as application_expires_at, ${ofCeiling('expires_at')} as ceiling_expires_at,
-    k.expires_at as ceiling_key_expires_at, t.tag, t.max_lifetime, t.purposes`,
-  from: `sessions s ${ownerAndAuthorizer('$2')} join tenants t on t.id = s.tenant_id`,
-  key: 's.key_digest',
-  where: `t.disabled_at is null and ${isValid('$2')}`,
-  rows: 'session_rows',
-  whereOfRows: `t.disabled_at is null and ${isValidInRows}`,
-});
+    k.expires_at as ceiling_key_expires_at, t.tag, t.max_lifetime, t.purposes
+    from ${table('sessions')} s ${ownerAndAuthorizer(tenant, table)} join ${table('tenants')} t on t.id = s.tenant_id
+    where s.tenant_id = ${tenant} and s.key_digest = ${key} and t.disabled_at is null and ${isValid(tenant, table)}`,
+);
 
 type Source = Pick<Executor, 'lookup'> & { readonly local?: Local | undefined };
 
@@ -238,7 +245,7 @@ const maxText = 16_000_000;
  * invalid. The digest covers the tag of the tenant, so an entry is named by the digest alone.
  */
 function cached<R extends { readonly now: DbTime }>(
-  sql: string,
+  byKey: Lookup<R>,
   toCredential: (row: R, digest: Digest) => CachedCredential,
 ): (db: Source, tenant: string, digest: Digest) => Awaitable<Principal | undefined> {
   const entries = new Map<string, Entry<R>>();
@@ -264,7 +271,7 @@ function cached<R extends { readonly now: DbTime }>(
       const now = local.now();
       return now < entry.until ? { ...entry.principal, now } : undefined;
     }
-    return then(lookup<R>(sql, digest, [tenant]), (row) => {
+    return then(lookup(byKey, digest, tenant), (row) => {
       if (!row) return undefined;
       const known = entries.get(name);
       // On PostgreSQL, concurrent requests with the same key share one lookup, and so the same row object.

@@ -1,7 +1,8 @@
-import { type DbTime, type Executor, type Queries, rowLock, type Value } from '../db/db.ts';
+import { type DbTime, type Executor, type Queries, rowLock } from '../db/db.ts';
 import { decrypt, encrypt } from '../db/keys/cipher.ts';
 import type { Keyring } from '../db/keys/keyring.ts';
 import { all, includes, Params } from '../db/sql.ts';
+import { type Lookup, lookup, type Value } from '../db/statement.ts';
 import { Id, timestamp } from '../domain/common-fields.ts';
 import type { Destination, DestinationRequest } from '../domain/destination.ts';
 import { Secret } from '../domain/key.ts';
@@ -30,9 +31,13 @@ interface Row {
 
 const columns = `d.tenant_id, d.id, d.name, d.origin, d.requests, d.header_names, d.certificate, d.ca, d.timeout,
   d.secrets, d.created_by, d.created_at, d.modified_by, d.modified_at`;
-/** To look up one by a unique column. */
-const selectBy = (column: string, key: string) =>
-  `select d.${column} as key, ${columns} from destinations d where d.${column} = ${key} and d.tenant_id = $2`;
+const lookupBy = (column: string, type: 'uuid' | 'text') =>
+  lookup<Row>(
+    type,
+    (key, tenant, table) => `select d.${column} as key, ${columns} from ${table('destinations')} d
+      where d.${column} = ${key} and d.tenant_id = ${tenant}`,
+  );
+const [byId, byName] = [lookupBy('id', 'uuid'), lookupBy('name', 'text')];
 const selectById = `select ${columns} from destinations d where d.tenant_id = $1 and d.id = $2`;
 
 const insertRow = `insert into destinations (tenant_id, id, origin, created_by, created_at, name, requests,
@@ -43,9 +48,9 @@ const updateRow = `update destinations set modified_by = $3, modified_at = $4, n
   where tenant_id = $1 and id = $2`;
 
 export function destinations(db: Executor, dataKey: Keyring['dataKey']): Destinations {
-  const one = (sql: string) => async (tenant: string, value: string) => {
+  const one = (by: Lookup<Row>) => async (tenant: string, value: string) => {
     const key = await dataKey(tenant);
-    const row = await db.lookup<Row>(sql, value, [tenant]);
+    const row = await db.lookup(by, value, tenant);
     return row && known(row, key);
   };
   /** Until the transaction ends, no other one creates or renames a destination of the tenant. */
@@ -73,9 +78,9 @@ export function destinations(db: Executor, dataKey: Keyring['dataKey']): Destina
       });
     },
 
-    get: one(selectBy('id', ':uuid')),
+    get: one(byId),
 
-    named: one(selectBy('name', ':key')),
+    named: one(byName),
 
     locate: (tenant, references) => locate(db, tenant, references),
 

@@ -49,7 +49,7 @@ export async function readGauges(db: Db): Promise<Gauges> {
     sweepLag: Math.max(0, oldestExpired / 1000),
     unsealed,
     diskFull: db.local && Number(db.local.isDiskFull()),
-    connections: db.dialect === 'postgres' ? await readConnections(db) : undefined,
+    connections: db.isEmbedded ? undefined : await readConnections(db),
   };
 }
 

@@ -1,6 +1,7 @@
 import { createHash, createHmac } from 'node:crypto';
-import type { Executor, Queries, Value } from '../db/db.ts';
+import type { Executor, Queries } from '../db/db.ts';
 import { decrypt, encrypt } from '../db/keys/cipher.ts';
+import type { Value } from '../db/statement.ts';
 import { fail } from '../domain/error.ts';
 import { type Charge, checkGrowth, writeCharges } from './application-storage.ts';
 import type { Idempotency } from './store.ts';
@@ -16,7 +17,7 @@ export function idempotency(tx: Executor, dataKey: (tenant: string) => Uint8Arra
   return {
     find: async (tenant, { caller, key, request }) => {
       const digest = fingerprint(dataKey(tenant), key);
-      if (tx.dialect === 'postgres' && !(await tryLock(tx, `${tenant} ${caller} ${key}`)))
+      if (!tx.isEmbedded && !(await tryLock(tx, `${tenant} ${caller} ${key}`)))
         throw fail('idempotency_running');
       const row = await tx.get<{ request_digest: Uint8Array; reply: Uint8Array }>(
         `select request_digest, reply from idempotency
@@ -64,7 +65,7 @@ export function idempotency(tx: Executor, dataKey: (tenant: string) => Uint8Arra
         ],
       );
       const charge: Charge = { tenant, application, kind: 'records', tokens: 0, bytes };
-      for (const each of [...replaced, charge]) await tx.defer(writeCharges[tx.dialect], each);
+      for (const each of [...replaced, charge]) await tx.defer(writeCharges, each);
     },
   };
 }
@@ -75,18 +76,17 @@ export function idempotency(tx: Executor, dataKey: (tenant: string) => Uint8Arra
  */
 export async function deleteRecords(
   tx: Queries,
-  dialect: Executor['dialect'],
   deletion: string,
   params: readonly Value[],
 ): Promise<number> {
   const credits = await removeRecords(tx, deletion, params);
-  if (credits.length > 0) await writeCharges[dialect](tx, credits);
+  if (credits.length > 0) await writeCharges(tx, credits);
   return credits.length;
 }
 
 /** Returns the charges that the caller has to write. */
 async function removeRecords(tx: Queries, deletion: string, params: readonly Value[]): Promise<Charge[]> {
-  const deleted = await tx.all<{ tenant_id: string; application_id: string; bytes: number }>(
+  const deleted = await tx.returning<{ tenant_id: string; application_id: string; bytes: number }>(
     `${deletion} returning tenant_id, application_id, bytes`,
     params,
   );

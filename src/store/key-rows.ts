@@ -88,7 +88,7 @@ export async function endUntrusted(
   const ended = before.map(trustOf).filter((trust) => !kept.includes(trust));
   if (ended.length === 0) return;
   const params = new Params();
-  const deleted = await tx.all<{ digest: Digest }>(
+  const deleted = await tx.returning<{ digest: Digest }>(
     `delete from application_keys where tenant_id = ${params.add(tenant)}
        and application_id = ${params.add(application)} and trust in ${params.list(ended)} returning digest`,
     params.values,

@@ -1,10 +1,11 @@
 import type { EntryWriter } from '../audit/log.ts';
-import type { Db, DbTime, Executor } from '../db/db.ts';
+import type { Db, DbTime, Executor, Queries } from '../db/db.ts';
 import type { Keyring } from '../db/keys/keyring.ts';
-import { databaseTime, everyTenant, onCitus } from '../db/sql.ts';
+import { databaseTime, everyTenant } from '../db/sql.ts';
+import { lookup } from '../db/statement.ts';
 import type { ApplicationKey } from '../domain/application.ts';
 import { timestamp } from '../domain/common-fields.ts';
-import { nilTenant, type ParsedKey } from '../domain/key.ts';
+import { type Digest, nilTenant, type ParsedKey } from '../domain/key.ts';
 import { longestSession } from '../domain/session.ts';
 import {
   type ApplicationRow,
@@ -34,8 +35,6 @@ const isListed = 'k.trust is null';
 const ofApplication = `application_keys as k where k.tenant_id = $1 and k.application_id = $2 and ${notExpired('k')}`;
 
 export function applicationKeys(db: Executor): Keys {
-  const lock = lockApplication(db);
-
   return {
     list: async (tenant, application) => {
       const rows = await db.all<KeyRow>(
@@ -52,7 +51,7 @@ export function applicationKeys(db: Executor): Keys {
 
     create: (tenant, application, change, make, { expiresAt, oldKeysExpireAt } = {}) =>
       db.transaction(async (tx) => {
-        const owner = await lock(tx, tenant, application);
+        const owner = await lockApplication(tx, tenant, application);
         if (!owner) return undefined;
         const key = make(owner, await countKeys(tx, tenant, application));
         if (oldKeysExpireAt !== undefined) await expireKeys(tx, tenant, application, oldKeysExpireAt);
@@ -61,7 +60,7 @@ export function applicationKeys(db: Executor): Keys {
 
     issue: (tenant, application, make) =>
       db.transaction(async (tx) => {
-        const owner = await lock(tx, tenant, application);
+        const owner = await lockApplication(tx, tenant, application);
         const issued = owner && make(owner);
         if (!issued) return { outcome: 'refused' };
         if (await hasMaxIssuedKeys(tx, tenant, application)) return { outcome: 'too_many' };
@@ -80,11 +79,11 @@ export function applicationKeys(db: Executor): Keys {
 
     delete: (tenant, application, id, check) =>
       db.transaction(async (tx) => {
-        const owner = await lock(tx, tenant, application);
+        const owner = await lockApplication(tx, tenant, application);
         if (!owner) return undefined;
         check(owner);
         const sql = `delete from ${ofApplication} and id = $3 returning ${columns}`;
-        const row = await tx.get<KeyRow>(sql, [tenant, application, id]);
+        const [row] = await tx.returning<KeyRow>(sql, [tenant, application, id]);
         return row && toKey(row);
       }),
   };
@@ -119,24 +118,14 @@ interface SessionRow {
  * Ends the sessions that the key authorized without being their ceiling. Sessions whose ceiling it is end when the key
  * is deleted.
  */
-const endUnlimitedSessions = onCitus(
-  `insert into leaked_keys (tenant_id, digest, expires_at)
-   select k.tenant_id, k.digest, :now + ${longestSession} from application_keys k
-   where k.tenant_id = $1 and k.digest = $2 and ${notExpired('k')} on conflict do nothing`,
-  // With `select`, Citus waits while any shard moves.
-  (params) => [
-    {
-      sql: `select 1 as one from application_keys k
-        where k.tenant_id = $1 and k.digest = $2 and ${notExpired('k')}`,
-      params,
-    },
-    {
-      sql: `insert into leaked_keys (tenant_id, digest, expires_at) values ($1, $2, :now + ${longestSession})
-        on conflict do nothing`,
-      params,
-    },
-  ],
-);
+async function endUnlimitedSessions(tx: Queries, params: readonly [tenant: string, digest: Digest]) {
+  const found = `from application_keys k where k.tenant_id = $1 and k.digest = $2 and ${notExpired('k')}`;
+  const insert = (rows: string) =>
+    tx.run(`insert into leaked_keys (tenant_id, digest, expires_at) ${rows} on conflict do nothing`, params);
+  const end = `:now + ${longestSession}`;
+  if (tx.isEmbedded || tx.writesTogether) await insert(`select k.tenant_id, k.digest, ${end} ${found}`);
+  else if (await tx.get(`select 1 as one ${found}`, params)) await insert(`values ($1, $2, ${end})`);
+}
 
 const deleteKey = `delete from application_keys as k where k.tenant_id = $1 and k.digest = $2 and ${notExpired('k')}
   returning tenant_id, application_id, id, ending`;
@@ -162,9 +151,9 @@ export function keyRevoker(
     await db.change(
       async (tx) => {
         const now = await databaseTime(tx);
-        await tx.run(endUnlimitedSessions, [tenant, digest]);
-        const key = await tx.get<RevokedRow>(deleteKey, [tenant, digest]);
-        const session = await tx.get<SessionRow>(deleteSession, [tenant, digest]);
+        await endUnlimitedSessions(tx, [tenant, digest]);
+        const [key] = await tx.returning<RevokedRow>(deleteKey, [tenant, digest]);
+        const [session] = await tx.returning<SessionRow>(deleteSession, [tenant, digest]);
         await tx.defer(writeChanges, entryOf(toRevoked(key, session), now));
       },
       digest.toHex(),
@@ -188,9 +177,12 @@ interface TargetRow extends ApplicationRow {
   now: DbTime;
 }
 
-const selectTarget = `select a.id as key, :now as now, t.tag, t.max_lifetime, ${applicationColumns('a')}
-  from applications a join tenants t on t.id = a.tenant_id and t.disabled_at is null
-  where a.id = :uuid and a.tenant_id = $2 and ${notExpired('a')}`;
+const targetById = lookup<TargetRow>(
+  'uuid',
+  (key, tenant, table) => `select a.id as key, :now as now, t.tag, t.max_lifetime, ${applicationColumns('a')}
+    from ${table('applications')} a join ${table('tenants')} t on t.id = a.tenant_id and t.disabled_at is null
+    where a.id = ${key} and a.tenant_id = ${tenant} and ${notExpired('a')}`,
+);
 
 const selectSignInTargets = `select :now as now, t.tag, t.max_lifetime, ${applicationColumns('a')}
   from applications a join tenants t on t.id = a.tenant_id and t.disabled_at is null
@@ -246,7 +238,7 @@ export function logoutTokens(db: Db): Store['spendLogout'] {
 export function workloadTargets(db: Db, tags: TenantTags): Store['findWorkloadTarget'] {
   return async (tag, id) => {
     const tenant = (await tags.find(tag)) ?? nilTenant;
-    const row = await db.lookup<TargetRow>(selectTarget, id, [tenant]);
+    const row = await db.lookup(targetById, id, tenant);
     return row && toTarget(row);
   };
 }

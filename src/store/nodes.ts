@@ -64,7 +64,7 @@ export function nodes(db: Db): Nodes {
     record: ({ id, name, version, url, masterKeys, clock }) =>
       db.transaction(async (tx) => {
         await tx.run('delete from nodes where seen_at < :now - $1', [memory]);
-        const row = await tx.get<{ seen_at: DbTime }>(
+        const [row] = await tx.returning<{ seen_at: DbTime }>(
           `insert into nodes (id, name, version, url, master_keys, clock, seen_at) values ($1, $2, $3, $4, $5, $6, :now)
            on conflict (id) do update set url = excluded.url, master_keys = excluded.master_keys, clock = excluded.clock,
              seen_at = excluded.seen_at

@@ -62,7 +62,7 @@ import type { Store, StoreTransaction } from './store.ts';
 import { subjects } from './subjects.ts';
 import { analyzeGrownTables, removeTenantRows, sweep, writeExpiryNotices } from './sweep.ts';
 import { tenantMoves } from './tenant-move.ts';
-import { createFirst, type TenantTags, tenants, tenantTags } from './tenants.ts';
+import { byTag, createFirst, type TenantTags, tenants, tenantTags } from './tenants.ts';
 import { reindexTokens } from './token-search.ts';
 import { tokens } from './tokens.ts';
 import { requestCounts, usage } from './usage.ts';
@@ -143,9 +143,10 @@ export async function openStore(
     const log = openAuditLog(db, keys.chainKeys);
     const tags = tenantTags(db);
     const credentialsOn = credentials(tags);
+    const { of } = (await db.isDistributed?.()) ? db : {};
     const run = transactionRunner(db, keys, log, credentialsOn);
     const checkReady = () => checkReadiness(db, masters === noMasters ? undefined : masters);
-    const store = storeOn(db, keys, run, log, tags, credentialsOn(db), checkReady);
+    const store = storeOn({ ...db, of }, keys, run, log, tags, credentialsOn(db), checkReady);
     const maintenance = maintenanceOn(instrumented, masters, keys, run, log);
     return { store, maintenance, migrated, close: () => db.close() };
   } catch (error) {
@@ -172,17 +173,17 @@ function storeOn(
   checkReady: () => Promise<void>,
 ): Store {
   return {
-    applications: applications(db),
-    keys: applicationKeys(db),
-    usage: usage(db),
-    requestCounts: requestCounts(db),
-    sessions: sessions(db),
-    subjects: subjects(db),
-    tokens: tokens(db, keys.dataKey),
-    destinations: destinations(db, keys.dataKey),
+    applications: perTenant(db, applications),
+    keys: perTenant(db, applicationKeys),
+    usage: { ...perTenant(db, usage), write: usage(db).write },
+    requestCounts: { ...perTenant(db, requestCounts), add: requestCounts(db).add },
+    sessions: perTenant(db, sessions),
+    subjects: perTenant(db, subjects),
+    tokens: perTenant(db, (of) => tokens(of, keys.dataKey)),
+    destinations: perTenant(db, (of) => destinations(of, keys.dataKey)),
     credentials: found,
     tenants: tenants(db),
-    audit: auditLog(log),
+    audit: { ...perTenant(db, (of) => auditLog({ ...log, db: of })), write: auditLog(log).write },
     change: run,
     revokeKey: keyRevoker(db, tags, keys, log.writeChanges),
     findWorkloadTarget: workloadTargets(db, tags),
@@ -195,6 +196,17 @@ function storeOn(
       return { isDiskFull: db.local?.isDiskFull() ?? false };
     },
   };
+}
+
+/** On a cluster, each method uses the server of the tenant, its first argument. */
+function perTenant<R extends object>(db: Db, make: (db: Db) => R): R {
+  const { of } = db;
+  if (!of) return make(db);
+  const method =
+    (name: string) =>
+    (tenant: string, ...rest: unknown[]) =>
+      (make(of(tenant))[name as keyof R] as (...args: unknown[]) => unknown)(tenant, ...rest);
+  return Object.fromEntries(Object.keys(make(db)).map((name) => [name, method(name)])) as R;
 }
 
 function maintenanceOn(
@@ -261,7 +273,7 @@ function checkFileInPlace({ local }: Db): void {
  * worker does not matter here.
  */
 async function checkReadiness(db: Db, masters: MasterKeys | undefined): Promise<void> {
-  await db.lookup('select tag as key from tenant_tags where tag = :key', '', []);
+  await db.lookup(byTag, '');
   if (masters) await checkCurrentMaster(db, masters);
 }
 
@@ -288,16 +300,13 @@ function transactionRunner(
   { writeEntries, writeChanges }: Pick<OpenLog, 'writeEntries' | 'writeChanges'>,
   credentialsOn: ReturnType<typeof credentials>,
 ): TransactionRunner {
-  const { dialect } = db;
-
   function scopeOf(
     tx: Transaction,
     dataKey: (tenant: string) => Uint8Array,
     write: EntryWriter,
   ): TransactionScope {
-    const { get, all, run, lookup, defer } = tx;
     const transaction = <T>(work: (tx: Queries) => Awaitable<T>) => work(tx) as Promise<T>;
-    const executor: Executor = { dialect, get, all, run, lookup, defer, transaction };
+    const executor: Executor = { ...tx, transaction };
     const awaitedKey = async (tenant: string) => dataKey(tenant);
     // Repositories are created on access, because most changes need only one of them.
     return {
@@ -329,7 +338,7 @@ function transactionRunner(
         return idempotency(executor, dataKey);
       },
       record: (entry) => {
-        defer(write, entry);
+        tx.defer(write, entry);
       },
       signReport: async (report) => signReport(executor, await keys.chainKeys(), report),
     };
@@ -348,12 +357,12 @@ function transactionRunner(
   };
 }
 
-function settings(db: Pick<Queries, 'get' | 'run'>): Settings {
+function settings(db: Pick<Queries, 'get' | 'run' | 'returning'>): Settings {
   return {
     replace: async (name, value, at) => {
       const before = await db.get<{ value: string }>('select value from settings where name = $1', [name]);
       // Compares again, because another node may have stored a value since.
-      const changed = await db.get<{ name: string }>(
+      const [changed] = await db.returning<{ name: string }>(
         `insert into settings (name, value) values ($1, $2)
          on conflict (name) do update set value = excluded.value where settings.value <> excluded.value
          returning name`,
@@ -379,7 +388,7 @@ interface Instrumented {
 type Timing = (operation: string, seconds: number, error?: unknown) => void;
 
 /** Measures the duration of every call and passes it to `note`. */
-function instrument(db: Db, note: Timing): Instrumented {
+function instrument(opened: Db, note: Timing): Instrumented {
   let inFlight = 0;
 
   function watch<T>(operation: string, work: () => Awaitable<T>): Awaitable<T> {
@@ -410,20 +419,20 @@ function instrument(db: Db, note: Timing): Instrumented {
       }, failed);
   }
 
-  return {
-    inFlight: () => inFlight,
-    db: {
-      ...db,
-      get: (sql, params) => watch('get', () => db.get(sql, params)),
-      all: (sql, params) => watch('all', () => db.all(sql, params)),
-      run: (sql, params) => watch('run', () => db.run(sql, params)),
-      lookup: (sql, key, params) => watch('lookup', () => db.lookup(sql, key, params)),
-      transaction: (work, tenant) =>
-        watch('transaction', () => db.transaction(work, tenant)) as Promise<Awaited<ReturnType<typeof work>>>,
-      change: (work, entity, tenant, isEssential) =>
-        watch('transaction', () => db.change(work, entity, tenant, isEssential)) as Promise<
-          Awaited<ReturnType<typeof work>>
-        >,
-    },
-  };
+  const instrumented = (db: Db): Db => ({
+    ...db,
+    get: (...statement) => watch('get', () => db.get(...statement)),
+    all: (...statement) => watch('all', () => db.all(...statement)),
+    run: (...statement) => watch('run', () => db.run(...statement)),
+    returning: (...statement) => watch('run', () => db.returning(...statement)),
+    lookup: (...wanted) => watch('lookup', () => db.lookup(...wanted)),
+    transaction: (work, tenant) =>
+      watch('transaction', () => db.transaction(work, tenant)) as Promise<Awaited<ReturnType<typeof work>>>,
+    change: (work, entity, tenant, isEssential) =>
+      watch('transaction', () => db.change(work, entity, tenant, isEssential)) as Promise<
+        Awaited<ReturnType<typeof work>>
+      >,
+    ...(db.of && { of: (tenant: string) => instrumented(db.of?.(tenant) as Db) }),
+  });
+  return { inFlight: () => inFlight, db: instrumented(opened) };
 }

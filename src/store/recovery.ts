@@ -71,7 +71,7 @@ export function repeatRevocations(
     const record: Write = (entry) => writeEntries(tx, [{ at, ...byOperator, ...entry }]);
     await writeEntries(tx, entries);
     for (const one of revoke.tenants) await close(tx, record, one);
-    for (const one of revoke.applications) await remove(db, tx, record, one, at);
+    for (const one of revoke.applications) await remove(tx, record, one, at);
     return { sessions, replies };
   }, 'slow');
 }
@@ -83,17 +83,11 @@ async function close(tx: Queries, record: Write, { tenant_id: id, closed }: Revi
   await record({ tenantId: id, operation, entity: { kind: 'tenant', id } });
 }
 
-async function remove(
-  { dialect }: Db,
-  tx: Queries,
-  record: Write,
-  revived: RevivedApplication,
-  at: number,
-): Promise<void> {
+async function remove(tx: Queries, record: Write, revived: RevivedApplication, at: number): Promise<void> {
   const { tenant_id: tenantId, application_id: id, deleted, keys, access, quarantined } = revived;
   const about = { tenantId, entity: { kind: 'application', id } };
   if (deleted) {
-    const found = await lockApplication({ dialect })(tx, tenantId, id);
+    const found = await lockApplication(tx, tenantId, id);
     await tx.run('delete from applications where tenant_id = $1 and id = $2', [tenantId, id]);
     const difference = found && removedState(found);
     return record({ ...about, operation: 'application.delete', ...(difference && { difference }) });

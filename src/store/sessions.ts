@@ -1,5 +1,6 @@
 import { type DbTime, type Executor, type Queries, rowLock } from '../db/db.ts';
-import { all, inserter, onCitus, Params } from '../db/sql.ts';
+import { all, Params } from '../db/sql.ts';
+import { type TableName, target } from '../db/statement.ts';
 import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { fail } from '../domain/error.ts';
@@ -21,13 +22,15 @@ import type {
  * `tenant` is the parameter with the tenant. In subqueries, too, each table is compared with it and not with the
  * `tenant_id` of the session, because a Citus cluster would otherwise ask all servers.
  */
-export const ownerAndAuthorizer = (tenant: string) => `
-  join applications a on a.tenant_id = ${tenant} and a.id = s.application_id
-  left join application_keys k on k.tenant_id = ${tenant} and k.digest = s.authorizer_digest and ${notExpired('k')}
-  left join applications c on c.tenant_id = ${tenant} and c.id = s.authorized_by`;
-export const isValid = (tenant: string) => validUnless(notEnded('s', tenant));
-/** For `session_rows` of citus.ts. */
-export const isValidInRows = validUnless(notEndedAt('s', 'l.digest', 'i.expires_at', 'e.ended_at'));
+export const ownerAndAuthorizer = (tenant: string, table: TableName = (name) => name) => `
+  join ${table('applications')} a on a.tenant_id = ${tenant} and a.id = s.application_id
+  left join ${table('application_keys')} k on k.tenant_id = ${tenant} and k.digest = s.authorizer_digest and ${notExpired('k')}
+  left join ${table('applications')} c on c.tenant_id = ${tenant} and c.id = s.authorized_by`;
+export const isValid = (
+  tenant: string,
+  table?: TableName,
+) => `s.expires_at > :now and ${notExpired('a')} and (s.authorizer_digest is null
+    or (k.application_id = c.id and ${notExpired('k')} and ${notExpired('c')})) and ${notEnded('s', tenant, table)}`;
 /** A column of the authorizer, or null if the session has no ceiling. */
 export const ofCeiling = (column: string) => `case when k.id is not null then c.${column} end`;
 
@@ -40,19 +43,13 @@ const endOne = `delete from sessions where tenant_id = $1 and id in (${oneValid}
  * Makes the sessions of a subject invalid without changing them, so that the cost does not depend on their number. A
  * session has the `ended_at` that its authorization read, in `subject_since`, so no clock decides which came first.
  */
-const intoEnded = 'insert into ended_subjects (tenant_id, subject, ended_at, expires_at)';
-const endedLater = `on conflict (tenant_id, subject) do update set expires_at = excluded.expires_at,
+const endSubject = `insert into ended_subjects (tenant_id, subject, ended_at, expires_at)
+  values ($1, $2, :now, :now + ${longestSession})
+  on conflict (tenant_id, subject) do update set expires_at = excluded.expires_at,
     ended_at = case when excluded.ended_at > ended_subjects.ended_at then excluded.ended_at
       else ended_subjects.ended_at + 1 end`;
-const ofSubject = 'from sessions s where s.tenant_id = $1 and s.subject = $2 limit 1';
-const endSubject = onCitus(
-  `${intoEnded} select s.tenant_id, s.subject, :now, :now + ${longestSession} ${ofSubject} ${endedLater}`,
-  // With `select`, Citus waits while any shard moves.
-  (params) => [
-    { sql: `select 1 as one ${ofSubject}`, params },
-    { sql: `${intoEnded} values ($1, $2, :now, :now + ${longestSession}) ${endedLater}`, params },
-  ],
-);
+/** A statement of its own: with `insert … select`, Citus would wait while any shard moves. */
+const hasSubject = 'select 1 as one from sessions s where s.tenant_id = $1 and s.subject = $2 limit 1';
 
 /** The application of a session is public, so it cannot authorize the session. That of a delegation is its issuer. */
 export function kindOf(row: {
@@ -87,7 +84,7 @@ const columns = (
   s.jkt is not null as bound, s.subject, s.max_uses, s.uses`;
 
 /** The foreign key fails if the application does not exist. */
-const insertRows = inserter<ReturnType<typeof rowOf>>('sessions', {
+const newSessions = target<ReturnType<typeof rowOf>>('sessions', {
   tenant_id: 'uuid',
   application_id: 'uuid',
   id: 'uuid',
@@ -99,6 +96,10 @@ const insertRows = inserter<ReturnType<typeof rowOf>>('sessions', {
   expires_at: 'bigint',
   jkt: 'text',
 });
+
+const insertSessions = async (tx: Queries, rows: readonly ReturnType<typeof rowOf>[]) => {
+  await tx.insert(newSessions, rows);
+};
 
 function rowOf(tenant: string, { applicationId, id, key, nonce, jkt, createdAt, expiresAt }: NewSession) {
   return {
@@ -117,7 +118,7 @@ function rowOf(tenant: string, { applicationId, id, key, nonce, jkt, createdAt, 
 
 export function sessions(db: Executor): Sessions {
   return {
-    create: (tenant, session) => db.defer(insertRows[db.dialect], rowOf(tenant, session)),
+    create: (tenant, session) => db.defer(insertSessions, rowOf(tenant, session)),
 
     delegate: (tenant, delegation) => db.transaction((tx) => insertDelegation(tx, tenant, delegation)),
 
@@ -134,10 +135,10 @@ export function sessions(db: Executor): Sessions {
       const params = [nonce, tenant, ...toText(grants), ...authorizer, subject ?? null, trust ?? null];
       const spent = db.transaction((tx) =>
         expiresAt === undefined
-          ? tx.get<SpentRow>(spend, params)
-          : tx.get<SpentRow>(spendUntil, [...params, expiresAt, maxLifetime]),
+          ? tx.returning<SpentRow>(spend, params)
+          : tx.returning<SpentRow>(spendUntil, [...params, expiresAt, maxLifetime]),
       );
-      return then(spent, (row) =>
+      return then(spent, ([row]) =>
         row
           ? { outcome: 'authorized' as const, session: row.id, expiresAt: endOf(row) }
           : failure(tenant, nonce, maxLifetime),
@@ -162,7 +163,7 @@ export function sessions(db: Executor): Sessions {
       ),
 
     end: async (tenant, id) => {
-      const row = await db.get<Pick<SessionRow, 'application_id' | 'authorized_by'>>(endOne, [tenant, id]);
+      const [row] = await db.returning<Parameters<typeof kindOf>[0]>(endOne, [tenant, id]);
       return row && kindOf(row);
     },
 
@@ -175,10 +176,10 @@ export function sessions(db: Executor): Sessions {
     },
 
     endAll: async (tenant, subject) => {
-      await db.run(endSubject, [tenant, subject]);
+      if (await db.get(hasSubject, [tenant, subject])) await db.run(endSubject, [tenant, subject]);
     },
 
-    setQuarantine: (tenant, id, at) => db.transaction((tx) => setQuarantine(tx, db, tenant, id, at)),
+    setQuarantine: (tenant, id, at) => db.transaction((tx) => setQuarantine(tx, tenant, id, at)),
   };
 
   /** Finds out why the nonce was not spent. */
@@ -252,15 +253,9 @@ export function endOf({ expires_at, application_end, authorizer_end, key_end }: 
   return Math.min(...ends.map(Number));
 }
 
-async function setQuarantine(
-  tx: Queries,
-  db: Pick<Executor, 'dialect'>,
-  tenant: string,
-  id: string,
-  at: number | undefined,
-) {
+async function setQuarantine(tx: Queries, tenant: string, id: string, at: number | undefined) {
   const locked = `select ${columns('$1')} from sessions s where s.tenant_id = $1 and s.id in (${oneValid})
-    ${rowLock(db, 'for no key update')}`;
+    ${rowLock(tx, 'for no key update')}`;
   const row = await tx.get<SessionRow>(locked, [tenant, id]);
   if (!row) return undefined;
   const before = toSession(row);
@@ -358,33 +353,18 @@ function filtered(tenant: string, { ids, application, authorizer, kind, state, s
   };
 }
 
-function validUnless(notEnded: string): string {
-  return `s.expires_at > :now and ${notExpired('a')} and (s.authorizer_digest is null
-    or (k.application_id = c.id and ${notExpired('k')} and ${notExpired('c')})) and ${notEnded}`;
-}
-
 /**
  * An SQL condition: the key in `unlimited_by` was not revoked as leaked, the issuer in `unlimited_trust` is trusted since
  * the session was authorized, and the sessions of the subject were not ended. `leaked_keys` expire a fixed time after
  * the end.
  */
-function notEnded(session: string, tenant: string): string {
-  const leaked = (selected: string, digest: string) => `(select l.${selected} from leaked_keys l
+function notEnded(session: string, tenant: string, table: TableName = (name) => name): string {
+  const leaked = (selected: string, digest: string) => `(select l.${selected} from ${table('leaked_keys')} l
     where l.tenant_id = ${tenant} and l.digest = ${session}.${digest})`;
-  const subjectEnd = `(select e.ended_at from ended_subjects e
+  const subjectEnd = `(select e.ended_at from ${table('ended_subjects')} e
     where e.tenant_id = ${tenant} and e.subject = ${session}.subject)`;
-  return notEndedAt(
-    session,
-    leaked('digest', 'unlimited_by'),
-    leaked('expires_at', 'unlimited_trust'),
-    subjectEnd,
-  );
-}
-
-/** The last three are null if the key, the issuer or the subject has no row. */
-function notEndedAt(session: string, leaked: string, distrust: string, subjectEnd: string): string {
-  return `${leaked} is null
-    and coalesce(${distrust} < ${session}.authorized_at + ${longestSession}, true)
+  return `${leaked('digest', 'unlimited_by')} is null
+    and coalesce(${leaked('expires_at', 'unlimited_trust')} < ${session}.authorized_at + ${longestSession}, true)
     and coalesce(${subjectEnd} <= ${session}.subject_since, true)`;
 }
 

@@ -44,7 +44,7 @@ const pauseFactor = 3;
  * Sessions per batch, as a multiple of `limit`. On PostgreSQL, each batch reads the rows that were removed before it as
  * long as a transaction that began earlier is open, for example a backup. Larger batches do that less often.
  */
-const sessionFactor = { sqlite: 1, postgres: 10 };
+const sessionFactor = 10;
 
 /**
  * Removes at most `limit` rows of each kind, or on PostgreSQL ten times as many sessions. Returns the total, including
@@ -59,19 +59,18 @@ export async function sweep(db: Db, writeEntries: EntryWriter, limit: number): P
 }
 
 async function removeRows(db: Db, writeEntries: EntryWriter, limit: number): Promise<number> {
-  const { dialect } = db;
   const run = (table: Table, max = limit) =>
     eachPart(db, table, max, async (part) => db.run(expired(db, table, part), part.params));
-  let removed = await run('sessions', limit * sessionFactor[dialect]);
+  let removed = await run('sessions', db.isEmbedded ? limit : limit * sessionFactor);
   removed += await run('leaked_keys');
   removed += await run('ended_subjects');
   removed += await run('used_jwts');
   removed += await run('application_keys');
   removed += await eachPart(db, 'idempotency', limit, (part) =>
-    db.transaction((tx) => deleteRecords(tx, dialect, expired(db, 'idempotency', part), part.params)),
+    db.transaction((tx) => deleteRecords(tx, expired(db, 'idempotency', part), part.params)),
   );
   removed += await eachPart(db, 'tokens', limit, (part) =>
-    db.transaction((tx) => deleteTokens(tx, dialect, expired(db, 'tokens', part), part.params)),
+    db.transaction((tx) => deleteTokens(tx, expired(db, 'tokens', part), part.params)),
   );
   removed += await eachPart(db, 'applications', limit, (part) => removeOrphanedSessions(db, part));
   removed += await eachPart(db, 'applications', limit, (part) => keepQuarantines(db, part));
@@ -149,7 +148,7 @@ async function removeApplications(db: Db, writeEntries: EntryWriter, part: Part)
   );
   if (part.and === '' && !(await db.get(some))) return 0;
   return db.transaction(async (tx) => {
-    const rows = await tx.all<RemovedRow>(deletion, part.params);
+    const rows = await tx.returning<RemovedRow>(deletion, part.params);
     const ended = rows.filter((row) => Number(row.expires_at) > 0 && row.tenant_deleted_at === null);
     if (ended.length > 0) await writeEntries(tx, ended.map(entryOf));
     return rows.length;
@@ -335,7 +334,7 @@ export function analyzeGrownTables(db: Db, more: readonly string[]): () => Promi
 
   return async () => {
     // The coordinator of a cluster has no rows of these tables.
-    if (db.dialect === 'sqlite' || (await db.isDistributed?.())) return [];
+    if (db.isEmbedded || (await db.isDistributed?.())) return [];
     const analyzed: string[] = [];
     for (const { name } of await db.all<{ name: string }>(sql)) if (await analyze(name)) analyzed.push(name);
     return analyzed;

@@ -8,12 +8,14 @@
  *
  * Each step can be repeated after an interruption. Until step 3, `cancel` undoes the freeze.
  */
+
 import { hasChain, tenantTables } from '../audit/log.ts';
 import type { Proof, ReleasedChain } from '../audit/proof.ts';
-import { type Db, type DbTime, type Queries, rowLock, type Value } from '../db/db.ts';
+import { type Db, type DbTime, type Queries, rowLock } from '../db/db.ts';
 import { type Keyring, lockCurrentMaster, type MasterKeys, slotOf, wrapKey } from '../db/keys/keyring.ts';
 import { keysOfTables, tablesOf } from '../db/migrate.ts';
-import { type ColumnType, databaseTime, inserter } from '../db/sql.ts';
+import { databaseTime } from '../db/sql.ts';
+import { type ColumnType, target, type Value } from '../db/statement.ts';
 import { nextTurn } from '../domain/steps.ts';
 import { columnsOf } from './copy-to-postgres.ts';
 
@@ -227,7 +229,7 @@ async function receive(
       onTable(table);
       counts[table] = await insertRows(db, tx, table, tenant.rows(table));
     }
-    const master = masters.find(await lockCurrentMaster(db, tx));
+    const master = masters.find(await lockCurrentMaster(tx));
     if (!master) throw new Error('the master key of the new installation was rotated during the move');
     const { search_version, reindexing } = searchKey;
     await tx.run(
@@ -253,24 +255,23 @@ async function deleteRows(db: Db, tx: Queries, id: string): Promise<string[]> {
 
 /** Only PostgreSQL needs the types. */
 async function typesOf(db: Db, tx: Queries, table: string): Promise<Record<string, ColumnType>> {
-  const columns =
-    db.dialect === 'postgres'
-      ? await columnsOf(tx, table)
-      : await tx.all<{ name: string; type: ColumnType }>('select name, type from pragma_table_info($1)', [
-          table,
-        ]);
+  const columns = db.isEmbedded
+    ? await tx.all<{ name: string; type: ColumnType }>('select name, type from pragma_table_info($1)', [
+        table,
+      ])
+    : await columnsOf(tx, table);
   return Object.fromEntries(columns.map(({ name, type }) => [name, type]));
 }
 
 async function insertRows(db: Db, tx: Queries, table: string, pages: AsyncIterable<Row[]>): Promise<number> {
   const types = await typesOf(db, tx, table);
   const columns = Object.keys(types);
-  const insert = inserter<Row>(table, types)[db.dialect];
+  const rows = target<Row>(table, types);
   let count = 0;
   for await (const page of pages) {
     // The installations may have the columns in another order.
     const inOrder = (row: Row) => Object.fromEntries(columns.map((name) => [name, row[name] ?? null]));
-    await insert(tx, page.map(inOrder));
+    await tx.insert(rows, page.map(inOrder));
     count += page.length;
   }
   return count;

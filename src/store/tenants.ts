@@ -1,6 +1,7 @@
 import type { EntryWriter } from '../audit/log.ts';
 import type { Db, DbTime, Executor, Queries } from '../db/db.ts';
 import { databaseTime } from '../db/sql.ts';
+import { lookup } from '../db/statement.ts';
 import { byOperator } from '../domain/audit.ts';
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
@@ -126,20 +127,23 @@ export interface TenantTags {
 }
 
 const maxKnown = 100_000;
-const selectTag = 'select tag as key, id, moving_at, moved_at from tenant_tags where tag = :key';
-
 interface TagRow {
   readonly id: string;
   readonly moving_at: DbTime | null;
   readonly moved_at: DbTime | null;
 }
 
+export const byTag = lookup<TagRow>(
+  'text',
+  (key) => `select tag as key, id, moving_at, moved_at from tenant_tags where tag = ${key}`,
+);
+
 export function tenantTags(db: Pick<Db, 'lookup'>): TenantTags {
   const ids = new Map<string, string>();
   return {
     known: (tag) => ids.get(tag),
     find: (tag) =>
-      then(db.lookup<TagRow>(selectTag, tag, []), (row) => {
+      then(db.lookup(byTag, tag), (row) => {
         if (!row) return undefined;
         if (row.moved_at !== null) throw fail('tenant_moved');
         if (row.moving_at !== null) throw fail('unavailable', { expected: true });

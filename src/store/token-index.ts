@@ -1,7 +1,9 @@
 /** The index tables of tokens: by container and by metadata. */
+
 import { createHash } from 'node:crypto';
-import type { Db, Executor, Queries, Value } from '../db/db.ts';
-import { inserter, insertValues, Params, type Statement } from '../db/sql.ts';
+import type { Executor, Queries } from '../db/db.ts';
+import { Params } from '../db/sql.ts';
+import { target } from '../db/statement.ts';
 import { canonicalContainer } from '../domain/rule.ts';
 import type { Metadata } from '../domain/token.ts';
 import { notExpired } from './applications.ts';
@@ -15,31 +17,24 @@ interface Indexed {
   readonly metadata: string | null;
 }
 
-const insertContainers = inserter('token_containers', {
+const containerTable = target<ReturnType<typeof containerRows>[number]>('token_containers', {
   tenant_id: 'uuid',
   container: 'text',
   own: 'integer',
   seq: 'uuid',
 });
-const insertMetadata = inserter('token_metadata', {
+const metadataTable = target<ReturnType<typeof metadataRows>[number]>('token_metadata', {
   tenant_id: 'uuid',
   digest: 'text',
   seq: 'uuid',
 });
 
-export function indexContainers(tx: Queries, dialect: Db['dialect'], token: Indexed): Promise<void> {
-  return insertContainers[dialect](tx, containerRows(token));
+export async function indexContainers(tx: Queries, token: Indexed): Promise<void> {
+  await tx.insert(containerTable, containerRows(token));
 }
 
-/** The same rows, as statements for a Citus cluster. */
-export function containerStatements(tenant: Value, seq: Value, containers: readonly string[]): Statement[] {
-  const rows = containers.map((container, above) => [tenant, container, above ? 0 : 1, seq]);
-  const into = 'insert into token_containers (tenant_id, container, own, seq)';
-  return insertValues(into, ['uuid', 'text', 'integer', 'uuid'], rows);
-}
-
-export function indexMetadata(tx: Queries, dialect: Db['dialect'], token: Indexed): Promise<void> {
-  return insertMetadata[dialect](tx, metadataRows(token));
+export async function indexMetadata(tx: Queries, token: Indexed): Promise<void> {
+  await tx.insert(metadataTable, metadataRows(token));
 }
 
 /**
@@ -48,10 +43,9 @@ export function indexMetadata(tx: Queries, dialect: Db['dialect'], token: Indexe
  */
 export async function deleteTokenRows(
   tx: Queries,
-  dialect: Db['dialect'],
   tokens: readonly Pick<Indexed, 'tenant_id' | 'seq'>[],
 ): Promise<void> {
-  if (dialect === 'sqlite') return;
+  if (tx.isEmbedded) return;
   for (const [tenant, deleted] of Map.groupBy(tokens, ({ tenant_id }) => tenant_id)) {
     const params = new Params();
     const seqs = deleted.map(({ seq }) => seq);
@@ -69,12 +63,7 @@ export async function deleteTokenRows(
 }
 
 /** Writes only the index whose values have changed. */
-export async function updateIndex(
-  tx: Queries,
-  dialect: Db['dialect'],
-  old: Indexed,
-  row: Indexed,
-): Promise<void> {
+export async function updateIndex(tx: Queries, old: Indexed, row: Indexed): Promise<void> {
   if (canonicalContainer(old.container) !== canonicalContainer(row.container)) {
     const params = new Params();
     await tx.run(
@@ -82,11 +71,11 @@ export async function updateIndex(
          and seq = ${params.add(old.seq)} and container in ${params.list(containersOf(old))}`,
       params.values,
     );
-    await indexContainers(tx, dialect, row);
+    await indexContainers(tx, row);
   }
   if (old.metadata !== row.metadata) {
     await tx.run('delete from token_metadata where tenant_id = $1 and seq = $2', [old.tenant_id, old.seq]);
-    await indexMetadata(tx, dialect, row);
+    await indexMetadata(tx, row);
   }
 }
 

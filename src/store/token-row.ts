@@ -2,6 +2,7 @@
 
 import type { DbTime, Queries } from '../db/db.ts';
 import { decrypt, encrypt } from '../db/keys/cipher.ts';
+import type { TableName } from '../db/statement.ts';
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import type { Owner } from '../domain/grant.ts';
@@ -51,8 +52,8 @@ export type RowIfSmall = TokenRow & {
   readonly masked: Uint8Array | null;
 };
 
-export const withContents =
-  'tokens t left join token_contents c on c.tenant_id = t.tenant_id and c.seq = t.seq';
+export const withContents = (table: TableName = (name) => name) =>
+  `${table('tokens')} t left join ${table('token_contents')} c on c.tenant_id = t.tenant_id and c.seq = t.seq`;
 
 export function toRecord(row: TokenRow): TokenRecord {
   const { id, container, max_uses, seq, written_by: writtenBy } = row;
@@ -140,7 +141,7 @@ function toToken(row: TokenRow & Ciphertexts, key: Uint8Array): StoredToken {
   };
 }
 
-const selectLarge = `select ${columns}, c.data, c.masked from ${withContents}
+const selectLarge = `select ${columns}, c.data, c.masked from ${withContents()}
   where t.tenant_id = $1 and t.seq = $2 and ${notExpired('t')}`;
 
 /** Bytes of memory per byte of a token that is read: the ciphertexts, their plaintext, and the response. */

@@ -4,10 +4,12 @@
  * are, searches look for the digests of both versions. Transactions that write digests lock the version, so that no
  * older digest is written after a rotation.
  */
+
 import { createHmac } from 'node:crypto';
-import { type Db, type Executor, type Queries, rowLock } from '../db/db.ts';
+import { type Db, type Queries, rowLock } from '../db/db.ts';
 import type { Keyring } from '../db/keys/keyring.ts';
-import { everyTenant, inserter, type Params } from '../db/sql.ts';
+import { everyTenant, type Params } from '../db/sql.ts';
+import { target } from '../db/statement.ts';
 import { canonicalContainer } from '../domain/rule.ts';
 import { renderSearch, type SearchTemplates, type SearchValues } from '../domain/search.ts';
 import { columns, decryptPart, type TokenRow } from './token-row.ts';
@@ -26,8 +28,8 @@ export async function searchVersions(tx: Pick<Queries, 'get'>, tenant: string, l
 }
 
 /** Like `searchVersions`. A rotation waits until the transaction ends. */
-export function lockSearchVersions(db: Pick<Db, 'dialect'>, tx: Queries, tenant: string): Promise<number[]> {
-  return searchVersions(tx, tenant, rowLock(db, 'for share'));
+export function lockSearchVersions(tx: Queries, tenant: string): Promise<number[]> {
+  return searchVersions(tx, tenant, rowLock(tx, 'for share'));
 }
 
 export function termsOf(
@@ -46,7 +48,7 @@ function hmac(key: Uint8Array, text: string): Buffer {
   return createHmac('sha256', key).update(text).digest();
 }
 
-const insertRows = inserter('token_search', {
+const searchTable = target<Record<'tenant_id' | 'digest' | 'container' | 'seq', string>>('token_search', {
   tenant_id: 'uuid',
   digest: 'text',
   container: 'text',
@@ -54,19 +56,18 @@ const insertRows = inserter('token_search', {
 });
 
 /** Indexes the values of a token with the version in its row. */
-export function indexSearch(
+export async function indexSearch(
   tx: Queries,
-  dialect: Db['dialect'],
   dataKey: Uint8Array,
   row: TokenRow,
   values: SearchValues = {},
 ): Promise<void> {
   const { tenant_id, seq, search_version } = row;
-  if (search_version === null) return Promise.resolve();
+  if (search_version === null) return;
   const container = canonicalContainer(row.container);
   const digests = termsOf(dataKey, tenant_id, [search_version], values).flat();
-  return insertRows[dialect](
-    tx,
+  await tx.insert(
+    searchTable,
     digests.map((digest) => ({ tenant_id, digest, container, seq })),
   );
 }
@@ -74,7 +75,6 @@ export function indexSearch(
 /** Replaces the index rows of a changed token. Without `values`, those that it has move with it. */
 export async function updateSearch(
   tx: Queries,
-  dialect: Db['dialect'],
   dataKey: Uint8Array,
   old: TokenRow,
   row: TokenRow,
@@ -90,18 +90,12 @@ export async function updateSearch(
   }
   if (old.search !== null)
     await tx.run('delete from token_search where tenant_id = $1 and seq = $2', ofToken);
-  await indexSearch(tx, dialect, dataKey, row, values);
+  await indexSearch(tx, dataKey, row, values);
 }
 
 /** Makes other transactions that call this for the same value and container wait until this one ends. */
-export async function lockValue(
-  tx: Queries,
-  { dialect }: Pick<Executor, 'dialect'>,
-  tenant: string,
-  container: string,
-  term: Term,
-): Promise<void> {
-  if (dialect === 'sqlite') return;
+export async function lockValue(tx: Queries, tenant: string, container: string, term: Term): Promise<void> {
+  if (tx.isEmbedded) return;
   const key = [tenant, term.at(-1) as string, container];
   await tx.run(
     'insert into search_locks (tenant_id, digest, container) values ($1, $2, $3) on conflict do nothing',
@@ -141,7 +135,7 @@ export async function reindexTokens(db: Db, dataKey: Keyring['dataKey']): Promis
   let total = 0;
   for (const { tenant_id: tenant, search_version: version } of rotated) {
     const key = await dataKey(tenant);
-    const indexed = await db.transaction((tx) => reindexSome(db, tx, key, tenant, version));
+    const indexed = await db.transaction((tx) => reindexSome(tx, key, tenant, version));
     if (indexed === 0) await endRotation(db, tenant, version);
     total += indexed;
   }
@@ -150,16 +144,10 @@ export async function reindexTokens(db: Db, dataKey: Keyring['dataKey']): Promis
   return total;
 }
 
-async function reindexSome(
-  { dialect }: Db,
-  tx: Queries,
-  key: Uint8Array,
-  tenant: string,
-  version: number,
-): Promise<number> {
+async function reindexSome(tx: Queries, key: Uint8Array, tenant: string, version: number): Promise<number> {
   const outdated = await tx.all<TokenRow & { data_bytes: number }>(
     `select ${columns}, t.data_bytes from tokens t where t.tenant_id = $1 and t.search_version < $2
-     limit $3 ${rowLock({ dialect }, 'for update skip locked')}`,
+     limit $3 ${rowLock(tx, 'for update skip locked')}`,
     [tenant, version, maxTokens],
   );
   let [indexed, bytes] = [0, 0];
@@ -172,7 +160,7 @@ async function reindexSome(
     );
     const data = decryptPart(key, old, 'data', content?.data ?? null)?.value();
     const values = renderSearch(JSON.parse(old.search as string) as SearchTemplates, data);
-    await updateSearch(tx, dialect, key, old, { ...old, search_version: version }, values);
+    await updateSearch(tx, key, old, { ...old, search_version: version }, values);
     const sql = 'update tokens set search_version = $3 where tenant_id = $1 and seq = $2';
     await tx.run(sql, [tenant, old.seq, version]);
   }

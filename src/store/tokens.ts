@@ -1,6 +1,7 @@
-import { type Executor, type Queries, rowLock, type Value } from '../db/db.ts';
+import { type Executor, type Queries, rowLock } from '../db/db.ts';
 import type { Keyring } from '../db/keys/keyring.ts';
-import { all, onCitus, Params } from '../db/sql.ts';
+import { all, Params } from '../db/sql.ts';
+import { lookup, type TableName, type Value } from '../db/statement.ts';
 import type { JsonText } from '../domain/json-text.ts';
 import { newId } from '../domain/key.ts';
 import { modificationTime, tokenVersion } from '../domain/row-version.ts';
@@ -29,7 +30,6 @@ import type {
   Tokens,
 } from './store.ts';
 import {
-  containerStatements,
   containersOf,
   countTokens,
   deleteTokenRows,
@@ -65,15 +65,19 @@ import {
 } from './token-search.ts';
 
 const byId = `t.tenant_id = $1 and t.id = $2 and ${notExpired('t')}`;
-const selectToken = `select t.id as key, ${columnsIfSmall} from ${withContents}
-  where t.id = :key and t.tenant_id = $2 and ${notExpired('t')}`;
-const selectRecord = `select t.id as key, ${columns} from tokens t
-  where t.id = :key and t.tenant_id = $2 and ${notExpired('t')}`;
+const lookupOf = <R>(selected: string, from: (table: TableName) => string) =>
+  lookup<R>(
+    'text',
+    (key, tenant, table) => `select t.id as key, ${selected} from ${from(table)}
+      where t.id = ${key} and t.tenant_id = ${tenant} and ${notExpired('t')}`,
+  );
+const tokenById = lookupOf<RowIfSmall>(columnsIfSmall, withContents);
+const recordById = lookupOf<TokenRow>(columns, (table) => `${table('tokens')} t`);
 
 export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
   /** Deferred to the end of the transaction, where all charges of one application are added up. */
   const charge = ({ tenant_id: tenant, created_by: application }: SizedRow, tokens: number, bytes: number) =>
-    db.defer(writeCharges[db.dialect], { tenant, application, kind: 'tokens', tokens, bytes });
+    db.defer(writeCharges, { tenant, application, kind: 'tokens', tokens, bytes });
 
   return {
     storageUsed: (tenant, application) => storageUsedBy(db, tenant, application),
@@ -82,10 +86,10 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
       const key = await dataKey(tenant);
       const created = newRow(key, tenant, id, content, change);
       const row = await db.transaction(async (tx) => {
-        const row = { ...created, search_version: await searchVersion(db, tx, tenant, content) };
-        if (!(await insert(tx, db, row)) && !(await insertInsteadOfExpired(tx, db, row))) return undefined;
-        await indexMetadata(tx, db.dialect, row);
-        await indexSearch(tx, db.dialect, key, row, content.searchValues);
+        const row = { ...created, search_version: await searchVersion(tx, tenant, content) };
+        if (!(await insert(tx, row)) && !(await insertInsteadOfExpired(tx, row))) return undefined;
+        await indexMetadata(tx, row);
+        await indexSearch(tx, key, row, content.searchValues);
         return row;
       });
       if (!row) return undefined;
@@ -96,19 +100,19 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
     findEqual: async (tenant, container, values, writers, reserve) => {
       const key = await dataKey(tenant);
       return db.transaction(async (tx) => {
-        const row = await lockEqual(db, tx, key, tenant, container, values, writers);
+        const row = await lockEqual(tx, key, tenant, container, values, writers);
         return row && wholeToken(tx, row, key, reserve);
       });
     },
 
     get: async (tenant, id, reserve) => {
       const key = await dataKey(tenant);
-      const row = await db.lookup<RowIfSmall>(selectToken, id, [tenant]);
+      const row = await db.lookup(tokenById, id, tenant);
       return row && wholeToken(db, row, key, reserve);
     },
 
     version: async (tenant, id) => {
-      const row = await db.lookup<TokenRow>(selectRecord, id, [tenant]);
+      const row = await db.lookup(recordById, id, tenant);
       return row && tokenVersion(toRecord(row));
     },
 
@@ -128,32 +132,32 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
     update: async (tenant, id, change, revise, quota, reserve) => {
       const key = await dataKey(tenant);
       const updated = await db.transaction(async (tx) => {
-        const old = await lock(db, tx, tenant, id);
+        const old = await lock(tx, tenant, id);
         if (!old) return undefined;
         const revision = await revise(lockedToken(tx, old, key, reserve));
-        return writeRevision(db, tx, key, old, revision, change, quota);
+        return writeRevision(tx, key, old, revision, change, quota);
       });
       if (updated?.growth) await charge(updated.row, 0, updated.growth);
       return updated && toRecord(updated.row);
     },
 
     delete: async (tenant, id, check) => {
-      const deleted = await withLocked(db, tenant, id, check, (tx, row) => remove(tx, db, row));
+      const deleted = await withLocked(db, tenant, id, check, remove);
       if (deleted) await charge(deleted, -1, -deleted.bytes);
       return deleted !== undefined;
     },
 
     spendUse: async (tenant, id, check) => {
-      const spent = await withLocked(db, tenant, id, check, (tx, row) => spend(tx, db, row));
+      const spent = await withLocked(db, tenant, id, check, spend);
       if (spent?.deleted) await charge(spent.deleted, -1, -spent.deleted.bytes);
       return spent?.left;
     },
   };
 }
 
-async function lock(db: Executor, tx: Queries, tenant: string, id: string): Promise<SizedRow | undefined> {
+async function lock(tx: Queries, tenant: string, id: string): Promise<SizedRow | undefined> {
   const sql = `select ${columns}, t.data_bytes, t.masked_bytes, t.bytes from tokens t
-    where ${byId} ${rowLock(db, 'for update')}`;
+    where ${byId} ${rowLock(tx, 'for update')}`;
   return tx.get<SizedRow>(sql, [tenant, id]);
 }
 
@@ -166,22 +170,22 @@ function withLocked<T>(
   change: (tx: Queries, row: SizedRow) => Promise<T>,
 ): Promise<T | undefined> {
   return db.transaction(async (tx) => {
-    const row = await lock(db, tx, tenant, id);
+    const row = await lock(tx, tenant, id);
     if (!row) return undefined;
     check(toRecord(row));
     return change(tx, row);
   });
 }
 
-async function remove(tx: Queries, { dialect }: Executor, row: SizedRow): Promise<SizedRow> {
+async function remove(tx: Queries, row: SizedRow): Promise<SizedRow> {
   await tx.run('delete from tokens where tenant_id = $1 and seq = $2', [row.tenant_id, row.seq]);
-  await deleteTokenRows(tx, dialect, [row]);
+  await deleteTokenRows(tx, [row]);
   return row;
 }
 
-async function spend(tx: Queries, db: Executor, row: SizedRow) {
+async function spend(tx: Queries, row: SizedRow) {
   const left = (row.max_uses ?? 0) - row.uses - 1;
-  if (left <= 0) return { left: 0, deleted: await remove(tx, db, row) };
+  if (left <= 0) return { left: 0, deleted: await remove(tx, row) };
   const sql = 'update tokens set uses = uses + 1 where tenant_id = $1 and seq = $2';
   await tx.run(sql, [row.tenant_id, row.seq]);
   return { left, deleted: undefined };
@@ -196,7 +200,6 @@ async function locate(db: Queries, tenant: string, ids: readonly string[]): Prom
 
 /** Returns the new row, and by how many bytes it is larger. */
 async function writeRevision(
-  db: Executor,
   tx: Queries,
   key: Uint8Array,
   old: SizedRow,
@@ -206,25 +209,24 @@ async function writeRevision(
 ): Promise<{ row: SizedRow; growth: number }> {
   const { tenant_id: tenant } = old;
   const indexes = revision.data !== undefined || revision.search === undefined;
-  const search_version = indexes ? await searchVersion(db, tx, tenant, revision) : old.search_version;
+  const search_version = indexes ? await searchVersion(tx, tenant, revision) : old.search_version;
   const row = { ...revisedRow(key, old, revision, change), search_version };
   const growth = row.bytes - old.bytes;
   await checkGrowth(tx, tenant, row.created_by, growth, quota);
   await update(tx, old, row);
-  await updateIndex(tx, db.dialect, old, row);
+  await updateIndex(tx, old, row);
   const values = indexes ? (revision.searchValues ?? {}) : undefined;
-  await updateSearch(tx, db.dialect, key, old, row, values);
+  await updateSearch(tx, key, old, row, values);
   return { row, growth };
 }
 
 /** The version of the search key for a token. Null without templates. */
 async function searchVersion(
-  db: Executor,
   tx: Queries,
   tenant: string,
   { search }: Pick<TokenRevision, 'search'>,
 ): Promise<number | null> {
-  return search ? ((await lockSearchVersions(db, tx, tenant)).at(-1) as number) : null;
+  return search ? ((await lockSearchVersions(tx, tenant)).at(-1) as number) : null;
 }
 
 async function find(db: Executor, tenant: string, key: Uint8Array, query: TokenQuery): Promise<FoundTokens> {
@@ -239,7 +241,6 @@ async function find(db: Executor, tenant: string, key: Uint8Array, query: TokenQ
 }
 
 async function lockEqual(
-  db: Executor,
   tx: Queries,
   key: Uint8Array,
   tenant: string,
@@ -248,8 +249,8 @@ async function lockEqual(
   writers: readonly string[],
 ): Promise<RowIfSmall | undefined> {
   const own = canonicalContainer(container);
-  const terms = termsOf(key, tenant, await lockSearchVersions(db, tx, tenant), values);
-  for (const term of terms) await lockValue(tx, db, tenant, own, term);
+  const terms = termsOf(key, tenant, await lockSearchVersions(tx, tenant), values);
+  for (const term of terms) await lockValue(tx, tenant, own, term);
   const params = new Params();
   const [owner, place] = [params.add(tenant), params.add(own)];
   const [first, ...others] = terms as [Term, ...Term[]];
@@ -333,28 +334,17 @@ const insertTogether = `with inserted as (${insertToken} returning tenant_id, se
   insert into token_containers (tenant_id, container, own, seq)
     select tenant_id, above.container, case position when 1 then 1 else 0 end, seq
     from inserted, json_array_elements_text(cast(cast($22 as text) as json)) with ordinality as above (container, position)`;
-const insertWithIndex = onCitus(insertTogether, (params) => {
-  const [tenant = null, seq = null] = params;
-  const [masked = null, data = null, json] = params.slice(19);
-  const containers = JSON.parse(json as string) as string[];
-  return [
-    { sql: insertToken, params: params.slice(0, 19) },
-    { sql: insertContents, params: [tenant, seq, masked, data] },
-    ...containerStatements(tenant, seq, containers),
-  ];
-});
 
 /** Inserts the token and its containers. Returns false if the id is taken. */
-async function insert(tx: Queries, { dialect }: Executor, row: WholeRow): Promise<boolean> {
+async function insert(tx: Queries, row: WholeRow): Promise<boolean> {
   const { tenant_id, seq, id, created_by, created_at, masked, data } = row;
   const values = [tenant_id, seq, id, created_by, Number(created_at), ...changeable(row), row.max_uses];
-  if (dialect === 'postgres') {
+  if (tx.writesTogether) {
     const containers = JSON.stringify(containersOf(row));
-    return (await tx.run(insertWithIndex, [...values, masked, data, containers])) > 0;
+    return (await tx.run(insertTogether, [...values, masked, data, containers])) > 0;
   }
   if ((await tx.run(insertToken, values)) === 0) return false;
-  await tx.run(insertContents, [tenant_id, seq, masked, data]);
-  await indexContainers(tx, dialect, row);
+  await Promise.all([tx.run(insertContents, [tenant_id, seq, masked, data]), indexContainers(tx, row)]);
   return true;
 }
 
@@ -362,10 +352,10 @@ async function insert(tx: Queries, { dialect }: Executor, row: WholeRow): Promis
  * Deletes an expired token with the same id, then inserts again. Also succeeds if a sweep has removed the expired token
  * since the first attempt. Returns false if the id is taken by a valid token.
  */
-async function insertInsteadOfExpired(tx: Queries, db: Executor, row: WholeRow): Promise<boolean> {
+async function insertInsteadOfExpired(tx: Queries, row: WholeRow): Promise<boolean> {
   const expired = 'delete from tokens where tenant_id = $1 and id = $2 and expires_at <= :now';
-  await deleteTokens(tx, db.dialect, expired, [row.tenant_id, row.id]);
-  return insert(tx, db, row);
+  await deleteTokens(tx, expired, [row.tenant_id, row.id]);
+  return insert(tx, row);
 }
 
 async function update(tx: Queries, old: SizedRow, row: SizedRow | WholeRow): Promise<void> {
@@ -441,8 +431,8 @@ function bytesToRead({ transform, data, masked }: FoundToken): number {
 
 /** Each transform reads only the ciphertext that it shows. */
 const selections: Record<Transform, { sql: string; part?: Part }> = {
-  reveal: { sql: `select ${columns}, c.data as ciphertext from ${withContents}`, part: 'data' },
-  mask: { sql: `select ${columns}, c.masked as ciphertext from ${withContents}`, part: 'masked' },
+  reveal: { sql: `select ${columns}, c.data as ciphertext from ${withContents()}`, part: 'data' },
+  mask: { sql: `select ${columns}, c.masked as ciphertext from ${withContents()}`, part: 'masked' },
   redact: { sql: `select ${columns}, null as ciphertext from tokens t` },
 };
 

@@ -1,5 +1,6 @@
-import type { Db, DbTime, Executor, Queries, Value } from '../db/db.ts';
-import { inserter, Params } from '../db/sql.ts';
+import type { Db, DbTime, Executor, Queries } from '../db/db.ts';
+import { Params } from '../db/sql.ts';
+import { target, type Value } from '../db/statement.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { intervalsBetween } from '../domain/intervals.ts';
 import { durationLimits, type IntervalCounts, storedInterval } from '../domain/request-counts.ts';
@@ -18,11 +19,7 @@ import type { ApplicationUse, CountedInterval, RequestCounts, Usage } from './st
 /** Maximum number of containers that are recorded per permission of an application. */
 export const maxContainers = 50;
 
-interface UseRow {
-  permission: string;
-  container: string;
-  last_used_at: DbTime;
-}
+type UseRow = { permission: string; container: string; last_used_at: DbTime };
 
 function toUse({ permission, container, last_used_at }: UseRow): Use {
   return { permission, container, last_used_at: timestamp(Number(last_used_at)) };
@@ -40,10 +37,7 @@ export function usage(db: Executor): Usage {
   async function write(tx: Queries, use: ApplicationUse): Promise<void> {
     const { tenantId, applicationId, at, keys, permissions } = use;
     if ((await tx.run(useApplication, [tenantId, applicationId, at])) === 0) return;
-    await Promise.all([
-      keys.size > 0 && writeKeyUses(tx, use),
-      permissions.size > 0 && writeUses(tx, db.dialect, use),
-    ]);
+    await Promise.all([keys.size > 0 && writeKeyUses(tx, use), permissions.size > 0 && writeUses(tx, use)]);
   }
 
   return {
@@ -114,7 +108,7 @@ async function writeKeyUses(tx: Queries, { tenantId, applicationId, keys }: Appl
   }
 }
 
-const insertUses = inserter(
+const useTable = target<UseRow & { tenant_id: string; application_id: string }>(
   'application_uses',
   {
     tenant_id: 'uuid',
@@ -129,7 +123,6 @@ const insertUses = inserter(
 /** Writes only the uses that changed, in at most three statements. */
 async function writeUses(
   tx: Queries,
-  dialect: Executor['dialect'],
   { tenantId, applicationId, permissions }: ApplicationUse,
 ): Promise<void> {
   const rows = await tx.all<UseRow>(
@@ -158,7 +151,7 @@ async function writeUses(
           last_used_at,
         });
   if (outdated.length > 0) await deleteUses(tx, tenantId, applicationId, outdated);
-  if (changed.length > 0) await insertUses[dialect](tx, changed);
+  if (changed.length > 0) await tx.insert(useTable, changed);
 }
 
 /** Merges two maps. If both have a container, the later time counts. */

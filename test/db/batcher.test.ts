@@ -1,6 +1,9 @@
 import { expect, test } from 'bun:test';
 import { batched, batcher, type Wanted } from '../../src/db/batcher.ts';
+import { type Lookup, lookup as lookupOf } from '../../src/db/statement.ts';
 import { until } from '../support/until.ts';
+
+const q = lookupOf<object>('bytea', () => 'q');
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 const texts = (wanted: readonly Wanted[]) =>
@@ -10,11 +13,11 @@ const texts = (wanted: readonly Wanted[]) =>
 function table(rows: Record<string, string>) {
   const asked: string[][] = [];
   const lookup = batched(async (sql, wanted) => {
-    asked.push([sql, ...texts(wanted)]);
+    asked.push([sql.one, ...texts(wanted)]);
     return texts(wanted).map((key) => (key in rows ? { value: rows[key] } : undefined));
   });
-  const find = async (key: string, sql = 'q') =>
-    (await lookup<{ value: string }>(sql, bytes(key), []))?.value;
+  const find = async (key: string, by: Lookup<object> = q) =>
+    ((await lookup(by, bytes(key))) as { value: string } | undefined)?.value;
   return { asked, rows, find };
 }
 
@@ -35,10 +38,10 @@ test('a lookup never gets the result of a query that was sent before it', async 
     await sending.promise;
     return wanted.map(() => ({ value }));
   });
-  const first = lookup('q', bytes('a'), []);
+  const first = lookup(q, bytes('a'));
   await until('1 queries', () => sent.length >= 1);
   rows.a = 'new';
-  const second = lookup('q', bytes('a'), []);
+  const second = lookup(q, bytes('a'));
   await until('2 queries', () => sent.length >= 2);
   for (const { resolve } of sent) resolve();
   expect(await first).toMatchObject({ value: 'old' });
@@ -55,10 +58,10 @@ test('lookups made while a query is in flight share the next query', async () =>
     await coming.promise;
     return wanted;
   });
-  const first = lookup('q', bytes('a'), []);
+  const first = lookup(q, bytes('a'));
   await until('1 queries', () => asked.length >= 1);
   const others = ['b', 'c'].map(async (key) => {
-    const found = lookup('q', bytes(key), []);
+    const found = lookup(q, bytes(key));
     await new Promise(setImmediate);
     back[0]?.resolve();
     return found;
@@ -79,58 +82,29 @@ test('a query is sent after the current tick', async () => {
 
 test('different statements do not share a query', async () => {
   const { asked, find } = table({ a: '1' });
-  await Promise.all([find('a', 'one'), find('a', 'two')]);
+  await Promise.all([
+    ...['one', 'two'].map((sql) =>
+      find(
+        'a',
+        lookupOf<object>('bytea', () => sql),
+      ),
+    ),
+  ]);
   expect(asked).toEqual([
     ['one', 'a'],
     ['two', 'a'],
   ]);
 });
 
-test('keys can be texts, and lookups share a query only with the same parameters', async () => {
-  const asked: string[][] = [];
-  const lookup = batched(async (_, wanted) => {
-    asked.push([...(wanted[0]?.params ?? []), ...texts(wanted)]);
-    return wanted.map(({ key, params }) => ({ value: `${params} ${key}` }));
-  });
-  const wanted = [
-    ['t1', 'a'],
-    ['t2', 'a'],
-    ['t1', 'b'],
-  ] as const;
-  const found = await Promise.all(
-    wanted.map(([tenant, key]) => lookup<{ value: string }>('q', key, [tenant])),
-  );
-  expect(found.map((row) => row?.value)).toEqual(['t1 a', 't2 a', 't1 b']);
-  expect(asked).toEqual([
-    ['t1', 'a', 'b'],
-    ['t2', 'a'],
-  ]);
-});
-
-test('lookups of a group share a query, and each tenant gets its own row of the same key', async () => {
+test('lookups of several tenants share a query, and each gets its own row of the same key', async () => {
   const asked: (readonly Wanted[])[] = [];
-  const lookup = batched(
-    async (_, wanted) => {
-      asked.push(wanted);
-      return wanted.map(({ key, params: [tenant] }) => (tenant === 't2' ? undefined : `${tenant} ${key}`));
-    },
-    (_, [tenant]) => (tenant === 't4' ? 'other' : 'group'),
-  );
-  const found = await Promise.all(['t1', 't2', 't3', 't4', 't1'].map((tenant) => lookup('q', 'a', [tenant])));
-  expect(found).toEqual(['t1 a', undefined, 't3 a', 't4 a', 't1 a']);
-  expect(asked.map((wanted) => wanted.map(({ params }) => params.join()))).toEqual([
-    ['t1', 't2', 't3'],
-    ['t4'],
-  ]);
-});
-
-test('a failed query does not affect lookups with other parameters', async () => {
   const lookup = batched(async (_, wanted) => {
-    if (wanted[0]?.params[0] === 't1') throw new Error('cut');
-    return wanted;
+    asked.push(wanted);
+    return wanted.map(({ key, tenant }) => (tenant === 't2' ? undefined : `${tenant} ${key}`));
   });
-  const outcomes = await Promise.allSettled([lookup('q', 'a', ['t1']), lookup('q', 'a', ['t2'])]);
-  expect(outcomes).toMatchObject([{ reason: new Error('cut') }, { value: { key: 'a' } }]);
+  const found = await Promise.all(['t1', 't2', 't3', 't1'].map((tenant) => lookup(q, 'a', tenant)));
+  expect(found as unknown[]).toEqual(['t1 a', undefined, 't3 a', 't1 a']);
+  expect(asked.map((wanted) => wanted.map(({ tenant }) => tenant))).toEqual([['t1', 't2', 't3']]);
 });
 
 test('a query has at most 32 keys', async () => {
@@ -139,7 +113,7 @@ test('a query has at most 32 keys', async () => {
     sizes.push(wanted.length);
     return wanted;
   });
-  await Promise.all(Array.from({ length: 70 }, (_, at) => lookup('q', String(at), [])));
+  await Promise.all(Array.from({ length: 70 }, (_, at) => lookup(q, String(at))));
   expect(sizes).toEqual([32, 32, 6]);
 });
 
@@ -149,10 +123,10 @@ test('a failed query rejects its lookups, and the next lookup sends a new query'
     if (failing) throw new Error('cut');
     return wanted;
   });
-  const outcomes = await Promise.allSettled([lookup('q', bytes('a'), []), lookup('q', bytes('b'), [])]);
+  const outcomes = await Promise.allSettled([lookup(q, bytes('a')), lookup(q, bytes('b'))]);
   expect(outcomes).toMatchObject([{ reason: new Error('cut') }, { reason: new Error('cut') }]);
   failing = false;
-  expect(await lookup('q', bytes('a'), [])).toMatchObject({ key: bytes('a') });
+  expect(await lookup(q, bytes('a'))).toMatchObject({ key: bytes('a') });
 });
 
 test('groups are sent at the same time up to the total, and each gets its turn', async () => {

@@ -11,11 +11,9 @@ import { openPostgres } from '../../src/db/postgres/postgres.ts';
 import { postgresPools } from '../../src/db/postgres/postgres-pool.ts';
 import { parsePostgresUrl } from '../../src/db/postgres/postgres-url.ts';
 import { anyPosition, type Position } from '../../src/domain/database-position.ts';
-import { type Minted, nilTenant } from '../../src/domain/key.ts';
+import type { Minted } from '../../src/domain/key.ts';
 import { diagnose } from '../../src/operations/diagnosis.ts';
-import { positionMemory } from '../../src/operations/known-positions.ts';
 import { nodes } from '../../src/store/nodes.ts';
-import { makeLog } from '../../src/telemetry/log.ts';
 import { citusBinaries } from '../../torture/crash/citus.ts';
 import { noCitus } from '../support/skip.ts';
 import {
@@ -29,6 +27,12 @@ import {
 import { grants, masterKeys, openTestStore } from '../support/test-store.ts';
 import { until } from '../support/until.ts';
 
+const poolOptions = {
+  maxConnections: 1,
+  connectTimeout: generousTimeout,
+  settings: {},
+  positions: anyPosition,
+};
 const open = (url: string) => openPostgres(url, undefined, generousTimeout, fewConnections);
 
 async function migrateTo(url: string, known = migrations): Promise<void> {
@@ -205,11 +209,7 @@ describe.skipIf(noCitus('migrations and dumps'))('on a Citus cluster', () => {
     await migrateTo(as(owner));
     await placementsOf(as(service));
     const server = await openTestServer(as(service));
-    const { key, id: tenant } = await server.tenant();
-    const functions = ['key_rows', 'session_rows'].map(async (name) =>
-      runPostgres(await workerOf(as(service), tenant), `select 1 from ${name}('{${tenant}}', '{""}')`),
-    );
-    expect(await Promise.all(functions)).toEqual([[], []] as never);
+    const { key } = await server.tenant();
     const { id: application } = await server.application(key);
     expect((await server.call('POST', '/tokens', { key, body: { data: 'x' } })).status).toBe(201);
     expect((await server.call('DELETE', `/applications/${application}`, { key })).status).toBe(204);
@@ -229,36 +229,10 @@ describe.skipIf(noCitus('migrations and dumps'))('on a Citus cluster', () => {
     );
   });
 
-  /** The URL of the worker with the rows of the tenant. */
-  async function workerOf(url: string, tenant: string): Promise<string> {
-    const [at] = await runPostgres<{ host: string }>(
-      url,
-      `select nodename || ':' || nodeport as host from pg_dist_placement join pg_dist_node using (groupid)
-       where shardid = get_shard_id_for_distribution_column('tenants', '${tenant}'::uuid)`,
-    );
-    return Object.assign(new URL(url), { host: at?.host }).href;
-  }
-
-  /** A store, a tenant, and SQL on the worker with its rows. */
-  async function openOnWorker() {
-    const opened = await openTestStore(citus);
+  test('keys and sessions are found by the same conditions', async () => {
+    const { application, session, mint, store, runSql, close, ...opened } = await openTestStore(citus);
     const tenant = await opened.tenant();
-    const worker = await workerOf(opened.url, tenant);
-    const onWorker = <R>(sql: string) => runPostgres<R>(worker, sql);
-    const find = (key: Minted) => opened.store.credentials.find(key);
-    /** Whether a connection of the store has called the function last. */
-    const called = async (name: string) => {
-      const found = await onWorker(
-        `select 1 from pg_stat_activity where datname = current_database() and application_name = 'sallyport'
-         and query like '%from ${name}(%'`,
-      );
-      return found.length > 0;
-    };
-    return { ...opened, tenant, onWorker, find, called };
-  }
-
-  test('the worker of a tenant looks up its keys and sessions, by the same conditions', async () => {
-    const { tenant, application, session, mint, store, runSql, find, called, close } = await openOnWorker();
+    const find = (key: Minted) => store.credentials.find(key);
     const [owner, authorizer] = [await application(tenant, { type: 'public' }), await application(tenant)];
     const pending = await session(tenant, owner.id);
     const active = await session(tenant, owner.id);
@@ -273,14 +247,6 @@ describe.skipIf(noCitus('migrations and dumps'))('on a Citus cluster', () => {
       expiresAt: undefined,
       maxLifetime: 180_000,
     });
-    for (const [key, name] of [
-      [owner.key, 'key_rows'],
-      [active.key, 'session_rows'],
-    ] as const)
-      await until(`${name} on the worker`, async () => {
-        await find(key);
-        return called(name);
-      });
     const all = async () => {
       const found = [owner, authorizer, pending, active].map(
         async ({ key }) => (await find(key))?.applicationId,
@@ -344,147 +310,66 @@ describe.skipIf(noCitus('migrations and dumps'))('on a Citus cluster', () => {
       expect({ change, valid: await all() }).toEqual({ change, valid });
       await runSql(undo);
     }
-    expect(await called('session_rows')).toBe(true);
     await close();
   });
 
-  test('the coordinator is used while the worker may not know that rows were moved, and without the functions or their shards', async () => {
-    const { tenant, application, url, db, runSql, onWorker, find, called, close } = await openOnWorker();
+  test('the coordinator is used while the worker may not know that rows were moved, and after their shard was split', async () => {
+    const { application, store, runSql, db, url, close, ...opened } = await openTestStore(citus);
+    const tenant = await opened.tenant();
+    const ofTenant = `get_shard_id_for_distribution_column('tenants', '${tenant}'::uuid)`;
+    const [at] = await runPostgres<{ host: string }>(
+      url,
+      `select nodename || ':' || nodeport as host from pg_dist_placement join pg_dist_node using (groupid)
+       where shardid = ${ofTenant}`,
+    );
+    const onWorker = <R>(sql: string) =>
+      runPostgres<R>(Object.assign(new URL(url), { host: at?.host }).href, sql);
     const [{ key }, other] = [await application(tenant), await application(tenant)];
-    const lookedUp = () =>
-      until('a lookup on the worker', async () => {
-        await find(key);
-        return called('key_rows');
-      });
+    const find = (key: Minted) => store.credentials.find(key);
     const change = () =>
       db.transaction(
         (tx) => tx.run('update applications set name = name where tenant_id = $1', [tenant]),
         tenant,
       );
-    const cluster = async () => (await checksOf(url)).find(({ name }) => name === 'cluster');
-    await lookedUp();
+    await until('a lookup in the shard', async () => {
+      await find(key);
+      const found = await onWorker(
+        `select 1 from pg_stat_activity where datname = current_database() and application_name = 'sallyport'
+         and query like '%from application\\_keys\\_%'`,
+      );
+      return found.length > 0;
+    });
     const id = `prepared_${tenant}`;
-    const direct = () => onWorker(`select 1 from key_rows(array['${tenant}']::uuid[], array['']::bytea[])`);
-    const move = `update pg_dist_placement set groupid = groupid
-      where shardid = get_shard_id_for_distribution_column('tenants', '${tenant}'::uuid)`;
+    const move = `update pg_dist_placement set groupid = groupid where shardid = ${ofTenant}`;
     await onWorker(`begin; ${move}; prepare transaction '${id}'`);
     try {
-      await expect(direct()).rejects.toMatchObject({ errno: '2201E' });
       expect(await find(key)).toMatchObject({ tenantId: tenant });
+      expect(await find({ ...key, digest: other.key.digest })).toMatchObject({ applicationId: other.id });
       expect(await change()).toBe(3);
       await runSql(`delete from application_keys where application_id = '${other.id}'`);
       expect(await find(other.key)).toBeUndefined();
     } finally {
       await onWorker(`rollback prepared '${id}'`);
     }
-    await direct();
-    expect(await cluster()).toMatchObject({ state: 'ok' });
-    for (const name of ['key_rows', 'session_rows']) await runSql(`drop function ${name}(uuid[], bytea[])`);
+    await runSql(`select isolate_tenant_to_new_shard('tenants', '${tenant}', 'CASCADE', 'block_writes')`);
     expect(await find(key)).toMatchObject({ tenantId: tenant });
     expect(await change()).toBe(3);
-    expect(await cluster()).toMatchObject({ state: 'warn', message: expect.stringContaining('functions') });
-    await migrateTo(url);
-    expect(await cluster()).toMatchObject({ state: 'ok' });
-    await direct();
-    await runSql(`select isolate_tenant_to_new_shard('tenants', '${tenant}', 'CASCADE', 'block_writes')`);
-    // Citus may have dropped the old shard.
-    await expect(direct()).rejects.toMatchObject({ errno: expect.stringMatching(/^(2201E|42P01)$/) });
-    expect(await find(key)).toMatchObject({ tenantId: tenant });
-    expect(await cluster()).toMatchObject({ state: 'warn', message: expect.stringContaining('new shards') });
-    await migrateTo(url);
-    expect(await cluster()).toMatchObject({ state: 'ok' });
-    await direct();
-    await runSql('revoke execute on function key_rows(uuid[], bytea[]) from public');
-    await lookedUp();
+    const cluster = (await checksOf(url)).find(({ name }) => name === 'cluster');
+    expect(cluster).toMatchObject({ state: 'ok' });
     await close();
   });
 
-  const options = {
-    maxConnections: 1,
-    connectTimeout: generousTimeout,
-    settings: {},
-    positions: anyPosition,
-  };
-
-  test('changes that wait on a worker leave connections for its reads, and changes on other workers go on', async () => {
-    const db = openPostgres(await citus.createMigrated(''), undefined, generousTimeout, 5);
-    const port = 'select inet_server_port() as port';
-    const read = async (tenant: string) => {
-      const sql = `${port} from (select cast($1 as uuid) as tenant_id) as t where tenant_id = $1`;
-      return (await db.get<{ port: number }>(sql, [tenant]))?.port;
-    };
-    const tenants = Array.from({ length: 40 }, () => crypto.randomUUID());
-    const coordinator = await read(nilTenant);
-    await until('every tenant is read from its worker', async () =>
-      (await Promise.all(tenants.map(read))).every((found) => found !== coordinator),
-    );
-    const started: unknown[] = [];
-    const gate = Promise.withResolvers<void>();
-    const changes = tenants.map((tenant) =>
-      db.change(
-        async (tx) => {
-          started.push((await tx.get<{ port: number }>(port))?.port);
-          await gate.promise;
-        },
-        undefined,
-        tenant,
-      ),
-    );
-    await until('two changes on each worker', () => started.length >= 4);
-    const workers = [...new Set(await Promise.all(tenants.map(read)))].sort();
-    expect(started.toSorted()).toEqual(workers.flatMap((worker) => [worker, worker]));
-    gate.resolve();
-    await Promise.all(changes);
-    await db.close();
-  });
-
-  test('names the workers to which this process cannot connect', async () => {
-    const target = parsePostgresUrl(await citus.createMigrated(''));
-    const pools = postgresPools(target, options);
-    const coordinator = await pools.find();
-    expect(await new CitusWorkers(target, options).problems(coordinator)).toEqual([]);
-    const other = new CitusWorkers({ ...target, user: 'absent' }, options);
-    const problem = expect.stringMatching(/^127\.0\.0\.1:\d+: .*role "absent" does not exist/);
-    expect(await other.problems(coordinator)).toEqual([problem, problem]);
-    await pools.close();
-  });
-
-  test('logs once that a worker cannot be used, and once that it can be used again', async () => {
+  test('doctor names the workers to which this process cannot connect', async () => {
     const url = await citus.createMigrated('');
-    const [target, role] = [parsePostgresUrl(url), `late_${crypto.randomUUID().slice(0, 8)}`];
-    const pools = postgresPools(target, options);
-    const coordinator = await pools.find();
-    const [logged, tried] = [[] as string[], [] as string[]];
-    const log = makeLog({ level: 'info', asText: true, now: () => 0, write: (line) => logged.push(line) });
-    const memory = positionMemory(join(tmpdir(), role), log, Date.now);
-    const triedWorker = (worker: string, error?: Error) => {
-      tried.push(worker);
-      memory.triedWorker?.(worker, error);
-    };
-    let time = 0;
-    const positions = { ...anyPosition, triedWorker };
-    const workers = new CitusWorkers({ ...target, user: role }, { ...options, positions }, () => time);
-    const ids = Array.from({ length: 30 }, (_, at) => `00000000-0000-7000-8000-0000000000${10 + at}`);
-    const bothTried = async () => {
-      const before = tried.length;
-      time += 5000;
-      await until('an attempt to connect to both workers', () => {
-        for (const id of ids) workers.poolOf(id, coordinator);
-        return tried.length === before + 2;
-      });
-      return logged.splice(0).sort();
-    };
-    const lines = (rest: string) =>
-      [...new Set(tried)].sort().map((worker) => expect.stringContaining(`${rest} worker=${worker}`));
-    const failed = await bothTried();
-    expect(failed).toEqual(lines('warn  a Citus worker cannot be used'));
-    expect(failed[0]).toContain(`role "${role}" does not exist`);
-    expect(await bothTried()).toEqual([]);
-    await runPostgres(url, `create role ${role} login`);
-    expect(await bothTried()).toEqual(lines('info  a Citus worker can be used again'));
-    expect(workers.poolOf(ids[0]!, coordinator)).toMatchObject({ isWorker: true });
+    const [db, absent] = [open(url), `late_${crypto.randomUUID().slice(0, 8)}`];
+    expect(await db.workerProblems?.()).toEqual([]);
+    await db.close();
+    const target = { ...parsePostgresUrl(url), user: absent };
+    const pools = postgresPools(parsePostgresUrl(url), poolOptions);
+    const workers = new CitusWorkers(target, poolOptions);
+    const problem = expect.stringMatching(/^127\.0\.0\.1:\d+: .*role "late_.*" does not exist/);
+    expect(await workers.problems(await pools.find())).toEqual([problem, problem]);
     await workers.close();
     await pools.close();
-    await runPostgres(url, `drop role ${role}`);
   });
 });

@@ -2,6 +2,7 @@ import { expect, test } from 'bun:test';
 import { SQL } from 'bun';
 import { keysOfTables } from '../../src/db/migrate.ts';
 import { openPostgres } from '../../src/db/postgres/postgres.ts';
+import { lookup } from '../../src/db/statement.ts';
 import { generousTimeout, postgres, sqlite } from '../support/test-server.ts';
 import { openTestStore } from '../support/test-store.ts';
 
@@ -59,13 +60,14 @@ test('lookups in a large tenant among small ones read only the rows of their key
   await insert(3001, 5000, 'gen_random_uuid()');
   await testStore.runSql('analyze sessions');
   const db = openPostgres(testStore.url, undefined, generousTimeout, 1);
+  const byKey = lookup<object>(
+    'bytea',
+    (key, tenant) => `select key_digest as key, expires_at from sessions
+      where tenant_id = ${tenant} and key_digest = ${key} and expires_at > :now`,
+  );
   const find = (at: number) => {
     const key = new Bun.CryptoHasher('sha256').update(`k${at}`).digest();
-    return db.lookup<object>(
-      'select key_digest as key, expires_at from sessions where tenant_id = $2 and key_digest = :key and expires_at > :now',
-      key,
-      [tenant],
-    );
+    return db.lookup(byKey, key, tenant);
   };
   for (let at = 1; at < 20; at += 2)
     expect(await Promise.all([find(at), find(at + 1)])).not.toContain(undefined);

@@ -7,6 +7,7 @@ import { migrate } from '../../src/db/migrate.ts';
 import { openPostgres } from '../../src/db/postgres/postgres.ts';
 import { anyPosition, type KnownPositions, type Position } from '../../src/domain/database-position.ts';
 import { nodes } from '../../src/store/nodes.ts';
+import { byTag } from '../../src/store/tenants.ts';
 import { freePort, type Postgres, startPostgres } from '../support/postgres.ts';
 import { openTcpProxy } from '../support/tcp-proxy.ts';
 import { fewConnections, generousTimeout, postgres } from '../support/test-server.ts';
@@ -56,7 +57,7 @@ describe('a database that cannot be reached', () => {
     await using(await url(), async (db) => {
       const attempts = [
         () => db.get('select 1'),
-        () => db.lookup('select 1 as key where true = :key', new Uint8Array(1), []),
+        () => db.lookup(byTag, ''),
         () => db.run('select 1'),
         () => db.transaction(async (tx) => tx.get('select 1')),
         () => db.change(async (tx) => tx.run('select 1')),

@@ -1,7 +1,9 @@
 /** Records the statements of a store, and measures their cost. */
+
 import { Database as Sqlite } from 'bun:sqlite';
 import { SQL } from 'bun';
-import type { Db, Queries, Value } from '../../src/db/db.ts';
+import type { Db, Queries } from '../../src/db/db.ts';
+import type { Value } from '../../src/db/statement.ts';
 
 export interface Statement {
   readonly sql: string;
@@ -35,6 +37,15 @@ export function recorder(): Recorder {
       const row = await queries.get<R>(sql, params);
       record(sql, params, [row]);
       return row;
+    },
+    insert: async (target, rows, onlyIf) => {
+      record(target.one, Object.values(rows[0] ?? {}), []);
+      return queries.insert(target, rows, onlyIf);
+    },
+    returning: async <R>(sql: string, params: readonly Value[] = []) => {
+      const rows = await queries.returning<R>(sql, params);
+      record(sql, params, rows);
+      return rows;
     },
     run: async (sql: string, params: readonly Value[] = []) => {
       const changed = await queries.run(sql, params);

@@ -2,9 +2,11 @@
  * Fails on a statement about a tenant's rows that does not name the tenant, unless it is marked with `everyTenant`. All
  * test stores and servers run through this.
  */
-import type { Db, Key, Queries, Value } from '../../src/db/db.ts';
+
+import type { Db, Queries } from '../../src/db/db.ts';
 import { migrations } from '../../src/db/migrate.ts';
 import { everyTenantMark } from '../../src/db/sql.ts';
+import type { Value } from '../../src/db/statement.ts';
 
 const schema = migrations.flatMap(({ sql, only }) => [sql, ...Object.values(only ?? {})]).join(';\n');
 const tables = Array.from(schema.matchAll(/^create table (\w+) \((.*?)^\)/gms))
@@ -29,24 +31,35 @@ function check(sql: string): void {
   if (!known) throw new Error(`a statement does not name the tenant: ${sql}`);
 }
 
+/** A shared transaction does not know that such a statement has changed rows. */
+function checkRead(sql: string): void {
+  if (/\breturning\b/.test(sql))
+    throw new Error(`a statement changes rows, so \`returning\` must run it: ${sql}`);
+  check(sql);
+}
+
 function checkedQueries<Q extends Queries>(queries: Q): Q {
   return {
     ...queries,
     get: <R>(sql: string, params?: readonly Value[]) => {
-      check(sql);
+      checkRead(sql);
       return queries.get<R>(sql, params);
     },
     all: <R>(sql: string, params?: readonly Value[]) => {
-      check(sql);
+      checkRead(sql);
       return queries.all<R>(sql, params);
     },
     run: (sql: string, params?: readonly Value[]) => {
       check(sql);
       return queries.run(sql, params);
     },
-    lookup: <R>(sql: string, key: Key, params: readonly string[]) => {
+    returning: <R>(sql: string, params?: readonly Value[]) => {
       check(sql);
-      return queries.lookup<R>(sql, key, params);
+      return queries.returning<R>(sql, params);
+    },
+    lookup: (lookup, ...wanted) => {
+      check(lookup.one);
+      return queries.lookup(lookup, ...wanted);
     },
   };
 }

@@ -33,14 +33,12 @@ export class Faults {
 
   readonly through = (db: Db): Db => ({
     ...db,
-    ...this.#queries(db, db.dialect),
+    ...this.#queries(db),
     transaction: (work) =>
-      this.#commit(db, (last) =>
-        db.transaction(async (tx) => last(await work(this.#queries(tx, db.dialect)))),
-      ),
+      this.#commit(db, (last) => db.transaction(async (tx) => last(await work(this.#queries(tx))))),
     change: (work, entity) =>
       this.#commit(db, (last) => {
-        const within = async (tx: Transaction) => last(await work(this.#shared(tx, db.dialect)));
+        const within = async (tx: Transaction) => last(await work(this.#shared(tx)));
         return db.change(within, entity);
       }),
   });
@@ -58,18 +56,22 @@ export class Faults {
     throw unavailableError();
   }
 
-  #shared(on: Transaction, dialect: Db['dialect']): Transaction {
+  #shared(on: Transaction): Transaction {
     const defer: Transaction['defer'] = (write, row) =>
-      on.defer((tx, rows: readonly (typeof row)[]) => write(this.#queries(tx, dialect), rows), row);
-    return { ...this.#queries(on, dialect), defer };
+      on.defer((tx, rows: readonly (typeof row)[]) => write(this.#queries(tx), rows), row);
+    return { ...this.#queries(on), defer };
   }
 
-  #queries(on: Queries, dialect: Db['dialect']): Queries {
+  #queries(on: Queries): Queries {
+    const { dialect } = on;
     return {
+      ...on,
       get: (sql, params) => this.#call(dialect, () => on.get(sql, params)),
       all: (sql, params) => this.#call(dialect, () => on.all(sql, params)),
       run: (sql, params) => this.#call(dialect, () => on.run(sql, params)),
-      lookup: (sql, key, params) => this.#call(dialect, () => on.lookup(sql, key, params)),
+      returning: (sql, params) => this.#call(dialect, () => on.returning(sql, params)),
+      insert: (...inserted) => this.#call(dialect, () => on.insert(...inserted)),
+      lookup: (...wanted) => this.#call(dialect, () => on.lookup(...wanted)),
     };
   }
 

@@ -126,7 +126,7 @@ export class Deliveries {
     }
     const now = Number(row.now);
     if (Number(row.retry_at) > now) return 'waiting';
-    const takesOver = isFirst && this.#db.dialect === 'sqlite';
+    const takesOver = isFirst && this.#db.isEmbedded;
     const remaining = takesOver ? 0 : Number(row.lease_until) - now;
     if (row.holder === holder && remaining >= minimum) return 'held';
     if (row.holder !== holder && remaining > 0) return 'other';

@@ -1,7 +1,7 @@
 /** Writes entries to `audit_pending`, and reads those that are not sealed yet. */
 
-import type { Db, DbTime, Queries } from '../../db/db.ts';
-import { inserter } from '../../db/sql.ts';
+import { type Db, type DbTime, type Queries, rowLock } from '../../db/db.ts';
+import { target } from '../../db/statement.ts';
 import { Failure, fail } from '../../domain/error.ts';
 import { type NewEntry, systemTenant } from '../records.ts';
 import { type AuditDb, type Chain, type ChainRow, chainColumns, toChain } from './chain.ts';
@@ -17,7 +17,7 @@ type PendingInsert = {
   readonly entry: string;
 };
 
-const insertPending = inserter<PendingInsert>('audit_pending', {
+const pending = target<PendingInsert>('audit_pending', {
   tenant_id: 'uuid',
   id: 'uuid',
   at: 'bigint',
@@ -32,28 +32,28 @@ const insertPending = inserter<PendingInsert>('audit_pending', {
  */
 export type EntryWriter = (tx: Queries, entries: readonly NewEntry[]) => Promise<void>;
 
-const insertIfOpen = insertPending.insertIf(
-  'select 1 as one from data_keys where tenant_id = $2 and frozen = 0 for key share',
-);
+async function insertPending(tx: Queries, rows: readonly PendingInsert[]): Promise<void> {
+  await tx.insert(pending, rows);
+}
 
 /**
  * Inserts entries about changes, unless their tenant moves to another installation: then the change must not be
  * committed, because it could be missing there. On PostgreSQL the lock lasts until the commit, and the move waits for
  * it.
  */
-const insertChanges: typeof insertPending.postgres = async (tx, rows) => {
-  const tenant = rows.find(({ tenant_id }) => tenant_id !== systemTenant)?.tenant_id;
-  if (tenant === undefined) return insertPending.postgres(tx, rows);
-  if (!(await insertIfOpen(tx, rows, tenant))) throw await closed(tx, tenant);
-};
-
-/** On SQLite, changes of several tenants share a transaction. */
-const insertChangesOnSqlite: typeof insertPending.sqlite = async (tx, rows) => {
-  const isOpen = 'select 1 as one from data_keys where tenant_id = $1 and frozen = 0';
-  for (const tenant of new Set(rows.map(({ tenant_id }) => tenant_id)))
-    if (tenant !== systemTenant && !(await tx.get(isOpen, [tenant]))) throw await closed(tx, tenant);
-  await insertPending.sqlite(tx, rows);
-};
+async function insertChanges(tx: Queries, rows: readonly PendingInsert[]): Promise<void> {
+  const sql = `select 1 as one from data_keys where tenant_id = $1 and frozen = 0 ${rowLock(tx, 'for key share')}`;
+  // On SQLite, changes of several tenants share a transaction. Elsewhere, one tenant and the system do.
+  const tenants = Map.groupBy(rows, ({ tenant_id }) => tenant_id);
+  const system = tenants.get(systemTenant) ?? [];
+  if (tenants.size === 0 || system.length === rows.length) return insertPending(tx, rows);
+  tenants.delete(systemTenant);
+  for (const [at, [tenant, some]] of [...tenants].entries()) {
+    const onlyIf = { sql, params: [tenant] };
+    if (!(await tx.insert(pending, at === 0 ? [...some, ...system] : some, onlyIf)))
+      throw await closed(tx, tenant);
+  }
+}
 
 /** The tenant was deleted after the caller was authenticated. Otherwise it moves, or its data key could not be stored. */
 async function closed(tx: Queries, tenant: string): Promise<Failure> {
@@ -67,12 +67,11 @@ async function closed(tx: Queries, tenant: string): Promise<Failure> {
  * moves.
  */
 export function entryWriter(
-  { db, keys }: AuditDb,
+  { keys }: AuditDb,
   written: (tenantId: string) => void,
   ofRequests = false,
 ): EntryWriter {
-  const changes = { sqlite: insertChangesOnSqlite, postgres: insertChanges };
-  const insert = (ofRequests ? changes : insertPending)[db.dialect];
+  const insert = ofRequests ? insertChanges : insertPending;
   return async (tx, entries) => {
     const chainKeys = await keys();
     const rows = entries.map(({ tenantId: tenant_id = systemTenant, at, ...entry }) => {

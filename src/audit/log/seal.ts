@@ -294,7 +294,7 @@ async function commit(
     tx.run(extendChain, [tenantId, before.number, bytesOf(before.hash), number, last, ...end]),
     tx.run(deletePending, pending.values),
     tx.run(`${insertSegment} on conflict do nothing`, segmentValues(segment, packed)),
-    insertIndex(tx, db.dialect, segment, index),
+    insertIndex(tx, segment, index),
   ]);
   if (extended !== 1 || deleted !== ids.length || inserted !== 1) throw new StaleSegment();
   return 'sealed';

@@ -5,7 +5,8 @@
  */
 
 import type { Db, DbTime, Queries } from '../../db/db.ts';
-import { insertValues, onCitus, Params } from '../../db/sql.ts';
+import { Params } from '../../db/sql.ts';
+import { target } from '../../db/statement.ts';
 import type { Entry } from '../../domain/audit.ts';
 import { canonicalContainer } from '../../domain/rule.ts';
 import type { Steps } from '../../domain/steps.ts';
@@ -166,35 +167,16 @@ function indexRows(index: Uint8Array) {
   });
 }
 
-const into = 'insert into audit_index (tenant_id, term, number, offsets)';
-const insertFromJson = `${into}
-  select cast($1 as uuid), term, cast($2 as bigint), decode(offsets, 'hex')
-  from json_to_recordset(cast(cast($3 as text) as json)) as rows (term integer, offsets text)`;
 /** If another node has sealed the segment first, the caller rolls back. Verification compares the stored rows. */
-const onConflict = 'on conflict do nothing';
-const insertMany = onCitus(`${insertFromJson} ${onConflict}`, ([tenant = null, number = null, json]) => {
-  const list = JSON.parse(json as string) as { term: number; offsets: string }[];
-  const rows = list.map(({ term, offsets }) => [tenant, term, number, offsets]);
-  return insertValues(into, ['uuid', 'integer', 'bigint', 'bytea'], rows, onConflict);
-});
+const stored = target<{ tenant_id: string; term: number; number: number; offsets: Uint8Array }>(
+  'audit_index',
+  { tenant_id: 'uuid', term: 'integer', number: 'bigint', offsets: 'bytea' },
+  'on conflict do nothing',
+);
 
-export async function insertIndex(
-  tx: Queries,
-  dialect: Db['dialect'],
-  { tenantId, number }: Key,
-  index: Uint8Array,
-): Promise<void> {
-  const rows = indexRows(index);
-  if (dialect === 'postgres') {
-    const list = rows.map(({ term, offsets }) => ({ term, offsets: offsets.toHex() }));
-    await tx.run(insertMany, [tenantId, number, JSON.stringify(list)]);
-    return;
-  }
-  const sql = `${into} values ($1, $2, $3, $4) ${onConflict}`;
-  for (const { term, offsets } of rows) {
-    const running = tx.run(sql, [tenantId, term, number, offsets]);
-    if (running instanceof Promise) await running;
-  }
+export async function insertIndex(tx: Queries, { tenantId, number }: Key, index: Uint8Array): Promise<void> {
+  const rows = indexRows(index).map(({ term, offsets }) => ({ tenant_id: tenantId, term, number, offsets }));
+  await tx.insert(stored, rows);
 }
 
 /** The rows of the segment $2 of the tenant $1 with the terms in the JSON list $3. */
@@ -251,13 +233,8 @@ export async function* storedIndex(
 }
 
 /** Deletes the rows of a segment. */
-export async function deleteIndex(
-  tx: Queries,
-  dialect: Db['dialect'],
-  { tenantId, number }: Key,
-  index: Uint8Array,
-): Promise<void> {
-  await tx.run(`delete from ${rowsOfSegment[dialect]}`, [tenantId, number, `[${termsIn(index)}]`]);
+export async function deleteIndex(tx: Queries, { tenantId, number }: Key, index: Uint8Array): Promise<void> {
+  await tx.run(`delete from ${rowsOfSegment[tx.dialect]}`, [tenantId, number, `[${termsIn(index)}]`]);
 }
 
 /** The entries of a segment that have some terms. */

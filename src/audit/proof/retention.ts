@@ -183,7 +183,7 @@ export async function deleteFirst({ db }: AuditDb, tenantId: string, upTo: Posit
     const now = await chainOf(tx, tenantId, rowLock(db, 'for update'));
     if (now?.base.number !== chain.base.number) return true;
     await tx.run('delete from audit_segments where tenant_id = $1 and number = $2', [tenantId, number]);
-    await deleteIndex(tx, db.dialect, segment, index);
+    await deleteIndex(tx, segment, index);
     await tx.run(moveBase, [tenantId, number, segment.last, bytesOf(position.hash)]);
     return true;
   });

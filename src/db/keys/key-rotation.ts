@@ -49,7 +49,7 @@ export async function rotateMasterKey(db: Db, masters: MasterKeys, rotation: Rot
   const find = (id: string) => (id === to.id ? to : masters.find(id));
   let rewrapped = 0;
   for (let last = batch; last > 0; rewrapped += last)
-    last = await db.transaction((tx) => rewrapSome(db, tx, find));
+    last = await db.transaction((tx) => rewrapSome(tx, find));
   await db.exclusively(async (tx) => rotation.done(await mastersInUse(tx)));
   return { from, to: to.id, rewrapped };
 }
@@ -58,8 +58,8 @@ export async function rotateMasterKey(db: Db, masters: MasterKeys, rotation: Rot
  * Rewraps one batch of keys and returns its size. Uses the current master key of the database, which a second rotation
  * may have changed.
  */
-async function rewrapSome(db: Db, tx: Queries, find: MasterKeys['find']): Promise<number> {
-  const to = mustFind(find, await lockCurrentMaster(db, tx));
+async function rewrapSome(tx: Queries, find: MasterKeys['find']): Promise<number> {
+  const to = mustFind(find, await lockCurrentMaster(tx));
   const chain = await tx.all<WrappedKey>('select wrapped, master_id from audit_key where master_id <> $1', [
     to.id,
   ]);

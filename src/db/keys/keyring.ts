@@ -101,8 +101,8 @@ export async function currentMaster(tx: Queries, lock = ''): Promise<string> {
 }
 
 /** Like `currentMaster`. Locks the row, so that a rotation waits until the transaction ends. */
-export function lockCurrentMaster(db: Pick<Db, 'dialect'>, tx: Queries): Promise<string> {
-  return currentMaster(tx, rowLock(db, 'for share'));
+export function lockCurrentMaster(tx: Queries): Promise<string> {
+  return currentMaster(tx, rowLock(tx, 'for share'));
 }
 
 /** The ids of all master keys that are needed to unwrap something. */
@@ -202,7 +202,7 @@ export function keyring(db: Db, masters: MasterKeys): Keyring {
    */
   function insert(slot: Slot, key: Uint8Array): Promise<Uint8Array | undefined> {
     return db.transaction(async (tx) => {
-      const master = masters.find(await lockCurrentMaster(db, tx));
+      const master = masters.find(await lockCurrentMaster(tx));
       if (!master) return undefined;
       const inserted = await tx.run(
         `insert into ${slot.table} (${slot.column}, wrapped, master_id) values ($1, $2, $3) on conflict do nothing`,

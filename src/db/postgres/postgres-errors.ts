@@ -1,6 +1,7 @@
 /** Maps errors of the PostgreSQL driver to those that the store throws. */
 import { SQL } from 'bun';
 import { DbUnavailable, ownerDeleted } from '../db.ts';
+import { failedChecks } from './postgres-checks.ts';
 
 /** The server could not be reached, or the connection was lost. */
 export class Unreachable extends DbUnavailable {}
@@ -11,7 +12,7 @@ export class WorkerUnreachable extends DbUnavailable {}
 /** The server is a standby, or its transactions are read-only. */
 export class NotWritable extends DbUnavailable {}
 
-/** A worker of a Citus cluster may not know yet that rows were moved to another one: see citus.ts. */
+/** A worker of a Citus cluster cannot run a statement: rows may have moved to another one. The coordinator can. */
 export class Unsettled extends DbUnavailable {}
 
 /** A serialization failure or a deadlock: the same transaction may succeed if it runs again. */
@@ -35,12 +36,6 @@ const connectionFailure = '08006';
 const readOnlyTransaction = /^2500[16]$/;
 const invalidSchema = '3F000';
 const foreignKeyViolation = '23503';
-/** The error with which `isWritable` (postgres.ts) fails on a server that is read-only. */
-const divisionByZero = '22012';
-/** The error with which `sameServer` (postgres-pool.ts) fails. */
-const negativeRoot = '2201F';
-/** The error of `Unsettled`: that of the logarithm of 0. */
-export const unsettled = '2201E';
 
 /** `error` must be thrown by the driver itself, not by a callback that the driver has called. */
 export function mapDriverError(error: unknown): unknown {
@@ -57,9 +52,9 @@ export function mapDriverError(error: unknown): unknown {
   }
   const state = String(error.errno);
   if (state === foreignKeyViolation) return ownerDeleted(error);
-  if (state === unsettled) return new Unsettled(message, { cause: error });
-  if (state === divisionByZero) return new NotWritable('the server is a standby or read-only');
-  if (state === negativeRoot)
+  if (state === failedChecks.isSettled) return new Unsettled(message, { cause: error });
+  if (state === failedChecks.isWritable) return new NotWritable('the server is a standby or read-only');
+  if (state === failedChecks.isServer)
     return new Unreachable('the connection leads to another server, or the server was restarted');
   if (readOnlyTransaction.test(state)) return new NotWritable(message, { cause: error });
   if (state === invalidSchema)

@@ -17,6 +17,7 @@ import {
   type ServerPosition,
 } from '../../domain/database-position.ts';
 import { DbUnavailable } from '../db.ts';
+import { isServer } from './postgres-checks.ts';
 import {
   isUndefinedTable,
   isUnsupported,
@@ -43,8 +44,6 @@ export interface Pool {
   readonly sameServer: string;
   /** Whether the server belongs to a Citus cluster. */
   readonly citus: boolean;
-  /** Whether it is a worker of the cluster, and not the coordinator. */
-  readonly isWorker: boolean;
   /** The number of reads and transactions that succeeded. */
   answers: number;
 }
@@ -56,9 +55,6 @@ export interface PoolOptions {
   /** Settings of every transaction, by name. */
   readonly settings: Readonly<Record<string, string>>;
   readonly positions: KnownPositions;
-  readonly isWorker?: boolean;
-  /** Called when a connection was closed. */
-  readonly onClose?: (pool: SQL) => void;
 }
 
 export interface Pools {
@@ -257,9 +253,8 @@ async function openPool(host: PostgresHost, target: PostgresTarget, options: Poo
       sql,
       transactionSettings,
       host: nameOf(host),
-      sameServer: sameServer(server),
+      sameServer: isServer(server),
       citus,
-      isWorker: options.isWorker ?? false,
       answers: 0,
     };
     return { pool, readOnly, position, nodes };
@@ -284,15 +279,6 @@ async function openPool(host: PostgresHost, target: PostgresTarget, options: Poo
     await pooled.close({ timeout: 0 }).catch(() => {});
     throw mapDriverError(error);
   }
-}
-
-/**
- * A connection that is opened later can lead to another server, because the address was moved or the server was
- * restarted. `server` is the start time of the server that was checked. The square root of a negative number is an
- * error that nothing else causes.
- */
-function sameServer(server: string): string {
-  return `sqrt(case when pg_postmaster_start_time() = '${server}' then 1 else -1 end)`;
 }
 
 interface Probed {
@@ -349,13 +335,13 @@ async function nodesIn(sql: SQL, schema: string | undefined): Promise<string[]> 
 function connect(
   host: PostgresHost,
   target: PostgresTarget,
-  { maxConnections, connectTimeout, onClose }: PoolOptions,
+  { maxConnections, connectTimeout }: PoolOptions,
   settings: PoolOptions['settings'] | undefined,
 ): SQL {
   const { user, database, sslmode } = target;
   const isSocket = host.host.startsWith('/');
   const address = isSocket ? { path: host.host } : { hostname: host.host };
-  const sql: SQL = new SQL(`postgres://localhost/?sslmode=${isSocket ? 'disable' : sslmode}`, {
+  return new SQL(`postgres://localhost/?sslmode=${isSocket ? 'disable' : sslmode}`, {
     ...address,
     port: host.port,
     username: user,
@@ -363,12 +349,10 @@ function connect(
     database,
     ...(!isSocket && tlsOptions(target)),
     max: maxConnections,
-    ...(onClose && { onclose: () => onClose(sql) }),
     connectionTimeout: Math.ceil(connectTimeout / 1000),
     prepare: settings !== undefined,
     connection: { application_name: 'sallyport', ...settings },
   });
-  return sql;
 }
 
 function tlsOptions({ sslmode, sslrootcert, sslcert, sslkey }: PostgresTarget) {

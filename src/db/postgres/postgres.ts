@@ -3,8 +3,7 @@ import type { Awaitable } from '../../domain/awaitable.ts';
 import { anyPosition } from '../../domain/database-position.ts';
 import { nilTenant } from '../../domain/key.ts';
 import { batched, nameOf, type Wanted } from '../batcher.ts';
-import { settled } from '../citus.ts';
-import { CitusWorkers, connectionsToWorker } from '../citus-workers.ts';
+import { CitusWorkers, connectionsToWorker, type Shard } from '../citus-workers.ts';
 import {
   type Db,
   type DbTime,
@@ -13,18 +12,17 @@ import {
   defaultTimeout,
   type Key,
   type Queries,
-  type Value,
 } from '../db.ts';
 import { groupCommit } from '../group-commit.ts';
-import { alternatives, rowLookups, type Statement } from '../sql.ts';
+import { insertValues, rowsToJson } from '../sql.ts';
+import type { Lookup, Value } from '../statement.ts';
+import { isSettled, isWritable } from './postgres-checks.ts';
 import {
   Conflict,
   isUndefinedTable,
   isUniqueViolation,
   isUnsupported,
-  lacksPrivilege,
   mapDriverError,
-  NotWritable,
   Unreachable,
   Unsettled,
   WorkerUnreachable,
@@ -55,16 +53,6 @@ function timeoutsOf(call: number) {
 
 type Timeouts = ReturnType<typeof timeoutsOf>;
 
-/**
- * SQL that is 1, and fails on a standby, on an old primary that was made read-only after a failover, and with
- * `sameServer` on a server that was not checked: they may not know that a key was revoked. Evaluated once per query.
- */
-const isWritable = (sameServer = '1') =>
-  `${sameServer} / case when current_setting('transaction_read_only') = 'on' then 0 else 1 end`;
-
-/** See `Executor.lookup`. */
-const keyMarker = /:(key|uuid)\b/g;
-
 /** How many changes share a transaction, and how many such transactions of a tenant run at a time. */
 const grouping = { maxBatch: 32, maxInFlight: 4, pipelined: true, perTenant: true };
 /** The fraction of the connections to a server that such transactions of all tenants use. The rest is for reads. */
@@ -94,15 +82,6 @@ function settingsOf({ statement, lock, idleInTransaction }: Timeouts, { schema }
   };
 }
 
-/** The parameter with the tenant of a statement about one tenant. */
-const tenantParameter = /\btenant_id = \$(\d+)/;
-
-function tenantOf(sql: string, params: readonly Value[] = []): string | undefined {
-  const found = tenantParameter.exec(sql);
-  const tenant = found ? params[Number(found[1]) - 1] : undefined;
-  return typeof tenant === 'string' ? tenant : undefined;
-}
-
 /** Runs reads and transactions on the server, or on the worker of a Citus cluster with the rows of the tenant. */
 function connectionsTo(
   target: PostgresTarget,
@@ -116,36 +95,36 @@ function connectionsTo(
     pools.discard(pool);
     workers.discard(pool);
   }, timeouts.call);
+  const shardOf = (tenant: string | undefined, coordinator = pools.current()) =>
+    tenant === undefined || tenant === nilTenant
+      ? undefined
+      : coordinator && workers.shardOf(tenant, coordinator);
 
-  /** Uses the worker with the rows of the tenant, if there is one. */
+  /** A lost worker is not replaced by the coordinator: its tenants would wait there, and others behind them. */
   async function onPool<T>(
     call: Call,
     tenant: string | undefined,
-    work: (pool: Pool) => Promise<T>,
+    work: (to: Destination) => Promise<T>,
   ): Promise<T> {
     const coordinator = pools.current() ?? (await pools.find());
-    const found = tenant === undefined ? undefined : workers.poolOf(tenant, coordinator);
-    const pool = found === 'lost' ? await workers.detour() : (found ?? coordinator);
-    // A detour hangs because of the worker, not because of its connections.
-    if (found !== 'lost') call.used = { pool, answers: pool.answers };
+    const shard = shardOf(tenant, coordinator);
+    const owner = shard ? workers.poolsOf(shard) : pools;
+    const pool = owner.current() ?? (await owner.find());
+    call.used = { pool, answers: pool.answers };
     try {
-      const value = await work(pool);
+      const value = await work({ pool, shard, tenant, clock });
       pool.answers++;
       return value;
     } catch (error) {
       if (error instanceof Unsettled) return onPool(call, undefined, work);
-      pools.discardAfter(error, pool);
-      // The tenant may be on another worker now.
-      if (error instanceof Unreachable || error instanceof NotWritable) workers.discard(pool);
+      owner.discardAfter(error, pool);
       throw error;
     }
   }
 
   function transaction<T>(work: Work<T>, call: Call, tenant?: string): Promise<T> {
     const attempt = () =>
-      onPool(call, tenant, (pool) =>
-        begin(pool, clock, (session) => withDeadline(work, call.isLate)(queries(session))),
-      );
+      onPool(call, tenant, (to) => begin(to, (session) => withDeadline(work, call.isLate)(queries(session))));
     return attempt().catch((error) => afterConflict(error, call.isLate, attempt));
   }
 
@@ -163,10 +142,10 @@ function connectionsTo(
     read: <T>(tenant: string | undefined, work: (on: Session) => Promise<T>) =>
       bounded(async (call) => {
         const attempt = () =>
-          onPool(call, tenant, (pool) =>
-            pool.transactionSettings === undefined
-              ? work({ on: pool.sql, pool, clock })
-              : readThroughPooler(pool, pool.transactionSettings, clock, work),
+          onPool(call, tenant, (to) =>
+            to.pool.transactionSettings === undefined
+              ? work({ on: to.pool.sql, ...to })
+              : readThroughPooler(to, to.pool.transactionSettings, work),
           );
         try {
           return await attempt();
@@ -178,11 +157,8 @@ function connectionsTo(
           return attempt();
         }
       }),
-    poolOf: (tenant: string) => {
-      const pool = pools.current();
-      return pool?.citus ? workers.poolOf(tenant, pool) : pool;
-    },
-    workerProblems: async () => workers.problems(pools.current() ?? (await pools.find())),
+    shardOf,
+    workerProblems: workers.problems.bind(workers),
     close: async () => {
       await workers.close();
       await pools.close();
@@ -206,35 +182,16 @@ export function openPostgres(
   const settings = settingsOf(timeouts, target);
   const options = { maxConnections, connectTimeout: timeout, settings, positions };
   const connections = connectionsTo(target, options, timeouts, clock);
-  const { pools, bounded, read, shortTransaction, poolOf, workerProblems, close } = connections;
+  const { pools, bounded, read, shardOf } = connections;
   const current = async () => pools.current() ?? (await pools.find());
   const exclusively = exclusiveWork(connections);
-  const queueFor = (connections: number) =>
-    groupCommit({
-      transaction: (work, tenant) => shortTransaction(work, tenant === nilTenant ? undefined : tenant),
-      maxTotal: Math.max(1, Math.round(connections * groupShare)),
-      maxQueueTime: timeout * latestStart,
-      ...grouping,
-    });
-  /** By worker, so that changes on others do not wait for one that is slow or lost. */
-  const queues = new Map([['', queueFor(maxConnections)]]);
-  const queueOf = (tenant = nilTenant) => {
-    const found = tenant === nilTenant ? undefined : poolOf(tenant);
-    const name = found === 'lost' ? found : found?.isWorker ? found.host : '';
-    const queue = queues.get(name) ?? queueFor(connectionsToWorker(maxConnections));
-    queues.set(name, queue);
-    return queue;
-  };
-  /** Lookups of several tenants can share a query if it goes to one server. */
-  const groupOf = (sql: string, params: readonly string[]) => {
-    const found = rowLookups.has(sql) && params[0] ? poolOf(params[0]) : undefined;
-    return found === undefined || found === 'lost' ? params.join() : found.host;
-  };
-
-  return {
-    dialect: 'postgres',
+  const queueOf = queues(connections, timeout, maxConnections);
+  const db: Db = {
+    ...engine,
+    writesTogether: false,
+    of: (tenant) => ({ ...db, ...statementsOf(connections, tenant) }),
     isDistributed: async () => (await current()).citus,
-    workerProblems,
+    workerProblems: async () => connections.workerProblems(await current()),
     position: async () => {
       const pool = await current();
       return checkPosition(pool, target, positions).catch((error) => {
@@ -242,15 +199,11 @@ export function openPostgres(
         throw error;
       });
     },
-    get: (sql, params) => read(tenantOf(sql, params), async (session) => queries(session).get(sql, params)),
-    all: (sql, params) => read(tenantOf(sql, params), async (session) => queries(session).all(sql, params)),
-    run: (sql, params) => shortTransaction(async (tx) => tx.run(sql, params), tenantOf(sql, params)),
+    ...statementsOf(connections, undefined),
     lookup: batched(
-      (sql, wanted) => read(wanted[0]?.params[0], (session) => findRows(session, sql, wanted)),
-      groupOf,
+      (lookup, wanted) => read(wanted[0]?.tenant, (session) => findRows(session, lookup, wanted)),
+      (tenant = '') => shardOf(tenant || undefined)?.id ?? (pools.current()?.citus ? tenant : ''),
     ),
-    transaction: shortTransaction,
-    defer: (write, row) => shortTransaction((tx) => write(tx, [row])),
     change: (work, entity, tenant) =>
       bounded((call) => queueOf(tenant)(work, entity, tenant, () => checkDeadline(call.isLate))),
     exclusively: (work, pace) =>
@@ -259,7 +212,42 @@ export function openPostgres(
         timeouts.exclusive[pace ? 'slow' : 'usual'],
         advisoryLocks[pace === 'moving' ? pace : 'usual'],
       ),
-    close,
+    close: connections.close,
+  };
+  return db;
+}
+
+type Connections = ReturnType<typeof connectionsTo>;
+
+/** Statements about one tenant, or those that go to the coordinator of a cluster. */
+function statementsOf({ read, shortTransaction }: Connections, of: string | undefined) {
+  return {
+    get: (sql, params) => read(of, async (session) => queries(session).get(sql, params)),
+    all: (sql, params) => read(of, async (session) => queries(session).all(sql, params)),
+    run: (sql, params) => shortTransaction(async (tx) => tx.run(sql, params), of),
+    returning: (sql, params) => shortTransaction(async (tx) => tx.returning(sql, params), of),
+    insert: (...inserted) => shortTransaction(async (tx) => tx.insert(...inserted), of),
+    transaction: (work, tenant = of) => shortTransaction(work, tenant),
+    defer: (write, row) => shortTransaction((tx) => write(tx, [row]), of),
+  } satisfies Partial<Db>;
+}
+
+/** Queues of changes. By worker, so that changes on others do not wait for one that is slow or lost. */
+function queues({ shortTransaction, shardOf }: Connections, timeout: number, maxConnections: number) {
+  const queueFor = (connections: number) =>
+    groupCommit({
+      transaction: shortTransaction,
+      maxTotal: Math.max(1, Math.round(connections * groupShare)),
+      maxQueueTime: timeout * latestStart,
+      ...grouping,
+    });
+  const queues = new Map([['', queueFor(maxConnections)]]);
+  return (tenant: string | undefined) => {
+    const shard = shardOf(tenant);
+    const name = shard ? `${shard.host}:${shard.port}` : '';
+    const queue = queues.get(name) ?? queueFor(connectionsToWorker(maxConnections));
+    queues.set(name, queue);
+    return queue;
   };
 }
 
@@ -270,25 +258,25 @@ export function openPostgres(
  */
 async function findRows(
   session: Session,
-  sql: string,
+  lookup: Lookup<unknown>,
   wanted: readonly Wanted[],
 ): Promise<readonly unknown[]> {
-  const { pool } = session;
-  const ofRows = pool.isWorker ? rowLookups.get(sql) : undefined;
-  if (pool.citus && !ofRows) return findOnCitus(session, sql, wanted);
-  const check = `${isWritable(pool.sameServer)} = 1`;
-  const [{ key, params }] = wanted as readonly [Wanted];
-  if (wanted.length === 1 && !ofRows)
-    return execute(session, `${withKey(sql, '$1')} and ${check}`, [key, ...params]);
-  const hasTenant = params.length > 0;
-  const type = sql.includes(':uuid') ? 'uuid' : typeof key === 'string' ? 'text' : 'bytea';
+  const { pool, shard } = session;
+  if (pool.citus && !shard) return findOnCitus(session, lookup, wanted);
+  const { type } = lookup;
+  const { one, each } = shard ? lookup.inShard(shard.tables) : lookup;
+  const check = `${shard ? `${isSettled(shard.id)} + ` : ''}${isWritable(pool.sameServer)}`;
+  const [{ key, tenant }] = wanted as readonly [Wanted];
+  const hasTenant = tenant !== undefined;
+  if (wanted.length === 1)
+    return execute(session, `${one} and ${check} = 1`, hasTenant ? [key, tenant] : [key]);
   const lists = `(select cast($1 as ${type}[]))${hasTenant ? ', (select cast($2 as uuid[]))' : ''}`;
-  const each = withKey(sql, 'wanted.key').replaceAll('$2', 'wanted.tenant');
   const inOrder = `select wanted.at, found.* from unnest(${lists}) with ordinality
-    as wanted (key, ${hasTenant ? 'tenant, ' : ''}at), lateral (${each} offset 0) as found where true`;
-  const rows = await execute<{ at: DbTime | undefined }>(session, `${ofRows ?? inOrder} and ${check}`, [
-    keyList(pool, wanted),
-    ...(hasTenant ? [tenantList(pool, wanted)] : []),
+    as wanted (key, ${hasTenant ? 'tenant, ' : ''}at), lateral (${each} offset 0) as found where ${check} = 1`;
+  const tenants = hasTenant ? [listOf(pool, wanted, ({ tenant }) => tenant as string)] : [];
+  const rows = await execute<{ at: DbTime | undefined }>(session, inOrder, [
+    keysOf(pool, wanted),
+    ...tenants,
   ]);
   const found: unknown[] = [];
   for (const row of rows) {
@@ -300,45 +288,37 @@ async function findRows(
 }
 
 /**
- * Through the coordinator, with one query for each tenant. A worker evaluates the check, and was started at another time.
- * A coordinator is checked when it is connected.
+ * Through the coordinator, with one query for each tenant. The worker evaluates the check, and was started at
+ * another time. A coordinator is checked when it is connected.
  */
 async function findOnCitus(
   session: Session,
-  sql: string,
+  { one, some }: Lookup<unknown>,
   wanted: readonly Wanted[],
 ): Promise<readonly unknown[]> {
   const found = new Map<string, unknown>();
-  const name = (key: Key, params: readonly string[]) => `${nameOf(key)} ${params}`;
-  const find = async (some: readonly Wanted[]) => {
-    const { key, params } = some[0] as Wanted;
-    const text = `${withKey(sql, some.length === 1 ? '$1' : 'any($1)')} and ${isWritable()} = 1`;
-    const keys = some.length === 1 ? key : keyList(session.pool, some);
-    for (const row of await execute<{ key: Key }>(session, text, [keys, ...params]))
-      found.set(name(row.key, params), row);
+  const find = async ([tenant, group]: [string | undefined, Wanted[]]) => {
+    const [first, ...others] = group as [Wanted, ...Wanted[]];
+    const keys = others.length === 0 ? first.key : keysOf(session.pool, group);
+    const sql = `${others.length === 0 ? one : some} and ${isWritable()} = 1`;
+    for (const row of await execute<{ key: Key }>(
+      session,
+      sql,
+      tenant === undefined ? [keys] : [keys, tenant],
+    ))
+      found.set(nameOf(row.key, tenant), row);
   };
-  await Promise.all(
-    Map.groupBy(wanted, ({ params }) => params.join())
-      .values()
-      .map(find),
-  );
-  return wanted.map(({ key, params }) => found.get(name(key, params)));
+  await Promise.all([...Map.groupBy(wanted, ({ tenant }) => tenant)].map(find));
+  return wanted.map(({ name }) => found.get(name));
 }
 
-function withKey(sql: string, key: string): string {
-  return sql.replace(keyMarker, () => key);
+function keysOf(pool: Pool, wanted: readonly Wanted[]): Value {
+  return listOf(pool, wanted, ({ key }) => key);
 }
 
-function keyList({ sql }: Pool, wanted: readonly Wanted[]): Value {
-  const keys = wanted.map(({ key }) => key);
-  return sql.array(keys, typeof keys[0] === 'string' ? 'TEXT' : 'BYTEA') as unknown as Value;
-}
-
-function tenantList({ sql }: Pool, wanted: readonly Wanted[]): Value {
-  return sql.array(
-    wanted.map(({ params }) => params[0]),
-    'TEXT',
-  ) as unknown as Value;
+function listOf({ sql }: Pool, wanted: readonly Wanted[], part: (one: Wanted) => Key): Value {
+  const values = wanted.map(part);
+  return sql.array(values, typeof values[0] === 'string' ? 'TEXT' : 'BYTEA') as unknown as Value;
 }
 
 /**
@@ -361,11 +341,18 @@ function checkDeadline(isLate: Late): void {
 type Runner = Pick<SQL, 'unsafe'>;
 type Result<R> = R[] & { count: number };
 
-/** A pool, or a connection of it with an open transaction. */
-interface Session {
-  readonly on: Runner;
+/** Where statements are sent. */
+interface Destination {
   readonly pool: Pool;
+  readonly tenant: string | undefined;
+  /** Of the tenant, if the pool is that of a worker. */
+  readonly shard: Shard | undefined;
   readonly clock: (() => number) | undefined;
+}
+
+/** A pool, or a connection of it with an open transaction. */
+interface Session extends Destination {
+  readonly on: Runner;
 }
 
 /**
@@ -381,26 +368,23 @@ const conflicts = new WeakMap<Runner, Conflict | Unsettled>();
  * Runs work in a transaction with the settings of the pool, on the server that was checked. Throws `Conflict` if a statement or the commit conflicted
  * with another transaction.
  */
-async function begin<T>(
-  pool: Pool,
-  clock: Session['clock'],
-  work: (session: Session) => Awaitable<T>,
-): Promise<T> {
+async function begin<T>(to: Destination, work: (session: Session) => Awaitable<T>): Promise<T> {
+  const { pool, shard } = to;
   let failed: { error: unknown } | undefined;
   try {
     return (await pool.sql.begin(async (tx) => {
       if (pool.transactionSettings !== undefined) await tx.unsafe(pool.transactionSettings);
       // Sent together with the first statement of the work. With a parameter, the driver prepares it.
-      const check = `select cast($1 as text), ${pool.sameServer}${pool.isWorker ? `, ${settled}` : ''}`;
+      const check = `select cast($1 as text), ${pool.sameServer}${shard ? `, ${isSettled(shard.id)}` : ''}`;
       const checked = tx.unsafe(check, ['']).execute();
       try {
-        const value = await work({ on: tx, pool, clock });
+        const value = await work({ on: tx, ...to });
         await checked;
         return value;
       } catch (error) {
         const moved = await checked.then(
           () => undefined,
-          (error) => mapWorkerError(pool, error),
+          (error) => mapErrorIn(to, error),
         );
         failed = { error: moved ?? conflicts.get(tx) ?? error };
         throw error;
@@ -416,56 +400,67 @@ async function begin<T>(
  * message, and the result does not wait for the commit, because a read changes nothing.
  */
 async function readThroughPooler<T>(
-  pool: Pool,
+  to: Destination,
   settings: string,
-  clock: Session['clock'],
   work: (session: Session) => Promise<T>,
 ): Promise<T> {
+  const { pool } = to;
   const connection = await pool.sql.reserve().catch(rethrow);
   const release = () => connection.release();
   try {
     const check = pool.citus ? isWritable(pool.sameServer) : pool.sameServer;
     await connection.unsafe(`begin; ${settings}; select ${check}`).catch(rethrow);
-    return await work({ on: connection, pool, clock });
+    return await work({ on: connection, ...to });
   } finally {
     connection.unsafe('commit').then(release, release);
   }
 }
 
-/**
- * The coordinator is used for what a worker cannot do. It has no tables that are not distributed, the functions of
- * citus.ts may be missing, for example after the number of shards was changed, and the role may not be allowed to call
- * them.
- */
-function mapWorkerError({ isWorker }: Pool, error: unknown): unknown {
-  const mapped = mapDriverError(error);
-  const isMissing = isWorker && (isUnsupported(error) || isUndefinedTable(error) || lacksPrivilege(mapped));
-  return isMissing ? new Unsettled((error as Error).message, { cause: error }) : mapped;
+/** A worker has no tables that are not distributed, and may not have a shard any more. */
+function mapErrorIn({ shard }: Destination, error: unknown): unknown {
+  const isMissing = shard && (isUnsupported(error) || isUndefinedTable(error));
+  return isMissing ? new Unsettled((error as Error).message, { cause: error }) : mapDriverError(error);
 }
 
 function rethrow(error: unknown): never {
   throw mapDriverError(error);
 }
 
+const engine = { dialect: 'postgres', isEmbedded: false } as const;
+
 function queries(session: Session): Queries {
+  const { citus } = session.pool;
+  const all = <R>(sql: string, params: readonly Value[] = []) => execute<R>(session, sql, params);
   return {
-    get: async <R>(sql: string, params: readonly Value[] = []) => (await execute<R>(session, sql, params))[0],
-    all: (sql, params = []) => execute(session, sql, params),
-    run: async (sql, params = []) => (await execute(session, sql, params)).count,
-    lookup: batched((sql, wanted) => findRows(session, sql, wanted)),
+    ...engine,
+    writesTogether: !citus,
+    get: async <R>(sql: string, params?: readonly Value[]) => (await all<R>(sql, params))[0],
+    all,
+    run: async (sql, params) => (await all(sql, params)).count,
+    returning: all,
+    insert: async (target, rows, onlyIf) => {
+      if (citus) {
+        const inserting = Promise.all(insertValues(target, rows).map(({ sql, params }) => all(sql, params)));
+        const [inserted, found] = await Promise.all([inserting, onlyIf && all(onlyIf.sql, onlyIf.params)]);
+        return found?.count === 0 ? 0 : inserted.reduce((sum, { count }) => sum + count, 0);
+      }
+      if (rows.length === 0) return 0;
+      const { sql = '', params = [] } = onlyIf ?? {};
+      const text = target.fromJson(`$${params.length + 1}`, onlyIf && `where exists (${sql})`);
+      return (await all(text, [...params, rowsToJson(rows)])).count;
+    },
+    lookup: batched(
+      (lookup, wanted) => {
+        const isOwn = wanted[0]?.tenant === session.tenant;
+        return findRows(isOwn ? session : { ...session, shard: undefined }, lookup, wanted);
+      },
+      (tenant = '') => tenant,
+    ),
   };
 }
 
 async function execute<R>(session: Session, sql: string, params: readonly Value[]): Promise<Result<R>> {
   const { on, pool, clock } = session;
-  const [first, ...others] = (pool.citus && alternatives.get(sql)?.(params)) || [];
-  if (first) {
-    const send = <T>({ sql, params }: Statement) => execute<T>(session, sql, params);
-    const { now = [], later = [] } = Object.groupBy(others, ({ atOnce }) => (atOnce ? 'now' : 'later'));
-    const [result] = await Promise.all([send<R>(first), ...now.map(send)]);
-    if (result.count > 0) await Promise.all(later.map(send));
-    return result;
-  }
   const now = clock === undefined ? databaseClock : `($${params.length + 1}::bigint)`;
   const text = sql.replace(/:now\b/g, now);
   const values = clock !== undefined && text.includes(now) ? [...params, clock()] : [...params];
@@ -476,7 +471,7 @@ async function execute<R>(session: Session, sql: string, params: readonly Value[
     const isConflict = pool.citus && /"idempotency_/.test(String(error)) && isUniqueViolation(error);
     const mapped = isConflict
       ? new Conflict((error as Error).message, { cause: error })
-      : mapWorkerError(pool, error);
+      : mapErrorIn(session, error);
     if ((mapped instanceof Conflict || mapped instanceof Unsettled) && !conflicts.has(on))
       conflicts.set(on, mapped);
     throw mapped;

@@ -4,8 +4,9 @@ import { existsSync, lstatSync, rmSync, statfsSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { Awaitable } from '../../domain/awaitable.ts';
 import { fail } from '../../domain/error.ts';
-import { type Db, DbUnavailable, ownerDeleted, type Queries, type Value } from '../db.ts';
+import { type Db, DbUnavailable, ownerDeleted, type Queries } from '../db.ts';
 import { type Enqueue, groupCommit } from '../group-commit.ts';
+import type { Value } from '../statement.ts';
 import { mapCounters, watchCommits } from './commit-watch.ts';
 import { createOwned, openDatabase, pathWithoutLinks, shrinkOwned, writeOwned } from './file-ownership.ts';
 import { InUse, lockExclusively, lockShared } from './sqlite-lock.ts';
@@ -79,11 +80,11 @@ export function openSqlite(path: string, now: () => number, alone = false, reser
   }
 
   return {
-    dialect: 'sqlite',
+    ...engine,
     local: { generation: commits.generation, now, fileProblem: file.problem, isDiskFull: reserve.isFull },
     get: reads.get,
     all: reads.all,
-    run: (sql, params) => change((tx) => tx.run(sql, params)),
+    ...changesBy(change),
     lookup: reads.lookup,
     transaction: (work) => change(work),
     defer: (write, row) => change((tx) => write(tx, [row])),
@@ -96,6 +97,14 @@ export function openSqlite(path: string, now: () => number, alone = false, reser
       unlock();
     },
   };
+}
+
+function changesBy(change: Db['change']) {
+  return {
+    run: (sql, params) => change((tx) => tx.run(sql, params)),
+    returning: (sql, params) => change((tx) => tx.returning(sql, params)),
+    insert: (...inserted) => change((tx) => tx.insert(...inserted)),
+  } satisfies Partial<Queries>;
 }
 
 function connectTwice(
@@ -304,12 +313,23 @@ function prepared(
 
   const get = <R>(sql: string, params: readonly Value[] = []) =>
     run(sql, params, (statement, values) => (statement.get(...values) ?? undefined) as R | undefined);
+  const all = <R>(sql: string, params: readonly Value[] = []) =>
+    run(sql, params, (statement, values) => statement.all(...values) as R[]);
+  const change = (sql: string, params: readonly Value[] = []) =>
+    run(sql, params, (statement, values) => statement.run(...values).changes);
   return {
+    ...engine,
     get,
-    lookup: (sql, key, params) => get(sql, [key, ...params]),
-    all: <R>(sql: string, params: readonly Value[] = []) =>
-      run(sql, params, (statement, values) => statement.all(...values) as R[]),
-    run: (sql, params = []) => run(sql, params, (statement, values) => statement.run(...values).changes),
+    all,
+    run: change,
+    returning: all,
+    insert: (target, rows, onlyIf) => {
+      if (onlyIf && !get(onlyIf.sql, onlyIf.params)) return 0;
+      let inserted = 0;
+      for (const row of rows) inserted += change(target.one, Object.values(row));
+      return inserted;
+    },
+    lookup: ({ one }, key, tenant) => get(one, tenant === undefined ? [key] : [key, tenant]),
     close: () => {
       clear();
       db.close(true);
@@ -317,13 +337,14 @@ function prepared(
   };
 }
 
+const engine = { dialect: 'sqlite', isEmbedded: true, writesTogether: false } as const;
+
 type Step<T> = (statement: Statement, values: SQLQueryBindings[]) => T;
 
-/** `$1` becomes `?1`, and so do `:key` and `:uuid`. `:now` becomes an additional last parameter. */
+/** `$1` becomes `?1`. `:now` becomes an additional last parameter. */
 function translate(sql: string): string {
-  const numbered = sql.replace(/:(key|uuid)\b/g, '$$1');
-  const last = Math.max(0, ...Array.from(numbered.matchAll(/\$(\d+)/g), (match) => Number(match[1])));
-  return numbered.replace(/\$(\d+)/g, '?$1').replace(/:now\b/g, `?${last + 1}`);
+  const last = Math.max(0, ...Array.from(sql.matchAll(/\$(\d+)/g), (match) => Number(match[1])));
+  return sql.replace(/\$(\d+)/g, '?$1').replace(/:now\b/g, `?${last + 1}`);
 }
 
 const outOfReach = /^SQLITE_(BUSY|LOCKED|FULL|IOERR|CANTOPEN|READONLY|CORRUPT|NOTADB|NOMEM|PROTOCOL)/;

@@ -1,6 +1,7 @@
 /** Index ranges from which tokens are read, newest first, in bounded steps. */
 
-import type { DbTime, Executor, Value } from '../../db/db.ts';
+import type { DbTime, Executor } from '../../db/db.ts';
+import type { Value } from '../../db/statement.ts';
 import { notExpired } from '../applications.ts';
 import type { Term } from '../token-search.ts';
 
@@ -17,7 +18,7 @@ export interface Budget {
 }
 
 export interface Scan {
-  readonly db: Pick<Executor, 'dialect' | 'get' | 'all'>;
+  readonly db: Pick<Executor, 'isEmbedded' | 'get' | 'all'>;
   readonly tenant: string;
   readonly budget: Budget;
   /** Only tokens with this `seq` or a higher one. */
@@ -77,7 +78,7 @@ export async function readEach(
   lists: readonly (readonly string[])[],
   params: readonly Value[],
 ): Promise<string[][]> {
-  if (db.dialect === 'sqlite') {
+  if (db.isEmbedded) {
     const [a, b, c] = [1, 2, 3].map((at) => `$${params.length + at}`) as [string, string, string];
     const sql = query(a, b, c);
     return Promise.all(
@@ -122,11 +123,10 @@ export async function countRanges(
 ): Promise<number | undefined> {
   const [first] = ranges;
   if (!first) return 0;
-  const isSqlite = db.dialect === 'sqlite';
   const together = `select e.seq ${forEach(5)} cross join lateral (${newest(first.kind, 's.a', 's.b')}) e limit $3`;
-  const sql = counted(isSqlite ? newest(first.kind) : together);
+  const sql = counted(db.isEmbedded ? newest(first.kind) : together);
   let [entries, count] = [0, 0];
-  for (const values of isSqlite ? valuesOf(ranges) : [[toJson(valuesOf(ranges))]]) {
+  for (const values of db.isEmbedded ? valuesOf(ranges) : [[toJson(valuesOf(ranges))]]) {
     const params = [tenant, to, limit + 1 - entries, from, ...values];
     const row = await db.get<Record<'entries' | 'count', DbTime>>(sql, params);
     entries += Number(row?.entries);

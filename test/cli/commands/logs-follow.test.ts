@@ -1,9 +1,10 @@
 /** The cost of one poll of `logs tail --follow`. */
+
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { Sallyport } from '../../../sdk/src/sallyport.ts';
 import { maxExamined } from '../../../src/audit/log/search.ts';
 import { NewEntries } from '../../../src/cli/commands/logs.ts';
-import type { Value } from '../../../src/db/db.ts';
+import type { Value } from '../../../src/db/statement.ts';
 import { then } from '../../../src/domain/awaitable.ts';
 import type { NewEntry } from '../../../src/store/store.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';

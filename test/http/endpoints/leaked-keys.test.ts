@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { systemTenant } from '../../../src/audit/records.ts';
-import type { Db, Transaction, Value } from '../../../src/db/db.ts';
+import type { Db, Transaction } from '../../../src/db/db.ts';
+import type { Value } from '../../../src/db/statement.ts';
 import { parseKey } from '../../../src/domain/key.ts';
 import { longestSession } from '../../../src/domain/session.ts';
 import { auditEntries, dumpDatabase } from '../../support/database.ts';
@@ -27,6 +28,10 @@ function changeRecorder() {
     run: (sql, params) => {
       statements.push(sql);
       return tx.run(sql, params);
+    },
+    returning: (sql, params) => {
+      statements.push(sql);
+      return tx.returning(sql, params);
     },
     defer: (write, row) => {
       statements.push('deferred insert');

@@ -11,6 +11,7 @@ describe.each(databases)('a PATCH of a token with 1 MB of data on %s', (name, da
   /** The SQL of all changes so far. */
   let sent: string[] = [];
   const recorded = (tx: Transaction): Transaction => ({
+    ...tx,
     get: (sql, params) => {
       sent.push(sql);
       return tx.get(sql, params);
@@ -23,11 +24,10 @@ describe.each(databases)('a PATCH of a token with 1 MB of data on %s', (name, da
       sent.push(sql);
       return tx.run(sql, params);
     },
-    lookup: (sql, key, params) => {
-      sent.push(sql);
-      return tx.lookup(sql, key, params);
+    lookup: (lookup, ...wanted) => {
+      sent.push(lookup.one);
+      return tx.lookup(lookup, ...wanted);
     },
-    defer: tx.defer,
   });
   const through = (db: Db): Db => ({
     ...db,
