@@ -50,18 +50,19 @@ export function tokens(memory: Memory): Tokens {
     },
     locate: async (_, ids) => valid().filter(({ id }) => ids.includes(id)),
     count: async () => ({ counts: [], next: undefined }),
-    list: async (_, { transformFor, filter, ...window }) => {
+    list: async (_, { decide, filter, ...window }) => {
       const shown = valid()
         .filter((row) => isSelected(row, filter))
-        .map((row) => ({ row, seq: row.seq, transform: transformFor(row) }));
-      const visible = shown.filter((each) => each.transform !== undefined);
+        .map((row) => ({ row, seq: row.seq, verdict: decide(row) }));
+      const visible = shown.flatMap(({ verdict, ...each }) => (verdict ? [{ ...each, verdict }] : []));
       return page(
         visible,
         ({ seq }) => seq,
         window,
-        ({ row, seq, transform = 'redact' }) => {
+        ({ row, seq, verdict }) => {
+          const { transform } = verdict;
           const data = transform === 'reveal' ? row.data : transform === 'mask' ? row.masked : undefined;
-          return { seq, token: toRecord(row).token, data, transform };
+          return { seq, token: toRecord(row).token, data, verdict };
         },
       );
     },

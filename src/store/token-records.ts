@@ -1,8 +1,7 @@
 /** Stored tokens: the repository, its inputs, results and filters. */
 import type { JsonText } from '../domain/json-text.ts';
 import type { Mask } from '../domain/mask.ts';
-import type { Resource } from '../domain/policy.ts';
-import type { Transform } from '../domain/rule.ts';
+import type { Allowed } from '../domain/policy.ts';
 import type { SearchTemplates, SearchValues } from '../domain/search.ts';
 import type { Metadata, Token } from '../domain/token.ts';
 import type { Visible } from '../domain/visible-scopes.ts';
@@ -150,22 +149,25 @@ export interface TokenFilter {
 }
 
 export interface TokenQuery extends ListWindow {
-  /** Limits which rows are read. Must include every token for which `transformFor` returns a transform. */
+  /** Limits which rows are read. Must include every token that `decide` allows. */
   readonly visible: Visible;
-  /** The transform for a token; undefined leaves it out of the list. */
-  readonly transformFor: (token: Resource) => Transform | undefined;
+  /** Called once per token, and again if the token was moved before it was read. Undefined leaves it out of the list. */
+  readonly decide: (token: DecidedBy) => Allowed | undefined;
   readonly filter: TokenFilter;
 }
 
+/** All that a decision about a listed token may depend on. While it is the same, the verdict stays valid. */
+export type DecidedBy = Pick<TokenLocation, 'id' | 'container' | 'max_uses'>;
+
 /**
- * A token with its data as the transform shows it. `data` is undefined with the transform `redact`, and with `mask` if
- * the token has no mask.
+ * A token with its data as the transform of its verdict shows it. `data` is undefined with the transform `redact`, and
+ * with `mask` if the token has no mask.
  */
 export interface ListedToken {
   readonly seq: string;
   readonly token: Omit<Token, 'data'>;
   readonly data: JsonText | undefined;
-  readonly transform: Transform;
+  readonly verdict: Allowed;
 }
 
 export interface StorageUsed {

@@ -126,7 +126,7 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
       const page = withinBytes(tokens, query.reserve);
       const isCut = page.length < tokens.length;
       const next = isCut ? page.at(-1)?.seq : list.next;
-      return { ...list, next, isCut, rows: await readTokens(db, tenant, key, page, query.transformFor) };
+      return { ...list, next, isCut, rows: await readTokens(db, tenant, key, page, query.decide) };
     },
 
     update: async (tenant, id, change, revise, quota, reserve) => {
@@ -410,9 +410,8 @@ const fixedBytes = 1024;
 /** As many tokens as fit into a page, and at least one, for which `reserve` is called. */
 function withinBytes(shown: readonly VisibleToken[], reserve?: Reserve): readonly VisibleToken[] {
   let bytes = 0;
-  for (const [at, { transform, data, masked, rest }] of shown.entries()) {
-    const shownData = transform === 'redact' ? 0 : Number(transform === 'reveal' ? data : masked);
-    const more = fixedBytes + Number(rest) + shownData;
+  for (const [at, one] of shown.entries()) {
+    const more = fixedBytes + Number(one.rest) + bytesToRead(one);
     if (bytes + more > maxPageBytes && at > 0) return withinBytes(shown.slice(0, at), reserve);
     bytes += more;
   }
@@ -424,9 +423,9 @@ function withinBytes(shown: readonly VisibleToken[], reserve?: Reserve): readonl
 /** Reading and decrypting this many bytes takes a few milliseconds. Other requests are handled in between. */
 const batchBytes = 1024 * 1024;
 
-/** The size of what is read of a token. A token of unknown size has its own batch. */
-function bytesToRead({ transform, data, masked }: FoundToken): number {
-  return transform === 'redact' ? 0 : Number((transform === 'reveal' ? data : masked) ?? batchBytes);
+/** The size of the ciphertext that is shown. */
+function bytesToRead({ verdict: { transform }, data, masked }: VisibleToken): number {
+  return transform === 'redact' ? 0 : Number(transform === 'reveal' ? data : masked);
 }
 
 /** Each transform reads only the ciphertext that it shows. */
@@ -436,20 +435,18 @@ const selections: Record<Transform, { sql: string; part?: Part }> = {
   redact: { sql: `select ${columns}, null as ciphertext from tokens t` },
 };
 
-type FoundToken = Pick<VisibleToken, 'seq' | 'transform'> & Partial<VisibleToken>;
-
-/** Reads the tokens that were found. If a token has changed since, its transform is determined again. */
+/** Reads the tokens that were found, as their verdicts show them. A token that was moved since is decided about again. */
 async function readTokens(
   db: Queries,
   tenant: string,
   key: Uint8Array,
-  found: readonly FoundToken[],
-  show: TokenQuery['transformFor'],
+  found: readonly VisibleToken[],
+  decide: TokenQuery['decide'],
   attempts = 3,
 ): Promise<ListedToken[]> {
   const tokens: ListedToken[] = [];
-  const changed: FoundToken[] = [];
-  for (const [transform, some] of Map.groupBy(found, (one) => one.transform)) {
+  const moved: VisibleToken[] = [];
+  for (const [transform, some] of Map.groupBy(found, ({ verdict }) => verdict.transform)) {
     const { sql, part } = selections[transform];
     for (const batch of batchesOf(some, bytesToRead, batchBytes)) {
       const bytes = batch.reduce((sum, one) => sum + bytesToRead(one), 0);
@@ -464,16 +461,20 @@ async function readTokens(
       );
       // PostgreSQL answers many requests in one turn.
       if (isLarge) await nextTurn();
+      const bySeq = new Map(batch.map((one) => [one.seq, one]));
       for (const row of rows) {
-        const now = show(row);
-        if (now === transform) {
+        const one = bySeq.get(row.seq) as VisibleToken;
+        const { id, container, max_uses } = row;
+        const isMoved = container !== one.container || max_uses !== one.max_uses || id !== one.id;
+        const verdict = isMoved ? decide(row) : one.verdict;
+        if (verdict?.transform === transform) {
           const data = part && decryptPart(key, row, part, row.ciphertext);
-          tokens.push({ seq: row.seq, token: viewOf(row), data, transform });
-        } else if (now !== undefined) changed.push({ seq: row.seq, transform: now });
+          tokens.push({ seq: row.seq, token: viewOf(row), data, verdict });
+        } else if (verdict) moved.push({ ...one, id, container, max_uses, verdict });
       }
     }
   }
-  if (changed.length > 0 && attempts > 1)
-    tokens.push(...(await readTokens(db, tenant, key, changed, show, attempts - 1)));
+  if (moved.length > 0 && attempts > 1)
+    tokens.push(...(await readTokens(db, tenant, key, moved, decide, attempts - 1)));
   return tokens.sort((a, b) => (a.seq < b.seq ? 1 : -1));
 }

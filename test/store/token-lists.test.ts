@@ -89,9 +89,9 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
     const [policy, ceiling] = [compilePolicy(own), above && compilePolicy(above)];
     return {
       visible: visible({ policy, ceiling }, 'token:read'),
-      transformFor: (token) => {
+      decide: (token) => {
         const verdict = decideUnder(policy, ceiling, 'token:read', token);
-        return verdict.allowed ? verdict.transform : undefined;
+        return verdict.allowed ? verdict : undefined;
       },
       filter,
     };

@@ -34,7 +34,12 @@ describe.each(databases)('the search index on %s', (name, database) => {
   const find = async (number: string, store = on.store, container = '/') => {
     const visible = { scopes: [{ container: { value: container, exact: false } }], exact: true };
     const filter = { equals: { pan: number } };
-    const query = { visible, transformFor: () => 'redact' as const, filter, size: 100 };
+    const query = {
+      visible,
+      decide: () => ({ allowed: true, transform: 'redact', rule: undefined }) as const,
+      filter,
+      size: 100,
+    };
     return (await store.tokens.list(tenant, query)).rows.map(({ token }) => token.id).sort();
   };
   const versions = () =>

@@ -172,8 +172,10 @@ describe.each(databases)('on %s, a list of few tokens among many', (name, databa
     const [policy, ceiling] = [compilePolicy(own), above && compilePolicy(above)];
     return store.tokens.list(tenant, {
       visible: visible({ policy, ceiling }, 'token:read'),
-      transformFor: (token) =>
-        decideUnder(policy, ceiling, 'token:read', token).allowed ? 'redact' : undefined,
+      decide: (token) => {
+        const verdict = decideUnder(policy, ceiling, 'token:read', token);
+        return verdict.allowed ? { ...verdict, transform: 'redact' } : undefined;
+      },
       filter,
       ...window,
     });

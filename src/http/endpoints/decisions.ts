@@ -8,7 +8,7 @@ import { Explanation, explain, explainDenial, Step, trace } from '../../domain/e
 import { JsonText } from '../../domain/json-text.ts';
 import { parseKey } from '../../domain/key.ts';
 import { Permission } from '../../domain/permission.ts';
-import { decideUnder, forPurpose, isOfTokens, type Resource } from '../../domain/policy.ts';
+import { type Allowed, decideUnder, forPurpose, isOfTokens, type Resource } from '../../domain/policy.ts';
 import {
   denyQuarantined,
   identityOf,
@@ -17,9 +17,9 @@ import {
   questionOf,
 } from '../../domain/principal.ts';
 import { Purpose, purposeError } from '../../domain/purpose.ts';
-import { Container, canonicalContainer, DestinationReference, type Transform } from '../../domain/rule.ts';
+import { Container, canonicalContainer, DestinationReference } from '../../domain/rule.ts';
 import type { Reserve, Steps } from '../../domain/steps.ts';
-import { disclosureOf } from '../pipeline/disclosures.ts';
+import { disclosuresOf } from '../pipeline/disclosures.ts';
 import { type HandlerContext, type Report, readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 import { withDestinations } from './destinations.ts';
@@ -179,22 +179,19 @@ async function withMaxUses(
 /** The decisions as the audit log records them: the allowed resources by transform, and each denial. */
 function* reportOf(actor: Principal, permission: string, resources: readonly Resource[]): Steps<Report> {
   const question = questionOf(actor);
-  const allowed = new Map<Transform, Resource[]>();
+  const allowed: { token: Resource; verdict: Allowed }[] = [];
   const denials: Report['denials'][number][] = [];
   for (const resource of resources) {
     yield;
     const verdict = decideUnder(actor.policy, actor.ceiling, permission, resource);
-    if (verdict.allowed)
-      allowed.set(verdict.transform, [...(allowed.get(verdict.transform) ?? []), resource]);
+    if (verdict.allowed) allowed.push({ token: resource, verdict });
     else
       denials.push({
         decision: explainDenial(question, permission, resource),
         resource: resourceOf([resource]),
       });
   }
-  const disclosures = Array.from(allowed, ([transform, some]) =>
-    disclosureOf(question, permission, some, transform),
-  );
+  const disclosures = disclosuresOf(actor, allowed);
   return { actor, operation: permission.replaceAll(':', '.'), disclosures, denials };
 }
 

@@ -6,14 +6,7 @@ import { type DecidingRule, ruleOf } from '../../domain/explain.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { newId } from '../../domain/key.ts';
 import { decide, decideUnder, type Resource } from '../../domain/policy.ts';
-import {
-  changeBy,
-  type Principal,
-  permit,
-  permitNamed,
-  questionOf,
-  trustedWriters,
-} from '../../domain/principal.ts';
+import { changeBy, type Principal, permit, permitNamed, trustedWriters } from '../../domain/principal.ts';
 import { tokenVersion } from '../../domain/row-version.ts';
 import { Container, canonicalContainer, stricter, type Transform } from '../../domain/rule.ts';
 import { SearchEquals, type SearchValues } from '../../domain/search.ts';
@@ -30,6 +23,7 @@ import {
 } from '../../domain/token.ts';
 import { inBoth, visible, within } from '../../domain/visible-scopes.ts';
 import type {
+  DecidedBy,
   ListedToken,
   LockedToken,
   StoredToken,
@@ -38,7 +32,7 @@ import type {
   TokenRecord,
   TokenRevision,
 } from '../../store/store.ts';
-import { disclosureOf } from '../pipeline/disclosures.ts';
+import { disclosuresOf } from '../pipeline/disclosures.ts';
 import { etag } from '../pipeline/etag.ts';
 import type { Limits, Searcher } from '../pipeline/limits.ts';
 import { Cursor, listQuery, oneOrMore, pageOf, paginate, paginationOf } from '../pipeline/pagination.ts';
@@ -47,7 +41,6 @@ import {
   type Call,
   type ChangeReply,
   changeEndpoint,
-  type Disclosure,
   type HandlerContext,
   type Reply,
   readEndpoint,
@@ -236,15 +229,16 @@ export const listTokens = readEndpoint({
     const container = canonicalContainer(query.container ?? '/');
     const readable = within(visible(principal, 'token:read'), container);
     for (const scope of readable.scopes) usage.record(principal, 'token:read', scope.container?.value);
-    const transformFor = (token: Resource) => {
-      if (!canonicalContainer(token.container ?? '/').startsWith(container)) return undefined;
-      const decision = decideUnder(principal.policy, principal.ceiling, 'token:read', token);
-      return decision.allowed ? stricter(decision.transform, query.transform ?? 'reveal') : undefined;
+    const decideRead = (token: DecidedBy) => {
+      if (!canonicalContainer(token.container).startsWith(container)) return undefined;
+      const verdict = decideUnder(principal.policy, principal.ceiling, 'token:read', token);
+      if (!verdict.allowed || !query.transform) return verdict.allowed ? verdict : undefined;
+      return { ...verdict, transform: stricter(verdict.transform, query.transform) };
     };
     const { created_after: createdAfter, created_before: createdBefore } = query;
     const filter = { ids: query.id, type: query.type, metadata: query.metadata, createdAfter, createdBefore };
     const { pagination, data: rows } = await paginate(query, memory.reserverFor(call), (window) =>
-      store.tokens.list(principal.tenantId, { visible: readable, transformFor, filter, ...window }),
+      store.tokens.list(principal.tenantId, { visible: readable, decide: decideRead, filter, ...window }),
     );
     return { status: 200, body: listBody(pagination, rows), disclosures: disclosuresOf(principal, rows) };
   },
@@ -291,25 +285,25 @@ export const searchTokens = readEndpoint({
     for (const scope of searchable.scopes)
       for (const permission of ['token:search', 'token:read'])
         usage.record(principal, permission, scope.container?.value);
-    const transformFor = (token: Resource) => {
-      if (!canonicalContainer(token.container ?? '/').startsWith(container)) return undefined;
+    const decideBoth = (token: DecidedBy) => {
+      if (!canonicalContainer(token.container).startsWith(container)) return undefined;
       const [search, read] = ['token:search', 'token:read'].map((permission) =>
         decideUnder(principal.policy, principal.ceiling, permission, token),
       );
-      return search?.allowed && read?.allowed ? read.transform : undefined;
+      return search?.allowed && read?.allowed ? read : undefined;
     };
     const { size, start: before, type, equals } = body;
     const { created_after: createdAfter, created_before: createdBefore } = body;
     const filter = { type, equals, createdAfter, createdBefore };
     const found = limits.takeSearch(searcherOf(principal), requestInfo);
     const reserve = memory.reserverFor(call);
-    const query = { visible: searchable, transformFor, filter, size, before, reserve };
+    const query = { visible: searchable, decide: decideBoth, filter, size, before, reserve };
     const { rows, ...list } = await store.tokens.list(principal.tenantId, query);
     if (rows.length > 0) found();
     return {
       status: 200,
       body: listBody(paginationOf(size, undefined, list), rows),
-      disclosures: disclosuresOf(principal, rows, 'all rules'),
+      disclosures: disclosuresOf(principal, rows),
       search: { names: Object.keys(equals), hits: rows.length },
     };
   },
@@ -403,23 +397,6 @@ export const deleteToken = changeEndpoint({
   },
 });
 
-/** Groups the tokens of a list by transform. Sets the rule only for plaintext, unless `allRules` is given. */
-function disclosuresOf(
-  principal: Principal,
-  rows: readonly ListedToken[],
-  allRules?: 'all rules',
-): Disclosure[] {
-  const question = questionOf(principal);
-  return Array.from(
-    Map.groupBy(rows, ({ transform }) => transform),
-    ([transform, some]) => {
-      const tokens = some.map(({ token }) => token);
-      if (transform !== 'reveal' && !allRules) return { tokens, transform };
-      return disclosureOf(question, 'token:read', tokens, transform);
-    },
-  );
-}
-
 function transformed(stored: StoredToken, transform: Transform): JsonText {
   return viewOf(stored.token, visibleData(stored, transform));
 }
@@ -473,8 +450,7 @@ function replay(own: number, permission: 'token:create' | 'token:update') {
     const needed = status === own ? permission : 'token:read';
     const current = permit(principal, needed, stored);
     const transform = stricter(first, current.transform);
-    const rule = transform === current.transform ? ruleOf(principal.kind, current) : undefined;
-    const disclosures = [{ tokens: [stored], transform, rule }];
+    const disclosures = [{ tokens: [stored], transform, rule: ruleOf(principal.kind, current) }];
     return { status, body: transformed(stored, transform), headers: etag(version), disclosures };
   };
 }

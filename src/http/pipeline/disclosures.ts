@@ -1,25 +1,33 @@
 /** Records in the audit log which token data a response contains, before it is sent. */
 import { resourceOf } from '../../domain/audit.ts';
 import { Failure, fail } from '../../domain/error.ts';
-import { decidingRule, type Question } from '../../domain/explain.ts';
-import type { Resource } from '../../domain/policy.ts';
-import { actorOf, aggregatedBy, type Principal, questionOf } from '../../domain/principal.ts';
-import type { Transform } from '../../domain/rule.ts';
+import { ruleOf } from '../../domain/explain.ts';
+import type { Allowed, Resource } from '../../domain/policy.ts';
+import { actorOf, aggregatedBy, type Principal } from '../../domain/principal.ts';
 import type { NewEntry } from '../../store/store.ts';
 import { addDenial } from './denials.ts';
 import { auditFields, type RequestInfo } from './request-info.ts';
 import type { Disclosure, HandlerContext, Reply, Report } from './route.ts';
 
-/** Sets `rule` if the same rule decided for all tokens. */
-export function disclosureOf(
-  question: Question,
-  permission: string,
-  tokens: readonly Resource[],
-  transform: Transform,
-): Disclosure {
-  const [rule, ...others] = tokens.map((token) => decidingRule(question, permission, token));
-  const isSame = others.every((other) => other?.of === rule?.of && other?.rule === rule?.rule);
-  return { tokens, transform, rule: isSame ? rule : undefined };
+/** A token, or another resource, with the decision that allowed it. */
+interface Decided {
+  readonly token: Resource;
+  readonly verdict: Allowed;
+}
+
+/** Groups tokens by transform. Sets `rule` where the same rule decided for all tokens of the group. */
+export function disclosuresOf(principal: Pick<Principal, 'kind'>, decided: readonly Decided[]): Disclosure[] {
+  return Array.from(
+    Map.groupBy(decided, ({ verdict }) => verdict.transform),
+    ([transform, some]) => {
+      const [{ verdict: first }] = some as [Decided, ...Decided[]];
+      const isSame = some.every(
+        ({ verdict }) => verdict.rule === first.rule && verdict.isOfCeiling === first.isOfCeiling,
+      );
+      const rule = isSame ? ruleOf(principal.kind, first) : undefined;
+      return { tokens: some.map(({ token }) => token), transform, rule };
+    },
+  );
 }
 
 /** The audit entry fields that describe a disclosure. */
@@ -91,11 +99,7 @@ function countRead(
   requestInfo: RequestInfo,
   { auditRecorder }: HandlerContext,
 ): void {
-  const { tokens, transform } = disclosure;
-  // Lists do not set the rule of masked reads, because only this function needs it.
-  const { rule } = disclosure.rule
-    ? disclosure
-    : disclosureOf(questionOf(principal), 'token:read', tokens, transform);
+  const { tokens, transform, rule } = disclosure;
   const resource = resourceOf(tokens);
   const caller = principal.kind === 'application' ? '' : principal.sessionId;
   const purpose = requestInfo.purpose ?? '';

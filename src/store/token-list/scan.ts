@@ -6,11 +6,11 @@
 
 import { all, Params, padded } from '../../db/sql.ts';
 import { firstIdAt } from '../../domain/key.ts';
-import type { Transform } from '../../domain/rule.ts';
+import type { Allowed } from '../../domain/policy.ts';
 import { nextTurn } from '../../domain/steps.ts';
 import { notExpired } from '../applications.ts';
 import { countBudget, maxId, scanBudget } from '../bounded-list.ts';
-import type { TokenFilter, TokenQuery } from '../store.ts';
+import type { DecidedBy, TokenFilter, TokenQuery } from '../store.ts';
 import { metadataDigest } from '../token-index.ts';
 import { hasTerm, type Term } from '../token-search.ts';
 import { type Budget, countRanges, type Range, type Scan } from './ranges.ts';
@@ -27,18 +27,15 @@ import {
 const defaultBudget: Budget = { scan: scanBudget, count: countBudget, chunk: 512, probe: 128 };
 
 /** A token that may be listed, without its content. `data`, `masked` and `rest` are sizes in bytes. */
-export interface Candidate {
+export interface Candidate extends DecidedBy {
   readonly seq: string;
-  readonly id: string;
-  readonly container: string;
-  readonly max_uses: number | null;
   readonly data: number | string;
   readonly masked: number | string;
   readonly rest: number | string;
 }
 
 export interface VisibleToken extends Candidate {
-  readonly transform: Transform;
+  readonly verdict: Allowed;
 }
 
 export interface FoundTokens {
@@ -61,7 +58,7 @@ export async function findTokens(
   budget = defaultBudget,
   terms?: readonly Term[],
 ): Promise<FoundTokens> {
-  const { filter, transformFor, size, page } = query;
+  const { filter, decide, size, page } = query;
   // The time of creation is the first part of `seq`.
   const { createdAfter = 0, createdBefore } = filter;
   const to = createdBefore === undefined ? maxId : firstIdAt(createdBefore);
@@ -90,10 +87,10 @@ export async function findTokens(
   while (below !== undefined && walk.spent < limit && !isEnough(matches)) {
     const step = await walk.step(below, walk.spent === 0 ? size + 1 : budget.chunk, limit);
     for (const candidate of step.candidates) {
-      const transform = transformFor(candidate);
-      if (transform === undefined) continue;
+      const verdict = decide(candidate);
+      if (!verdict) continue;
       matches++;
-      if (matches > skip && matches <= wanted) shown.push({ ...candidate, transform });
+      if (matches > skip && matches <= wanted) shown.push({ ...candidate, verdict });
     }
     below = step.end;
   }

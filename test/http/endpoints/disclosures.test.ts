@@ -1,6 +1,9 @@
 /** Responses with token data and their audit entries. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { compilePolicy, decideUnder } from '../../../src/domain/policy.ts';
+import { disclosuresOf } from '../../../src/http/pipeline/disclosures.ts';
 import { failInserts } from '../../support/database.ts';
+import { grants } from '../../support/grants.ts';
 import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 const reveal = {
@@ -12,6 +15,36 @@ const reveal = {
 };
 const mask = { ...reveal, priority: 2, container: '/notes/', transform: 'mask', description: undefined };
 const plaintext = 'plaintext-4242';
+
+test('a disclosure names the rule only if the same rule of the same owner decided for all its tokens', () => {
+  const reveals = (container: string) => ({ container, transform: 'reveal' as const });
+  const own = compilePolicy(grants(reveals('/a/'), reveals('/b/'), { container: '/c/', transform: 'mask' }));
+  const above = compilePolicy(grants({ container: '/a/1/', transform: 'mask' }, reveals('/')));
+  const rulesOf = (ceiling: typeof above | undefined, containers: string[], policy = own) => {
+    const decided = containers.map((container) => {
+      const verdict = decideUnder(policy, ceiling, 'token:read', { id: container, container });
+      if (!verdict.allowed) throw new Error(`denied in ${container}`);
+      return { token: { id: container, container }, verdict };
+    });
+    return disclosuresOf({ kind: 'session' }, decided).map(({ tokens, transform, rule }) => [
+      transform,
+      tokens.map(({ id }) => id),
+      rule && `${rule.of} ${rule.rule}`,
+    ]);
+  };
+  expect(rulesOf(undefined, ['/a/', '/a/1/'])).toEqual([['reveal', ['/a/', '/a/1/'], 'session 1']]);
+  expect(rulesOf(undefined, ['/a/', '/c/', '/b/'])).toEqual([
+    ['reveal', ['/a/', '/b/'], undefined],
+    ['mask', ['/c/'], 'session 3'],
+  ]);
+  expect(rulesOf(above, ['/a/1/', '/c/'])).toEqual([['mask', ['/a/1/', '/c/'], undefined]]);
+  // The first by the permissions of the session, the second by those of its authorizer.
+  const [session, authorizer] = ['/b/', '/a/'].map((container) =>
+    compilePolicy(grants('token:read', reveals(container))),
+  );
+  expect(rulesOf(authorizer, ['/a/', '/b/'], session)).toEqual([['mask', ['/a/', '/b/'], undefined]]);
+  expect(rulesOf(authorizer, ['/b/'], session)).toEqual([['mask', ['/b/'], 'authorizer permissions']]);
+});
 
 describe.each(databases)('disclosures on %s', (_, database) => {
   let server: TestServer;

@@ -20,7 +20,7 @@ import { canonicalContainer } from '../../../domain/rule.ts';
 import type { Steps } from '../../../domain/steps.ts';
 import { TokenType } from '../../../domain/token.ts';
 import { visible, within } from '../../../domain/visible-scopes.ts';
-import type { Subject } from '../../../store/store.ts';
+import type { DecidedBy, Subject } from '../../../store/store.ts';
 import { readEndpoint, reply } from '../../pipeline/route.ts';
 import { example } from '../../reference/examples.ts';
 import { beforeAll, ScanBudget, type ScanPosition, scanSubjects, tableOf } from '../access/subject-scan.ts';
@@ -116,15 +116,16 @@ export const searchResources = readEndpoint({
     const size = limitOf(body);
     if (!subject || !TokenType.safeParse(type).success || size === 0)
       return resultsOf(search, [], subject && size === 0 ? (before ?? beforeAll) : undefined);
-    const transformFor = (token: Resource) => {
-      if (!canonicalContainer(token.container ?? '/').startsWith(container)) return undefined;
+    const decideUse = (token: DecidedBy) => {
+      if (!canonicalContainer(token.container).startsWith(container)) return undefined;
       // Only the id is returned, so no data is decrypted.
       const used = { ...token, destination };
-      return decideUnder(subject.policy, subject.ceiling, permission, used).allowed ? 'redact' : undefined;
+      const verdict = decideUnder(subject.policy, subject.ceiling, permission, used);
+      return verdict.allowed ? { ...verdict, transform: 'redact' as const } : undefined;
     };
     const { rows, next } = await store.tokens.list(principal.tenantId, {
       visible: within(visible(subject, permission), container),
-      transformFor,
+      decide: decideUse,
       filter: { type: type === 'token' ? undefined : type },
       size,
       before: before ?? beforeAll,
