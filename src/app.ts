@@ -3,6 +3,7 @@ import { statSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { dirname } from 'node:path';
 import { configuredSinks, type Delivery, type Sink, startDelivery } from './audit/delivery.ts';
+import { openTrail } from './audit/trail.ts';
 import { type Config, ConfigError } from './config/settings.ts';
 import { build } from './config/version.ts';
 import { type Migrated, NoSchema, newestSchema } from './db/migrate.ts';
@@ -14,7 +15,6 @@ import { Proofs } from './http/dpop/proofs.ts';
 import { oneUseLink } from './http/endpoints/console-page.ts';
 import { IssuerKeys } from './http/oauth/issuer-keys.ts';
 import { SignIn } from './http/oauth/sign-in.ts';
-import { auditRecorder as makeAuditRecorder } from './http/pipeline/audit-recorder.ts';
 import { Limits, type Rates } from './http/pipeline/limits.ts';
 import { LongWork, type Turns } from './http/pipeline/long-work.ts';
 import { quota } from './http/pipeline/quota.ts';
@@ -114,7 +114,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   const storeOptions = { clock: options.now, timing, through, positions, reserved };
   const data: OpenedData = await openDataPatiently(config, log, shared, storeOptions);
   const { store, bootstrapped } = data;
-  const auditRecorder = makeAuditRecorder(store, log, now);
+  const trail = openTrail(store.audit, { reads: config.auditReads, now, log });
   const clock = options.monotonic ?? options.now ?? monotonicTime;
   const [usage, requestCounter] = [usageRecorder(store), makeRequestCounter(store)];
   const listening = config.port === 0 ? {} : { url: nodeUrlOf(config, config.port) };
@@ -128,8 +128,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     observer,
     tracer: telemetry?.tracer,
     observed: metrics !== undefined || log.isEnabled('debug'),
-    auditRecorder,
-    auditedReads: config.auditReads,
+    trail,
     ...limitsOf(config, options, clock, observer, log),
     ...quotas(config, store, clock, observer),
     memory: options.memory ?? new RequestMemory(memoryLimits(config.memory)),
@@ -151,7 +150,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   const metricsServer = metrics && (await startMetricsServer(config, metrics, opened));
   const deliveryOptions = { log, observer, now, random: Math.random, timers };
   const delivery = startDelivery(sinks, data.maintenance.sinks, deliveryOptions);
-  const recorders = { auditRecorder, usage, requestCounter, node, metrics };
+  const recorders = { trail, usage, requestCounter, node, metrics };
   const jobs = startBackgroundJobs(data, recorders, observer, log, timers, retentionOf(config, delivery));
   await publishMetrics(metrics, telemetry);
   return {

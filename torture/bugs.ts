@@ -121,8 +121,8 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/store/applications.ts',
-        from: "rowLock(db, 'for no key update')",
-        to: "rowLock(db, 'for no key update').slice(0, 0)",
+        from: "rowLock(tx, 'for no key update')",
+        to: "rowLock(tx, 'for no key update').slice(0, 0)",
       },
     ],
   },
@@ -228,8 +228,8 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/http/run-change.ts',
-        from: "tx.record({ ...auditFields(principal, requestInfo), ...change, result: 'success' });",
-        to: "setTimeout(() => context.store.audit.write([{ ...auditFields(principal, requestInfo), ...change, result: 'success' }]).catch(() => {}));",
+        from: "tx.record(entryOf({ kind: 'change', ...by, ...change }));",
+        to: "setTimeout(() => context.store.audit.write([entryOf({ kind: 'change', ...by, ...change })]).catch(() => {}));",
       },
     ],
   },
@@ -317,8 +317,8 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/cli/commands/serve.ts',
-        from: 'if (isListening && !isStopping) replace(number, { code, signal });',
-        to: 'if (!isListening && !isStopping) replace(number, { code, signal });',
+        from: 'if (watching && !isStopping) replace(number, { code, signal });',
+        to: 'if (!watching && !isStopping) replace(number, { code, signal });',
       },
     ],
   },

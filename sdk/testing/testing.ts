@@ -235,8 +235,7 @@ function contextOf(memory: Memory, publicUrl: string, sessionTtl: number): Handl
   return {
     store: storeOf(memory),
     log,
-    auditRecorder: { add: nothing, writeDue: doNothing, flush: doNothing },
-    auditedReads: 'off',
+    trail: { reads: 'off', record: () => undefined, writeDue: doNothing, flush: doNothing },
     limits,
     pendingSessions: noQuota,
     longRules: noQuota,

@@ -1,11 +1,10 @@
 /** Commits a change, its audit entry and its idempotency record in one transaction. */
-import { resourceOf } from '../domain/audit.ts';
+import { entryOf } from '../audit/trail.ts';
 import { fail, throwIfInvalid } from '../domain/error.ts';
 import { identityOf, ownerOf } from '../domain/principal.ts';
 import type { IdempotentRequest, StoreTransaction } from '../store/store.ts';
 import { isLimited, spendUse } from './admit.ts';
-import { disclosureFields, recordDisclosures } from './pipeline/disclosures.ts';
-import { auditFields } from './pipeline/request-info.ts';
+import { disclosureEvents } from './pipeline/disclosures.ts';
 import {
   type Call,
   type ChangeRoute,
@@ -45,15 +44,9 @@ export async function runChange(
     const handled = await route.handle(call, changeContext);
     const { entity, operation, difference, resource, disclosures, search, idempotencyRecord, ...reply } =
       handled;
-    const change = {
-      operation: operation ?? operationOf(route),
-      entity,
-      ...(search && { search }),
-      ...(resource && { resource: resourceOf([resource]) }),
-      ...(disclosures?.[0] && disclosureFields(disclosures[0])),
-      ...(difference && { difference }),
-    };
-    tx.record({ ...auditFields(principal, requestInfo), ...change, result: 'success' });
+    const by = { caller: principal, client: requestInfo, operation: operation ?? operationOf(route) };
+    const change = { entity, search, resource, disclosure: disclosures?.[0], difference };
+    tx.record(entryOf({ kind: 'change', ...by, ...change }));
     if (idempotency) {
       const quota = route.urgency ? undefined : context.storageQuota;
       await tx.idempotency.save(tenant, idempotency, idempotencyRecord ?? reply, principal.now, quota);
@@ -70,7 +63,8 @@ export async function runChange(
     return await excludeConcurrent(context.idempotentRequests, tenant, idempotency, commit);
   } catch (error) {
     const { examined } = call;
-    if (examined) await recordDisclosures(examined.operation, examined, principal, requestInfo, context); // 503
+    if (examined)
+      await context.trail.record(disclosureEvents(examined.operation, examined, principal, requestInfo)); // 503
     throw error;
   }
 }

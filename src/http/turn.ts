@@ -6,13 +6,8 @@ import { hasTrait } from '../domain/permission.ts';
 import { identityOf, type Principal } from '../domain/principal.ts';
 import type { Credentials } from '../store/store.ts';
 import { type Applicant, admit, isLimited, keyOfNewSession, presentedKey, spendUse } from './admit.ts';
-import {
-  countBreakGlass,
-  countQuarantinedNotFound,
-  countQuarantinedRead,
-  recordDenial,
-} from './pipeline/denials.ts';
-import { recordDisclosures } from './pipeline/disclosures.ts';
+import { countBreakGlass, countQuarantined, recordRefusal } from './pipeline/denials.ts';
+import { disclosureEvents } from './pipeline/disclosures.ts';
 import { refusalOf, responseTo } from './pipeline/finish-request.ts';
 import type { Release } from './pipeline/quota.ts';
 import {
@@ -200,14 +195,13 @@ class Turn implements Applicant {
   disclose(reply: Reply): Promise<void> | undefined {
     if (!reply.disclosures && !reply.report) return undefined;
     const operation = reply.isReplay ? replayOperation : operationOf(this.route);
-    return recordDisclosures(operation, reply, this.#caller, this.requestInfo, this.app);
+    return this.app.trail.record(disclosureEvents(operation, reply, this.#caller, this.requestInfo));
   }
 
   respond(reply: Reply): Response {
     const { app, request, requestInfo, route } = this;
     const principal = this.#caller;
-    if (principal.policy.quarantined)
-      countQuarantinedRead(app, { route, request, principal, requestInfo }, reply);
+    if (principal.policy.quarantined) countQuarantined(app, route, request, principal, requestInfo, reply);
     return responseTo(route, reply, principal, requestInfo, app);
   }
 
@@ -216,9 +210,7 @@ class Turn implements Applicant {
     requestInfo.reservation?.release();
     const receiving = this.#receiving;
     const error = principal ? await this.#causeOf(thrown) : thrown;
-    await recordDenial(app, { route, principal, error, request, receiving, requestInfo });
-    if (principal?.policy.quarantined)
-      countQuarantinedNotFound(app, { route, request, principal, requestInfo }, error);
+    await recordRefusal(app, { route, principal, error, request, receiving, requestInfo });
     return refusalOf({ route, request, error, principal, receiving }, requestInfo, app);
   }
 

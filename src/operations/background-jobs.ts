@@ -4,6 +4,7 @@ import { closeSync, openSync } from 'node:fs';
 import { devNull } from 'node:os';
 import { DamagedChain } from '../audit/errors.ts';
 import type { Retention } from '../audit/proof.ts';
+import type { Trail } from '../audit/trail.ts';
 import type { Maintenance } from '../store/maintenance.ts';
 import type { Store } from '../store/store.ts';
 import type { Log } from '../telemetry/log.ts';
@@ -29,12 +30,8 @@ interface Recorder {
   flush(): Promise<void>;
 }
 
-interface AuditRecorder extends Recorder {
-  writeDue(): Promise<void>;
-}
-
 interface Recorders {
-  readonly auditRecorder: AuditRecorder;
+  readonly trail: Pick<Trail, 'writeDue' | 'flush'>;
   readonly usage: Recorder;
   readonly requestCounter: Recorder;
   readonly node: Pick<NodeRecorder, 'record' | 'remove' | 'isClockSettled' | 'findProblems'>;
@@ -53,7 +50,7 @@ interface Data {
 /** Without `timers`, the jobs run only on `flush`. Without `retention`, audit entries are not deleted. */
 export function startBackgroundJobs(
   { store, maintenance }: Data,
-  { auditRecorder, usage, requestCounter, node, metrics }: Recorders,
+  { trail, usage, requestCounter, node, metrics }: Recorders,
   observer: Pick<Observer, 'swept'>,
   log: Log,
   timers = true,
@@ -66,7 +63,7 @@ export function startBackgroundJobs(
   const jobs = [
     recordNode,
     job('look for problems of this node', 60_000, () => node.findProblems()),
-    job('write denials and reads', 1000, () => auditRecorder.writeDue()),
+    job('write denials and reads', 1000, () => trail.writeDue()),
     writeUsage,
     writeRequestCounts,
     job('announce expiring keys', 60_000, () => whileFull(batchSize.notices, maintenance.writeExpiryNotices)),
@@ -115,7 +112,7 @@ export function startBackgroundJobs(
   const finish = () =>
     Promise.all([
       ...jobs.map((one) => one.stop()),
-      auditRecorder.flush().then(() => recordHeads(maintenance, log)),
+      trail.flush().then(() => recordHeads(maintenance, log)),
       writeUsage.runNow(),
       writeRequestCounts.runNow(),
       Promise.resolve(recordNode.stop()).then(() => node.remove()),
@@ -123,7 +120,7 @@ export function startBackgroundJobs(
 
   return {
     flush: async () => {
-      await auditRecorder.flush();
+      await trail.flush();
       for (const one of jobs) await one.runNow();
     },
     stop: async () => {

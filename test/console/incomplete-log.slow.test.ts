@@ -3,7 +3,7 @@ import { expect, test } from 'bun:test';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { maxGroups, maxIds } from '../../src/http/pipeline/audit-recorder.ts';
+import { maxGroups, maxIds } from '../../src/audit/log/collector.ts';
 import { describeConsole } from '../support/console-suite.ts';
 
 describeConsole('console activity, incomplete:', (suite) => {

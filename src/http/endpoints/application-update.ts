@@ -71,7 +71,7 @@ export const updateApplication = changeEndpoint({
   },
   failures: ['grant_not_held', 'not_found'],
   etag: 'both',
-  preview: async (call, { store, usage, auditedReads, longWork }) => {
+  preview: async (call, { store, usage, trail, longWork }) => {
     const { principal, params, query } = call;
     mustHold(principal, 'access:review');
     usage.record(principal, 'access:review');
@@ -87,7 +87,7 @@ export const updateApplication = changeEndpoint({
     const run = longWork.for(principal);
     const impact = await impactOf(store, run, update, {
       since: principal.now - (query.days ?? defaultDays) * day,
-      auditedReads,
+      auditedReads: trail.reads,
       isQuarantined: current.quarantined_at !== undefined,
     });
     return { status: 200, body: impact };

@@ -3,26 +3,19 @@
  * only under /console/api/. See docs/decisions/0039-sign-in-by-name.md.
  */
 import { z } from 'zod';
+import { entryOf, type KeylessEvent } from '../../audit/trail.ts';
 import type { Application } from '../../domain/application.ts';
 import { Person } from '../../domain/audit.ts';
 import { mint, parseKey, type Secret } from '../../domain/key.ts';
 import { networkMatcher } from '../../domain/network.ts';
-import type { Principal } from '../../domain/principal.ts';
+import { actorOf, type Principal } from '../../domain/principal.ts';
 import { acceptsPerson, signInEntries, subjectShape } from '../../domain/trusted-issuer.ts';
 import { validate } from '../../domain/validate.ts';
-import type { NewEntry, NewIssuedKey } from '../../store/store.ts';
+import type { NewIssuedKey } from '../../store/store.ts';
 import { type Claims, IssuerUnreachable, JwtRefusal } from '../oauth/issuer-keys.ts';
 import { identifierIn, type Outcome, type SignedInPerson, SignInRefusal } from '../oauth/sign-in.ts';
-import { networkOf } from '../pipeline/client-address.ts';
 import { formType, readForm, receiveBody } from '../pipeline/read-input.ts';
-import {
-  auditFields,
-  clientFields,
-  cookieIn,
-  pathOf,
-  type RequestInfo,
-  sessionCookie,
-} from '../pipeline/request-info.ts';
+import { cookieIn, pathOf, type RequestInfo, sessionCookie } from '../pipeline/request-info.ts';
 import { type HandlerContext, openEndpoint, type Reply, reply } from '../pipeline/route.ts';
 import { entityOf } from './applications.ts';
 import { issue, newKey, printable, signOutOperation } from './token-exchange.ts';
@@ -180,7 +173,7 @@ async function beginSession(
   const { id } = application;
   const actor = { kind: 'application' as const, id, application_id: id, issuer, person };
   const result = await issue(context, application, make, ({ at }) => {
-    return { at, actor, operation, ...clientFields(requestInfo) };
+    return { at, actor, operation, client: requestInfo };
   });
   if (result.outcome === 'used') throw new SignInRefusal('it was finished before', 'failed', claims);
   if (result.outcome !== 'issued') throw refuse(outcomes[result.outcome]);
@@ -203,29 +196,16 @@ function describePerson({ sub, name, email, email_verified }: Claims): Person {
 
 /** Counts a refusal in the audit log of the tenant, or without a tenant if that is not known. */
 function recordRefusal(
-  { auditRecorder }: HandlerContext,
-  requestInfo: RequestInfo,
+  { trail }: HandlerContext,
+  client: RequestInfo,
   { message, claims, tenantId }: SignInRefusal,
 ): void {
-  const address = requestInfo.address();
-  const group = {
-    quota: tenantId === undefined ? 'anonymous' : `sign-in ${tenantId}`,
-    name: JSON.stringify([operation, message, claims.sub, address && networkOf(address)]),
-    coarseName: operation,
-  };
-  const person = describePerson(claims);
-  auditRecorder.add(group, undefined, (at) => ({
-    at,
-    actor: {
-      kind: 'anonymous',
-      ...(person.subject !== '' && { person: { ...person, subject: printable(person.subject) } }),
-    },
-    operation,
-    reason: 'sign_in_refused',
-    ...(tenantId === undefined ? { result: 'failed' } : { tenantId, result: 'denied' }),
-    decision: { reason: `the sign-in was refused: ${printable(message)}` },
-    ...clientFields(requestInfo),
-  }));
+  const claimed = describePerson(claims);
+  const person = claimed.subject === '' ? undefined : { ...claimed, subject: printable(claimed.subject) };
+  const decision = { reason: `the sign-in was refused: ${printable(message)}` };
+  const target = tenantId === undefined ? undefined : { tenantId };
+  const refusal = { reason: 'sign_in_refused', target, decision, person, apart: [message, claims.sub] };
+  trail.record([{ kind: 'unauthenticated', operation, client, ...refusal }]);
 }
 
 export const signOut = openEndpoint({
@@ -240,7 +220,8 @@ export const signOut = openEndpoint({
     if (principal) {
       const { tenantId, applicationId, authority } = principal;
       const session = { tenantId, applicationId, keyId: authority.keyId };
-      await endSession(context, session, auditFields(principal, requestInfo));
+      const by = { at: principal.now, actor: actorOf(principal), client: requestInfo };
+      await endSession(context, session, by);
     }
     return { status: 204, headers: { 'Set-Cookie': `${sessionCookie}=; ${attributes}; Max-Age=0` } };
   },
@@ -252,18 +233,14 @@ type Session = Awaited<ReturnType<HandlerContext['store']['findPersonSessions']>
 async function endSession(
   { store }: HandlerContext,
   { tenantId, applicationId, keyId }: Session,
-  by: Pick<NewEntry, 'actor' | 'at' | 'from' | 'request_id'>,
+  by: Pick<KeylessEvent, 'actor' | 'at' | 'client'>,
 ): Promise<void> {
   await store.change(
     tenantId,
     async (tx) => {
       if (!(await tx.keys.delete(tenantId, applicationId, keyId, () => {}))) return;
-      const what = {
-        operation: signOutOperation,
-        entity: entityOf(applicationId),
-        result: 'success' as const,
-      };
-      tx.record({ ...by, tenantId, ...what });
+      const target = { tenantId, entity: entityOf(applicationId) };
+      tx.record(entryOf({ kind: 'keyless', ...by, operation: signOutOperation, target }));
     },
     applicationId,
     true,
@@ -299,7 +276,7 @@ export const logOutByProvider = openEndpoint({
       const by = {
         at,
         actor: { kind: 'anonymous' as const, issuer: person.issuer },
-        ...clientFields(requestInfo),
+        client: requestInfo,
       };
       for (const session of await store.findPersonSessions(person)) await endSession(context, session, by);
       // Afterwards, so that the provider can repeat it after a failure.

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { disclosuresOf } from '../../audit/trail.ts';
 import { resourceOf } from '../../domain/audit.ts';
 import { optional, Text, text, Uuid } from '../../domain/common-fields.ts';
 import { Denial } from '../../domain/denial.ts';
@@ -19,7 +20,6 @@ import {
 import { Purpose, purposeError } from '../../domain/purpose.ts';
 import { Container, canonicalContainer, DestinationReference } from '../../domain/rule.ts';
 import type { Reserve, Steps } from '../../domain/steps.ts';
-import { disclosuresOf } from '../pipeline/disclosures.ts';
 import { type HandlerContext, type Report, readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 import { withDestinations } from './destinations.ts';

@@ -1,12 +1,13 @@
 /** Revokes a leaked key. Needs no other credential: the holder of the key may revoke it. */
 import { z } from 'zod';
+import { entryOf } from '../../audit/trail.ts';
 import { throwIfInvalid } from '../../domain/error.ts';
 import { applicationKinds, keyDigest, nilTag, parseKey } from '../../domain/key.ts';
 import { validate } from '../../domain/validate.ts';
-import type { NewEntry, RevokedKey } from '../../store/store.ts';
+import type { RevokedKey } from '../../store/store.ts';
 import { jsonTypes, readJson, receiveBody } from '../pipeline/read-input.ts';
-import { clientFields, type RequestInfo } from '../pipeline/request-info.ts';
 import { openEndpoint } from '../pipeline/route.ts';
+import { entityOf } from './applications.ts';
 
 const KeyRevoke = z
   .strictObject({
@@ -51,7 +52,7 @@ export const revokeKey = openEndpoint({
     rejectPublicKey(text);
     await Promise.all([
       store.revokeKey(parseKey(text) ?? { tag: nilTag, digest: keyDigest(text) }, (revoked, at) =>
-        entryOf(revoked, at, requestInfo),
+        entryOf({ kind: 'keyless', at, actor, operation, client: requestInfo, ...changeOf(revoked) }),
       ),
       Bun.sleep(minDuration),
     ]);
@@ -67,15 +68,14 @@ function rejectPublicKey(text: string): void {
   throwIfInvalid({ key: ['must not be the key of a public application: regenerate its key instead'] });
 }
 
+const actor = { kind: 'anonymous' } as const;
 const operation = 'key.revoke';
 
-/** The audit entry. It has no tenant if the key is unknown. */
-function entryOf(revoked: RevokedKey | undefined, at: number, requestInfo: RequestInfo): NewEntry {
-  const common = { at, actor: { kind: 'anonymous' as const }, operation, ...clientFields(requestInfo) };
-  if (!revoked) return { ...common, result: 'failed', reason: 'not_found' };
+function changeOf(revoked: RevokedKey | undefined) {
+  if (!revoked) return { target: undefined };
   const { tenantId } = revoked;
-  const entry = { ...common, tenantId, result: 'success' as const };
-  if ('sessionId' in revoked) return { ...entry, entity: { kind: revoked.kind, id: revoked.sessionId } };
-  const { applicationId: id, key } = revoked;
-  return { ...entry, entity: { kind: 'application', id }, difference: { keys: { from: key } } };
+  if ('sessionId' in revoked)
+    return { target: { tenantId, entity: { kind: revoked.kind, id: revoked.sessionId } } };
+  const { applicationId, key } = revoked;
+  return { target: { tenantId, entity: entityOf(applicationId) }, difference: { keys: { from: key } } };
 }

@@ -3,7 +3,6 @@ import type { DpopResponse, PresentedProof } from '../../domain/dpop.ts';
 import { parseKey } from '../../domain/key.ts';
 import type { Principal } from '../../domain/principal.ts';
 import { ProofError } from '../dpop/proof.ts';
-import { addDenial } from '../pipeline/denials.ts';
 import type { Call, HandlerContext } from '../pipeline/route.ts';
 
 /** The backend that sent the request. */
@@ -22,7 +21,7 @@ export async function findPresented(
   credential: string,
   proof: PresentedProof | undefined,
   { principal: caller, requestInfo }: Caller,
-  { store, proofs, auditRecorder }: Pick<HandlerContext, 'store' | 'proofs' | 'auditRecorder'>,
+  { store, proofs, trail }: Pick<HandlerContext, 'store' | 'proofs' | 'trail'>,
 ): Promise<FoundCredential> {
   const key = parseKey(credential);
   const principal =
@@ -42,20 +41,10 @@ export async function findPresented(
     const dpop = { nonce: proofs.newNonce(now), error: error.code };
     if (error.code !== 'use_dpop_nonce') {
       const decision = { reason: `the DPoP proof ${error.message}` };
-      addDenial(
-        auditRecorder,
-        { ...refusedProof, actor: principal, decision, reportedBy: caller.applicationId },
-        caller,
-        requestInfo,
-      );
+      const by = { caller, client: requestInfo, actor: principal, reportedBy: caller.applicationId };
+      const refusal = { operation: 'decision.create', reason: 'unauthenticated', decision };
+      trail.record([{ kind: 'denial', ...by, ...refusal }]);
     }
     return { dpop, reason: `the session is bound, and the DPoP proof ${error.message}` };
   }
 }
-
-const refusedProof = {
-  operation: 'decision.create',
-  reason: 'unauthenticated',
-  resource: undefined,
-  isStored: false,
-} as const;

@@ -1,10 +1,9 @@
 /** Sends a request to a destination and inserts the data of tokens on the way. The caller never sees the data. */
 import { z } from 'zod';
-import { outcomeOperation, resourceOf } from '../../domain/audit.ts';
+import { entryOf } from '../../audit/trail.ts';
 import { type DestinationRequest, isPlainPath, matchesPath } from '../../domain/destination.ts';
 import { echoes } from '../../domain/echoes.ts';
 import { Failure, fail, orNotFound } from '../../domain/error.ts';
-import { decidingRule } from '../../domain/explain.ts';
 import { jsonLimitError } from '../../domain/json-limits.ts';
 import {
   type CallerRequest,
@@ -13,7 +12,7 @@ import {
   selectParts,
 } from '../../domain/placeholders.ts';
 import type { Policy } from '../../domain/policy.ts';
-import { holds, type Principal, permit, questionOf } from '../../domain/principal.ts';
+import { holds, type Principal, permit } from '../../domain/principal.ts';
 import { tokenVersion, versionOf } from '../../domain/row-version.ts';
 import { inTurns, nextTurn, runSteps, type Steps } from '../../domain/steps.ts';
 import type { Lease } from '../../outbound/destinations.ts';
@@ -28,7 +27,6 @@ import {
   type RoutedRequest,
   readText,
 } from '../pipeline/read-input.ts';
-import { auditFields } from '../pipeline/request-info.ts';
 import {
   type Call,
   type Endpoint,
@@ -176,7 +174,8 @@ async function check(call: Call, context: HandlerContext): Promise<Use> {
     data.set(token.id, token.plaintext().value());
   }
   const filled = prepared.fill((token) => data.get(token));
-  const entry = entryOf(call, destination, listed, tokens);
+  const by = { caller: principal, client: call.requestInfo };
+  const entry = entryOf({ kind: 'use', ...by, destination, request: listed, tokens });
   return { destination, secrets: destination.secrets(), listed, tokens, filled, entry };
 }
 
@@ -249,9 +248,8 @@ async function commit(call: Call, use: Use, lease: Lease, tx: StoreTransaction):
     if ((await spendTokenUse(tenantId, token, tx)) === 0) deleted.push(token);
   tx.record(use.entry);
   for (const token of deleted) {
-    const fields = { operation: 'token.delete', result: 'success', resource: resourceOf([token]) } as const;
-    const entity = { kind: 'token', id: token.id };
-    tx.record({ ...auditFields(principal, requestInfo), ...fields, entity });
+    const deletion = { operation: 'token.delete', entity: { kind: 'token', id: token.id }, resource: token };
+    tx.record(entryOf({ kind: 'change', caller: principal, client: requestInfo, ...deletion }));
   }
   return true;
 }
@@ -262,24 +260,6 @@ async function spendTokenUse(tenant: string, token: StoredToken, tx: StoreTransa
     if (tokenVersion(current) !== tokenVersion(token)) throw changing();
   });
   return orNotFound(left);
-}
-
-function entryOf(
-  { principal, requestInfo }: Call,
-  { id: destination, name }: StoredDestination,
-  { method, path }: DestinationRequest,
-  tokens: readonly StoredToken[],
-) {
-  const [first] = tokens;
-  const rule = first && decidingRule(questionOf(principal), 'token:use', { ...first, destination });
-  return {
-    ...auditFields(principal, requestInfo),
-    operation: 'token.use',
-    result: 'success' as const,
-    resource: resourceOf(tokens),
-    ...(rule && { decision: { rule } }),
-    use: { destination, name, method, path },
-  };
 }
 
 async function send(
@@ -322,16 +302,7 @@ async function send(
     throw failure;
   } finally {
     observe(failure?.code ?? 'replied');
-    const outcome = {
-      ...use.entry,
-      operation: outcomeOperation,
-      ...(status !== undefined && { use: { ...use.entry.use, status } }),
-      ...(failure && { reason: failure.code }),
-    };
-    // The request was sent, so the caller gets the reply also if the outcome cannot be recorded.
-    await context.store.audit.write([outcome]).catch((error: unknown) => {
-      context.log.error('the outcome of a use was not recorded', { destination: destination.id, error });
-    });
+    await context.trail.record([{ kind: 'outcome', use: use.entry, status, reason: failure?.code }]);
   }
 }
 

@@ -1,6 +1,7 @@
 /** Exchanges the JWT of a trusted issuer for a short-lived key of an application (RFC 8693). */
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
+import { entryOf, type KeylessEvent } from '../../audit/trail.ts';
 import type { Application } from '../../domain/application.ts';
 import { Id, timestamp } from '../../domain/common-fields.ts';
 import { fail } from '../../domain/error.ts';
@@ -9,12 +10,11 @@ import { applicationKinds, mint, redactSecrets } from '../../domain/key.ts';
 import { latestExpiry } from '../../domain/lifetime.ts';
 import { networkMatcher } from '../../domain/network.ts';
 import { keyExpiry, matchIssuer, type Workload } from '../../domain/trusted-issuer.ts';
-import type { Keys, NewEntry, NewIssuedKey, StoreTransaction, WorkloadTarget } from '../../store/store.ts';
+import type { Keys, NewIssuedKey, StoreTransaction, WorkloadTarget } from '../../store/store.ts';
 import { ProofError } from '../dpop/proof.ts';
 import { type Claims, decodeClaims, IssuerUnreachable, JwtRefusal } from '../oauth/issuer-keys.ts';
-import { networkOf } from '../pipeline/client-address.ts';
 import { formType, readForm, receiveBody } from '../pipeline/read-input.ts';
-import { clientFields, type RequestInfo, urlOf } from '../pipeline/request-info.ts';
+import { type RequestInfo, urlOf } from '../pipeline/request-info.ts';
 import { type HandlerContext, openEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 import { entityOf } from './applications.ts';
@@ -167,7 +167,7 @@ async function exchange({ clientId, jwt }: TokenForm, call: Exchange): Promise<z
     return await issueKey(target, jwt, claims, call);
   } catch (error) {
     if (!(error instanceof JwtRefusal)) throw error;
-    recordRefusal(context, requestInfo, target, claims, error.message);
+    recordRefusal(context, requestInfo, target?.application, claims, error.message);
     throw new TokenFailure(refused);
   }
 }
@@ -221,15 +221,19 @@ export function issue(
   { store }: HandlerContext,
   { tenant_id: tenantId, id }: Application,
   make: Parameters<Keys['issue']>[2],
-  entryOf: (issued: NewIssuedKey, keyId: string) => Omit<NewEntry, 'tenantId' | 'entity' | 'result'>,
+  recordOf: (issued: NewIssuedKey, keyId: string) => Omit<KeylessEvent, 'target'>,
 ): ReturnType<Keys['issue']> {
   const issueIn = async ({ keys, record }: StoreTransaction) => {
     const done = await keys.issue(tenantId, id, make);
     if (done.outcome !== 'issued') return done;
-    const outcome = { tenantId, entity: entityOf(id), result: 'success' as const };
-    const entry = { ...entryOf(done.issued, done.id), ...outcome };
-    record(entry);
-    for (let ended = 0; ended < done.ended; ended++) record({ ...entry, operation: signOutOperation });
+    const event = {
+      ...recordOf(done.issued, done.id),
+      kind: 'keyless' as const,
+      target: { tenantId, entity: entityOf(id) },
+    };
+    record(entryOf(event));
+    for (let ended = 0; ended < done.ended; ended++)
+      record(entryOf({ ...event, operation: signOutOperation }));
     return done;
   };
   return store.change(tenantId, issueIn, id);
@@ -287,7 +291,7 @@ function issuedEntry(
   { id }: Application,
   { key, workload, at, expiresAt }: NewIssuedKey,
   keyId: string,
-  requestInfo: RequestInfo,
+  client: RequestInfo,
 ) {
   const { issuer, subject } = workload;
   return {
@@ -295,7 +299,7 @@ function issuedEntry(
     actor: { kind: 'application' as const, id, application_id: id, subject, issuer: issuer.issuer },
     operation,
     difference: { keys: { to: { id: keyId, ending: key.ending, expires_at: timestamp(expiresAt) } } },
-    ...clientFields(requestInfo),
+    client,
   };
 }
 
@@ -304,35 +308,20 @@ function issuedEntry(
  * are not verified: anyone can send them.
  */
 function recordRefusal(
-  { auditRecorder }: HandlerContext,
-  requestInfo: RequestInfo,
-  target: WorkloadTarget | undefined,
+  { trail }: HandlerContext,
+  client: RequestInfo,
+  application: Application | undefined,
   { iss, sub }: Claims,
   problem: string,
 ): void {
-  const address = requestInfo.address();
-  const application = target?.application;
-  const group = {
-    quota: application ? `exchange ${application.id}` : 'anonymous',
-    name: JSON.stringify([operation, problem, address && networkOf(address)]),
-    coarseName: operation,
-  };
   const claimed = `it says that its issuer is ${printable(iss)} and its subject is ${printable(sub)}`;
-  auditRecorder.add(group, undefined, (at) => ({
-    at,
-    actor: { kind: 'anonymous' },
-    operation,
-    reason: 'jwt_refused',
-    ...clientFields(requestInfo),
-    ...(application
-      ? {
-          tenantId: application.tenant_id,
-          entity: entityOf(application.id),
-          result: 'denied',
-          decision: { reason: `the JWT was refused: ${problem}; ${claimed}` },
-        }
-      : { result: 'failed' }),
-  }));
+  const known = application && {
+    target: { tenantId: application.tenant_id, entity: entityOf(application.id) },
+    decision: { reason: `the JWT was refused: ${problem}; ${claimed}` },
+  };
+  trail.record([
+    { kind: 'unauthenticated', operation, reason: 'jwt_refused', client, apart: [problem], ...known },
+  ]);
 }
 
 const maxClaimLength = 200;

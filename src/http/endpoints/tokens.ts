@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { disclosuresOf } from '../../audit/trail.ts';
 import { DateTime, optional } from '../../domain/common-fields.ts';
 import { Denial } from '../../domain/denial.ts';
 import { type Failure, fail, orNotFound } from '../../domain/error.ts';
@@ -32,7 +33,6 @@ import type {
   TokenRecord,
   TokenRevision,
 } from '../../store/store.ts';
-import { disclosuresOf } from '../pipeline/disclosures.ts';
 import { etag } from '../pipeline/etag.ts';
 import type { Limits, Searcher } from '../pipeline/limits.ts';
 import { Cursor, listQuery, oneOrMore, pageOf, paginate, paginationOf } from '../pipeline/pagination.ts';

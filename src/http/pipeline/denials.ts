@@ -1,55 +1,58 @@
-/** Records in the audit log which requests were denied (403) or had no valid key (401). */
-import type { EntryDecision, EntryResource } from '../../domain/audit.ts';
+/** The events of requests that were refused or are in quarantine, for the audit log. */
+import { type EntryDecision, type EntryResource, resourceOf } from '../../domain/audit.ts';
+import { containsNoSecret } from '../../domain/common-fields.ts';
 import { Denial } from '../../domain/denial.ts';
 import { Failure, problem } from '../../domain/error.ts';
 import { hasTrait } from '../../domain/permission.ts';
-import { actorOf, aggregatedBy, type Principal } from '../../domain/principal.ts';
-import { canonicalContainer } from '../../domain/rule.ts';
+import type { Principal } from '../../domain/principal.ts';
+import { Container } from '../../domain/rule.ts';
+import { defaultContainer, isObject } from '../../domain/token.ts';
 import { signInEntries } from '../../domain/trusted-issuer.ts';
-import type { AuditRecorder } from './audit-recorder.ts';
-import { networkOf } from './client-address.ts';
-import { type NamedRequest, namedResource, pathIds } from './named-resource.ts';
-import type { RoutedRequest } from './read-input.ts';
-import { auditFields, type RequestInfo } from './request-info.ts';
+import type { Store, TokenLocation } from '../../store/store.ts';
+import { bodyLimit, jsonTypes, type ReceivedBody, type RoutedRequest, readJson } from './read-input.ts';
+import type { RequestInfo } from './request-info.ts';
 import { type HandlerContext, type KeyedRoute, operationOf, type Reply } from './route.ts';
 
-interface DeniedRequest extends NamedRequest {
+interface RefusedRequest {
+  readonly route: KeyedRoute;
+  readonly request: RoutedRequest;
   /** Undefined if the key was not valid. */
   readonly principal: Principal | undefined;
   readonly error: unknown;
+  readonly receiving: Promise<ReceivedBody> | undefined;
   readonly requestInfo: RequestInfo;
 }
 
-/** Ignores failures marked as `expected`, and errors other than 401 and 403. Never rejects. */
-export async function recordDenial(
-  { auditRecorder, store }: Pick<HandlerContext, 'auditRecorder' | 'store'>,
-  denied: DeniedRequest,
+/**
+ * Records a request that was denied (403) or had no valid key (401), and in quarantine one for a resource that does not
+ * exist (404). Ignores other errors, and failures marked as `expected`. Never rejects.
+ */
+export async function recordRefusal(
+  { trail, store }: Pick<HandlerContext, 'trail' | 'store'>,
+  refused: RefusedRequest,
 ): Promise<void> {
-  const { route, principal, error, requestInfo } = denied;
-  if (!(error instanceof Failure) || error.expected) return;
+  const { route, request, principal: caller, error, requestInfo: client } = refused;
+  if (!(error instanceof Failure)) return;
   const { code: reason } = error;
   const { status } = problem(reason);
-  if (status !== 401 && status !== 403) return;
   const operation = operationOf(route);
-  if (!principal) {
-    addUnauthenticated(auditRecorder, operation, reason, requestInfo);
+  if (status === 404 && caller?.policy.quarantined) {
+    const result = 'failed';
+    trail.record([{ kind: 'quarantined', caller, client, operation, result, reason, ids: pathIds(request) }]);
+  }
+  if (error.expected || (status !== 401 && status !== 403)) return;
+  if (!caller) {
+    trail.record([{ kind: 'unauthenticated', client, operation, reason }]);
     return;
   }
   const denial = error instanceof Denial ? error : undefined;
   const decision = denial?.decision ?? { reason: error.detail };
-  const event = { operation, reason, decision, actor: principal };
-  if (denial?.resource) {
-    const { resource, isStored, createdBy } = denial;
-    addDenial(auditRecorder, { ...event, resource, isStored, createdBy }, principal, requestInfo);
-    return;
-  }
-  const { resource, isStored = false, createdBy } = (await namedResource(denied, principal, store)) ?? {};
-  addDenial(
-    auditRecorder,
-    { ...event, decision: withContainer(decision, resource), resource, isStored, createdBy },
-    principal,
-    requestInfo,
-  );
+  const { resource, isStored, createdBy } = denial?.resource
+    ? denial
+    : ((await namedResource(refused, caller, store)) ?? {});
+  const explained = denial?.resource ? decision : withContainer(decision, resource);
+  const event = { caller, client, operation, reason, decision: explained, resource, isStored, createdBy };
+  trail.record([{ kind: 'denial', ...event }]);
 }
 
 /** Adds the container of the request to the missing grant, because a grant on that container would be enough. */
@@ -60,172 +63,129 @@ function withContainer(decision: EntryDecision, resource: EntryResource | undefi
   return { ...decision, missing: { container, ...missing } };
 }
 
-function addUnauthenticated(
-  recorder: AuditRecorder,
-  operation: string,
-  reason: string,
-  requestInfo: RequestInfo,
-): void {
-  const address = requestInfo.address();
-  const group = {
-    quota: 'anonymous',
-    name: JSON.stringify([operation, reason, address && networkOf(address)]),
-    coarseName: JSON.stringify([operation, reason]),
-  };
-  recorder.add(group, undefined, (at) => ({
-    at,
-    actor: { kind: 'anonymous' },
-    from: requestInfo.from(),
-    request_id: requestInfo.requestId,
-    operation,
-    result: 'failed',
-    reason,
-  }));
-}
-
-/** Whether the missing grant is for another container than the token's. This happens if a request moves the token. */
-function isMove({ missing }: EntryDecision, resource: EntryResource | undefined): boolean {
-  return (
-    missing?.container !== undefined &&
-    resource?.container !== undefined &&
-    canonicalContainer(missing.container) !== resource.container
-  );
-}
-
-/** An operation that was denied to `actor`. */
-export interface AccessDenial {
-  readonly actor: Principal;
-  readonly operation: string;
-  /** The error code. */
-  readonly reason: string;
-  readonly decision: EntryDecision;
-  readonly resource: EntryResource | undefined;
-  /** Whether the ids and container in `resource` are those of stored tokens. Otherwise the caller chose them. */
-  readonly isStored: boolean;
-  /** The application that created the stored tokens, if it is known and the same for all. */
-  readonly createdBy?: string | undefined;
-  /** Of a reported denial, if it is not that of the caller. */
-  readonly purpose?: string | undefined;
-  /** The application that reported the denial. Undefined if this service denied the request. */
-  readonly reportedBy?: string;
-}
-
-/**
- * Counts a denial. `caller` sent the request. Denials about tokens that other applications created have a separate
- * quota, which a caller cannot use up with its own tokens or with made-up ids and containers. Events with different
- * purposes, reasons or missing grants can be in one group, because the caller can choose parts of these. The entry has
- * those of its first event.
- */
-export function addDenial(
-  recorder: AuditRecorder,
-  denial: AccessDenial,
-  caller: Principal,
-  requestInfo: RequestInfo,
-): void {
-  const { actor, operation, reason, decision, purpose, resource, isStored, createdBy, reportedBy } = denial;
-  const identity = actorOf(actor);
-  const address = requestInfo.address();
-  const kind = !isStored ? 'named' : createdBy === actor.applicationId ? 'own' : 'stored';
-  const group = {
-    quota: JSON.stringify([kind, aggregatedBy(actor), reportedBy]),
-    name: JSON.stringify([
-      operation,
-      reason,
-      identity.id,
-      resource?.container,
-      isMove(decision, resource),
-      address && networkOf(address),
-      // An invalid DPoP proof: a missing and a forged one get separate entries. There are only a few possible reasons.
-      reason === 'unauthenticated' ? decision.reason : null,
-    ]),
-    coarseName: JSON.stringify([reportedBy === undefined ? operation : reportedBy, reason]),
-  };
-  recorder.add(group, resource, () => ({
-    ...auditFields(caller, requestInfo),
-    actor: identity,
-    operation,
-    result: 'denied',
-    reason,
-    decision,
-    ...(purpose !== undefined && { purpose }),
-    ...(reportedBy !== undefined && { reported_by: reportedBy }),
-  }));
-}
-
 /**
  * Counts a request with a stored key of an application to which people sign in by name, while they may not sign in with
  * keys. Such keys are for emergencies.
  */
 export function countBreakGlass(
-  principal: Principal,
-  requestInfo: RequestInfo,
-  { auditRecorder, observer }: Pick<HandlerContext, 'auditRecorder' | 'observer'>,
+  caller: Principal,
+  client: RequestInfo,
+  { trail, observer }: Pick<HandlerContext, 'trail' | 'observer'>,
 ): void {
-  if (principal.kind !== 'application' || principal.issuer !== undefined) return;
-  if (signInEntries([principal.application]).length === 0) return;
+  if (caller.kind !== 'application' || caller.issuer !== undefined) return;
+  if (signInEntries([caller.application]).length === 0) return;
   observer.brokeGlass();
-  const address = requestInfo.address();
-  const group = {
-    quota: `break-glass ${principal.applicationId}`,
-    name: JSON.stringify([principal.authority?.keyId, address && networkOf(address)]),
-    coarseName: 'break-glass',
-  };
-  auditRecorder.add(group, undefined, () => ({
-    ...auditFields(principal, requestInfo),
-    operation: 'key.break_glass',
-    entity: { kind: 'application', id: principal.applicationId },
-    result: 'success',
-  }));
+  trail.record([{ kind: 'breakGlass', caller, client }]);
 }
 
-interface QuarantinedRequest {
-  readonly route: KeyedRoute;
-  readonly request: RoutedRequest;
-  readonly principal: Principal;
-  readonly requestInfo: RequestInfo;
-}
-
-/**
- * Counts requests of applications and sessions in quarantine in the audit log: successful reads, and requests for
- * resources that do not exist. Responses with token data are recorded by disclosures.ts.
- */
-export function countQuarantinedRead(
-  context: Pick<HandlerContext, 'auditRecorder'>,
-  quarantined: QuarantinedRequest,
+/** Counts a successful request in quarantine, unless its reply is recorded as a disclosure. */
+export function countQuarantined(
+  { trail }: Pick<HandlerContext, 'trail'>,
+  route: KeyedRoute,
+  request: RoutedRequest,
+  caller: Principal,
+  client: RequestInfo,
   { disclosures = [] }: Reply,
 ): void {
-  // `recordDisclosures` records disclosures, except for HEAD, whose response has no body.
-  if (disclosures.length > 0 && quarantined.requestInfo.method !== 'HEAD') return;
-  count(context, quarantined, { result: 'success' });
-}
-
-/** Ignores errors other than 404. */
-export function countQuarantinedNotFound(
-  context: Pick<HandlerContext, 'auditRecorder'>,
-  quarantined: QuarantinedRequest,
-  error: unknown,
-): void {
-  if (!(error instanceof Failure) || problem(error.code).status !== 404) return;
-  count(context, quarantined, { result: 'failed', reason: error.code });
-}
-
-function count(
-  { auditRecorder }: Pick<HandlerContext, 'auditRecorder'>,
-  { route, request, principal, requestInfo }: QuarantinedRequest,
-  outcome: { readonly result: 'success' | 'failed'; readonly reason?: string },
-): void {
+  // Disclosures are recorded except for HEAD, whose response has no body.
+  if (disclosures.length > 0 && client.method !== 'HEAD') return;
   const operation = operationOf(route);
-  const caller = principal.kind === 'application' ? '' : principal.sessionId;
-  const group = {
-    // A separate quota, so that these requests cannot use up that of token reads.
-    quota: `quarantine ${aggregatedBy(principal)}`,
-    name: `${operation} ${outcome.result} ${caller}`,
-    coarseName: `${operation} ${outcome.result}`,
-  };
-  const resource: EntryResource = { ids: pathIds(request) };
-  auditRecorder.add(group, resource, () => ({
-    ...auditFields(principal, requestInfo),
-    operation,
-    ...outcome,
-  }));
+  trail.record([
+    { kind: 'quarantined', caller, client, operation, result: 'success', ids: pathIds(request) },
+  ]);
+}
+
+interface NamedResource {
+  readonly resource: EntryResource;
+  /** Whether the tokens exist. Otherwise the caller may have made up the ids and the container. */
+  readonly isStored: boolean;
+  /** The application of the caller, if it created all of the tokens. */
+  readonly createdBy?: string | undefined;
+}
+
+/** Maximum ids to look up. A URL has room for fewer UUIDs. */
+const maxIds = 5000;
+const batchSize = 500;
+
+/**
+ * Looks up the container of the tokens that the request names. If none of them exists, returns the ids and container in
+ * the request, or undefined if it has neither.
+ */
+async function namedResource(
+  named: RefusedRequest,
+  { tenantId, applicationId }: Principal,
+  { tokens }: Pick<Store, 'tokens'>,
+): Promise<NamedResource | undefined> {
+  const { permission } = named.route;
+  const isToken = permission !== undefined && hasTrait(permission, 'scoped');
+  const { ids, container } = await namesIn(named, isToken);
+  const located = isToken && ids.length > 0 ? await locate(tokens, tenantId, ids) : [];
+  if (located.length > 0) {
+    // Tokens that the caller created are only counted, so that they do not displace the ids of other tokens.
+    const others = located.filter(({ created_by }) => created_by !== applicationId);
+    const [found, createdBy] = others.length > 0 ? [others, undefined] : [located, applicationId];
+    const omitted = ids.length - found.length;
+    const resource = { ...resourceOf(found), ...(omitted > 0 && { omitted }) };
+    return { resource, isStored: true, createdBy };
+  }
+  const resource = resourceOf([...ids.map((id) => ({ id })), { container }]);
+  return ids.length > 0 || container !== undefined ? { resource, isStored: false } : undefined;
+}
+
+/** Never rejects. If a query fails, returns the tokens found before it. */
+async function locate(
+  tokens: Store['tokens'],
+  tenant: string,
+  ids: readonly string[],
+): Promise<TokenLocation[]> {
+  const located: TokenLocation[] = [];
+  try {
+    for (let at = 0; at < ids.length; at += batchSize)
+      located.push(...(await tokens.locate(tenant, ids.slice(at, at + batchSize))));
+  } catch {}
+  return located;
+}
+
+interface Names {
+  readonly ids: readonly string[];
+  readonly container?: string | undefined;
+}
+
+async function namesIn({ route, request, receiving }: RefusedRequest, isToken: boolean): Promise<Names> {
+  if (request.params?.id !== undefined || !isToken) return { ids: pathIds(request) };
+  const fallback = route.permission === 'token:create' ? defaultContainer : undefined;
+  if (receiving) return namesInBody(await receiving, request.headers, fallback);
+  const { searchParams } = new URL(request.url, 'http://localhost');
+  const ids = searchParams.getAll('id').flatMap((text) => text.split(','));
+  return { ids: validIds(ids), container: validContainer(searchParams.get('container')) };
+}
+
+/** The id in the path, if there is one and it is valid. */
+function pathIds({ params }: RoutedRequest): string[] {
+  return validIds([params?.id]);
+}
+
+/** Does not parse bodies above `bodyLimit`, so that denied requests cost little. */
+function namesInBody(received: ReceivedBody, headers: Headers, fallback: string | undefined): Names {
+  if (received.bytes.length > bodyLimit) return { ids: [] };
+  try {
+    const { value } = readJson(received, headers, jsonTypes);
+    const { id, container, containers } = isObject(value) ? value : {};
+    const [synonym] = Array.isArray(containers) ? containers : [];
+    return { ids: validIds([id]), container: validContainer(container ?? synonym ?? fallback) };
+  } catch {
+    return { ids: [] };
+  }
+}
+
+function validIds(ids: readonly unknown[]): string[] {
+  return [...new Set(ids.slice(0, maxIds).filter(isValidId))];
+}
+
+function isValidId(id: unknown): id is string {
+  return typeof id === 'string' && /^[A-Za-z0-9._:-]{1,200}$/.test(id) && containsNoSecret(id);
+}
+
+function validContainer(container: unknown): string | undefined {
+  return Container.safeParse(container).data;
 }

@@ -9,8 +9,8 @@ import {
   type IntervalCounts,
   storedInterval,
 } from '../../domain/request-counts.ts';
+import { writePending } from '../../domain/write-pending.ts';
 import type { Store } from '../../store/store.ts';
-import { writePending } from './write-pending.ts';
 
 export interface RequestCounter {
   count(principal: Principal, status: number, milliseconds: number): void;

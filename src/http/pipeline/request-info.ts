@@ -3,9 +3,9 @@ import type { ProofErrorCode } from '../../domain/dpop.ts';
 import { throwIfInvalid } from '../../domain/error.ts';
 import { cut } from '../../domain/escape.ts';
 import { redactSecrets } from '../../domain/key.ts';
-import { actorOf, type Principal } from '../../domain/principal.ts';
+import type { Principal } from '../../domain/principal.ts';
 import { Purpose, purposeError } from '../../domain/purpose.ts';
-import type { Sender } from './client-address.ts';
+import { networkOf, type Sender } from './client-address.ts';
 import type { Reservation } from './request-memory.ts';
 
 const maxUserAgentLength = 200;
@@ -97,6 +97,12 @@ export class RequestInfo {
     return this.#findSender()?.address;
   }
 
+  /** The client's address, or the /64 of an IPv6 address. */
+  network(): string | undefined {
+    const address = this.address();
+    return address && networkOf(address);
+  }
+
   /** The client's address for access decisions. Undefined if the proxy headers disagree or have no address. */
   certainAddress(): string | undefined {
     const sender = this.#findSender();
@@ -135,27 +141,6 @@ export class RateLimitStatus {
     this.policies = this.policies === '' ? policy : `${this.policies}, ${policy}`;
     this.remaining = this.remaining === '' ? remaining : `${this.remaining}, ${remaining}`;
   }
-}
-
-/** The fields of an audit entry about the caller, the time and the client. */
-export function auditFields(principal: Principal, requestInfo: RequestInfo) {
-  return {
-    tenantId: principal.tenantId,
-    at: principal.now,
-    actor: actorOf(principal),
-    ...clientFields(requestInfo),
-    ...(requestInfo.purpose !== undefined && { purpose: requestInfo.purpose }),
-  };
-}
-
-/** The fields of an audit entry about the client. */
-export function clientFields(requestInfo: RequestInfo) {
-  const { requestId, traceId } = requestInfo;
-  return {
-    from: requestInfo.from(),
-    request_id: requestId,
-    ...(traceId !== undefined && { trace_id: traceId }),
-  };
 }
 
 export function logFields({ method, path, requestId, traceId }: RequestInfo) {

@@ -2,18 +2,17 @@
 
 import { isDeepStrictEqual } from 'node:util';
 import type { z } from 'zod';
-import type { AuditedReads, Difference, Entry, EntryDecision, EntryResource } from '../../domain/audit.ts';
+import type { Disclosure, Trail } from '../../audit/trail.ts';
+import type { Difference, Entry, EntryDecision, EntryResource } from '../../domain/audit.ts';
 import type { Awaitable } from '../../domain/awaitable.ts';
 import type { Position } from '../../domain/database-position.ts';
 import { type Code, Failure } from '../../domain/error.ts';
-import type { DecidingRule } from '../../domain/explain.ts';
 import type { Owner } from '../../domain/grant.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import type { Secret } from '../../domain/key.ts';
 import type { BuiltIn } from '../../domain/permission.ts';
 import type { Resource } from '../../domain/policy.ts';
 import type { Principal } from '../../domain/principal.ts';
-import type { Transform } from '../../domain/rule.ts';
 import type { Outbound } from '../../outbound/destinations.ts';
 import type { Store, StoreTransaction } from '../../store/store.ts';
 import type { Log } from '../../telemetry/log.ts';
@@ -22,7 +21,6 @@ import type { Proofs } from '../dpop/proofs.ts';
 import type { IssuerKeys } from '../oauth/issuer-keys.ts';
 import type { SignIn } from '../oauth/sign-in.ts';
 import type { Tag } from '../reference/tags.ts';
-import type { AuditRecorder } from './audit-recorder.ts';
 import type { RequireMatch } from './etag.ts';
 import type { Limits } from './limits.ts';
 import type { LongWork } from './long-work.ts';
@@ -36,8 +34,7 @@ import type { UsageRecorder } from './usage-recorder.ts';
 export interface HandlerContext<S = Store> {
   readonly store: S;
   readonly log: Log;
-  readonly auditRecorder: AuditRecorder;
-  readonly auditedReads: AuditedReads;
+  readonly trail: Trail;
   readonly limits: Limits;
   readonly pendingSessions: Quota;
   readonly delegations: Quota;
@@ -109,14 +106,6 @@ export interface LimitedRequest {
   readonly principal: Principal;
   readonly requestInfo: RequestInfo;
   readonly bodyBytes: number;
-}
-
-/** Token data in a reply. All tokens have the same transform. */
-export interface Disclosure {
-  readonly tokens: readonly Resource[];
-  readonly transform: Transform;
-  /** The rule that decided. Undefined if several rules did. */
-  readonly rule?: DecidingRule | undefined;
 }
 
 /** Decisions about `actor` that the caller wants to have in the audit log. */

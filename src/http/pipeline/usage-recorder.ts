@@ -5,8 +5,8 @@
 import type { Principal } from '../../domain/principal.ts';
 import { canonicalContainer } from '../../domain/rule.ts';
 import { boundedUses, dayOf, maxUses, mergeContainers } from '../../domain/usage.ts';
+import { writePending } from '../../domain/write-pending.ts';
 import type { ApplicationUse, Usage } from '../../store/store.ts';
-import { writePending } from './write-pending.ts';
 
 export interface UsageRecorder {
   /** Counts a request with a key, and records the use of the key and, if given, of a permission. */

@@ -1,7 +1,7 @@
 /** Responses with token data and their audit entries. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { disclosuresOf } from '../../../src/audit/trail.ts';
 import { compilePolicy, decideUnder } from '../../../src/domain/policy.ts';
-import { disclosuresOf } from '../../../src/http/pipeline/disclosures.ts';
 import { failInserts } from '../../support/database.ts';
 import { grants } from '../../support/grants.ts';
 import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';

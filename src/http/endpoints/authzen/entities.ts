@@ -54,7 +54,7 @@ export async function findEntities(
   caller: Caller,
   subjects: readonly AuthZenSubject[],
   resources: readonly AuthZenResource[],
-  context: Pick<HandlerContext, 'store' | 'proofs' | 'auditRecorder'>,
+  context: Pick<HandlerContext, 'store' | 'proofs' | 'trail'>,
 ): Promise<Entities> {
   const { principal } = caller;
   if (principal.kind !== 'application') requireOwnSession(principal, subjects);
@@ -132,7 +132,7 @@ function nameOf({ type, id, properties }: AuthZenSubject): string {
 async function findSubjects(
   caller: Caller,
   subjects: readonly AuthZenSubject[],
-  context: Pick<HandlerContext, 'store' | 'proofs' | 'auditRecorder'>,
+  context: Pick<HandlerContext, 'store' | 'proofs' | 'trail'>,
 ): Promise<{ found: Map<string, () => FoundSubject>; unproven: Map<string, Unproven> }> {
   const { tenantId } = caller.principal;
   const { id: callerId } = identityOf(caller.principal);
@@ -192,7 +192,7 @@ async function findSubjects(
 async function credentialOf(
   { properties }: AuthZenSubject,
   caller: Caller,
-  context: Pick<HandlerContext, 'store' | 'proofs' | 'auditRecorder'>,
+  context: Pick<HandlerContext, 'store' | 'proofs' | 'trail'>,
 ): Promise<FoundCredential> {
   if (caller.principal.kind !== 'application') return { principal: caller.principal };
   return findPresented(properties?.credential as string, properties?.proof, caller, context);

@@ -1,38 +1,38 @@
 /**
- * Aggregates frequent events for the audit log: denials, and reads of masked or redacted data. Events of the same group
- * and minute are counted together, so that many events become few entries.
+ * Counts frequent events, such as denials and reads of masked data. Events of the same group and minute are counted
+ * together, so that many events become few entries.
  */
 import { commonContainer, type EntryResource } from '../../domain/audit.ts';
-import type { NewEntry, Store } from '../../store/store.ts';
-import type { Log } from '../../telemetry/log.ts';
-import { writePending } from './write-pending.ts';
+import { writePending } from '../../domain/write-pending.ts';
+import type { NewEntry } from '../records.ts';
 
-export interface AuditRecorder {
-  /** Counts an event and its resource. Calls `makeEntry` only for the first event that an entry counts. */
-  add(group: Group, resource: EntryResource | undefined, makeEntry: (at: number) => NewEntry): void;
+export interface Collector {
+  add(event: Counted): void;
   /** Call this every second. Writes groups that have no entry in this minute yet, and groups whose minute has ended. */
   writeDue(): Promise<void>;
-  /** Writes all recorded events. If that fails, the next call writes them. */
+  /** The number of entries that counted events would have. */
+  waiting(): number;
+  /** Writes all counted events. Rejects if that fails; the next call writes them. */
   flush(): Promise<void>;
 }
 
-/** Identifies the events that are counted in one entry. */
-export interface Group {
+/** An event. Those with the same quota, `coarse` and `fine` values are counted in one entry. */
+export interface Counted {
   /**
-   * Groups with the same quota share the limit `maxGroups`. All callers without a valid key share one quota. Each
+   * Events with the same quota share the limit `maxGroups`. All callers without a valid key share one quota. Each
    * person has their own.
    */
   readonly quota: string;
-  readonly name: string;
-  /**
-   * The name without session, address, container, rule and purpose. Beyond `maxGroups`, events are counted in an
-   * overflow entry under this name.
-   */
-  readonly coarseName: string;
+  /** Beyond `maxGroups`, events that differ only in the `fine` values are counted in an overflow entry. */
+  readonly coarse: readonly unknown[];
+  readonly fine: readonly unknown[];
+  readonly resource?: EntryResource | undefined;
+  /** Called only for the first event that an entry counts. */
+  readonly entry: (at: number) => NewEntry;
 }
 
 /**
- * Maximum groups per quota and minute. Events of further groups are counted in the overflow entry `coarseName`. No
+ * Maximum groups per quota and minute. Events of further groups are counted in an overflow entry. No
  * caller can therefore fill the log or the memory, or displace the entries of another caller.
  */
 export const maxGroups = 100;
@@ -63,7 +63,10 @@ interface TakenGroup {
   readonly recorded: Recorded;
 }
 
-export function auditRecorder(store: Pick<Store, 'audit'>, log: Log, now: () => number): AuditRecorder {
+export function collector(
+  writeEntries: (entries: readonly NewEntry[]) => Promise<void>,
+  now: () => number,
+): Collector {
   const quotas = new Map<string, Map<string, RecordedGroup>>();
 
   function groupsOf(quota: string): Map<string, RecordedGroup> {
@@ -80,10 +83,11 @@ export function auditRecorder(store: Pick<Store, 'audit'>, log: Log, now: () => 
     return { entry, ids: new Set(), container: undefined, omitted: 0, count: 0, end, isWritten: false };
   }
 
-  function add(group: Group, resource: EntryResource | undefined, makeEntry: (at: number) => NewEntry): void {
-    const groups = groupsOf(group.quota);
-    const isCoarse = groups.size >= maxGroups && !groups.has(group.name);
-    const name = isCoarse ? group.coarseName : group.name;
+  function add({ quota, coarse, fine, resource, entry: makeEntry }: Counted): void {
+    const groups = groupsOf(quota);
+    const fineName = JSON.stringify([...coarse, ...fine]);
+    const isCoarse = groups.size >= maxGroups && !groups.has(fineName);
+    const name = isCoarse ? JSON.stringify(coarse) : fineName;
     let known = groups.get(name);
     if (!known || known.count === 0) {
       const made = makeEntry(now());
@@ -109,18 +113,12 @@ export function auditRecorder(store: Pick<Store, 'audit'>, log: Log, now: () => 
       }
       if (groups.size === 0) quotas.delete(quota);
     }
-    let entries = 0;
     const putAllBack = (unwritten: readonly TakenGroup[]) => {
       for (const { quota, name, recorded } of unwritten) putBack(groupsOf(quota), name, recorded);
-      entries += unwritten.length;
     };
-    try {
-      const writeEntries = (some: readonly TakenGroup[]) =>
-        store.audit.write(some.map(({ recorded }) => aggregated(recorded)));
-      await writePending(taken, batchSize, writeEntries, putAllBack);
-    } catch (error) {
-      log.error('denials and reads could not be written to the audit log yet', { entries, error });
-    }
+    const writeGroups = (some: readonly TakenGroup[]) =>
+      writeEntries(some.map(({ recorded }) => aggregated(recorded)));
+    await writePending(taken, batchSize, writeGroups, putAllBack);
   }
 
   function putBack(groups: Map<string, RecordedGroup>, name: string, recorded: Recorded): void {
@@ -134,6 +132,16 @@ export function auditRecorder(store: Pick<Store, 'audit'>, log: Log, now: () => 
 
   return {
     add,
+    waiting: () =>
+      quotas.values().reduce(
+        (sum, groups) =>
+          sum +
+          groups
+            .values()
+            .filter(({ count }) => count > 0)
+            .toArray().length,
+        0,
+      ),
     writeDue: () => write(({ isWritten, end }, time) => !isWritten || end <= time),
     flush: () => write(() => true),
   };
