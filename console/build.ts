@@ -3,20 +3,8 @@
  * executable does it ahead of time.
  */
 import { join } from 'node:path';
-import { promisify } from 'node:util';
-import { brotliCompress, constants, gzip } from 'node:zlib';
+import { type BuildOptions, pack, type StaticFile } from '../src/http/pipeline/static-file.ts';
 import { page } from './page.ts';
-
-export interface ConsoleFile {
-  /** `/console` for the page. Other files have a path below it. */
-  readonly path: string;
-  readonly type: string;
-  /** Whether the name contains a content hash, so that browsers may cache the file indefinitely. */
-  readonly immutable: boolean;
-  readonly plain: Uint8Array<ArrayBuffer>;
-  readonly gzip: Uint8Array<ArrayBuffer>;
-  readonly brotli: Uint8Array<ArrayBuffer>;
-}
 
 export const mount = '/console';
 const types: Record<string, string> = {
@@ -24,12 +12,7 @@ const types: Record<string, string> = {
   css: 'text/css; charset=utf-8',
 };
 
-export interface BuildOptions {
-  /** Brotli quality, 0 to 11. */
-  readonly quality: number;
-}
-
-export async function buildConsole({ quality }: BuildOptions = { quality: 7 }): Promise<ConsoleFile[]> {
+export async function buildConsole(options?: BuildOptions): Promise<StaticFile[]> {
   const { outputs } = await Bun.build({
     entrypoints: [join(import.meta.dirname, 'src/main.ts')],
     target: 'browser',
@@ -43,27 +26,14 @@ export async function buildConsole({ quality }: BuildOptions = { quality: 7 }): 
     outputs.map(async (output) => {
       const path = `${mount}/${output.path.split('/').at(-1)}`;
       const type = types[path.slice(path.lastIndexOf('.') + 1)] as string;
-      return pack({ path, type, immutable: true }, new Uint8Array(await output.arrayBuffer()), quality);
+      return pack({ path, type, immutable: true }, new Uint8Array(await output.arrayBuffer()), options);
     }),
   );
   const entry = outputs.findIndex(({ kind, path }) => kind === 'entry-point' && path.endsWith('.js'));
   const style = outputs.findIndex(({ path }) => path.endsWith('.css'));
-  const script = files[entry] as ConsoleFile;
+  const script = files[entry] as StaticFile;
   const [, next = ''] = /import\("([^"]+)"\)/.exec(new TextDecoder().decode(script.plain)) ?? [];
-  const html = page(script.path, next, (files[style] as ConsoleFile).path);
+  const html = page(script.path, next, (files[style] as StaticFile).path);
   const front = { path: mount, type: 'text/html; charset=utf-8', immutable: false };
-  return [await pack(front, new TextEncoder().encode(html), quality), ...files];
-}
-
-/** Compresses a file. */
-export async function pack(
-  file: Pick<ConsoleFile, 'path' | 'type' | 'immutable'>,
-  plain: Uint8Array<ArrayBuffer>,
-  quality: number,
-): Promise<ConsoleFile> {
-  const [gzipped, compressed] = await Promise.all([
-    promisify(gzip)(plain, { level: 9 }),
-    promisify(brotliCompress)(plain, { params: { [constants.BROTLI_PARAM_QUALITY]: quality } }),
-  ]);
-  return { ...file, plain, gzip: new Uint8Array(gzipped), brotli: new Uint8Array(compressed) };
+  return [await pack(front, html, options), ...files];
 }

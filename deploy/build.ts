@@ -1,13 +1,15 @@
 /**
- * `npm run build [-- PATH]`: compiles server, console, frames and command line into one executable, dist/sallyport by
- * default. It needs neither Node nor Bun.
+ * `npm run build [-- PATH]`: compiles server, console, frames, documentation and command line into one executable,
+ * dist/sallyport by default. It needs neither Node nor Bun.
  */
 import { mkdirSync, rmSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import type { BunPlugin } from 'bun';
-import { buildConsole, type ConsoleFile } from '../console/build.ts';
+import { buildConsole } from '../console/build.ts';
+import { buildDocs } from '../docs/site/build.ts';
 import { buildFrames } from '../frames/build.ts';
 import { commitOf } from '../src/config/version.ts';
+import type { StaticFile } from '../src/http/pipeline/static-file.ts';
 
 const root = join(import.meta.dirname, '..');
 const outfile = resolve(process.argv[2] ?? join(root, 'dist/sallyport'));
@@ -25,10 +27,11 @@ const ignoreCurrentFolder = {
 const embedded = [
   embed('buildConsole', /console[\\/]build\.ts$/, await buildConsole({ quality: 11 })),
   embed('buildFrames', /frames[\\/]build\.ts$/, await buildFrames({ quality: 11 })),
+  embed('buildDocs', /site[\\/]build\.ts$/, await buildDocs({ quality: 11 })),
 ];
 
 /** Replaces the module that builds files with one that contains them. */
-function embed(exported: string, filter: RegExp, files: ConsoleFile[]): BunPlugin {
+function embed(exported: string, filter: RegExp, files: StaticFile[]): BunPlugin {
   const contents = `const bytes = (text) => new Uint8Array(Buffer.from(text, 'base64'));
 export const ${exported} = async () => [${files.map(asSource).join(',')}];`;
   return {
@@ -37,8 +40,9 @@ export const ${exported} = async () => [${files.map(asSource).join(',')}];`;
   };
 }
 
-function asSource({ path, type, immutable, plain, gzip, brotli }: ConsoleFile): string {
-  const bytes = (content: Uint8Array) => `bytes('${Buffer.from(content).toString('base64')}')`;
+function asSource({ path, type, immutable, plain, gzip, brotli }: StaticFile): string {
+  const bytes = (content: Uint8Array | undefined) =>
+    content && `bytes('${Buffer.from(content).toString('base64')}')`;
   const head = `path: '${path}', type: '${type}', immutable: ${immutable}`;
   return `{ ${head}, plain: ${bytes(plain)}, gzip: ${bytes(gzip)}, brotli: ${bytes(brotli)} }`;
 }

@@ -16,6 +16,7 @@ import { documentedRoutes as routes } from '../src/http/routes.ts';
 import { type StoredResults, type Verdict, verdictOf } from '../torture/results-table.ts';
 import { allDatabases } from '../torture/row.ts';
 import { accessFilePage } from './access-file.ts';
+import { anchorOf, endpointsPage } from './endpoints.ts';
 import { lines, table } from './markdown.ts';
 import { sdkMethodTable } from './sdk-methods.ts';
 
@@ -26,6 +27,7 @@ const help = await helpText();
 /** Paths below docs/. */
 const pages: Record<string, () => string> = {
   'reference/config.md': configPage,
+  'reference/endpoints.md': endpointsPage,
   'reference/errors.md': errorsPage,
   'reference/permissions.md': permissionsPage,
   'reference/access-file.md': accessFilePage,
@@ -118,10 +120,7 @@ function returnedBy(code: Code): string[] {
   if (returning.length === 0) return [];
   if (withKey.every((route) => returning.includes(route)))
     return ['Returned by every endpoint that needs a key.'];
-  if (returning.length > 5)
-    return [
-      `Returned by ${returning.length} endpoints. The [API reference](api.md) of a running service, at \`/docs\`, lists the errors of each.`,
-    ];
+  if (returning.length > 5) return [`Returned by ${returning.length} [endpoints](endpoints.md).`];
   return [
     `Returned by ${returning.map((route) => `\`${route.method} ${pathTemplate(route)}\``).join(', ')}.`,
   ];
@@ -129,10 +128,10 @@ function returnedBy(code: Code): string[] {
 
 function endpointTable(): string {
   const rows = routes
-    .filter(({ path }) => !['/', '/docs', '/openapi.json'].includes(path))
+    .filter(({ path }) => !['/', '/openapi.json'].includes(path))
     .map((route) => [
       `\`${route.method} ${pathTemplate(route)}\``,
-      route.summary.charAt(0).toLowerCase() + route.summary.slice(1),
+      `[${route.summary.charAt(0).toLowerCase()}${route.summary.slice(1)}](endpoints.md#${anchorOf(route)})`,
       accessOf(route),
     ]);
   return table(['endpoint', 'purpose', 'permission'], rows);

@@ -31,6 +31,7 @@ import {
   listDestinations,
   updateDestination,
 } from './endpoints/destinations.ts';
+import { getDocs, getHome, openApiEndpoint } from './endpoints/docs.ts';
 import { getFrame } from './endpoints/frames.ts';
 import { livez, readyz } from './endpoints/health.ts';
 import { createKey, deleteKey, listKeys } from './endpoints/keys.ts';
@@ -66,7 +67,6 @@ import {
 } from './endpoints/tokens.ts';
 import { getUsage } from './endpoints/usage.ts';
 import { anyKey, keysOf, noKey, type Route, route } from './pipeline/route.ts';
-import { documentation, getHome } from './reference/documentation.ts';
 
 // biome-ignore format: one line per route
 const api: readonly Route[] = [
@@ -136,23 +136,24 @@ const proxy: readonly Route[] = [
   route('DELETE', '/proxy/:name/*',                 'token:use',                     proxyDelete),
 ];
 
-const { getOpenApi, getReference } = documentation(() => [...api, ...proxy, openApi]);
-const openApi = route('GET', '/openapi.json', noKey, getOpenApi);
+const openApi: Route = route(
+  'GET',
+  '/openapi.json',
+  noKey,
+  openApiEndpoint(() => [...api, ...proxy, openApi]),
+);
 
-export const routes: readonly Route[] = [
-  ...api,
-  openApi,
-  route('GET', '/docs', noKey, getReference),
-  route('GET', '/', noKey, getHome),
-];
+export const routes: readonly Route[] = [...api, openApi, route('GET', '/', noKey, getHome)];
 
-/** What the OpenAPI document and the reference describe, and the pages themselves. */
+/** What the documentation describes. */
 export const documentedRoutes: readonly Route[] = [...routes, ...proxy];
 
-/** The routes of the API, of the console and to destinations. */
+/** The routes of the API, to destinations, of the documentation and of the console. */
 export const allRoutes: readonly Route[] = [
   ...routes,
   ...proxy,
+  route('GET', '/docs', noKey, getDocs),
+  route('GET', '/docs/*', noKey, getDocs),
   route('GET', '/console', noKey, getConsole),
   route('GET', '/console/:file', noKey, getConsoleFile),
   route('POST', '/console/link', noKey, openConsoleLink),

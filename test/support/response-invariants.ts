@@ -33,7 +33,7 @@ export function expectResponseInvariants(method: string, { status, headers, body
   expect(headers.get('content-type')).toBe('application/problem+json');
   expect(codes).toContain(body.code);
   const { status: declared, title } = problem(body.code);
-  expect(body).toMatchObject({ status, title, type: `/docs#error-${body.code}` });
+  expect(body).toMatchObject({ status, title, type: `/docs/reference/errors#${body.code}` });
   expect(declared).toBe(status);
   expect(body.request_id).toBe(headers.get('svc-request-id'));
   expect(body.instance).toStartWith('/');

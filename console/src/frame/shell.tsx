@@ -91,7 +91,7 @@ function Account({ leave }: { leave: () => void }) {
           rel="noreferrer"
           leftSection={<Icon name="book" />}
         >
-          API reference
+          Documentation
         </Menu.Item>
         <Menu.Item leftSection={<Icon name="out" />} onClick={leave}>
           Sign out

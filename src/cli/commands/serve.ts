@@ -218,7 +218,7 @@ function banner(config: Config, opened: Opened, metricsUrls: readonly string[]):
     `Sallyport ${build()} is listening on ${url}`,
     '',
     `  console         ${url}/console${signInLink(link)}`,
-    `  API reference   ${url}/docs`,
+    `  documentation   ${url}/docs`,
     ...metricsUrls.map((at) => `  metrics         ${at}`),
     `  database        ${databaseLabel(config.databaseUrl)} (${state}, schema version ${newestSchema}${upgrade})`,
     `  management key  ${description}`,

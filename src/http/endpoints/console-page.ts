@@ -1,12 +1,12 @@
 /** Serves the files of the console, which are built on the first request, and the link that the first start prints. */
 import { z } from 'zod';
-import type { ConsoleFile } from '../../../console/build.ts';
 import { fail } from '../../domain/error.ts';
 import { mint, nilTag, parseKey, type Secret } from '../../domain/key.ts';
 import { validate } from '../../domain/validate.ts';
 import { jsonTypes, readJson, receiveBody } from '../pipeline/read-input.ts';
 import { pathOf } from '../pipeline/request-info.ts';
 import { openEndpoint, type Reply } from '../pipeline/route.ts';
+import { builtOnce, fileReply } from '../pipeline/static-file.ts';
 
 /** Allows no other origins and no inline code. Trusted types block DOM injection. */
 const consolePolicy = [
@@ -28,20 +28,6 @@ const commonHeaders = {
   'Cross-Origin-Resource-Policy': 'same-origin',
   'Referrer-Policy': 'no-referrer',
 };
-const immutableHeaders = { 'Cache-Control': 'public, max-age=31536000, immutable' };
-
-/** Builds the files once, at the first call. If the build fails, the next call tries again. */
-export function builtOnce(build: () => Promise<ConsoleFile[]>): () => Promise<Map<string, ConsoleFile>> {
-  let built: Promise<ConsoleFile[]> | undefined;
-  return async () => {
-    built ??= build().catch((error) => {
-      built = undefined;
-      throw error;
-    });
-    return new Map((await built).map((file) => [file.path, file]));
-  };
-}
-
 const files = builtOnce(async () => (await import('../../../console/build.ts')).buildConsole());
 
 async function send(request: Request): Promise<Reply> {
@@ -49,20 +35,6 @@ async function send(request: Request): Promise<Reply> {
   const file = (await files()).get(path);
   if (!file) throw fail('path_unknown');
   return fileReply(file, request, commonHeaders);
-}
-
-export function fileReply(file: ConsoleFile, request: Request, common: Record<string, string>): Reply {
-  const accepted = request.headers.get('accept-encoding') ?? '';
-  const encoding = /\bbr\b/.test(accepted) ? 'br' : /\bgzip\b/.test(accepted) ? 'gzip' : undefined;
-  const body = encoding === 'br' ? file.brotli : encoding === 'gzip' ? file.gzip : file.plain;
-  const headers = {
-    'Content-Type': file.type,
-    Vary: 'Accept-Encoding',
-    ...common,
-    ...(file.immutable && immutableHeaders),
-    ...(encoding && { 'Content-Encoding': encoding }),
-  };
-  return { status: 200, body, headers };
 }
 
 export const getConsole = openEndpoint({

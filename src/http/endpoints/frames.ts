@@ -4,7 +4,7 @@ import { parseKey } from '../../domain/key.ts';
 import type { Store } from '../../store/store.ts';
 import { pathOf } from '../pipeline/request-info.ts';
 import { openEndpoint } from '../pipeline/route.ts';
-import { builtOnce, fileReply } from './console-page.ts';
+import { builtOnce, fileReply } from '../pipeline/static-file.ts';
 
 const files = builtOnce(async () => (await import('../../../frames/build.ts')).buildFrames());
 

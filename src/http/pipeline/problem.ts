@@ -80,7 +80,7 @@ export function problemBody(
 ): z.infer<typeof Problem> {
   const { status, title } = problem(code);
   return {
-    type: `/docs#error-${code}`,
+    type: `/docs/reference/errors#${code}`,
     title,
     status,
     detail,

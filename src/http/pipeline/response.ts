@@ -38,8 +38,7 @@ export function toResponse(
   return respondWith(body, reply.status, requestInfo, reply.headers);
 }
 
-function serialize({ body, headers, encoded }: Reply): Content | JsonText {
-  if (encoded) return encoded;
+function serialize({ body, headers }: Reply): Content | JsonText {
   if (body === undefined) return null;
   if (headers?.['Content-Type'] !== undefined) return body as Content;
   return body instanceof JsonText ? body : JsonText.of(body);

@@ -1,11 +1,10 @@
 /** Generates the OpenAPI 3.1 document from the route declarations, whose schemas also validate requests. */
-import type { z } from 'zod';
+import { z } from 'zod';
 import { type Code, codes, fail, problem } from '../../domain/error.ts';
 import { applicationKinds } from '../../domain/key.ts';
 import { Problem, problemBody } from '../pipeline/problem.ts';
 import { bodyLimit, jsonTypes, mergePatchTypes } from '../pipeline/read-input.ts';
 import { failuresOf, type Route } from '../pipeline/route.ts';
-import introduction from './introduction.md' with { type: 'text' };
 import { jsonSchema, type Schema, withoutNull } from './json-schema.ts';
 import {
   type Parameter,
@@ -60,6 +59,18 @@ export interface Document {
   };
 }
 
+export const OpenApi = z
+  .looseObject({
+    openapi: z.string().describe('Version of OpenAPI.'),
+    info: z.looseObject({}).describe('Title and version of the API.'),
+    paths: z.looseObject({}).describe('Every operation, by path and method.'),
+  })
+  .meta({ id: 'OpenApi' });
+
+const introduction = `Sallyport issues API keys to services and short-lived keys to browsers, stores sensitive data encrypted, and decides on every request what each key may see.
+
+Send your key in the \`SVC-API-KEY\` header. \`/docs/reference/api\` describes what all endpoints share: authentication, errors, pagination, idempotency, concurrent changes and rate limits.`;
+
 type SchemaOf = (schema: z.ZodType) => Schema;
 
 export const problemJson = 'application/problem+json';
@@ -79,7 +90,7 @@ export function openApi(routes: readonly Route[], version: string): Document {
     info: {
       title: 'Sallyport',
       version,
-      description: introduction.trim(),
+      description: introduction,
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
     servers: [{ url: '/', description: 'The service that serves this document.' }],

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'bun:test';
+import { join } from 'node:path';
 import { z } from 'zod';
 import { type Code, codes, problem } from '../../../src/domain/error.ts';
 import { Problem } from '../../../src/http/pipeline/problem.ts';
@@ -82,7 +83,7 @@ describe('the OpenAPI document', () => {
     expect(Object.keys(document.components.examples)).toEqual(codes);
     for (const code of codes) {
       const value = Problem.strict().parse(document.components.examples[code]?.value);
-      expect(value).toMatchObject({ code, ...problem(code), type: `/docs#error-${code}` });
+      expect(value).toMatchObject({ code, ...problem(code), type: `/docs/reference/errors#${code}` });
     }
   });
 
@@ -160,11 +161,11 @@ const notIdempotent = [
   ...['proxyPost', 'proxyPut', 'proxyPatch'], // The header is for the destination.
 ];
 
-test('the introduction names the changes without Idempotency-Key, and the resources with an ETag', () => {
-  const section = (heading: string) =>
-    document.info.description.split(`\n## ${heading}\n`)[1]?.split('\n## ')[0];
+test('docs/reference/api.md names the changes without Idempotency-Key, and the resources with an ETag', async () => {
+  const page = await Bun.file(join(import.meta.dirname, '../../../docs/reference/api.md')).text();
+  const section = (heading: string) => page.split(`\n## ${heading}\n`)[1]?.split('\n## ')[0];
   const others = routes.filter(({ name, kind }) => notIdempotent.includes(name) && kind !== 'read');
-  const named = /except (.*)\./
+  const named = /except ([^.]*)\./
     .exec(section('Idempotency') ?? '')?.[1]
     ?.split(/, | and /)
     .sort();

@@ -1,14 +1,12 @@
-/** Sends the sample request of every operation to a running service, as the reference prints it. Only ids are replaced. */
+/** Sends the example request of every operation to a running service. Only ids are replaced. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { formType } from '../../../src/http/pipeline/read-input.ts';
 import { example } from '../../../src/http/reference/examples.ts';
-import { type Operation, openApi } from '../../../src/http/reference/openapi.ts';
-import { referencePage } from '../../../src/http/reference/page.ts';
+import { type Operation, openApi, requestTarget } from '../../../src/http/reference/openapi.ts';
 import { routes } from '../../../src/http/routes.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
 const document = openApi(routes, '1.2.3');
-const page = referencePage(document);
 /** `getHome` redirects. The others need a destination or an issuer; test/http/endpoints/proxy.test.ts and token-exchange.test.ts have both. */
 const elsewhere = [
   'getHome',
@@ -27,18 +25,7 @@ const operations = Object.entries(document.paths)
   )
   .filter(([name]) => !elsewhere.includes(name));
 
-const entities: Record<string, string> = { quot: '"', '#x27': "'", lt: '<', gt: '>', amp: '&' };
-const unescaped = (text: string) => text.replace(/&([^;]+);/g, (_, name) => entities[name] ?? '?');
-
-/** The request that the page shows for an operation, and sends. */
-function printed(operationId: string) {
-  const [, article = ''] = page.split(`<article class="operation" id="${operationId}"`);
-  const attribute = (name: string) =>
-    unescaped(new RegExp(`data-${name}="([^"]*)"`).exec(article)?.[1] ?? '');
-  return { method: attribute('method'), path: attribute('path'), body: attribute('body') };
-}
-
-describe('the samples of the API reference', () => {
+describe('the examples of the API reference', () => {
   let server: TestServer;
   beforeAll(async () => {
     server = await openTestServer(sqlite);
@@ -92,17 +79,20 @@ describe('the samples of the API reference', () => {
       ? undefined
       : keys[callers.includes('management') ? 'management' : (callers[0] as string)];
 
-  test.each(operations)('%s succeeds', async (name, { operation }) => {
+  test.each(operations)('%s succeeds', async (name, { path, method, operation }) => {
     const { keys, ids } = await prepare(name);
     const replaced = (text: string) =>
       ids.reduce((result, [from, to]) => result.replaceAll(from, to ?? from), text);
-    const { method, path, body } = printed(name);
-    const type = Object.keys(operation.requestBody?.content ?? {})[0];
+    const [type, content] = Object.entries(operation.requestBody?.content ?? {})[0] ?? [];
     expect(type).not.toBe(formType);
-    const response = await server.call(method, replaced(path), {
-      key: keyOf(operation, keys),
-      ...(body !== '' && { body: replaced(body) }),
-    });
+    const response = await server.call(
+      method.toUpperCase(),
+      replaced(requestTarget(path, operation.parameters)),
+      {
+        key: keyOf(operation, keys),
+        ...(content?.example !== undefined && { body: replaced(JSON.stringify(content.example)) }),
+      },
+    );
     const declared = Object.keys(operation.responses).filter((status) => /^[23]/.test(status));
     const { status, body: { detail = '', errors = {} } = {} } = response;
     expect([declared.includes(String(status)), status, detail, errors]).toEqual([true, status, '', {}]);
