@@ -287,12 +287,12 @@ export const bugs: readonly Bug[] = [
     database: 'SQLite',
     changes: [
       {
-        file: 'src/store/bounded-list.ts',
+        file: 'src/store/lists/page.ts',
         from: 'export const scanBudget = 2_000;',
         to: 'export const scanBudget = 2_000_000_000;',
       },
       {
-        file: 'src/store/bounded-list.ts',
+        file: 'src/store/lists/page.ts',
         from: 'export const countBudget = 10_000;',
         to: 'export const countBudget = 2_000_000_000;',
       },

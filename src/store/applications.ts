@@ -8,8 +8,8 @@ import type { Minted } from '../domain/key.ts';
 import type { Labels } from '../domain/labels.ts';
 import { type EffectiveGrants, quarantined } from '../domain/quarantine.ts';
 import { normalized } from '../domain/text-search.ts';
-import { boundedList, countFiltered, type Filtered } from './bounded-list.ts';
 import { countKeys, endUntrusted, expireKeys, insertKey } from './key-rows.ts';
+import { countFiltered, type Filtered, listRows } from './lists/rows.ts';
 import type { ApplicationFilter, Applications, ApplicationUpdate, Change, NewApplication } from './store.ts';
 
 export interface ApplicationRow {
@@ -85,7 +85,7 @@ export function applications(db: Executor): Applications {
     },
 
     list: (tenant, filter, window) =>
-      boundedList(
+      listRows(
         db,
         {
           ...filtered(tenant, filter),

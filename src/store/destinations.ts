@@ -8,8 +8,8 @@ import type { Destination, DestinationRequest } from '../domain/destination.ts';
 import { Secret } from '../domain/key.ts';
 import { lazy } from '../domain/lazy.ts';
 import { modificationTime } from '../domain/row-version.ts';
-import { boundedList } from './bounded-list.ts';
 import { isSame } from './credentials.ts';
+import { listRows } from './lists/rows.ts';
 import type { DestinationFields, DestinationSecrets, Destinations, StoredDestination } from './store.ts';
 
 interface Row {
@@ -91,7 +91,7 @@ export function destinations(db: Executor, dataKey: Keyring['dataKey']): Destina
           where d.tenant_id = ${params.add(tenant)} and d.id in ${params.list(ids)}`;
         return db.all<Row>(sql, params.values);
       };
-      return boundedList(db, { ...filtered(tenant, filter), read, parse: toDestination }, window);
+      return listRows(db, { ...filtered(tenant, filter), read, parse: toDestination }, window);
     },
 
     update: async (tenant, id, { by, at }, revise) => {

@@ -6,7 +6,7 @@ import { timestamp } from '../domain/common-fields.ts';
 import { fail } from '../domain/error.ts';
 import { longestSession, type Session } from '../domain/session.ts';
 import { notExpired, toGrants, toText } from './applications.ts';
-import { boundedList } from './bounded-list.ts';
+import { listRows } from './lists/rows.ts';
 import type {
   Authorized,
   CountedSessions,
@@ -146,7 +146,7 @@ export function sessions(db: Executor): Sessions {
     },
 
     list: (tenant, filter, window) =>
-      boundedList(
+      listRows(
         db,
         {
           ...filtered(tenant, filter),

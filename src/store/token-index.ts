@@ -7,7 +7,7 @@ import { target } from '../db/statement.ts';
 import { canonicalContainer } from '../domain/rule.ts';
 import type { Metadata } from '../domain/token.ts';
 import { notExpired } from './applications.ts';
-import { maxId } from './bounded-list.ts';
+import { maxId } from './lists/page.ts';
 import type { TokenCountScan, TokenCounts } from './store.ts';
 
 interface Indexed {

@@ -5,9 +5,8 @@ import { lookup, type TableName, type Value } from '../db/statement.ts';
 import type { JsonText } from '../domain/json-text.ts';
 import { newId } from '../domain/key.ts';
 import { modificationTime, tokenVersion } from '../domain/row-version.ts';
-import { canonicalContainer, type Transform } from '../domain/rule.ts';
+import { canonicalContainer } from '../domain/rule.ts';
 import type { SearchValues } from '../domain/search.ts';
-import { nextTurn } from '../domain/steps.ts';
 import {
   checkGrowth,
   deleteTokens,
@@ -16,15 +15,13 @@ import {
   writeCharges,
 } from './application-storage.ts';
 import { notExpired } from './applications.ts';
-import { batchesOf } from './bounded-list.ts';
+import { listTokens } from './lists/tokens.ts';
 import type { Reserve } from './records.ts';
 import type {
   Change,
-  ListedToken,
   LockedToken,
   TokenContent,
   TokenLocation,
-  TokenQuery,
   TokenRecord,
   TokenRevision,
   Tokens,
@@ -37,7 +34,6 @@ import {
   indexMetadata,
   updateIndex,
 } from './token-index.ts';
-import { type FoundTokens, findTokens, type VisibleToken } from './token-list/scan.ts';
 import {
   type Ciphertexts,
   columns,
@@ -49,7 +45,6 @@ import {
   type RowIfSmall,
   type TokenRow,
   toRecord,
-  viewOf,
   wholeToken,
   withContents,
 } from './token-row.ts';
@@ -58,7 +53,6 @@ import {
   indexSearch,
   lockSearchVersions,
   lockValue,
-  searchVersions,
   type Term,
   termsOf,
   updateSearch,
@@ -120,14 +114,7 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
 
     count: (tenant, scan) => countTokens(db, tenant, scan),
 
-    list: async (tenant, query) => {
-      const key = await dataKey(tenant);
-      const { tokens, ...list } = await find(db, tenant, key, query);
-      const page = withinBytes(tokens, query.reserve);
-      const isCut = page.length < tokens.length;
-      const next = isCut ? page.at(-1)?.seq : list.next;
-      return { ...list, next, isCut, rows: await readTokens(db, tenant, key, page, query.decide) };
-    },
+    list: async (tenant, query) => listTokens(db, tenant, await dataKey(tenant), query),
 
     update: async (tenant, id, change, revise, quota, reserve) => {
       const key = await dataKey(tenant);
@@ -227,17 +214,6 @@ async function searchVersion(
   { search }: Pick<TokenRevision, 'search'>,
 ): Promise<number | null> {
   return search ? ((await lockSearchVersions(tx, tenant)).at(-1) as number) : null;
-}
-
-async function find(db: Executor, tenant: string, key: Uint8Array, query: TokenQuery): Promise<FoundTokens> {
-  const { equals } = query.filter;
-  if (!equals) return findTokens(db, tenant, query);
-  for (;;) {
-    const versions = await searchVersions(db, tenant);
-    const found = await findTokens(db, tenant, query, undefined, termsOf(key, tenant, versions, equals));
-    // If a rotation began during the search, some tokens may have been indexed with its key before they were read.
-    if ((await searchVersions(db, tenant)).at(-1) === versions.at(-1)) return found;
-  }
 }
 
 async function lockEqual(
@@ -401,80 +377,4 @@ function lockedToken(tx: Queries, row: SizedRow, key: Uint8Array, reserve: Reser
     plaintext: () => read('data') as Promise<JsonText>,
     masked: async () => (row.mask === null ? undefined : read('masked')),
   };
-}
-
-const maxPageBytes = 8 * 1024 * 1024;
-/** An upper bound for the size of a token without data, mask and metadata. */
-const fixedBytes = 1024;
-
-/** As many tokens as fit into a page, and at least one, for which `reserve` is called. */
-function withinBytes(shown: readonly VisibleToken[], reserve?: Reserve): readonly VisibleToken[] {
-  let bytes = 0;
-  for (const [at, one] of shown.entries()) {
-    const more = fixedBytes + Number(one.rest) + bytesToRead(one);
-    if (bytes + more > maxPageBytes && at > 0) return withinBytes(shown.slice(0, at), reserve);
-    bytes += more;
-  }
-  // The ciphertexts of one batch are in memory at a time.
-  reserve?.(bytes + Math.min(bytes, batchBytes));
-  return shown;
-}
-
-/** Reading and decrypting this many bytes takes a few milliseconds. Other requests are handled in between. */
-const batchBytes = 1024 * 1024;
-
-/** The size of the ciphertext that is shown. */
-function bytesToRead({ verdict: { transform }, data, masked }: VisibleToken): number {
-  return transform === 'redact' ? 0 : Number(transform === 'reveal' ? data : masked);
-}
-
-/** Each transform reads only the ciphertext that it shows. */
-const selections: Record<Transform, { sql: string; part?: Part }> = {
-  reveal: { sql: `select ${columns}, c.data as ciphertext from ${withContents()}`, part: 'data' },
-  mask: { sql: `select ${columns}, c.masked as ciphertext from ${withContents()}`, part: 'masked' },
-  redact: { sql: `select ${columns}, null as ciphertext from tokens t` },
-};
-
-/** Reads the tokens that were found, as their verdicts show them. A token that was moved since is decided about again. */
-async function readTokens(
-  db: Queries,
-  tenant: string,
-  key: Uint8Array,
-  found: readonly VisibleToken[],
-  decide: TokenQuery['decide'],
-  attempts = 3,
-): Promise<ListedToken[]> {
-  const tokens: ListedToken[] = [];
-  const moved: VisibleToken[] = [];
-  for (const [transform, some] of Map.groupBy(found, ({ verdict }) => verdict.transform)) {
-    const { sql, part } = selections[transform];
-    for (const batch of batchesOf(some, bytesToRead, batchBytes)) {
-      const bytes = batch.reduce((sum, one) => sum + bytesToRead(one), 0);
-      const isLarge = bytes > batchBytes / 8;
-      if (tokens.length > 0 || isLarge) await nextTurn();
-      const params = new Params();
-      const seqs = params.list(batch.map(({ seq }) => seq));
-      const where = `t.tenant_id = ${params.add(tenant)} and t.seq in ${seqs} and ${notExpired('t')}`;
-      const rows = await db.all<TokenRow & { ciphertext: Uint8Array | null }>(
-        `${sql} where ${where}`,
-        params.values,
-      );
-      // PostgreSQL answers many requests in one turn.
-      if (isLarge) await nextTurn();
-      const bySeq = new Map(batch.map((one) => [one.seq, one]));
-      for (const row of rows) {
-        const one = bySeq.get(row.seq) as VisibleToken;
-        const { id, container, max_uses } = row;
-        const isMoved = container !== one.container || max_uses !== one.max_uses || id !== one.id;
-        const verdict = isMoved ? decide(row) : one.verdict;
-        if (verdict?.transform === transform) {
-          const data = part && decryptPart(key, row, part, row.ciphertext);
-          tokens.push({ seq: row.seq, token: viewOf(row), data, verdict });
-        } else if (verdict) moved.push({ ...one, id, container, max_uses, verdict });
-      }
-    }
-  }
-  if (moved.length > 0 && attempts > 1)
-    tokens.push(...(await readTokens(db, tenant, key, moved, decide, attempts - 1)));
-  return tokens.sort((a, b) => (a.seq < b.seq ? 1 : -1));
 }

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mint, newTag } from '../../src/domain/key.ts';
-import { maxId } from '../../src/store/bounded-list.ts';
+import { maxId } from '../../src/store/lists/page.ts';
 import type { ApplicationFilter } from '../../src/store/store.ts';
 import { databases } from '../support/test-server.ts';
 import { newApplication, openTestStore, type TestStore } from '../support/test-store.ts';

@@ -8,9 +8,9 @@ import type { Grants } from '../../src/domain/grant.ts';
 import { JsonText } from '../../src/domain/json-text.ts';
 import { compilePolicy, decideUnder } from '../../src/domain/policy.ts';
 import { visible } from '../../src/domain/visible-scopes.ts';
+import type { Budget } from '../../src/store/lists/ranges.ts';
+import { findTokens } from '../../src/store/lists/tokens.ts';
 import type { ListWindow, TokenContent, TokenFilter, TokenQuery } from '../../src/store/store.ts';
-import type { Budget } from '../../src/store/token-list/ranges.ts';
-import { findTokens } from '../../src/store/token-list/scan.ts';
 import { grants, when } from '../support/grants.ts';
 import { naiveDecideUnder } from '../support/naive-policy.ts';
 import { Random, randomContainer, randomGrants } from '../support/random-policy.ts';
@@ -101,9 +101,9 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
     const ids: string[] = [];
     for (let before: string | undefined = 'ffffffff-ffff-ffff-ffff-ffffffffffff'; before !== undefined; ) {
       const page = await findTokens(db, tenant, { ...queryOf(of), size: of.size, before }, of.budget);
-      expect(page.tokens.length).toBeLessThanOrEqual(of.size);
+      expect(page.rows.length).toBeLessThanOrEqual(of.size);
       expect(page.next === undefined || page.next < before).toBe(true);
-      ids.push(...page.tokens.map(({ id }) => id));
+      ids.push(...page.rows.map(({ id }) => id));
       before = page.next;
     }
     return ids;
@@ -115,9 +115,9 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
     const totals = new Set<number | undefined>();
     for (let page = 1; ; page++) {
       const found = await findTokens(db, tenant, { ...queryOf(of), size: of.size, page }, of.budget);
-      ids.push(...found.tokens.map(({ id }) => id));
+      ids.push(...found.rows.map(({ id }) => id));
       if (!found.tooDeep) totals.add(found.total);
-      if (found.tokens.length < of.size) return { ids, totals };
+      if (found.rows.length < of.size) return { ids, totals };
     }
   }
 
@@ -246,14 +246,9 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
     const of = { own: grants(...rules), above: undefined, filter: {}, size: 5, budget };
     const found: string[] = [];
     for (let page = 1; page <= 24; page++) {
-      const { total, tooDeep, tokens } = await findTokens(
-        db,
-        owner,
-        { ...queryOf(of), size: 5, page },
-        budget,
-      );
-      expect([page, total, tooDeep, tokens.length]).toEqual([page, 120, false, 5]);
-      found.push(...tokens.map(({ id }) => id));
+      const { total, tooDeep, rows } = await findTokens(db, owner, { ...queryOf(of), size: 5, page }, budget);
+      expect([page, total, tooDeep, rows.length]).toEqual([page, 120, false, 5]);
+      found.push(...rows.map(({ id }) => id));
     }
     expect(new Set(found).size).toBe(120);
   });

@@ -2,10 +2,10 @@
 
 import { Params } from '../../db/sql.ts';
 import type { Bound, Scope } from '../../domain/scope.ts';
-import { maxId } from '../bounded-list.ts';
 import type { TokenQuery } from '../store.ts';
 import { metadataDigest } from '../token-index.ts';
-import { type Range, readEach, readRanges, type Scan } from './ranges.ts';
+import { maxId } from './page.ts';
+import { type Range, readEach, readRanges, type TokenScan } from './ranges.ts';
 
 /** All candidates from `before` down to `end`, newest first. If `end` is undefined, no more follow. */
 interface Batch {
@@ -37,7 +37,10 @@ export function inContainer({ container }: Scope): Range[] {
  * types and metadata also have tokens that the caller may not see, and a page that ends early would reveal that they
  * exist. So these indexes are used only for callers that may see every token.
  */
-export async function sourceOf(scan: Scan, { visible, filter, before = maxId }: TokenQuery): Promise<Source> {
+export async function sourceOf(
+  scan: TokenScan,
+  { visible, filter, before = maxId }: TokenQuery,
+): Promise<Source> {
   if (filter.ids) return source(scan, [], await seqsOfIds(scan, filter.ids));
   const ofScopes = await sourceOfScopes(scan, visible.scopes);
   const types = filter.type === undefined ? [] : [ofType(filter.type)];
@@ -61,7 +64,7 @@ export async function sourceOf(scan: Scan, { visible, filter, before = maxId }: 
   return best;
 }
 
-async function sourceOfScopes(scan: Scan, all: readonly Scope[]): Promise<Source> {
+async function sourceOfScopes(scan: TokenScan, all: readonly Scope[]): Promise<Source> {
   const indexed = await seqsOfTerms(scan, all);
   const scopes = all.filter((_, at) => indexed[at] === undefined);
   if (scopes.some(isEverything)) return source(scan, [everything]);
@@ -80,7 +83,7 @@ async function sourceOfScopes(scan: Scan, all: readonly Scope[]): Promise<Source
  * these parts ends; entries below that are buffered for the next call. If there are many ranges, each has only a few
  * tokens of a page, so the first parts are small. With each call, the parts are four times as large.
  */
-function source(scan: Scan, ranges: readonly Range[], some: readonly string[] = []): Source {
+function source(scan: TokenScan, ranges: readonly Range[], some: readonly string[] = []): Source {
   const buffers = ranges.map((range) => ({ range, seqs: [] as readonly string[], isRead: false }));
   let part = 0;
   return async (before, limit) => {
@@ -107,7 +110,7 @@ function source(scan: Scan, ranges: readonly Range[], some: readonly string[] = 
   };
 }
 
-async function seqsOfIds(scan: Scan, ids: readonly string[]): Promise<string[]> {
+async function seqsOfIds(scan: TokenScan, ids: readonly string[]): Promise<string[]> {
   if (ids.length === 0) return [];
   const params = new Params();
   const sql = `select t.seq from tokens t where t.tenant_id = ${params.add(scan.tenant)}
@@ -119,7 +122,7 @@ async function seqsOfIds(scan: Scan, ids: readonly string[]): Promise<string[]> 
  * For each scope, all tokens in its container that have one of the search terms. Undefined if there are too many with
  * each term. Then the tokens of the scope are read and checked one by one.
  */
-async function seqsOfTerms(scan: Scan, scopes: readonly Scope[]): Promise<(string[] | undefined)[]> {
+async function seqsOfTerms(scan: TokenScan, scopes: readonly Scope[]): Promise<(string[] | undefined)[]> {
   const found: (string[] | undefined)[] = scopes.map(() => undefined);
   for (const digests of scan.terms ?? []) {
     const open = scopes.flatMap((_, at) => (found[at] ? [] : [at]));
@@ -143,7 +146,7 @@ async function seqsOfTerms(scan: Scan, scopes: readonly Scope[]): Promise<(strin
 }
 
 /** For each scope, all tokens whose id has its prefix; undefined if there are too many. */
-function seqsOfPrefixes(scan: Scan, scopes: readonly Scope[]): Promise<(string[] | undefined)[]> {
+function seqsOfPrefixes(scan: TokenScan, scopes: readonly Scope[]): Promise<(string[] | undefined)[]> {
   /** Every character of ids and containers sorts before "~". */
   const bounds = scopes.map(({ id }) => [(id as Bound).value, `${(id as Bound).value}~`]);
   const query = (from: string, to: string) =>
@@ -153,7 +156,7 @@ function seqsOfPrefixes(scan: Scan, scopes: readonly Scope[]): Promise<(string[]
 
 /** Runs a query for each of the bounds. Undefined where it returns more rows than its part of the budget. */
 async function readFew(
-  { db, tenant, budget }: Scan,
+  { db, tenant, budget }: TokenScan,
   query: Parameters<typeof readEach>[1],
   bounds: readonly (readonly string[])[],
 ): Promise<(string[] | undefined)[]> {

@@ -17,7 +17,8 @@ export interface Budget {
   readonly probe: number;
 }
 
-export interface Scan {
+/** What the tokens of a list are read from. */
+export interface TokenScan {
   readonly db: Pick<Executor, 'isEmbedded' | 'get' | 'all'>;
   readonly tenant: string;
   readonly budget: Budget;
@@ -57,7 +58,7 @@ function newest(kind: Kind, a = '$5', b = '$6'): string {
 
 /** Reads at most `limit` entries of each range that are older than `before`. All ranges must be of the same kind. */
 export async function readRanges(
-  { db, tenant, from }: Scan,
+  { db, tenant, from }: TokenScan,
   ranges: readonly Range[],
   before: string,
   limit: number,
@@ -73,7 +74,7 @@ export async function readRanges(
  * the values.
  */
 export async function readEach(
-  db: Scan['db'],
+  db: TokenScan['db'],
   query: (a: string, b: string, c: string) => string,
   lists: readonly (readonly string[])[],
   params: readonly Value[],
@@ -118,7 +119,7 @@ const counted = (entries: string) =>
 
 /** Counts the tokens of ranges that do not overlap. Returns undefined if there are too many to count. */
 export async function countRanges(
-  { db, tenant, from, to, budget: { count: limit } }: Scan,
+  { db, tenant, from, to, budget: { count: limit } }: TokenScan,
   ranges: readonly Range[],
 ): Promise<number | undefined> {
   const [first] = ranges;
