@@ -57,7 +57,7 @@ async function createSamples(store: Store, { tenant, page }: Owner, samples: num
   const applications = await inBatches(times, async (createdAt, at) => {
     const [id, key] = [newId(createdAt), mint('pvt', tag)];
     const created = { id, name: `sample ${at}`, type: 'private' as const, ...grants, createdAt };
-    const open = { allowedOrigins: undefined, createdBy: undefined, expiresAt: undefined };
+    const open = { createdBy: undefined, expiresAt: undefined };
     await store.applications.create(tenant, { ...created, ...open }, key);
     return { id, key: key.secret.reveal() };
   });

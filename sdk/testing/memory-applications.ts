@@ -5,8 +5,7 @@ import { modificationTime } from '../../src/domain/row-version.ts';
 import {
   type ApplicationRow,
   fold,
-  labelText,
-  listText,
+  settingsRow,
   toApplication,
   toText,
 } from '../../src/store/applications.ts';
@@ -60,11 +59,7 @@ export function applications(memory: Memory): Applications {
       const [permissions, rules] = toText(fields);
       const changes = {
         ...{ name, permissions, rules },
-        allowed_origins: listText(fields.allowed_origins),
-        require_bound_sessions: Number(fields.require_bound_sessions ?? false),
-        allowed_networks: listText(fields.allowed_networks),
-        trusted_issuers: listText(fields.trusted_issuers),
-        labels: labelText(fields.labels),
+        ...settingsRow(fields),
         expires_at: expires_at === undefined ? null : Date.parse(expires_at),
       };
       return save(row, changes, change);
@@ -131,11 +126,7 @@ function applicationRow(tenant_id: string, application: NewApplication): Applica
   const [permissions, rules] = toText(application);
   return {
     ...{ tenant_id, id, name, type, permissions, rules },
-    allowed_origins: listText(application.allowedOrigins),
-    require_bound_sessions: Number(application.requireBoundSessions ?? false),
-    allowed_networks: listText(application.allowedNetworks),
-    trusted_issuers: listText(application.trustedIssuers),
-    labels: labelText(application.labels),
+    ...settingsRow(application),
     created_by: application.createdBy ?? null,
     created_at: application.createdAt,
     expires_at: application.expiresAt ?? null,

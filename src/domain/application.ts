@@ -38,6 +38,8 @@ function setting<Stored extends z.ZodType, Sent extends z.ZodType>(declaration: 
   readonly described: readonly [stored: string, create: string, update: string];
   /** Whether it decides who may use the keys of the application, or how. */
   readonly limitsAccess: boolean;
+  /** A line for each part of a value. Equal values have equal lines, in any order. */
+  readonly lines: (stored: z.infer<Stored>) => readonly string[];
   /** Errors of values that an application of this type must not have. */
   readonly errors: (type: string, sent: z.infer<Sent>) => Errors;
 }) {
@@ -45,13 +47,14 @@ function setting<Stored extends z.ZodType, Sent extends z.ZodType>(declaration: 
   const [text, create, update] = described;
   return {
     ...rest,
+    isFlag: sent instanceof z.ZodBoolean,
     stored: stored.optional().describe(text),
     create: optional(sent).describe(create),
     update: optional(sent).describe(update),
   };
 }
 
-/** A new setting is declared here. It also needs a column in the database, and a place in the console and the CLI. */
+/** A new setting is declared here. It also needs a column of its name, and a place in the console and the CLI. */
 const settings = {
   allowed_origins: setting({
     stored: z.array(z.string()),
@@ -62,6 +65,7 @@ const settings = {
       'Public applications only: origins whose pages may use its key and the keys of its sessions in a browser. If absent, they are not changed; if empty, every origin may.',
     ],
     limitsAccess: true,
+    lines: (origins) => origins.map((origin) => `origin ${origin}`),
     errors: (type, { length }) =>
       type === 'public' || length === 0
         ? {}
@@ -80,6 +84,7 @@ const settings = {
       'Public applications only: whether `POST /sessions` requires a DPoP proof. If absent, it is not changed. Existing sessions are not affected.',
     ],
     limitsAccess: true,
+    lines: (isRequired) => (isRequired ? ['bound sessions required'] : []),
     errors: (type, isRequired) =>
       type === 'public' || !isRequired
         ? {}
@@ -98,6 +103,7 @@ const settings = {
       `Private and management applications only: networks in CIDR notation from which its keys may be used, at most ${maxNetworks}. If absent, they are not changed; if empty, the keys may be used from everywhere. Must contain your own address if you update the application of your key.`,
     ],
     limitsAccess: true,
+    lines: (networks) => networks.map((network) => `network ${network}`),
     errors: networkErrors,
   }),
   trusted_issuers: setting({
@@ -109,6 +115,7 @@ const settings = {
       `Private and management applications only: issuers whose JWTs can be exchanged for a key of it, at most ${maxIssuers}. If absent, they are not changed. Keys that were issued for an entry end when it is changed or removed.`,
     ],
     limitsAccess: true,
+    lines: (issuers) => issuers.map((issuer) => `trusted issuer ${issuerLine(issuer)}`),
     errors: issuerErrors,
   }),
   labels: setting({
@@ -120,13 +127,16 @@ const settings = {
       'Labels, which group applications. If absent, they are not changed; if empty, they are removed. They grant no access.',
     ],
     limitsAccess: false,
+    lines: (labels) => Object.entries(labels).map(([name, value]) => `label ${name}=${value}`),
     errors: () => ({}),
   }),
 };
 type Settings = typeof settings;
 export type Setting = keyof Settings;
 export const settingNames = Object.keys(settings) as Setting[];
-const accessSettings = settingNames.filter((name) => settings[name].limitsAccess);
+/** The settings that are true or absent. */
+export const flagNames: readonly Setting[] = settingNames.filter((name) => settings[name].isFlag);
+export const accessSettings = settingNames.filter((name) => settings[name].limitsAccess);
 
 /** The schemas of all settings, in one of the places where a setting is described. */
 export function schemasFor<Place extends 'stored' | 'create' | 'update'>(place: Place) {
@@ -320,6 +330,23 @@ export function accessErrors(type: ApplicationType, sent: Grants & SentSettings)
       : (settings[name].errors as (type: string, sent: unknown) => Errors)(type, value);
   });
   return Object.assign(grantErrors(type, sent), ...errors);
+}
+
+/** The lines of all settings. */
+export function settingLines(application: Partial<Record<Setting, unknown>>): string[] {
+  return settingNames.flatMap((name) => {
+    const value = application[name];
+    return value === undefined ? [] : (settings[name].lines as (value: unknown) => string[])(value);
+  });
+}
+
+/** Fields and claims in the order of their names. */
+function issuerLine(issuer: object): string {
+  const fields = Object.entries(issuer).filter(([, value]) => value !== undefined);
+  return fields
+    .toSorted(([a], [b]) => (a < b ? -1 : 1))
+    .map(([name, value]) => `${name}=${typeof value === 'object' ? `(${issuerLine(value)})` : value}`)
+    .join(' ');
 }
 
 /** The settings after an update, without those that are not set. */

@@ -1,7 +1,13 @@
 import { type DbTime, type Executor, type Queries, rowLock } from '../db/db.ts';
 import { all, includes, Params } from '../db/sql.ts';
 import { lookup, target } from '../db/statement.ts';
-import type { Application, ApplicationType } from '../domain/application.ts';
+import {
+  type Application,
+  type ApplicationType,
+  flagNames,
+  type Setting,
+  settingNames,
+} from '../domain/application.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import type { Grants } from '../domain/grant.ts';
 import type { Minted } from '../domain/key.ts';
@@ -12,18 +18,18 @@ import { countKeys, endUntrusted, expireKeys, insertKey } from './key-rows.ts';
 import { countFiltered, type Filtered, listRows } from './lists/rows.ts';
 import type { ApplicationFilter, Applications, ApplicationUpdate, Change, NewApplication } from './store.ts';
 
-export interface ApplicationRow {
+/** Flags are 0 or 1. Others are JSON. */
+type SettingRow = {
+  [Name in Setting]: NonNullable<Application[Name]> extends boolean ? number : string | null;
+};
+
+export interface ApplicationRow extends SettingRow {
   tenant_id: string;
   id: string;
   name: string;
   type: ApplicationType;
   permissions: string;
   rules: string;
-  allowed_origins: string | null;
-  require_bound_sessions: number;
-  allowed_networks: string | null;
-  trusted_issuers: string | null;
-  labels: string | null;
   created_by: string | null;
   created_at: DbTime;
   modified_by: string | null;
@@ -33,11 +39,13 @@ export interface ApplicationRow {
   last_used_at: DbTime | null;
 }
 
-export const applicationColumns = (alias: string) =>
-  `${alias}.tenant_id, ${alias}.id, ${alias}.name, ${alias}.type, ${alias}.permissions, ${alias}.rules,
-   ${alias}.allowed_origins, ${alias}.require_bound_sessions, ${alias}.allowed_networks, ${alias}.labels,
-   ${alias}.created_by, ${alias}.created_at, ${alias}.modified_by,
-   ${alias}.modified_at, ${alias}.expires_at, ${alias}.quarantined_at, ${alias}.last_used_at, ${alias}.trusted_issuers`;
+const columns: readonly (keyof ApplicationRow)[] = [
+  ...(['tenant_id', 'id', 'name', 'type', 'permissions', 'rules', ...settingNames] as const),
+  ...(['created_by', 'created_at', 'modified_by', 'modified_at'] as const),
+  ...(['expires_at', 'quarantined_at', 'last_used_at'] as const),
+];
+
+export const applicationColumns = (alias: string) => columns.map((name) => `${alias}.${name}`).join(', ');
 
 /** The SQL condition for a row that has not expired. */
 export const notExpired = (alias: string) => `(${alias}.expires_at is null or ${alias}.expires_at > :now)`;
@@ -153,27 +161,33 @@ async function replaceFields(
 ): Promise<void> {
   if (before) await endUntrusted(tx, tenant, id, before, fields.trusted_issuers);
   const { name, expires_at: expiry } = fields;
+  const params = new Params();
+  const where = `tenant_id = ${params.add(tenant)} and id = ${params.add(id)}`;
   await tx.run(
-    `update applications set name = $3, name_folded = $4, permissions = $5, rules = $6, allowed_origins = $7,
-       require_bound_sessions = $8, allowed_networks = $9, labels = $10, expires_at = $11, modified_by = $12,
-       modified_at = ${laterThanBefore('$13')}, trusted_issuers = $14
-     where tenant_id = $1 and id = $2`,
-    [
-      tenant,
-      id,
-      name,
-      fold(name),
-      ...toText(fields),
-      listText(fields.allowed_origins),
-      Number(fields.require_bound_sessions ?? false),
-      listText(fields.allowed_networks),
-      labelText(fields.labels),
-      expiry === undefined ? null : Date.parse(expiry),
-      by,
-      at,
-      listText(fields.trusted_issuers),
-    ],
+    `update applications set name = ${params.add(name)}, name_folded = ${params.add(fold(name))},
+       ${setAccess(params, fields, settingNames, expiry)}, modified_by = ${params.add(by)},
+       modified_at = ${laterThanBefore(params.add(at))} where ${where}`,
+    params.values,
   );
+}
+
+/** The assignments of grants, settings and expiry. */
+export function setAccess(
+  params: Params,
+  fields: Grants & Partial<Record<Setting, unknown>>,
+  names: readonly Setting[],
+  expiry: string | undefined,
+): string {
+  const [permissions, rules] = toText(fields);
+  const settings = settingsRow(fields);
+  const values = {
+    ...{ permissions, rules },
+    ...Object.fromEntries(names.map((name) => [name, settings[name]])),
+    expires_at: expiry === undefined ? null : Date.parse(expiry),
+  };
+  return Object.entries(values)
+    .map(([name, value]) => `${name} = ${params.add(value)}`)
+    .join(', ');
 }
 
 async function setQuarantine(
@@ -215,27 +229,17 @@ export async function insertApplication(
   key: Minted,
 ) {
   const { id, name, type, createdBy, createdAt, expiresAt, keyExpiresAt } = application;
+  const [permissions, rules] = toText(application);
+  const row = {
+    ...{ tenant_id: tenant, id, name, name_folded: fold(name), type, permissions, rules },
+    ...settingsRow(application),
+    ...{ created_by: createdBy ?? null, created_at: createdAt, expires_at: expiresAt ?? null },
+  };
+  const params = new Params();
+  const values = Object.values(row).map((value) => params.add(value));
   await tx.run(
-    `insert into applications (tenant_id, id, name, name_folded, type, permissions, rules,
-       allowed_origins, require_bound_sessions, allowed_networks, labels, created_by, created_at, expires_at,
-       trusted_issuers)
-     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`,
-    [
-      tenant,
-      id,
-      name,
-      fold(name),
-      type,
-      ...toText(application),
-      listText(application.allowedOrigins),
-      Number(application.requireBoundSessions ?? false),
-      listText(application.allowedNetworks),
-      labelText(application.labels),
-      createdBy ?? null,
-      createdAt,
-      expiresAt ?? null,
-      listText(application.trustedIssuers),
-    ],
+    `insert into applications (${Object.keys(row).join(', ')}) values (${values.join(', ')})`,
+    params.values,
   );
   await insertKey(tx, tenant, id, key, { at: createdAt, by: createdBy }, keyExpiresAt);
 }
@@ -248,11 +252,7 @@ export function toApplication(row: ApplicationRow): Application {
     name: row.name,
     type: row.type,
     ...toGrants(row),
-    ...(row.allowed_origins !== null && { allowed_origins: toOrigins(row) }),
-    ...(row.require_bound_sessions !== 0 && { require_bound_sessions: true }),
-    ...(row.allowed_networks !== null && { allowed_networks: JSON.parse(row.allowed_networks) }),
-    ...(row.trusted_issuers !== null && { trusted_issuers: JSON.parse(row.trusted_issuers) }),
-    ...(row.labels !== null && { labels: JSON.parse(row.labels) }),
+    ...toSettings(row),
     ...(row.created_by !== null && { created_by: row.created_by }),
     created_at: timestamp(Number(row.created_at)),
     ...(row.modified_by !== null && { modified_by: row.modified_by }),
@@ -288,9 +288,29 @@ export function toOrigins(row: { allowed_origins: string | null }): string[] | u
   return row.allowed_origins === null ? undefined : JSON.parse(row.allowed_origins);
 }
 
-/** An empty list is stored as null. */
-export function listText(list: readonly unknown[] | undefined): string | null {
-  return list && list.length > 0 ? JSON.stringify(list) : null;
+function toSettings(row: SettingRow): Partial<Pick<Application, Setting>> {
+  const settings: Partial<Record<Setting, unknown>> = {};
+  for (const name of settingNames) {
+    const value = row[name];
+    if (typeof value === 'string') settings[name] = JSON.parse(value);
+    else if (value === 1) settings[name] = true;
+  }
+  return settings as Partial<Pick<Application, Setting>>;
+}
+
+export function settingsRow(application: Partial<Record<Setting, unknown>>): SettingRow {
+  const columns = settingNames.map((name) => {
+    const value = application[name];
+    return [name, flagNames.includes(name) ? Number(value ?? false) : settingText(value)];
+  });
+  return Object.fromEntries(columns) as SettingRow;
+}
+
+/** An empty list and an empty object are stored as null. Names are sorted. */
+function settingText(value: unknown): string | null {
+  if (value === undefined) return null;
+  if (Array.isArray(value)) return value.length > 0 ? JSON.stringify(value) : null;
+  return typeof value === 'object' ? labelText(value as Labels) : JSON.stringify(value);
 }
 
 export function toText(grants: Grants): [permissions: string, rules: string] {
@@ -335,7 +355,7 @@ function filtered(tenant: string, filter: ApplicationFilter) {
 }
 
 /** Sorted by name. No labels are stored as null. */
-export function labelText(labels: Labels = {}): string | null {
+function labelText(labels: Labels = {}): string | null {
   const entries = Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1));
   return entries.length > 0 ? JSON.stringify(Object.fromEntries(entries)) : null;
 }

@@ -1,6 +1,6 @@
 /** The inputs, results and filters of the repositories in store.ts. */
 
-import type { Application, ApplicationType } from '../domain/application.ts';
+import type { Application, ApplicationType, Setting } from '../domain/application.ts';
 import type { Person } from '../domain/audit.ts';
 import type { Destination } from '../domain/destination.ts';
 import type { Grants } from '../domain/grant.ts';
@@ -10,7 +10,7 @@ import type { EffectiveGrants } from '../domain/quarantine.ts';
 import type { IntervalCounts } from '../domain/request-counts.ts';
 import type { Session, SessionState } from '../domain/session.ts';
 import type { Reserve } from '../domain/steps.ts';
-import type { TrustedIssuer, Workload } from '../domain/trusted-issuer.ts';
+import type { Workload } from '../domain/trusted-issuer.ts';
 import type { LastUses } from '../domain/usage.ts';
 
 export type { Reserve } from '../domain/steps.ts';
@@ -47,15 +47,13 @@ export interface ListPage<T> {
   readonly isCut?: boolean;
 }
 
-export interface NewApplication extends Grants {
+/** The settings that are not set are absent or undefined. */
+type Settings = { readonly [Name in Setting]?: Application[Name] | undefined };
+
+export interface NewApplication extends Grants, Settings {
   readonly id: string;
   readonly name: string;
   readonly type: ApplicationType;
-  readonly allowedOrigins?: readonly string[] | undefined;
-  readonly requireBoundSessions?: boolean | undefined;
-  readonly allowedNetworks?: readonly string[] | undefined;
-  readonly trustedIssuers?: readonly TrustedIssuer[] | undefined;
-  readonly labels?: Labels | undefined;
   readonly createdBy: string | undefined;
   readonly createdAt: number;
   readonly expiresAt: number | undefined;
@@ -64,17 +62,7 @@ export interface NewApplication extends Grants {
 }
 
 /** The fields that an update replaces. */
-export type ApplicationUpdate = Grants &
-  Pick<
-    Application,
-    | 'name'
-    | 'allowed_origins'
-    | 'require_bound_sessions'
-    | 'allowed_networks'
-    | 'trusted_issuers'
-    | 'labels'
-    | 'expires_at'
-  >;
+export type ApplicationUpdate = Grants & Pick<Application, 'name' | 'expires_at' | Setting>;
 
 export interface ApplicationFilter {
   readonly ids?: readonly string[] | undefined;

@@ -1,6 +1,7 @@
 /** Closes again, after a restore, what a backup brought back. */
 import type { EntryWriter } from '../audit/log.ts';
 import type { Db, Queries } from '../db/db.ts';
+import { Params } from '../db/sql.ts';
 import { removedState } from '../domain/access/history.ts';
 import {
   type AuditRow,
@@ -9,9 +10,10 @@ import {
   type Revocation,
   revocations,
 } from '../domain/access/revocation.ts';
+import { accessSettings } from '../domain/application.ts';
 import { byOperator } from '../domain/audit.ts';
 import { deleteRecordCounts } from './application-storage.ts';
-import { applications, laterThanBefore, listText, lockApplication, toText } from './applications.ts';
+import { applications, laterThanBefore, lockApplication, setAccess } from './applications.ts';
 import type { Recovered, Revived, RevivedApplication, RevivedTenant } from './maintenance.ts';
 import type { NewEntry } from './store.ts';
 import { disable, markDeleted, tenants } from './tenants.ts';
@@ -108,21 +110,12 @@ async function remove(tx: Queries, record: Write, revived: RevivedApplication, a
     await record({ ...about, operation: 'application.quarantine' });
   }
   if (!access) return;
+  const params = new Params();
+  const where = `tenant_id = ${params.add(tenantId)} and id = ${params.add(id)}`;
   await tx.run(
-    `update applications set permissions = $3, rules = $4, allowed_origins = $5, require_bound_sessions = $6,
-       allowed_networks = $7, modified_at = ${laterThanBefore('$8')}, trusted_issuers = $9, expires_at = $10
-     where tenant_id = $1 and id = $2`,
-    [
-      tenantId,
-      id,
-      ...toText(access),
-      listText(access.allowed_origins),
-      Number(access.require_bound_sessions ?? false),
-      listText(access.allowed_networks),
-      at,
-      listText(access.trusted_issuers),
-      access.expires_at === undefined ? null : Date.parse(access.expires_at),
-    ],
+    `update applications set ${setAccess(params, access, accessSettings, access.expires_at)},
+       modified_at = ${laterThanBefore(params.add(at))} where ${where}`,
+    params.values,
   );
   const to = Object.entries(JSON.parse(JSON.stringify(access)) as object).map(([field, value]) => [
     field,

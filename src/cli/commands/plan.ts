@@ -5,9 +5,8 @@ import type {
   ApplicationUpdate,
   Destination,
   Impact,
-  TrustedIssuer,
 } from '../../../sdk/src/sallyport.ts';
-import { never } from '../../domain/application.ts';
+import { never, type Setting, settingLines } from '../../domain/application.ts';
 import { timestamp } from '../../domain/common-fields.ts';
 import { describeDestination } from '../../domain/describe-destination.ts';
 import { escapeText } from '../../domain/escape.ts';
@@ -159,24 +158,17 @@ export function expiryOf({ expires_at }: Pick<FileApplication, 'expires_at'>): s
   return expires_at === undefined || expires_at === never ? undefined : timestamp(expires_at);
 }
 
-interface Described {
+interface Described extends Partial<Record<Setting, unknown>> {
   readonly permissions: readonly string[];
   readonly rules: readonly {
     readonly [K in keyof AccessRule]?: (K extends 'defaults' ? object : AccessRule[K]) | undefined;
   }[];
-  readonly allowed_origins?: readonly string[] | undefined;
-  readonly require_bound_sessions?: boolean | undefined;
-  readonly allowed_networks?: readonly string[] | undefined;
-  readonly trusted_issuers?:
-    | readonly { readonly [K in keyof TrustedIssuer]?: TrustedIssuer[K] | undefined }[]
-    | undefined;
-  readonly labels?: Labels | undefined;
   readonly expires_at?: string | undefined;
 }
 
 /** One description per grant, origin, network, label and other setting. Equal settings have equal descriptions. */
 function describe({ permissions, rules, ...settings }: Described): string[] {
-  const { allowed_origins, allowed_networks, trusted_issuers, labels, expires_at } = settings;
+  const { expires_at } = settings;
   return [
     ...new Set([
       ...permissions.map((permission) => `permission ${permission}`),
@@ -184,23 +176,10 @@ function describe({ permissions, rules, ...settings }: Described): string[] {
         ({ permissions, destinations, ...rule }) =>
           `rule ${formatRule({ ...rule, permissions: permissions?.toSorted(), destinations: destinations?.toSorted() } as AccessRule)}`,
       ),
-      ...(allowed_origins ?? []).map((origin) => `origin ${origin}`),
-      ...(settings.require_bound_sessions ? ['bound sessions required'] : []),
-      ...(allowed_networks ?? []).map((network) => `network ${network}`),
-      ...(trusted_issuers ?? []).map((issuer) => `trusted issuer ${describeIssuer(issuer)}`),
-      ...Object.entries(labels ?? {}).map(([name, value]) => `label ${name}=${value}`),
+      ...settingLines(settings),
       ...(expires_at === undefined ? [] : [`expiry ${expires_at}`]),
     ]),
   ];
-}
-
-/** Fields and claims in the order of their names. */
-function describeIssuer(issuer: object): string {
-  const fields = Object.entries(issuer).filter(([, value]) => value !== undefined);
-  return fields
-    .toSorted(([a], [b]) => (a < b ? -1 : 1))
-    .map(([name, value]) => `${name}=${typeof value === 'object' ? `(${describeIssuer(value)})` : value}`)
-    .join(' ');
 }
 
 function describeNew(application: FileApplication): string[] {

@@ -6,9 +6,9 @@ import {
   ApplicationUpdate,
   Application as ApplicationView,
   accessErrors,
-  accessFields,
   expiryAfter,
   readOnlyErrors,
+  settingNames,
   settingsAfter,
 } from '../../domain/application.ts';
 import { difference } from '../../domain/audit.ts';
@@ -102,7 +102,7 @@ export const updateApplication = changeEndpoint({
     };
     const change = changeBy(principal);
     const after = orNotFound(await store.applications.update(principal.tenantId, params.id, change, revise));
-    const fields = ['name', ...accessFields, 'labels'] as const;
+    const fields = ['name', 'permissions', 'rules', ...settingNames, 'expires_at'] as const;
     const changed = difference(orNotFound(before), after, fields);
     return { ...applicationReply(after), entity: entityOf(params.id), difference: changed };
   },

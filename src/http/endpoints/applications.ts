@@ -9,6 +9,7 @@ import {
   ApplicationWithKey,
   accessErrors,
   maxKeys,
+  settingNames,
 } from '../../domain/application.ts';
 import { type Difference, difference } from '../../domain/audit.ts';
 import { DateTime, Id, NameFilter, requireFuture, timestamp } from '../../domain/common-fields.ts';
@@ -69,16 +70,9 @@ export const createApplication = changeEndpoint({
     const application = await store.applications.create(
       principal.tenantId,
       {
+        ...body,
         id: newId(principal.now),
-        name: body.name,
-        type: body.type,
-        permissions: body.permissions,
         rules: await withDestinationIds(store, principal.tenantId, body.rules),
-        allowedOrigins: body.allowed_origins,
-        requireBoundSessions: body.require_bound_sessions,
-        allowedNetworks: body.allowed_networks,
-        trustedIssuers: body.trusted_issuers,
-        labels: body.labels,
         createdBy: principal.applicationId,
         createdAt: principal.now,
         expiresAt,
@@ -93,7 +87,7 @@ export const createApplication = changeEndpoint({
       entity: entityOf(application.id),
       difference: {
         ...createdState(application),
-        ...difference({} as Application, application, ['labels', 'trusted_issuers']),
+        ...difference({} as Application, application, settingNames),
       },
     };
   },
