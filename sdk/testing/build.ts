@@ -6,6 +6,7 @@ const [target = ''] = process.argv.slice(2);
 /** Expressions that Node 20 does not know, and timers. */
 const replacements = [
   [/\bBun\./g, 'node.bun.'],
+  [/\b([\w.]+)\.toHex\(\)/g, 'node.hex($1)'],
   [/\bMap\.groupBy\b/g, 'node.groupBy'],
   [/\bPromise\.withResolvers\b(?:<\w+>)?/g, 'node.withResolvers'],
   [/(?<![.\w])setImmediate\(/g, 'node.setImmediate('],

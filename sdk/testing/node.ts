@@ -45,6 +45,8 @@ const bun = {
   sleep: async () => {},
 };
 
+const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex');
+
 function groupBy<K, T>(items: Iterable<T>, keyOf: (item: T) => K): Map<K, T[]> {
   const groups = new Map<K, T[]>();
   for (const item of items) groups.set(keyOf(item), [...(groups.get(keyOf(item)) ?? []), item]);
@@ -60,4 +62,4 @@ function withResolvers<T>() {
   return { promise, resolve, reject };
 }
 
-export const node = { bun, groupBy, withResolvers, setImmediate };
+export const node = { bun, hex, groupBy, withResolvers, setImmediate };
