@@ -133,15 +133,7 @@ export function collector(
   return {
     add,
     waiting: () =>
-      quotas.values().reduce(
-        (sum, groups) =>
-          sum +
-          groups
-            .values()
-            .filter(({ count }) => count > 0)
-            .toArray().length,
-        0,
-      ),
+      [...quotas.values()].flatMap((groups) => [...groups.values()]).filter(({ count }) => count > 0).length,
     writeDue: () => write(({ isWritten, end }, time) => !isWritten || end <= time),
     flush: () => write(() => true),
   };
