@@ -5,12 +5,12 @@ import { fail } from '../domain/error.ts';
 import type { Log } from '../telemetry/log.ts';
 import type { Observed } from '../telemetry/observe.ts';
 import { senderOf, unwrapped } from './pipeline/client-address.ts';
-import { observeRequest } from './pipeline/finish-request.ts';
+import { inOwnTurn, observeRequest } from './pipeline/finish-request.ts';
 import { problemResponse } from './pipeline/problem.ts';
-import type { RoutedRequest } from './pipeline/read-input.ts';
+import { isChunked, type RoutedRequest } from './pipeline/read-input.ts';
 import { type Connections, noConnections, RequestInfo } from './pipeline/request-info.ts';
 import { closeIfStopping, corsHeaders, preflightResponse, withDeprecation } from './pipeline/response.ts';
-import type { HandlerContext, Route } from './pipeline/route.ts';
+import { type HandlerContext, type Route, takesBody } from './pipeline/route.ts';
 import { handleRequest } from './turn.ts';
 
 export interface Server {
@@ -60,7 +60,7 @@ export function listen(routes: readonly Route[], context: HandlerContext, option
       requestInfo,
       context.log,
     );
-    return withoutRoute('unknownPath', response, requestInfo, context);
+    return withoutRoute('unknownPath', request, response, requestInfo, context);
   };
   const handlers = handlersByPath(routes, context, connections);
   const ofFrames = () => handlersByPath(framesRoutes, context, connections);
@@ -181,6 +181,11 @@ function handlerOf(
   const respond: BunHandler = (request) => {
     const requestInfo = new RequestInfo(request, connections, requestIdHeader);
     const route = byMethod.get(request.method);
+    if (route && !takesBody(route) && isChunked(request)) {
+      const failure = fail('validation_failed', { errors: { body: ['cannot be sent with GET or DELETE'] } });
+      const response = problemResponse(failure, requestInfo, context.log);
+      return withoutRoute('unexpectedBody', request, response, requestInfo, context);
+    }
     if (route) {
       if (byId.includes(route)) {
         const id = routes[0]?.path.split('/').at(-1);
@@ -191,10 +196,10 @@ function handlerOf(
       return deprecated ? response.then((made) => withDeprecation(made, deprecated)) : response;
     }
     if (request.method === 'OPTIONS')
-      return withoutRoute('preflight', preflightResponse(requestInfo, allow), requestInfo, context);
+      return withoutRoute('preflight', request, preflightResponse(requestInfo, allow), requestInfo, context);
     const failure = fail('method_not_allowed', { detail: hintFor(request) });
     const response = problemResponse(failure, requestInfo, context.log, { Allow: allow });
-    return withoutRoute('wrongMethod', response, requestInfo, context);
+    return withoutRoute('wrongMethod', request, response, requestInfo, context);
   };
   if (routes.every(({ servedTo }) => servedTo === 'console'))
     return sameOriginOnly(respond, connections, context);
@@ -208,17 +213,18 @@ function handlerOf(
 function sameOriginOnly(handle: BunHandler, connections: Connections, context: HandlerContext): BunHandler {
   return async (request) => {
     const isOwn = request.headers.get('sec-fetch-site') === 'same-origin' && request.method !== 'OPTIONS';
-    const response = isOwn ? await handle(request) : refuse(new RequestInfo(request, connections));
+    const response = await (isOwn ? handle(request) : refuse(request));
     for (const name of corsHeaders) response.headers.delete(name);
     return response;
   };
-  function refuse(requestInfo: RequestInfo): Response {
+  function refuse(request: RoutedRequest): Promise<Response> {
+    const requestInfo = new RequestInfo(request, connections);
     const response = problemResponse(
       fail('origin_refused', { detail: onlyConsole }),
       requestInfo,
       context.log,
     );
-    return withoutRoute('otherOrigin', response, requestInfo, context);
+    return withoutRoute('otherOrigin', request, response, requestInfo, context);
   }
 }
 
@@ -237,12 +243,14 @@ function echoing(name: string, handle: BunHandler): BunHandler {
 /** Counts a request that has no route. Metrics use the fixed `name`, since the path can be anything. */
 function withoutRoute(
   name: string,
+  request: Request,
   response: Response,
   requestInfo: RequestInfo,
   context: HandlerContext,
-): Response {
+): Promise<Response> {
   if (context.observed) observeRequest(name, false, requestInfo, response.status, 0, context);
-  return closeIfStopping(response, context);
+  if (isChunked(request)) response.headers.set('Connection', 'close');
+  return inOwnTurn(closeIfStopping(response, context));
 }
 
 function handleAndTrace(
@@ -294,7 +302,7 @@ export function listenWhileStarting(
       routes: { '/livez': Response.json({ status: 'ok' }) },
       fetch: (request) => {
         const starting = fail('unavailable', { detail: 'The service is starting.', expected: true });
-        return problemResponse(starting, new RequestInfo(request, noConnections), log);
+        return inOwnTurn(problemResponse(starting, new RequestInfo(request, noConnections), log));
       },
     });
   } catch {

@@ -8,11 +8,12 @@ import type { Credentials } from '../store/store.ts';
 import { type Applicant, admit, isLimited, keyOfNewSession, presentedKey, spendUse } from './admit.ts';
 import { countBreakGlass, countQuarantined, recordRefusal } from './pipeline/denials.ts';
 import { disclosureEvents } from './pipeline/disclosures.ts';
-import { refusalOf, responseTo } from './pipeline/finish-request.ts';
+import { inOwnTurn, refusalOf, responseTo } from './pipeline/finish-request.ts';
 import type { Release } from './pipeline/quota.ts';
 import {
   bodyLimit,
   inputSteps,
+  isChunked,
   largeBody,
   memoryOfBody,
   type ReceivedBody,
@@ -42,9 +43,10 @@ export async function handleRequest(
 ): Promise<Response> {
   if (route.kind !== 'open') return handleKeyed(new Turn(route, request, info, app));
   try {
-    return responseTo(route, await route.handle(app, request, info), undefined, info, app);
+    return await inOwnTurn(responseTo(route, await route.handle(app, request, info), undefined, info, app));
   } catch (error) {
-    return refusalOf({ route, request, error, principal: undefined, receiving: undefined }, info, app);
+    const refusal = { route, request, error, principal: undefined, isRead: false };
+    return inOwnTurn(refusalOf(refusal, info, app));
   }
 }
 
@@ -54,7 +56,7 @@ async function handleKeyed(turn: Turn): Promise<Response> {
     turn.beginBody(); // a small one arrives during the key lookup
     if (turn.canWait) await sharedTurn();
     const admitted = turn.admit(); // 400, 401, 403
-    if (admitted instanceof Promise) await admitted;
+    if (admitted instanceof Promise) await turn.unlessRefused(admitted); // 413
     const renewing = turn.recordUse();
     if (renewing) await renewing;
     const call = turn.hasBody ? await turn.readBody() : turn.read(undefined); // 400, 413, 415, 429, 503
@@ -80,6 +82,7 @@ class Turn implements Applicant {
   principal: Principal | undefined;
   proven: string | undefined;
   #receiving: Promise<ReceivedBody> | undefined;
+  #isRead = false;
   #releaseQuota: Release | undefined;
 
   constructor(route: KeyedRoute, request: RoutedRequest, requestInfo: RequestInfo, app: HandlerContext) {
@@ -101,10 +104,24 @@ class Turn implements Applicant {
     app.limits.take(requestInfo, { limit: 'key', client: this.key.digest.toHex() });
   }
 
-  /** Its errors are thrown by `readBody`, after 401 and 403. Memory for a large body is reserved for a valid key only. */
+  /**
+   * Its errors are thrown by `readBody`, after 401 and 403. Memory for a large body is reserved for a valid key only; Bun
+   * keeps chunks in memory also if they are not read.
+   */
   beginBody(): void {
     const { bodyLimit, hasBody, request } = this;
-    if (hasBody && memoryOfBody(request, bodyLimit) === 0) this.#receiving = receiveBody(request, bodyLimit);
+    if (hasBody && (isChunked(request) || memoryOfBody(request, bodyLimit) === 0))
+      this.#receiving = receiveBody(request, bodyLimit);
+  }
+
+  /** Throws at once if too many bytes or chunks arrive: until then, nothing that is awaited arrives. */
+  unlessRefused<T>(work: Promise<T>): Promise<T> {
+    if (!this.#receiving || !isChunked(this.request)) return work;
+    const refused = this.#receiving.then(({ failure }) => {
+      if (failure?.code === 'too_large') throw failure;
+      return work;
+    });
+    return Promise.race([work, refused]);
   }
 
   /** Whether reads that arrive together are handled together. */
@@ -142,6 +159,8 @@ class Turn implements Applicant {
     if (memory > 0) app.memory.for(caller, requestInfo).add(memory);
     this.#receiving ??= receiveBody(request, this.bodyLimit);
     const received = await this.#receiving;
+    if (received.failure && isChunked(request)) throw received.failure;
+    this.#isRead = received.failure === undefined;
     const bodyBytes = received.bytes.length;
     // Before validation, so that rejected requests count, too.
     if (route.checkLimits)
@@ -211,7 +230,8 @@ class Turn implements Applicant {
     const receiving = this.#receiving;
     const error = principal ? await this.#causeOf(thrown) : thrown;
     await recordRefusal(app, { route, principal, error, request, receiving, requestInfo });
-    return refusalOf({ route, request, error, principal, receiving }, requestInfo, app);
+    const isRead = this.#isRead;
+    return inOwnTurn(refusalOf({ route, request, error, principal, isRead }, requestInfo, app));
   }
 
   /** Rows of a tenant that moved to another installation are gone, also for a request that was authenticated before. */

@@ -7,9 +7,15 @@ export interface RawResponse {
   readonly body: string;
 }
 
-/** Sends the text (one byte per character) and returns everything received until the server closes. */
-export function sendRaw(url: string, text: string): Promise<string> {
-  return exchange(url, (socket) => socket.write(text, 'latin1'));
+/**
+ * Sends the text (one byte per character) and returns everything received until the server closes. Sends `next` when
+ * something was received.
+ */
+export function sendRaw(url: string, text: string, next = ''): Promise<string> {
+  return exchange(url, (socket) => {
+    if (next !== '') socket.once('data', () => socket.write(next, 'latin1'));
+    socket.write(text, 'latin1');
+  });
 }
 
 /** Sends the text and closes the sending side. */

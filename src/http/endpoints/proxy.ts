@@ -194,7 +194,7 @@ function callerRequest(
   search: string,
 ): CallerRequest {
   if (received?.failure) throw received.failure;
-  if (!received && (headers.has('transfer-encoding') || Number(headers.get('content-length') ?? 0) > 0))
+  if (!received && Number(headers.get('content-length') ?? 0) > 0)
     throw fail('validation_failed', { errors: { body: ['cannot be sent with GET or DELETE'] } });
   const query = new URLSearchParams(search);
   const given = new Map([...headers].map(([name, value]) => [name.toLowerCase(), value]));

@@ -2,11 +2,11 @@
 import type { JsonText } from '../../domain/json-text.ts';
 import type { Principal } from '../../domain/principal.ts';
 import { problemResponse } from './problem.ts';
-import { isUnread, type ReceivedBody } from './read-input.ts';
+import { hasLargeBody } from './read-input.ts';
 import { logFields, type RequestInfo } from './request-info.ts';
 import { closeIfStopping, toResponse } from './response.ts';
 import { checkFailure, checkReply, type HandlerContext, type Reply, type Route, takesBody } from './route.ts';
-import { requestEnded } from './shared-turn.ts';
+import { requestEnded, sharedTurn } from './shared-turn.ts';
 
 /** The response to a request that succeeded. */
 export function responseTo(
@@ -25,25 +25,35 @@ export function responseTo(
   return closeIfStopping(response, app);
 }
 
+/**
+ * For a response that did not wait for anything. Bun answers all requests that a connection has sent in one turn of the
+ * event loop, unless one of them waits: then it closes the connection. A response that closes it must not wait, because
+ * the rest of a body may arrive without end.
+ */
+export async function inOwnTurn(response: Response): Promise<Response> {
+  if (response.headers.get('Connection') !== 'close') await sharedTurn();
+  return response;
+}
+
 export interface Refusal {
   readonly route: Route;
   readonly request: Request;
   readonly error: unknown;
   readonly principal: Principal | undefined;
-  readonly receiving: Promise<ReceivedBody> | undefined;
+  /** Whether all of the body has arrived. */
+  readonly isRead: boolean;
 }
 
 /** The response to a request that failed with `error`. */
 export function refusalOf(
-  { route, request, error, principal, receiving }: Refusal,
+  { route, request, error, principal, isRead }: Refusal,
   info: RequestInfo,
   app: HandlerContext,
 ): Response {
   const failure = app.checkReplies ? checkFailure(route, error) : error;
   const response = problemResponse(failure, info, app.log, {}, route.conventions?.keyChallenge);
   finishRequest(route, response.status, principal, info, app);
-  // A connection with the rest of a body cannot be used again.
-  if (takesBody(route) && isUnread(request, receiving, error)) response.headers.set('Connection', 'close');
+  if (takesBody(route) && !isRead && hasLargeBody(request)) response.headers.set('Connection', 'close');
   return closeIfStopping(response, app);
 }
 

@@ -171,20 +171,20 @@ export function memoryOfBody(request: Request, limit: number): number {
 }
 
 /** Undefined if the body comes in chunks. */
-function declaredLength({ headers }: Request): number | undefined {
-  const declared = headers.get('content-length');
+function declaredLength(request: Request): number | undefined {
+  const declared = request.headers.get('content-length');
   if (declared !== null) return Number(declared);
-  return headers.has('transfer-encoding') ? undefined : 0;
+  return isChunked(request) ? undefined : 0;
 }
 
-/** Whether the rest of a large body may follow on the connection, which then cannot be used again. */
-export function isUnread(
-  request: Request,
-  receiving: Promise<ReceivedBody> | undefined,
-  error: unknown,
-): boolean {
-  const isLarge = (declaredLength(request) ?? Number.POSITIVE_INFINITY) > smallBytes;
-  return isLarge && (!receiving || (error instanceof Failure && error.code === 'too_large'));
+/** Whether the length of the body is unknown, so that Bun reads it for as long as it is sent. */
+export function isChunked({ headers }: Request): boolean {
+  return headers.has('transfer-encoding');
+}
+
+/** Whether so much of a body that was not read may follow that the connection cannot be used again. */
+export function hasLargeBody(request: Request): boolean {
+  return (declaredLength(request) ?? Number.POSITIVE_INFINITY) > smallBytes;
 }
 
 /** Receives the body up to the limit. Never rejects. */

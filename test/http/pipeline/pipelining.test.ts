@@ -1,5 +1,9 @@
-/** Requests that are sent before the response to the last one. Bun then closes the connection, unless it was sent. */
+/**
+ * What a connection sends before it has received a response: further requests, or a body without an end. Bun handles them
+ * in one turn of the event loop, so others would wait. It closes the connection if a request waits for its response.
+ */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { routes } from '../../../src/http/routes.ts';
 import { sendRaw } from '../../support/raw-http.ts';
 import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
@@ -73,5 +77,41 @@ describe.each(databases)('pipelined requests on %s', (_, database) => {
     }
     const unanswered = made.filter((id) => id.startsWith('r-') && !answered.includes(id));
     expect(unanswered.map((id) => sequences[Number(id.split('-')[1])])).toEqual([]);
+  });
+});
+
+describe.each(databases)('a connection on %s', (_, database) => {
+  let server: TestServer;
+  const keys: string[] = [''];
+  beforeAll(async () => {
+    server = await openTestServer(database);
+    const { key } = await server.tenant();
+    const web = await server.application(key, { type: 'public' });
+    for (const each of [key, web.key]) keys.push(`SVC-API-KEY: ${each}\r\n`);
+  });
+  afterAll(() => server.close());
+
+  const lines = [
+    ...routes.map(({ method, path }) => `${method} ${path.replaceAll(/:\w+|\*/g, 'x')}`),
+    ...['GET /none', 'POST /none', 'PUT /tokens', 'OPTIONS /tokens', 'HEAD /tokens'],
+    ...['GET /console/api/applications', 'GET /console/none'],
+  ];
+  const requests = () => lines.flatMap((line) => keys.map((key) => `${line} HTTP/1.1\r\nHost: x\r\n${key}`));
+
+  test('that sends many requests at once gets answers to the first ones only, whatever it asks', async () => {
+    for (const head of requests()) {
+      const received = await sendRaw(server.url, `${head}Content-Length: 0\r\n\r\n`.repeat(200));
+      const answers = received.split('HTTP/1.1 ').length - 1;
+      expect([head, answers < 20]).toEqual([head, true]);
+    }
+  });
+
+  test('that sends a body in chunks without end is closed, whatever it asks', async () => {
+    for (const head of requests()) {
+      const framing = 'Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n';
+      const received = await sendRaw(server.url, `${head}${framing}${chunk(' ').repeat(3000)}`);
+      const isClosed = /^HTTP\/1\.1 [\s\S]*\nconnection: close/i.test(received);
+      expect([head, isClosed]).toEqual([head, true]);
+    }
   });
 });
