@@ -1,4 +1,4 @@
-/** Builds the program as one file without the console and frames, which starts faster. */
+/** Builds the program as one file without the console, the frames and the documentation, which starts faster. */
 import { join } from 'node:path';
 import type { BunPlugin } from 'bun';
 
@@ -11,21 +11,10 @@ export interface SourcePatch {
 const withoutPages: readonly SourcePatch[] = [
   { file: /console[\\/]build\.ts$/, revise: () => 'export const buildConsole = async () => [];' },
   { file: /frames[\\/]build\.ts$/, revise: () => 'export const buildFrames = async () => [];' },
+  { file: /site[\\/]build\.ts$/, revise: () => 'export const buildDocs = async () => [];' },
 ];
 
-function patchPlugin({ file, revise }: SourcePatch): BunPlugin {
-  return {
-    name: String(file),
-    setup: (build) => {
-      build.onLoad({ filter: file }, async ({ path }) => ({
-        contents: revise(await Bun.file(path).text()),
-        loader: 'ts',
-      }));
-    },
-  };
-}
-
-/** Builds the program in `root` and returns the path of the file. */
+/** Builds the program in `root` and returns the path of the file. Throws if a revision changes nothing. */
 export async function buildProgram(
   root: string,
   folder: string,
@@ -33,15 +22,30 @@ export async function buildProgram(
 ): Promise<string> {
   const outfile = join(folder, 'sallyport');
   const autoload = { autoloadDotenv: false, autoloadBunfig: false };
+  const unused = new Set([...withoutPages, ...revisions]);
+  const plugins = [...unused].map(
+    (patch): BunPlugin => ({
+      name: String(patch.file),
+      setup: (build) => {
+        build.onLoad({ filter: patch.file }, async ({ path }) => {
+          const source = await Bun.file(path).text();
+          const contents = patch.revise(source);
+          if (contents !== source) unused.delete(patch);
+          return { contents, loader: 'ts' };
+        });
+      },
+    }),
+  );
   const { success, logs } = await Bun.build({
     entrypoints: [join(root, 'src/main.ts')],
     compile: { outfile, ...autoload },
-    plugins: [...withoutPages, ...revisions].map(patchPlugin),
+    plugins,
     minify: true,
     bytecode: true,
     format: 'esm',
     throw: false,
   });
   if (!success) throw new Error(`the program cannot be built: ${logs.join('\n')}`);
+  for (const { file } of unused) throw new Error(`the revision of ${file} changes nothing`);
   return outfile;
 }

@@ -11,6 +11,9 @@ interface CommandResult {
   readonly err: string;
 }
 
+/** Milliseconds after which a command that should have ended is killed. */
+const maxTime = 120_000;
+
 export async function runCommand(
   context: Context,
   databaseUrl: string,
@@ -21,6 +24,8 @@ export async function runCommand(
     cwd: context.folder,
     env: environmentOf(context.folder, databaseUrl, { ...databaseTimeout(context), ...env }),
     stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: maxTime,
+    killSignal: 'SIGKILL',
   });
   const [out, err] = await Promise.all([child.stdout, child.stderr].map((each) => new Response(each).text()));
   return { code: await child.exited, out: out as string, err: err as string };

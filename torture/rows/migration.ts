@@ -35,10 +35,10 @@ const next = [
 
 /** A newer program: the current one with more migrations. */
 const newer: SourcePatch = {
-  file: /src[\\/]store[\\/]engine[\\/]migrate\.ts$/,
+  file: /src[\\/]db[\\/]migrate\.ts$/,
   revise: (source) => {
     const more = next.map((sql, index) => `  { name: '999${index}_next', sql: ${JSON.stringify(sql)} },`);
-    return source.replace('\n];', `\n${more.join('\n')}\n];`);
+    return source.replace('\n];\n', `\n${more.join('\n')}\n];\n`);
   },
 };
 
