@@ -20,6 +20,43 @@ export interface Setting<T> {
   readonly parse: (text: string | undefined, settings: { dataDir: string }) => T;
 }
 
+/** Shown for settings without a default. */
+export const unset = 'unset';
+
+/** The default and the parser of a setting. */
+type Value<T> = Omit<Setting<T>, 'variable' | 'description'>;
+
+export function setting<T>(variable: string, description: string, value: Value<T>): Setting<T> {
+  return { variable, description, ...value };
+}
+
+export function optional<T>(parse: (text: string) => T): Value<T | undefined> {
+  return { fallback: unset, parse: (text) => (text === undefined ? undefined : parse(text)) };
+}
+
+export function secret(parse: (text: string) => Secret): Value<Secret | undefined> {
+  return { ...optional(parse), secret: true };
+}
+
+export function text(fallback: string): Value<string> {
+  return { fallback, parse: (given) => given ?? fallback };
+}
+
+export function inDataDir(file: string): Value<string> {
+  const parse: Setting<string>['parse'] = (given, { dataDir }) =>
+    given === undefined ? join(dataDir, file) : resolve(given);
+  return { fallback: `<data dir>/${file}`, parse };
+}
+
+export function choice<T extends string>(fallback: NoInfer<T>, values: readonly T[]): Value<T> {
+  return { fallback, parse: (given) => oneOf(given ?? fallback, values) };
+}
+
+export const flag: Value<boolean> = {
+  fallback: 'false',
+  parse: (given) => oneOf(given ?? 'false', ['true', 'false']) === 'true',
+};
+
 export function integer(text: string | undefined, fallback: number, min: number, max: number): number {
   if (text === undefined) return fallback;
   const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
@@ -28,29 +65,30 @@ export function integer(text: string | undefined, fallback: number, min: number,
 }
 
 /** The default and the parser of a setting with a whole number, which is multiplied by `unit`. */
-export function whole(fallback: number, min: number, max: number, unit = 1) {
+export function whole(fallback: number, min: number, max: number, unit = 1): Value<number> {
   const parse = (text: string | undefined) => integer(text, fallback, min, max) * unit;
   return { fallback: String(fallback), parse };
 }
 
-export function zeroOrInteger(text: string | undefined, fallback: number, min: number, max: number): number {
-  if (text === '0') return 0;
-  try {
-    return integer(text, fallback, min, max);
-  } catch {
-    throw new Error(`must be 0 or a whole number from ${min} to ${max}, not ${JSON.stringify(text)}`);
-  }
+export function zeroOrWhole(fallback: number, min: number, max: number): Value<number> {
+  const parse = (given: string | undefined) => {
+    if (given === '0') return 0;
+    try {
+      return integer(given, fallback, min, max);
+    } catch {
+      throw new Error(`must be 0 or a whole number from ${min} to ${max}, not ${JSON.stringify(given)}`);
+    }
+  };
+  return { fallback: String(fallback), parse };
 }
 
-/** Returns undefined if the setting is unset. */
-export function age(text: string | undefined): Age | undefined {
-  if (text === undefined) return undefined;
+export function age(text: string): Age {
   const value = parseAge(text);
   if (value) return value;
   throw new Error(`must be an age such as 3mo, 90d, 24h, 30m or 10s, not ${JSON.stringify(text)}`);
 }
 
-export function oneOf<T extends string>(text: string, values: readonly T[]): T {
+function oneOf<T extends string>(text: string, values: readonly T[]): T {
   if ((values as readonly string[]).includes(text)) return text as T;
   throw new Error(`must be one of ${values.join(', ')}, not ${JSON.stringify(text)}`);
 }
@@ -72,8 +110,7 @@ export function databaseUrl(text: string | undefined, { dataDir }: { dataDir: st
  * Returns the program and its arguments, split at spaces. Quotes group text with spaces. Escapes, variables and other
  * shell syntax are not supported. The value may contain secrets, so error messages do not repeat it.
  */
-export function commandLine(text: string | undefined): readonly string[] | undefined {
-  if (text === undefined) return undefined;
+export function commandLine(text: string): readonly string[] {
   const words = text.match(/(?:[^\s"']|"[^"]*"|'[^']*')+/g) ?? [];
   const isComplete = text.replace(/"[^"]*"|'[^']*'/g, '').search(/["']/) < 0;
   const argv = words.map((word) =>
@@ -96,6 +133,10 @@ export function variableNames(text: string | undefined): readonly string[] {
       throw new Error(`must not list ${name}: SALLYPORT_*, DATABASE_URL and PG* are never passed on`);
   }
   return names;
+}
+
+export function secretOf(text: string): Secret {
+  return new Secret(text);
 }
 
 export function checkedMasterKey(text: string): Secret {
