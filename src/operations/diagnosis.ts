@@ -285,8 +285,7 @@ async function checkNodes(db: Db, config: Config, now: () => number, inUse: bool
   ]);
   const running = count(active.length, 'node is', 'nodes are');
   const usable = ok('nodes', `${running} running, with the master key and a correct clock`);
-  const found = await findFleetProblems(config, active);
-  const others = found.map(({ kind, message, hint }) => warn(kind, message, hint));
+  const others = await findFleetProblems(config, active);
   return [...(problems.length > 0 ? problems : [usable]), ...others];
 }
 

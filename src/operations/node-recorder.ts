@@ -10,8 +10,9 @@ import { newId } from '../domain/key.ts';
 import type { Nodes } from '../store/nodes.ts';
 import type { Log } from '../telemetry/log.ts';
 import type { Observer } from '../telemetry/observe.ts';
+import type { Check } from './check.ts';
 import type { PositionMemory } from './known-positions.ts';
-import { findNodeProblems, type NodeConfig, type NodeProblem } from './node-problems.ts';
+import { findNodeProblems, type NodeConfig } from './node-problems.ts';
 
 /** Milliseconds after which the row is renewed. Two attempts can fail before the row expires. */
 const renewal = 15_000;
@@ -27,7 +28,7 @@ export interface NodeRecorder {
   remove(): Promise<void>;
   /** Finds the problems of this node and logs new ones. */
   findProblems(): Promise<void>;
-  problems(): readonly NodeProblem[];
+  problems(): readonly Check[];
   /** Seconds by which the clock of this machine is ahead of the database. Undefined before the first row is written. */
   clockOffset(): number | undefined;
   /** Checks the clock that decides on expiry. Resolves to false for a minute after it was set forward. */
@@ -67,7 +68,7 @@ export function nodeRecorder(
   let offset: number | undefined;
   let reading: Reading | undefined;
   let settledAt = Number.NEGATIVE_INFINITY;
-  let problems: readonly NodeProblem[] = [];
+  let problems: readonly Check[] = [];
 
   function checkClock(ahead: number): void {
     const [wasOff, isOff] = [offset ?? 0, ahead].map((value) => Math.abs(value) > clockTolerance);

@@ -72,7 +72,7 @@ export interface MetricSources {
   node(): {
     /** Seconds by which the clock of this machine is ahead of that of the database. Undefined if not known yet. */
     clockOffset(): number | undefined;
-    problems(): readonly { readonly kind: string }[];
+    problems(): readonly { readonly name: string }[];
   };
   /** The PostgreSQL server that this process uses or used last. */
   databaseHost(): string | undefined;
@@ -317,7 +317,7 @@ function gauges(registry: Registry, sources: MetricSources, latest: Latest): voi
     const found = sources.node().problems();
     return sources.problemKinds.map((problem) => [
       { problem },
-      found.filter(({ kind }) => kind === problem).length,
+      found.filter(({ name }) => name === problem).length,
     ]);
   });
   gauge(

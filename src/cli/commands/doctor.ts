@@ -41,7 +41,7 @@ export async function runChecks(invocation: Invocation): Promise<Check[]> {
     const host = [
       ...checkSettings(config, terminal.env),
       ...reportSystemErrors('files', () => checkFiles(config, terminal.env)),
-      ...memoryProblems(config).map(({ kind, message, hint }) => warn(kind, message, hint)),
+      ...memoryProblems(config),
       ...(await checkSignIn(config)),
     ];
     const disk = reportSystemErrors('disk', () => checkDisk(config));

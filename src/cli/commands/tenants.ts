@@ -156,40 +156,37 @@ async function list(maintenance: Maintenance, invocation: Invocation): Promise<n
 }
 
 async function rename(maintenance: Maintenance, invocation: Invocation): Promise<number> {
-  const { args } = invocation;
-  const name = parseName(args[1]);
-  const tenant = await maintenance.changeTenants(async (tx) => {
-    const before = await findChangeable(tx.tenants, args[0]);
-    await tx.tenants.rename(before.id, name);
-    tx.record(entry('tenant.rename', before.id, { name: { from: before.name, to: name } }));
-    return tx.tenants.get(before.id);
-  });
-  return show(invocation, tenant as Tenant);
+  const name = parseName(invocation.args[1]);
+  return change(maintenance, invocation, 'tenant.rename', (tenants, { id }) => tenants.rename(id, name));
 }
 
 async function limitLifetime(maintenance: Maintenance, invocation: Invocation): Promise<number> {
   const max = parseMaxLifetime(invocation.args[1]);
-  return set(maintenance, invocation, 'max_lifetime', (tenants, id) => tenants.limitLifetime(id, max));
+  return change(maintenance, invocation, 'tenant.max_lifetime', (tenants, { id }) =>
+    tenants.limitLifetime(id, max),
+  );
 }
 
 async function limitPurposes(maintenance: Maintenance, invocation: Invocation): Promise<number> {
   const purposes = parsePurposes(invocation.args[1]);
-  return set(maintenance, invocation, 'purposes', (tenants, id) => tenants.setPurposes(id, purposes));
+  return change(maintenance, invocation, 'tenant.purposes', (tenants, { id }) =>
+    tenants.setPurposes(id, purposes),
+  );
 }
 
-/** Changes one field of a tenant. Without a difference, writes no audit entry. */
-async function set(
+/** Without a difference, writes no audit entry. */
+async function change(
   maintenance: Maintenance,
   invocation: Invocation,
-  field: 'max_lifetime' | 'purposes',
-  change: (tenants: Tenants, id: string) => Promise<boolean>,
+  operation: string,
+  act: (tenants: Tenants, before: Tenant) => Promise<unknown>,
 ): Promise<number> {
   const tenant = await maintenance.changeTenants(async (tx) => {
     const before = await findChangeable(tx.tenants, invocation.args[0]);
-    await change(tx.tenants, before.id);
+    await act(tx.tenants, before);
     const after = (await tx.tenants.get(before.id)) as Tenant;
-    const changed = difference(before, after, [field]);
-    if (field in changed) tx.record(entry(`tenant.${field}`, before.id, changed));
+    const changed = difference(before, after, ['name', 'max_lifetime', 'purposes', 'disabled_at']);
+    if (Object.keys(changed).length > 0) tx.record(entry(operation, before.id, changed));
     return after;
   });
   return show(invocation, tenant);
@@ -213,20 +210,15 @@ function parseMaxLifetime(text = ''): number | undefined {
   throw new UsageError('DURATION must be a time such as 90d, 24h, 30m or 10s, or none');
 }
 
-/** Disables or enables a tenant. If it already has the state, changes nothing and writes no audit entry. */
-async function setState(
+/** If the tenant already has the state, changes nothing. */
+function setState(
   maintenance: Maintenance,
   invocation: Invocation,
-  change: 'disable' | 'enable',
+  to: 'disable' | 'enable',
 ): Promise<number> {
-  const tenant = await maintenance.changeTenants(async (tx) => {
-    const before = await findChangeable(tx.tenants, invocation.args[0]);
-    if ((before.disabled_at !== undefined) === (change === 'disable')) return before;
-    await tx.tenants[change](before.id);
-    tx.record(entry(`tenant.${change}`, before.id));
-    return tx.tenants.get(before.id);
+  return change(maintenance, invocation, `tenant.${to}`, async (tenants, { id, disabled_at }) => {
+    if ((disabled_at !== undefined) !== (to === 'disable')) await tenants[to](id);
   });
-  return show(invocation, tenant as Tenant);
 }
 
 /** Continues a rotation that was interrupted. */
