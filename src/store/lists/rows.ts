@@ -76,8 +76,10 @@ export async function countFiltered(db: Database, list: List): Promise<number | 
 /** By page number, it is known before the scan whether the list is too long to count. */
 async function scanOf(db: Database, list: List, byNumber: boolean): Promise<Scan<FoundRow>> {
   if (!byNumber) return { limit: scanBudget, total: undefined, step: newestStep(db, list) };
-  const total = (await endOf(db, list, maxId, countBudget)) === undefined ? undefined : 'too many';
-  return { limit: countBudget, total, step: countingStep(db, list, total === undefined) };
+  const first = await endOf(db, list, maxId, scanBudget);
+  const isLong = first !== undefined && (await endOf(db, list, maxId, countBudget)) !== undefined;
+  const total = isLong ? 'too many' : undefined;
+  return { limit: countBudget, total, step: countingStep(db, list, first, !isLong) };
 }
 
 /** Finds rows among the newest ones before an id. */
@@ -89,10 +91,15 @@ function newestStep(db: Database, list: List): Scan<FoundRow>['step'] {
   };
 }
 
-/** Also counts the rows, or at least those that are skipped. */
-function countingStep(db: Database, list: List, countsAll: boolean): Scan<FoundRow>['step'] {
+/** Also counts the rows, or at least those that are skipped. `first` is the end of the first step. */
+function countingStep(
+  db: Database,
+  list: List,
+  first: string | undefined,
+  countsAll: boolean,
+): Scan<FoundRow>['step'] {
   return async (before, skip, max) => {
-    const end = await endOf(db, list, before, scanBudget);
+    const end = before === maxId ? first : await endOf(db, list, before, scanBudget);
     const range = { before, last: end };
     const count = countsAll || skip > 0 ? await countRows(db, list, range) : undefined;
     const isWanted = max > 0 && (count === undefined || count > skip);
