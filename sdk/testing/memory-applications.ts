@@ -2,13 +2,7 @@
 import type { ApplicationKey } from '../../src/domain/application.ts';
 import { timestamp } from '../../src/domain/common-fields.ts';
 import { modificationTime } from '../../src/domain/row-version.ts';
-import {
-  type ApplicationRow,
-  fold,
-  settingsRow,
-  toApplication,
-  toText,
-} from '../../src/store/applications.ts';
+import { type ApplicationRow, columnsOf, fold, toApplication } from '../../src/store/applications.ts';
 import type { Applications, Change, Keys, NewApplication } from '../../src/store/store.ts';
 import { hasAll, type KeyRow, type Memory, page } from './memory.ts';
 
@@ -55,14 +49,7 @@ export function applications(memory: Memory): Applications {
     update: async (_, id, change, revise) => {
       const row = memory.application(id);
       if (!row) return undefined;
-      const { name, expires_at, ...fields } = revise(toApplication(row));
-      const [permissions, rules] = toText(fields);
-      const changes = {
-        ...{ name, permissions, rules },
-        ...settingsRow(fields),
-        expires_at: expires_at === undefined ? null : Date.parse(expires_at),
-      };
-      return save(row, changes, change);
+      return save(row, columnsOf(revise(toApplication(row))), change);
     },
     setQuarantine: async (_, id, change, isQuarantined, check) => {
       const row = memory.application(id);
@@ -122,11 +109,10 @@ export function keys(memory: Memory): Keys {
 }
 
 function applicationRow(tenant_id: string, application: NewApplication): ApplicationRow {
-  const { id, name, type } = application;
-  const [permissions, rules] = toText(application);
+  const { id, type } = application;
   return {
-    ...{ tenant_id, id, name, type, permissions, rules },
-    ...settingsRow(application),
+    ...columnsOf(application),
+    ...{ tenant_id, id, type },
     created_by: application.createdBy ?? null,
     created_at: application.createdAt,
     expires_at: application.expiresAt ?? null,

@@ -2,50 +2,68 @@ import { type DbTime, type Executor, type Queries, rowLock } from '../db/db.ts';
 import { all, includes, Params } from '../db/sql.ts';
 import { lookup, target } from '../db/statement.ts';
 import {
+  type Column,
+  oneOf,
+  optional,
+  type RowOf,
+  shown,
+  shownFlag,
+  shownJson,
+  shownTime,
+  table,
+  text,
+  uuid,
+} from '../db/table.ts';
+import {
   type Application,
   type ApplicationType,
   flagNames,
   type Setting,
   settingNames,
 } from '../domain/application.ts';
-import { timestamp } from '../domain/common-fields.ts';
 import type { Grants } from '../domain/grant.ts';
 import type { Minted } from '../domain/key.ts';
 import type { Labels } from '../domain/labels.ts';
 import { type EffectiveGrants, quarantined } from '../domain/quarantine.ts';
+import { modificationTime } from '../domain/row-version.ts';
 import { normalized } from '../domain/text-search.ts';
 import { countKeys, endUntrusted, expireKeys, insertKey } from './key-rows.ts';
 import { countFiltered, type Filtered, listRows } from './lists/rows.ts';
 import type { ApplicationFilter, Applications, ApplicationUpdate, Change, NewApplication } from './store.ts';
 
 /** Flags are 0 or 1. Others are JSON. */
-type SettingRow = {
-  [Name in Setting]: NonNullable<Application[Name]> extends boolean ? number : string | null;
+type SettingColumns = {
+  [Name in Setting]: NonNullable<Application[Name]> extends boolean
+    ? typeof shownFlag
+    : Column<string | null, NonNullable<Application[Name]>, true>;
 };
+const settingColumns = Object.fromEntries(
+  settingNames.map((name) => [name, flagNames.includes(name) ? shownFlag : optional(shownJson())]),
+) as SettingColumns;
 
-export interface ApplicationRow extends SettingRow {
-  tenant_id: string;
-  id: string;
-  name: string;
-  type: ApplicationType;
-  permissions: string;
-  rules: string;
-  created_by: string | null;
-  created_at: DbTime;
-  modified_by: string | null;
-  modified_at: DbTime | null;
-  expires_at: DbTime | null;
-  quarantined_at: DbTime | null;
-  last_used_at: DbTime | null;
-}
+/** A column reaches responses only if it is `shown`. */
+export const applicationTable = table('applications', {
+  id: shown(uuid),
+  tenant_id: shown(uuid),
+  name: shown(text),
+  name_folded: text,
+  type: shown(oneOf<ApplicationType>()),
+  permissions: shownJson<Application['permissions']>(),
+  rules: shownJson<Application['rules']>(),
+  ...settingColumns,
+  created_by: optional(shown(uuid)),
+  created_at: shownTime,
+  modified_by: optional(shown(uuid)),
+  modified_at: optional(shownTime),
+  expires_at: optional(shownTime),
+  quarantined_at: optional(shownTime),
+  last_used_at: optional(shownTime),
+});
+export type ApplicationRow = Omit<RowOf<typeof applicationTable.columns>, 'name_folded'>;
+type SettingRow = Pick<ApplicationRow, Setting>;
 
-const columns: readonly (keyof ApplicationRow)[] = [
-  ...(['tenant_id', 'id', 'name', 'type', 'permissions', 'rules', ...settingNames] as const),
-  ...(['created_by', 'created_at', 'modified_by', 'modified_at'] as const),
-  ...(['expires_at', 'quarantined_at', 'last_used_at'] as const),
-];
-
-export const applicationColumns = (alias: string) => columns.map((name) => `${alias}.${name}`).join(', ');
+export const applicationColumns = (alias: string) => applicationTable.select(alias, applicationTable.shown);
+export const toApplication: (row: ApplicationRow) => Application = applicationTable.view;
 
 /** The SQL condition for a row that has not expired. */
 export const notExpired = (alias: string) => `(${alias}.expires_at is null or ${alias}.expires_at > :now)`;
@@ -58,10 +76,6 @@ const byId = lookup<ApplicationRow>(
   (key, tenant, table) => `select a.id as key, ${applicationColumns('a')} from ${table('applications')} a
     where a.id = ${key} and a.tenant_id = ${tenant} and ${notExpired('a')}`,
 );
-
-/** The SQL of a new `modified_at`, as `modificationTime` in src/domain/row-version.ts. `now` is a parameter. */
-export const laterThanBefore = (now: string) =>
-  `case when modified_at >= ${now} then modified_at + 1 else ${now} end`;
 
 /**
  * Reads an application and locks its row until the transaction ends. Changes of an application's keys take this lock
@@ -141,11 +155,7 @@ export function applications(db: Executor): Applications {
         if (isOverlapping) await expireKeys(tx, tenant, id, expiry.oldKeysExpireAt);
         else await tx.run(deleteKeys, [tenant, id]);
         await insertKey(tx, tenant, id, key, change, expiry.expiresAt);
-        await tx.run(
-          `update applications set modified_by = $3, modified_at = ${laterThanBefore('$4')}
-           where tenant_id = $1 and id = $2`,
-          [tenant, id, change.by, change.at],
-        );
+        await updateApplication(tx, old, change, {});
         return { application: (await lockApplication(tx, tenant, id)) as Application, key };
       }),
 
@@ -155,39 +165,43 @@ export function applications(db: Executor): Applications {
 
 async function replaceFields(
   tx: Queries,
-  { tenant_id: tenant, id, trusted_issuers: before }: Application,
-  { by, at }: Change,
+  old: Application,
+  change: Change,
   fields: ApplicationUpdate,
 ): Promise<void> {
+  const { tenant_id: tenant, id, trusted_issuers: before } = old;
   if (before) await endUntrusted(tx, tenant, id, before, fields.trusted_issuers);
-  const { name, expires_at: expiry } = fields;
-  const params = new Params();
-  const where = `tenant_id = ${params.add(tenant)} and id = ${params.add(id)}`;
-  await tx.run(
-    `update applications set name = ${params.add(name)}, name_folded = ${params.add(fold(name))},
-       ${setAccess(params, fields, settingNames, expiry)}, modified_by = ${params.add(by)},
-       modified_at = ${laterThanBefore(params.add(at))} where ${where}`,
-    params.values,
-  );
+  await updateApplication(tx, old, change, columnsOf(fields));
 }
 
-/** The assignments of grants, settings and expiry. */
-export function setAccess(
-  params: Params,
-  fields: Grants & Partial<Record<Setting, unknown>>,
+/** Writes columns of an application whose row is locked. */
+export async function updateApplication(
+  tx: Queries,
+  { tenant_id, id, modified_at: before }: Application,
+  { by, at }: Partial<Change> & Pick<Change, 'at'>,
+  columns: Partial<ApplicationRow>,
+): Promise<void> {
+  const modified_at = modificationTime(before === undefined ? null : Date.parse(before), at);
+  const changes = { ...columns, ...(by !== undefined && { modified_by: by }), modified_at };
+  await tx.run(...applicationTable.update({ tenant_id, id }, changes));
+}
+
+/** The columns that an update replaces. */
+export function columnsOf({
+  name,
+  ...access
+}: Parameters<typeof accessColumns>[0] & { readonly name: string }) {
+  return { name, name_folded: fold(name), ...accessColumns(access, settingNames) };
+}
+
+/** The columns of grants, settings and expiry. */
+export function accessColumns(
+  access: Grants & Partial<Record<Setting, unknown>> & Pick<Partial<ApplicationUpdate>, 'expires_at'>,
   names: readonly Setting[],
-  expiry: string | undefined,
-): string {
-  const [permissions, rules] = toText(fields);
-  const settings = settingsRow(fields);
-  const values = {
-    ...{ permissions, rules },
-    ...Object.fromEntries(names.map((name) => [name, settings[name]])),
-    expires_at: expiry === undefined ? null : Date.parse(expiry),
-  };
-  return Object.entries(values)
-    .map(([name, value]) => `${name} = ${params.add(value)}`)
-    .join(', ');
+) {
+  const [permissions, rules] = toText(access);
+  const expires_at = access.expires_at === undefined ? null : Date.parse(access.expires_at);
+  return { permissions, rules, ...settingsRow(access, names), expires_at };
 }
 
 async function setQuarantine(
@@ -198,11 +212,7 @@ async function setQuarantine(
   if (!before) return undefined;
   check(before);
   if ((before.quarantined_at !== undefined) === isQuarantined) return { before, after: before };
-  await tx.run(
-    `update applications set quarantined_at = $3, modified_by = $4, modified_at = ${laterThanBefore('$5')}
-     where tenant_id = $1 and id = $2`,
-    [tenant, id, isQuarantined ? change.at : null, change.by, change.at],
-  );
+  await updateApplication(tx, before, change, { quarantined_at: isQuarantined ? change.at : null });
   return { before, after: (await lockApplication(tx, tenant, id)) as Application };
 }
 
@@ -228,39 +238,10 @@ export async function insertApplication(
   application: NewApplication,
   key: Minted,
 ) {
-  const { id, name, type, createdBy, createdAt, expiresAt, keyExpiresAt } = application;
-  const [permissions, rules] = toText(application);
-  const row = {
-    ...{ tenant_id: tenant, id, name, name_folded: fold(name), type, permissions, rules },
-    ...settingsRow(application),
-    ...{ created_by: createdBy ?? null, created_at: createdAt, expires_at: expiresAt ?? null },
-  };
-  const params = new Params();
-  const values = Object.values(row).map((value) => params.add(value));
-  await tx.run(
-    `insert into applications (${Object.keys(row).join(', ')}) values (${values.join(', ')})`,
-    params.values,
-  );
+  const { id, type, createdBy, createdAt, expiresAt, keyExpiresAt, ...fields } = application;
+  const owner = { tenant_id: tenant, id, type, created_by: createdBy, created_at: createdAt };
+  await tx.run(...applicationTable.insert({ ...columnsOf(fields), ...owner, expires_at: expiresAt }));
   await insertKey(tx, tenant, id, key, { at: createdAt, by: createdBy }, keyExpiresAt);
-}
-
-/** Lists the fields one by one, so that a new column does not reach responses by accident. */
-export function toApplication(row: ApplicationRow): Application {
-  return {
-    id: row.id,
-    tenant_id: row.tenant_id,
-    name: row.name,
-    type: row.type,
-    ...toGrants(row),
-    ...toSettings(row),
-    ...(row.created_by !== null && { created_by: row.created_by }),
-    created_at: timestamp(Number(row.created_at)),
-    ...(row.modified_by !== null && { modified_by: row.modified_by }),
-    ...(row.modified_at !== null && { modified_at: timestamp(Number(row.modified_at)) }),
-    ...(row.expires_at !== null && { expires_at: timestamp(Number(row.expires_at)) }),
-    ...(row.quarantined_at !== null && { quarantined_at: timestamp(Number(row.quarantined_at)) }),
-    ...(row.last_used_at !== null && { last_used_at: timestamp(Number(row.last_used_at)) }),
-  };
 }
 
 export function toGrants(row: { permissions: string; rules: string }): Grants {
@@ -288,18 +269,9 @@ export function toOrigins(row: { allowed_origins: string | null }): string[] | u
   return row.allowed_origins === null ? undefined : JSON.parse(row.allowed_origins);
 }
 
-function toSettings(row: SettingRow): Partial<Pick<Application, Setting>> {
-  const settings: Partial<Record<Setting, unknown>> = {};
-  for (const name of settingNames) {
-    const value = row[name];
-    if (typeof value === 'string') settings[name] = JSON.parse(value);
-    else if (value === 1) settings[name] = true;
-  }
-  return settings as Partial<Pick<Application, Setting>>;
-}
-
-export function settingsRow(application: Partial<Record<Setting, unknown>>): SettingRow {
-  const columns = settingNames.map((name) => {
+/** The columns of the settings with these names. */
+function settingsRow(application: Partial<Record<Setting, unknown>>, names: readonly Setting[]): SettingRow {
+  const columns = names.map((name) => {
     const value = application[name];
     return [name, flagNames.includes(name) ? Number(value ?? false) : settingText(value)];
   });

@@ -2,8 +2,20 @@ import { type DbTime, type Executor, type Queries, rowLock } from '../db/db.ts';
 import { decrypt, encrypt } from '../db/keys/cipher.ts';
 import type { Keyring } from '../db/keys/keyring.ts';
 import { all, includes, Params } from '../db/sql.ts';
-import { type Lookup, lookup, type Value } from '../db/statement.ts';
-import { Id, timestamp } from '../domain/common-fields.ts';
+import { type Lookup, lookup } from '../db/statement.ts';
+import {
+  bytes,
+  integer,
+  optional,
+  type RowOf,
+  shown,
+  shownJson,
+  shownTime,
+  table,
+  text,
+  uuid,
+} from '../db/table.ts';
+import { Id } from '../domain/common-fields.ts';
 import type { Destination, DestinationRequest } from '../domain/destination.ts';
 import { Secret } from '../domain/key.ts';
 import { lazy } from '../domain/lazy.ts';
@@ -12,25 +24,26 @@ import { isSame } from './credentials.ts';
 import { listRows } from './lists/rows.ts';
 import type { DestinationFields, DestinationSecrets, Destinations, StoredDestination } from './store.ts';
 
-interface Row {
-  readonly tenant_id: string;
-  readonly id: string;
-  readonly name: string;
-  readonly origin: string;
-  readonly requests: string;
-  readonly header_names: string;
-  readonly certificate: string | null;
-  readonly ca: string | null;
-  readonly timeout: number;
-  readonly secrets: Uint8Array;
-  readonly created_by: string | null;
-  readonly created_at: DbTime;
-  readonly modified_by: string | null;
-  readonly modified_at: DbTime | null;
-}
+/** A column reaches responses only if it is `shown`. */
+export const destinationTable = table('destinations', {
+  id: shown(uuid),
+  tenant_id: shown(uuid),
+  name: shown(text),
+  origin: shown(text),
+  requests: shownJson<DestinationRequest[]>(),
+  header_names: shownJson<string[]>(),
+  certificate: optional(text),
+  ca: optional(shown(text)),
+  timeout: shown(integer),
+  secrets: bytes,
+  created_by: optional(shown(uuid)),
+  created_at: shownTime,
+  modified_by: optional(shown(uuid)),
+  modified_at: optional(shownTime),
+});
+type Row = RowOf<typeof destinationTable.columns>;
 
-const columns = `d.tenant_id, d.id, d.name, d.origin, d.requests, d.header_names, d.certificate, d.ca, d.timeout,
-  d.secrets, d.created_by, d.created_at, d.modified_by, d.modified_at`;
+const columns = destinationTable.select('d');
 const lookupBy = (column: string, type: 'uuid' | 'text') =>
   lookup<Row>(
     type,
@@ -39,13 +52,6 @@ const lookupBy = (column: string, type: 'uuid' | 'text') =>
   );
 const [byId, byName] = [lookupBy('id', 'uuid'), lookupBy('name', 'text')];
 const selectById = `select ${columns} from destinations d where d.tenant_id = $1 and d.id = $2`;
-
-const insertRow = `insert into destinations (tenant_id, id, origin, created_by, created_at, name, requests,
-    header_names, certificate, ca, timeout, secrets)
-  values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`;
-const updateRow = `update destinations set modified_by = $3, modified_at = $4, name = $5, requests = $6,
-    header_names = $7, certificate = $8, ca = $9, timeout = $10, secrets = $11
-  where tenant_id = $1 and id = $2`;
 
 export function destinations(db: Executor, dataKey: Keyring['dataKey']): Destinations {
   const one = (by: Lookup<Row>) => async (tenant: string, value: string) => {
@@ -73,7 +79,8 @@ export function destinations(db: Executor, dataKey: Keyring['dataKey']): Destina
         if (await isTaken(tx, tenant, id, fields.name)) return 'name_taken';
         const row = { tenant_id: tenant, id, origin: fields.origin, modified_at: null };
         const secrets = encryptSecrets(key, row, fields.secrets);
-        await tx.run(insertRow, [tenant, id, fields.origin, by, at, ...changeable(fields), secrets]);
+        const created = { ...row, created_by: by, created_at: at, secrets, ...changeable(fields) };
+        await tx.run(...destinationTable.insert(created));
         return toStored((await tx.get<Row>(selectById, [tenant, id])) as Row, key);
       });
     },
@@ -104,7 +111,8 @@ export function destinations(db: Executor, dataKey: Keyring['dataKey']): Destina
         const modified_at = modificationTime(old.modified_at, at);
         if (await isTaken(tx, tenant, id, fields.name)) return 'name_taken';
         const secrets = encryptSecrets(key, { ...old, modified_at }, fields.secrets);
-        await tx.run(updateRow, [tenant, id, by, modified_at, ...changeable(fields), secrets]);
+        const changes = { modified_by: by, modified_at, secrets, ...changeable(fields) };
+        await tx.run(...destinationTable.update({ tenant_id: tenant, id }, changes));
         forget(old, key);
         return toStored((await tx.get<Row>(selectById, [tenant, id])) as Row, key);
       });
@@ -154,7 +162,7 @@ function filtered(tenant: string, { ids, name }: Parameters<Destinations['list']
   };
 }
 
-/** The values of the columns that both `create` and `update` write, in the same order. */
+/** The columns that both `create` and `update` write. */
 function changeable({
   name,
   requests,
@@ -162,9 +170,10 @@ function changeable({
   certificate,
   ca,
   timeout,
-}: Omit<DestinationFields, 'origin'>): Value[] {
+}: Omit<DestinationFields, 'origin'>) {
   const names = Object.keys(secrets.headers).sort();
-  return [name, JSON.stringify(requests), JSON.stringify(names), certificate ?? null, ca ?? null, timeout];
+  const texts = { requests: JSON.stringify(requests), header_names: JSON.stringify(names) };
+  return { name, ...texts, certificate, ca, timeout };
 }
 
 type Owner = Pick<Row, 'tenant_id' | 'id' | 'origin' | 'modified_at'>;
@@ -237,19 +246,9 @@ function forget({ id, modified_at }: Row, key: Uint8Array): void {
 }
 
 function toDestination(row: Row): Destination {
+  const { certificate } = row;
   return {
-    id: row.id,
-    tenant_id: row.tenant_id,
-    name: row.name,
-    origin: row.origin,
-    requests: JSON.parse(row.requests) as DestinationRequest[],
-    header_names: JSON.parse(row.header_names) as string[],
-    ...(row.certificate !== null && { client_certificate: row.certificate }),
-    ...(row.ca !== null && { ca: row.ca }),
-    timeout: row.timeout,
-    ...(row.created_by !== null && { created_by: row.created_by }),
-    created_at: timestamp(Number(row.created_at)),
-    ...(row.modified_by !== null && { modified_by: row.modified_by }),
-    ...(row.modified_at !== null && { modified_at: timestamp(Number(row.modified_at)) }),
+    ...destinationTable.view(row),
+    ...(certificate !== null && { client_certificate: certificate }),
   };
 }

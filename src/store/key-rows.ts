@@ -2,19 +2,32 @@
 import { createHash } from 'node:crypto';
 import type { DbTime, Queries } from '../db/db.ts';
 import { Params } from '../db/sql.ts';
+import { bytes, optional, shown, shownTime, table, text, time, uuid } from '../db/table.ts';
 import { type Digest, keyDigest, type Minted, newId } from '../domain/key.ts';
 import { longestSession } from '../domain/session.ts';
 import type { TrustedIssuer, Workload } from '../domain/trusted-issuer.ts';
 import type { Change, Keys, NewIssuedKey } from './store.ts';
 
-export interface KeyRow {
-  id: string;
-  ending: string;
-  created_by: string | null;
-  created_at: DbTime;
-  last_used_at: DbTime | null;
-  expires_at: DbTime | null;
-}
+export const keyTable = table('application_keys', {
+  id: shown(uuid),
+  tenant_id: uuid,
+  application_id: uuid,
+  digest: bytes,
+  ending: shown(text),
+  created_by: optional(shown(uuid)),
+  created_at: shownTime,
+  last_used_at: optional(shownTime),
+  expires_at: optional(shownTime),
+  issuer: optional(text),
+  subject: optional(text),
+  trust: optional(text),
+  jkt: optional(text),
+  daily_requests: optional(text),
+  person: optional(text),
+  sid: optional(text),
+  ends_at: optional(time),
+});
+export type KeyRow = Parameters<typeof keyTable.view>[0];
 
 /** How many keys of the application have not expired. Those from `POST /oauth/token` do not count. */
 export async function countKeys(tx: Queries, tenant: string, application: string): Promise<number> {
@@ -50,12 +63,9 @@ export async function insertKey(
   const id = newId(at);
   const created_by = by ?? null;
   const expires_at = expiresAt ?? null;
-  await tx.run(
-    `insert into application_keys (tenant_id, application_id, id, digest, ending, created_by, created_at, expires_at)
-     values ($1, $2, $3, $4, $5, $6, $7, $8)`,
-    [tenant, application, id, digest, ending, created_by, at, expires_at],
-  );
-  return { id, ending, created_by, created_at: at, last_used_at: null, expires_at };
+  const row = { id, ending, created_by, created_at: at, expires_at };
+  await tx.run(...keyTable.insert({ ...row, tenant_id: tenant, application_id: application, digest }));
+  return { ...row, last_used_at: null };
 }
 
 /** Identifies an entry of `trusted_issuers` by its content. */
@@ -157,14 +167,18 @@ export async function insertIssuedKey(
   const id = newId(at);
   const { issuer, subject } = workload;
   await tx.run(
-    `insert into application_keys (tenant_id, application_id, id, digest, ending, created_at, expires_at, issuer,
-       subject, trust, jkt, person, sid, ends_at)
-     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
-    [
-      ...[tenant, application, id, key.digest, key.ending, at, expiresAt],
-      ...[issuer.issuer, subject, trustOf(issuer), jkt ?? null],
-      ...(signIn ? [JSON.stringify(signIn.person), signIn.sid ?? null, signIn.endsAt] : [null, null, null]),
-    ],
+    ...keyTable.insert({
+      ...{ tenant_id: tenant, application_id: application, id, digest: key.digest, ending: key.ending },
+      ...{
+        created_at: at,
+        expires_at: expiresAt,
+        issuer: issuer.issuer,
+        subject,
+        trust: trustOf(issuer),
+        jkt,
+      },
+      ...(signIn && { person: JSON.stringify(signIn.person), sid: signIn.sid, ends_at: signIn.endsAt }),
+    }),
   );
   return id;
 }

@@ -4,7 +4,6 @@ import type { Keyring } from '../db/keys/keyring.ts';
 import { databaseTime, everyTenant } from '../db/sql.ts';
 import { lookup } from '../db/statement.ts';
 import type { ApplicationKey } from '../domain/application.ts';
-import { timestamp } from '../domain/common-fields.ts';
 import { type Digest, nilTenant, type ParsedKey } from '../domain/key.ts';
 import { longestSession } from '../domain/session.ts';
 import {
@@ -22,6 +21,7 @@ import {
   insertIssuedKey,
   insertKey,
   type KeyRow,
+  keyTable,
   renewKey,
   spendJwt,
 } from './key-rows.ts';
@@ -29,7 +29,6 @@ import { kindOf } from './sessions.ts';
 import type { Keys, NewEntry, RevokedKey, Store, WorkloadTarget } from './store.ts';
 import type { TenantTags } from './tenants.ts';
 
-const columns = 'id, ending, created_by, created_at, last_used_at, expires_at';
 /** Keys from `POST /oauth/token` can be many, and are left out. */
 const isListed = 'k.trust is null';
 const ofApplication = `application_keys as k where k.tenant_id = $1 and k.application_id = $2 and ${notExpired('k')}`;
@@ -82,23 +81,14 @@ export function applicationKeys(db: Executor): Keys {
         const owner = await lockApplication(tx, tenant, application);
         if (!owner) return undefined;
         check(owner);
-        const sql = `delete from ${ofApplication} and id = $3 returning ${columns}`;
+        const sql = `delete from ${ofApplication} and id = $3 returning ${keyTable.shown}`;
         const [row] = await tx.returning<KeyRow>(sql, [tenant, application, id]);
         return row && toKey(row);
       }),
   };
 }
 
-function toKey(row: KeyRow): ApplicationKey {
-  return {
-    id: row.id,
-    ending: row.ending,
-    ...(row.created_by !== null && { created_by: row.created_by }),
-    created_at: timestamp(Number(row.created_at)),
-    ...(row.last_used_at !== null && { last_used_at: timestamp(Number(row.last_used_at)) }),
-    ...(row.expires_at !== null && { expires_at: timestamp(Number(row.expires_at)) }),
-  };
-}
+const toKey: (row: KeyRow) => ApplicationKey = keyTable.view;
 
 interface RevokedRow {
   readonly tenant_id: string;

@@ -1,7 +1,6 @@
 /** Closes again, after a restore, what a backup brought back. */
 import type { EntryWriter } from '../audit/log.ts';
 import type { Db, Queries } from '../db/db.ts';
-import { Params } from '../db/sql.ts';
 import { removedState } from '../domain/access/history.ts';
 import {
   type AuditRow,
@@ -13,7 +12,7 @@ import {
 import { accessSettings } from '../domain/application.ts';
 import { byOperator } from '../domain/audit.ts';
 import { deleteRecordCounts } from './application-storage.ts';
-import { applications, laterThanBefore, lockApplication, setAccess } from './applications.ts';
+import { accessColumns, applications, lockApplication, updateApplication } from './applications.ts';
 import type { Recovered, Revived, RevivedApplication, RevivedTenant } from './maintenance.ts';
 import type { NewEntry } from './store.ts';
 import { disable, markDeleted, tenants } from './tenants.ts';
@@ -103,20 +102,16 @@ async function remove(tx: Queries, record: Write, revived: RevivedApplication, a
       difference: { keys: { from: { ...key } } },
     });
   }
+  const change = async (columns: Parameters<typeof updateApplication>[3]) => {
+    const current = await lockApplication(tx, tenantId, id);
+    if (current) await updateApplication(tx, current, { at }, columns);
+  };
   if (quarantined) {
-    const sql = `update applications set quarantined_at = $3, modified_at = ${laterThanBefore('$3')}
-      where tenant_id = $1 and id = $2`;
-    await tx.run(sql, [tenantId, id, at]);
+    await change({ quarantined_at: at });
     await record({ ...about, operation: 'application.quarantine' });
   }
   if (!access) return;
-  const params = new Params();
-  const where = `tenant_id = ${params.add(tenantId)} and id = ${params.add(id)}`;
-  await tx.run(
-    `update applications set ${setAccess(params, access, accessSettings, access.expires_at)},
-       modified_at = ${laterThanBefore(params.add(at))} where ${where}`,
-    params.values,
-  );
+  await change(accessColumns(access, accessSettings));
   const to = Object.entries(JSON.parse(JSON.stringify(access)) as object).map(([field, value]) => [
     field,
     { to: value },

@@ -1,8 +1,9 @@
 /** The rows of tokens, and the encryption of their data and masked values, which are stored in `token_contents`. */
 
-import type { DbTime, Queries } from '../db/db.ts';
+import type { Queries } from '../db/db.ts';
 import { decrypt, encrypt } from '../db/keys/cipher.ts';
 import type { TableName } from '../db/statement.ts';
+import { defaulted, integer, optional, type RowOf, table, text, time, uuid } from '../db/table.ts';
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import type { Owner } from '../domain/grant.ts';
@@ -14,30 +15,48 @@ import { notExpired } from './applications.ts';
 import type { Reserve } from './records.ts';
 import type { StoredToken, TokenContent, TokenRecord } from './store.ts';
 
-/** The columns of `tokens` that reads need. The ciphertexts are in `token_contents`. */
-export interface TokenRow extends ContentOwner {
-  readonly type: string;
-  readonly container: string;
-  readonly mask: string | null;
-  readonly search: string | null;
+export const tokenTable = table('tokens', {
+  tenant_id: uuid,
+  seq: uuid,
+  id: text,
+  type: text,
+  container: text,
+  content_version: integer,
+  mask: optional(text),
+  search: optional(text),
   /** The version of the search key of its index rows. Null without search templates. */
-  readonly search_version: number | null;
+  search_version: optional(integer),
   /** Who last wrote data and search templates, as `writerOf` names it. Null if not the same. */
-  readonly written_by: string | null;
-  readonly metadata: string | null;
+  written_by: optional(text),
+  metadata: optional(text),
   /** Null if its uses are not limited. */
-  readonly max_uses: number | null;
-  readonly uses: number;
-  readonly created_by: string | null;
-  readonly created_at: DbTime;
-  readonly modified_by: string | null;
-  readonly modified_at: DbTime | null;
-  readonly expires_at: DbTime | null;
-}
+  max_uses: optional(integer),
+  uses: defaulted(integer),
+  created_by: optional(uuid),
+  created_at: time,
+  modified_by: optional(uuid),
+  modified_at: optional(time),
+  expires_at: optional(time),
+  /** In canonical form. */
+  container_folded: text,
+  data_bytes: integer,
+  masked_bytes: integer,
+  /** Of all that is stored of the token. */
+  bytes: defaulted(integer),
+});
 
-export const columns = `t.tenant_id, t.seq, t.id, t.type, t.container, t.content_version, t.mask, t.search,
-  t.search_version, t.written_by, t.metadata, t.max_uses, t.uses, t.created_by, t.created_at, t.modified_by, t.modified_at,
-  t.expires_at`;
+/** The columns of `tokens` that only changes and lists need. The ciphertexts are in `token_contents`. */
+const unread = ['container_folded', 'data_bytes', 'masked_bytes', 'bytes'] as const;
+type Row = RowOf<typeof tokenTable.columns>;
+export type TokenRow = Omit<Row, (typeof unread)[number]>;
+/** A row with the sizes of its ciphertexts, and of all that is stored of the token. */
+export type SizedRow = Omit<Row, 'container_folded'>;
+
+const read = Object.keys(tokenTable.columns) as (keyof Row)[];
+export const columns = tokenTable.select(
+  't',
+  read.filter((name) => !(unread as readonly string[]).includes(name)),
+);
 
 /** The ciphertexts of a larger token are read only after memory was reserved for them. */
 const largeContent = 65_536;

@@ -2,6 +2,7 @@ import { type Executor, type Queries, rowLock } from '../db/db.ts';
 import type { Keyring } from '../db/keys/keyring.ts';
 import { all, Params } from '../db/sql.ts';
 import { lookup, type TableName, type Value } from '../db/statement.ts';
+import { type Bound, bytes, optional, table, uuid } from '../db/table.ts';
 import type { JsonText } from '../domain/json-text.ts';
 import { newId } from '../domain/key.ts';
 import { modificationTime, tokenVersion } from '../domain/row-version.ts';
@@ -43,7 +44,9 @@ import {
   encryptContent,
   type Part,
   type RowIfSmall,
+  type SizedRow,
   type TokenRow,
+  tokenTable,
   toRecord,
   wholeToken,
   withContents,
@@ -57,6 +60,13 @@ import {
   termsOf,
   updateSearch,
 } from './token-search.ts';
+
+export const contentsTable = table('token_contents', {
+  tenant_id: uuid,
+  seq: uuid,
+  masked: optional(bytes),
+  data: bytes,
+});
 
 const byId = `t.tenant_id = $1 and t.id = $2 and ${notExpired('t')}`;
 const lookupOf = <R>(selected: string, from: (table: TableName) => string) =>
@@ -258,13 +268,6 @@ function newRow(key: Uint8Array, tenant: string, id: string, content: TokenConte
   });
 }
 
-/** A row with the sizes of its ciphertexts, and of all that is stored of the token. */
-interface SizedRow extends TokenRow {
-  readonly data_bytes: number;
-  readonly masked_bytes: number;
-  readonly bytes: number;
-}
-
 function sized<R extends Parameters<typeof storedBytes>[0]>(row: R): R & { bytes: number } {
   return { ...row, bytes: storedBytes(row) };
 }
@@ -297,31 +300,28 @@ function fieldsOf(content: Omit<TokenRevision, 'data' | 'masked'>) {
   };
 }
 
-const insertToken = `insert into tokens (tenant_id, seq, id, created_by, created_at, type, container, container_folded,
-    content_version, data_bytes, masked_bytes, mask, search, search_version, written_by, metadata, expires_at, bytes,
-    max_uses)
-  values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
-  on conflict (tenant_id, id) do nothing`;
-const insertContents = 'insert into token_contents (tenant_id, seq, masked, data) values ($1, $2, $3, $4)';
-/** Inserts a token, its contents and its containers in one statement. `$22` is the result of `containersOf` as JSON. */
-const insertTogether = `with inserted as (${insertToken} returning tenant_id, seq),
-  contents as (insert into token_contents (tenant_id, seq, masked, data)
-    select tenant_id, seq, cast($20 as bytea), cast($21 as bytea) from inserted)
-  insert into token_containers (tenant_id, container, own, seq)
-    select tenant_id, above.container, case position when 1 then 1 else 0 end, seq
-    from inserted, json_array_elements_text(cast(cast($22 as text) as json)) with ordinality as above (container, position)`;
-
 /** Inserts the token and its containers. Returns false if the id is taken. */
 async function insert(tx: Queries, row: WholeRow): Promise<boolean> {
-  const { tenant_id, seq, id, created_by, created_at, masked, data } = row;
-  const values = [tenant_id, seq, id, created_by, Number(created_at), ...changeable(row), row.max_uses];
-  if (tx.writesTogether) {
-    const containers = JSON.stringify(containersOf(row));
-    return (await tx.run(insertTogether, [...values, masked, data, containers])) > 0;
-  }
-  if ((await tx.run(insertToken, values)) === 0) return false;
-  await Promise.all([tx.run(insertContents, [tenant_id, seq, masked, data]), indexContainers(tx, row)]);
+  const { tenant_id, seq, id, created_by, created_at, max_uses, masked, data } = row;
+  const created = { tenant_id, seq, id, created_by, created_at, max_uses, ...changeable(row) };
+  const [sql, params] = tokenTable.insert(created, 'on conflict (tenant_id, id) do nothing');
+  if (tx.writesTogether) return (await tx.run(...insertTogether(sql, params, row))) > 0;
+  if ((await tx.run(sql, params)) === 0) return false;
+  const contents = contentsTable.insert({ tenant_id, seq, masked, data });
+  await Promise.all([tx.run(...contents), indexContainers(tx, row)]);
   return true;
+}
+
+/** A statement that inserts a token, its contents and its containers. */
+function insertTogether(insertToken: string, params: readonly Value[], row: WholeRow): Bound {
+  const [masked, data, containers] = [1, 2, 3].map((at) => `$${params.length + at}`);
+  const sql = `with inserted as (${insertToken} returning tenant_id, seq),
+  contents as (insert into token_contents (tenant_id, seq, masked, data)
+    select tenant_id, seq, cast(${masked} as bytea), cast(${data} as bytea) from inserted)
+  insert into token_containers (tenant_id, container, own, seq)
+    select tenant_id, above.container, case position when 1 then 1 else 0 end, seq
+    from inserted, json_array_elements_text(cast(cast(${containers} as text) as json)) with ordinality as above (container, position)`;
+  return [sql, [...params, row.masked, row.data, JSON.stringify(containersOf(row))]];
 }
 
 /**
@@ -336,32 +336,24 @@ async function insertInsteadOfExpired(tx: Queries, row: WholeRow): Promise<boole
 
 async function update(tx: Queries, old: SizedRow, row: SizedRow | WholeRow): Promise<void> {
   const { tenant_id, seq, modified_by, modified_at } = row;
-  await tx.run(
-    `update tokens set modified_by = $3, modified_at = $4, type = $5, container = $6, container_folded = $7,
-       content_version = $8, data_bytes = $9, masked_bytes = $10, mask = $11, search = $12, search_version = $13,
-       written_by = $14, metadata = $15, expires_at = $16, bytes = $17
-     where tenant_id = $1 and seq = $2`,
-    [tenant_id, seq, modified_by, Number(modified_at), ...changeable(row)],
-  );
+  const key = { tenant_id, seq };
+  await tx.run(...tokenTable.update(key, { modified_by, modified_at, ...changeable(row) }));
   if ('data' in row) {
-    const sql = 'update token_contents set masked = $3, data = $4 where tenant_id = $1 and seq = $2';
-    if ((await tx.run(sql, [tenant_id, seq, row.masked, row.data])) === 0)
+    if ((await tx.run(...contentsTable.update(key, { masked: row.masked, data: row.data }))) === 0)
       throw new Error(`the contents of token ${row.id} are missing: another program has deleted them`);
-  } else if (old.masked_bytes > row.masked_bytes) {
-    const sql = 'update token_contents set masked = null where tenant_id = $1 and seq = $2';
-    await tx.run(sql, [tenant_id, seq]);
-  }
+  } else if (old.masked_bytes > row.masked_bytes)
+    await tx.run(...contentsTable.update(key, { masked: null }));
 }
 
-/** The values of the columns that both `insert` and `update` write, in the same order. */
-function changeable(row: SizedRow): Value[] {
-  const { type, container, content_version, data_bytes, masked_bytes, expires_at } = row;
+/** The columns that both `insert` and `update` write. */
+function changeable(row: SizedRow) {
+  const { type, container, content_version, data_bytes, masked_bytes, bytes, expires_at } = row;
   const { mask, search, search_version, written_by, metadata } = row;
-  const expiry = expires_at === null ? null : Number(expires_at);
-  const sizes = [data_bytes, masked_bytes];
-  const templates = [mask, search, search_version, written_by];
-  const place = [container, canonicalContainer(container)];
-  return [type, ...place, content_version, ...sizes, ...templates, metadata, expiry, row.bytes];
+  return {
+    ...{ type, container, container_folded: canonicalContainer(container), content_version },
+    ...{ data_bytes, masked_bytes, bytes, mask, search, search_version, written_by, metadata },
+    expires_at: expires_at === null ? null : Number(expires_at),
+  };
 }
 
 /** The lock on the row in `tokens` also protects the contents, because they are written only under this lock. */
