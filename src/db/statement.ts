@@ -58,6 +58,26 @@ export interface Statement {
   readonly params: readonly Value[];
 }
 
+/** A statement with its parameters, for `Queries.run(...bound)`. */
+export type Bound = readonly [sql: string, params: readonly Value[]];
+
+/**
+ * A statement with named parameters, which `sql` gets as SQL. Returns a function of their values. Undefined values are
+ * null.
+ */
+export function statement<P extends string>(
+  sql: (params: Readonly<Record<P, string>>) => string,
+): (values: Readonly<Record<P, Value | undefined>>) => Bound {
+  const names: P[] = [];
+  const numbered = (_: unknown, name: string) => {
+    if (!names.includes(name as P)) names.push(name as P);
+    return `$${names.indexOf(name as P) + 1}`;
+  };
+  const params = new Proxy<Record<string, string>>({}, { get: numbered });
+  const text = sql(params as Record<P, string>);
+  return (values) => [text, names.map((name) => values[name] ?? null)];
+}
+
 export type ColumnType = 'uuid' | 'text' | 'smallint' | 'integer' | 'bigint' | 'bytea' | '"char"';
 
 /** Where rows are inserted: see `Queries.insert`. The fields of each row must be in the order of the columns. */

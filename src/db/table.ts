@@ -4,7 +4,7 @@
  */
 import { timestamp } from '../domain/common-fields.ts';
 import type { DbTime } from './db.ts';
-import type { ColumnType, Value } from './statement.ts';
+import { type Bound, type ColumnType, type Target, target, type Value } from './statement.ts';
 
 /** `V` is the type of its values, `S` that of the field in the view; `never` if the column is not shown. */
 export interface Column<V, S = never, O extends boolean = boolean> {
@@ -81,9 +81,6 @@ export type ViewOf<C extends Columns> = {
   [K in keyof C as [IsShown<C[K]>, IsOptional<C[K]>] extends [true, false] ? K : never]: ShownOf<C[K]>;
 } & { [K in keyof C as [IsShown<C[K]>, IsOptional<C[K]>] extends [true, true] ? K : never]?: ShownOf<C[K]> };
 
-/** A statement with its parameters, for `Queries.run(...bound)`. */
-export type Bound = readonly [sql: string, params: readonly Value[]];
-
 export interface Table<C extends Columns> {
   readonly name: string;
   readonly columns: C;
@@ -93,6 +90,8 @@ export interface Table<C extends Columns> {
   select(alias: string, names?: readonly (keyof C & string)[]): string;
   /** `end` is the end of the statement. Undefined values are stored as null. */
   insert(row: NewRow<C>, end?: string): Bound;
+  /** Where rows with these columns are inserted: see `Queries.insert`. */
+  target<K extends keyof C & string>(names: readonly K[]): Target<Record<K, Value>>;
   /** Updates the rows that are equal to `key`. Undefined values are stored as null. */
   update(key: Partial<RowOf<C>>, changes: Partial<NewRow<C>>): Bound;
   /** The fields that are shown, and not null. */
@@ -119,6 +118,10 @@ export function table<const C extends Columns>(name: string, columns: C): Table<
       const set = Object.keys(row);
       const make = () => `insert into ${name} (${set}) values (${set.map((_, at) => `$${at + 1}`)}) ${end}`;
       return [textOf(`insert ${set} ${end}`, make), valuesOf(row)];
+    },
+    target: (set) => {
+      const types = set.map((column) => [column, (columns[column] as Column<unknown>).type]);
+      return target(name, Object.fromEntries(types));
     },
     update: (key, changes) => {
       const [where, set] = [Object.keys(key), Object.keys(changes)];

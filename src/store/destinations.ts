@@ -2,7 +2,7 @@ import { type DbTime, type Executor, type Queries, rowLock } from '../db/db.ts';
 import { decrypt, encrypt } from '../db/keys/cipher.ts';
 import type { Keyring } from '../db/keys/keyring.ts';
 import { all, includes, Params } from '../db/sql.ts';
-import { type Lookup, lookup } from '../db/statement.ts';
+import { type Lookup, lookup, statement } from '../db/statement.ts';
 import {
   bytes,
   integer,
@@ -53,6 +53,15 @@ const lookupBy = (column: string, type: 'uuid' | 'text') =>
 const [byId, byName] = [lookupBy('id', 'uuid'), lookupBy('name', 'text')];
 const selectById = `select ${columns} from destinations d where d.tenant_id = $1 and d.id = $2`;
 
+const findOther = statement<'tenant' | 'id' | 'name'>(
+  (p) =>
+    `select 1 as one from destinations where tenant_id = ${p.tenant} and name = ${p.name} and id <> ${p.id}`,
+);
+
+async function isTaken(tx: Queries, tenant: string, id: string, name: string): Promise<boolean> {
+  return (await tx.get(...findOther({ tenant, id, name }))) !== undefined;
+}
+
 export function destinations(db: Executor, dataKey: Keyring['dataKey']): Destinations {
   const one = (by: Lookup<Row>) => async (tenant: string, value: string) => {
     const key = await dataKey(tenant);
@@ -62,12 +71,6 @@ export function destinations(db: Executor, dataKey: Keyring['dataKey']): Destina
   /** Until the transaction ends, no other one creates or renames a destination of the tenant. */
   const lockNames = (tx: Queries, tenant: string) =>
     tx.get(`select 1 as one from tenants where id = $1 ${rowLock(db, 'for no key update')}`, [tenant]);
-  const isTaken = async (tx: Queries, tenant: string, id: string, name: string) =>
-    (await tx.get('select 1 as one from destinations where tenant_id = $1 and name = $2 and id <> $3', [
-      tenant,
-      name,
-      id,
-    ])) !== undefined;
 
   return {
     create: async (tenant, id, fields, { by, at }, max) => {

@@ -1,11 +1,25 @@
 import { type DbTime, type Executor, type Queries, rowLock } from '../db/db.ts';
 import { all, Params } from '../db/sql.ts';
-import { type TableName, target } from '../db/statement.ts';
+import { statement, type TableName } from '../db/statement.ts';
+import {
+  bytes,
+  defaulted,
+  integer,
+  optional,
+  type RowOf,
+  shown,
+  shownJson,
+  shownTime,
+  table,
+  text,
+  time,
+  uuid,
+} from '../db/table.ts';
 import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { fail } from '../domain/error.ts';
 import { longestSession, type Session } from '../domain/session.ts';
-import { notExpired, toGrants, toText } from './applications.ts';
+import { notExpired, toText } from './applications.ts';
 import { listRows } from './lists/rows.ts';
 import type {
   Authorized,
@@ -34,22 +48,30 @@ export const isValid = (
 /** A column of the authorizer, or null if the session has no ceiling. */
 export const ofCeiling = (column: string) => `case when k.id is not null then c.${column} end`;
 
-const oneValid = `select s.id from sessions s ${ownerAndAuthorizer('$1')}
-  where s.tenant_id = $1 and s.id = $2 and ${isValid('$1')}`;
-const endOne = `delete from sessions where tenant_id = $1 and id in (${oneValid})
-  returning application_id, authorized_by`;
+type One = Record<'tenant' | 'id', string>;
+const oneValid = ({ tenant, id }: One) => `select s.id from sessions s ${ownerAndAuthorizer(tenant)}
+  where s.tenant_id = ${tenant} and s.id = ${id} and ${isValid(tenant)}`;
+const endOne = statement<'tenant' | 'id'>(
+  (p) => `delete from sessions where tenant_id = ${p.tenant} and id in (${oneValid(p)})
+    returning application_id, authorized_by`,
+);
 
 /**
  * Makes the sessions of a subject invalid without changing them, so that the cost does not depend on their number. A
  * session has the `ended_at` that its authorization read, in `subject_since`, so no clock decides which came first.
  */
-const endSubject = `insert into ended_subjects (tenant_id, subject, ended_at, expires_at)
-  values ($1, $2, :now, :now + ${longestSession})
-  on conflict (tenant_id, subject) do update set expires_at = excluded.expires_at,
-    ended_at = case when excluded.ended_at > ended_subjects.ended_at then excluded.ended_at
-      else ended_subjects.ended_at + 1 end`;
+const endSubject = statement<'tenant' | 'subject'>(
+  (p) => `insert into ended_subjects (tenant_id, subject, ended_at, expires_at)
+    values (${p.tenant}, ${p.subject}, :now, :now + ${longestSession})
+    on conflict (tenant_id, subject) do update set expires_at = excluded.expires_at,
+      ended_at = case when excluded.ended_at > ended_subjects.ended_at then excluded.ended_at
+        else ended_subjects.ended_at + 1 end`,
+);
 /** A statement of its own: with `insert … select`, Citus would wait while any shard moves. */
-const hasSubject = 'select 1 as one from sessions s where s.tenant_id = $1 and s.subject = $2 limit 1';
+const hasSubject = statement<'tenant' | 'subject'>(
+  (p) =>
+    `select 1 as one from sessions s where s.tenant_id = ${p.tenant} and s.subject = ${p.subject} limit 1`,
+);
 
 /** The application of a session is public, so it cannot authorize the session. That of a delegation is its issuer. */
 export function kindOf(row: {
@@ -59,43 +81,45 @@ export function kindOf(row: {
   return row.authorized_by === row.application_id ? 'delegation' : 'session';
 }
 
-interface SessionRow extends Ends {
-  tenant_id: string;
-  id: string;
-  application_id: string;
-  permissions: string;
-  rules: string;
-  created_at: DbTime;
-  authorized_at: DbTime | null;
-  authorized_by: string | null;
-  ceiling: number | boolean;
-  quarantined_at: DbTime | null;
-  bound: number | boolean;
-  subject: string | null;
-  max_uses: number | null;
-  uses: number | null;
-}
+/** A column reaches responses only if it is `shown`. */
+export const sessionTable = table('sessions', {
+  id: shown(uuid),
+  tenant_id: shown(uuid),
+  application_id: shown(uuid),
+  subject: optional(shown(text)),
+  permissions: shownJson<Session['permissions']>(),
+  rules: shownJson<Session['rules']>(),
+  created_at: shownTime,
+  authorized_at: optional(shownTime),
+  authorized_by: optional(shown(uuid)),
+  quarantined_at: optional(shownTime),
+  expires_at: time,
+  max_uses: optional(integer),
+  uses: optional(integer),
+  key_digest: bytes,
+  nonce_digest: bytes,
+  authorizer_digest: optional(bytes),
+  unlimited_by: optional(bytes),
+  unlimited_trust: optional(bytes),
+  jkt: optional(text),
+  subject_since: defaulted(time),
+});
 
-const columns = (
-  tenant: string,
-) => `s.tenant_id, s.id, s.application_id, s.permissions, s.rules, s.created_at,
-  ${endsOf('s', tenant)},
-  s.authorized_at, s.authorized_by, s.authorizer_digest is not null as ceiling, s.quarantined_at,
-  s.jkt is not null as bound, s.subject, s.max_uses, s.uses`;
+const read = [...sessionTable.shown, 'max_uses', 'uses'] as const;
+
+type SessionRow = Ends &
+  Pick<RowOf<typeof sessionTable.columns>, 'max_uses' | 'uses'> &
+  Parameters<typeof sessionTable.view>[0] &
+  Readonly<Record<'ceiling' | 'bound', number | boolean>>;
+
+const columns = (tenant: string) => `${sessionTable.select('s', read)}, ${endsOf('s', tenant)},
+  s.authorizer_digest is not null as ceiling, s.jkt is not null as bound`;
 
 /** The foreign key fails if the application does not exist. */
-const newSessions = target<ReturnType<typeof rowOf>>('sessions', {
-  tenant_id: 'uuid',
-  application_id: 'uuid',
-  id: 'uuid',
-  key_digest: 'bytea',
-  nonce_digest: 'bytea',
-  permissions: 'text',
-  rules: 'text',
-  created_at: 'bigint',
-  expires_at: 'bigint',
-  jkt: 'text',
-});
+const newSessions = sessionTable.target([
+  ...(['tenant_id', 'application_id', 'id', 'key_digest', 'nonce_digest'] as const),
+  ...(['permissions', 'rules', 'created_at', 'expires_at', 'jkt'] as const),
+]);
 
 const insertSessions = async (tx: Queries, rows: readonly ReturnType<typeof rowOf>[]) => {
   await tx.insert(newSessions, rows);
@@ -130,13 +154,15 @@ export function sessions(db: Executor): Sessions {
     },
 
     authorize: (tenant, nonce, authorization) => {
-      const { ceiling, unlimitedBy, trust, expiresAt, maxLifetime, by, subject, ...grants } = authorization;
-      const authorizer = [by, ceiling ?? null, unlimitedBy ?? null];
-      const params = [nonce, tenant, ...toText(grants), ...authorizer, subject ?? null, trust ?? null];
+      const { ceiling, unlimitedBy: unlimited, trust, expiresAt, maxLifetime, by, subject } = authorization;
+      const [permissions, rules] = toText(authorization);
+      const grant = { permissions, rules, by, ceiling, unlimited, trust, subject };
       const spent = db.transaction((tx) =>
-        expiresAt === undefined
-          ? tx.returning<SpentRow>(spend, params)
-          : tx.returning<SpentRow>(spendUntil, [...params, expiresAt, maxLifetime]),
+        tx.returning<SpentRow>(
+          ...(expiresAt === undefined
+            ? spend({ nonce, tenant, ...grant })
+            : spendUntil({ nonce, tenant, ...grant, expiry: expiresAt, longest: maxLifetime })),
+        ),
       );
       return then(spent, ([row]) =>
         row
@@ -163,7 +189,7 @@ export function sessions(db: Executor): Sessions {
       ),
 
     end: async (tenant, id) => {
-      const [row] = await db.returning<Parameters<typeof kindOf>[0]>(endOne, [tenant, id]);
+      const [row] = await db.returning<Parameters<typeof kindOf>[0]>(...endOne({ tenant, id }));
       return row && kindOf(row);
     },
 
@@ -172,11 +198,11 @@ export function sessions(db: Executor): Sessions {
       const isOpen = `select :now as now from data_keys where tenant_id = $1 and frozen = 0 ${rowLock(db, 'for key share')}`;
       const open = await db.get<{ now: DbTime }>(isOpen, [tenant]);
       if (!open) throw fail('unavailable', { expected: true });
-      return (await db.run(spendOne, [tenant, id, Number(open.now)])) > 0;
+      return (await db.run(...spendOne({ tenant, id, now: Number(open.now) }))) > 0;
     },
 
     endAll: async (tenant, subject) => {
-      if (await db.get(hasSubject, [tenant, subject])) await db.run(endSubject, [tenant, subject]);
+      if (await db.get(...hasSubject({ tenant, subject }))) await db.run(...endSubject({ tenant, subject }));
     },
 
     setQuarantine: (tenant, id, at) => db.transaction((tx) => setQuarantine(tx, tenant, id, at)),
@@ -185,9 +211,7 @@ export function sessions(db: Executor): Sessions {
   /** Finds out why the nonce was not spent. */
   async function failure(tenant: string, nonce: Uint8Array, longest: number): Promise<Authorized> {
     const row = await db.get<{ authorized_at: DbTime | null; latest: DbTime }>(
-      `select sessions.authorized_at, ${latest('$3')} as latest from sessions
-       where ${byNonce} and sessions.expires_at > :now`,
-      [nonce, tenant, longest],
+      ...findUnspent({ nonce, tenant, longest }),
     );
     if (!row) return { outcome: 'unknown' };
     if (row.authorized_at !== null) return { outcome: 'used' };
@@ -199,20 +223,33 @@ export function sessions(db: Executor): Sessions {
  * The application is checked in a scalar subquery, so that PostgreSQL starts with the index of the nonce even while its
  * statistics are out of date.
  */
-const byNonce = `sessions.tenant_id = $2 and sessions.nonce_digest = $1 and (select 1 from applications a
-  where a.tenant_id = $2 and a.id = sessions.application_id and ${notExpired('a')}) = 1`;
+const byNonce = ({ tenant, nonce }: Record<'tenant' | 'nonce', string>) =>
+  `sessions.tenant_id = ${tenant} and sessions.nonce_digest = ${nonce} and (select 1 from applications a
+    where a.tenant_id = ${tenant} and a.id = sessions.application_id and ${notExpired('a')}) = 1`;
+
+const findUnspent = statement<'nonce' | 'tenant' | 'longest'>(
+  (p) => `select sessions.authorized_at, ${latest(p)} as latest from sessions
+    where ${byNonce(p)} and sessions.expires_at > :now`,
+);
+
+type Granted = 'permissions' | 'rules' | 'by' | 'ceiling' | 'unlimited' | 'trust' | 'subject';
+type Spending = 'nonce' | 'tenant' | Granted;
 
 /** Two statements, because PostgreSQL would plan a single statement with an optional condition again each time. */
-const [spend, spendUntil] = [spending('', ''), spending(', expires_at = $10', `and $10 <= ${latest()}`)];
+const spend = statement<Spending>((p) => spending(p, '', ''));
+const spendUntil = statement<Spending | 'expiry' | 'longest'>((p) =>
+  spending(p, `, expires_at = ${p.expiry}`, `and ${p.expiry} <= ${latest(p)}`),
+);
 
 /** `sessions` has no alias, because SQLite does not accept one in `returning`. */
-function spending(also: string, unless: string): string {
-  return `update sessions set permissions = $3, rules = $4, authorized_at = :now, authorized_by = $5,
-      authorizer_digest = $6, unlimited_by = $7, unlimited_trust = $9, subject = $8,
+function spending(p: Record<Spending, string>, also: string, unless: string): string {
+  return `update sessions set permissions = ${p.permissions}, rules = ${p.rules}, authorized_at = :now,
+      authorized_by = ${p.by}, authorizer_digest = ${p.ceiling}, unlimited_by = ${p.unlimited},
+      unlimited_trust = ${p.trust}, subject = ${p.subject},
       subject_since = coalesce((select e.ended_at from ended_subjects e
-        where e.tenant_id = $2 and e.subject = $8), 0)${also}
-    where ${byNonce} and sessions.authorized_at is null and sessions.expires_at > :now ${unless}
-    returning id, ${endsOf('sessions', '$2')}`;
+        where e.tenant_id = ${p.tenant} and e.subject = ${p.subject}), 0)${also}
+    where ${byNonce(p)} and sessions.authorized_at is null and sessions.expires_at > :now ${unless}
+    returning id, ${endsOf('sessions', p.tenant)}`;
 }
 
 function expiryOf(session: string, application: string, tenant: string): string {
@@ -253,60 +290,59 @@ export function endOf({ expires_at, application_end, authorizer_end, key_end }: 
   return Math.min(...ends.map(Number));
 }
 
+const selectValid = statement<'tenant' | 'id'>(
+  (p) =>
+    `select ${columns(p.tenant)} from sessions s where s.tenant_id = ${p.tenant} and s.id in (${oneValid(p)})`,
+);
+
 async function setQuarantine(tx: Queries, tenant: string, id: string, at: number | undefined) {
-  const locked = `select ${columns('$1')} from sessions s where s.tenant_id = $1 and s.id in (${oneValid})
-    ${rowLock(tx, 'for no key update')}`;
-  const row = await tx.get<SessionRow>(locked, [tenant, id]);
+  const [sql, params] = selectValid({ tenant, id });
+  const row = await tx.get<SessionRow>(`${sql} ${rowLock(tx, 'for no key update')}`, params);
   if (!row) return undefined;
   const before = toSession(row);
   if ((before.quarantined_at !== undefined) === (at !== undefined)) return { before, after: before };
   const quarantined_at = at ?? null;
-  const update = 'update sessions set quarantined_at = $3 where tenant_id = $1 and id = $2';
-  await tx.run(update, [tenant, id, quarantined_at]);
+  await tx.run(...sessionTable.update({ tenant_id: tenant, id }, { quarantined_at }));
   return { before, after: toSession({ ...row, quarantined_at }) };
 }
 
+const selectEnds = statement<'tenant' | 'id'>(
+  (p) => `select ${endsOf('s', p.tenant)} from sessions s where s.tenant_id = ${p.tenant} and s.id = ${p.id}`,
+);
+
 async function insertDelegation(tx: Queries, tenant: string, delegation: NewDelegation): Promise<number> {
-  const { id, key, nonce, createdAt, expiresAt, by, ceiling, subject, maxUses, ...grants } = delegation;
+  const { id, by, ceiling, subject, maxUses } = delegation;
   // A separate statement, because Citus accepts no subquery in `values`.
   const subjectEnd = 'select ended_at from ended_subjects where tenant_id = $1 and subject = $2';
   const since = await tx.get<{ ended_at: DbTime }>(subjectEnd, [tenant, subject ?? '']);
+  const [permissions, rules] = toText(delegation);
   await tx.run(
-    `insert into sessions (tenant_id, application_id, id, key_digest, nonce_digest, created_at, authorized_at,
-       expires_at, authorized_by, authorizer_digest, subject, subject_since, max_uses, uses, permissions, rules)
-     values ($1, $7, $2, $3, $4, $5, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
-    [
-      ...[tenant, id, key, nonce, createdAt, expiresAt, by, ceiling, subject ?? null, since?.ended_at ?? 0],
-      ...[maxUses ?? null, maxUses === undefined ? null : 0, ...toText(grants)],
-    ],
+    ...sessionTable.insert({
+      ...rowOf(tenant, { ...delegation, applicationId: by }),
+      ...{ permissions, rules, authorized_at: delegation.createdAt, authorized_by: by },
+      ...{ authorizer_digest: ceiling, subject, subject_since: since?.ended_at ?? 0 },
+      ...{ max_uses: maxUses, uses: maxUses === undefined ? null : 0 },
+    }),
   );
-  const ends = `select ${endsOf('s', '$1')} from sessions s where s.tenant_id = $1 and s.id = $2`;
-  return endOf((await tx.get<Ends>(ends, [tenant, id])) as Ends);
+  return endOf((await tx.get<Ends>(...selectEnds({ tenant, id }))) as Ends);
 }
 
 /** The last use makes the delegation expire, so that it is absent everywhere. Citus accepts no `:now` in `case`. */
-const spendOne = `update sessions set uses = uses + 1,
-    expires_at = case when uses + 1 < max_uses then expires_at else $3 end
-  where tenant_id = $1 and id = $2 and uses < max_uses and expires_at > :now`;
+const spendOne = statement<'tenant' | 'id' | 'now'>(
+  (p) => `update sessions set uses = uses + 1,
+      expires_at = case when uses + 1 < max_uses then expires_at else ${p.now} end
+    where tenant_id = ${p.tenant} and id = ${p.id} and uses < max_uses and expires_at > :now`,
+);
 
-/** Lists the fields one by one, so that a new column does not reach responses by accident. */
 export function toSession(row: SessionRow): Session {
   return {
-    id: row.id,
-    tenant_id: row.tenant_id,
-    application_id: row.application_id,
+    ...sessionTable.view(row),
     kind: kindOf(row),
     state: row.authorized_at === null ? 'pending' : 'active',
-    ...(row.subject !== null && { subject: row.subject }),
-    ...toGrants(row),
-    created_at: timestamp(Number(row.created_at)),
-    ...(row.authorized_at !== null && { authorized_at: timestamp(Number(row.authorized_at)) }),
-    ...(row.authorized_by !== null && { authorized_by: row.authorized_by }),
     ceiling: Boolean(row.ceiling),
     ...(row.max_uses !== null && { max_uses: row.max_uses, uses: Number(row.uses) }),
     bound: Boolean(row.bound),
     expires_at: timestamp(endOf(row)),
-    ...(row.quarantined_at !== null && { quarantined_at: timestamp(Number(row.quarantined_at)) }),
   };
 }
 
@@ -372,8 +408,8 @@ function notEnded(session: string, tenant: string, table: TableName = (name) => 
  * SQL for the latest expiry that a session may have: the end of its maximum lifetime, or the expiry of its application
  * if that is earlier.
  */
-function latest(longest = '$11'): string {
-  const application = expiryOf('sessions', 'application_id', '$2');
+function latest({ tenant, longest }: Record<'tenant' | 'longest', string>): string {
+  const application = expiryOf('sessions', 'application_id', tenant);
   const lifetime = `sessions.created_at + ${longest}`;
   return `(select case when a.expires_at < ${lifetime} then a.expires_at else ${lifetime} end
     from (${application}) a)`;

@@ -1,8 +1,8 @@
 import { type Executor, type Queries, rowLock } from '../db/db.ts';
 import type { Keyring } from '../db/keys/keyring.ts';
 import { all, Params } from '../db/sql.ts';
-import { lookup, type TableName, type Value } from '../db/statement.ts';
-import { type Bound, bytes, optional, table, uuid } from '../db/table.ts';
+import { type Bound, lookup, type TableName, type Value } from '../db/statement.ts';
+import { bytes, optional, table, uuid } from '../db/table.ts';
 import type { JsonText } from '../domain/json-text.ts';
 import { newId } from '../domain/key.ts';
 import { modificationTime, tokenVersion } from '../domain/row-version.ts';

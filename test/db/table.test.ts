@@ -1,5 +1,6 @@
 /** Tables as values agree with the schema, and their statements do what they say. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { statement } from '../../src/db/statement.ts';
 import {
   integer,
   optional,
@@ -13,12 +14,13 @@ import {
 import { applicationTable } from '../../src/store/applications.ts';
 import { destinationTable } from '../../src/store/destinations.ts';
 import { keyTable } from '../../src/store/key-rows.ts';
+import { sessionTable } from '../../src/store/sessions.ts';
 import { tokenTable } from '../../src/store/token-row.ts';
 import { contentsTable } from '../../src/store/tokens.ts';
 import { databases } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
 
-const tables = [applicationTable, keyTable, destinationTable, tokenTable, contentsTable];
+const tables = [applicationTable, keyTable, sessionTable, destinationTable, tokenTable, contentsTable];
 
 interface Stored {
   readonly name: string;
@@ -101,4 +103,14 @@ describe('a table', () => {
     });
     expect(things.shown).toEqual(['id', 'size', 'flag', 'list', 'made']);
   });
+});
+
+test('a statement gets its parameters by name, each once, in any order', () => {
+  const move = statement<'to' | 'id' | 'note'>(
+    (p) => `update things set place = ${p.to}, note = ${p.note} where id = ${p.id} and place <> ${p.to}`,
+  );
+  expect(move({ id: 'a', note: undefined, to: 'b' })).toEqual([
+    'update things set place = $1, note = $2 where id = $3 and place <> $1',
+    ['b', null, 'a'],
+  ]);
 });
