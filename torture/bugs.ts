@@ -389,13 +389,20 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/domain/received-bytes.ts',
-        from: '    await new Promise<void>((resolve) => void setImmediate(resolve));\n',
-        to: '',
-      },
-      {
-        file: 'src/domain/received-bytes.ts',
         from: 'isTooLarge || areTooSmall(++parts, bytes)',
         to: 'isTooLarge || areTooSmall(parts, bytes)',
+      },
+    ],
+  },
+  {
+    name: 'all requests of a connection in one turn',
+    row: 'stalls',
+    database: 'SQLite',
+    changes: [
+      {
+        file: 'src/http/pipeline/finish-request.ts',
+        from: "if (response.headers.get('Connection') !== 'close') await sharedTurn();",
+        to: '',
       },
     ],
   },

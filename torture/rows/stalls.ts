@@ -25,7 +25,7 @@ const mostCulprits = 4;
 
 export const stalls: Row = {
   name: 'stalls',
-  requirement: `the most expensive requests, and bad texts and values at every place of every route, in replies of destinations and in the data of tokens: every request is answered, and none holds up others for more than ${longestStall} ms of processor time, not counting the parsing of its body and of its framing`,
+  requirement: `the most expensive requests, and bad texts and values at every place of every route, in replies of destinations and in the data of tokens: every request is answered, and none holds up others for more than ${longestStall} ms of processor time, not counting the parsing of its body`,
   databases: bothDatabases,
   alone: true,
   run,
@@ -68,22 +68,10 @@ class Judge {
   readonly #turns: Turns;
   readonly #limit: number;
   readonly #culprits = new Map<string, number>();
-  readonly #ofChunks = new Map<number, number>();
 
   constructor(turns: Turns, limit: number) {
     this.#turns = turns;
     this.#limit = limit;
-  }
-
-  /** Milliseconds that Bun needs for the chunks of a body, which nobody reads. */
-  async timeOfChunks(url: string, length: number): Promise<number> {
-    const request = { path: '/none', key: undefined, headers: [], body: ' '.repeat(length), inChunks: true };
-    const send = () => sendAlone(url, bytesOf('POST', request)).catch(() => undefined);
-    let shortest = this.#ofChunks.get(length) ?? Number.POSITIVE_INFINITY;
-    for (let round = 0; round < repeats && !this.#ofChunks.has(length); round++)
-      shortest = Math.min(shortest, await this.#turns.during(send));
-    this.#ofChunks.set(length, shortest);
-    return shortest;
   }
 
   /** Whether enough requests of the place were too slow. */
@@ -98,7 +86,6 @@ class Judge {
     bodyLength: number,
     send: () => Promise<T>,
     renew = async () => {},
-    exempt = 0,
   ): Promise<T> {
     let answer: T | undefined;
     let shortest = Number.POSITIVE_INFINITY;
@@ -112,7 +99,7 @@ class Judge {
       const time = await this.#turns.during(async () => {
         answer = await send();
       }, bodyLength);
-      shortest = Math.min(shortest, time - exempt);
+      shortest = Math.min(shortest, time);
     }
     if (shortest > this.longest.time) this.longest = { name: `${place}: ${name}`, time: shortest };
     if (shortest > this.#limit) {
@@ -161,12 +148,10 @@ async function attempt(
     const request = variation.apply(from);
     const bytes = bytesOf(route.method, request);
     const length = request.body?.length ?? 0;
-    if (!request.inChunks)
-      return judge.judge(place, name, length, () => client.send(bytes).catch(() => undefined));
-    // The rest of a refused body would delay the next request of the connection.
-    const send = () => sendAlone(client.url, bytes).catch(() => undefined);
-    const exempt = await judge.timeOfChunks(client.url, length);
-    return judge.judge(place, name, length, send, undefined, exempt);
+    const isAlone = request.inChunks || request.times !== undefined;
+    // What follows a response would be taken for that of the next request of the connection.
+    const send = () => (isAlone ? sendAlone(client.url, bytes) : client.send(bytes));
+    return judge.judge(place, name, length, () => send().catch(() => undefined));
   };
   const answer = await once(base);
   const wrong = answer?.status === 400 && variation.field !== undefined ? wrongFields(answer) : [];
@@ -190,8 +175,9 @@ function wrongFields({ text }: ClientResponse): string[] {
   return Object.keys(errors).map((path) => path.split('.')[0] as string);
 }
 
-function bytesOf(method: string, { path, key, headers, body, inChunks }: Sent): Buffer {
-  if (!inChunks) return written(method, path, { key, headers, body });
+function bytesOf(method: string, { path, key, headers, body, inChunks, times = 1 }: Sent): Buffer {
+  const whole = { key, headers, body };
+  if (!inChunks) return Buffer.concat(Array<Buffer>(times).fill(written(method, path, whole)));
   const head = written(method, path, { key, headers: [...headers, 'Transfer-Encoding: chunked'] });
   return Buffer.concat([head, chunks(Buffer.from(body ?? ''))]);
 }

@@ -27,6 +27,8 @@ export interface Sent {
   readonly body?: string | undefined;
   /** Whether the body has no length, and each byte is a chunk. */
   readonly inChunks?: boolean;
+  /** How often it is sent, without waiting for a response. */
+  readonly times?: number;
 }
 
 export interface Variation {
@@ -167,16 +169,20 @@ function framings(route: Route): Variation[] {
     apply,
   });
   const inChunks = true;
-  // Of 1 MiB in such chunks, the HTTP server itself takes 30 to 60 ms in one turn, also if nobody reads the body.
-  const chunked = Math.min(limit, 131_072);
+  const nobody = (base: Base) => ({ ...base, key: undefined });
+  const times = 3000;
   return [
     framed('white space', (base) => sent(route, base, { body: padded(base, limit) })),
-    framed('chunks of one byte', (base) => sent(route, base, { body: padded(base, chunked), inChunks })),
+    framed('chunks of one byte', (base) => sent(route, base, { body: padded(base, limit), inChunks })),
     framed('chunks of one byte, without a key', (base) =>
-      sent(route, { ...base, key: undefined }, { body: padded(base, chunked), inChunks }),
+      sent(route, nobody(base), { body: padded(base, limit), inChunks }),
     ),
     framed('chunks of one byte, too many', (base) =>
-      sent(route, base, { body: ' '.repeat(chunked + 1000), inChunks }),
+      sent(route, base, { body: ' '.repeat(limit + 1000), inChunks }),
+    ),
+    framed('many requests at once', (base) => sent(route, { ...base, body: undefined }, { times })),
+    framed('many requests at once, without a key', (base) =>
+      sent(route, { ...nobody(base), body: undefined }, { times }),
     ),
   ];
 }
