@@ -395,6 +395,18 @@ export const bugs: readonly Bug[] = [
     ],
   },
   {
+    name: 'no limit on the fields of a form',
+    row: 'stalls',
+    database: 'SQLite',
+    changes: [
+      {
+        file: 'src/domain/form.ts',
+        from: 'if (++fields > maxFormFields) return undefined;',
+        to: 'fields++;',
+      },
+    ],
+  },
+  {
     name: 'all requests of a connection in one turn',
     row: 'stalls',
     database: 'SQLite',

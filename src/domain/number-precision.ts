@@ -6,6 +6,8 @@ import type { Steps } from './steps.ts';
 const suspect = /[\d.]{16}|\d[eE]/;
 /** A double is printed with at most so many digits. */
 const maxDigits = 17;
+/** Longer numbers count as inexact: to convert a megabyte of digits takes tens of milliseconds. */
+const maxLength = 1024;
 /** Replaces an inexact number and is parsed as Infinity. */
 const marker = '1e999';
 
@@ -42,6 +44,7 @@ export function* findInexactNumber(validJson: string): Steps<string | undefined>
  * decimal point elsewhere would not be rounded to this double.
  */
 function isExact(source: string): boolean {
+  if (source.length > maxLength) return false;
   const digits = digitsOf(source);
   return digits.length <= maxDigits && digits === digitsOf(String(Number(source)));
 }

@@ -58,8 +58,8 @@ test.each([
   ['-0.00150000000000000E+3'],
   ['0.000000000000000000015'],
   [`0.${zeros(500)}`],
-  [`0.5${zeros(100_000)}`],
-  [`${zeros(1)}.${zeros(300)}1${zeros(100_000)}`],
+  [`0.5${zeros(1000)}`],
+  [`${zeros(1)}.${zeros(300)}1${zeros(700)}`],
 ])('%s is exact', (json) => {
   expect(findInexactNumber(json)).toBeUndefined();
 });
@@ -73,6 +73,8 @@ test.each([
   ['-1.0000000000000000001'],
   ['12345678901234567890e-5'],
   [`1${zeros(300)}1`],
+  // Nobody writes so many digits.
+  [`0.5${zeros(1024)}`],
   ['0.00001e-320'],
   ['1.000000000000001e-310'],
 ])('%s is not exact', (json) => {
