@@ -336,8 +336,9 @@ export function retryDelay(error: unknown, attempt: number): number | undefined 
   const backoff = Math.min(100 * 2 ** attempt, 5000) * (0.5 + Math.random() / 2);
   if (error instanceof ConnectionError) return backoff;
   if (!(error instanceof ProblemError)) return undefined;
-  const retryable = error.status === 429 || error.status === 503 || error.code === 'idempotency_running';
-  if (!retryable) return undefined;
+  // A disk stays full until someone frees space, so a caller would only wait.
+  const retryable = [429, 503].includes(error.status) || error.code === 'idempotency_running';
+  if (!retryable || error.code === 'disk_full') return undefined;
   const retryAfter = error.retryAfter ?? 0;
   return retryAfter > maxRetryDelay ? undefined : Math.max(retryAfter, backoff);
 }

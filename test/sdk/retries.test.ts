@@ -143,6 +143,23 @@ describe('SDK timeouts and retries:', () => {
     expect([error.retryAfter, requests.length]).toEqual([31_000, 1]);
   });
 
+  test('a full disk is reported at once, because a retry would only wait', async () => {
+    let requests = 0;
+    const headers = { 'Content-Type': 'application/problem+json', 'Retry-After': '1' };
+    const full = Bun.serve({
+      port: 0,
+      hostname: '127.0.0.1',
+      fetch: () => {
+        requests += 1;
+        return Response.json({ status: 503, code: 'disk_full' }, { status: 503, headers });
+      },
+    });
+    const client = new Sallyport({ url: `http://127.0.0.1:${full.port}`, key: 'slp_mgt_x' });
+    const error = await thrown(client.tenant());
+    await full.stop(true);
+    expect([error.code, requests]).toEqual(['disk_full', 1]);
+  });
+
   test('a change whose response was lost is retried and happens once', async () => {
     const { key } = await server.tenant();
     const proxy = losingProxy(1);

@@ -254,12 +254,17 @@ function clientOf(databaseUrl: string) {
       );
     const { exitCode, stderr } = Bun.spawnSync([program, ...args], { env, stdin: 'ignore' });
     if (exitCode === 0) return;
-    const isDenied = String(stderr).includes('permission denied to create database');
+    const reason = String(stderr);
+    const isDenied = reason.includes('permission denied to create database');
+    // PgBouncer says this, PostgreSQL does not.
+    const isPooler = reason.includes('no such database: ');
     throw new CommandError(
-      String(stderr).trim().split('\n').slice(0, 5).join('; '),
+      reason.trim().split('\n').slice(0, 5).join('; '),
       isDenied
         ? 'connect as a superuser, with --owner and the role of the tables'
-        : 'no database was changed',
+        : isPooler
+          ? 'connect to the server itself, not to a pooler'
+          : 'no database was changed',
     );
   }
   return { database, run };

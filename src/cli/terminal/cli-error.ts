@@ -122,7 +122,7 @@ function fromService(error: ProblemError | ConnectionError, context: ErrorContex
   const isTemporary = error instanceof RateLimitError || error instanceof UnavailableError;
   const hint =
     error instanceof AuthenticationError
-      ? 'the key is unknown, expired or revoked; check SALLYPORT_KEY or --key-file'
+      ? 'the key is unknown, expired or revoked, or its tenant is disabled; check SALLYPORT_KEY or --key-file'
       : undefined;
   return { errors: [escapeText(`${detail} (${reference})`)], hint, code: isTemporary ? 3 : 4, problem };
 }

@@ -43,9 +43,13 @@ export const noDatabaseHint =
 
 export function unavailableHint(databaseUrl: string | undefined, reason: string): string {
   if (databaseUrl?.startsWith('sqlite:'))
-    return 'check that this user may write to the file and its folder, and run `sallyport doctor`';
+    return /disk is full/.test(reason)
+      ? 'free at least 64 MiB on its disk: see "SallyportDiskFull" in docs/operations/runbooks.md'
+      : 'check that this user may write to the file and its folder, and run `sallyport doctor`';
   if (reason.includes(' is behind: '))
     return 'find out which server is current: see "A server that is behind" in docs/operations/postgresql.md';
+  if (reason.includes(' has a restored or copied database'))
+    return 'if nodes should use it, accept it: see "Restore PostgreSQL" in docs/operations/backups.md';
   // The second one is the answer of a server with a full disk to a new connection.
   return /No space left on device|could not write init file/.test(reason)
     ? 'free space on the disk of the database: see docs/operations/postgresql.md'

@@ -1,5 +1,5 @@
 import { expect, test } from 'bun:test';
-import { databaseLabel } from '../../../src/cli/terminal/database.ts';
+import { databaseLabel, unavailableHint } from '../../../src/cli/terminal/database.ts';
 import { readConfig } from '../../../src/config/settings.ts';
 
 test.each([
@@ -23,4 +23,15 @@ test.each([
   const read = () => readConfig({ env: { DATABASE_URL: address } });
   expect(read).toThrow('DATABASE_URL');
   expect(read).not.toThrow('secret');
+});
+
+test.each([
+  ['sqlite:data/sallyport.db', 'database or disk is full', 'free at least 64 MiB'],
+  ['sqlite:data/sallyport.db', 'unable to open database file', 'may write to the file'],
+  ['postgres://db/sallyport', 'db:5432 has a restored or copied database. Revoked …', 'Restore PostgreSQL'],
+  ['postgres://db/sallyport', 'db:5432 is behind: it has beat 1', 'A server that is behind'],
+  ['postgres://db/sallyport', 'could not extend file: No space left on device', 'free space on the disk'],
+  ['postgres://db/sallyport', 'connection refused', 'check that the database runs'],
+])('the hint about %s, "%s", says what to do', (databaseUrl, reason, hint) => {
+  expect(unavailableHint(databaseUrl, reason)).toContain(hint);
 });
