@@ -264,17 +264,18 @@ const kinds = {
   read: {
     written: 'collected',
     isLeftOut: ({ caller }: Disclosed, reads) => reads !== 'all' && !caller.policy.quarantined,
-    counted: ({ disclosure, ...by }: Disclosed) => {
-      const { caller, client, operation } = by;
-      const { tokens, transform, rule } = disclosure;
+    counted: (read: Disclosed) => {
+      const { caller, client, operation } = read;
+      const { tokens, transform, rule } = read.disclosure;
       const resource = resourceOf(tokens);
+      const { id } = identityOf(caller);
       return {
         quota: aggregatedBy(caller),
         coarse: [operation, transform],
-        fine: [identityOf(caller).id, resource.container, rule?.of, rule?.rule, client.purpose],
+        fine: [`${id} ${resource.container} ${rule?.of} ${rule?.rule} ${client.purpose}`],
         resource,
         entry: () => ({
-          ...requested(by),
+          ...requested(read),
           decision: { transform, ...(rule && { rule }) },
           result: 'success',
         }),
