@@ -1,5 +1,5 @@
 /**
- * What the audit log records about requests: one row for each kind of event, with the time when its entry is written and
+ * The events of requests that the audit log records: one row for each kind, with the time when its entry is written and
  * the fields that it has. Sweeps and commands record their own changes.
  */
 import {
@@ -81,7 +81,7 @@ interface Disclosed extends Requested {
 
 interface Searched extends Requested {
   readonly search: NonNullable<Entry['search']>;
-  /** Undefined if nothing was found. */
+  /** Undefined without hits. */
   readonly disclosure: Disclosure | undefined;
 }
 
@@ -112,13 +112,13 @@ export interface KeylessEvent {
   readonly actor: Entry['actor'];
   readonly operation: string;
   readonly client: Client;
-  /** Undefined if there was no such key. */
+  /** Undefined if the key is unknown. */
   readonly target: Target | undefined;
   readonly difference?: Difference | undefined;
 }
 
 interface Denied extends Requested {
-  /** Who was denied the operation, if not the caller. */
+  /** The principal that was denied the operation, if not the caller. */
   readonly actor?: Principal | undefined;
   /** The error code. */
   readonly reason: string;
@@ -145,7 +145,7 @@ interface Unauthenticated {
   /** The error code. */
   readonly reason: string;
   readonly client: Client;
-  /** Whose access was asked for, if that is known. */
+  /** The tenant and the application whose key was requested, if known. */
   readonly target?: Target | undefined;
   readonly decision?: EntryDecision | undefined;
   readonly person?: Person | undefined;
@@ -219,7 +219,7 @@ const kinds = {
       };
     },
   },
-  /** What a destination did with a use. */
+  /** The end of a use: the status of the destination, or the error. */
   outcome: {
     written: 'afterwards',
     entry: ({ use, status, reason }: Answered) => ({
@@ -239,7 +239,7 @@ const kinds = {
       result: 'success',
     }),
   },
-  /** A search. It answers guesses, also if nothing was found. */
+  /** A search, also without hits: it answers guesses. */
   search: {
     written: 'before the reply',
     entry: ({ search, disclosure, ...by }: Searched) => ({
@@ -270,6 +270,7 @@ const kinds = {
       const resource = resourceOf(tokens);
       const { id } = identityOf(caller);
       return {
+        tenantId: caller.tenantId,
         quota: aggregatedBy(caller),
         coarse: [operation, transform],
         fine: [`${id} ${resource.container} ${rule?.of} ${rule?.rule} ${client.purpose}`],
@@ -304,6 +305,7 @@ const kinds = {
       const denied = actor ?? caller;
       const about = !isStored ? 'named' : createdBy === denied.applicationId ? 'own' : 'stored';
       return {
+        tenantId: caller.tenantId,
         quota: JSON.stringify([about, aggregatedBy(denied), reportedBy]),
         coarse: [reportedBy ?? operation, reason],
         fine: [
@@ -331,7 +333,8 @@ const kinds = {
   unauthenticated: {
     written: 'collected',
     counted: ({ operation, reason, client, target, decision, person, apart = [] }: Unauthenticated) => ({
-      quota: target ? JSON.stringify([operation, target.tenantId, target.entity?.id]) : 'anonymous',
+      tenantId: target?.tenantId,
+      quota: target ? `${operation} ${target.entity?.id}` : 'anonymous',
       coarse: [operation, reason],
       fine: [...apart, client.network()],
       entry: (at) => ({
@@ -346,10 +349,11 @@ const kinds = {
       }),
     }),
   },
-  /** A request in quarantine that no other row records. It has a quota of its own, so it cannot use up that of reads. */
+  /** A request in quarantine that no other row records. Its quota is separate, so it cannot use up that of reads. */
   quarantined: {
     written: 'collected',
     counted: ({ result, reason, ids, ...by }: Quarantined) => ({
+      tenantId: by.caller.tenantId,
       quota: `quarantine ${aggregatedBy(by.caller)}`,
       coarse: [by.operation, result],
       fine: [identityOf(by.caller).id],
@@ -361,6 +365,7 @@ const kinds = {
   breakGlass: {
     written: 'collected',
     counted: (by: Omit<Requested, 'operation'>) => ({
+      tenantId: by.caller.tenantId,
       quota: `break-glass ${by.caller.applicationId}`,
       coarse: ['break-glass'],
       fine: [by.caller.authority?.keyId, by.client.network()],

@@ -142,6 +142,20 @@ describe('counted events', () => {
     expect(written.at(-1)).toMatchObject({ operation: 'log.read', actor: { kind: 'anonymous' }, from: {} });
   });
 
+  test('of two tenants are never counted in one entry, also beyond the limit', async () => {
+    const refused = (tenantId: string, problem: string) => {
+      const refusal = { operation: 'person.sign_in', reason: 'sign_in_refused', apart: [problem] };
+      const client = from('192.0.2.1');
+      recorder.record([{ kind: 'unauthenticated', client, target: { tenantId }, ...refusal }]);
+    };
+    for (let i = 0; i < maxGroups + 2; i++) for (const tenant of ['a', 'b']) refused(tenant, `${i}`);
+    for (const tenant of ['a', 'b']) deny('token.read', session(tenant, 's'));
+    await recorder.flush();
+    const counts = (tenant: string) => written.filter(({ tenantId }) => tenantId === tenant);
+    for (const tenant of ['a', 'b'])
+      expect(counts(tenant).map(({ count = 1 }) => count)).toEqual([...Array(maxGroups).fill(1), 2, 1]);
+  });
+
   test('that could not be written are written by the next flush', async () => {
     deny('token.read', session('a', 's'), { ids: ['card-1'], container: '/a/', omitted: 2 });
     isDown = true;
@@ -235,6 +249,7 @@ describe('when the log cannot be written', () => {
   test('reads that the setting excludes are not recorded, except in quarantine', async () => {
     const [[read], [plaintext]] = [cases.read, cases.disclosure];
     expect(await outcome([read], 'reveal')).toEqual({ code: undefined, logged: [], later: [] });
+    expect(await outcome([plaintext], 'reveal')).toEqual(required as never);
     expect(await outcome([read, plaintext], 'off')).toEqual({ code: undefined, logged: [], later: [] });
     const quarantined = { ...caller, policy: { ...caller.policy, quarantined: 'application' } } as never;
     expect(await outcome([{ ...read, caller: quarantined } as never], 'off')).toMatchObject({

@@ -16,10 +16,12 @@ export interface Collector {
   flush(): Promise<void>;
 }
 
-/** An event. Those with the same quota, `coarse` and `fine` values are counted in one entry. */
+/** An event. Those with the same tenant, quota, `coarse` and `fine` values are counted in one entry. */
 export interface Counted {
+  /** That of the entry. No entry counts events of two tenants. */
+  readonly tenantId: string | undefined;
   /**
-   * Events with the same quota share the limit `maxGroups`. All callers without a valid key share one quota. Each
+   * Events of a tenant with the same quota share the limit `maxGroups`. All callers without a valid key share one quota. Each
    * person has their own.
    */
   readonly quota: string;
@@ -83,8 +85,8 @@ export function collector(
     return { entry, ids: new Set(), container: undefined, omitted: 0, count: 0, end, isWritten: false };
   }
 
-  function add({ quota, coarse, fine, resource, entry: makeEntry }: Counted): void {
-    const groups = groupsOf(quota);
+  function add({ tenantId, quota, coarse, fine, resource, entry: makeEntry }: Counted): void {
+    const groups = groupsOf(`${tenantId} ${quota}`);
     const fineName = JSON.stringify([...coarse, ...fine]);
     const isCoarse = groups.size >= maxGroups && !groups.has(fineName);
     const name = isCoarse ? JSON.stringify(coarse) : fineName;
