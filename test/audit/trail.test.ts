@@ -142,6 +142,40 @@ describe('counted events', () => {
     expect(written.at(-1)).toMatchObject({ operation: 'log.read', actor: { kind: 'anonymous' }, from: {} });
   });
 
+  test('reads are counted by session, container, transform and purpose', async () => {
+    const all = openTrail(
+      { write: async (entries) => void written.push(...entries) },
+      { reads: 'all', now: () => time, log },
+    );
+    const read = (id: string, transform: 'mask' | 'redact', container = '/pci/', purpose = 'x') => {
+      const caller = {
+        ...session('a', id),
+        policy: compilePolicy({ permissions: [], rules: [] }),
+      } as Principal;
+      const headers = { 'SVC-PURPOSE': purpose };
+      const client = new RequestInfo(new Request('http://test/', { headers }), noConnections);
+      const disclosure = { tokens: [{ id: 'card', container }], transform };
+      all.record([{ kind: 'read', caller, client, operation: 'token.read', disclosure }]);
+    };
+    read('s', 'mask');
+    read('s', 'mask');
+    read('s', 'redact');
+    read('t', 'mask');
+    read('s', 'mask', '/other/');
+    read('s', 'mask', '/pci/', 'y');
+    await all.flush();
+    const entries = written.map(({ actor, decision, resource, purpose, count }) =>
+      [actor.id, decision?.transform, resource?.container, purpose, count ?? 1].join(' '),
+    );
+    expect(entries).toEqual([
+      's mask /pci/ x 2',
+      's redact /pci/ x 1',
+      't mask /pci/ x 1',
+      's mask /other/ x 1',
+      's mask /pci/ y 1',
+    ]);
+  });
+
   test('of two tenants are never counted in one entry, also beyond the limit', async () => {
     const refused = (tenantId: string, problem: string) => {
       const refusal = { operation: 'person.sign_in', reason: 'sign_in_refused', apart: [problem] };

@@ -17,7 +17,7 @@ import { tokenVersion, versionOf } from '../../domain/row-version.ts';
 import { inTurns, nextTurn, runSteps, type Steps } from '../../domain/steps.ts';
 import type { Lease } from '../../outbound/destinations.ts';
 import type { OutboundReply } from '../../outbound/http-connection.ts';
-import type { StoredDestination, StoredToken, StoreTransaction } from '../../store/store.ts';
+import type { NewEntry, StoredDestination, StoredToken, StoreTransaction } from '../../store/store.ts';
 import { isLimited, spendUse } from '../admit.ts';
 import {
   bodyLimit,
@@ -99,19 +99,19 @@ async function useTokens(call: Call, context: HandlerContext): Promise<Reply> {
       observe(error.code);
       throw withReason(error, principal); // 502, 503
     });
-    let isCommitted = false;
+    let entry: NewEntry | undefined;
     try {
       const entity = use.tokens.find(hasMaxUses)?.id ?? Symbol('use');
-      isCommitted = await context.store.change(tenantId, (tx) => commit(call, use, lease, tx), entity);
+      entry = await context.store.change(tenantId, (tx) => commit(call, use, lease, tx), entity);
     } finally {
-      if (!isCommitted) {
+      if (!entry) {
         lease.release();
         giveBack();
       }
     }
-    if (!isCommitted) continue;
+    if (!entry) continue;
     for (const token of use.tokens) context.usage.record(principal, 'token:use', token.container);
-    return send(call, use, lease, observe, context);
+    return send(call, use, entry, lease, observe, context);
   }
   throw changing();
 }
@@ -139,7 +139,6 @@ interface Use {
   /** In the order of their ids, so that all transactions lock them in the same order. */
   readonly tokens: readonly StoredToken[];
   readonly filled: FilledRequest;
-  readonly entry: ReturnType<typeof entryOf>;
 }
 
 async function check(call: Call, context: HandlerContext): Promise<Use> {
@@ -174,9 +173,7 @@ async function check(call: Call, context: HandlerContext): Promise<Use> {
     data.set(token.id, token.plaintext().value());
   }
   const filled = prepared.fill((token) => data.get(token));
-  const by = { caller: principal, client: call.requestInfo };
-  const entry = entryOf({ kind: 'use', ...by, destination, request: listed, tokens });
-  return { destination, secrets: destination.secrets(), listed, tokens, filled, entry };
+  return { destination, secrets: destination.secrets(), listed, tokens, filled };
 }
 
 /** The name of the destination and the path. Bun resolves dot segments before, so what is matched is what is sent. */
@@ -225,33 +222,41 @@ function permitUse(principal: Principal, { id, container, token }: StoredToken, 
 }
 
 /**
- * Checks the credential, the grants, the destination and the tokens again and writes the audit entry. Returns false if
- * the request must be checked from the start, because the state has changed since.
+ * Checks the credential, the grants, the destination and the tokens again, and writes and returns the audit entry: it
+ * names the rule that decides now. Returns undefined if the request must be checked from the start, because the
+ * destination or a token has changed since.
  */
-async function commit(call: Call, use: Use, lease: Lease, tx: StoreTransaction): Promise<boolean> {
+async function commit(
+  call: Call,
+  use: Use,
+  lease: Lease,
+  tx: StoreTransaction,
+): Promise<NewEntry | undefined> {
   const { requestInfo } = call;
   const { tenantId } = call.principal;
   const principal = await (call as Required<Pick<Call, 'admit'>>).admit(tx.credentials);
   const destination = await tx.destinations.get(tenantId, use.destination.id);
-  if (!destination || versionOf(destination) !== versionOf(use.destination)) return false;
+  if (!destination || versionOf(destination) !== versionOf(use.destination)) return undefined;
   if (!reaches(principal, destination.id)) throw fail('not_found');
   for (const token of use.tokens) {
-    if ((await tx.tokens.version(tenantId, token.id)) !== tokenVersion(token)) return false;
+    if ((await tx.tokens.version(tenantId, token.id)) !== tokenVersion(token)) return undefined;
     permitUse(principal, token, destination.id);
   }
   // Before a use is spent: it could not be sent.
-  if (!lease.isOpen()) return false;
+  if (!lease.isOpen()) return undefined;
   // After all checks that start over, because those commit, too.
   if (isLimited(principal)) await spendUse(principal, tx);
   const deleted: StoredToken[] = [];
   for (const token of use.tokens.filter(hasMaxUses))
     if ((await spendTokenUse(tenantId, token, tx)) === 0) deleted.push(token);
-  tx.record(use.entry);
+  const by = { caller: principal, client: requestInfo };
+  const entry = entryOf({ kind: 'use', ...by, destination, request: use.listed, tokens: use.tokens });
+  tx.record(entry);
   for (const token of deleted) {
     const deletion = { operation: 'token.delete', entity: { kind: 'token', id: token.id }, resource: token };
-    tx.record(entryOf({ kind: 'change', caller: principal, client: requestInfo, ...deletion }));
+    tx.record(entryOf({ kind: 'change', ...by, ...deletion }));
   }
-  return true;
+  return entry;
 }
 
 /** Returns the number of uses that are left. Throws `not_found` if none was left. */
@@ -265,6 +270,7 @@ async function spendTokenUse(tenant: string, token: StoredToken, tx: StoreTransa
 async function send(
   call: Call,
   use: Use,
+  entry: NewEntry,
   lease: Lease,
   observe: (outcome: string) => void,
   context: HandlerContext,
@@ -302,7 +308,7 @@ async function send(
     throw failure;
   } finally {
     observe(failure?.code ?? 'replied');
-    await context.trail.record([{ kind: 'outcome', use: use.entry, status, reason: failure?.code }]);
+    await context.trail.record([{ kind: 'outcome', use: entry, status, reason: failure?.code }]);
   }
 }
 

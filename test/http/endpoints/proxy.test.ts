@@ -444,6 +444,24 @@ describe.skipIf(noOpenssl).each(databases)('the proxy on %s', (_, database) => {
     },
   );
 
+  test('rules that change between the check and the transaction are those that the entries name', async () => {
+    const rule = tokenUseRule('/cards/', [id]);
+    const other = await server.application(key, { name: 'ruled', rules: [rule] });
+    meanwhile = () =>
+      call('PUT', `/applications/${other.id}`, {
+        name: 'ruled',
+        rules: [
+          { ...rule, priority: 9, permissions: ['token:read'], destinations: undefined, transform: 'mask' },
+          rule,
+        ],
+      });
+    const body = { card: { number: placeholder } };
+    expect((await call('POST', '/proxy/payments/v1/charges/7', body, other.key)).status).toBe(200);
+    const { body: log } = await call('GET', `/logs?destination=${id}&actor=${other.id}`);
+    const rules = log.data.map(({ decision }: { decision: { rule: object } }) => decision.rule);
+    expect(rules).toEqual(Array(2).fill({ of: 'application', rule: 2 }));
+  });
+
   test('data that is replaced between the check and the transaction is sent in its new state', async () => {
     await token({ id: 'card-8', data: { number } });
     meanwhile = async () => {
