@@ -1,5 +1,5 @@
 import { type DbTime, type Executor, type Queries, rowLock } from '../db/db.ts';
-import { all, includes, Params } from '../db/sql.ts';
+import { all, includes, type Params } from '../db/sql.ts';
 import { lookup, target } from '../db/statement.ts';
 import {
   type Column,
@@ -107,18 +107,9 @@ export function applications(db: Executor): Applications {
     },
 
     list: (tenant, filter, window) =>
-      listRows(
+      listRows<ApplicationRow, Application>(
         db,
-        {
-          ...filtered(tenant, filter),
-          read: async (ids) => {
-            const params = new Params();
-            const sql = `select ${applicationColumns('a')} from applications a
-              where a.tenant_id = ${params.add(tenant)} and a.id in ${params.list(ids)} and ${notExpired('a')}`;
-            return db.all<ApplicationRow>(sql, params.values);
-          },
-          parse: toApplication,
-        },
+        { ...filtered(tenant, filter), selected: () => applicationColumns('r'), parse: toApplication },
         window,
       ),
 
@@ -312,6 +303,7 @@ function filtered(tenant: string, filter: ApplicationFilter) {
   return {
     table: 'applications',
     columns: 'r.type, r.name_folded, r.expires_at',
+    valid: notExpired('r'),
     tenant,
     ids,
     index: byKey || (first && withLabel(tenant, first)),

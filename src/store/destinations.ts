@@ -94,15 +94,12 @@ export function destinations(db: Executor, dataKey: Keyring['dataKey']): Destina
 
     locate: (tenant, references) => locate(db, tenant, references),
 
-    list: async (tenant, filter, window) => {
-      const read = async (ids: readonly string[]) => {
-        const params = new Params();
-        const sql = `select ${columns} from destinations d
-          where d.tenant_id = ${params.add(tenant)} and d.id in ${params.list(ids)}`;
-        return db.all<Row>(sql, params.values);
-      };
-      return listRows(db, { ...filtered(tenant, filter), read, parse: toDestination }, window);
-    },
+    list: (tenant, filter, window) =>
+      listRows<Row, Destination>(
+        db,
+        { ...filtered(tenant, filter), selected: () => destinationTable.select('r'), parse: toDestination },
+        window,
+      ),
 
     update: async (tenant, id, { by, at }, revise) => {
       const key = await dataKey(tenant);

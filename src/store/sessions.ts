@@ -1,5 +1,5 @@
 import { type DbTime, type Executor, type Queries, rowLock } from '../db/db.ts';
-import { all, Params } from '../db/sql.ts';
+import { all, type Params } from '../db/sql.ts';
 import { statement, type TableName } from '../db/statement.ts';
 import {
   bytes,
@@ -112,8 +112,11 @@ type SessionRow = Ends &
   Parameters<typeof sessionTable.view>[0] &
   Readonly<Record<'ceiling' | 'bound', number | boolean>>;
 
-const columns = (tenant: string) => `${sessionTable.select('s', read)}, ${endsOf('s', tenant)},
-  s.authorizer_digest is not null as ceiling, s.jkt is not null as bound`;
+const columns = (
+  tenant: string,
+  alias = 's',
+) => `${sessionTable.select(alias, read)}, ${endsOf(alias, tenant)},
+  ${alias}.authorizer_digest is not null as ceiling, ${alias}.jkt is not null as bound`;
 
 /** The foreign key fails if the application does not exist. */
 const newSessions = sessionTable.target([
@@ -172,19 +175,9 @@ export function sessions(db: Executor): Sessions {
     },
 
     list: (tenant, filter, window) =>
-      listRows(
+      listRows<SessionRow, Session>(
         db,
-        {
-          ...filtered(tenant, filter),
-          read: async (ids) => {
-            const params = new Params();
-            const owner = params.add(tenant);
-            const sql = `select ${columns(owner)} from sessions s
-              where s.tenant_id = ${owner} and s.id in ${params.list(ids)} and s.expires_at > :now`;
-            return db.all<SessionRow>(sql, params.values);
-          },
-          parse: toSession,
-        },
+        { ...filtered(tenant, filter), selected: (owner) => columns(owner, 'r'), parse: toSession },
         window,
       ),
 
@@ -357,6 +350,7 @@ function filtered(tenant: string, { ids, application, authorizer, kind, state, s
     where k.tenant_id = ${own} and k.digest = x.authorizer_digest and ${notExpired('k')} and ${notExpired('c')}`;
   return {
     table: 'sessions',
+    valid: 'r.expires_at > :now',
     columns:
       'r.application_id, r.authorized_by, r.authorized_at, r.authorizer_digest, r.unlimited_by, r.unlimited_trust, r.subject, r.subject_since, r.expires_at',
     tenant,

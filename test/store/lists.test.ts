@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mint, newTag } from '../../src/domain/key.ts';
 import { maxId } from '../../src/store/lists/page.ts';
 import type { ApplicationFilter } from '../../src/store/store.ts';
+import { recorder } from '../support/statement-recorder.ts';
 import { databases } from '../support/test-server.ts';
 import { newApplication, openTestStore, type TestStore } from '../support/test-store.ts';
 
@@ -101,6 +102,26 @@ describe.each(databases)('the store on %s: lists', (_, database) => {
   ])('the total agrees with the list for %s', async (_, filter, expected) => {
     const { rows, total } = await on.store.applications.list(tenant, filter, all);
     expect([rows.length, total]).toEqual([expected, expected]);
+  });
+
+  test('memory for the rows of a page is reserved before they are read', async () => {
+    const asked = recorder();
+    const store = await on.openNode(undefined, asked.through);
+    const reserved: number[] = [];
+    const reserve = (bytes: number) => void reserved.push(bytes);
+    const { rows } = await store.applications.list(tenant, {}, { size: 3, page: 1, reserve });
+    const bytes = rows.reduce((sum, { rules }) => sum + JSON.stringify(rules).length, 0);
+    expect(reserved).toHaveLength(1);
+    expect(reserved[0]).toBeGreaterThanOrEqual(4 * bytes);
+    asked.take();
+    const refuse = () => {
+      throw new Error('no memory');
+    };
+    const refused = store.applications.list(tenant, {}, { size: 3, page: 1, reserve: refuse });
+    await expect(refused).rejects.toThrow('no memory');
+    const statements = asked.take().map(({ sql }) => sql);
+    expect(statements.length).toBeGreaterThan(0);
+    expect(statements.filter((sql) => /\br\.permissions\b/.test(sql))).toEqual([]);
   });
 
   test('combined filters must all match', async () => {

@@ -30,13 +30,15 @@ export interface Filtered<S, R> {
   readonly filter: (params: Params) => string;
   /** A second condition, on columns of `x` whose values many rows have in common. A count checks it once per value. */
   readonly common?: { readonly columns: string; readonly filter: (params: Params) => string };
-  /** Reads the rows of a page, in any order. Leaves out rows that no longer exist. */
-  readonly read: (ids: readonly string[]) => Promise<S[]>;
+  /** The columns of a row `r` of a page. */
+  readonly selected: (tenant: string) => string;
+  /** A condition on `r`: rows that no longer fulfil it are left out of the page. */
+  readonly valid?: string;
   readonly parse: (row: S) => R & { readonly id: string };
 }
 
 type Database = Pick<Executor, 'all'>;
-type List = Omit<Filtered<unknown, unknown>, 'read' | 'parse'>;
+type List = Omit<Filtered<unknown, unknown>, 'selected' | 'parse'>;
 
 interface FoundRow extends Found {
   /** Bytes of the largest column. */
@@ -63,7 +65,13 @@ export async function listRows<S, R>(
   const bytesOf = ({ bytes }: FoundRow) => Number(bytes);
   window.reserve?.(rowCost * found.reduce((sum, row) => sum + bytesOf(row), 0));
   const batches = batchesOf(found, bytesOf, batchBytes);
-  const read = (batch: readonly FoundRow[]) => list.read(batch.map(({ seq }) => seq));
+  const read = (batch: readonly FoundRow[]) => {
+    const params = new Params();
+    const owner = params.add(list.tenant);
+    const ids = params.list(batch.map(({ seq }) => seq));
+    const where = all(`r.tenant_id = ${owner}`, `r.id in ${ids}`, list.valid);
+    return db.all<S>(`select ${list.selected(owner)} from ${list.table} r where ${where}`, params.values);
+  };
   const rows = await readBatches(batches, -1, read, list.parse);
   return { ...page, rows: rows.sort((a, b) => (a.id < b.id ? 1 : -1)) };
 }
