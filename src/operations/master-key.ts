@@ -82,7 +82,10 @@ function readText(path: string): string | undefined {
     return readFileSync(path, 'utf8');
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    throw new ConfigError(`SALLYPORT_MASTER_KEY_FILE cannot be read: ${(error as Error).message}`);
+    throw new ConfigError(
+      `SALLYPORT_MASTER_KEY_FILE cannot be read: ${(error as Error).message}`,
+      'check the path, and that the user of this process may read the file',
+    );
   }
 }
 

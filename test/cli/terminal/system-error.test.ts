@@ -55,6 +55,13 @@ describe('without permission to read the data folder', () => {
     expectError(err, /data\/sallyport\.db: permission denied/);
   });
 
+  test('a master key that cannot be read is reported with what to check', async () => {
+    const { code, err } = await cli.run('tenants', 'list', '--master-key-file', cli.folder);
+    expect(code).toBe(2);
+    expectError(err, /SALLYPORT_MASTER_KEY_FILE cannot be read: EISDIR/);
+    expect(err).toContain('hint: check the path');
+  });
+
   test('doctor reports it and runs the other checks', async () => {
     const { code, out, err } = await asStranger(() => cli.run('doctor'));
     expect({ code, err }).toEqual({ code: 1, err: '' });
