@@ -170,7 +170,7 @@ function framings(route: Route): Variation[] {
   });
   const inChunks = true;
   const nobody = (base: Base) => ({ ...base, key: undefined });
-  const times = 3000;
+  const times = 20_000;
   return [
     framed('white space', (base) => sent(route, base, { body: padded(base, limit) })),
     framed('chunks of one byte', (base) => sent(route, base, { body: padded(base, limit), inChunks })),
@@ -202,13 +202,14 @@ function inBody(route: Route, random: Random): Variation[] {
     name: `body: ${name}`,
     apply: (base) => sent(route, base, { body: body() }),
   });
-  const wholes = [
+  const wholes: Variation[] = [
     ...badTexts(random, some, limit, String).map(({ name, text }) => whole(name, text)),
     ...random
       .shuffled(badValues)
       .slice(0, some)
       .map(({ name, json }) => whole(name, () => json(limit, route.bodyExample))),
   ];
+  if (isRaw) wholes.push(...badTexts(random, allTexts, limit, String).map((bad) => asForm(route, bad)));
   if (isForm) {
     const fields = Object.keys(schema.properties ?? {});
     const inFields = fields.flatMap((field) =>
@@ -252,6 +253,19 @@ function inBody(route: Route, random: Random): Variation[] {
     ];
   });
   return [...wholes, ...inPlaces];
+}
+
+/** The text as the form that a route takes beside JSON. */
+function asForm(route: Route, { name, text }: BadText): Variation {
+  return {
+    name: `form: ${name}`,
+    isTelling: name.includes('&'),
+    apply: ({ headers = [], ...base }) => {
+      const type = 'Content-Type: application/x-www-form-urlencoded';
+      const { headers: _, ...request } = sent(route, base, { body: text() });
+      return { ...request, headers: [...headers, type] };
+    },
+  };
 }
 
 function schemaOf(type: z.ZodType | undefined): Schema | undefined {
