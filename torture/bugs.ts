@@ -34,8 +34,8 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/store/sessions.ts',
-        from: 'byNonce} and sessions.authorized_at is null and',
-        to: 'byNonce} and',
+        from: 'byNonce(p)} and sessions.authorized_at is null and',
+        to: 'byNonce(p)} and',
       },
       {
         file: 'src/store/sessions.ts',
@@ -45,7 +45,7 @@ export const bugs: readonly Bug[] = [
       {
         file: 'src/store/sessions.ts',
         from: '      const spent = db.transaction(',
-        to: "      const before = await failure(tenant, nonce, maxLifetime);\n      if (before.outcome === 'used') return before;\n      const spent = db.transaction(",
+        to: "      const before = await failure(tenant, nonce, authorization.maxLifetime);\n      if (before.outcome === 'used') return before;\n      const spent = db.transaction(",
       },
     ],
   },
@@ -80,8 +80,8 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/store/sessions.ts',
-        from: 'where tenant_id = $1 and id = $2 and uses < max_uses and expires_at > :now',
-        to: 'where tenant_id = $1 and id = $2',
+        from: ' and uses < max_uses and expires_at > :now`',
+        to: '`',
       },
     ],
   },
@@ -92,8 +92,11 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/http/endpoints/proxy.ts',
-        from: '      isCommitted = await context.store.change(tenantId, (tx) => commit(call, use, lease, tx), entity);',
-        to: '      context.store.change(tenantId, (tx) => commit(call, use, lease, tx), entity).catch(() => {});\n      isCommitted = true;',
+        from: '      entry = await context.store.change(tenantId, (tx) => commit(call, use, lease, tx), entity);',
+        to: `      const { destination, listed: request, tokens } = use;
+      const by = { caller: principal, client: call.requestInfo };
+      entry = entryOf({ kind: 'use', ...by, destination, request, tokens });
+      context.store.change(tenantId, (tx) => commit(call, use, lease, tx), entity).catch(() => {});`,
       },
     ],
   },
