@@ -1,6 +1,6 @@
 /** Runs the commands of the quick start, the guides and other pages in a shell, and compares the output. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { cpSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Sallyport } from '../sdk/src/sallyport.ts';
@@ -34,6 +34,7 @@ const destinationPages = ['guides/charge-a-card.md', 'guides/let-an-agent-use-a-
 const guardPage = 'guides/protect-your-own-api.md';
 const gatewayPage = 'guides/authzen-behind-a-gateway.md';
 const installationsPage = 'guides/several-installations.md';
+const supportPage = 'guides/support.md';
 /** readme.slow.test.ts runs this page. */
 const curlPage = 'guides/redact-mask-reveal.md';
 
@@ -120,6 +121,26 @@ describe.skipIf(noCurl())('the commands of', () => {
     });
   });
 
+  test(`docs/${supportPage} print what it shows about a request that was denied`, async () => {
+    const management = new Sallyport({
+      url: service.url,
+      key: readFileSync(join(service.folder, 'data/management.key'), 'utf8').trim(),
+    });
+    const permissions = ['token:read' as const];
+    const rules = [{ priority: 1, container: '/orders/', transform: 'mask' as const, permissions }];
+    const created = await management.applications.create({ name: 'returns desk', type: 'private', rules });
+    await management.tokens.create({ id: 'card-57', container: '/customers/57/', data: 'x', mask: 'm' });
+    const shop = new Sallyport({ url: service.url, key: created.key });
+    await expect(shop.tokens.get('card-57')).rejects.toThrow('token:read');
+    // Denials are written once a second.
+    await until(
+      'the entry of the denial',
+      async () =>
+        (await management.logs.list({ result: 'denied', container: '/customers/57/' })).data.length > 0,
+    );
+    await follow(supportPage);
+  });
+
   test(`docs/${guardPage} print what it shows`, () =>
     follow(guardPage, {
       replacements: {
@@ -152,7 +173,7 @@ describe.skipIf(noCurl())('the commands of', () => {
     const run = [
       ...pages,
       ...destinationPages,
-      ...[cardPage, framesPage, guardPage, gatewayPage, installationsPage, curlPage],
+      ...[cardPage, framesPage, guardPage, gatewayPage, installationsPage, supportPage, curlPage],
     ];
     expect(guides.filter((guide) => !run.includes(guide))).toEqual([]);
   });

@@ -1,8 +1,5 @@
 /** The short torture run: every row, at its smallest size. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { bugs } from '../torture/bugs.ts';
 import { citusBinaries } from '../torture/crash/citus.ts';
 import { rows } from '../torture/rows.ts';
 import { type Result, Run } from '../torture/runner.ts';
@@ -30,19 +27,4 @@ describe(`short torture run, seed ${seed}:`, () => {
     const found = results.find((result) => result.row === row && result.database === database);
     expect([found?.failures, found?.unfinished]).toEqual([[], undefined]);
   });
-
-  test('row names are unique', () => {
-    expect(new Set(rows.map(({ name }) => name)).size).toBe(rows.length);
-  });
 });
-
-test.each(bugs.map((bug) => [bug.name, bug] as const))(
-  'the planted bug “%s” still applies to the source',
-  (_name, bug) => {
-    expect(rows.find(({ name }) => name === bug.row)?.databases).toContain(bug.database);
-    for (const { file, from } of bug.changes) {
-      const text = readFileSync(join(import.meta.dirname, '..', file), 'utf8');
-      expect(text.split(from).length - 1).toBe(1);
-    }
-  },
-);
